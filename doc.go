@@ -1,0 +1,2 @@
+// Package holdfast.
+package holdfast

@@ -1,0 +1,69 @@
+// Package clock is the only place where Holdfast reads a clock to reason about leases.
+//
+// A lease is local elapsed time: it must not move when somebody sets the wall clock
+// (R19, R39), and it must count the time in which the host was suspended (K6), which Go's
+// monotonic reading does not. So an [Instant] is Go's monotonic clock plus the suspended time seen
+// so far. Under testing/synctest the first part is the bubble's fake time.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Instant is a moment on this process's lease clock, in nanoseconds. Instants of different
+// processes are not comparable.
+type Instant int64
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// noise is how much the suspended time may seem to grow before it is believed. It is
+// the error between two clock readings that cannot be taken at once, and less than the
+// constant part of the drift allowance, which therefore covers it.
+const noise = time.Millisecond
+
+var (
+	// base has a monotonic reading, so the wall clock does not matter to time.Since(base).
+	base = time.Now()
+
+	// suspendedAtBase is what suspended() said at base.
+	suspendedAtBase = suspended()
+
+	// counted is how much suspended time Now includes, in nanoseconds. It only grows.
+	counted atomic.Int64
+
+	// simulated is added by SimulateSuspend.
+	simulated atomic.Int64
+)
+
+// Now reads the lease clock. It never goes back.
+func Now() Instant {
+	elapsed := time.Since(base)
+	// Read after the monotonic clock: a suspend in between is counted by this call.
+	slept := int64(suspended()-suspendedAtBase) + simulated.Load()
+	for {
+		old := counted.Load()
+		if slept-old < int64(noise) {
+			return Instant(int64(elapsed) + old)
+		}
+		if counted.CompareAndSwap(old, slept) {
+			return Instant(int64(elapsed) + slept)
+		}
+	}
+}
+
+// Time returns the wall-clock time at which instant i is or was, for showing to people
+// and for the Deadline of a context. Never compare what it returns to decide about a lease.
+func Time(i Instant) time.Time { return time.Now().Add(i.Sub(Now())) }
+
+// Microseconds is the wall clock in microseconds since 1970, or 0 before that. It
+// proposes fencing tokens, whose order does not depend on it.
+func Microseconds() uint64 { return uint64(max(0, time.Now().UnixMicro())) }
+
+// SimulateSuspend makes the clock behave as if the host had just been suspended for d.
+// For tests. It affects the whole process.
+func SimulateSuspend(d time.Duration) { simulated.Add(int64(d)) }

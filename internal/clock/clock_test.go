@@ -1,0 +1,10 @@
+package clock
+
+import "testing"
+
+func BenchmarkNow(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Now()
+	}
+}
