@@ -101,3 +101,6 @@ func keyError(operation, key string, err error) error {
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("holdfast: %w: "+format, append([]any{ErrInvalid}, args...)...)
 }
+
+func isLost(err error) bool    { return errors.Is(err, ErrLost) }
+func isUnknown(err error) bool { return errors.Is(err, ErrUnknown) }

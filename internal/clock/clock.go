@@ -30,8 +30,8 @@ var (
 	// base has a monotonic reading, so the wall clock does not matter to time.Since(base).
 	base = time.Now()
 
-	// suspendedAtBase is what suspended() said at base.
-	suspendedAtBase = suspended()
+	// offset is what sinceBoot counts more than time.Since(base), as long as nothing is suspended.
+	offset = sinceBoot() - time.Since(base)
 
 	// counted is how much suspended time Now includes, in nanoseconds. It only grows.
 	counted atomic.Int64
@@ -42,9 +42,14 @@ var (
 
 // Now reads the lease clock. It never goes back.
 func Now() Instant {
+	// The clock that counts suspended time is read first. A delay between the two readings makes the
+	// suspended time look smaller, so it can never be invented.
+	boot := sinceBoot() - offset
 	elapsed := time.Since(base)
-	// Read after the monotonic clock: a suspend in between is counted by this call.
-	slept := int64(suspended()-suspendedAtBase) + simulated.Load()
+
+	// In a synctest bubble the two have nothing to do with each other. The bubble's clock starts
+	// decades ahead of a monotonic clock, so the difference is negative and counts for nothing.
+	slept := int64(boot-elapsed) + simulated.Load()
 	for {
 		old := counted.Load()
 		if slept-old < int64(noise) {
@@ -64,6 +69,9 @@ func Time(i Instant) time.Time { return time.Now().Add(i.Sub(Now())) }
 // proposes fencing tokens, whose order does not depend on it.
 func Microseconds() uint64 { return uint64(max(0, time.Now().UnixMicro())) }
 
+// In is the time d from now, for the deadline of a context that bounds a request.
+func In(d time.Duration) time.Time { return time.Now().Add(d) }
+
 // SimulateSuspend makes the clock behave as if the host had just been suspended for d.
 // For tests. It affects the whole process.
-func SimulateSuspend(d time.Duration) { simulated.Add(int64(d)) }
+func SimulateSuspend(d time.Duration) { counted.Add(int64(d)); simulated.Add(int64(d)) }

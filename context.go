@@ -1,0 +1,52 @@
+package holdfast
+
+import "context"
+
+// lockContext is what Lock.Context returns. It carries the lock, so that acquiring the same key below
+// it is a nested acquisition: Go has no thread identity for reentrancy to follow.
+type lockContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	lock   *Lock
+	outer  *lockContext // the next one of the same Locker further out
+}
+
+// contextKey finds the innermost lockContext of a Locker.
+type contextKey struct{ *Locker }
+
+func (c *lockContext) Value(key any) any {
+	if k, ok := key.(contextKey); ok && k.Locker == c.lock.cohort.locker {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// end makes a lockContext an ender.
+func (c *lockContext) end(cause error) { c.cancel(cause) }
+
+// innermost returns the innermost lockContext of the Locker in ctx, or nil.
+func (l *Locker) innermost(ctx context.Context) *lockContext {
+	c, _ := ctx.Value(contextKey{l}).(*lockContext)
+	return c
+}
+
+// nested returns a nested Lock if ctx comes from a lock on the key that is still held, else nil.
+func (l *Locker) nested(ctx context.Context, fullKey string) *Lock {
+	for c := l.innermost(ctx); c != nil; c = c.outer {
+		if c.lock.cohort.key != fullKey || c.lock.Err() != nil {
+			continue
+		}
+		root := c.lock.outermost()
+		s := root.cohort.shard
+		s.mu.Lock()
+		if root.err != nil {
+			s.mu.Unlock()
+			continue
+		}
+		inner := &Lock{cohort: root.cohort, key: root.key, token: root.token, root: root}
+		root.attach(inner)
+		s.mu.Unlock()
+		return inner
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package holdfast
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+const (
+	// maxBatch is how many leases one call of the backend renews.
+	maxBatch = 1000
+
+	// suspendCheck is how often a Locker that holds something looks whether the host was suspended: timers do not
+	// count that time, so a deadline may have passed before its timer fires (K6).
+	suspendCheck = 250 * time.Millisecond
+)
+
+// watchdog renews the leases of a Locker and tells of those that end. It is one goroutine for all of them, which exists only
+// while there is a lease, and a heap by the time at which each next needs attention.
+type watchdog struct {
+	locker *Locker
+	wake   chan struct{} // has room for one
+
+	mu      sync.Mutex
+	heap    holdHeap
+	next    clock.Instant // when the goroutine looks again
+	stopped chan struct{} // closed when it has ended; nil if there is none
+}
+
+// schedule puts the hold where its next event is. The caller holds the hold's shard.mu, which comes before watchdog.mu.
+func (w *watchdog) schedule(h *hold) {
+	due, early := h.nextEvent()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.due, h.early = due, early
+	if h.index >= 0 {
+		heap.Fix(&w.heap, h.index)
+	} else {
+		heap.Push(&w.heap, h)
+	}
+	switch {
+	case w.stopped == nil:
+		w.stopped = make(chan struct{})
+		w.next = due
+		go w.run(w.stopped)
+	case due < w.next:
+		w.next = due
+		w.rouse()
+	}
+}
+
+// rouse makes the goroutine look now.
+func (w *watchdog) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove takes the hold out. The caller holds its shard.mu.
+func (w *watchdog) remove(h *hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.index >= 0 {
+		heap.Remove(&w.heap, h.index)
+	}
+}
+
+// stop ends the goroutine, if there is one, and waits for it. Nothing is held any more.
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	stopped := w.stopped
+	w.rouse()
+	w.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// nextEvent is when the hold next needs attention, and how much earlier will do: renewals that are due at about the same time go
+// out together. The caller holds shard.mu.
+func (h *hold) nextEvent() (next clock.Instant, early time.Duration) {
+	next = h.deadline
+	if h.renew && !h.renewing && h.renewAt < next {
+		next, early = h.renewAt, h.slack()
+	}
+	if l := h.cohort.lock; l != nil && l.err == nil && l.hold == h {
+		if limit, ok := l.limit(); ok && limit < next {
+			next, early = limit, 0
+		}
+	}
+	return next, early
+}
+
+// slack is how much earlier than due a lease may be renewed.
+func (h *hold) slack() time.Duration { return h.ttl / 30 }
+
+func (w *watchdog) run(stopped chan struct{}) {
+	defer close(stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		}
+		w.renew(w.attend())
+
+		w.mu.Lock()
+		if len(w.heap) == 0 {
+			w.stopped = nil
+			w.mu.Unlock()
+			return
+		}
+		now := clock.Now()
+		w.next = min(w.heap[0].due, now.Add(suspendCheck))
+		wait := w.next.Sub(now)
+		w.mu.Unlock()
+		timer.Reset(wait)
+	}
+}
+
+// attend looks after every hold that is due, and returns those to renew.
+func (w *watchdog) attend() (renew []*hold) {
+	for {
+		w.mu.Lock()
+		if len(w.heap) == 0 || w.heap[0].due.Sub(clock.Now()) > w.heap[0].early {
+			w.mu.Unlock()
+			return renew
+		}
+		h := heap.Pop(&w.heap).(*hold)
+		w.mu.Unlock()
+		if w.inspect(h) {
+			renew = append(renew, h)
+		}
+	}
+}
+
+// inspect does what the clock says is to be done with the hold, and reports whether it is to be renewed now.
+func (w *watchdog) inspect(h *hold) (renew bool) {
+	c := h.cohort
+	s := c.shard
+	tell := func() {}
+	s.mu.Lock()
+	defer func() {
+		s.mu.Unlock()
+		tell()
+	}()
+	if h.gone {
+		return false
+	}
+	now := clock.Now()
+	if now >= h.deadline {
+		tell = c.expire(h)
+		return false
+	}
+	if l := c.lock; l != nil && l.err == nil {
+		if limit, ok := l.limit(); ok && now >= limit {
+			// Limbo: the holder has been told, and has what is left of the lease to stop and release. Nobody else gets the key before.
+			h.renew = false
+			tell = c.lost(l, ErrMaxHold)
+		}
+	}
+	if h.renew && !h.renewing && h.renewAt.Sub(now) <= h.slack() {
+		h.renewing = true
+		renew = true
+	}
+	w.schedule(h)
+	return renew
+}
+
+// expired is the reason of a loss by the clock.
+func (h *hold) expired() error {
+	switch {
+	case h.err != nil:
+		return fmt.Errorf("its validity ended before a renewal was confirmed: %w", h.err)
+	case h.renew:
+		return errors.New("its validity ended before a renewal was confirmed")
+	default:
+		return errors.New("its lease ended")
+	}
+}
+
+// renew sends renewals in batches, side by side, so that a slow one holds up no other.
+func (w *watchdog) renew(holds []*hold) {
+	for len(holds) > 0 {
+		n := min(len(holds), maxBatch)
+		batch := holds[:n:n]
+		holds = holds[n:]
+		s := batch[0].cohort.shard
+		s.mu.Lock()
+		if !s.closed {
+			w.locker.tasks.Go(func() { w.renewBatch(batch) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (w *watchdog) renewBatch(batch []*hold) {
+	claims := make([]driver.Claim, 0, len(batch))
+	bound := maxRequestTime
+	for _, h := range batch {
+		s := h.cohort.shard
+		s.mu.Lock()
+		claim := h.claim()
+		s.mu.Unlock()
+		claims = append(claims, claim)
+		bound = min(bound, requestTime(claim.TTL))
+	}
+	// Read once for all, before the request leaves (R11).
+	start := clock.Now()
+	r := w.locker.request(context.Background(), bound)
+	results, err := w.locker.backend.Renew(r, claims)
+	r.end()
+	if err == nil && len(results) != len(claims) {
+		err = fmt.Errorf("backend gave %d results for %d claims", len(results), len(claims))
+	}
+	for i, h := range batch {
+		result := driver.Result{Err: err}
+		if err == nil {
+			result = results[i]
+		}
+		w.renewed(h, start, result, r, true)
+	}
+}
+
+// renewed takes in the outcome of a renewal, the watchdog's own or an Extend, that left at start. It returns nil, the
+// reason of a loss, or why the outcome is not known.
+func (w *watchdog) renewed(h *hold, start clock.Instant, result driver.Result, r *request, own bool) error {
+	l, c := w.locker, h.cohort
+	s := c.shard
+	s.mu.Lock()
+	if own {
+		h.renewing = false
+	}
+	if h.gone {
+		s.mu.Unlock()
+		return nil // whoever ended it has released it
+	}
+	now := clock.Now()
+	margin := h.deadline.Sub(now)
+	event := RenewedEvent{Key: l.userKey(c.key), Took: now.Sub(start), Margin: margin}
+	if c.lock != nil {
+		event.Token = c.lock.token
+	}
+	tell := func() {}
+	var err error
+	switch {
+	case margin <= 0:
+		// The old deadline bounds the renewal: an answer after it is too late, whatever it says.
+		err = h.expired()
+		tell = c.expire(h)
+	case result.State == driver.Held:
+		h.deadline = max(h.deadline, start.Add(l.config.validity(h.ttl)))
+		h.renewAt = start.Add(h.ttl / 3)
+		h.missed, h.err = 0, nil
+		l.counters.renewed.Add(1)
+		w.schedule(h)
+	case result.State == driver.Lost, result.State == driver.Yielded:
+		err = errGone
+		tell = c.lose(h, err)
+	default:
+		if err = r.explain(result.Err); err == nil {
+			err = &driver.Error{Maybe: true, Err: fmt.Errorf("backend answered a renewal with %v", result.State)}
+		}
+		h.err = err
+		h.renewAt = now.Add(h.ttl/60 + rand.N(h.ttl/30))
+		h.missed++
+		l.counters.renewalsMissed.Add(1)
+		w.schedule(h)
+	}
+	s.mu.Unlock()
+	tell()
+	if err != nil {
+		l.config.logger.Warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
+	}
+	if hook := l.config.hooks.Renewed; hook != nil {
+		event.Err = err
+		hook(event)
+	}
+	return err
+}
+
+// holdHeap orders holds by when they are due. Guarded by watchdog.mu.
+type holdHeap []*hold
+
+func (q holdHeap) Len() int           { return len(q) }
+func (q holdHeap) Less(i, j int) bool { return q[i].due < q[j].due }
+func (q holdHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *holdHeap) Push(x any) {
+	h := x.(*hold)
+	h.index = len(*q)
+	*q = append(*q, h)
+}
+
+func (q *holdHeap) Pop() any {
+	old := *q
+	h := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	h.index = -1
+	return h
+}
