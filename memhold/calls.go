@@ -1,0 +1,260 @@
+package memhold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// maxToken bounds proposed tokens and blocks: tokens have to stay exact in JSON.
+const maxToken = 1 << 53
+
+// renewChunk is how many claims are renewed before others get a turn at the memory.
+const renewChunk = 512
+
+// Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
+// queued and present for the presence, or for its TTL if that is shorter. It fails with ErrUnavailable when ctx
+// has ended, after Close and in quarantine, and, permanently, for a claim that is not allowed; ErrUnknown comes
+// only from [Faults].
+func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Result{}, &driver.Error{Err: err}
+	}
+	if err := validate(&claim); err != nil {
+		return driver.Result{}, err
+	}
+	if b.faulty.Load() {
+		return b.line.acquire(ctx, claim)
+	}
+	return b.acquire(&claim)
+}
+
+func (b *Backend) acquire(claim *driver.Claim) (driver.Result, error) {
+	now := clock.Now()
+	m := b.memory
+	m.mu.Lock()
+	if err := b.refuse(claim, now); err != nil {
+		m.mu.Unlock()
+		return driver.Result{}, err
+	}
+	result := m.acquire(b, claim, now)
+	m.unlock()
+	return result, nil
+}
+
+func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) driver.Result {
+	e := m.keys[claim.Key]
+	if e == nil {
+		e = m.add(claim.Key, now)
+	} else {
+		m.settle(claim.Key, e, now, claim.Owner)
+	}
+	if e.owner == "" || e.owner == claim.Owner {
+		e.owner, e.expires = claim.Owner, now.Add(claim.TTL)
+		e.token = m.draw(claim.Token, claim.Block)
+		if e.queue != nil {
+			m.arm(claim.Key, e, now) // the TTL may be shorter than what was left
+		}
+		return driver.Result{State: driver.Held, Token: e.token}
+	}
+
+	result := driver.Result{State: driver.Busy, Holder: e.owner, ExpiresIn: e.expires.Sub(now)}
+	var w *waiter
+	if e.queue != nil {
+		e.queue.prune(now)
+		w = e.queue.find(claim.Owner)
+	}
+	if w == nil && !claim.Queue {
+		if e.queue != nil {
+			m.tend(claim.Key, e, now)
+		}
+		return result
+	}
+	result.Presence = min(m.presence, claim.TTL)
+	until := now.Add(result.Presence)
+	if w != nil {
+		w.until, w.token, w.block, w.client = until, claim.Token, claim.Block, b
+		// A heartbeat with a shorter TTL than the last can bring the end of the presence forward.
+		e.queue.soonest = min(e.queue.soonest, until)
+	} else {
+		if e.queue == nil {
+			e.queue = new(queue)
+		}
+		w = &waiter{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token, block: claim.Block, client: b}
+		if w.ticket == 0 {
+			// Raised over the last one: the wall clock may stand still or be set back, and the order
+			// of arrival must not follow it.
+			m.ticket = max(m.ticket+1, clock.Microseconds())
+			w.ticket = m.ticket
+		}
+		e.queue.insert(w)
+		m.arm(claim.Key, e, now)
+	}
+	result.Place = e.queue.position(w) + 1
+	return result
+}
+
+// Renew extends each claim that still holds its key, as driver.Backend describes. It fails as
+// [Backend.Acquire] does, for the whole batch; single claims that are not allowed give Unknown with a
+// permanent error.
+func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &driver.Error{Err: err}
+	}
+	if b.faulty.Load() {
+		return b.line.renew(ctx, claims)
+	}
+	return b.renew(claims)
+}
+
+func (b *Backend) renew(claims []driver.Claim) ([]driver.Result, error) {
+	results := make([]driver.Result, len(claims))
+	m := b.memory
+	for done := 0; ; {
+		now := clock.Now()
+		m.mu.Lock()
+		if err := b.refuse(nil, now); err != nil && done == 0 {
+			m.mu.Unlock()
+			return nil, err
+		}
+		for n := 0; n < renewChunk && done < len(claims); n++ {
+			m.renew(b, &claims[done], &results[done], now)
+			done++
+		}
+		m.unlock()
+		if done == len(claims) {
+			return results, nil
+		}
+	}
+}
+
+func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, now clock.Instant) {
+	if err := validate(claim); err != nil {
+		result.Err = err
+		return
+	}
+	if b.guard > 0 && claim.TTL > b.guard {
+		result.Err = overGuard(claim.TTL, b.guard)
+		return
+	}
+	e := m.keys[claim.Key]
+	if e == nil || e.owner != claim.Owner || now >= e.expires {
+		// Settling a key that has run out is left to its timer and to the next who asks for it.
+		result.State = driver.Lost
+		return
+	}
+	if claim.Yield && e.queue != nil {
+		e.queue.prune(now)
+		if len(e.queue.waiters) > 0 {
+			m.pass(claim.Key, e, now, "")
+			result.State = driver.Yielded
+			return
+		}
+		m.tend(claim.Key, e, now)
+	}
+	e.expires = now.Add(claim.TTL)
+	if e.queue != nil {
+		m.arm(claim.Key, e, now)
+	}
+	result.State = driver.Held
+	if claim.Block > 0 {
+		e.token = m.draw(claim.Token, claim.Block)
+		result.Token = e.token
+	}
+}
+
+// Release ends a hold or leaves the queue, as driver.Backend describes. It fails with
+// ErrUnavailable when ctx has ended and after Close; ErrUnknown comes only from [Faults].
+func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Result{}, &driver.Error{Err: err}
+	}
+	if b.faulty.Load() {
+		return b.line.release(ctx, claim)
+	}
+	return b.release(&claim)
+}
+
+func (b *Backend) release(claim *driver.Claim) (driver.Result, error) {
+	now := clock.Now()
+	m := b.memory
+	m.mu.Lock()
+	if b.closed {
+		m.mu.Unlock()
+		return driver.Result{}, errClosed()
+	}
+	result := m.release(claim, now)
+	m.unlock()
+	return result, nil
+}
+
+func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
+	e := m.keys[claim.Key]
+	if e == nil {
+		return driver.Result{State: driver.Lost}
+	}
+	state := driver.Lost
+	if e.owner == claim.Owner && now < e.expires {
+		state = driver.Held
+		m.pass(claim.Key, e, now, "")
+	} else {
+		// Removed before the key is settled, so that a claim that leaves is not granted it.
+		if e.queue != nil {
+			e.queue.prune(now)
+			if w := e.queue.find(claim.Owner); w != nil {
+				e.queue.remove(w)
+				state = driver.Busy
+			}
+		}
+		m.settle(claim.Key, e, now, "")
+		if e.queue != nil {
+			m.tend(claim.Key, e, now)
+		}
+	}
+	if e.free() {
+		m.remove(claim.Key, e)
+	}
+	return driver.Result{State: state}
+}
+
+// refuse says why the client may not claim now. claim is nil for a batch, whose claims are
+// looked at one by one.
+func (b *Backend) refuse(claim *driver.Claim, now clock.Instant) error {
+	if b.closed {
+		return errClosed()
+	}
+	if b.guard > 0 {
+		return b.quarantine(claim, now)
+	}
+	return nil
+}
+
+func errClosed() error { return &driver.Error{Err: errBackendClosed} }
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+const errBackendClosed = constError("memhold: backend closed")
+
+// validate checks what the kernel promises of a claim, as a backend that cannot store it would.
+func validate(claim *driver.Claim) error {
+	switch {
+	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
+		return refused("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
+	case claim.Owner == "":
+		return refused("empty owner value")
+	case claim.TTL < time.Millisecond:
+		return refused("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
+	case claim.Token >= maxToken || claim.Block >= maxToken:
+		return refused("token %d with block %d: must be less than 2^53", claim.Token, claim.Block)
+	}
+	return nil
+}
+
+func refused(format string, args ...any) error {
+	return &driver.Error{Permanent: true, Err: fmt.Errorf("memhold: "+format, args...)}
+}

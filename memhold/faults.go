@@ -1,0 +1,172 @@
+package memhold
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Faults makes a memory misbehave, for tests. Get it from [Backend.Faults]. It is safe for concurrent use,
+// and costs an atomic load a call while nothing is wrong.
+//
+// Two kinds of fault are told apart. Those of the path (Inject, Freeze, LoseNotices) concern the calls of this
+// client only, as a network would. Those of the memory (Lose, Give, Restart, Forget) concern
+// every client, as a server would, and take effect at once, frozen paths or not.
+//
+// The path keeps the rule of package driver that calls take effect in the order in which they were made, also
+// when their contexts ended: it is one queue a client, in which a delayed call holds up those behind it. A call whose
+// context has ended already, or whose claim is not allowed, never reaches it.
+type Faults struct{ b *Backend }
+
+// Faults returns the fault surface of this client.
+func (b *Backend) Faults() Faults { return Faults{b} }
+
+// Calls is a set of kinds of call.
+type Calls uint8
+
+// The kinds of call, which may be joined by |.
+const (
+	Acquires    Calls = 1 << iota
+	Renewals          // Renew
+	Releases          // Release
+	Inspections       // List and Inspect
+	Identities        // Identity
+
+	AllCalls = Acquires | Renewals | Releases | Inspections | Identities
+)
+
+// Fault is what happens to calls on their way to the memory and back. Where several match a call, it
+// suffers them all: delays add up, and of several errors the first injected is reported.
+type Fault struct {
+	// Calls says which kinds of call; 0 means all.
+	Calls Calls
+
+	// Key restricts the fault to calls about this key; empty means all calls. Of a batch of renewals, Err and
+	// CutReply then concern only the claims on the key, as results that are Unknown; delays concern the whole batch.
+	Key string
+
+	// Times is how many calls the fault lasts for, or claims of a batch if Key is set; 0 means until it is removed.
+	Times int
+
+	// Err makes the call fail without reaching the memory. A *driver.Error is reported as it is; anything
+	// else is wrapped in one, which says ErrUnknown if Err does, and else ErrUnavailable.
+	Err error
+
+	// CutReply has the call take effect and report ErrUnknown.
+	CutReply bool
+
+	// Delay is how much later the call reaches the memory.
+	Delay time.Duration
+
+	// ReplyDelay is how much later its answer arrives.
+	ReplyDelay time.Duration
+}
+
+// Inject adds a fault. remove ends it early; calls that it delays stay delayed.
+func (f Faults) Inject(fault Fault) (remove func()) { return f.b.line.inject(fault) }
+
+// Freeze has every call, and every notice, of this client hang until Thaw or ThawDropping. A
+// call whose context ends returns with ErrUnknown; it still hangs in the path. Faults that
+// were injected with an Err are reported at once, as by a client that cannot send.
+func (f Faults) Freeze() { f.b.line.freeze() }
+
+// Thaw ends a freeze: the calls that hang take effect, in the order in which they were made, and the
+// notices arrive. Also calls whose contexts have ended take effect.
+func (f Faults) Thaw() { f.b.line.thaw(false) }
+
+// ThawDropping ends a freeze as a broken connection would: the calls and notices that hang are lost. Calls whose callers still
+// wait fail with ErrUnknown.
+func (f Faults) ThawDropping() { f.b.line.thaw(true) }
+
+// LoseNotices has notices to this client get lost, or not any longer.
+func (f Faults) LoseNotices(lose bool) { f.b.line.loseNotices(lose) }
+
+// Clear ends all faults of the path: injected ones are removed, a freeze thaws, notices arrive. Calls
+// that were delayed stay delayed.
+func (f Faults) Clear() {
+	f.b.line.clear()
+	f.b.line.thaw(false)
+}
+
+// Hanging returns how many calls are on their way to the memory, also those whose callers have
+// gone. A test that waits for a call to be made waits for this to change.
+func (f Faults) Hanging() int { return f.b.line.hanging() }
+
+// Lose takes key from its holder as if the memory had evicted it, and reports whether
+// somebody held it. Nobody is told. Waiters stay: the next call for the key passes it to the first of them.
+func (f Faults) Lose(key string) bool {
+	now := clock.Now()
+	m := f.b.memory
+	m.mu.Lock()
+	defer m.unlock()
+	e := m.keys[key]
+	if e == nil || e.owner == "" || now >= e.expires {
+		return false
+	}
+	// expires stays: the timer of a queue is still of use.
+	e.owner, e.token = "", 0
+	if e.free() {
+		m.remove(key, e)
+	}
+	return true
+}
+
+// Give gives key to owner for ttl, whoever holds it, as if a client that knows neither queue nor tokens had
+// got it. Nobody is told; waiters stay.
+func (f Faults) Give(key, owner string, ttl time.Duration) {
+	now := clock.Now()
+	m := f.b.memory
+	m.mu.Lock()
+	defer m.unlock()
+	e := m.keys[key]
+	if e == nil {
+		e = m.add(key, now)
+	}
+	e.owner, e.token, e.expires = owner, 0, now.Add(ttl)
+	if e.queue != nil {
+		m.tend(key, e, now)
+	}
+}
+
+// Restart restarts the memory with its data: its identity changes, and calls that hang fail with
+// ErrUnknown without having taken effect, those of all clients.
+func (f Faults) Restart() { f.b.memory.restart(false) }
+
+// Forget restarts the memory without its data: holders, waiters and the fence are gone, and
+// clients with a guard are in quarantine (see [Backend.Guard]). Else it is like Restart.
+func (f Faults) Forget() { f.b.memory.restart(true) }
+
+func (m *memory) restart(forget bool) {
+	m.mu.Lock()
+	clients := append([]*Backend(nil), m.clients...)
+	m.mu.Unlock()
+	for _, c := range clients {
+		c.line.cut()
+	}
+	identity := newIdentity()
+	now := clock.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.identity = identity
+	if !forget {
+		return
+	}
+	for _, e := range m.keys {
+		if e.queue != nil {
+			e.queue.disarm()
+		}
+	}
+	m.keys, m.peak, m.sweepAt = make(map[string]*entry), 0, minSweep
+	m.fence, m.ticket = 0, 0
+	m.forgot, m.forgotAt = true, now
+}
+
+// asError makes an error of the contract from the one of a Fault.
+func asError(err error) error {
+	if _, ok := err.(*driver.Error); ok {
+		return err
+	}
+	return &driver.Error{Maybe: errors.Is(err, driver.ErrUnknown), Err: err}
+}

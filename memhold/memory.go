@@ -1,0 +1,200 @@
+package memhold
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// minSweep is the number of keys below which keys whose lease has run out are not looked for.
+const minSweep = 1024
+
+// maxSpare bounds how many entries are kept for reuse.
+const maxSpare = 64
+
+// memory is what all clients share: who holds which key, and who waits for it.
+//
+// Locks are taken in this order: line.mu, then memory.mu; subscriber.mu, then line.mu. None of
+// them is held while a subscriber of another client is called.
+type memory struct {
+	mu sync.Mutex
+
+	// keys has an entry for every key that is held or waited for, and for some whose lease has run
+	// out: no timer watches a key without waiters, so they are found when they are asked for
+	// or when the map has doubled (sweepAt). peak is its largest size since it was made.
+	keys    map[string]*entry
+	peak    int
+	sweepAt int
+	spare   []*entry
+
+	// fence is the largest token granted. All keys share it: that makes tokens of one key rise faster, which
+	// harms nobody, and leaves nothing behind for a key that was released.
+	fence driver.Token
+
+	// ticket is the last one that was given to a claim that brought none.
+	ticket uint64
+
+	presence time.Duration
+	clients  []*Backend // those not closed
+
+	identity string
+	forgot   bool          // the memory was restarted without its data,
+	forgotAt clock.Instant // then
+
+	// outbox holds notices that were decided on and not delivered, in order.
+	outbox     []delivery
+	delivering bool
+}
+
+// entry is a key that is held or waited for.
+type entry struct {
+	owner   string // the holder; empty if nobody holds the key
+	expires clock.Instant
+	token   driver.Token // the first of the holder's latest block; 0 for a foreign holder
+	queue   *queue       // nil if nobody waits
+}
+
+// add makes an entry for a key that has none.
+func (m *memory) add(key string, now clock.Instant) *entry {
+	if len(m.keys) >= m.sweepAt {
+		m.sweep(now)
+	}
+	var e *entry
+	if n := len(m.spare); n > 0 {
+		e, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		e = new(entry)
+	}
+	m.keys[key] = e
+	m.peak = max(m.peak, len(m.keys))
+	return e
+}
+
+// remove drops the entry of a key that is neither held nor waited for.
+func (m *memory) remove(key string, e *entry) {
+	delete(m.keys, key)
+	*e = entry{}
+	if len(m.spare) < maxSpare {
+		m.spare = append(m.spare, e)
+	}
+	// Go's maps do not shrink. Each copy is paid for by the removals before it.
+	if m.peak > minSweep && len(m.keys) < m.peak/8 {
+		keys := make(map[string]*entry, len(m.keys))
+		maps.Copy(keys, m.keys)
+		m.keys, m.peak = keys, len(keys)
+		m.sweepAt = max(minSweep, 2*len(keys))
+	}
+}
+
+// sweep removes the keys whose lease has run out. As it waits for the map to double, it costs
+// each added key a constant.
+func (m *memory) sweep(now clock.Instant) {
+	for key, e := range m.keys {
+		m.settle(key, e, now, "")
+		if e.free() {
+			// Not by remove, which may replace the map.
+			delete(m.keys, key)
+		}
+	}
+	m.sweepAt = max(minSweep, 2*len(m.keys))
+}
+
+// free reports whether nobody holds or waits for the key. It is exact after settle.
+func (e *entry) free() bool { return e.owner == "" && e.queue == nil }
+
+// settle ends the holder's lease if it has run out, and passes a key that nobody holds to the first
+// live waiter. After it the key is held, or free with nobody waiting. Every call begins with
+// it, so what happens does not depend on whether a timer was in time.
+func (m *memory) settle(key string, e *entry, now clock.Instant, asker string) {
+	if e.owner == "" || now >= e.expires {
+		m.pass(key, e, now, asker)
+	}
+}
+
+// pass takes the key from its holder and grants it to the first live waiter, for what remains of
+// that one's presence. The waiter gets a notice unless it is the asker, which gets an answer.
+func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
+	e.owner, e.token, e.expires = "", 0, 0
+	if e.queue == nil {
+		return
+	}
+	w := e.queue.pop(now)
+	if w != nil {
+		e.owner, e.expires = w.owner, w.until
+		e.token = m.draw(w.token, w.block)
+		if w.owner != asker {
+			m.notify(w.client, driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: e.token, Block: w.block})
+		}
+	}
+	m.tend(key, e, now)
+}
+
+// tend drops a queue that has become empty, and else sees to its timer.
+func (m *memory) tend(key string, e *entry, now clock.Instant) {
+	if len(e.queue.waiters) == 0 {
+		e.queue.disarm()
+		e.queue = nil
+		return
+	}
+	m.arm(key, e, now)
+}
+
+// draw takes block tokens from the fence and returns the first.
+func (m *memory) draw(proposed driver.Token, block uint64) driver.Token {
+	token := max(m.fence+1, proposed)
+	m.fence = token + driver.Token(max(block, 1)) - 1
+	return token
+}
+
+// arm has the key passed on when the holder's lease ends. A timer that is due earlier stays: it finds the lease
+// renewed and is armed again, which is cheaper than to move it with every renewal.
+func (m *memory) arm(key string, e *entry, now clock.Instant) {
+	q := e.queue
+	if len(m.clients) == 0 || q.armed && q.at <= e.expires {
+		return
+	}
+	q.armed, q.at = true, e.expires
+	wait := e.expires.Sub(now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(wait, func() { m.fire(key, q) })
+	} else {
+		q.timer.Reset(wait)
+	}
+}
+
+// fire is what the timer of a queue does.
+func (m *memory) fire(key string, q *queue) {
+	now := clock.Now()
+	m.mu.Lock()
+	e := m.keys[key]
+	if e == nil || e.queue != q || len(m.clients) == 0 {
+		m.mu.Unlock()
+		return
+	}
+	q.armed = false
+	m.settle(key, e, now, "")
+	if e.queue != nil {
+		// The holder may renew for ever while its waiters are gone: then this ends the queue.
+		e.queue.prune(now)
+		m.tend(key, e, now)
+	}
+	if e.free() {
+		m.remove(key, e)
+	}
+	m.unlock()
+}
+
+// unlock unlocks mu and delivers what notices there are.
+func (m *memory) unlock() {
+	deliver := len(m.outbox) > 0 && !m.delivering
+	if deliver {
+		m.delivering = true
+	}
+	m.mu.Unlock()
+	if deliver {
+		m.deliver()
+	}
+}

@@ -1,0 +1,127 @@
+package memhold
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// indexAbove is the length above which a queue finds its waiters by a map. Few are found faster by looking.
+const indexAbove = 32
+
+// queue is the waiters of one key. It is guarded by memory.mu.
+type queue struct {
+	waiters []*waiter          // in the order in which they will be served
+	index   map[string]*waiter // by owner value; nil for a short queue
+
+	// soonest is not after the end of any waiter's presence: until then nobody is dead.
+	soonest clock.Instant
+
+	// timer fires at the latest when the holder's lease ends, at `at` while armed.
+	timer *time.Timer
+	armed bool
+	at    clock.Instant
+}
+
+// waiter is a queued claim.
+type waiter struct {
+	owner  string
+	ticket uint64
+	until  clock.Instant // end of its presence
+	token  driver.Token  // proposed
+	block  uint64
+	client *Backend // gets the notice
+}
+
+// order compares by ticket, then by owner value.
+func (w *waiter) order(ticket uint64, owner string) int {
+	return cmp.Or(cmp.Compare(w.ticket, ticket), cmp.Compare(w.owner, owner))
+}
+
+func (q *queue) find(owner string) *waiter {
+	if q.index != nil {
+		return q.index[owner]
+	}
+	for _, w := range q.waiters {
+		if w.owner == owner {
+			return w
+		}
+	}
+	return nil
+}
+
+// position returns where the waiter is, or would be.
+func (q *queue) position(w *waiter) int {
+	i, _ := slices.BinarySearchFunc(q.waiters, w, func(x, w *waiter) int { return x.order(w.ticket, w.owner) })
+	return i
+}
+
+func (q *queue) insert(w *waiter) {
+	if len(q.waiters) == 0 {
+		q.soonest = w.until
+	}
+	q.soonest = min(q.soonest, w.until)
+	q.waiters = slices.Insert(q.waiters, q.position(w), w)
+	switch {
+	case q.index != nil:
+		q.index[w.owner] = w
+	case len(q.waiters) > indexAbove:
+		q.index = make(map[string]*waiter, 2*indexAbove)
+		for _, w := range q.waiters {
+			q.index[w.owner] = w
+		}
+	}
+}
+
+func (q *queue) remove(w *waiter) {
+	i := q.position(w)
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	delete(q.index, w.owner)
+}
+
+// pop removes and returns the first live waiter, and drops the dead ones before it. It
+// returns nil if none is alive.
+func (q *queue) pop(now clock.Instant) *waiter {
+	for i, w := range q.waiters {
+		q.waiters[i] = nil
+		delete(q.index, w.owner)
+		if now < w.until {
+			// Not moved to the front: a long queue is served without copying it each time.
+			q.waiters = q.waiters[i+1:]
+			return w
+		}
+	}
+	q.waiters = nil
+	return nil
+}
+
+// prune drops every waiter that is no longer present.
+func (q *queue) prune(now clock.Instant) {
+	if now < q.soonest {
+		return
+	}
+	live := q.waiters[:0]
+	for _, w := range q.waiters {
+		if now >= w.until {
+			delete(q.index, w.owner)
+			continue
+		}
+		if len(live) == 0 {
+			q.soonest = w.until
+		}
+		q.soonest = min(q.soonest, w.until)
+		live = append(live, w)
+	}
+	clear(q.waiters[len(live):])
+	q.waiters = live
+}
+
+func (q *queue) disarm() {
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.armed = false
+}
