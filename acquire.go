@@ -105,7 +105,7 @@ func (l *Locker) enter(ctx context.Context, full string, a *asker) (lock *Lock, 
 		}
 		l.tasks.Add(1)
 		s.mu.Unlock()
-		lock, err = c.lead(ctx, a)
+		lock, err = c.ask(ctx, a, a.since)
 		return lock, false, err
 	}
 	if !a.wait {
@@ -162,7 +162,7 @@ func (c *cohort) returnTurn(l *Lock) {
 	if l.err != nil {
 		return // lost in the meantime
 	}
-	l.err = l.releasedError()
+	l.err = (*releasedError)(l)
 	l.hold = nil
 	c.lock = nil
 	c.locker.counters.held.Add(-1)
@@ -183,18 +183,18 @@ func (c *cohort) heldError(a *asker) error {
 }
 
 // lead talks to the backend for the cohort until the caller has the key, or has to give up. The
-// cohort is leading, and the caller counted as a task, which ends here.
+// cohort is leading, and the caller counted as a task, which ends with it.
 func (c *cohort) lead(ctx context.Context, a *asker) (*Lock, error) {
-	defer c.locker.tasks.Done()
 	c.shard.mu.Lock()
 	h := c.hold
 	c.shard.mu.Unlock()
 	if h != nil {
 		if lock, err, decided := c.freshRun(ctx, a, h); decided {
+			c.locker.tasks.Done()
 			return lock, err
 		}
 	}
-	return c.ask(ctx, a)
+	return c.ask(ctx, a, clock.Now())
 }
 
 // freshRun asks the backend, at the end of a run of turns, for a fresh lease and tokens for the next run, unless
@@ -250,14 +250,15 @@ func (c *cohort) freshRun(ctx context.Context, a *asker, h *hold) (lock *Lock, e
 	}
 }
 
-// ask acquires the key at the backend.
-func (c *cohort) ask(ctx context.Context, a *asker) (*Lock, error) {
+// ask acquires the key at the backend. start is a reading of the clock from before. The caller is counted as a task, which ends here.
+func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock, error) {
 	l := c.locker
+	defer l.tasks.Done()
 	p := c.takePending(a)
 	if a.wait && l.pushes {
 		l.grants.expect(p)
 	}
-	for attempt := 0; ; attempt++ {
+	for {
 		claim := driver.Claim{
 			Key:   c.key,
 			Owner: p.owner,
@@ -267,7 +268,6 @@ func (c *cohort) ask(ctx context.Context, a *asker) (*Lock, error) {
 			Queue: a.wait,
 		}
 		p.claim = claim
-		start := clock.Now()
 		r := l.request(ctx, requestTime(a.terms.ttl))
 		result, err := l.backend.Acquire(r, claim)
 		r.end()
@@ -305,7 +305,8 @@ func (c *cohort) ask(ctx context.Context, a *asker) (*Lock, error) {
 			pause = p.pause(result, clock.Now().Sub(start), l.pushes)
 		}
 
-		notice, err := c.sleep(ctx, p, pause)
+		var notice driver.Notice
+		notice, err = c.sleep(ctx, p, pause)
 		if err != nil {
 			return nil, c.giveUp(ctx, a, p, err)
 		}
@@ -316,6 +317,7 @@ func (c *cohort) ask(ctx context.Context, a *asker) (*Lock, error) {
 				return c.begin(ctx, a, p, grant{p.present, p.presence, notice.Token, now})
 			}
 		}
+		start = clock.Now()
 	}
 }
 

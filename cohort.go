@@ -138,11 +138,13 @@ func (c *cohort) mayPass(a *asker, now clock.Instant) bool {
 
 // serve lets the next waiter have a turn or, if that takes the backend, lead. It reports false if nobody
 // waits. The caller holds shard.mu; nobody has a turn or leads.
-func (c *cohort) serve(now clock.Instant) bool {
+func (c *cohort) serve() bool {
 	w := c.waiters.pop()
 	if w == nil {
 		return false
 	}
+	// The clock decides whether the next turn is valid, so it is read here, not before.
+	now := clock.Now()
 	if c.mayPass(&w.asker, now) {
 		w.ready <- verdict{lock: c.turn(&w.asker, now)}
 		return true
@@ -156,7 +158,7 @@ func (c *cohort) serve(now clock.Instant) bool {
 // retire serves the next waiter; if there is none, it gives up lease and acquisition and removes the cohort. The
 // caller holds shard.mu and is allowed to raise tasks; nobody has a turn or leads.
 func (c *cohort) retire() {
-	if c.serve(clock.Now()) {
+	if c.serve() {
 		return
 	}
 	if h := c.hold; h != nil {
@@ -235,27 +237,23 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	}
 	h := l.hold
 	// Only a local handoff needs the clock: otherwise the backend knows whether the key was ours until now.
-	var now clock.Instant
-	if c.waiters.first != nil {
-		now = clock.Now()
-		if ended == nil && now >= h.deadline {
-			tell := c.expire(h)
-			s.mu.Unlock()
-			tell()
-			return l.err
-		}
+	if ended == nil && c.waiters.first != nil && clock.Now() >= h.deadline {
+		tell := c.expire(h)
+		s.mu.Unlock()
+		tell()
+		return l.err
 	}
 	l.hold = nil
 	c.lock = nil
 	tell := func() {}
 	if ended == nil {
-		tell = l.finish(l.releasedError())
+		tell = l.finish((*releasedError)(l))
 		locker.counters.held.Add(-1)
 		locker.counters.released.Add(1)
 	}
 
 	if c.waiters.first != nil {
-		c.serve(now)
+		c.serve()
 		local, turns, waiting := c.lock != nil, c.turns, c.waiters.length
 		s.mu.Unlock()
 		tell()

@@ -252,7 +252,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			return err
 		}
 		delete(l.root.ends, l)
-		tell := l.finish(l.releasedError())
+		tell := l.finish((*releasedError)(l))
 		s.mu.Unlock()
 		tell()
 		return nil
@@ -260,9 +260,12 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.cohort.release(ctx, l)
 }
 
-func (l *Lock) releasedError() error {
-	return fmt.Errorf("holdfast: %q: %w", l.key, ErrReleased)
-}
+// releasedError says that a lock was released. It is the Lock seen differently, as every release needs one and few
+// are ever looked at.
+type releasedError Lock
+
+func (e *releasedError) Error() string        { return fmt.Sprintf("holdfast: %q: %v", e.key, ErrReleased) }
+func (e *releasedError) Is(target error) bool { return target == ErrReleased }
 
 func (l *Lock) lostError(reason error) *LostError {
 	return &LostError{Key: l.key, Token: l.token, Reason: reason}

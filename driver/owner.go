@@ -38,10 +38,9 @@ func OwnerSuffix(label string) string {
 func NewOwner(suffix string) string {
 	var random [ownerRandom]byte
 	rand.Read(random[:]) // never fails: it ends the process instead
-	value := make([]byte, ownerID+len(suffix))
-	base64.RawURLEncoding.Encode(value, random[:])
-	copy(value[ownerID:], suffix)
-	return string(value)
+	var id [ownerID]byte
+	base64.RawURLEncoding.Encode(id[:], random[:])
+	return string(id[:]) + suffix
 }
 
 // Owner is what an owner value says about its owner.
