@@ -111,7 +111,7 @@ var (
 	makeTarget    = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
 	makeInText    = regexp.MustCompile("`make ([a-z][a-z-]*)")
 	makeInCommand = regexp.MustCompile(`^\s*(?:\$ )?make ([a-z][a-z-]*)`)
-	makeInScript  = regexp.MustCompile(`(?m)^[^#\n]*\bmake ([a-z][a-z-]*)`)
+	makeInScript  = regexp.MustCompile(`(?m)^[^#\n]*\bmake (?:-\S+ )*([a-z][a-z-]*)`)
 )
 
 // commandComplaints wants CI to run the very command that the README names, and every make target that a
@@ -176,7 +176,7 @@ func TestHygieneCommandsSelfTest(t *testing.T) {
 		"Makefile":        "VAR := x\ntest: needs ## Tests\n\tgo test\nneeds:\ntest-kernel:\n",
 		"README.md":       "Run\n```\n$ make test   # everything\n```\nmake sure that you do, or `make test-kernel`.\n",
 		"CONTRIBUTING.md": "`make test`\n",
-		".ci/run":         "# make nothing\nset -e\nstage tests make test\n",
+		".ci/run":         "# make nothing\nset -e\nstage tests make --keep-going test\n",
 	}
 	with := func(name, data string) map[string]string {
 		files := make(map[string]string)

@@ -1,0 +1,104 @@
+# Holdfast. Without a target, make lists them.
+
+SHELL := bash
+
+KERNEL      := github.com/holdfast-go/holdfast
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
+
+# A GOWORK=off in the environment would leave the satellites out of every target without a word.
+export GOWORK := $(CURDIR)/go.work
+
+# The numbers of CPUs that the kernel's tests run with, as go test -cpu takes them; CI says 1,2,4. Empty: all there are.
+CPUS ?=
+# Further flags for go test.
+TESTFLAGS ?=
+# What bench runs, how often, and where.
+BENCH    ?= .
+COUNT    ?= 1
+PACKAGES ?= work
+# For how long fuzz runs each target.
+FUZZTIME ?= 10s
+# Where up starts a server each.
+PORTS ?= 6390
+
+GO_TEST := go test -shuffle=on -timeout 10m $(TESTFLAGS)
+
+# Packages of the kernel whose tests take minutes: once, not for every number of CPUs.
+LENGTHY := $(KERNEL)/quorum
+
+# Evaluated where they are used. With no package at all, go test would be content with the current directory.
+kernel     = $(or $(filter-out $(LENGTHY),$(shell go list -e ./...)),$(error go list finds no package))
+lengthy    = $(filter $(LENGTHY),$(shell go list -e ./...))
+satellites = $(or $(addsuffix /...,$(filter-out $(KERNEL),$(shell go list -m))),$(error go list finds no module))
+
+# Targets whose part of the project is not in this tree.
+absent = $(if $(wildcard spec/check.sh),,spec)
+
+# Two targets at once would take each other's time.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390"
+
+.PHONY: test
+test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
+
+.PHONY: test-needs test-quick test-lengthy
+test-needs:
+	scripts/install.sh test
+test-quick: test-needs
+	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
+test-lengthy: test-needs
+	$(GO_TEST) -race $(lengthy) $(satellites)
+
+.PHONY: test-kernel
+test-kernel: ## Test the library alone, which needs nothing but Go
+	$(GO_TEST) $(race) $(if $(CPUS),-cpu $(CPUS)) ./...
+	@$(if $(race),true,echo "TESTED WITHOUT THE RACE DETECTOR: there is no C compiler" >&2)
+
+# The race detector needs cgo, which needs a C compiler with the headers of its library.
+race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null 2>/dev/null && echo -race)
+
+.PHONY: check
+check: check-format check-vet check-systems check-static check-tidy ## Check format, vet, staticcheck and go.mod
+
+.PHONY: check-format check-vet check-systems check-static check-tidy
+check-format:
+	scripts/format.sh
+check-vet:
+	go vet work
+# The kernel's tests build for other systems, too; that the kernel does is a test.
+check-systems:
+	GOOS=darwin CGO_ENABLED=0 go vet ./...
+	GOOS=windows CGO_ENABLED=0 go vet ./...
+	GOOS=freebsd CGO_ENABLED=0 go vet ./...
+check-static:
+	go run $(STATICCHECK) -checks inherit,ST1016,ST1020,ST1021,ST1022 work
+# Only the kernel: the satellites require a kernel that may not be released yet.
+check-tidy:
+	go mod tidy -diff
+
+.PHONY: bench
+bench: ## Run the benchmarks; BENCH and PACKAGES choose, COUNT repeats
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 60m $(PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME
+	scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
+
+.PHONY: spec
+spec: ## Check the model of the fencing tokens
+	scripts/install.sh spec
+	spec/check.sh
+
+.PHONY: up
+up: ## Start a Redis for a first try on each of PORTS
+	scripts/install.sh up
+	scripts/redis.sh up $(PORTS)
+
+.PHONY: down
+down: ## Stop what up started
+	scripts/redis.sh down

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Installs from Debian what the make targets need beside Go, as far as it is missing.
+#
+#   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
+#   scripts/install.sh spec   for make spec: the model checker
+#   scripts/install.sh up     for make up: a Redis to try things on
+#
+# Where everything is there it changes nothing, and needs neither root nor a network. Without root it installs
+# nothing and says what is missing and how to get it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v go >/dev/null; then
+	echo "install.sh: Go is missing: 1.25 or newer, from https://go.dev/dl" >&2
+	exit 1
+fi
+
+purpose=()
+packages=()
+
+# need WHAT-FOR PROBE PACKAGES... notes the packages if the probe fails.
+need() {
+	local what=$1 probe=$2
+	shift 2
+	if ! "$probe" >/dev/null 2>&1; then
+		purpose+=("$what")
+		packages+=("$@")
+	fi
+}
+
+# The race detector is linked against the C library, so its headers count as well as the compiler.
+has_compiler() {
+	# shellcheck disable=SC2046 # CC may carry flags
+	$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null
+}
+
+# 6.2 is the oldest server supported, see the README.
+has_redis() {
+	local version
+	version=$(redis-server --version | sed -n 's/.* v=\([0-9.]*\) .*/\1/p')
+	[ "$(printf '%s\n' 6.2 "$version" | sort -V | head -n 1)" = 6.2 ] && command -v redis-cli
+}
+
+# Debian's own Python, since it is Debian's package of the client that is installed.
+has_python_redis() { /usr/bin/python3 -c 'import redis'; }
+
+has_npm() { command -v node && command -v npm; }
+
+has_spin() { command -v spin; }
+
+needs_of() {
+	case $1 in
+	test)
+		need "a C compiler, for the race detector" has_compiler gcc libc6-dev
+		need "redis-server 6.2 or newer, to run the backends against" has_redis redis-server
+		need "python3-redis, a foreign client to exclude" has_python_redis python3-redis
+		# npm brings several hundred packages along, so only where a test of this tree asks for it.
+		if [ -n "$(find . -name node_modules -prune -o -name .cache -prune -o -name package.json -print)" ]; then
+			need "node and npm, for foreign clients to exclude" has_npm nodejs npm
+		fi
+		;;
+	spec)
+		need "spin, the model checker" has_spin spin
+		need "a C compiler, which spin calls" has_compiler gcc libc6-dev
+		;;
+	up)
+		need "redis-server 6.2 or newer" has_redis redis-server
+		;;
+	*)
+		echo "install.sh: unknown purpose \"$1\": test, spec or up" >&2
+		exit 64
+		;;
+	esac
+}
+
+if [ $# -eq 0 ]; then
+	set -- test spec up
+fi
+for target; do
+	needs_of "$target"
+done
+if [ ${#packages[@]} -eq 0 ]; then
+	exit 0
+fi
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+
+{
+	echo "Missing for make $*:"
+	printf '  - %s\n' "${purpose[@]}"
+} >&2
+if ! command -v apt-get >/dev/null; then
+	echo "This script can install from Debian's packages only (${packages[*]}): install their like by hand." >&2
+	exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+	echo "Installing needs root:" >&2
+	echo "  sudo apt-get install --no-install-recommends ${packages[*]}" >&2
+	echo "With nothing but Go, make test-kernel tests the library." >&2
+	exit 1
+fi
+
+# The tests start servers of their own. Debian starts one as a service as soon as the package is there, unless the
+# policy says no. A policy of this machine stays as it is.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "Installing ${packages[*]}" >&2
+apt-get -q -o DPkg::Lock::Timeout=120 update >&2
+apt-get -q -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends "${packages[@]}" >&2
+
+# What was installed may still not do, an old release's server for one.
+purpose=()
+packages=()
+for target; do
+	needs_of "$target"
+done
+if [ ${#packages[@]} -ne 0 ]; then
+	echo "Installed, and still missing:" >&2
+	printf '  - %s\n' "${purpose[@]}" >&2
+	exit 1
+fi
