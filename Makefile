@@ -7,6 +7,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
 
 # A GOWORK=off in the environment would leave the satellites out of every target without a word.
 export GOWORK := $(CURDIR)/go.work
+# The checkout may belong to another user, as on CI. Then git does not tell its version, and go build, which tests
+# call for the command, fails for want of it.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
 # The numbers of CPUs that the kernel's tests run with, as go test -cpu takes them; CI says 1,2,4. Empty: all there are.
 CPUS ?=

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of every module for a while: scripts/fuzz.sh DURATION [PACKAGES]
+# Runs every fuzz target of every module for a while: scripts/fuzz.sh DURATION PACKAGES...
 #
 # go test fuzzes one target of one package at a time. An input that fails is left in the package's testdata/fuzz,
 # where it is a test case from then on: commit it with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-duration=${1:?duration, for instance 10s}
-packages=${2:-work}
+if [ $# -lt 2 ]; then
+	echo "usage: scripts/fuzz.sh DURATION PACKAGES..." >&2
+	exit 64
+fi
+duration=$1
+shift
 failed=()
 found=0
 while read -r package; do
@@ -21,10 +25,10 @@ while read -r package; do
 		echo "== $package $target"
 		go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" "$package" || failed+=("$package $target")
 	done
-done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$packages")
+done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$@")
 
 if [ "$found" -eq 0 ]; then
-	echo "fuzz.sh: no fuzz target in $packages" >&2
+	echo "fuzz.sh: no fuzz target in $*" >&2
 	exit 1
 fi
 if [ ${#failed[@]} -ne 0 ]; then
