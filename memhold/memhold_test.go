@@ -23,14 +23,6 @@ func acquire(t *testing.T, b driver.Backend, c driver.Claim, want driver.State) 
 	return r
 }
 
-func release(t *testing.T, b driver.Backend, c driver.Claim, want driver.State) {
-	t.Helper()
-	r, err := b.Release(t.Context(), c)
-	if err != nil || r.State != want {
-		t.Fatalf("Release(%q, %q) = %v, %v; want %v", c.Key, c.Owner, r, err, want)
-	}
-}
-
 func TestExpiryHandsOverByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()

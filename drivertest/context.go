@@ -1,0 +1,136 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A context ends the call, not its effect, and calls for a key take effect in order.
+var contextRules = []rule{
+	{name: "Context/EndedBeforeTheCall", check: func(s *suite) {
+		b := s.open()
+		cancelled, cancel := context.WithCancel(context.Background())
+		cancel()
+		late, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
+		defer cancel()
+		held := s.claim("held")
+		s.hold(b, held)
+		for _, ctx := range []context.Context{cancelled, late} {
+			a := s.claim("k")
+			for name, call := range s.calls(b, a, held) {
+				if err := call(ctx); err == nil {
+					s.Errorf("%s with a context that has ended: no error", name)
+				} else if !errors.Is(err, ctx.Err()) {
+					s.Errorf("%s with a context that has ended: %v; want an error that is %q", name, err, ctx.Err())
+				}
+			}
+			if _, err := b.Release(ctx, held); !errors.Is(err, ctx.Err()) {
+				s.Errorf("Release with a context that has ended: %v; want an error that is %q", err, ctx.Err())
+			}
+			s.release(b, a, driver.Lost)
+			s.free(b, "k")
+			s.renew(b, held, driver.Held)
+		}
+	}},
+	{name: "Context/EndsHangingCalls", needs: freeze, check: func(s *suite) {
+		b := s.open()
+		held := s.claim("held")
+		s.hold(b, held)
+		thaw := s.store.Freeze(s, b)
+		defer thaw()
+		for name, call := range s.calls(b, s.claim("k"), held) {
+			s.cutOff(name, call)
+		}
+		s.cutOff("Release", func(ctx context.Context) error {
+			_, err := b.Release(ctx, s.claim("k"))
+			return err
+		})
+	}},
+	{name: "Context/R17_ReleaseFollowsAcquire", needs: freeze, check: func(s *suite) {
+		b := s.open()
+		a := s.claim("k")
+		thaw := s.store.Freeze(s, b)
+		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, a); return err })
+		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, a); return err })
+		thaw()
+		// By the same client, so it comes after the two.
+		s.free(b, "k")
+		s.release(b, a, driver.Lost)
+	}},
+	{name: "Context/ReleaseFollowsQueueing", needs: freeze | queue, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		thaw := s.store.Freeze(s, b)
+		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, w); return err })
+		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, w); return err })
+		thaw()
+		s.release(b, w, driver.Lost)
+		s.release(b, a, driver.Held)
+		s.free(b, "k")
+	}},
+	{name: "Context/AcquireFollowsRelease", needs: freeze, check: func(s *suite) {
+		b := s.open()
+		a, c := s.claim("k"), s.claim("k")
+		s.hold(b, a)
+		thaw := s.store.Freeze(s, b)
+		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, a); return err })
+		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, c); return err })
+		thaw()
+		s.hold(b, c)
+	}},
+}
+
+// calls returns every call that takes a context, but Release. They claim, and renew held.
+func (s *suite) calls(b driver.Backend, claim, held driver.Claim) map[string]func(context.Context) error {
+	calls := map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error { _, err := b.Acquire(ctx, claim); return err },
+		"Renew":   func(ctx context.Context) error { _, err := b.Renew(ctx, []driver.Claim{held}); return err },
+	}
+	if i, ok := b.(driver.Inspector); ok {
+		calls["Inspect"] = func(ctx context.Context) error { _, err := i.Inspect(ctx, held.Key); return err }
+		calls["List"] = func(ctx context.Context) error {
+			for _, err := range i.List(ctx, "") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if c, ok := b.(driver.Checker); ok {
+		calls["Check"] = func(ctx context.Context) error { _, err := c.Check(ctx); return err }
+	}
+	if i, ok := b.(driver.Identified); ok {
+		calls["Identity"] = func(ctx context.Context) error { _, err := i.Identity(ctx); return err }
+	}
+	return calls
+}
+
+// cutOff makes a call that hangs, lets its context end, and checks that it returns for that reason.
+func (s *suite) cutOff(name string, call func(context.Context) error) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*step)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- call(ctx) }()
+	patience := time.NewTimer(s.Patience)
+	defer patience.Stop()
+	select {
+	case err := <-failed:
+		if err == nil {
+			s.Fatalf("%s was answered while the store was frozen", name)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			s.Fatalf("%s failed with %v; want an error that is %q", name, err, context.DeadlineExceeded)
+		}
+		if driver.Permanent(err) {
+			s.Fatalf("%s failed with %v, which is permanent", name, err)
+		}
+	case <-patience.C:
+		s.Fatalf("%s has not returned %v after its context ended", name, s.Patience)
+	}
+}

@@ -1,0 +1,135 @@
+package drivertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A guarded backend takes no part until the leases that its server may have forgotten are over.
+var guardRules = []rule{
+	{name: "Guard/RefusesLongerTTL", needs: guard, check: func(s *suite) {
+		b := s.open()
+		b.(driver.Guarded).Guard(s.TTL)
+		s.unguarded(b)
+		a := s.claim("k")
+		a.TTL = s.TTL + time.Second
+		ctx, cancel := s.limit()
+		defer cancel()
+		r, err := b.Acquire(ctx, a)
+		if err == nil {
+			s.Fatalf("Acquire with a TTL over the guard = %v; want an error", r.State)
+		}
+		if s.fails("Acquire with a TTL over the guard", err, driver.ErrUnavailable); !driver.Permanent(err) {
+			s.Fatalf("Acquire with a TTL over the guard failed with %v; want a permanent error", err)
+		}
+		c := s.claim("k")
+		s.hold(b, c)
+		longer := c
+		longer.TTL = a.TTL
+		results, err := b.Renew(ctx, []driver.Claim{longer})
+		if err == nil && len(results) == 1 && results[0].State == driver.Unknown {
+			err = results[0].Err
+		}
+		if !driver.Permanent(err) {
+			s.Fatalf("Renew with a TTL over the guard gave %+v and %v; want a permanent error", results, err)
+		}
+		b.(driver.Guarded).Guard(0)
+		s.release(b, c, driver.Held)
+		s.hold(b, a)
+	}},
+	{name: "Guard/R32_Quarantine", needs: guard | forget, check: func(s *suite) {
+		// Whole seconds, as servers tell their uptime in them.
+		guard := (2*s.ShortTTL + 2*time.Second).Truncate(time.Second)
+		b := s.open()
+		b.(driver.Guarded).Guard(guard)
+		s.unguarded(b)
+		before := s.short(s.claim("k"))
+		s.hold(b, before)
+		s.store.Forget(s)
+		s.quarantined(b, guard)
+		// Release is served all the while.
+		ctx, cancel := s.limit()
+		defer cancel()
+		if r, err := b.Release(ctx, before); err != nil || r.State != driver.Lost {
+			s.Fatalf("Release in quarantine = %v, %v; want lost", r.State, err)
+		}
+		s.quarantined(b, guard)
+		s.eventually("still in quarantine", func() bool {
+			c := s.short(s.claim("k"))
+			r, err := b.Acquire(ctx, c)
+			return err == nil && r.State == driver.Held
+		})
+	}},
+	{name: "Guard/OffByZero", needs: guard | forget, check: func(s *suite) {
+		b := s.open()
+		b.(driver.Guarded).Guard(0)
+		s.hold(b, s.claim("k"))
+		s.store.Forget(s)
+		s.eventually("Acquire is refused without a guard", func() bool {
+			ctx, cancel := s.limit()
+			defer cancel()
+			r, err := b.Acquire(ctx, s.claim("k"))
+			if q := new(driver.QuarantineError); errors.As(err, &q) {
+				s.Fatalf("in quarantine without a guard: %v", err)
+			}
+			return err == nil && r.State == driver.Held
+		})
+	}},
+}
+
+// unguarded waits until the backend takes part: its server may just have been started.
+func (s *suite) unguarded(b driver.Backend) {
+	s.Helper()
+	c := s.claim("unguarded")
+	c.TTL = s.ShortTTL
+	s.eventually("still in quarantine", func() bool {
+		ctx, cancel := s.limit()
+		defer cancel()
+		r, err := b.Acquire(ctx, c)
+		if err == nil {
+			return r.State == driver.Held
+		}
+		if q := new(driver.QuarantineError); !errors.As(err, &q) {
+			s.Fatalf("Acquire: %v", err)
+		}
+		return false
+	})
+	s.release(b, c, driver.Held)
+}
+
+// quarantined checks that Acquire and Renew are refused for the guard at most. Broken connections to
+// the server are overcome first.
+func (s *suite) quarantined(b driver.Backend, guard time.Duration) {
+	s.Helper()
+	ctx, cancel := s.limit()
+	defer cancel()
+	check := func(what string, err error) (connected bool) {
+		var q *driver.QuarantineError
+		if !errors.As(err, &q) {
+			if err == nil {
+				s.Fatalf("%s was served in quarantine", what)
+			}
+			return false
+		}
+		if s.fails(what, err, driver.ErrUnavailable); driver.Permanent(err) {
+			s.Fatalf("%s failed with %v, which is permanent", what, err)
+		}
+		if q.Remaining <= 0 || q.Remaining > guard {
+			s.Fatalf("%s: quarantine for another %v; want at most the guard of %v", what, q.Remaining, guard)
+		}
+		return true
+	}
+	s.eventually("Acquire fails for another reason than quarantine", func() bool {
+		_, err := b.Acquire(ctx, s.short(s.claim("k")))
+		return check("Acquire", err)
+	})
+	s.eventually("Renew fails for another reason than quarantine", func() bool {
+		results, err := b.Renew(ctx, []driver.Claim{s.short(s.claim("k"))})
+		if err == nil && len(results) == 1 && results[0].State == driver.Unknown {
+			err = results[0].Err
+		}
+		return check("Renew", err)
+	})
+}

@@ -1,0 +1,216 @@
+package drivertest
+
+import (
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// A key passes to the first live waiter, and nobody gets in between.
+var handoffRules = []rule{
+	{name: "Handoff/OnRelease", needs: queue, check: func(s *suite) {
+		b1, b2 := s.open(), s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b1, a)
+		s.wait(b2, w, a, 1)
+		s.release(b1, a, driver.Held)
+		// Before the waiter says anything, it is the holder.
+		s.busy(b1, s.claim("k"), w)
+		s.renew(b2, w, driver.Held)
+		s.release(b2, w, driver.Held)
+		s.free(b1, "k")
+	}},
+	{name: "Handoff/OldHolderHasLost", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, w, a, 1)
+		s.release(b, a, driver.Held)
+		s.renew(b, a, driver.Lost)
+		s.release(b, a, driver.Lost)
+		s.busy(b, s.claim("k"), w)
+	}},
+	{name: "Handoff/GrantAfterCancelIsGivenBack", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, x, a, 1)
+		s.wait(b, y, a, 2)
+		s.release(b, a, driver.Held)
+		// x gave up without having heard that it was granted the key.
+		s.release(b, x, driver.Held)
+		s.busy(b, s.claim("k"), y)
+		s.release(b, x, driver.Lost)
+		s.release(b, y, driver.Held)
+		s.free(b, "k")
+	}},
+	{name: "Handoff/NobodyBargesIn", needs: queue | lose, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, w, a, 1)
+		s.store.Lose(s, "k")
+		s.busy(b, s.claim("k"), w)
+		s.hold(b, w)
+	}},
+	{name: "Handoff/NobodyBargesInByQueue", needs: queue | lose, check: func(s *suite) {
+		b := s.open()
+		a, w, late := s.claim("k"), s.queued("k"), s.queued("k")
+		w.Ticket, late.Ticket = 1000, 1
+		s.hold(b, a)
+		s.busy(b, w, a)
+		s.store.Lose(s, "k")
+		// Its ticket would have been the first, but it was not in the queue when the key became free.
+		s.wait(b, late, w, 1)
+		s.served(client{b, w}, []client{{b, late}})
+	}},
+	{name: "Handoff/FirstTakesFreeKey", needs: queue | lose, check: func(s *suite) {
+		b := s.open()
+		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, x, a, 1)
+		s.wait(b, y, a, 2)
+		s.store.Lose(s, "k")
+		s.hold(b, x)
+		s.wait(b, y, x, 1)
+	}},
+	{name: "Handoff/SecondLeavesFreeKeyToFirst", needs: queue | lose, check: func(s *suite) {
+		b := s.open()
+		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, x, a, 1)
+		s.wait(b, y, a, 2)
+		s.store.Lose(s, "k")
+		s.wait(b, y, x, 1)
+		s.hold(b, x)
+	}},
+	{name: "Handoff/WaiterLeavesFreeKey", needs: queue | lose, check: func(s *suite) {
+		b := s.open()
+		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
+		s.hold(b, a)
+		s.wait(b, x, a, 1)
+		s.wait(b, y, a, 2)
+		s.store.Lose(s, "k")
+		s.release(b, x, driver.Busy)
+		s.hold(b, y)
+		s.release(b, y, driver.Held)
+		s.free(b, "k")
+	}},
+	{name: "Handoff/OnExpiry", needs: queue | expiry, check: func(s *suite) {
+		b1, b2 := s.open(), s.open()
+		a, x, y := s.short(s.claim("k")), s.queued("k"), s.queued("k")
+		s.hold(b1, a)
+		s.busy(b2, x, a)
+		s.busy(b2, y, a)
+		// y asks as well, and must not be first.
+		s.eventually("the first waiter is granted the key", func() bool {
+			if r := s.try(b2, y); r.State != driver.Busy {
+				s.Fatalf("Acquire of the second waiter = %v; want busy", r.State)
+			}
+			return s.try(b2, x).State == driver.Held
+		})
+		s.renew(b1, a, driver.Lost)
+		s.wait(b2, y, x, 1)
+	}},
+	{name: "Handoff/OnYield", needs: queue, check: func(s *suite) {
+		b1, b2 := s.open(), s.open()
+		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
+		first := s.hold(b1, a).Token
+		s.wait(b2, x, a, 1)
+		s.wait(b1, y, a, 2)
+		s.renew(b1, a, driver.Held) // it did not ask to yield
+		a.Yield = true
+		s.renew(b1, a, driver.Yielded)
+		s.busy(b1, s.claim("k"), x)
+		s.renew(b1, a, driver.Lost)
+		s.release(b1, a, driver.Lost)
+		s.rises(first, s.hold(b2, x).Token)
+		x.Yield = true
+		s.renew(b2, x, driver.Yielded)
+		s.renew(b2, x, driver.Lost)
+		s.release(b1, y, driver.Held)
+		s.free(b1, "k")
+	}},
+	{name: "Handoff/YieldToTheDead", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, dead := s.claim("k"), s.short(s.queued("k"))
+		a.Yield = true
+		s.hold(b, a)
+		s.elapse(s.wait(b, dead, a, 1).Presence)
+		s.renew(b, a, driver.Held)
+		s.busy(b, s.claim("k"), a)
+	}},
+	{name: "Handoff/YieldOfStrangerMovesNobody", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, w, stranger := s.claim("k"), s.queued("k"), s.claim("k")
+		stranger.Yield = true
+		s.hold(b, a)
+		s.wait(b, w, a, 1)
+		s.renew(b, stranger, driver.Lost)
+		s.wait(b, w, a, 1)
+		s.renew(b, a, driver.Held)
+	}},
+	{name: "Handoff/YieldInBatch", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, c, gone, w := s.claim("k1"), s.claim("k2"), s.claim("k3"), s.queued("k1")
+		a.Yield, c.Yield, gone.Yield = true, true, true
+		s.hold(b, a)
+		s.hold(b, c)
+		s.wait(b, w, a, 1)
+		s.batch(b, []driver.Claim{gone, a, c, a}, driver.Lost, driver.Yielded, driver.Held, driver.Lost)
+		s.hold(b, w)
+	}},
+	{name: "Handoff/GrantEndsWithPresence", needs: queue, check: func(s *suite) {
+		// The waiter dies after it was granted the key: that costs its presence, not its TTL.
+		b := s.open()
+		a, dead, next := s.claim("k"), s.queued("k"), s.queued("k")
+		s.hold(b, a)
+		if p := s.wait(b, dead, a, 1).Presence; p >= s.Patience || p >= s.TTL {
+			s.Fatalf("a presence of %v is not short against a patience of %v and a TTL of %v", p, s.Patience, s.TTL)
+		}
+		s.wait(b, next, a, 2)
+		s.release(b, a, driver.Held)
+		s.busy(b, next, dead)
+		s.eventuallyHeld(b, next)
+		s.renew(b, dead, driver.Lost)
+	}},
+	{name: "Handoff/GrantIsRestOfPresence", needs: queue | expiresIn, check: func(s *suite) {
+		// The waiter counts on it, and need not ask before it works.
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		asked := clock.Now()
+		presence := s.wait(b, w, a, 1).Presence
+		queued := clock.Now()
+		s.Elapse(s, presence/3)
+		s.release(b, a, driver.Held)
+		before := clock.Now()
+		rest := s.busy(b, s.claim("k"), w).ExpiresIn
+		after := clock.Now()
+		const rounding = margin / 5
+		if least, most := presence-after.Sub(asked)-rounding, presence-before.Sub(queued)+rounding; rest < least || rest > most {
+			s.Fatalf("a grant after a third of a presence of %v has a lease of %v; want %v to %v", presence, rest, least, most)
+		}
+	}},
+	{name: "Handoff/AskingConfirmsGrant", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		presence := s.wait(b, w, a, 1).Presence
+		s.release(b, a, driver.Held)
+		s.hold(b, w)
+		s.elapse(presence)
+		s.busy(b, s.claim("k"), w)
+		s.renew(b, w, driver.Held)
+	}},
+	{name: "Handoff/RenewConfirmsGrant", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		s.hold(b, a)
+		presence := s.wait(b, w, a, 1).Presence
+		s.release(b, a, driver.Held)
+		s.renew(b, w, driver.Held)
+		s.elapse(presence)
+		s.busy(b, s.claim("k"), w)
+		s.renew(b, w, driver.Held)
+	}},
+}
