@@ -112,7 +112,7 @@ func (l *Locker) enter(ctx context.Context, full string, a *asker) (lock *Lock, 
 		defer s.mu.Unlock()
 		return nil, false, c.heldError(a)
 	}
-	w := newWaiter(a)
+	w := l.pool.get(a)
 	c.waiters.push(w)
 	s.mu.Unlock()
 
@@ -132,7 +132,7 @@ func (l *Locker) enter(ctx context.Context, full string, a *asker) (lock *Lock, 
 func (c *cohort) wait(ctx context.Context, w *waiter) verdict {
 	select {
 	case v := <-w.ready:
-		w.free()
+		c.locker.pool.put(w)
 		return v
 	case <-ctx.Done():
 	}
@@ -140,12 +140,12 @@ func (c *cohort) wait(ctx context.Context, w *waiter) verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.waiters.remove(w) {
-		w.free()
+		c.locker.pool.put(w)
 		return verdict{err: contextError(ctx)}
 	}
 	// The verdict came first, but the caller is told that it gave up. So what it was given goes on to the next waiter.
 	v := <-w.ready
-	w.free()
+	c.locker.pool.put(w)
 	switch {
 	case v.lock != nil:
 		c.returnTurn(v.lock)

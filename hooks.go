@@ -31,22 +31,22 @@ type Hooks struct {
 
 // AcquiredEvent describes a successful acquisition.
 type AcquiredEvent struct {
-	Key    string
-	Token  Token
+	Key    string        // as the caller named it
+	Token  Token         // the lock's
 	Waited time.Duration // from the call to the grant
 	Local  bool          // the key was handed over in memory
 }
 
 // RefusedEvent describes an acquisition that failed.
 type RefusedEvent struct {
-	Key    string
-	Waited time.Duration
-	Err    error // what the caller gets
+	Key    string        // as the caller named it
+	Waited time.Duration // from the call to the refusal
+	Err    error         // what the caller gets
 }
 
 // WaitingEvent describes a wait.
 type WaitingEvent struct {
-	Key       string
+	Key       string        // as the caller named it
 	Holder    Holder        // zero if not known
 	ExpiresIn time.Duration // what remains of the holder's lease; 0 if not known
 	Place     int           // place in the backend's queue, 1 being next; 0 if it keeps none
@@ -55,32 +55,32 @@ type WaitingEvent struct {
 
 // RenewedEvent describes the outcome of one renewal.
 type RenewedEvent struct {
-	Key    string
-	Token  Token
-	Took   time.Duration
+	Key    string        // as the caller named it
+	Token  Token         // the lock's; 0 if none was in use
+	Took   time.Duration // from the request to its answer
 	Margin time.Duration // validity left when the renewal was answered, before it counted
 	Err    error         // nil if renewed; a *LostError if the backend no longer has it; else it is tried again
 }
 
 // LostEvent describes a loss.
 type LostEvent struct {
-	Key  string
+	Key  string        // as the caller named it
 	Held time.Duration // from the grant
-	Err  *LostError
+	Err  *LostError    // with token and reason
 }
 
 // HandedOverEvent describes a local handoff.
 type HandedOverEvent struct {
-	Key     string
-	Token   Token // of the lock that was released
-	Turns   int   // how many turns the run has had
-	Waiting int   // goroutines of this Locker that still wait for the key
+	Key     string // as the caller named it
+	Token   Token  // of the lock that was released
+	Turns   int    // how many turns the run has had
+	Waiting int    // goroutines of this Locker that still wait for the key
 }
 
 // ReleasedEvent describes a release.
 type ReleasedEvent struct {
-	Key   string
-	Token Token
+	Key   string        // as the caller named it
+	Token Token         // the lock's
 	Held  time.Duration // from the grant
 	Local bool          // the key was handed over in memory
 	Err   error         // nil, or why it is not known that the backend freed the key

@@ -109,7 +109,7 @@ func (l *Lock) Err() error {
 	if l.ended() == nil && clock.Now() >= l.deadline() {
 		hold := l.outermost().hold
 		s.mu.Unlock()
-		l.cohort.locker.watchdog.inspect(hold)
+		l.cohort.locker.watchdog.inspect(hold, false)
 		s.mu.Lock()
 	}
 	return l.ended()
@@ -156,17 +156,18 @@ func (l *Lock) detach(e ender) {
 // returned after it has let go of it: it tells the contexts and nested locks.
 func (l *Lock) finish(err error) (tell func()) {
 	l.err = err
-	if l.done != nil {
-		close(l.done)
-	}
-	ends := l.ends
+	done, ends := l.done, l.ends
 	l.ends = nil
-	if len(ends) == 0 {
+	if done == nil && len(ends) == 0 {
 		return func() {}
 	}
 	return func() {
 		for e := range ends {
 			e.end(err)
+		}
+		// Last, so that whoever wakes up by it finds everything ended.
+		if done != nil {
+			close(done)
 		}
 	}
 }

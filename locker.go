@@ -32,6 +32,7 @@ type Locker struct {
 	seed     maphash.Seed
 	shards   [shardCount]shard
 	watchdog watchdog
+	pool     waiterPool
 	grants   grants
 	highest  highest
 	counters counters

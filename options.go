@@ -145,8 +145,6 @@ func (c *config) validate() error {
 	switch {
 	case c.ttl < MinTTL:
 		return invalid("TTL %v: must be at least %v", c.ttl, MinTTL)
-	case c.validity(c.ttl) <= 0:
-		return invalid("TTL %v leaves no validity after a drift allowance of %v", c.ttl, c.allowance(c.ttl))
 	case c.maxHold < 0:
 		return invalid("maximum hold %v: must not be negative", c.maxHold)
 	case c.maxHold > 0 && c.maxHold < c.ttl && c.renew:
@@ -155,6 +153,8 @@ func (c *config) validate() error {
 		return invalid("label %.40q... has %d bytes: at most %d are allowed", c.label, len(c.label), driver.MaxLabelLen)
 	case !(c.drift >= 0 && c.drift < 0.5):
 		return invalid("drift %v: must be at least 0 and less than 0.5", c.drift)
+	case c.validity(c.ttl) <= 0:
+		return invalid("TTL %v leaves no validity after a drift allowance of %v", c.ttl, c.allowance(c.ttl))
 	case len(c.prefix) >= driver.MaxKeyLen:
 		return invalid("prefix %.40q... has %d bytes: prefix and key together may have %d", c.prefix, len(c.prefix), driver.MaxKeyLen)
 	case c.turns < 1 || c.turns > MaxCohortTurns:

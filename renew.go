@@ -131,20 +131,26 @@ func (w *watchdog) run(stopped chan struct{}) {
 func (w *watchdog) attend() (renew []*hold) {
 	for {
 		w.mu.Lock()
-		if len(w.heap) == 0 || w.heap[0].due.Sub(clock.Now()) > w.heap[0].early {
-			w.mu.Unlock()
+		var h *hold
+		if len(w.heap) > 0 {
+			ahead := w.heap[0].due.Sub(clock.Now())
+			if ahead <= 0 || len(renew) > 0 && ahead <= w.heap[0].early {
+				h = heap.Pop(&w.heap).(*hold)
+			}
+		}
+		w.mu.Unlock()
+		if h == nil {
 			return renew
 		}
-		h := heap.Pop(&w.heap).(*hold)
-		w.mu.Unlock()
-		if w.inspect(h) {
+		if w.inspect(h, len(renew) > 0) {
 			renew = append(renew, h)
 		}
 	}
 }
 
-// inspect does what the clock says is to be done with the hold, and reports whether it is to be renewed now.
-func (w *watchdog) inspect(h *hold) (renew bool) {
+// inspect does what the clock says is to be done with the hold, and reports whether it is to be renewed now: if it is due,
+// or with early if it is nearly due.
+func (w *watchdog) inspect(h *hold, early bool) (renew bool) {
 	c := h.cohort
 	s := c.shard
 	tell := func() {}
@@ -168,9 +174,10 @@ func (w *watchdog) inspect(h *hold) (renew bool) {
 			tell = c.lost(l, ErrMaxHold)
 		}
 	}
-	if h.renew && !h.renewing && h.renewAt.Sub(now) <= h.slack() {
-		h.renewing = true
-		renew = true
+	if h.renew && !h.renewing {
+		ahead := h.renewAt.Sub(now)
+		renew = ahead <= 0 || early && ahead <= h.slack()
+		h.renewing = renew
 	}
 	w.schedule(h)
 	return renew

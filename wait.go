@@ -30,19 +30,23 @@ type verdict struct {
 	err  error
 }
 
-// waiterPool saves a channel for each wait.
-var waiterPool = sync.Pool{New: func() any { return &waiter{ready: make(chan verdict, 1)} }}
+// waiterPool saves a channel for each wait. Each Locker has its own, because channels must not
+// wander between the bubbles of package synctest.
+type waiterPool struct{ pool sync.Pool }
 
-func newWaiter(a *asker) *waiter {
-	w := waiterPool.Get().(*waiter)
+func (p *waiterPool) get(a *asker) *waiter {
+	w, _ := p.pool.Get().(*waiter)
+	if w == nil {
+		w = &waiter{ready: make(chan verdict, 1)}
+	}
 	w.asker = *a
 	return w
 }
 
-// free gives the waiter back. Its channel is empty and nobody else knows it any more.
-func (w *waiter) free() {
+// put takes the waiter back. Its channel is empty and nobody else knows it any more.
+func (p *waiterPool) put(w *waiter) {
 	w.asker = asker{}
-	waiterPool.Put(w)
+	p.pool.Put(w)
 }
 
 // waiterList is the order in which the waiters of a cohort asked. Guarded by cohort.shard.mu.

@@ -20,7 +20,7 @@ type Inspector interface {
 
 // Entry describes one key.
 type Entry struct {
-	Key     string
+	Key     string  // the full key
 	Holder  Party   // zero if nobody holds it
 	Waiters []Party // in the order in which they will be served
 }

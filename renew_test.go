@@ -1,0 +1,350 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// R9, R15, R16, R20, R37: a backend that answers no more ends the lock exactly at the deadline that was confirmed last.
+func TestR20FrozenBackendEndsLockAtOldDeadline(t *testing.T) {
+	const ttl = 9 * time.Second
+	for _, c := range []struct {
+		name   string
+		freeze time.Duration // after the acquisition
+		want   time.Duration
+	}{
+		{"before the first renewal", 0, validity(ttl)},
+		{"after the first renewal", 4 * time.Second, 3*time.Second + validity(ttl)},
+		{"after the second renewal", 7 * time.Second, 6*time.Second + validity(ttl)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				start := time.Now()
+				l, faults := b.locker(holdfast.WithTTL(ttl))
+				other, _ := b.locker()
+				lock := b.acquire(l, "key")
+				ctx := lock.Context(background)
+				time.Sleep(c.freeze)
+				faults.Freeze()
+				b.endsAfter(lock, start, c.want)
+				mustBe(t, context.Cause(ctx), holdfast.ErrLost, holdfast.ErrUnknown)
+				// Told before anybody else can hold it.
+				b.mustBeHeld(other, "key")
+				faults.Thaw()
+				b.release(b.acquire(other, "key"))
+			})
+		})
+	}
+}
+
+func TestRenewalIsRetriedWithinValidity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(9 * time.Second))
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 2, Err: driver.ErrUnavailable})
+		for l.Stats().Renewed == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if s := l.Stats(); s.RenewalsMissed != 2 || lock.Err() != nil {
+			t.Errorf("%d renewals missed, lock %v; want 2, held", s.RenewalsMissed, lock.Err())
+		}
+		if at := time.Since(start); at < 3*time.Second || at > validity(9*time.Second) {
+			t.Errorf("renewed after %v: not between a third of the TTL and the deadline", at)
+		}
+		b.release(lock)
+	})
+}
+
+// An answer that comes after the old deadline is too late, though the backend did renew: the holder has been
+// told, and what was renewed is given back at once.
+func TestRenewalAnsweredTooLateIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(9 * time.Second))
+		other, _ := b.locker()
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Delay: 5 * time.Second, ReplyDelay: 20 * time.Second})
+		b.endsAfter(lock, start, validity(9*time.Second))
+		mustBe(t, lock.Err(), holdfast.ErrLost)
+		faults.Clear()
+		b.release(b.acquire(other, "key"))
+		if waited := time.Since(start); waited > 20*time.Second {
+			t.Errorf("the key came free after %v", waited)
+		}
+	})
+}
+
+func TestLossReportedByBackendEndsLockAtNextRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(9 * time.Second))
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		faults.Give("key", "foreign", 20*time.Second)
+		b.endsAfter(lock, start, 3*time.Second)
+		mustBe(t, lock.Err(), holdfast.ErrLost)
+		mustBe(t, lock.Release(background), holdfast.ErrLost)
+		time.Sleep(20 * time.Second)
+	})
+}
+
+func TestLocksOutliveTheirTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithTTL(time.Second))
+		other, _ := b.locker()
+		lock := b.acquire(l, "key")
+		for range 100 {
+			time.Sleep(time.Second)
+			if lock.Err() != nil || time.Until(lock.Deadline()) <= 0 {
+				t.Fatalf("lost: %v, deadline in %v", lock.Err(), time.Until(lock.Deadline()))
+			}
+			b.mustBeHeld(other, "key")
+		}
+		b.release(lock)
+	})
+}
+
+// R36: extensions are limited if asked for.
+func TestR36MaxHoldEndsLockWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithTTL(3*time.Second), holdfast.WithMaxHold(10*time.Second))
+		other, _ := b.locker()
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		ctx := lock.Context(background)
+		if time.Sleep(9 * time.Second); lock.Deadline().Sub(start) != 10*time.Second {
+			t.Errorf("deadline %v after the start, want the maximum hold", lock.Deadline().Sub(start))
+		}
+		b.endsAfter(lock, start, 10*time.Second)
+		mustBe(t, context.Cause(ctx), holdfast.ErrLost, holdfast.ErrMaxHold)
+		mustBe(t, lock.Extend(background), holdfast.ErrMaxHold)
+
+		// What is left of the lease is the holder's, to stop and release; then the key is free.
+		b.mustBeHeld(other, "key")
+		mustBe(t, lock.Release(background), holdfast.ErrMaxHold)
+		b.mustBeFree(other, "key")
+
+		// Without a release, it is free when the lease has run out, and not renewed again.
+		lock = b.acquire(l, "key")
+		<-lock.Done()
+		at := time.Now()
+		b.release(b.acquire(other, "key"))
+		if waited := time.Since(at); waited > 3*time.Second {
+			t.Errorf("free %v after the maximum hold, want the TTL at most", waited)
+		}
+		mustBe(t, lock.Release(background), holdfast.ErrMaxHold)
+	})
+}
+
+func TestMaxHoldLetsLocalWaiterIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithTTL(3 * time.Second))
+		stuck := b.acquire(l, "key", holdfast.WithMaxHold(5*time.Second))
+		next := b.acquire(l, "key")
+		if stuck.Err() == nil || next.Token() <= stuck.Token() {
+			t.Errorf("next has token %d while %v has error %v", next.Token(), stuck, stuck.Err())
+		}
+		b.release(next)
+	})
+}
+
+func TestWithoutRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(3*time.Second), holdfast.WithoutRenewal())
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		time.Sleep(2 * time.Second)
+		if err := lock.Extend(background); err != nil {
+			t.Error(err)
+		}
+		b.endsAfter(lock, start, 2*time.Second+validity(3*time.Second))
+		mustBe(t, lock.Extend(background), holdfast.ErrLost)
+		if s := l.Stats(); s.Renewed != 1 {
+			t.Errorf("renewed %d times, want once, by Extend", s.Renewed)
+		}
+
+		lock = b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Err: driver.ErrUnavailable})
+		mustBe(t, lock.Extend(background), holdfast.ErrUnavailable)
+		if lock.Err() != nil {
+			t.Error("an Extend without an answer ended the lock")
+		}
+		faults.Lose("key")
+		mustBe(t, lock.Extend(background), holdfast.ErrLost)
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		lock = b.acquire(l, "key")
+		mustBe(t, lock.Extend(ctx), context.Canceled)
+		b.release(lock)
+	})
+}
+
+// K6: time in which the host is suspended counts, though no timer ran.
+func TestK6SuspendEndsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithTTL(30 * time.Second))
+		lock := b.acquire(l, "key")
+		asked := b.acquire(l, "asked")
+		start := time.Now()
+		clock.SimulateSuspend(time.Minute)
+		if asked.Err() == nil {
+			t.Error("a lock that is asked right after the host wakes up does not know that it is lost")
+		}
+		<-lock.Done()
+		if took := time.Since(start); took > 250*time.Millisecond {
+			t.Errorf("told %v after the host woke up", took)
+		}
+		mustBe(t, lock.Err(), holdfast.ErrLost)
+
+		// A suspend that leaves validity does no harm.
+		lock = b.acquire(l, "key")
+		clock.SimulateSuspend(20 * time.Second)
+		time.Sleep(time.Minute)
+		if lock.Err() != nil {
+			t.Errorf("lost: %v", lock.Err())
+		}
+		b.release(lock)
+	})
+}
+
+// K2, R18: a pause between request and answer that uses up the lease is not an acquisition.
+func TestK2PauseDuringAcquisitionIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		client := b.memory.Client()
+		defer client.Close()
+		pausing := &spy{Backend: client}
+		pausing.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+			r, err := client.Acquire(ctx, c)
+			clock.SimulateSuspend(30 * time.Second)
+			return r, err
+		}
+		l := b.lockerOn(pausing)
+		other, _ := b.locker()
+		_, err := l.TryAcquire(background, "key")
+		mustBe(t, err, holdfast.ErrUnavailable)
+		synctest.Wait()
+		b.mustBeFree(other, "key") // the late grant was given back
+	})
+}
+
+// Renewals that are due together go out as one batch, and one without an answer delays no other.
+func TestRenewalsAreBatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks = 2500
+		memory := memhold.New()
+		defer memory.Close()
+		backend := &spy{Backend: memory}
+		var mu sync.Mutex
+		var sizes []int
+		backend.renew = func(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+			mu.Lock()
+			sizes = append(sizes, len(c))
+			mu.Unlock()
+			return memory.Renew(ctx, c)
+		}
+		l, err := holdfast.New(backend, holdfast.WithTTL(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := runtime.NumGoroutine()
+		for i := range locks {
+			if _, err := l.TryAcquire(background, fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+			if i%500 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		if n := runtime.NumGoroutine() - before; n > 1 {
+			t.Errorf("%d goroutines for %d locks, want 1", n, locks)
+		}
+		time.Sleep(11 * time.Second)
+		total := 0
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range sizes {
+			total += n
+		}
+		if total != locks || len(sizes) > 4 {
+			t.Errorf("renewed in batches of %v: want %d locks in at most 4", sizes, locks)
+		}
+		if s := l.Stats(); s.Renewed != locks || s.Held != locks {
+			t.Errorf("renewed %d, held %d; want %d", s.Renewed, s.Held, locks)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One claim of a batch that has no outcome, or is lost, does not touch the others.
+func TestBatchWithMixedOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(9 * time.Second))
+		start := time.Now()
+		good, bad, gone := b.acquire(l, "good"), b.acquire(l, "bad"), b.acquire(l, "gone")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Key: "bad", Err: errors.New("shard down")})
+		faults.Lose("gone")
+		b.endsAfter(gone, start, 3*time.Second)
+		b.endsAfter(bad, start, validity(9*time.Second))
+		time.Sleep(time.Minute)
+		if good.Err() != nil {
+			t.Errorf("good: %v", good.Err())
+		}
+		b.release(good)
+	})
+}
+
+// A batch that hangs holds up the renewals of other locks no longer than its own time bound, and not at all those
+// that are due at another time.
+func TestHangingBatchDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		backend := &spy{Backend: memory}
+		backend.renew = func(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+			for _, claim := range c {
+				if claim.Key == "hung" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+			}
+			return memory.Renew(ctx, c)
+		}
+		b := &bench{t: t}
+		l := b.lockerOn(backend, holdfast.WithTTL(9*time.Second))
+		start := time.Now()
+		hung := b.acquire(l, "hung")
+		time.Sleep(2 * time.Second)
+		fine := b.acquire(l, "fine")
+		b.endsAfter(hung, start, validity(9*time.Second))
+		time.Sleep(time.Minute)
+		if fine.Err() != nil {
+			t.Errorf("fine: %v", fine.Err())
+		}
+		b.release(fine)
+		l.Close()
+	})
+}

@@ -1,0 +1,389 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A waiter in another process gets the key in the moment of the release, without asking again.
+func TestWaiterIsWokenByRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l1, _ := b.locker()
+		l2, _ := b.locker()
+		lock := b.acquire(l1, "key")
+		time.AfterFunc(time.Minute+123*time.Millisecond, func() { b.release(lock) })
+		start := time.Now()
+		next := b.acquire(l2, "key")
+		if waited := time.Since(start); waited != time.Minute+123*time.Millisecond {
+			t.Errorf("got the key after %v, want in the moment of the release", waited)
+		}
+		if next.Token() <= lock.Token() {
+			t.Errorf("token %d after %d", next.Token(), lock.Token())
+		}
+		// The grant is only as long as the presence; the watchdog has it renewed to the full TTL at once.
+		synctest.Wait()
+		if left := time.Until(next.Deadline()); left < validity(holdfast.DefaultTTL)-time.Second {
+			t.Errorf("valid for %v after the handoff, want the full TTL", left)
+		}
+		b.release(next)
+	})
+}
+
+// Without renewal a handoff still gives the full lease, which is the time to work (R9).
+func TestR9HandoffWithoutRenewalGivesFullLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(time.Second))
+		l1, _ := b.locker()
+		l2, _ := b.locker(holdfast.WithTTL(20*time.Second), holdfast.WithoutRenewal())
+		lock := b.acquire(l1, "key")
+		time.AfterFunc(10*time.Second, func() { b.release(lock) })
+		next := b.acquire(l2, "key")
+		if left := time.Until(next.Deadline()); left != validity(20*time.Second) {
+			t.Errorf("valid for %v, want %v", left, validity(20*time.Second))
+		}
+		b.release(next)
+	})
+}
+
+// A lost wake-up costs at most a second.
+func TestLostNoticeCostsAtMostASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, presence := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
+			b := newBench(t, memhold.WithPresence(presence))
+			l1, _ := b.locker()
+			l2, faults := b.locker()
+			faults.LoseNotices(true)
+			lock := b.acquire(l1, "key")
+			var released time.Time
+			time.AfterFunc(10*time.Second, func() { released = time.Now(); b.release(lock) })
+			next := b.acquire(l2, "key")
+			if late := time.Since(released); late > time.Second {
+				t.Errorf("presence %v: got the key %v after the release", presence, late)
+			}
+			b.release(next)
+		}
+	})
+}
+
+// R2: a holder that is gone costs its TTL, a waiter that is gone costs its presence.
+func TestR2DeadHolderCostsItsTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(3*time.Second))
+		l, faults := b.locker()
+		dead := b.memory.Client()
+		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead holder", TTL: 20 * time.Second})
+		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead waiter", TTL: 20 * time.Second, Queue: true})
+		dead.Close()
+		start := time.Now()
+		faults.LoseNotices(true)
+		lock := b.acquire(l, "key")
+		if waited := time.Since(start); waited < 20*time.Second || waited > 21*time.Second {
+			t.Errorf("got the key after %v, want soon after the dead holder's 20s", waited)
+		}
+		b.release(lock)
+	})
+}
+
+// polling is a backend without queue and notices.
+type polling struct {
+	driver.Backend
+	asked []time.Time
+}
+
+func (p *polling) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	p.asked = append(p.asked, time.Now())
+	c.Queue = false
+	return p.Backend.Acquire(ctx, c)
+}
+
+// R21, R22: where polling is all there is, delays are random and longer than an acquisition takes.
+func TestR21R22PollingDelaysAreRandomAndLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, roundTrip := range []time.Duration{0, 100 * time.Millisecond} {
+			b := newBench(t)
+			l1, _ := b.locker()
+			client := b.memory.Client()
+			b.clients = append(b.clients, client)
+			client.Faults().Inject(memhold.Fault{ReplyDelay: roundTrip})
+			p := &polling{Backend: client}
+			l2 := b.lockerOn(p)
+			lock := b.acquire(l1, "key")
+			var released time.Time
+			time.AfterFunc(time.Minute, func() { released = time.Now(); b.release(lock) })
+			next := b.acquire(l2, "key")
+			if late := time.Since(released); late > time.Second+roundTrip {
+				t.Errorf("round trip %v: got the key %v after the release", roundTrip, late)
+			}
+			distinct := make(map[time.Duration]bool)
+			for i := 1; i < len(p.asked); i++ {
+				pause := p.asked[i].Sub(p.asked[i-1]) - roundTrip
+				distinct[pause] = true
+				if pause < 10*time.Millisecond || pause < 2*roundTrip {
+					t.Errorf("round trip %v: asked again after %v", roundTrip, pause)
+				}
+			}
+			if n := len(p.asked); n < 60 || n > 1000 || len(distinct) < n/2 {
+				t.Errorf("round trip %v: asked %d times in a minute, with %d different pauses", roundTrip, n, len(distinct))
+			}
+			b.release(next)
+		}
+	})
+}
+
+func TestWaitEndsWithPermanentErrorAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l1, _ := b.locker()
+		l2, faults := b.locker()
+		lock := b.acquire(l1, "key")
+		refusal := &driver.Error{Permanent: true, Err: errors.New("READONLY")}
+		start := time.Now()
+		time.AfterFunc(5*time.Second, func() { faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, Err: refusal}) })
+		_, err := l2.Acquire(background, "key")
+		mustBe(t, err, refusal, holdfast.ErrUnavailable)
+		if waited := time.Since(start); waited > 7*time.Second {
+			t.Errorf("told after %v", waited)
+		}
+		b.release(lock)
+	})
+}
+
+func TestOutage(t *testing.T) {
+	down := &driver.Error{Err: errors.New("connection refused")}
+	t.Run("from the start ends the wait at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			defer faults.Inject(memhold.Fault{Err: down})()
+			start := time.Now()
+			_, err := l.Acquire(background, "key")
+			mustBe(t, err, holdfast.ErrUnavailable, down)
+			if time.Since(start) != 0 {
+				t.Errorf("told after %v", time.Since(start))
+			}
+		})
+	})
+	t.Run("in a wait is sat out for a TTL", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l1, _ := b.locker(holdfast.WithTTL(10 * time.Second))
+			l2, faults := b.locker(holdfast.WithTTL(10 * time.Second))
+			lock := b.acquire(l1, "key")
+			fail := func() { faults.Inject(memhold.Fault{Err: down}) }
+			time.AfterFunc(5*time.Second, fail)
+			time.AfterFunc(13*time.Second, func() { faults.Clear(); b.release(lock) })
+			b.release(b.acquire(l2, "key"))
+
+			lock = b.acquire(l1, "key")
+			start := time.Now()
+			time.AfterFunc(5*time.Second, fail)
+			_, err := l2.Acquire(background, "key")
+			mustBe(t, err, holdfast.ErrUnavailable, down)
+			if waited := time.Since(start); waited < 13*time.Second || waited > 17*time.Second {
+				t.Errorf("told after %v, want about 15s: 10s after the last answer", waited)
+			}
+			faults.Clear()
+			b.release(lock)
+		})
+	})
+	t.Run("tells all goroutines that wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			faults.Freeze()
+			start := time.Now()
+			together(100, func(int) {
+				_, err := l.Acquire(background, "key")
+				mustBe(t, err, holdfast.ErrUnknown)
+				if errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v blames a context that has no deadline", err)
+				}
+			})
+			// Two requests of 5 s each, since the first has an unknown outcome.
+			if waited := time.Since(start); waited > 11*time.Second {
+				t.Errorf("the last was told after %v", waited)
+			}
+			faults.Thaw()
+			time.Sleep(time.Minute) // clean-up
+		})
+	})
+}
+
+// A reply that is lost leaves the key maybe ours: asking again settles it.
+func TestLostReplyIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, CutReply: true})
+		lock := b.acquire(l, "key")
+		b.mustBeHeld(other, "key")
+		b.release(lock)
+
+		// With a single attempt there is no second question; the key is cleaned up.
+		faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, CutReply: true})
+		_, err := l.TryAcquire(background, "key")
+		mustBe(t, err, holdfast.ErrUnknown)
+		synctest.Wait()
+		b.mustBeFree(other, "key")
+	})
+}
+
+// Goroutines of one Locker are served in the order in which they asked.
+func TestLocalOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithCohort(1000, time.Hour))
+		lock := b.acquire(l, "key")
+		var order []int
+		var wait sync.WaitGroup
+		for i := range 100 {
+			wait.Go(func() {
+				lock := b.acquire(l, "key")
+				order = append(order, i)
+				b.release(lock)
+			})
+			synctest.Wait()
+		}
+		b.release(lock)
+		wait.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+		if s := l.Stats(); s.HandedOver != 100 {
+			t.Errorf("%d handoffs in memory, want 100", s.HandedOver)
+		}
+	})
+}
+
+// Fairness between processes is part of the contract: while another Locker waits, a run of turns is bounded by count...
+func TestCohortIsBoundedByTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turns = 8
+		b := newBench(t)
+		greedy, _ := b.locker(holdfast.WithCohort(turns, time.Hour))
+		modest, _ := b.locker()
+		testCohortBound(t, b, greedy, modest, time.Millisecond, turns)
+	})
+}
+
+// ... and by time.
+func TestCohortIsBoundedByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		greedy, _ := b.locker(holdfast.WithCohort(1000, 50*time.Millisecond))
+		modest, _ := b.locker()
+		// The turn in which the span ends is the last: 50 ms are 6 turns of 10 ms, counted from the start of the first.
+		testCohortBound(t, b, greedy, modest, 10*time.Millisecond, 6)
+	})
+}
+
+// Switched off, no turn is given in memory.
+func TestCohortOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		greedy, _ := b.locker(holdfast.WithCohort(1, 0))
+		modest, _ := b.locker(holdfast.WithCohort(1, 0))
+		// The backend's queue has one goroutine of modest among ten of greedy.
+		testCohortBound(t, b, greedy, modest, time.Millisecond, 10)
+		if n := greedy.Stats().HandedOver + modest.Stats().HandedOver; n != 0 {
+			t.Errorf("%d handoffs in memory, want none", n)
+		}
+	})
+}
+
+func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, work time.Duration, bound int) {
+	t.Helper()
+	var run atomic.Int64 // turns of greedy since modest last had the key
+	var last holdfast.Token
+	stop := make(chan struct{})
+	var wait sync.WaitGroup
+	for range 10 {
+		wait.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				lock := b.acquire(greedy, "key")
+				if lock.Token() <= last {
+					t.Errorf("token %d after %d", lock.Token(), last)
+				}
+				last = lock.Token()
+				run.Add(1)
+				time.Sleep(work)
+				b.release(lock)
+			}
+		})
+	}
+	synctest.Wait()
+	for range 50 {
+		time.Sleep(7 * time.Millisecond)
+		run.Store(0)
+		lock := b.acquire(modest, "key")
+		if n := run.Load(); n > int64(bound)+1 { // one turn may have been under way
+			t.Errorf("waited for %d turns of the other process, want %d at most", n, bound)
+		}
+		if lock.Token() <= last {
+			t.Errorf("token %d after %d", lock.Token(), last)
+		}
+		last = lock.Token()
+		b.release(lock)
+	}
+	close(stop)
+	wait.Wait()
+}
+
+// A turn checks what is left of the lease: if it is over, the key is asked for anew.
+func TestHandoffChecksValidity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(9*time.Second), holdfast.WithCohort(100, time.Hour))
+		lock := b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable})
+		got := make(chan *holdfast.Lock)
+		go func() { got <- b.acquire(l, "key") }()
+		time.Sleep(8 * time.Second)
+		b.release(lock)
+		next := <-got
+		if left := time.Until(next.Deadline()); left != validity(9*time.Second) {
+			t.Errorf("handed over with %v of validity left", left)
+		}
+		faults.Clear()
+		b.release(next)
+	})
+}
+
+// A turn without renewal, or with another TTL, works on a lease of its own.
+func TestHandoffWithOtherTermsRenewsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithTTL(30*time.Second), holdfast.WithCohort(100, time.Hour))
+		lock := b.acquire(l, "key")
+		got := make(chan *holdfast.Lock)
+		go func() {
+			got <- b.acquire(l, "key", holdfast.WithTTL(12*time.Second), holdfast.WithoutRenewal())
+		}()
+		time.Sleep(5 * time.Second)
+		b.release(lock)
+		next := <-got
+		start := time.Now()
+		if next.Token() <= lock.Token() {
+			t.Errorf("token %d after %d", next.Token(), lock.Token())
+		}
+		b.endsAfter(next, start, validity(12*time.Second))
+	})
+}
