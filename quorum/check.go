@@ -1,0 +1,91 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Check examines the composition, and each node that implements driver.Checker. What is found of a
+// node carries its name. It returns an error only if ctx ends before a majority of the nodes has answered.
+//
+// Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed.
+func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
+	findings := q.checkShape()
+	if err := q.identify(ctx); err != nil {
+		findings = append(findings, driver.Finding{
+			Severity: driver.Failure, Code: "same-server",
+			Summary: strings.ReplaceAll(err.Error(), "\n", "; ") + ".",
+			Advice:  "List every server once.",
+		})
+	}
+	replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) ([]driver.Finding, error) {
+		if c, ok := b.(driver.Checker); ok {
+			return c.Check(ctx)
+		}
+		return nil, nil
+	})
+	good := 0
+	for i, r := range replies {
+		name := q.nodes[i].name
+		if r.err != nil {
+			findings = append(findings, driver.Finding{
+				Severity: driver.Failure, Code: "node-failed", Node: name,
+				Summary: fmt.Sprintf("The node could not be examined: %v.", r.err),
+				Advice:  "Bring it back: every node that is missing makes the next failure more likely to stop all locking.",
+			})
+			continue
+		}
+		good++
+		for _, f := range r.value {
+			f.Node = cmp.Or(f.Node, name)
+			findings = append(findings, f)
+		}
+	}
+	if err := ctx.Err(); err != nil && good < q.need {
+		return nil, unanswered(err)
+	}
+	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	return findings, nil
+}
+
+// checkShape finds what can be said without asking.
+func (q *Quorum) checkShape() (findings []driver.Finding) {
+	n := len(q.nodes)
+	switch {
+	case n < 3:
+		findings = append(findings, driver.Finding{
+			Severity: driver.Warning, Code: "few-nodes",
+			Summary: fmt.Sprintf("%d nodes need all of them for a majority: no node may fail.", n),
+			Advice:  "Use 3 nodes to tolerate the failure of one, or 5 for two.",
+		})
+	case n%2 == 0:
+		findings = append(findings, driver.Finding{
+			Severity: driver.Note, Code: "even-nodes",
+			Summary: fmt.Sprintf("%d nodes tolerate no more failures than %d.", n, n-1),
+			Advice:  "Use an odd number of nodes.",
+		})
+	}
+	if q.config.guard == 0 {
+		findings = append(findings, driver.Finding{
+			Severity: driver.Warning, Code: "no-quarantine",
+			Summary: "The restart quarantine is off: a node that restarts without its data can give away a lock that is held.",
+			Advice:  "Set a guard, or make sure that no node loses data in a restart.",
+		})
+		return findings
+	}
+	for _, node := range q.nodes {
+		if _, ok := node.backend.(driver.Guarded); !ok {
+			findings = append(findings, driver.Finding{
+				Severity: driver.Note, Code: "no-quarantine", Node: node.name,
+				Summary: "The node's backend knows no restart quarantine.",
+				Advice:  "Make sure that it keeps its data in a restart.",
+			})
+		}
+	}
+	return findings
+}

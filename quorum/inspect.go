@@ -1,0 +1,166 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// errNotInspected: too few nodes can show what they know.
+var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector", errors.ErrUnsupported)
+
+// List yields what a majority of the nodes knows, as driver.Inspector describes. A key has a Holder if one
+// owner value holds it on a majority of nodes. Keys that are held on fewer nodes are listed without: they
+// are being acquired or given back, or were left behind by a client that died meanwhile.
+//
+// It fails with an *Error if no majority answers; see [Quorum.Inspect].
+func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (entries []driver.Entry, err error) {
+			in, ok := b.(driver.Inspector)
+			if !ok {
+				return nil, errNotInspected
+			}
+			for e, err := range in.List(ctx, prefix) {
+				if err != nil {
+					return nil, err
+				}
+				entries = append(entries, e)
+			}
+			return entries, nil
+		})
+		if err := inspected(ctx, q, replies); err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		byKey := make(map[string][]driver.Entry)
+		for _, r := range replies {
+			for _, e := range r.value {
+				byKey[e.Key] = append(byKey[e.Key], e)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(byKey)) {
+			e := q.merge(key, byKey[key])
+			e.Waiters = nil
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Inspect describes a key as a majority of the nodes knows it. The holder's token is the one that most nodes know, and its
+// lease lasts until it has no majority any more. Waiters are in the order that most nodes have them in.
+//
+// It fails with an *Error if no majority answers, in which errors.Is finds errors.ErrUnsupported if that is because
+// too few nodes implement driver.Inspector. It waits until ctx ends for a majority, and a moment more for the others.
+func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (driver.Entry, error) {
+		if in, ok := b.(driver.Inspector); ok {
+			return in.Inspect(ctx, key)
+		}
+		return driver.Entry{}, errNotInspected
+	})
+	if err := inspected(ctx, q, replies); err != nil {
+		return driver.Entry{}, err
+	}
+	var entries []driver.Entry
+	for _, r := range replies {
+		if r.err == nil {
+			entries = append(entries, r.value)
+		}
+	}
+	return q.merge(key, entries), nil
+}
+
+// inspected returns an error unless a majority has answered.
+func inspected[T any](ctx context.Context, q *Quorum, replies []reply[T]) error {
+	e := &Error{Need: q.need, Nodes: make([]NodeError, len(q.nodes))}
+	unable := 0
+	for i, r := range replies {
+		e.Nodes[i] = NodeError{Node: q.nodes[i].name, Err: r.err}
+		if r.err == nil {
+			e.Got++
+		}
+		if errors.Is(r.err, errNotInspected) {
+			unable++
+		}
+	}
+	if e.Got >= q.need {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return refused(err, false)
+	}
+	if unable > len(q.nodes)-q.need {
+		e.cause = errNotInspected
+	}
+	return refused(e, e.cause != nil)
+}
+
+// merge makes one entry of what nodes know of a key.
+func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
+	merged := driver.Entry{Key: key}
+	holders := make(map[string][]driver.Party)
+	type place struct{ sum, nodes int }
+	places := make(map[string]place)
+	waiters := make(map[string]driver.Party)
+	for _, e := range entries {
+		if e.Holder.Owner != "" {
+			holders[e.Holder.Owner] = append(holders[e.Holder.Owner], e.Holder)
+		}
+		for i, w := range e.Waiters {
+			p := places[w.Owner]
+			places[w.Owner] = place{p.sum + i, p.nodes + 1}
+			w.ExpiresIn = max(w.ExpiresIn, waiters[w.Owner].ExpiresIn)
+			waiters[w.Owner] = w
+		}
+	}
+	for owner, votes := range holders {
+		if len(votes) >= q.need {
+			merged.Holder = driver.Party{Owner: owner, Token: commonToken(votes), ExpiresIn: nthRest(votes, q.need)}
+			delete(waiters, owner)
+		}
+	}
+	for _, w := range waiters {
+		merged.Waiters = append(merged.Waiters, w)
+	}
+	slices.SortFunc(merged.Waiters, func(a, b driver.Party) int {
+		pa, pb := places[a.Owner], places[b.Owner]
+		// By the mean place, and to have an order always, by owner.
+		return cmp.Or(cmp.Compare(pa.sum*pb.nodes, pb.sum*pa.nodes), strings.Compare(a.Owner, b.Owner))
+	})
+	return merged
+}
+
+// commonToken is the token that most nodes know, and of several the largest.
+func commonToken(votes []driver.Party) (token driver.Token) {
+	count := make(map[driver.Token]int)
+	for _, v := range votes {
+		count[v.Token]++
+	}
+	for t, c := range count {
+		if best := count[token]; c > best || c == best && t > token {
+			token = t
+		}
+	}
+	return token
+}
+
+// nthRest is how long n of the leases last, at least.
+func nthRest(votes []driver.Party, n int) time.Duration {
+	rests := make([]time.Duration, len(votes))
+	for i, v := range votes {
+		rests[i] = v.ExpiresIn
+	}
+	slices.Sort(rests)
+	return rests[len(rests)-n]
+}

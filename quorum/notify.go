@@ -1,0 +1,51 @@
+package quorum
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// listener is one function given to Notify.
+type listener struct {
+	mu      sync.Mutex
+	f       func(driver.Notice)
+	stopped bool
+}
+
+// Notify calls f with what the nodes tell about claims that this Quorum has queued, as driver.Notifier
+// describes: Granted when a majority of nodes has handed the key over with one token, and Freed, addressed to one
+// waiter, when asking again is worthwhile. Nodes that do not implement driver.Notifier are
+// found by the waiter's heartbeat only.
+func (q *Quorum) Notify(f func(driver.Notice)) (stop func()) {
+	l := &listener{f: f}
+	q.listening.Lock()
+	defer q.listening.Unlock()
+	q.listeners = append(slices.Clip(q.listeners), l)
+	return func() {
+		q.listening.Lock()
+		q.listeners = slices.DeleteFunc(slices.Clone(q.listeners), func(other *listener) bool { return other == l })
+		q.listening.Unlock()
+		l.mu.Lock() // waits for a call under way
+		l.stopped = true
+		l.mu.Unlock()
+	}
+}
+
+// tell passes a notice on. Called with no lock held.
+func (q *Quorum) tell(n news) {
+	if n.Kind == 0 {
+		return
+	}
+	q.listening.RLock()
+	listeners := q.listeners // replaced, never changed in place
+	q.listening.RUnlock()
+	for _, l := range listeners {
+		l.mu.Lock()
+		if !l.stopped {
+			l.f(n)
+		}
+		l.mu.Unlock()
+	}
+}

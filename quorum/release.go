@@ -1,0 +1,49 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Release ends the claim on all nodes at once, whether they are known to hold it or not (R17, R25), as
+// driver.Backend describes. It returns Held when a majority held the claim until now; Busy or Lost when too many nodes did
+// not for it to have been held: Busy if it was queued. If a majority does not answer it fails with ErrUnknown.
+//
+// In every case the nodes that did not answer are told again when they are back. ctx ends only the wait.
+func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		// The claim must not stay behind because its holder's context has ended.
+		q.release(claim)
+		return driver.Result{}, unanswered(err)
+	}
+	if q.base.Err() != nil {
+		return driver.Result{}, refused(errClosed, false)
+	}
+	r := q.release(claim)
+	if err := r.wait(ctx); err != nil {
+		return driver.Result{}, unanswered(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally()
+	result := driver.Result{}
+	switch {
+	case t.held >= q.need:
+		result.State = driver.Held
+	case t.lost+t.busy > len(q.nodes)-q.need:
+		if result.State = driver.Lost; t.busy > 0 {
+			result.State = driver.Busy
+		}
+	default:
+		err := r.failure(&t, nil)
+		err.Maybe = true
+		return driver.Result{}, err
+	}
+	return result, nil
+}
+
+func (q *Quorum) release(claim driver.Claim) *round {
+	return q.begin(releasing, claim, clock.Now())
+}

@@ -1,0 +1,222 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Renew extends the claims on all nodes at once, one call a node for all of them, as driver.Backend
+// describes (R34). Each claim has its own majority: it is Held when a majority of nodes has extended it (R35); Lost when
+// too many nodes do not have it any more; Yielded when it asked for that, a node has passed it on and no
+// majority has kept it; and else Unknown, with an *Error in Result.Err. What is left of a claim that is lost or has
+// yielded is given back.
+//
+// A claim that is held gets back, in the background, the nodes that have lost it, unless another holds it there: so it
+// outlives the loss of one node after the other.
+//
+// It fails as a whole only if ctx ends or the Quorum is closed, and returns within the node timeout and 20 us for each
+// claim, or twice that if more than a minority of nodes fails; each of its two steps, if tokens are asked for.
+func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, refused(err, false)
+	}
+	if q.base.Err() != nil {
+		return nil, refused(errClosed, false)
+	}
+	start := clock.Now()
+	results := make([]driver.Result, len(claims))
+	sent := make([]driver.Claim, 0, len(claims)) // a copy: nodes that are late may read it when the caller has it back
+	var index []int                              // of those sent, in claims; nil while it is the same
+	for i := range claims {
+		err := q.admits(ctx, &claims[i])
+		if err != nil && index == nil {
+			index = make([]int, i, len(claims))
+			for k := range index {
+				index[k] = k
+			}
+		}
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		sent = append(sent, claims[i])
+		if index != nil {
+			index = append(index, i)
+		}
+	}
+	if len(sent) == 0 {
+		return results, nil
+	}
+	if index == nil {
+		return results, q.renew(ctx, sent, start, results)
+	}
+	partly := make([]driver.Result, len(sent))
+	if err := q.renew(ctx, sent, start, partly); err != nil {
+		return nil, err
+	}
+	for k, i := range index {
+		results[i] = partly[k]
+	}
+	return results, nil
+}
+
+func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.Instant, results []driver.Result) error {
+	b := q.newBatch(claims, start)
+	b.heals = true
+	b.ask(nil)
+	if err := b.wait(ctx); err != nil {
+		return unanswered(err)
+	}
+	b.mu.Lock()
+	leftovers := b.results(results)
+	second, acks := b.second(results)
+	b.mu.Unlock()
+	if len(leftovers) > 0 {
+		q.clear(leftovers)
+	}
+	if second != nil {
+		if err := q.settleTokens(ctx, second, acks, results); err != nil {
+			return err
+		}
+	}
+	for k := range results {
+		if results[k].State == driver.Held {
+			q.renewed(&claims[k], start, results[k].Token)
+		}
+	}
+	return nil
+}
+
+// results says what the batch amounts to, by claim. It returns the claims that are lost as a whole but may be left on
+// some nodes. Called with b.mu held.
+func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
+	n := int8(len(b.parts))
+	for k := range b.tallies {
+		t, result := &b.tallies[k], &results[k]
+		switch {
+		case t.held >= t.need:
+			result.State = driver.Held
+		case t.yielded > 0:
+			result.State = driver.Yielded
+		case t.lost > n-t.need:
+			result.State = driver.Lost
+		default:
+			result.Err = b.failure(k, nil)
+			continue
+		}
+		if result.State != driver.Held && t.lost+t.yielded < n {
+			leftovers = append(leftovers, b.claims[k])
+		}
+	}
+	return leftovers
+}
+
+// failure is the error of a claim without a majority. Called with b.mu held.
+func (b *batch) failure(k int, cause error) error {
+	e := &Error{Need: b.q.need, Nodes: make([]NodeError, len(b.parts)), cause: cause}
+	permanent := 0
+	for i := range b.parts {
+		p, ne := &b.parts[i], &e.Nodes[i]
+		ne.Node, ne.Err = b.q.nodes[i].name, p.err
+		switch {
+		case p.status == answered:
+			ne.State, ne.Err = p.answers[k].State, p.answers[k].Err
+		case p.status == asked:
+			ne.Err = &driver.Error{Maybe: true, Err: errNoReply}
+		}
+		if ne.State == driver.Held {
+			e.Got++
+		}
+		if driver.Permanent(ne.Err) {
+			permanent++
+		}
+	}
+	return &driver.Error{Maybe: true, Permanent: permanent > len(b.parts)-b.q.need, Err: e}
+}
+
+// second prepares the second step for claims that got a block of tokens: nodes that drew smaller ones than
+// others have to acknowledge the largest, as in [Quorum.raise]. It returns nil if a majority agrees on every claim's.
+// acks is, by node, the claims in question. Called with b.mu held.
+func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32) {
+	for k := range b.claims {
+		if b.claims[k].Block == 0 || results[k].State != driver.Held {
+			continue
+		}
+		var token driver.Token
+		var acks int8
+		for i := range b.parts {
+			if p := &b.parts[i]; p.status == answered && p.answers[k].State == driver.Held {
+				switch drawn := p.answers[k].Token; {
+				case drawn > token:
+					token, acks = drawn, 1
+				case drawn == token:
+					acks++
+				}
+			}
+		}
+		results[k].Token = token
+		if acks >= b.tallies[k].need {
+			continue
+		}
+		if second == nil {
+			claims := append([]driver.Claim(nil), b.claims...)
+			second = b.q.newBatch(claims, clock.Now())
+			lists = make([][]int32, len(b.parts))
+		}
+		second.claims[k].Token = token
+		second.tallies[k].need -= acks
+		for i := range b.parts {
+			if p := &b.parts[i]; p.status == answered && p.answers[k].State == driver.Held && p.answers[k].Token < token {
+				lists[i] = append(lists[i], int32(k))
+			}
+		}
+	}
+	return second, lists
+}
+
+// settleTokens takes the second step.
+func (q *Quorum) settleTokens(ctx context.Context, b *batch, lists [][]int32, results []driver.Result) error {
+	concerned := make([]bool, len(b.claims))
+	for _, list := range lists {
+		for _, k := range list {
+			concerned[k] = true
+		}
+	}
+	b.ask(lists)
+	if err := b.wait(ctx); err != nil {
+		return unanswered(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k := range b.claims {
+		if !concerned[k] {
+			continue
+		}
+		q.counters.secondRounds.Add(1)
+		if t := &b.tallies[k]; t.held < t.need {
+			q.counters.unraised.Add(1)
+			err := fmt.Errorf("%w: %v", ErrNoMajorityToken, results[k].Token)
+			results[k] = driver.Result{Err: &driver.Error{Maybe: true, Err: err}}
+		}
+	}
+	return nil
+}
+
+// renewed takes note that a claim holds a majority.
+func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.Token) {
+	s := q.shardOf(claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, r := s.findLocked(claim.Key, claim.Owner)
+	if r == nil || !r.held {
+		return
+	}
+	r.expires = max(r.expires, start.Add(2*claim.TTL+q.config.bound(claim.TTL)))
+	if claim.Block > 0 {
+		r.drew(token, claim.Block)
+	}
+	r.stopWaiting()
+}

@@ -1,0 +1,170 @@
+package quorum
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// NodeState says in which state a node is, as its answers tell. The zero NodeState is Unasked.
+type NodeState uint8
+
+const (
+	// Unasked: the node was not asked yet.
+	Unasked NodeState = iota
+	// Up: the node answered, or failed to once since it did.
+	Up
+	// Down: several calls in a row failed. The node is asked now and then, and whenever the others do not make a majority.
+	Down
+	// Quarantined: the node answers, and takes no part yet after a restart.
+	Quarantined
+	// Duplicate: the node is the same server as another one, and is not asked any more.
+	Duplicate
+)
+
+// String returns the state's name in lower case.
+func (s NodeState) String() string {
+	switch s {
+	case Unasked:
+		return "unasked"
+	case Up:
+		return "up"
+	case Down:
+		return "down"
+	case Quarantined:
+		return "quarantined"
+	case Duplicate:
+		return "duplicate"
+	default:
+		return "invalid"
+	}
+}
+
+// NodeEvent tells that a node's state has changed.
+type NodeEvent struct {
+	Node       string
+	Was, Is    NodeState
+	Err        error         // of the last call that failed; nil if Is is Up
+	Quarantine time.Duration // how long it takes no part, if Is is Quarantined
+}
+
+// Status is a snapshot of the nodes and of the counters.
+type Status struct {
+	Need  int // how many nodes make a majority
+	Nodes []NodeStatus
+	Counts
+}
+
+// NodeStatus describes one node.
+type NodeStatus struct {
+	Name       string
+	State      NodeState
+	Err        error         // of the last call that failed; nil if the last one did not
+	Quarantine time.Duration // how long it takes no part; 0 if it is not in quarantine
+	Pending    int           // calls that wait for its answer or for their turn
+	Owed       int           // releases that it has not confirmed yet
+}
+
+// Counts count since New.
+type Counts struct {
+	Acquired     uint64 // acquisitions with a majority, handoffs not counted
+	SecondRounds uint64 // acquisitions and renewals in which nodes disagreed about the token, which cost a second round trip
+	Unraised     uint64 // those of them in which a majority did not acknowledge it
+	TooLate      uint64 // majorities that were reached after the validity had ended
+	Handoffs     uint64 // grants of queued claims by a majority of notices
+	Returned     uint64 // grants of single nodes that a waiter gave back
+	Healed       uint64 // claims that were sent again to a node that had lost them
+	Forgotten    uint64 // unconfirmed releases that were forgotten: there were too many
+}
+
+type counters struct {
+	acquired, secondRounds, unraised, tooLate, handoffs, returned, healed, forgotten atomic.Uint64
+}
+
+// Status returns a snapshot. It asks no node and is cheap.
+func (q *Quorum) Status() Status {
+	c := &q.counters
+	status := Status{
+		Need:  q.need,
+		Nodes: make([]NodeStatus, len(q.nodes)),
+		Counts: Counts{
+			Acquired:     c.acquired.Load(),
+			SecondRounds: c.secondRounds.Load(),
+			Unraised:     c.unraised.Load(),
+			TooLate:      c.tooLate.Load(),
+			Handoffs:     c.handoffs.Load(),
+			Returned:     c.returned.Load(),
+			Healed:       c.healed.Load(),
+			Forgotten:    c.forgotten.Load(),
+		},
+	}
+	now := clock.Now()
+	for i, n := range q.nodes {
+		status.Nodes[i] = n.status(now)
+	}
+	return status
+}
+
+func (n *node) status(now clock.Instant) NodeStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := NodeStatus{Name: n.name, State: n.stateLocked(now), Pending: int(n.pending.Load()), Owed: len(n.debts)}
+	if n.failures > 0 || s.State != Up {
+		s.Err = n.lastErr
+	}
+	if s.State == Quarantined {
+		s.Quarantine = n.quarantined.Sub(now)
+	}
+	return s
+}
+
+func (n *node) stateLocked(now clock.Instant) NodeState {
+	switch {
+	case n.sameAs != "":
+		return Duplicate
+	case !n.asked:
+		return Unasked
+	case n.down:
+		return Down
+	case n.quarantined > now:
+		return Quarantined
+	default:
+		return Up
+	}
+}
+
+// note takes note of how a call to a node ended.
+func (q *Quorum) note(n *node, err error, probe bool) {
+	changed, work := n.note(err, probe)
+	if changed {
+		q.report(n)
+	}
+	if work {
+		if n.stopFlushTimer() {
+			q.crew.start(&flush{q, n})
+		}
+		q.identifyLater(n)
+	}
+}
+
+// report tells the observer the node's state, if it does not know it.
+func (q *Quorum) report(n *node) {
+	q.reporting.Lock()
+	defer q.reporting.Unlock()
+	n.mu.Lock()
+	now := clock.Now()
+	event := NodeEvent{Node: n.name, Was: n.reported, Is: n.stateLocked(now)}
+	if event.Is != Up {
+		event.Err = n.lastErr
+	}
+	if event.Is == Quarantined {
+		event.Quarantine = n.quarantined.Sub(now)
+	}
+	n.reported = event.Is
+	n.settleLocked()
+	n.mu.Unlock()
+	if event.Is != event.Was && q.config.observer != nil {
+		q.config.observer(event)
+	}
+}

@@ -1,0 +1,329 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Waiting over N nodes. A claim queues on every node, with one ticket, so that all nodes have waiters in the same order
+// and a release hands over to the same one on most of them. Each node's handoff reaches us as a
+// notice; a majority of them, with one token and with time left, is a grant. Everything else only makes us ask
+// again (driver.Freed), and asking is what decides then: it is the ordinary acquisition. So a
+// notice that is lost, late, repeated or wrong costs time, never exclusion.
+//
+// Where several waiters hold a part each, all but one have to let go. Whoever has no majority after a short
+// random time gives back what it holds, those that are next in line later than the others, and asks again a
+// little later, less and less often.
+
+const (
+	// patience is the part of the node timeout after which a minority of grants is given back, at the earliest.
+	patience = 0.1
+	// seniority is how much longer the waiter holds on that is next in line.
+	seniority = 4
+	// maxRetreat bounds how often the time before asking again doubles.
+	maxRetreat = 6
+)
+
+// waiter is what is known of a claim in the queue. Guarded by its shard's mutex.
+type waiter struct {
+	claim driver.Claim // as it was asked for last
+
+	// asking counts acquisitions under way. Their answer comes first: no notice is passed on meanwhile.
+	asking int
+
+	// promised is until when, at most, the caller will count a Granted notice as valid: what it was told last about
+	// its presence, from before it asked.
+	promised clock.Instant
+
+	votes []vote
+
+	hints   nodeSet // nodes that said something that calls for asking
+	hinted  bool    // the caller was told to ask, and has not yet
+	granted bool    // the caller was told that it holds the key
+	retreat int     // how often grants were given back
+
+	timer *time.Timer // to give back, or to ask again; nil if neither is due
+	turn  int         // tells a timer that it was replaced
+}
+
+// vote is what a waiter knows of one node.
+type vote struct {
+	// present: the node's last answer, to a request made before, was that the claim waits, and counts as
+	// present until then. 0 if it does not wait there.
+	present clock.Instant
+
+	// doubtful: a notice from this node does not prove that the claim holds the key there now. While the claim
+	// has been in the node's queue without a break, only one grant can have been made, and it lasts as long as the
+	// presence. After a break a notice may be about an earlier one, which is over.
+	doubtful bool
+
+	held    bool          // the claim holds the key there
+	noticed bool          // known from a notice: it lasts as long as the presence
+	expires clock.Instant // else: at the earliest
+	since   clock.Instant // when that became known
+	token   driver.Token
+	block   uint64
+	place   int // in the node's queue, when it answered last; 0 if not known
+}
+
+// news is a notice to be passed on when no lock is held; with Kind 0 it is none.
+type news = driver.Notice
+
+// wait takes note that the claim is about to be asked for with Queue. It gives the claim its ticket.
+func (r *record) wait(claim *driver.Claim, q *Quorum) {
+	w := r.waiter
+	if w == nil {
+		if claim.Ticket == 0 {
+			claim.Ticket = clock.Microseconds()
+		}
+		w = &waiter{votes: make([]vote, len(q.nodes))}
+		w.claim.Ticket = claim.Ticket
+		r.waiter = w
+	}
+	// The same ticket as long as it waits: it is the claim's place.
+	claim.Ticket = w.claim.Ticket
+	w.claim = *claim
+	w.asking++
+	w.hints, w.hinted = 0, false
+	w.stop()
+}
+
+// stopWaiting forgets the waiter: its claim holds the key, or is over.
+func (r *record) stopWaiting() {
+	if r.waiter != nil {
+		r.waiter.stop()
+		r.waiter = nil
+	}
+}
+
+// stop ends the timer.
+func (w *waiter) stop() {
+	w.turn++
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}
+
+// after has f called once, with the shard's mutex held, unless something happens to the waiter before.
+func (w *waiter) after(d time.Duration, q *Quorum, r *record, f func() news) {
+	w.stop()
+	turn := w.turn
+	w.timer = time.AfterFunc(d, func() {
+		s := q.shardOf(w.claim.Key)
+		s.mu.Lock()
+		var n news
+		if r.waiter == w && w.turn == turn {
+			w.timer = nil
+			n = f()
+		}
+		s.mu.Unlock()
+		q.tell(n)
+	})
+}
+
+// answered takes note of a node's answer to a request made at start.
+func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, start clock.Instant, q *Quorum) {
+	now := clock.Now()
+	v := &w.votes[i]
+	switch result.State {
+	case driver.Held:
+		v.held, v.noticed, v.since = true, false, now
+		v.expires = start.Add(claim.TTL)
+		v.token, v.block = result.Token, max(claim.Block, 1)
+	case driver.Busy:
+		if v.present != 0 && now > v.present-clock.Instant(q.config.allowance(result.Presence)) {
+			v.doubtful = true
+		}
+		// A notice that came after the request was made can be about a grant made after the request took effect. An
+		// older one is refuted by the answer.
+		if v.held && (v.doubtful || !v.noticed || v.since <= start) {
+			v.held, v.doubtful = false, true
+		}
+		if v.present = 0; result.Presence > 0 {
+			v.present = start.Add(result.Presence)
+		}
+		v.place = result.Place
+	}
+}
+
+// notice takes note of a node's notice.
+func (w *waiter) notice(i int, n *driver.Notice) {
+	v := &w.votes[i]
+	if n.Kind != driver.Granted || v.doubtful || v.present == 0 {
+		w.hints |= only(i)
+		return
+	}
+	if !v.held {
+		v.held, v.noticed, v.since = true, true, clock.Now()
+		v.token, v.block = n.Token, max(n.Block, 1)
+	}
+}
+
+// lasts is until when the claim holds the key on the node, at least.
+func (v *vote) lasts() clock.Instant {
+	if v.noticed {
+		return v.present
+	}
+	return v.expires
+}
+
+// weighLocked looks at what a waiter has got, and says what to tell its caller.
+func (q *Quorum) weighLocked(r *record, key string) (n news) {
+	w := r.waiter
+	if w == nil || w.asking > 0 || w.granted {
+		return n
+	}
+	var held nodeSet
+	for i := range w.votes {
+		v := &w.votes[i]
+		if !v.held {
+			continue
+		}
+		held |= only(i)
+		alike := 0
+		for k := range w.votes {
+			o := &w.votes[k]
+			if o.held && o.token == v.token && o.block >= v.block && o.lasts() >= w.promised {
+				alike++
+			}
+		}
+		if alike >= q.need && w.promised != 0 {
+			w.granted = true
+			w.stop()
+			r.held = true
+			r.drew(v.token, v.block)
+			q.counters.handoffs.Add(1)
+			return driver.Notice{Kind: driver.Granted, Key: key, Owner: r.owner, Token: v.token, Block: v.block}
+		}
+	}
+	some := held | w.hints
+	switch {
+	case some == 0 || w.hinted:
+	case some.count() >= q.need:
+		// Enough, but with tokens to be settled, or in doubt: asking does both.
+		return q.hint(r, key)
+	case w.timer == nil:
+		w.after(q.holdOut(w), q, r, func() news { return q.retreatLocked(r, key) })
+	}
+	return n
+}
+
+// hint tells the caller to ask now.
+func (q *Quorum) hint(r *record, key string) news {
+	r.waiter.stop()
+	r.waiter.hinted = true
+	return driver.Notice{Kind: driver.Freed, Key: key, Owner: r.owner}
+}
+
+// holdOut is how long a minority of grants is kept.
+func (q *Quorum) holdOut(w *waiter) time.Duration {
+	d := patience * float64(q.config.bound(w.claim.TTL)) * (1 + q.config.random())
+	if w.next() {
+		d *= seniority
+	}
+	return time.Duration(d)
+}
+
+// next reports whether the waiter was next in line wherever it had to queue.
+func (w *waiter) next() bool {
+	for i := range w.votes {
+		if w.votes[i].place > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// retreatLocked gives a minority of grants back and has the caller ask again a little later.
+func (q *Quorum) retreatLocked(r *record, key string) (n news) {
+	w := r.waiter
+	var held nodeSet
+	for i := range w.votes {
+		if v := &w.votes[i]; v.held {
+			held |= only(i)
+		}
+	}
+	if held == 0 {
+		return q.hint(r, key) // there are only hints, and no others came
+	}
+	q.returnLocked(r, key, held)
+	d := 2 * patience * float64(q.config.bound(w.claim.TTL)) * (1 + q.config.random())
+	d *= float64(int(1) << min(w.retreat, maxRetreat))
+	w.retreat++
+	w.after(time.Duration(d), q, r, func() news { return q.hint(r, key) })
+	return n
+}
+
+// returnLocked gives grants of a waiter back. The nodes pass them on to their next waiter.
+func (q *Quorum) returnLocked(r *record, key string, held nodeSet) {
+	t := q.shardOf(key).trackLocked(key)
+	for i := range r.waiter.votes {
+		if !held.has(i) {
+			continue
+		}
+		r.waiter.votes[i] = vote{doubtful: true}
+		q.counters.returned.Add(1)
+		q.flight.add(1)
+		c := &call{
+			q: q, op: releasing, node: i, gen: r.gen, record: r,
+			claim: &r.waiter.claim, bound: q.config.bound(r.waiter.claim.TTL),
+		}
+		if t.push(c) {
+			q.crew.start(c)
+		}
+	}
+}
+
+// asked takes note of how an acquisition with Queue ended, and looks again at what came meanwhile.
+func (q *Quorum) asked(r *round, result driver.Result) (n news) {
+	s := q.shardOf(r.claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := r.record.waiter
+	if w == nil || r.record.over {
+		return n
+	}
+	w.asking--
+	if result.State == driver.Busy {
+		w.granted, r.record.held = false, false
+		if result.Presence > 0 {
+			// The largest of all answers: the caller may not have seen the last one yet.
+			w.promised = max(w.promised, r.start.Add(result.Presence))
+		} else {
+			// Too few nodes keep a queue: the caller comes back by itself, and leaves nothing meanwhile.
+			var held nodeSet
+			for i := range w.votes {
+				if w.votes[i].held {
+					held |= only(i)
+				}
+			}
+			q.returnLocked(r.record, r.claim.Key, held)
+		}
+	}
+	return q.weighLocked(r.record, r.claim.Key)
+}
+
+// heard takes in a notice of node i. It does not block and calls no node.
+func (q *Quorum) heard(i int, notice driver.Notice) {
+	var out []news
+	s := q.shardOf(notice.Key)
+	s.mu.Lock()
+	if t := s.tracks[notice.Key]; t != nil {
+		for _, r := range t.records {
+			if r.waiter == nil || notice.Owner != r.owner && (notice.Owner != "" || notice.Kind != driver.Freed) {
+				continue
+			}
+			r.waiter.notice(i, &notice)
+			if n := q.weighLocked(r, notice.Key); n.Kind != 0 {
+				out = append(out, n)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, n := range out {
+		q.tell(n)
+	}
+}
