@@ -1,0 +1,8 @@
+//go:build darwin || dragonfly || netbsd || openbsd
+
+package child
+
+import "syscall"
+
+// systemAttr adds nothing: these systems have no parent-death signal.
+func systemAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }

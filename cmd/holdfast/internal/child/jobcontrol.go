@@ -1,0 +1,103 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package child
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childStopped decides what follows from a child that has stopped.
+func (s *supervisor) childStopped() {
+	if s.tty == nil {
+		return // somebody has stopped it on purpose, and will continue it; its lock is kept
+	}
+	foreground := s.tty.foreground()
+	wants := s.stopped == syscall.SIGTTIN || s.stopped == syscall.SIGTTOU
+	switch {
+	case wants && foreground == s.own:
+		s.grantTerminal()
+		s.signal(syscall.SIGCONT)
+	case wants && foreground == s.pid:
+		s.signal(syscall.SIGCONT) // it asked before it was given
+	case foreground == s.pid && !resumable():
+		s.signal(syscall.SIGCONT) // nobody could
+	case wants && !resumable():
+		s.options.Warn(errors.New("the command is stopped: it asks for the terminal in the background"))
+	case wants || foreground == s.pid:
+		// Control-Z came to the child alone, or a background job needs to be brought to the foreground. The rest of the job learns it
+		// as it would have if the child were in its group; that includes ourselves: see suspend.
+		_ = syscall.Kill(0, syscall.SIGTSTP)
+	}
+}
+
+// suspend stops the child, and then this process, until somebody continues it.
+func (s *supervisor) suspend() {
+	if !resumable() {
+		return // as the system does with SIGTSTP for such a group
+	}
+	if s.stopped == 0 {
+		s.signal(syscall.SIGTSTP)
+		for timeout := time.After(stopTime); s.stopped == 0 && !s.ended; {
+			select {
+			case <-s.chld:
+				s.reap()
+				continue
+			case <-timeout:
+			}
+			break
+		}
+	}
+	if s.ended {
+		return
+	}
+	// Also for those in the group that do not heed SIGTSTP: nothing of it may run while nobody keeps the lock.
+	s.signal(syscall.SIGSTOP)
+	had := s.retakeTerminal()
+	for range len(s.cont) {
+		<-s.cont
+	}
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGSTOP); err != nil {
+		s.options.Warn(fmt.Errorf("SIGSTOP for itself: %w", err))
+		return
+	}
+	<-s.cont
+	if had && s.tty.foreground() == s.own {
+		s.grantTerminal()
+	}
+	// Err reads the clock, which went on. If the lease is over, supervise is about to see it, and ends the child instead.
+	if s.options.Err() == nil {
+		s.signal(syscall.SIGCONT)
+	}
+}
+
+func (s *supervisor) grantTerminal() {
+	if err := s.tty.give(s.pid); err != nil {
+		s.options.Warn(fmt.Errorf("terminal for the command: %w", err))
+		return
+	}
+	s.granted = true
+}
+
+// retakeTerminal makes our group the foreground group if the child's is, by us, and reports whether it was.
+func (s *supervisor) retakeTerminal() bool {
+	if !s.granted {
+		return false
+	}
+	s.granted = false
+	if err := s.tty.give(s.own); err != nil {
+		s.options.Warn(fmt.Errorf("terminal back from the command: %w", err))
+	}
+	return true
+}
+
+// resumable reports whether there is a shell with job control that will continue us if we stop. It put us in
+// a process group of our own, so not its own, and it is still there.
+func resumable() bool {
+	session, err := unix.Getsid(0)
+	return err == nil && session != syscall.Getpgrp() && !errors.Is(syscall.Kill(session, 0), syscall.ESRCH)
+}

@@ -1,0 +1,16 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package child
+
+import "os"
+
+// leash does nothing here: a process group cannot be tied to a process.
+type leash struct{}
+
+func newLeash() (*leash, error) { return &leash{}, nil }
+
+func (*leash) files() []*os.File { return nil }
+
+func (*leash) attach(int) error { return nil }
+
+func (*leash) close() error { return nil }

@@ -1,0 +1,31 @@
+package child
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// Signals catches what is passed on to a child, until stop is called. A signal that was ignored when holdfast was
+// started, as nohup does, stays ignored, here and by the child.
+func Signals() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 64)
+	for _, s := range forwarded {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+	return c, func() { signal.Stop(c) }
+}
+
+// Ends reports whether a signal ends a program that has made no provision for it.
+func Ends(s os.Signal) bool { return !slices.Contains(harmless, s) }
+
+// ExitCode is what a shell reports of a program that died by the signal.
+func ExitCode(s os.Signal) int {
+	if number, ok := s.(syscall.Signal); ok {
+		return 128 + int(number)
+	}
+	return 255
+}
