@@ -23,7 +23,7 @@ func harness(bubble bool) drivertest.Harness {
 					}
 				},
 				CutReply: func(_ testing.TB, client driver.Backend) {
-					client.(*memhold.Backend).Faults().Inject(memhold.Fault{Times: 1, CutReply: true})
+					client.(*memhold.Backend).Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Renewals | memhold.Releases, Times: 1, CutReply: true})
 				},
 				Freeze: func(_ testing.TB, client driver.Backend) (thaw func()) {
 					faults := client.(*memhold.Backend).Faults()
