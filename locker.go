@@ -258,12 +258,8 @@ func (l *Locker) abandon(claim driver.Claim) {
 
 // sleep waits for d, and reports false if the Locker's life ended.
 func (l *Locker) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.life.Done():
-		return false
-	}
+	ctx, cancel := context.WithTimeout(l.life, d)
+	defer cancel()
+	<-ctx.Done()
+	return l.life.Err() == nil
 }

@@ -104,13 +104,10 @@ func (h *hold) slack() time.Duration { return h.ttl / 30 }
 
 func (w *watchdog) run(stopped chan struct{}) {
 	defer close(stopped)
-	timer := time.NewTimer(0)
+	timer := time.AfterFunc(0, w.rouse)
 	defer timer.Stop()
 	for {
-		select {
-		case <-timer.C:
-		case <-w.wake:
-		}
+		<-w.wake
 		w.renew(w.attend())
 
 		w.mu.Lock()
