@@ -1,0 +1,351 @@
+package redishold
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+const (
+	// dialTimeout bounds making a connection: each of connecting, greeting and looking around.
+	dialTimeout = 5 * time.Second
+
+	// silence is for how long a connection may owe an answer before it is given up for a new one. Until then requests to a
+	// server that hangs queue up in order, which is what lets a release take effect behind the acquisition it undoes.
+	silence = 5 * time.Second
+
+	// maxPending is how many requests may be on their way on one connection. The library's own queue has room for
+	// more, since a caller that finds it full is stuck in it whatever its context says.
+	maxPending = 1000
+	queueScale = 10 // 2^10
+)
+
+// conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its server in
+// order, hears its notices, and when it breaks it is not mended. That is what makes it possible to say
+// which server, since when up, took a command.
+type conn struct {
+	node   *node
+	wire   rueidis.DedicatedClient
+	client rueidis.Client
+	net    net.Conn
+	server *protocol.Server // does not change once dial has returned
+	id     int64            // of the connection on the server; 0 if not known
+
+	gate chan struct{} // has room for maxPending requests
+
+	mu        sync.Mutex
+	abandoned int  // requests whose callers have left and which are still on their way
+	sweeping  bool // a goroutine waits for those
+	routes    routes
+
+	dying sync.Once
+	dead  chan struct{} // closed when the connection is gone, after err is set
+	err   error
+}
+
+// errSkipped answers the library's own attempt to connect: it would make a connection that is not used.
+var errSkipped = errors.New("no connection wanted")
+
+// dial makes a connection to the server at address and verifies it. A former connection to the same run of the server is
+// closed there, so that nothing it still carries takes effect after what the new one will.
+func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
+	c := &conn{node: n, gate: make(chan struct{}, maxPending), dead: make(chan struct{})}
+	var dialed error
+	var calls int
+	option := n.config.client()
+	option.InitAddress = []string{address}
+	option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		if calls++; calls != 2 {
+			return nil, errSkipped // the second call is the one for the wire
+		}
+		c.net, dialed = n.config.dial(ctx, address)
+		return c.net, dialed
+	}
+	// With ForceSingleClient the client comes even though it has not connected.
+	c.client, err = rueidis.NewClient(option)
+	if c.client == nil {
+		return nil, &driver.Error{Node: address, Permanent: true, Err: err}
+	}
+	c.wire, _ = c.client.Dedicate()
+	defer func() {
+		if err != nil {
+			c.close(err)
+		}
+	}()
+	if dialed != nil {
+		return nil, dialFailure(address, dialed)
+	}
+	if err := c.greet(ctx, address, former); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// dialFailure judges an error of connecting.
+func dialFailure(address string, err error) error {
+	failure := &driver.Error{Node: address, Err: err}
+	var unknownCA *tls.CertificateVerificationError
+	var notTLS tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &notTLS):
+		failure.Permanent = true
+		failure.Err = fmt.Errorf("the server does not speak TLS: %w", err)
+	case errors.As(err, &unknownCA), errors.As(err, &alert):
+		failure.Permanent = true
+	}
+	return failure
+}
+
+// greet finds out about the server and prepares it for what comes.
+func (c *conn) greet(ctx context.Context, address string, former *conn) error {
+	// The library has said HELLO and logged in by now; the first command tells how that went.
+	info, err := c.ask(ctx, c.wire.B().Info().Build())
+	if err != nil {
+		return c.greetFailure(address, err)
+	}
+	text, _ := info.ToString()
+	if c.server, err = protocol.ParseInfo(address, text, time.Now()); err != nil {
+		return &driver.Error{Node: address, Permanent: true, Err: err}
+	}
+	if err := c.node.suits(c.server); err != nil {
+		return err
+	}
+	sameRun := former != nil && former.server.RunID == c.server.RunID
+	if former != nil && !sameRun && c.server.Booted.Before(c.node.absent()) {
+		// This run began after the one that the former connection led to. The uptime that a server tells follows its
+		// wall clock, which may have been set forward.
+		c.server.Booted = c.node.absent()
+	}
+
+	hooks := rueidis.PubSubHooks{OnMessage: c.onMessage, OnSubscription: c.onSubscription}
+	gone := c.wire.SetPubSubHooks(hooks)
+	go func() {
+		err, ok := <-gone
+		if !ok {
+			err = rueidis.ErrClosing
+		}
+		c.close(err)
+	}()
+
+	b := c.wire.B()
+	commands := []rueidis.Completed{
+		b.ClientId().Build(),
+		b.ConfigGet().Parameter("appendonly").Parameter("appendfsync").Build(),
+	}
+	if !c.server.AtLeast(7, 0) {
+		commands[1] = b.ConfigGet().Parameter("append*").Build()
+	}
+	if sameRun && former.id != 0 {
+		commands = append(commands, b.ClientKill().Id(former.id).Build())
+	}
+	for _, script := range protocol.Scripts() {
+		commands = append(commands, b.ScriptLoad().Script(script.Source).Build())
+	}
+	results := c.wire.DoMulti(ctx, commands...)
+	// Each of these may be forbidden by an ACL, and none is indispensable.
+	for _, result := range results {
+		if err := result.NonRedisError(); err != nil {
+			return c.greetFailure(address, err)
+		}
+	}
+	c.id, _ = results[0].AsInt64()
+	settings, _ := results[1].AsStrMap()
+	c.server.Durable = settings["appendonly"] == "yes" && settings["appendfsync"] == "always"
+	return c.subscribe(ctx)
+}
+
+// ask sends one command of the greeting.
+func (c *conn) ask(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return c.wire.Do(ctx, command).ToMessage()
+}
+
+func (c *conn) greetFailure(address string, err error) error {
+	if text, ok := serverText(err); ok {
+		failure := protocol.ServerFailure(address, text, false)
+		if protocol.IsServerError(failure, "NOPROTO") {
+			failure.Err = fmt.Errorf("the server is older than the oldest supported, Redis %s: %w", oldest, failure.Err)
+		}
+		return failure
+	}
+	return &driver.Error{Node: address, Err: fmt.Errorf("connected, and then: %w", err)}
+}
+
+// serverText tells an error of the server from one of the connection.
+func serverText(err error) (string, bool) {
+	if err, ok := rueidis.IsRedisErr(err); ok {
+		return err.Error(), true
+	}
+	return "", false
+}
+
+// Server returns what was found out when the connection was made.
+func (c *conn) Server() *protocol.Server { return c.server }
+
+// Do sends the commands and waits for their replies.
+func (c *conn) Do(ctx context.Context, commands []protocol.Command, replies []protocol.Reply) error {
+	if err := c.enter(ctx); err != nil {
+		return err
+	}
+	if len(commands) == 1 {
+		return c.leave(ctx, c.read(c.wire.Do(ctx, c.build(commands[0])), &replies[0]))
+	}
+	multi := make([]rueidis.Completed, len(commands))
+	for i, command := range commands {
+		multi[i] = c.build(command)
+	}
+	var failed error
+	for i, result := range c.wire.DoMulti(ctx, multi...) {
+		if err := c.read(result, &replies[i]); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return c.leave(ctx, failed)
+}
+
+// enter waits for a place in the queue of requests.
+func (c *conn) enter(ctx context.Context) error {
+	select {
+	case c.gate <- struct{}{}:
+	default:
+		select {
+		case c.gate <- struct{}{}:
+		case <-ctx.Done():
+			return &driver.Error{Node: c.node.name, Err: ctx.Err()}
+		case <-c.dead:
+			return &driver.Error{Node: c.node.name, Err: c.err}
+		}
+	}
+	select {
+	case <-c.dead:
+		<-c.gate
+		return &driver.Error{Node: c.node.name, Err: c.err}
+	default:
+		return nil
+	}
+}
+
+// leave gives the place back and judges how the request ended.
+func (c *conn) leave(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		<-c.gate
+		return nil
+	case ctx.Err() != nil:
+		c.abandon()
+		return &driver.Error{Node: c.node.name, Maybe: true, Err: ctx.Err()}
+	default:
+		<-c.gate
+		c.close(err)
+		return &driver.Error{Node: c.node.name, Maybe: true, Err: err}
+	}
+}
+
+func (c *conn) build(command protocol.Command) rueidis.Completed {
+	return c.wire.B().Arbitrary(command...).Build()
+}
+
+// read turns a result into a reply. An error is one of the connection.
+func (c *conn) read(result rueidis.RedisResult, reply *protocol.Reply) error {
+	message, err := result.ToMessage()
+	if err != nil {
+		if rueidis.IsRedisNil(err) {
+			*reply = protocol.Reply{}
+			return nil
+		}
+		text, ok := serverText(err)
+		if !ok {
+			return err
+		}
+		*reply = protocol.Reply{Kind: protocol.Failure, Str: text}
+		if protocol.IsServerError(protocol.ServerFailure("", text, false), "READONLY") {
+			// What was a primary is none any more. The next connection finds out who is.
+			c.close(protocol.ServerError(text))
+		}
+		return nil
+	}
+	*reply = replyOf(&message)
+	return nil
+}
+
+func replyOf(message *rueidis.RedisMessage) protocol.Reply {
+	switch {
+	case message.IsInt64():
+		n, _ := message.ToInt64()
+		return protocol.Reply{Kind: protocol.Integer, Int: n}
+	case message.IsArray():
+		items, _ := message.ToArray()
+		list := make([]protocol.Reply, len(items))
+		for i := range items {
+			list[i] = replyOf(&items[i])
+		}
+		return protocol.Reply{Kind: protocol.List, List: list}
+	}
+	text, err := message.ToString() // of any of the kinds of string
+	switch {
+	case err == nil:
+		return protocol.Reply{Kind: protocol.String, Str: text}
+	case message.IsNil():
+		return protocol.Reply{}
+	}
+	return protocol.Reply{Kind: protocol.Failure, Str: err.Error()}
+}
+
+// abandon takes note of a request that goes on without its caller. Its place is free when a PING sent after it is
+// answered, since answers come in order.
+func (c *conn) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abandoned++
+	if !c.sweeping {
+		c.sweeping = true
+		go c.sweep()
+	}
+}
+
+func (c *conn) sweep() {
+	for {
+		c.mu.Lock()
+		n := c.abandoned
+		if n == 0 {
+			c.sweeping = false
+			c.mu.Unlock()
+			return
+		}
+		c.abandoned = 0
+		c.mu.Unlock()
+		// Any answer will do, and so will the end of the connection.
+		c.wire.Do(context.Background(), c.wire.B().Ping().Build())
+		for range n {
+			<-c.gate
+		}
+	}
+}
+
+// close ends the connection. What is on its way fails; what the server has received takes effect all the same.
+func (c *conn) close(err error) {
+	c.dying.Do(func() {
+		c.err = err
+		close(c.dead)
+		c.node.forget(c)
+		if c.net != nil {
+			c.net.Close()
+		}
+		// By itself: it waits for goroutines of the library's, one of which may have called this.
+		go func() {
+			c.wire.Close()
+			c.client.Close()
+		}()
+	})
+}

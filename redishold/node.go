@@ -1,0 +1,161 @@
+package redishold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+// oldest is the oldest version of Redis that has all the commands the scripts use.
+const (
+	oldest      = "6.2"
+	oldestMajor = 6
+	oldestMinor = 2
+)
+
+// node is one server, or one role that servers take turns in: the primary that Sentinels name. It has one connection
+// at a time.
+type node struct {
+	config *config
+	name   string
+	find   func(ctx context.Context) (address string, err error)
+	check  func(*protocol.Server) error // whether the server is of the right kind
+
+	live atomic.Pointer[conn] // nil if there is none
+
+	mu      sync.Mutex
+	closed  bool
+	attempt *attempt  // to connect, under way
+	former  *conn     // the last one
+	gone    time.Time // when the server was last seen not to be there
+}
+
+// attempt is one way of connecting, for all who need it.
+type attempt struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	conn   *conn
+	err    error
+}
+
+var errClosed = errors.New("backend closed")
+
+// connect returns the live connection, or waits for one. A server that refuses is reported at once.
+func (n *node) connect(ctx context.Context) (*conn, error) {
+	if c := n.live.Load(); c != nil {
+		return c, nil
+	}
+	a, err := n.begin()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-ctx.Done():
+		return nil, &driver.Error{Node: n.name, Err: ctx.Err()}
+	}
+}
+
+// begin joins the attempt to connect, or starts one. It goes on when those who wait for it have left: the
+// next call needs the connection too.
+func (n *node) begin() (*attempt, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, &driver.Error{Permanent: true, Err: errClosed}
+	}
+	if n.attempt != nil {
+		return n.attempt, nil
+	}
+	if c := n.live.Load(); c != nil {
+		a := &attempt{done: make(chan struct{}), conn: c}
+		close(a.done)
+		return a, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &attempt{done: make(chan struct{}), cancel: cancel}
+	n.attempt = a
+	go n.run(ctx, a, n.former)
+	return a, nil
+}
+
+func (n *node) run(ctx context.Context, a *attempt, former *conn) {
+	defer a.cancel()
+	address, err := n.find(ctx)
+	var c *conn
+	if err == nil {
+		c, err = n.dial(ctx, address, former)
+	}
+	n.mu.Lock()
+	n.attempt = nil
+	switch {
+	case err != nil:
+		n.gone = time.Now()
+	case n.closed:
+		err = &driver.Error{Permanent: true, Err: errClosed}
+	default:
+		a.conn = c
+		n.former = c
+		n.live.Store(c)
+		select {
+		case <-c.dead:
+			// It broke before forget could find it.
+			n.live.Store(nil)
+		default:
+		}
+	}
+	a.err = err
+	n.mu.Unlock()
+	close(a.done)
+	if err != nil && c != nil {
+		c.close(errClosed)
+	}
+}
+
+// forget takes out a connection that has broken.
+func (n *node) forget(c *conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gone = time.Now()
+	n.live.CompareAndSwap(c, nil)
+}
+
+// absent is when the server was last seen not to be there.
+func (n *node) absent() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gone
+}
+
+// suits reports why the server can not be used.
+func (n *node) suits(s *protocol.Server) error {
+	if !s.AtLeast(oldestMajor, oldestMinor) {
+		return &driver.Error{Node: n.name, Permanent: true, Err: fmt.Errorf("version %s is too old: Redis %s or later is needed", s.Version, oldest)}
+	}
+	return n.check(s)
+}
+
+// drop gives up the connection, for the next call to make a new one.
+func (n *node) drop(err error) {
+	if c := n.live.Load(); c != nil {
+		c.close(err)
+	}
+}
+
+// close gives up the connection for good.
+func (n *node) close() {
+	n.mu.Lock()
+	n.closed = true
+	if n.attempt != nil {
+		n.attempt.cancel()
+	}
+	n.mu.Unlock()
+	n.drop(errClosed)
+}

@@ -1,0 +1,231 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Presence is for how long a waiter counts as present after it asked, or its TTL if that is shorter. It asks again about three
+// times in that span, so a notice that is lost costs a second.
+const Presence = 3 * time.Second
+
+// Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
+// [driver.Inspector], [driver.Guarded] and [driver.Identified], and is safe for concurrent use.
+type Backend struct {
+	transport Transport
+	options   Options
+	guard     atomic.Int64 // a time.Duration; 0 is off
+	closed    atomic.Bool
+	listeners listeners
+}
+
+// Options are what a Backend can be told. The zero value is the default.
+type Options struct {
+	// Replicas is how many replicas have to confirm an acquisition or a renewal before it counts (WAIT). It narrows the
+	// window in which a failover loses a lock, and does not close it. 0 waits for none.
+	Replicas int
+
+	// ReplicaTimeout bounds the wait for them, in which the connection carries nothing else. Default 100 ms.
+	ReplicaTimeout time.Duration
+}
+
+// New returns a Backend that talks through transport, which is its own from now on.
+func New(transport Transport, options Options) *Backend {
+	if options.ReplicaTimeout <= 0 {
+		options.ReplicaTimeout = 100 * time.Millisecond
+	}
+	b := &Backend{transport: transport, options: options}
+	transport.Listen(b.listeners.hear)
+	return b
+}
+
+// Close gives up all connections. Keys that are held run into their TTL. Calls after it, and those under way, fail
+// with ErrUnavailable or, if they were sent, ErrUnknown. It returns nil; closing twice is safe.
+func (b *Backend) Close() error {
+	b.closed.Store(true)
+	return b.transport.Close()
+}
+
+var errClosed = errors.New("backend closed")
+
+// call is one script on its way. It is pooled by its users' stack frames, not by us: a library may
+// hold on to the command after Do has returned early.
+type call struct {
+	script *Script
+	slot   uint16
+	keys   []string
+	args   []string
+	vote   time.Duration // the TTL asked for, if the server has to be out of quarantine; else 0
+	effect bool          // the script may have had an effect when it fails
+	wait   bool          // for replicas
+}
+
+// maxRedirects bounds how often a call follows a cluster's redirections: more than two in a row mean that
+// the nodes do not agree with each other.
+const maxRedirects = 4
+
+// run sends the script to the server of its slot and returns its reply, which is not a Failure.
+func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
+	if err := b.ready(ctx); err != nil {
+		return Reply{}, err
+	}
+	conn, err := b.transport.Conn(ctx, c.slot)
+	if err != nil {
+		return Reply{}, err
+	}
+	command := c.command()
+	var commandSpace [3]Command
+	var replySpace [3]Reply
+	asking := false
+	for redirects, loads := 0, 0; ; {
+		if err := b.admit(conn.Server(), c.vote); err != nil {
+			return Reply{}, err
+		}
+		commands := commandSpace[:0]
+		if asking {
+			commands = append(commands, Command{"ASKING"})
+		}
+		commands = append(commands, command)
+		if c.wait {
+			commands = append(commands, b.waitCommand())
+		}
+		replies := replySpace[:len(commands)]
+		if err := conn.Do(ctx, commands, replies); err != nil {
+			return Reply{}, err
+		}
+		if asking {
+			replies = replies[1:]
+		}
+		reply := replies[0]
+		if reply.Kind != Failure {
+			if c.wait {
+				if err := b.waited(conn, replies[1]); err != nil {
+					return Reply{}, err
+				}
+			}
+			return reply, nil
+		}
+		failure := ServerFailure(nameOf(conn), reply.Str, c.effect)
+		redirect := parseRedirect(reply.Str)
+		switch {
+		case loads == 0 && IsServerError(failure, "NOSCRIPT"):
+			// The cache was flushed, or the server is another than the one that loaded the scripts. Nothing was
+			// done, so sending the source once is no retry; and it keeps the order, as the caller still waits.
+			loads++
+			command[0], command[1] = "EVAL", c.script.Source
+		case redirect.address != "" && redirects < maxRedirects:
+			redirects++
+			asking = redirect.ask
+			if asking {
+				conn, err = b.transport.Follow(ctx, Slots, redirect.address)
+			} else {
+				conn, err = b.transport.Follow(ctx, c.slot, redirect.address)
+			}
+			if err != nil {
+				return Reply{}, err
+			}
+		default:
+			return Reply{}, failure
+		}
+	}
+}
+
+// command is the script's EVALSHA.
+func (c *call) command() Command {
+	command := make(Command, 0, 3+len(c.keys)+len(c.args))
+	command = append(command, "EVALSHA", c.script.SHA, strconv.Itoa(len(c.keys)))
+	command = append(command, c.keys...)
+	return append(command, c.args...)
+}
+
+// ready reports why a call can not be made at all.
+func (b *Backend) ready(ctx context.Context) error {
+	if b.closed.Load() {
+		return &driver.Error{Permanent: true, Err: errClosed}
+	}
+	if err := ctx.Err(); err != nil {
+		return &driver.Error{Err: err}
+	}
+	return nil
+}
+
+func nameOf(conn Conn) string {
+	if server := conn.Server(); server != nil {
+		return server.Name
+	}
+	return ""
+}
+
+// redirect is a cluster's answer for a slot that is not, or no longer, where it was asked for.
+type redirect struct {
+	ask     bool // for this command only
+	address string
+}
+
+func parseRedirect(text string) redirect {
+	fields := strings.Fields(text) // MOVED 3999 127.0.0.1:6381
+	if len(fields) != 3 || fields[0] != "MOVED" && fields[0] != "ASK" {
+		return redirect{}
+	}
+	return redirect{ask: fields[0] == "ASK", address: fields[2]}
+}
+
+func (b *Backend) waitCommand() Command {
+	return Command{"WAIT", strconv.Itoa(b.options.Replicas), strconv.FormatInt(b.options.ReplicaTimeout.Milliseconds(), 10)}
+}
+
+// waited judges the reply to WAIT.
+func (b *Backend) waited(conn Conn, reply Reply) error {
+	if reply.Kind == Failure {
+		return ServerFailure(nameOf(conn), reply.Str, true)
+	}
+	if reply.Int < int64(b.options.Replicas) {
+		return &driver.Error{Node: nameOf(conn), Maybe: true, Err: fmt.Errorf("%d replicas confirmed within %v, %d wanted",
+			reply.Int, b.options.ReplicaTimeout, b.options.Replicas)}
+	}
+	return nil
+}
+
+// validate checks what the kernel promises, as a script would do something else with it.
+func validate(claim *driver.Claim) error {
+	switch {
+	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
+		return refuse("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
+	case reserved(claim.Key):
+		return refuse("key %.40q: what begins so is kept beside locks", claim.Key)
+	case claim.Owner == "":
+		return refuse("empty owner value")
+	case claim.TTL < time.Millisecond:
+		return refuse("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
+	case claim.Token >= maxExact || claim.Block >= maxExact || uint64(claim.Token)+claim.Block >= maxExact:
+		return refuse("token %d with block %d: must be less than 2^53", claim.Token, claim.Block)
+	case claim.Ticket >= maxExact:
+		return refuse("ticket %d: must be less than 2^53", claim.Ticket)
+	}
+	return nil
+}
+
+// maxExact bounds the integers that Lua and sorted sets, whose numbers are floating point, keep exact.
+const maxExact = 1 << 53
+
+func refuse(format string, args ...any) *driver.Error {
+	return &driver.Error{Permanent: true, Err: fmt.Errorf(format, args...)}
+}
+
+// strange is the error of a reply that no script of ours gives.
+func strange(what string, reply Reply) error {
+	return &driver.Error{Maybe: true, Err: fmt.Errorf("unexpected reply to %s: kind %d, %.40q", what, reply.Kind, reply.Str)}
+}
+
+// milliseconds formats a duration for the server, rounded up: a lease there must not end before the one that the
+// client reckons with.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

@@ -1,0 +1,71 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Guard has the Backend refuse claims for the guard after a server started, as [driver.Guarded] describes. It looks at run_id
+// and uptime_in_seconds on each new connection, before that carries a claim. A server with appendonly yes and appendfsync
+// always can not forget and is exempt.
+func (b *Backend) Guard(guard time.Duration) { b.guard.Store(int64(guard)) }
+
+// admit reports why the server may not vote on a claim with this TTL; 0 is no vote.
+func (b *Backend) admit(server *Server, ttl time.Duration) error {
+	guard := time.Duration(b.guard.Load())
+	if guard <= 0 || ttl == 0 {
+		return nil
+	}
+	if ttl > guard {
+		return refuse("TTL %v: at most the restart guard of %v is allowed", ttl, guard)
+	}
+	if server == nil || server.Durable {
+		return nil
+	}
+	if remaining := guard - time.Since(server.Booted); remaining > 0 {
+		return &driver.Error{Node: server.Name, Err: &driver.QuarantineError{Remaining: remaining}}
+	}
+	return nil
+}
+
+// Identity returns the run_id of the server, or of all primaries of a cluster. It fails with ErrUnavailable if one of
+// them can not be reached.
+func (b *Backend) Identity(ctx context.Context) (string, error) {
+	if err := b.ready(ctx); err != nil {
+		return "", err
+	}
+	conns, err := b.transport.All(ctx)
+	if err != nil {
+		return "", err
+	}
+	ids := make([]string, 0, len(conns))
+	for _, conn := range conns {
+		id, err := runID(ctx, conn)
+		if err != nil {
+			return "", err
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ","), nil
+}
+
+// runID asks the server, whatever is known about it already: that it answers is part of what the caller wants to know.
+func runID(ctx context.Context, conn Conn) (string, error) {
+	replies := make([]Reply, 1)
+	if err := conn.Do(ctx, []Command{{"INFO", "server"}}, replies); err != nil {
+		return "", err
+	}
+	if replies[0].Kind == Failure {
+		return "", ServerFailure(nameOf(conn), replies[0].Str, false)
+	}
+	server, err := ParseInfo(nameOf(conn), replies[0].Str, time.Now())
+	if err != nil {
+		return "", &driver.Error{Node: nameOf(conn), Permanent: true, Err: err}
+	}
+	return server.RunID, nil
+}

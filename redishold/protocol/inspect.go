@@ -1,0 +1,166 @@
+package protocol
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// scanCount is how many keys the server looks at in one step of a scan, in which it serves nobody else.
+const scanCount = "500"
+
+// Inspect describes one key with its waiters. Tokens are not known: the published layout has no place for them.
+func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	keys := KeysOf(key)
+	reply, err := b.run(ctx, &call{script: inspectScript, slot: keys.Slot, keys: []string{keys.Lock, keys.Queue, keys.Waiters}})
+	if err != nil {
+		return driver.Entry{}, err
+	}
+	if reply.Kind != List || len(reply.List) < 2 || len(reply.List)%2 != 0 {
+		return driver.Entry{}, strange("inspect", reply)
+	}
+	entry := driver.Entry{Key: key}
+	parties := reply.List
+	if parties[0].Kind == String {
+		entry.Holder = party(parties[0], parties[1])
+	}
+	for parties = parties[2:]; len(parties) > 0; parties = parties[2:] {
+		entry.Waiters = append(entry.Waiters, party(parties[0], parties[1]))
+	}
+	return entry, nil
+}
+
+func party(owner, remaining Reply) driver.Party {
+	return driver.Party{Owner: owner.Str, ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond}
+}
+
+// List yields every key that is held or waited for and begins with prefix, as [driver.Inspector] describes. Every string
+// whose key begins with prefix counts as held, whoever wrote it: that is what an acquisition would find.
+// It scans all keys of the deployment, in small steps.
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		if err := b.ready(ctx); err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		conns, err := b.transport.All(ctx)
+		if err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		l := lister{b: b, ctx: ctx, prefix: prefix, seen: make(map[string]bool), yield: yield}
+		for _, conn := range conns {
+			if !l.held(conn) || !l.waited(conn) {
+				return
+			}
+		}
+	}
+}
+
+// lister is one iteration of List. Its methods report whether to go on.
+type lister struct {
+	b      *Backend
+	ctx    context.Context
+	prefix string
+	seen   map[string]bool // a scan may give a key more than once
+	yield  func(driver.Entry, error) bool
+}
+
+// held yields the keys that are held.
+func (l *lister) held(conn Conn) bool {
+	return l.scan(conn, globEscape(l.prefix)+"*", "string", func(found []string) bool {
+		commands := make([]Command, 0, 2*len(found))
+		for _, key := range found {
+			commands = append(commands, Command{"GET", key}, Command{"PTTL", key})
+		}
+		replies, ok := l.do(conn, commands)
+		if !ok {
+			return false
+		}
+		for i, key := range found {
+			// A key may have gone since it was found.
+			if value := replies[2*i]; value.Kind == String && !l.seen[key] && !reserved(key) {
+				l.seen[key] = true
+				if !l.yield(driver.Entry{Key: key, Holder: party(value, replies[2*i+1])}, nil) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// waited yields the keys that are only waited for.
+func (l *lister) waited(conn Conn) bool {
+	return l.scan(conn, globEscape(queuePrefix)+"*}:"+globEscape(l.prefix)+"*", "zset", func(found []string) bool {
+		for _, queue := range found {
+			key, ok := lockOf(queue)
+			if !ok || !strings.HasPrefix(key, l.prefix) || l.seen[key] {
+				continue
+			}
+			l.seen[key] = true
+			entry, err := l.b.Inspect(l.ctx, key)
+			if err != nil {
+				l.yield(driver.Entry{}, err)
+				return false
+			}
+			if entry.Holder == (driver.Party{}) && len(entry.Waiters) == 0 {
+				continue // they are gone, or dead
+			}
+			entry.Waiters = nil
+			if !l.yield(entry, nil) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// scan calls f with the keys of a server that match the pattern and have the type.
+func (l *lister) scan(conn Conn, pattern, kind string, f func(found []string) bool) bool {
+	for cursor := "0"; ; {
+		replies, ok := l.do(conn, []Command{{"SCAN", cursor, "MATCH", pattern, "COUNT", scanCount, "TYPE", kind}})
+		if !ok {
+			return false
+		}
+		page := replies[0]
+		if page.Kind != List || len(page.List) != 2 {
+			l.yield(driver.Entry{}, strange("SCAN", page))
+			return false
+		}
+		found := make([]string, 0, len(page.List[1].List))
+		for _, key := range page.List[1].List {
+			found = append(found, key.Str)
+		}
+		if len(found) > 0 && !f(found) {
+			return false
+		}
+		if cursor = page.List[0].Str; cursor == "0" {
+			return true
+		}
+	}
+}
+
+func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
+	replies := make([]Reply, len(commands))
+	if err := conn.Do(l.ctx, commands, replies); err != nil {
+		l.yield(driver.Entry{}, err)
+		return nil, false
+	}
+	for _, reply := range replies {
+		// The type of a key may have changed since it was found.
+		if reply.Kind == Failure && parseServerError(reply.Str).Code() != "WRONGTYPE" {
+			l.yield(driver.Entry{}, ServerFailure(nameOf(conn), reply.Str, false))
+			return nil, false
+		}
+	}
+	return replies, true
+}
+
+var globEscapes = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// globEscape makes a pattern that matches only the string itself.
+func globEscape(s string) string { return globEscapes.Replace(s) }

@@ -1,0 +1,138 @@
+package protocol
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// The names of everything that is stored beside the lock keys, and of the channels that notices travel on. All of
+// them begin alike, so that an ACL can name them with one pattern for keys and one for channels.
+const (
+	// Namespace begins every derived key and every channel.
+	Namespace = "holdfast:"
+
+	queuePrefix   = Namespace + "q:{"
+	waitersPrefix = Namespace + "w:{"
+	fencePrefix   = Namespace + "f:{"
+	channelPrefix = Namespace + "n:"
+)
+
+// Slots is the number of hash slots of a Redis Cluster.
+const Slots = 16384
+
+// Slot returns the hash slot that a Redis Cluster puts the key into.
+func Slot(key string) uint16 {
+	// Only the first '{' counts, and only if there is something between it and the next '}'.
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if end := strings.IndexByte(key[open+1:], '}'); end > 0 {
+			key = key[open+1 : open+1+end]
+		}
+	}
+	return crc16(key) % Slots
+}
+
+// crc16 is CRC-16/XMODEM, as the cluster specification has it.
+func crc16(s string) uint16 {
+	var sum uint16
+	for i := range len(s) {
+		sum = sum<<8 ^ crcTable[byte(sum>>8)^s[i]]
+	}
+	return sum
+}
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		sum := uint16(i) << 8
+		for range 8 {
+			if sum&0x8000 != 0 {
+				sum = sum<<1 ^ 0x1021
+			} else {
+				sum <<= 1
+			}
+		}
+		table[i] = sum
+	}
+	return table
+}()
+
+// tags holds for each slot the smallest number, in base 36, that hashes to it. A name can not choose the
+// slot of a key made from it, as it may hold braces of its own, so derived keys carry the tag of the lock key's slot
+// before the name. The table is part of the protocol: every client must come to the same one.
+var tags = sync.OnceValue(func() *[Slots]string {
+	table := new([Slots]string)
+	for n, missing := int64(0), Slots; missing > 0; n++ {
+		tag := strconv.FormatInt(n, 36)
+		if slot := crc16(tag) % Slots; table[slot] == "" {
+			table[slot] = tag
+			missing--
+		}
+	}
+	return table
+})
+
+// Tag returns a short string that hashes to the slot.
+func Tag(slot uint16) string { return tags()[slot] }
+
+// slotNames are the names that all keys of a slot share.
+type slotNames struct {
+	tag   string
+	fence string
+}
+
+// sharedNames keeps those of the slots that were used, to save two allocations a call.
+var sharedNames [Slots]atomic.Pointer[slotNames]
+
+func namesOf(slot uint16) *slotNames {
+	names := sharedNames[slot].Load()
+	if names == nil {
+		tag := Tag(slot)
+		names = &slotNames{tag: tag, fence: fencePrefix + tag + "}"}
+		sharedNames[slot].Store(names)
+	}
+	return names
+}
+
+// Keys are the keys that belong to one lock. All of them are in the same slot.
+type Keys struct {
+	Slot    uint16 // of all of them
+	Lock    string // the lock itself: a string, the owner value
+	Queue   string // who waits, in order: a sorted set
+	Waiters string // what is to be known about each: a hash
+	Fence   string // the largest token granted in the slot: a sorted set with one member
+}
+
+// KeysOf returns the keys of the lock with this key.
+func KeysOf(lock string) Keys {
+	slot := Slot(lock)
+	shared := namesOf(slot)
+	// One allocation for both.
+	both := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock
+	half := len(both) / 2
+	return Keys{Slot: slot, Lock: lock, Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
+}
+
+// lockOf returns the lock key that a queue's name was made from.
+func lockOf(queue string) (lock string, ok bool) {
+	rest, ok := strings.CutPrefix(queue, queuePrefix)
+	if !ok {
+		return "", false
+	}
+	_, lock, ok = strings.Cut(rest, "}:")
+	return lock, ok
+}
+
+// reserved reports whether the key is one that only a derived key may have.
+func reserved(key string) bool {
+	return strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) || strings.HasPrefix(key, fencePrefix)
+}
+
+// Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it is
+// the one for everything, which is not sharded.
+func Channel(slot uint16, id string) string {
+	if slot == Slots {
+		return channelPrefix + id
+	}
+	return channelPrefix + "{" + Tag(slot) + "}:" + id
+}

@@ -1,0 +1,42 @@
+-- Grants the lock if it is free or the owner's own. Otherwise tells who holds it and, if asked to, queues the owner.
+--
+-- KEYS  lock, queue, waiters, fence
+-- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order of
+--       arrival), route of notices
+-- Gives the first token granted, or {holder, what remains of its TTL in ms, place in the queue or 0}.
+
+local owner, ttl = ARGV[1], ARGV[2]
+
+-- include draw.lua
+
+local free = redis.call('SET', KEYS[1], owner, 'NX', 'PX', ttl)
+if free and redis.call('EXISTS', KEYS[2]) == 0 then
+	return draw(ARGV[3], ARGV[4])
+end
+
+-- include queue.lua
+
+local holder
+if free then
+	-- Those who wait come first. They are passed by only because the last lease ran out or another library freed
+	-- the key, which nobody was told.
+	holder = hand_over(owner)
+	if not holder then
+		return draw(ARGV[3], ARGV[4])
+	end
+else
+	holder = redis.pcall('GET', KEYS[1])
+	if type(holder) == 'table' then
+		-- Somebody else's key of another type. Nothing was changed, unlike after an error in what follows.
+		return redis.error_reply('NOTALOCK ' .. holder.err)
+	elseif holder == owner then
+		redis.call('PEXPIRE', KEYS[1], ttl)
+		return draw(ARGV[3], ARGV[4])
+	end
+end
+
+local place = 0
+if ARGV[6] ~= '' or redis.call('ZSCORE', KEYS[2], '>' .. owner) then
+	place = attend(owner, ARGV[5], ARGV[6], ARGV[3], ARGV[4], ARGV[7])
+end
+return { holder, redis.call('PTTL', KEYS[1]), place }

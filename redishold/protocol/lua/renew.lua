@@ -1,0 +1,29 @@
+-- Renews leases, each only if the lock is still the owner's. What is gone is never set again.
+--
+-- KEYS  locks
+-- ARGV  for each: owner, TTL in ms
+-- Gives a string with a character for each: 1 renewed, 0 lost, ? an error; if there are errors, a list of the string
+-- and the errors in order.
+
+local states, errors = {}, {}
+for i, lock in ipairs(KEYS) do
+	-- pcall: a key that the server refuses must not spoil the others' renewal.
+	local answer = redis.pcall('GET', lock)
+	if answer == ARGV[2 * i - 1] then
+		answer = redis.pcall('PEXPIRE', lock, ARGV[2 * i])
+		states[i] = '1'
+	else
+		states[i] = '0'
+	end
+	if type(answer) == 'table' then
+		states[i] = '?'
+		errors[#errors + 1] = answer.err
+	end
+end
+
+local summary = table.concat(states)
+if #errors == 0 then
+	return summary
+end
+table.insert(errors, 1, summary)
+return errors

@@ -1,0 +1,37 @@
+package protocol
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Release ends a hold or leaves the queue, as [driver.Backend] describes.
+func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	// The TTL and the tokens of a claim that is given up do not matter.
+	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner, TTL: Presence}); err != nil {
+		return driver.Result{}, err
+	}
+	keys := KeysOf(claim.Key)
+	reply, err := b.run(ctx, &call{
+		script: releaseScript,
+		slot:   keys.Slot,
+		keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
+		args:   []string{claim.Owner},
+		effect: true,
+	})
+	if err != nil {
+		return driver.Result{}, err
+	}
+	if reply.Kind == Integer {
+		switch reply.Int {
+		case 0:
+			return driver.Result{State: driver.Lost}, nil
+		case 1:
+			return driver.Result{State: driver.Held}, nil
+		case 2:
+			return driver.Result{State: driver.Busy}, nil
+		}
+	}
+	return driver.Result{}, strange("release", reply)
+}

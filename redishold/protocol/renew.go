@@ -1,0 +1,288 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const (
+	// renewChunk is how many leases one run of a script renews: the server serves nobody else meanwhile.
+	renewChunk = 100
+
+	// shardPatience is how long Renew waits for slow shards after the first one has answered. What is late is
+	// unknown, and asked for again by the kernel; the others must not run out of validity meanwhile.
+	shardPatience = 250 * time.Millisecond
+)
+
+// Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster the shards are
+// asked side by side; one that does not answer leaves its claims Unknown and holds up no other.
+func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]driver.Result, len(claims))
+	shards := make(map[string]*renewal)
+	for i := range claims {
+		claim := &claims[i]
+		if err := validate(claim); err != nil {
+			results[i].Err = err
+			continue
+		}
+		// The guard's own bound is a matter of this claim alone, so it is checked before they are sent together.
+		if err := b.admit(nil, claim.TTL); err != nil {
+			results[i].Err = err
+			continue
+		}
+		slot := Slot(claim.Key)
+		name := b.transport.Shard(slot)
+		r := shards[name]
+		if r == nil {
+			r = &renewal{b: b, slot: slot}
+			shards[name] = r
+		}
+		r.add(i, slot, claim)
+	}
+	switch len(shards) {
+	case 0:
+		return results, nil
+	case 1:
+		for _, r := range shards {
+			if err := r.send(ctx); err != nil {
+				if r.size() == len(claims) {
+					return nil, err
+				}
+				r.fail(err)
+			}
+			r.copyTo(results)
+		}
+		return results, nil
+	}
+	return results, b.renewShards(ctx, shards, results)
+}
+
+// renewShards sends one renewal to each shard and takes in what is answered in time.
+func (b *Backend) renewShards(ctx context.Context, shards map[string]*renewal, results []driver.Result) error {
+	done := make(chan *renewal, len(shards)) // room for all: those that are late must not hang
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, r := range shards {
+		for _, part := range r.parts {
+			for _, i := range part.claims {
+				results[i].Err = &driver.Error{Maybe: true, Err: fmt.Errorf("its shard did not answer within %v of another", shardPatience)}
+			}
+		}
+		go func() {
+			if err := r.send(ctx); err != nil {
+				r.fail(err)
+			}
+			done <- r
+		}()
+	}
+	var patience <-chan time.Time
+	for range shards {
+		select {
+		case r := <-done:
+			r.copyTo(results)
+		case <-patience:
+			return nil
+		}
+		if patience == nil {
+			timer := time.NewTimer(shardPatience)
+			defer timer.Stop()
+			patience = timer.C
+		}
+	}
+	return nil
+}
+
+// renewal is the claims of a batch that go to one shard.
+type renewal struct {
+	b     *Backend
+	slot  uint16 // of any of them
+	ttl   time.Duration
+	parts []*renewPart
+	open  map[uint16]*renewPart // by slot on a cluster, else by 0: parts of renew.lua with room for more
+}
+
+// renewPart is one run of a script.
+type renewPart struct {
+	call
+	claims  []int // indexes
+	results []driver.Result
+}
+
+func (r *renewal) size() (n int) {
+	for _, p := range r.parts {
+		n += len(p.claims)
+	}
+	return n
+}
+
+// add puts a claim into a part.
+func (r *renewal) add(index int, slot uint16, claim *driver.Claim) {
+	r.ttl = max(r.ttl, claim.TTL)
+	if claim.Block > 0 || claim.Yield {
+		r.parts = append(r.parts, turnPart(index, slot, claim))
+		return
+	}
+	together := slot
+	if !r.b.transport.Cluster() {
+		together = 0
+	}
+	p := r.open[together]
+	if p == nil || len(p.claims) == renewChunk {
+		p = &renewPart{call: call{script: renewScript, slot: slot, vote: claim.TTL, effect: true}}
+		r.parts = append(r.parts, p)
+		if r.open == nil {
+			r.open = make(map[uint16]*renewPart)
+		}
+		r.open[together] = p
+	}
+	p.claims = append(p.claims, index)
+	p.keys = append(p.keys, claim.Key)
+	p.args = append(p.args, claim.Owner, milliseconds(claim.TTL))
+}
+
+func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
+	keys := KeysOf(claim.Key)
+	first, last, yield := "", "", ""
+	if claim.Block > 0 {
+		first, last = block(claim)
+	}
+	if claim.Yield {
+		yield = "1"
+	}
+	return &renewPart{
+		claims: []int{index},
+		call: call{
+			script: turnScript,
+			slot:   slot,
+			keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
+			args:   []string{claim.Owner, milliseconds(claim.TTL), first, last, yield},
+			vote:   claim.TTL,
+			effect: true,
+		},
+	}
+}
+
+// send sends all parts as one pipeline. An error is that of the whole.
+func (r *renewal) send(ctx context.Context) error {
+	b := r.b
+	conn, err := b.transport.Conn(ctx, r.slot)
+	if err != nil {
+		return err
+	}
+	if err := b.admit(conn.Server(), r.ttl); err != nil {
+		return err
+	}
+	commands := make([]Command, 0, len(r.parts)+1)
+	for _, p := range r.parts {
+		commands = append(commands, p.command())
+	}
+	if b.options.Replicas > 0 {
+		commands = append(commands, b.waitCommand())
+	}
+	replies := make([]Reply, len(commands))
+	if err := conn.Do(ctx, commands, replies); err != nil {
+		return err
+	}
+	for i, p := range r.parts {
+		r.take(ctx, conn, p, replies[i])
+	}
+	if b.options.Replicas > 0 {
+		if err := b.waited(conn, replies[len(r.parts)]); err != nil {
+			for _, p := range r.parts {
+				for i := range p.results {
+					if p.results[i].State == driver.Held {
+						p.results[i] = driver.Result{Err: err}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// take reads the reply to a part. What another server or a missing script stands in the way of is sent
+// again by itself.
+func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply) {
+	if reply.Kind == Failure {
+		failure := ServerFailure(nameOf(conn), reply.Str, p.effect)
+		if parseRedirect(reply.Str).address == "" && !IsServerError(failure, "NOSCRIPT") {
+			p.fail(failure)
+			return
+		}
+		p.wait = r.b.options.Replicas > 0
+		var err error
+		if reply, err = r.b.run(ctx, &p.call); err != nil {
+			p.fail(err)
+			return
+		}
+	}
+	p.results = make([]driver.Result, len(p.claims))
+	if p.script == turnScript {
+		p.results[0] = turned(reply, p.args[2] != "")
+		return
+	}
+	states, errors := reply, []Reply(nil)
+	if reply.Kind == List && len(reply.List) > 0 {
+		states, errors = reply.List[0], reply.List[1:]
+	}
+	if states.Kind != String || len(states.Str) != len(p.claims) {
+		p.fail(strange("renew", reply))
+		return
+	}
+	for i := range p.results {
+		switch result := &p.results[i]; states.Str[i] {
+		case '1':
+			result.State = driver.Held
+		case '0':
+			result.State = driver.Lost
+		default:
+			text := "?"
+			if len(errors) > 0 {
+				text, errors = errors[0].Str, errors[1:]
+			}
+			result.Err = ServerFailure(nameOf(conn), text, false)
+		}
+	}
+}
+
+// turned reads the reply of turn.lua.
+func turned(reply Reply, drew bool) driver.Result {
+	switch {
+	case reply.Kind != Integer || reply.Int < -1:
+		return driver.Result{Err: strange("turn", reply)}
+	case reply.Int == 0:
+		return driver.Result{State: driver.Lost}
+	case reply.Int == -1:
+		return driver.Result{State: driver.Yielded}
+	case drew:
+		return driver.Result{State: driver.Held, Token: driver.Token(reply.Int)}
+	}
+	return driver.Result{State: driver.Held}
+}
+
+func (r *renewal) fail(err error) {
+	for _, p := range r.parts {
+		p.fail(err)
+	}
+}
+
+func (p *renewPart) fail(err error) {
+	p.results = make([]driver.Result, len(p.claims))
+	for i := range p.results {
+		p.results[i].Err = err
+	}
+}
+
+func (r *renewal) copyTo(results []driver.Result) {
+	for _, p := range r.parts {
+		for i, index := range p.claims {
+			results[index] = p.results[i]
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package protocol
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// Script is a Lua script that the server runs as one step.
+type Script struct {
+	Name   string // of the file, without its ending
+	Source string // with what it includes
+	SHA    string // what EVALSHA knows it by
+}
+
+var (
+	acquireScript = load("acquire")
+	releaseScript = load("release")
+	renewScript   = load("renew")
+	turnScript    = load("turn")
+	inspectScript = load("inspect")
+)
+
+// Scripts returns all scripts, for a connection to load before they are needed.
+func Scripts() []*Script {
+	return []*Script{acquireScript, releaseScript, renewScript, turnScript, inspectScript}
+}
+
+var include = regexp.MustCompile(`(?m)^\s*-- include (\w+)\.lua$`)
+
+// load reads a script and puts what it includes where it says so: in the middle, past the point where
+// the usual case has returned, since a script pays for each function that it defines.
+func load(name string) *Script {
+	source := include.ReplaceAllStringFunc(read(name), func(line string) string {
+		return read(include.FindStringSubmatch(line)[1])
+	})
+	sum := sha1.Sum([]byte(source))
+	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+}
+
+func read(name string) string {
+	data, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(fmt.Sprintf("protocol: %v", err)) // the files are part of the binary
+	}
+	return string(data)
+}

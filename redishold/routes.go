@@ -1,0 +1,123 @@
+package redishold
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+// routes are the channels that a connection is subscribed to. All notices for this process come on one channel, except on a
+// cluster that has sharded channels: there it is one for each slot in which somebody waits.
+type routes struct {
+	whole string                // the one channel's route; empty if there is none
+	slots map[uint16]*slotRoute // nil unless the channels are sharded
+}
+
+// slotRoute is a subscription to a sharded channel.
+type slotRoute struct {
+	route string
+	used  time.Time
+	ready chan struct{} // closed when the server has answered
+	err   error
+}
+
+const (
+	// maxSlotRoutes is how many sharded channels are kept before those that nobody has used for slotRouteIdle are
+	// given up. A waiter uses its channel about once a second.
+	maxSlotRoutes = 256
+	slotRouteIdle = time.Minute
+)
+
+// subscribe makes the one channel ready, or sees that there will be many.
+func (c *conn) subscribe(ctx context.Context) error {
+	if c.server.Cluster && c.server.AtLeast(7, 0) {
+		c.routes.slots = make(map[uint16]*slotRoute)
+		return nil
+	}
+	channel := c.node.config.channel(protocol.Slots)
+	if err := c.wire.Do(ctx, c.wire.B().Subscribe().Channel(channel).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		if _, ok := serverText(err); ok {
+			return nil // not allowed to: waiters rely on their heartbeats
+		}
+		return &driver.Error{Node: c.node.name, Err: err}
+	}
+	c.routes.whole = "P" + channel
+	return nil
+}
+
+// Route returns where notices for the slot are heard.
+func (c *conn) Route(ctx context.Context, slot uint16) string {
+	c.mu.Lock()
+	if c.routes.slots == nil {
+		c.mu.Unlock()
+		return c.routes.whole
+	}
+	r := c.routes.slots[slot]
+	if r == nil {
+		c.prune()
+		r = &slotRoute{route: "S" + c.node.config.channel(slot), ready: make(chan struct{})}
+		c.routes.slots[slot] = r
+		go c.subscribeSlot(slot, r)
+	}
+	r.used = time.Now()
+	c.mu.Unlock()
+	select {
+	case <-r.ready:
+		if r.err == nil {
+			return r.route
+		}
+	case <-ctx.Done():
+	case <-c.dead:
+	}
+	return ""
+}
+
+// subscribeSlot is not bound to the caller's context: others may wait for it too.
+func (c *conn) subscribeSlot(slot uint16, r *slotRoute) {
+	ctx, cancel := context.WithTimeout(context.Background(), silence)
+	defer cancel()
+	err := c.wire.Do(ctx, c.wire.B().Ssubscribe().Channel(r.route[1:]).Build()).Error()
+	if rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.err = err; err != nil && c.routes.slots[slot] == r {
+		delete(c.routes.slots, slot) // the slot may have moved, and come back
+	}
+	close(r.ready)
+}
+
+// prune gives up channels that nobody waits on any more. Called with c.mu held.
+func (c *conn) prune() {
+	if len(c.routes.slots) < maxSlotRoutes {
+		return
+	}
+	for slot, r := range c.routes.slots {
+		if time.Since(r.used) > slotRouteIdle {
+			delete(c.routes.slots, slot)
+			go c.wire.Do(context.Background(), c.wire.B().Sunsubscribe().Channel(r.route[1:]).Build())
+		}
+	}
+}
+
+// onMessage hears a notice. It runs on the goroutine that reads all replies and must not block.
+func (c *conn) onMessage(message rueidis.PubSubMessage) { c.node.config.hear(message.Message) }
+
+// onSubscription hears that the server has ended a subscription, since the slot has moved.
+func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
+	if s.Kind != "sunsubscribe" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for slot, r := range c.routes.slots {
+		if r.route[1:] == s.Channel {
+			delete(c.routes.slots, slot)
+		}
+	}
+}
