@@ -1,0 +1,166 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filehold"
+)
+
+// ttl is long enough never to run out in a test.
+const ttl = 10 * time.Minute
+
+// open opens dir, and checks at the end of the test that nothing is left in it.
+func open(t testing.TB, dir string, options ...filehold.Option) *filehold.Backend {
+	t.Helper()
+	b, err := filehold.Open(dir, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func claim(key string) driver.Claim {
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: ttl}
+}
+
+func queued(key string) driver.Claim {
+	c := claim(key)
+	c.Queue = true
+	return c
+}
+
+func acquire(t testing.TB, b driver.Backend, c driver.Claim) driver.Result {
+	t.Helper()
+	r, err := b.Acquire(context.Background(), c)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", c.Key, err)
+	}
+	return r
+}
+
+func release(t testing.TB, b driver.Backend, c driver.Claim) driver.Result {
+	t.Helper()
+	r, err := b.Release(context.Background(), c)
+	if err != nil {
+		t.Fatalf("release %q: %v", c.Key, err)
+	}
+	return r
+}
+
+func renew(t testing.TB, b driver.Backend, claims ...driver.Claim) []driver.Result {
+	t.Helper()
+	r, err := b.Renew(context.Background(), claims)
+	if err != nil {
+		t.Fatalf("renew: %v", err)
+	}
+	return r
+}
+
+func want(t testing.TB, what string, got driver.Result, state driver.State) {
+	t.Helper()
+	if got.State != state {
+		t.Fatalf("%s: %v, want %v (%+v)", what, got.State, state, got)
+	}
+}
+
+// tidy checks that there is no trace of keys and members in a directory that nobody uses any more.
+func tidy(t testing.TB, dir string) {
+	t.Helper()
+	b, err := filehold.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"keys", "members"} {
+		entries, err := os.ReadDir(filepath.Join(dir, sub))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			t.Errorf("left behind: %s/%s", sub, e.Name())
+		}
+	}
+}
+
+func TestTwoBackendsExcludeEachOther(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	first, second := claim("k"), claim("k")
+	got := acquire(t, a, first)
+	want(t, "first", got, driver.Held)
+	busy := acquire(t, b, second)
+	want(t, "second", busy, driver.Busy)
+	if busy.Holder != first.Owner || busy.ExpiresIn <= 0 || busy.ExpiresIn > ttl {
+		t.Errorf("busy result %+v does not name the holder %q", busy, first.Owner)
+	}
+	want(t, "foreign release", release(t, b, second), driver.Lost)
+	want(t, "release", release(t, a, first), driver.Held)
+	want(t, "release again", release(t, a, first), driver.Lost)
+	after := acquire(t, b, second)
+	want(t, "second after release", after, driver.Held)
+	if after.Token <= got.Token {
+		t.Errorf("token %d after %d", after.Token, got.Token)
+	}
+	want(t, "release", release(t, b, second), driver.Held)
+	a.Close()
+	b.Close()
+	tidy(t, dir)
+}
+
+func TestKilledHolderFreesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	first := claim("k")
+	want(t, "holder", p.acquire(first), driver.Held)
+	b := open(t, dir)
+	second := queued("k")
+	notices := make(chan driver.Notice, 10)
+	b.Notify(func(n driver.Notice) { notices <- n })
+	want(t, "waiter", acquire(t, b, second), driver.Busy)
+	p.kill()
+	n := <-notices
+	if n.Kind != driver.Granted || n.Key != "k" || n.Owner != second.Owner || n.Token == 0 {
+		t.Fatalf("notice %+v", n)
+	}
+	want(t, "waiter asks again", acquire(t, b, second), driver.Held)
+	release(t, b, second)
+	b.Close()
+	tidy(t, dir)
+}
+
+func TestErrorsIsClear(t *testing.T) {
+	_, err := filehold.Open(filepath.Join(t.TempDir(), "a", "b"))
+	if !errors.Is(err, fs.ErrNotExist) || !driver.Permanent(err) {
+		t.Fatal(err)
+	}
+	fmt.Println(err)
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	backend := open(b, b.TempDir())
+	ctx := context.Background()
+	c := claim("benchmark")
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Token = 1
+		if r, err := backend.Acquire(ctx, c); err != nil || r.State != driver.Held {
+			b.Fatal(r, err)
+		}
+		if r, err := backend.Release(ctx, c); err != nil || r.State != driver.Held {
+			b.Fatal(r, err)
+		}
+	}
+}
