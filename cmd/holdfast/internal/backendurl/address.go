@@ -39,10 +39,11 @@ type parts struct {
 	scheme   string // lower case
 	slashes  bool   // an authority was given, empty or not: "//"
 	userinfo string // what is before the last @ of the authority: secret
+	hasUser  bool   // there is such an @
 	hosts    string // the rest of the authority
 	path     string // as written, with its leading slash if there is one
 	lateAt   bool   // there is an @ after the authority
-	params   map[string]string
+	params   map[string]string // without a "=" the name ends with noValue
 }
 
 // Parse reads an address. It opens nothing and asks nobody. An error says what is wrong and what is allowed; it
@@ -63,7 +64,7 @@ func Parse(raw string) (*Address, error) {
 	}
 	for name := range p.params {
 		if _, ok := s.params[name]; !ok {
-			return nil, fmt.Errorf("unknown parameter %.40q; %s: takes %s", name, p.scheme, strings.Join(s.paramNames(), ", "))
+			return nil, fmt.Errorf("unknown parameter%s; %s: takes %s", shownName(name), p.scheme, strings.Join(s.paramNames(), ", "))
 		}
 	}
 	a := &Address{prefix: s.prefix}
@@ -103,7 +104,7 @@ func split(raw string) (parts, error) {
 			p.hosts, p.path = rest[:i], rest[i:]
 		}
 		if i := strings.LastIndexByte(p.hosts, '@'); i >= 0 {
-			p.userinfo, p.hosts = p.hosts[:i], p.hosts[i+1:]
+			p.userinfo, p.hosts, p.hasUser = p.hosts[:i], p.hosts[i+1:], true
 		}
 	} else {
 		p.path = rest
@@ -124,6 +125,18 @@ func isScheme(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
+// noValue marks a parameter that was written without a "=".
+const noValue = "\x00"
+
+// shownName returns a space and the name of a parameter, or nothing if it may be the rest of a password with an &
+// in it.
+func shownName(name string) string {
+	if name == "" || len(name) > 40 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-_") != "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", name)
+}
+
 // parseQuery reads the parameters. Its errors show a name at most.
 func parseQuery(query string) (map[string]string, error) {
 	params := make(map[string]string)
@@ -131,17 +144,20 @@ func parseQuery(query string) (map[string]string, error) {
 		if pair == "" {
 			continue
 		}
-		rawName, rawValue, _ := strings.Cut(pair, "=")
+		rawName, rawValue, hasValue := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
 			return nil, errors.New("the name of a parameter has a % without two hex digits")
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
-			return nil, fmt.Errorf("the value of parameter %.40q has a %% without two hex digits", name)
+			return nil, fmt.Errorf("the value of parameter%s has a %% without two hex digits", shownName(name))
+		}
+		if !hasValue {
+			name += noValue
 		}
 		if _, twice := params[name]; twice {
-			return nil, fmt.Errorf("parameter %.40q is given twice", name)
+			return nil, fmt.Errorf("parameter%s is given twice", shownName(name))
 		}
 		params[name] = value
 	}

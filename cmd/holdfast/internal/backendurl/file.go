@@ -28,7 +28,7 @@ var fileScheme = scheme{
 			return "", nil, errors.New("parameter shared is neither true nor false")
 		}
 		switch {
-		case p.userinfo != "":
+		case p.hasUser:
 			return "", nil, errors.New("file: takes no user and no password; write file:///dir")
 		case p.hosts != "" && !strings.EqualFold(p.hosts, "localhost"):
 			return "", nil, errors.New("file: is for a directory of this machine, and what follows two slashes is read as a host; " +

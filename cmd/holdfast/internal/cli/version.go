@@ -13,9 +13,9 @@ func newVersion(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  `Version prints the version, the commit if the program was built from a
+		Long: `Version prints the version, the commit if the program was built from a
 checkout, the version of Go, and the system.`,
-		Args:  noArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(s.out, version())
 			return err

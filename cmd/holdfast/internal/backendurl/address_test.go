@@ -1,0 +1,285 @@
+package backendurl_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct{ raw, shown, prefix string }{
+		{"file:///var/lib/x", "file:///var/lib/x", ""},
+		{"FILE:///x", "file:///x", ""},
+		{"file:/x", "file:///x", ""},
+		{"file://localhost/x", "file:///x", ""},
+		{"file:", "file:", ""},
+		{"file:?prefix=a", "file:", "a"},
+		{"file:///x?prefix=a%2Fb&shared=true", "file:///x", "a/b"},
+		{"file:///x?prefix=", "file:///x", ""},
+		{"file:///x?", "file:///x", ""},
+		{"file:///a%20b%2525", "file:///a%20b%2525", ""},
+		{"file:///a@b", "file:///a%40b", ""},
+		{"test://h1:1,[::1]:2,h3/0", "test://h1:1,[::1]:2,h3/0", "lock:"},
+		{"test://user:pass@h1,h2?password=x%40y", "test://h1,h2", "lock:"},
+		{"test://h?prefix=", "test://h", ""},
+	} {
+		t.Run(test.raw, func(t *testing.T) {
+			a, err := backendurl.Parse(test.raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.String() != test.shown || a.Prefix() != test.prefix {
+				t.Errorf("got %q with prefix %q, want %q with prefix %q", a, a.Prefix(), test.shown, test.prefix)
+			}
+		})
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	const forms = "file:///dir"
+	for _, test := range []struct {
+		raw  string
+		want []string // all in the error
+	}{
+		{"", []string{"no scheme", forms}},
+		{"/var/lib/x", []string{"no scheme", forms}},
+		{"1file:///x", []string{"no scheme", forms}},
+		{"localhost:6379", []string{"no scheme", forms}},
+		{"files:///x", []string{`unknown scheme "files"`, forms}},
+		{"memory:", []string{"memory:", "this one process", forms}},
+		{"memory://x", []string{"memory:", "this one process"}},
+		{"redis://host", []string{"redis:", "not part of this build", forms}},
+		{"redlock://h1:1,h2:2,h3:3", []string{"redlock:", "not part of this build"}},
+		{"file:dir", []string{"not absolute", forms}},
+		{"file://dir", []string{"host", "three", forms}},
+		{"file://dir/sub", []string{"host", "three", forms}},
+		{"file://", []string{"not absolute"}},
+		{"file:///a%", []string{"%", "hex"}},
+		{"file:///a%00", []string{"zero byte"}},
+		{"file:///a\nb", []string{"control character at byte 9"}},
+		{"file:///a#b", []string{"#", "%23"}},
+		{"file:///x?prefx=a", []string{`"prefx"`, "file:", "prefix, shared"}},
+		{"file:///x?prefix", []string{"unknown parameter;", "file:", "prefix, shared"}},
+		{"file:///x?%zz=a", []string{"name of a parameter", "hex"}},
+		{"file:///x?prefix=%zz", []string{`"prefix"`, "hex"}},
+		{"file:///x?prefix=a&prefix=b", []string{`"prefix"`, "twice"}},
+		{"file:///x?shared=perhaps", []string{"shared", "true", "false"}},
+		{"file:///x?prefix=" + strings.Repeat("a", driver.MaxKeyLen), []string{"prefix", "1024"}},
+		{"file://user@/x", []string{"no user"}},
+		{"file://@/x", []string{"no user"}},
+		{"test://user:a/b@h", []string{"@", "%2F"}},
+	} {
+		t.Run(test.raw, func(t *testing.T) {
+			a, err := backendurl.Parse(test.raw)
+			if err == nil {
+				t.Fatalf("got %v, want an error", a)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want it to say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// secret is in no address by chance.
+const secret = "hunter2"
+
+// secrets are places where people put passwords, and where they end up if a character is not escaped.
+var secrets = []string{
+	secret,
+	secret + ":",
+	secret + ":x@host",
+	"user:" + secret + "@host",
+	"redis:" + secret,
+	"redis://" + secret + "@host",
+	"redis://user:" + secret + "@host",
+	"redis://:" + secret + "/x@host",
+	"redis://:x/" + secret + "@host",
+	"redis://:x?" + secret + "@host",
+	"redis://:x?a=" + secret + "@host",
+	"redis://:x#" + secret + "@host",
+	"redis://host?password=" + secret,
+	"test://user:" + secret + "@host",
+	"test://:" + secret + "/x@host",
+	"test://:x/" + secret + "@host",
+	"test://:x@" + secret + "@host",
+	"test://:x?" + secret + "@host",
+	"test://:x?a=" + secret + "@host",
+	"test://:x#" + secret + "@host",
+	"test://host?password=" + secret,
+	"redlock://:" + secret + "@h1,h2,h3",
+	"unknown://:" + secret + "@host",
+	"unknown://:x/" + secret + "@host/" + secret,
+	"memory://" + secret + "@",
+	"file://" + secret + "@host/x",
+	"file://user:" + secret + "/x@host/x",
+	"file:user:" + secret + "@host",
+	"file:" + secret + "@host",
+	"file:///x?password=" + secret,
+	"file:///x?password=" + secret + "%zz",
+	"file:///x?shared=" + secret,
+	"file:///x?prefix=" + secret + "&prefix=" + secret,
+	"file:///x?prefix=" + secret,
+	"file:///x?password=a&" + secret,
+	"file:///x?password=a&b" + secret + "=x",
+}
+
+func TestParseShowsNoSecret(t *testing.T) {
+	for _, raw := range secrets {
+		if text := everythingShown(raw); strings.Contains(text, secret) {
+			t.Errorf("%s: shows %q", raw, text)
+		}
+	}
+}
+
+// everythingShown is what Parse lets others see of an address.
+func everythingShown(raw string) string {
+	a, err := backendurl.Parse(raw)
+	if err != nil {
+		return err.Error()
+	}
+	return a.String()
+}
+
+// FuzzURL makes addresses of pieces, with the secret in each place where a secret may be, and also parses the pieces
+// alone. Whatever they are: Parse does not panic, it gives an address or an error that names what is allowed, and neither shows
+// the secret.
+func FuzzURL(f *testing.F) {
+	f.Add("file", "user", "host", "/dir", "prefix", "x")
+	f.Add("test", "u:p", "h1:1,h2:2", "/0", "password", "x")
+	f.Add("redis", "u:p", "h1:1,h2:2", "/0", "password", "%zz")
+	f.Add("memory", "", "", "", "", "")
+	f.Add("redis+sentinel", "a/b", "[::1]:1", "/?", "a=b", "&")
+	f.Add("file", "#", "localhost", "/a%00", "shared", "true")
+	f.Add("", "@", "\x00", "..", "%", "\xff")
+	f.Fuzz(func(t *testing.T, scheme, user, host, path, param, value string) {
+		for _, piece := range []string{scheme, user, host, path, param, value} {
+			if strings.Contains(piece, secret) {
+				return // it is not secret there
+			}
+			check(t, piece)
+		}
+		for _, raw := range []string{
+			scheme + "://" + user + ":" + secret + "@" + host + path + "?" + param + "=" + value,
+			scheme + "://" + secret + user + "@" + host + path,
+			scheme + ":" + user + secret + "@" + host + path,
+			scheme + "://" + host + path + "?" + param + "=" + value + secret,
+			scheme + "://" + host + path + "?" + param + "=" + secret + value + "&" + param + "=" + value,
+		} {
+			if text := check(t, raw); strings.Contains(text, secret) && !fileWithoutUser(scheme, raw) {
+				t.Errorf("%q shows %q", raw, text)
+			}
+		}
+	})
+}
+
+// fileWithoutUser reports whether what looks like a user is a part of a path: file:///user:secret@host.
+func fileWithoutUser(scheme, raw string) bool {
+	rest := strings.TrimPrefix(raw[len(scheme):], ":")
+	return strings.EqualFold(scheme, "file") && (strings.HasPrefix(rest, "///") || strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "//") ||
+		strings.HasPrefix(strings.ToLower(rest), "//localhost/"))
+}
+
+// check parses one address and returns what is shown of it.
+func check(t *testing.T, raw string) string {
+	a, err := backendurl.Parse(raw)
+	if (a == nil) == (err == nil) {
+		t.Fatalf("%q: got %v and %v", raw, a, err)
+	}
+	if err != nil {
+		text := err.Error()
+		for _, allowed := range []string{"file:", "%", "twice", "true nor false", "may have", "zero byte", "use one of", "takes"} {
+			if strings.Contains(text, allowed) {
+				return text
+			}
+		}
+		t.Errorf("%q: %q does not say what is allowed", raw, text)
+		return text
+	}
+	again, err := backendurl.Parse(a.String())
+	if err != nil || again.String() != a.String() {
+		t.Errorf("%q is shown as %q, which gives %v, %v", raw, a, again, err)
+	}
+	return a.String()
+}
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	for _, raw := range []string{"file://" + dir, "file:" + dir, "file://" + dir + "?shared=true"} {
+		a, err := backendurl.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := a.Open(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		b.Close()
+	}
+	a, err := backendurl.Parse("file://" + dir + "/missing/too")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := a.Open(t.Context()); err == nil || b != nil {
+		t.Errorf("got %v, %v from a directory that cannot be", b, err)
+	}
+}
+
+// TestSameDirectory: however it is spelled and given, it is the same locks.
+func TestSameDirectory(t *testing.T) {
+	runtime := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	a, err := backendurl.Parse("file:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := backendurl.Dir(filepath.Join(runtime, "holdfast")).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner("/h/1/"), TTL: time.Minute}
+	if got, err := first.Acquire(t.Context(), claim); err != nil || got.State != driver.Held {
+		t.Fatal(got, err)
+	}
+	defer first.Release(context.WithoutCancel(t.Context()), claim)
+	other := claim
+	other.Owner = driver.NewOwner("/h/2/")
+	if got, err := second.Acquire(t.Context(), other); err != nil || got.State != driver.Busy {
+		t.Errorf("got %v, %v, want busy", got, err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, want := range []string{"file:///dir", "?prefix=", "?shared="} {
+		if !strings.Contains(backendurl.Help(), want) {
+			t.Errorf("%q does not mention %s", backendurl.Help(), want)
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	// Nothing here may use the locks of whoever runs the tests.
+	dir, err := os.MkdirTemp("", "holdfast-test")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_RUNTIME_DIR", dir)
+	os.Setenv("TMPDIR", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}

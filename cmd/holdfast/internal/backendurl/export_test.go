@@ -1,0 +1,24 @@
+package backendurl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A scheme with servers, as parse functions of such schemes may be: it shows all that it may show.
+func init() {
+	schemes["test"] = scheme{
+		form:   "test://host",
+		prefix: "lock:",
+		params: map[string]string{"prefix": prefixHelp, "password": "a secret"},
+		parse: func(p parts) (string, func(context.Context) (driver.Backend, error), error) {
+			open := func(context.Context) (driver.Backend, error) { return nil, errors.New("there is no server") }
+			if p.hosts == "" {
+				return "", nil, errors.New("no host; use one of test://host")
+			}
+			return p.scheme + "://" + p.hosts + p.path, open, nil
+		},
+	}
+}
