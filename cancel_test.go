@@ -117,6 +117,45 @@ func TestCancelAtEveryStep(t *testing.T) {
 	}
 }
 
+// A waiter may be cancelled in the very moment in which it is to lead, or gets its turn. Whichever it sees first, the next one is served.
+func TestCancelMeetsVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, turns := range []int{2, 64} {
+			l, _ := b.locker(holdfast.WithCohort(turns, time.Hour))
+			both := 0
+			for range 300 {
+				lock := b.acquire(l, "key")
+				spare := b.acquire(l, fmt.Sprint(turns))
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				var wait sync.WaitGroup
+				for i, c := range []context.Context{background, ctx, background} {
+					wait.Go(func() {
+						lock, err := l.Acquire(c, "key")
+						if err != nil {
+							mustBe(t, err, context.Canceled)
+							both++
+							return
+						}
+						if i == 0 {
+							cancel()
+						}
+						b.release(lock)
+					})
+					synctest.Wait()
+				}
+				b.release(lock)
+				wait.Wait()
+				b.release(spare)
+			}
+			if both == 0 {
+				t.Errorf("turns %d: no waiter was cancelled", turns)
+			}
+		}
+	})
+}
+
 // 1,000 goroutines of three processes on one key, with random deadlines, work, options and faults of the network. Invariants:
 //
 //  1. at most one of them is inside with a valid lock;

@@ -123,10 +123,12 @@ func (c *cohort) turn(a *asker, now clock.Instant) *Lock {
 
 // mayPass reports whether the asker can have the next turn of the run without asking the backend.
 func (c *cohort) mayPass(a *asker, now clock.Instant) bool {
-	h, limits := c.hold, &c.locker.config
+	h := c.hold
 	switch {
-	case h == nil || h.next > h.last || c.turns >= limits.turns || now.Sub(c.since) >= limits.span:
+	case h == nil || now.Sub(c.since) >= c.locker.config.span:
 		return false
+	case h.next > h.last:
+		return false // the block of tokens is as long as a run of turns
 	case !h.renew || !a.terms.renew || h.ttl != a.terms.ttl:
 		// A turn that is not renewed works on the lease it gets: it needs a fresh one, of the length asked for.
 		return false

@@ -244,7 +244,64 @@ func TestK2PauseDuringAcquisitionIsRefused(t *testing.T) {
 		_, err := l.TryAcquire(background, "key")
 		mustBe(t, err, holdfast.ErrUnavailable)
 		synctest.Wait()
-		b.mustBeFree(other, "key") // the late grant was given back
+		b.mustBeFree(other, "key")
+	})
+}
+
+// R18, R24: a grant that comes too late to count is given back at once, not left to its TTL.
+func TestR18LateGrantIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		client := b.memory.Client()
+		defer client.Close()
+		pausing := &spy{Backend: client}
+		pausing.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+			r, err := client.Acquire(ctx, c)
+			clock.SimulateSuspend(validity(30*time.Second) + time.Millisecond)
+			return r, err
+		}
+		l := b.lockerOn(pausing)
+		other, _ := b.locker()
+		_, err := l.TryAcquire(background, "key")
+		mustBe(t, err, holdfast.ErrUnavailable)
+		synctest.Wait()
+		b.mustBeFree(other, "key")
+	})
+}
+
+// R16: a renewed lease counts from before the renewal was sent, however long the answer took.
+func TestR16RenewedLeaseCountsFromItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(12 * time.Second))
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, ReplyDelay: 1500 * time.Millisecond})
+		time.Sleep(4*time.Second + 1600*time.Millisecond)
+		if got := lock.Deadline().Sub(start); got != 4*time.Second+validity(12*time.Second) {
+			t.Errorf("deadline %v after the start, want 4s and the validity", got)
+		}
+		b.release(lock)
+	})
+}
+
+// A process that was paused between a renewal and its answer for longer than the old lease does not take the answer for good.
+func TestK2PauseDuringRenewalIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		client := b.memory.Client()
+		defer client.Close()
+		pausing := &spy{Backend: client}
+		pausing.renew = func(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+			r, err := client.Renew(ctx, c)
+			clock.SimulateSuspend(25 * time.Second)
+			return r, err
+		}
+		l := b.lockerOn(pausing)
+		start := time.Now()
+		lock := b.acquire(l, "key")
+		b.endsAfter(lock, start, 10*time.Second)
+		mustBe(t, lock.Err(), holdfast.ErrLost)
 	})
 }
 

@@ -55,6 +55,57 @@ func TestR9HandoffWithoutRenewalGivesFullLease(t *testing.T) {
 	})
 }
 
+// A grant by handoff is valid only for what is left of the waiter's presence, until a renewal succeeds.
+func TestHandoffIsValidForThePresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const presence = 3 * time.Second
+		b := newBench(t, memhold.WithPresence(presence))
+		l1, _ := b.locker()
+		l2, faults := b.locker()
+		lock := b.acquire(l1, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable})
+		start := time.Now()
+		time.AfterFunc(10*time.Second+500*time.Millisecond, func() { b.release(lock) })
+		next := b.acquire(l2, "key")
+		// The last heartbeat left at 10 s.
+		b.endsAfter(next, start, 10*time.Second+validity(presence))
+		faults.Clear()
+	})
+}
+
+// A waiter that gives up leaves its place in the backend's queue to the next goroutine of its Locker.
+func TestPlaceInQueueIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l1, _ := b.locker()
+		l2, _ := b.locker()
+		l3, _ := b.locker()
+		lock := b.acquire(l1, "key")
+		ctx, cancel := context.WithCancel(background)
+		var served []string
+		var wait sync.WaitGroup
+		ask := func(ctx context.Context, name string, l *holdfast.Locker) {
+			wait.Go(func() {
+				if lock, err := l.Acquire(ctx, "key"); err == nil {
+					served = append(served, name)
+					b.release(lock)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(ctx, "gives up", l2)
+		ask(background, "its successor", l2)
+		ask(background, "other process", l3)
+		cancel()
+		synctest.Wait()
+		b.release(lock)
+		wait.Wait()
+		if len(served) != 2 || served[0] != "its successor" {
+			t.Errorf("served %q, want the successor first", served)
+		}
+	})
+}
+
 // A lost wake-up costs at most a second.
 func TestLostNoticeCostsAtMostASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
