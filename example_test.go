@@ -1,0 +1,107 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// Do is all that most programs need.
+func Example() {
+	backend := memhold.New() // for several machines: redishold.Open, or quorum.New
+	defer backend.Close()
+	locker, err := holdfast.New(backend)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	err = locker.Do(context.Background(), "invoice/42", func(ctx context.Context, lock *holdfast.Lock) error {
+		// ctx ends when the lock is lost. lock.Token() goes along with every write.
+		fmt.Println("paying", lock.Key())
+		return ctx.Err()
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// paying invoice/42
+	// error: <nil>
+}
+
+func ExampleLocker_Acquire() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend, holdfast.WithTTL(10*time.Second))
+	defer locker.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := locker.Acquire(ctx, "report", holdfast.WithLabel("nightly"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(context.Background())
+	fmt.Println(lock.Key(), lock.Err())
+	// Output: report <nil>
+}
+
+func ExampleLocker_TryAcquire() {
+	backend := memhold.New()
+	defer backend.Close()
+	first, _ := holdfast.New(backend, holdfast.WithLabel("first"))
+	defer first.Close()
+	second, _ := holdfast.New(backend)
+	defer second.Close()
+
+	lock, _ := first.TryAcquire(context.Background(), "report")
+	defer lock.Release(context.Background())
+
+	_, err := second.TryAcquire(context.Background(), "report")
+	var held *holdfast.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Holder.Label)
+	}
+	// Output: held by first
+}
+
+func ExampleLock_Context() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend)
+	defer locker.Close()
+
+	lock, _ := locker.Acquire(context.Background(), "report")
+	ctx := lock.Context(context.Background())
+	lock.Release(context.Background())
+	<-ctx.Done()
+	fmt.Println(errors.Is(context.Cause(ctx), holdfast.ErrReleased))
+	// Output: true
+}
+
+func ExampleLock_Token() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend)
+	defer locker.Close()
+
+	// The protected store remembers the largest token it has seen, and refuses smaller ones.
+	var largest holdfast.Token
+	write := func(token holdfast.Token) error {
+		if token < largest {
+			return fmt.Errorf("overtaken")
+		}
+		largest = token
+		return nil
+	}
+
+	old, _ := locker.Acquire(context.Background(), "report")
+	old.Release(context.Background())
+	current, _ := locker.Acquire(context.Background(), "report")
+	defer current.Release(context.Background())
+	fmt.Println(write(current.Token()), write(old.Token()))
+	// Output: <nil> overtaken
+}
