@@ -2,11 +2,9 @@ package holdfast_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/memhold"
@@ -47,46 +45,23 @@ func BenchmarkLocalHandoff(b *testing.B) {
 	ctx := context.Background()
 	run := func(b *testing.B, turn func() error) {
 		turns := make([]float64, goroutines)
+		var total atomic.Int64
 		var wait sync.WaitGroup
-		stop := make(chan struct{})
 		b.ReportAllocs()
 		b.ResetTimer()
-		var left = make(chan struct{}, goroutines)
-		var mu sync.Mutex
-		total := 0
 		for i := range goroutines {
 			wait.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					for range 64 {
-						if err := turn(); err != nil {
-							b.Error(err)
-							return
-						}
-						turns[i]++
-					}
-					mu.Lock()
-					total += 64
-					done := total >= b.N
-					mu.Unlock()
-					if done {
-						select {
-						case left <- struct{}{}:
-						default:
-						}
+				for total.Add(1) <= int64(b.N) {
+					if err := turn(); err != nil {
+						b.Error(err)
 						return
 					}
+					turns[i]++
 				}
 			})
 		}
-		<-left
-		b.StopTimer()
-		close(stop)
 		wait.Wait()
+		b.StopTimer()
 		var sum, squares float64
 		for _, n := range turns {
 			sum += n
@@ -121,38 +96,4 @@ func BenchmarkLocalHandoff(b *testing.B) {
 			return nil
 		})
 	})
-}
-
-// BenchmarkHeld holds 100,000 locks. It reports the heap of each, the goroutines of all, and the part of one core that
-// renewing them every 10 seconds takes.
-func BenchmarkHeld(b *testing.B) {
-	const locks = 100_000
-	ctx := context.Background()
-	for b.Loop() {
-		l := newBenchLocker(b, holdfast.WithTTL(30*time.Second))
-		keys := make([]string, locks)
-		for i := range keys {
-			keys[i] = fmt.Sprintf("invoice/%06d", i)
-		}
-		held := make([]*holdfast.Lock, locks)
-		before, goroutines := heap(), runtime.NumGoroutine()
-		for i, key := range keys {
-			lock, err := l.TryAcquire(ctx, key)
-			if err != nil {
-				b.Fatal(err)
-			}
-			held[i] = lock
-		}
-		b.ReportMetric(float64(heap()-before)/locks, "B/lock")
-		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
-		runtime.KeepAlive(held)
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
