@@ -78,6 +78,13 @@ func (g *config) client() rueidis.ClientOption {
 	}
 }
 
+// dialer gives dial the form that the library wants, bound to ctx.
+func (g *config) dialer(ctx context.Context) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	return func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return g.dial(ctx, address)
+	}
+}
+
 // dial opens the network connection.
 func (g *config) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)

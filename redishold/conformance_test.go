@@ -29,9 +29,8 @@ var capabilities = drivertest.Capabilities{
 }
 
 func TestConformanceStandalone(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	all := capabilities
-	all.CanFreeze, all.CanCutReply, all.CanForget = true, true, true
 	drivertest.Run(t, drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
 			server.Do(t, "FLUSHALL")
@@ -39,6 +38,8 @@ func TestConformanceStandalone(t *testing.T) {
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
 					proxy := redistest.NewProxy(t, server)
+					// That the key is busy is not the end of an acquisition: it goes on to queue.
+					proxy.Spare("_\r\n")
 					b := open(t, proxy.URL())
 					proxies[b] = proxy
 					return b
@@ -58,9 +59,60 @@ func TestConformanceStandalone(t *testing.T) {
 				KillHolder: func(t testing.TB, key string) { killHolder(t, server.URL(), key) },
 			}
 		},
-		Capabilities: all,
+		Capabilities: with(func(c *drivertest.Capabilities) { c.CanFreeze, c.CanCutReply, c.CanForget = true, true, true }),
 		TTL:          testTTL,
 	})
+}
+
+func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	drivertest.Run(t, drivertest.Harness{
+		NewStore: func(t testing.TB) drivertest.Store {
+			cluster.FlushAll(t)
+			return drivertest.Store{
+				Open:       func(t testing.TB) driver.Backend { return open(t, cluster.URL()) },
+				Lose:       func(t testing.TB, key string) { cluster.Owner(t, key).Do(t, "DEL", key) },
+				KillHolder: func(t testing.TB, key string) { killHolder(t, cluster.URL(), key) },
+				Freeze: func(testing.TB, driver.Backend) (thaw func()) {
+					for _, p := range cluster.Primaries {
+						p.Freeze()
+					}
+					return func() {
+						for _, p := range cluster.Primaries {
+							p.Thaw()
+						}
+					}
+				},
+			}
+		},
+		Capabilities: with(func(c *drivertest.Capabilities) { c.CanFreeze = true }),
+		TTL:          testTTL,
+	})
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinels(t)
+	drivertest.Run(t, drivertest.Harness{
+		NewStore: func(t testing.TB) drivertest.Store {
+			s.Primary.Do(t, "FLUSHALL")
+			return drivertest.Store{
+				Open:       func(t testing.TB) driver.Backend { return open(t, s.URL()) },
+				Lose:       func(t testing.TB, key string) { s.Primary.Do(t, "DEL", key) },
+				KillHolder: func(t testing.TB, key string) { killHolder(t, s.URL(), key) },
+			}
+		},
+		Capabilities: capabilities,
+		TTL:          testTTL,
+	})
+}
+
+// with returns the capabilities of every deployment and more.
+func with(more func(*drivertest.Capabilities)) drivertest.Capabilities {
+	c := capabilities
+	more(&c)
+	return c
 }
 
 func open(t testing.TB, url string, options ...redishold.Option) *redishold.Backend {

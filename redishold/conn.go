@@ -23,10 +23,8 @@ const (
 	// server that hangs queue up in order, which is what lets a release take effect behind the acquisition it undoes.
 	silence = 5 * time.Second
 
-	// maxPending is how many requests may be on their way on one connection. The library's own queue has room for
-	// more, since a caller that finds it full is stuck in it whatever its context says.
-	maxPending = 1000
-	queueScale = 10 // 2^10
+	// queueScale makes the library's queue of a connection hold 2^10 requests: more than maxPending.
+	queueScale = 10
 )
 
 // conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its server in
@@ -34,17 +32,18 @@ const (
 // which server, since when up, took a command.
 type conn struct {
 	node   *node
+	name   string // address of the server
 	wire   rueidis.DedicatedClient
 	client rueidis.Client
 	net    net.Conn
 	server *protocol.Server // does not change once dial has returned
 	id     int64            // of the connection on the server; 0 if not known
 
-	gate chan struct{} // has room for maxPending requests
+	flights *flights
 
 	mu        sync.Mutex
-	abandoned int  // requests whose callers have left and which are still on their way
-	sweeping  bool // a goroutine waits for those
+	abandoned []*flight // requests whose callers have left and which are still on their way
+	sweeping  bool      // a goroutine waits for those
 	routes    routes
 
 	dying sync.Once
@@ -58,7 +57,7 @@ var errSkipped = errors.New("no connection wanted")
 // dial makes a connection to the server at address and verifies it. A former connection to the same run of the server is
 // closed there, so that nothing it still carries takes effect after what the new one will.
 func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
-	c := &conn{node: n, gate: make(chan struct{}, maxPending), dead: make(chan struct{})}
+	c := &conn{node: n, name: address, flights: newFlights(), dead: make(chan struct{})}
 	var dialed error
 	var calls int
 	option := n.config.client()
@@ -84,7 +83,7 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 	if dialed != nil {
 		return nil, dialFailure(address, dialed)
 	}
-	if err := c.greet(ctx, address, former); err != nil {
+	if err := c.greet(ctx, former); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -107,16 +106,17 @@ func dialFailure(address string, err error) error {
 }
 
 // greet finds out about the server and prepares it for what comes.
-func (c *conn) greet(ctx context.Context, address string, former *conn) error {
+func (c *conn) greet(ctx context.Context, former *conn) error {
 	// The library has said HELLO and logged in by now; the first command tells how that went.
 	info, err := c.ask(ctx, c.wire.B().Info().Build())
 	if err != nil {
-		return c.greetFailure(address, err)
+		return c.greetFailure(err)
 	}
 	text, _ := info.ToString()
-	if c.server, err = protocol.ParseInfo(address, text, time.Now()); err != nil {
-		return &driver.Error{Node: address, Permanent: true, Err: err}
+	if c.server, err = protocol.ParseInfo(c.name, text, time.Now()); err != nil {
+		return &driver.Error{Node: c.name, Permanent: true, Err: err}
 	}
+	c.server.Failover = c.node.config.mode != standalone
 	if err := c.node.suits(c.server); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (c *conn) greet(ctx context.Context, address string, former *conn) error {
 	// Each of these may be forbidden by an ACL, and none is indispensable.
 	for _, result := range results {
 		if err := result.NonRedisError(); err != nil {
-			return c.greetFailure(address, err)
+			return c.greetFailure(err)
 		}
 	}
 	c.id, _ = results[0].AsInt64()
@@ -171,15 +171,15 @@ func (c *conn) ask(ctx context.Context, command rueidis.Completed) (rueidis.Redi
 	return c.wire.Do(ctx, command).ToMessage()
 }
 
-func (c *conn) greetFailure(address string, err error) error {
+func (c *conn) greetFailure(err error) error {
 	if text, ok := serverText(err); ok {
-		failure := protocol.ServerFailure(address, text, false)
+		failure := protocol.ServerFailure(c.name, text, false)
 		if protocol.IsServerError(failure, "NOPROTO") {
 			failure.Err = fmt.Errorf("the server is older than the oldest supported, Redis %s: %w", oldest, failure.Err)
 		}
 		return failure
 	}
-	return &driver.Error{Node: address, Err: fmt.Errorf("connected, and then: %w", err)}
+	return &driver.Error{Node: c.name, Err: fmt.Errorf("connected, and then: %w", err)}
 }
 
 // serverText tells an error of the server from one of the connection.
@@ -195,61 +195,56 @@ func (c *conn) Server() *protocol.Server { return c.server }
 
 // Do sends the commands and waits for their replies.
 func (c *conn) Do(ctx context.Context, commands []protocol.Command, replies []protocol.Reply) error {
-	if err := c.enter(ctx); err != nil {
+	f, err := c.enter(ctx)
+	if err != nil {
 		return err
 	}
 	if len(commands) == 1 {
-		return c.leave(ctx, c.read(c.wire.Do(ctx, c.build(commands[0])), &replies[0]))
+		return c.leave(f, c.read(c.wire.Do(f, c.build(commands[0])), &replies[0]))
 	}
 	multi := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
 		multi[i] = c.build(command)
 	}
-	var failed error
-	for i, result := range c.wire.DoMulti(ctx, multi...) {
-		if err := c.read(result, &replies[i]); err != nil && failed == nil {
-			failed = err
+	for i, result := range c.wire.DoMulti(f, multi...) {
+		if e := c.read(result, &replies[i]); e != nil && err == nil {
+			err = e
 		}
 	}
-	return c.leave(ctx, failed)
+	return c.leave(f, err)
 }
 
-// enter waits for a place in the queue of requests.
-func (c *conn) enter(ctx context.Context) error {
-	select {
-	case c.gate <- struct{}{}:
-	default:
-		select {
-		case c.gate <- struct{}{}:
-		case <-ctx.Done():
-			return &driver.Error{Node: c.node.name, Err: ctx.Err()}
-		case <-c.dead:
-			return &driver.Error{Node: c.node.name, Err: c.err}
-		}
-	}
+// enter waits for a place among the requests.
+func (c *conn) enter(ctx context.Context) (*flight, error) {
 	select {
 	case <-c.dead:
-		<-c.gate
-		return &driver.Error{Node: c.node.name, Err: c.err}
+		return nil, &driver.Error{Node: c.name, Err: c.err}
 	default:
-		return nil
 	}
+	if f := c.flights.begin(ctx, c.dead); f != nil {
+		return f, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &driver.Error{Node: c.name, Err: err}
+	}
+	return nil, &driver.Error{Node: c.name, Err: c.err}
 }
 
 // leave gives the place back and judges how the request ended.
-func (c *conn) leave(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		<-c.gate
+func (c *conn) leave(f *flight, err error) error {
+	if err == nil {
+		c.flights.end(f, false)
 		return nil
-	case ctx.Err() != nil:
-		c.abandon()
-		return &driver.Error{Node: c.node.name, Maybe: true, Err: ctx.Err()}
-	default:
-		<-c.gate
-		c.close(err)
-		return &driver.Error{Node: c.node.name, Maybe: true, Err: err}
 	}
+	if ended := f.Err(); ended != nil {
+		c.flights.end(f, true)
+		c.abandon(f)
+		c.node.trouble()
+		return &driver.Error{Node: c.name, Maybe: true, Err: ended}
+	}
+	c.flights.end(f, false)
+	c.close(err)
+	return &driver.Error{Node: c.name, Maybe: true, Err: err}
 }
 
 func (c *conn) build(command protocol.Command) rueidis.Completed {
@@ -304,10 +299,10 @@ func replyOf(message *rueidis.RedisMessage) protocol.Reply {
 
 // abandon takes note of a request that goes on without its caller. Its place is free when a PING sent after it is
 // answered, since answers come in order.
-func (c *conn) abandon() {
+func (c *conn) abandon(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abandoned++
+	c.abandoned = append(c.abandoned, f)
 	if !c.sweeping {
 		c.sweeping = true
 		go c.sweep()
@@ -317,19 +312,16 @@ func (c *conn) abandon() {
 func (c *conn) sweep() {
 	for {
 		c.mu.Lock()
-		n := c.abandoned
-		if n == 0 {
-			c.sweeping = false
-			c.mu.Unlock()
+		abandoned := c.abandoned
+		c.abandoned = nil
+		c.sweeping = len(abandoned) > 0
+		c.mu.Unlock()
+		if len(abandoned) == 0 {
 			return
 		}
-		c.abandoned = 0
-		c.mu.Unlock()
 		// Any answer will do, and so will the end of the connection.
 		c.wire.Do(context.Background(), c.wire.B().Ping().Build())
-		for range n {
-			<-c.gate
-		}
+		c.flights.vacate(abandoned)
 	}
 }
 

@@ -27,6 +27,10 @@ type node struct {
 	find   func(ctx context.Context) (address string, err error)
 	check  func(*protocol.Server) error // whether the server is of the right kind
 
+	// trouble is called when a request was not answered in time or a connection has broken: another server may
+	// have taken over. It does not block.
+	trouble func()
+
 	live atomic.Pointer[conn] // nil if there is none
 
 	mu      sync.Mutex
@@ -98,6 +102,7 @@ func (n *node) run(ctx context.Context, a *attempt, former *conn) {
 	switch {
 	case err != nil:
 		n.gone = time.Now()
+		n.trouble()
 	case n.closed:
 		err = &driver.Error{Permanent: true, Err: errClosed}
 	default:
@@ -124,7 +129,9 @@ func (n *node) forget(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gone = time.Now()
-	n.live.CompareAndSwap(c, nil)
+	if n.live.CompareAndSwap(c, nil) && !n.closed {
+		n.trouble()
+	}
 }
 
 // absent is when the server was last seen not to be there.
@@ -137,7 +144,7 @@ func (n *node) absent() time.Time {
 // suits reports why the server can not be used.
 func (n *node) suits(s *protocol.Server) error {
 	if !s.AtLeast(oldestMajor, oldestMinor) {
-		return &driver.Error{Node: n.name, Permanent: true, Err: fmt.Errorf("version %s is too old: Redis %s or later is needed", s.Version, oldest)}
+		return &driver.Error{Node: s.Name, Permanent: true, Err: fmt.Errorf("version %s is too old: Redis %s or later is needed", s.Version, oldest)}
 	}
 	return n.check(s)
 }

@@ -60,8 +60,10 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	switch g.mode {
 	case standalone:
 		transport = newStandalone(g)
-	default:
-		return nil, fmt.Errorf("redishold: mode %d", g.mode)
+	case sentinel:
+		transport = newSentinel(g)
+	case cluster:
+		transport = newCluster(g)
 	}
 	b := protocol.New(transport, protocol.Options{Replicas: g.replicas, ReplicaTimeout: g.replicaTimeout})
 	if g.lazy {

@@ -43,7 +43,7 @@ func (c *conn) subscribe(ctx context.Context) error {
 		if _, ok := serverText(err); ok {
 			return nil // not allowed to: waiters rely on their heartbeats
 		}
-		return &driver.Error{Node: c.node.name, Err: err}
+		return &driver.Error{Node: c.name, Err: err}
 	}
 	c.routes.whole = "P" + channel
 	return nil

@@ -13,14 +13,16 @@ import (
 type single struct {
 	config *config
 	node   *node
+	stop   func() // ends what runs in the background; nil for nothing
 }
 
 func newStandalone(g *config) *single {
 	address := g.addresses[0]
 	return &single{config: g, node: &node{
-		config: g,
-		name:   address,
-		find:   func(context.Context) (string, error) { return address, nil },
+		config:  g,
+		name:    address,
+		find:    func(context.Context) (string, error) { return address, nil },
+		trouble: func() {},
 		check: func(s *protocol.Server) error {
 			switch {
 			case s.Cluster:
@@ -61,5 +63,8 @@ func (t *single) Listen(f func(string)) { t.config.hear = f }
 
 func (t *single) Close() error {
 	t.node.close()
+	if t.stop != nil {
+		t.stop()
+	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ type Backend struct {
 	guard     atomic.Int64 // a time.Duration; 0 is off
 	closed    atomic.Bool
 	listeners listeners
+	contended contention
 }
 
 // Options are what a Backend can be told. The zero value is the default.
@@ -55,16 +57,34 @@ func (b *Backend) Close() error {
 
 var errClosed = errors.New("backend closed")
 
-// call is one script on its way. It is pooled by its users' stack frames, not by us: a library may
-// hold on to the command after Do has returned early.
+// call is one run of a script.
 type call struct {
-	script *Script
-	slot   uint16
-	keys   []string
-	args   []string
-	vote   time.Duration // the TTL asked for, if the server has to be out of quarantine; else 0
-	effect bool          // the script may have had an effect when it fails
-	wait   bool          // for replicas
+	script  *Script
+	slot    uint16
+	command Command
+	vote    time.Duration // the TTL asked for, if the server has to be out of quarantine; else 0
+	effect  bool          // the script may have had an effect when it fails
+	wait    bool          // for replicas
+}
+
+// evalsha begins the command of a script with that many keys, which are to be appended, and then the arguments.
+func (s *Script) evalsha(to Command, keys string) Command {
+	return append(to, "EVALSHA", s.SHA, keys)
+}
+
+// scratch is the space for the commands and replies of one call. A Conn keeps nothing of it.
+type scratch struct {
+	args     [32]string
+	commands [4]Command
+	replies  [4]Reply
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// free gives the space back. Replies may have been handed on, and strings are not kept alive for nothing.
+func (s *scratch) free() {
+	*s = scratch{}
+	scratches.Put(s)
 }
 
 // maxRedirects bounds how often a call follows a cluster's redirections: more than two in a row mean that
@@ -80,23 +100,26 @@ func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	command := c.command()
-	var commandSpace [3]Command
-	var replySpace [3]Reply
+	return b.runOn(ctx, conn, c)
+}
+
+func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) {
+	space := scratches.Get().(*scratch)
+	defer space.free()
 	asking := false
 	for redirects, loads := 0, 0; ; {
 		if err := b.admit(conn.Server(), c.vote); err != nil {
 			return Reply{}, err
 		}
-		commands := commandSpace[:0]
+		commands := space.commands[:0]
 		if asking {
 			commands = append(commands, Command{"ASKING"})
 		}
-		commands = append(commands, command)
+		commands = append(commands, c.command)
 		if c.wait {
 			commands = append(commands, b.waitCommand())
 		}
-		replies := replySpace[:len(commands)]
+		replies := space.replies[:len(commands)]
 		if err := conn.Do(ctx, commands, replies); err != nil {
 			return Reply{}, err
 		}
@@ -112,23 +135,23 @@ func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 			}
 			return reply, nil
 		}
-		failure := ServerFailure(nameOf(conn), reply.Str, c.effect)
+		failure := b.failure(conn, reply, c.effect)
 		redirect := parseRedirect(reply.Str)
 		switch {
 		case loads == 0 && IsServerError(failure, "NOSCRIPT"):
 			// The cache was flushed, or the server is another than the one that loaded the scripts. Nothing was
 			// done, so sending the source once is no retry; and it keeps the order, as the caller still waits.
 			loads++
-			command[0], command[1] = "EVAL", c.script.Source
+			c.command[0], c.command[1] = "EVAL", c.script.Source
 		case redirect.address != "" && redirects < maxRedirects:
 			redirects++
 			asking = redirect.ask
+			slot := c.slot
 			if asking {
-				conn, err = b.transport.Follow(ctx, Slots, redirect.address)
-			} else {
-				conn, err = b.transport.Follow(ctx, c.slot, redirect.address)
+				slot = Slots
 			}
-			if err != nil {
+			var err error
+			if conn, err = b.transport.Follow(ctx, slot, redirect.address); err != nil {
 				return Reply{}, err
 			}
 		default:
@@ -137,12 +160,17 @@ func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 	}
 }
 
-// command is the script's EVALSHA.
-func (c *call) command() Command {
-	command := make(Command, 0, 3+len(c.keys)+len(c.args))
-	command = append(command, "EVALSHA", c.script.SHA, strconv.Itoa(len(c.keys)))
-	command = append(command, c.keys...)
-	return append(command, c.args...)
+// failure judges an error reply.
+func (b *Backend) failure(conn Conn, reply Reply, effect bool) *driver.Error {
+	server := conn.Server()
+	if server == nil {
+		return ServerFailure("", reply.Str, effect)
+	}
+	err := ServerFailure(server.Name, reply.Str, effect)
+	if server.Failover && IsServerError(err, "READONLY") {
+		err.Permanent = false // another server has taken over, or will
+	}
+	return err
 }
 
 // ready reports why a call can not be made at all.
@@ -224,8 +252,21 @@ func strange(what string, reply Reply) error {
 	return &driver.Error{Maybe: true, Err: fmt.Errorf("unexpected reply to %s: kind %d, %.40q", what, reply.Kind, reply.Str)}
 }
 
+// lastMilliseconds saves formatting the same TTL over and over.
+var lastMilliseconds atomic.Pointer[formatted]
+
+type formatted struct {
+	d    time.Duration
+	text string
+}
+
 // milliseconds formats a duration for the server, rounded up: a lease there must not end before the one that the
 // client reckons with.
 func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	if last := lastMilliseconds.Load(); last != nil && last.d == d {
+		return last.text
+	}
+	text := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	lastMilliseconds.Store(&formatted{d, text})
+	return text
 }

@@ -44,7 +44,7 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	}
 	ids := make([]string, 0, len(conns))
 	for _, conn := range conns {
-		id, err := runID(ctx, conn)
+		id, err := b.runID(ctx, conn)
 		if err != nil {
 			return "", err
 		}
@@ -55,13 +55,13 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 }
 
 // runID asks the server, whatever is known about it already: that it answers is part of what the caller wants to know.
-func runID(ctx context.Context, conn Conn) (string, error) {
+func (b *Backend) runID(ctx context.Context, conn Conn) (string, error) {
 	replies := make([]Reply, 1)
 	if err := conn.Do(ctx, []Command{{"INFO", "server"}}, replies); err != nil {
 		return "", err
 	}
 	if replies[0].Kind == Failure {
-		return "", ServerFailure(nameOf(conn), replies[0].Str, false)
+		return "", b.failure(conn, replies[0], false)
 	}
 	server, err := ParseInfo(nameOf(conn), replies[0].Str, time.Now())
 	if err != nil {

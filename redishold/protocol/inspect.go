@@ -15,7 +15,8 @@ const scanCount = "500"
 // Inspect describes one key with its waiters. Tokens are not known: the published layout has no place for them.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	keys := KeysOf(key)
-	reply, err := b.run(ctx, &call{script: inspectScript, slot: keys.Slot, keys: []string{keys.Lock, keys.Queue, keys.Waiters}})
+	command := append(inspectScript.evalsha(nil, "3"), keys.Lock, keys.Queue, keys.Waiters)
+	reply, err := b.run(ctx, &call{script: inspectScript, slot: keys.Slot, command: command})
 	if err != nil {
 		return driver.Entry{}, err
 	}
@@ -153,7 +154,7 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 	for _, reply := range replies {
 		// The type of a key may have changed since it was found.
 		if reply.Kind == Failure && parseServerError(reply.Str).Code() != "WRONGTYPE" {
-			l.yield(driver.Entry{}, ServerFailure(nameOf(conn), reply.Str, false))
+			l.yield(driver.Entry{}, l.b.failure(conn, reply, false))
 			return nil, false
 		}
 	}

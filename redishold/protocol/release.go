@@ -13,13 +13,11 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 		return driver.Result{}, err
 	}
 	keys := KeysOf(claim.Key)
-	reply, err := b.run(ctx, &call{
-		script: releaseScript,
-		slot:   keys.Slot,
-		keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
-		args:   []string{claim.Owner},
-		effect: true,
-	})
+	space := scratches.Get().(*scratch)
+	defer space.free()
+	command := releaseScript.evalsha(space.args[:0], "4")
+	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, claim.Owner)
+	reply, err := b.run(ctx, &call{script: releaseScript, slot: keys.Slot, command: command, effect: true})
 	if err != nil {
 		return driver.Result{}, err
 	}

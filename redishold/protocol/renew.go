@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -110,8 +111,9 @@ type renewal struct {
 // renewPart is one run of a script.
 type renewPart struct {
 	call
-	claims  []int // indexes
-	results []driver.Result
+	keys, args []string
+	claims     []int // indexes
+	results    []driver.Result
 }
 
 func (r *renewal) size() (n int) {
@@ -157,15 +159,19 @@ func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
 	}
 	return &renewPart{
 		claims: []int{index},
-		call: call{
-			script: turnScript,
-			slot:   slot,
-			keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
-			args:   []string{claim.Owner, milliseconds(claim.TTL), first, last, yield},
-			vote:   claim.TTL,
-			effect: true,
-		},
+		call:   call{script: turnScript, slot: slot, vote: claim.TTL, effect: true},
+		keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
+		args:   []string{claim.Owner, milliseconds(claim.TTL), first, last, yield},
 	}
+}
+
+// complete makes the command, now that all keys are known.
+func (p *renewPart) complete() Command {
+	p.command = make(Command, 0, 3+len(p.keys)+len(p.args))
+	p.command = p.script.evalsha(p.command, strconv.Itoa(len(p.keys)))
+	p.command = append(p.command, p.keys...)
+	p.command = append(p.command, p.args...)
+	return p.command
 }
 
 // send sends all parts as one pipeline. An error is that of the whole.
@@ -180,7 +186,7 @@ func (r *renewal) send(ctx context.Context) error {
 	}
 	commands := make([]Command, 0, len(r.parts)+1)
 	for _, p := range r.parts {
-		commands = append(commands, p.command())
+		commands = append(commands, p.complete())
 	}
 	if b.options.Replicas > 0 {
 		commands = append(commands, b.waitCommand())
@@ -210,7 +216,7 @@ func (r *renewal) send(ctx context.Context) error {
 // again by itself.
 func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply) {
 	if reply.Kind == Failure {
-		failure := ServerFailure(nameOf(conn), reply.Str, p.effect)
+		failure := r.b.failure(conn, reply, p.effect)
 		if parseRedirect(reply.Str).address == "" && !IsServerError(failure, "NOSCRIPT") {
 			p.fail(failure)
 			return
@@ -246,7 +252,7 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			if len(errors) > 0 {
 				text, errors = errors[0].Str, errors[1:]
 			}
-			result.Err = ServerFailure(nameOf(conn), text, false)
+			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}
 	}
 }

@@ -20,6 +20,9 @@ type Server struct {
 	// Durable says that the server can not have forgotten anything: every write was on its disk before it was answered.
 	Durable bool
 
+	// Failover says that another server takes this one's place when it fails, so that being read-only passes.
+	Failover bool
+
 	Cluster bool   // runs in cluster mode
 	Replica bool   // takes no writes
 	Primary string // of a replica: address of its primary

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync"
@@ -17,6 +18,7 @@ type Proxy struct {
 	changed *sync.Cond
 	conns   map[*link]bool
 	replies Replies
+	spare   []byte
 	refuse  bool
 	closed  bool
 }
@@ -68,6 +70,13 @@ func (p *Proxy) SetReplies(r Replies) {
 	defer p.mu.Unlock()
 	p.replies = r
 	p.changed.Broadcast()
+}
+
+// Spare has replies that begin so passed on, whatever is said about replies.
+func (p *Proxy) Spare(prefix string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spare = []byte(prefix)
 }
 
 // Refuse has new connections closed as soon as they are made, or not.
@@ -140,8 +149,9 @@ func (p *Proxy) passReplies(l *link) {
 		for p.replies == Hold && !p.closed {
 			p.changed.Wait()
 		}
-		cut := p.replies == Cut || p.replies == CutOnce
-		if p.replies == CutOnce {
+		spared := p.spare != nil && bytes.HasPrefix(buffer[:n], p.spare)
+		cut := !spared && (p.replies == Cut || p.replies == CutOnce)
+		if cut && p.replies == CutOnce {
 			p.replies = Pass
 		}
 		p.mu.Unlock()

@@ -70,7 +70,7 @@ func WithSocket() Option {
 // Start starts a server and waits until it answers.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	s := newServer(t, "redis-server")
+	s := newServer(t)
 	for _, option := range options {
 		option(s)
 	}
@@ -101,11 +101,11 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-func newServer(t testing.TB, binary string) *Server {
+func newServer(t testing.TB) *Server {
 	t.Helper()
-	path, err := exec.LookPath(binary)
+	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Fatalf("%v: install Debian's redis-server and redis-sentinel, or put them into the PATH", err)
+		t.Fatalf("%v: install Debian's redis-server, or put one into the PATH", err)
 	}
 	s := &Server{Dir: t.TempDir(), binary: path}
 	t.Cleanup(func() {

@@ -172,3 +172,17 @@ func (c *Client) Read() (any, error) {
 	}
 	return nil, fmt.Errorf("reply %q", line)
 }
+
+// CPU is the processor time that the server has used so far.
+func (s *Server) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	var total time.Duration
+	for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
+		seconds, err := strconv.ParseFloat(s.Info(t, field), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += time.Duration(seconds * float64(time.Second))
+	}
+	return total
+}

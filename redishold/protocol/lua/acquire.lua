@@ -2,7 +2,7 @@
 --
 -- KEYS  lock, queue, waiters, fence
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order of
---       arrival), route of notices
+--       arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits
 -- Gives the first token granted, or {holder, what remains of its TTL in ms, place in the queue or 0}.
 
 local owner, ttl = ARGV[1], ARGV[2]
@@ -17,6 +17,14 @@ end
 -- include queue.lua
 
 local holder
+if not free then
+	holder = redis.pcall('GET', KEYS[1])
+	if type(holder) == 'table' then
+		-- Somebody else's key of another type. Nothing was changed, unlike after an error in what follows.
+		return redis.error_reply('NOTALOCK ' .. holder.err)
+	end
+	free = holder == owner and ARGV[8] == '1'
+end
 if free then
 	-- Those who wait come first. They are passed by only because the last lease ran out or another library freed
 	-- the key, which nobody was told.
@@ -24,15 +32,9 @@ if free then
 	if not holder then
 		return draw(ARGV[3], ARGV[4])
 	end
-else
-	holder = redis.pcall('GET', KEYS[1])
-	if type(holder) == 'table' then
-		-- Somebody else's key of another type. Nothing was changed, unlike after an error in what follows.
-		return redis.error_reply('NOTALOCK ' .. holder.err)
-	elseif holder == owner then
-		redis.call('PEXPIRE', KEYS[1], ttl)
-		return draw(ARGV[3], ARGV[4])
-	end
+elseif holder == owner then
+	redis.call('PEXPIRE', KEYS[1], ttl)
+	return draw(ARGV[3], ARGV[4])
 end
 
 local place = 0

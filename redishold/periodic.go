@@ -1,0 +1,52 @@
+package redishold
+
+import (
+	"sync"
+	"time"
+)
+
+// occasional runs something in the background when it is asked to, but not more than once at a time, nor twice within
+// a pause: what is asked for meanwhile is done after it.
+type occasional struct {
+	pause time.Duration
+	run   func()
+
+	mu      sync.Mutex
+	running bool
+	again   bool
+	stopped bool
+}
+
+func (o *occasional) ask() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.stopped:
+	case o.running:
+		o.again = true
+	default:
+		o.running = true
+		go o.loop()
+	}
+}
+
+func (o *occasional) loop() {
+	for {
+		o.run()
+		time.Sleep(o.pause)
+		o.mu.Lock()
+		if !o.again || o.stopped {
+			o.running = false
+			o.mu.Unlock()
+			return
+		}
+		o.again = false
+		o.mu.Unlock()
+	}
+}
+
+func (o *occasional) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stopped = true
+}

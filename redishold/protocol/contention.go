@@ -1,0 +1,29 @@
+package protocol
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// contention remembers in which slots a lock was found busy lately. There the script, which queues and tells
+// who holds the lock, is used at once; elsewhere the cheaper way that has to come back when it fails. Locks that
+// share a slot with a busy one are treated alike, which costs them a little and is right all the same.
+type contention struct {
+	until [Slots]atomic.Uint32 // in units of contentionUnit since the process began
+}
+
+const (
+	contentionUnit = time.Second
+	contentionSpan = 3 // units, of which the first is under way already
+)
+
+var processStart = time.Now()
+
+func units() uint32 { return uint32(time.Since(processStart) / contentionUnit) }
+
+func (c *contention) recently(slot uint16) bool {
+	until := c.until[slot].Load()
+	return until != 0 && units() < until
+}
+
+func (c *contention) now(slot uint16) { c.until[slot].Store(units() + contentionSpan) }
