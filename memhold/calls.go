@@ -56,7 +56,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		e.owner, e.expires = claim.Owner, now.Add(claim.TTL)
 		e.token = m.draw(claim.Token, claim.Block)
 		if e.queue != nil {
-			m.arm(claim.Key, e, now) // the TTL may be shorter than what was left
+			m.arm(e, now) // the TTL may be shorter than what was left
 		}
 		return driver.Result{State: driver.Held, Token: e.token}
 	}
@@ -69,7 +69,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 	}
 	if w == nil && !claim.Queue {
 		if e.queue != nil {
-			m.tend(claim.Key, e, now)
+			m.tend(e, now)
 		}
 		return result
 	}
@@ -81,7 +81,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		e.queue.soonest = min(e.queue.soonest, until)
 	} else {
 		if e.queue == nil {
-			e.queue = new(queue)
+			e.queue = m.newQueue(claim.Key)
 		}
 		w = &waiter{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token, block: claim.Block, client: b}
 		if w.ticket == 0 {
@@ -91,7 +91,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 			w.ticket = m.ticket
 		}
 		e.queue.insert(w)
-		m.arm(claim.Key, e, now)
+		m.arm(e, now)
 	}
 	result.Place = e.queue.position(w) + 1
 	return result
@@ -153,11 +153,11 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 			result.State = driver.Yielded
 			return
 		}
-		m.tend(claim.Key, e, now)
+		m.tend(e, now)
 	}
 	e.expires = now.Add(claim.TTL)
 	if e.queue != nil {
-		m.arm(claim.Key, e, now)
+		m.arm(e, now)
 	}
 	result.State = driver.Held
 	if claim.Block > 0 {
@@ -211,7 +211,7 @@ func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
 		}
 		m.settle(claim.Key, e, now, "")
 		if e.queue != nil {
-			m.tend(claim.Key, e, now)
+			m.tend(e, now)
 		}
 	}
 	if e.free() {

@@ -13,7 +13,7 @@ import (
 func harness(bubble bool) drivertest.Harness {
 	return drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
-			first := memhold.New(memhold.WithPresence(time.Second))
+			first := memhold.New(memhold.WithPresence(600 * time.Millisecond))
 			t.Cleanup(func() { first.Close() })
 			return drivertest.Store{
 				Open: func(testing.TB) driver.Backend { return first.Client() },

@@ -126,7 +126,7 @@ func (f Faults) Give(key, owner string, ttl time.Duration) {
 	}
 	e.owner, e.token, e.expires = owner, 0, now.Add(ttl)
 	if e.queue != nil {
-		m.tend(key, e, now)
+		m.tend(e, now)
 	}
 }
 

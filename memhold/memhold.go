@@ -110,9 +110,9 @@ func (m *memory) client() *Backend {
 	m.clients = append(m.clients, b)
 	if len(m.clients) == 1 {
 		// The last Close stopped the timers of a memory that is used again.
-		for key, e := range m.keys {
+		for _, e := range m.keys {
 			if e.queue != nil {
-				m.arm(key, e, now)
+				m.arm(e, now)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // minSweep is the number of keys below which keys whose lease has run out are not looked for.
 const minSweep = 1024
 
-// maxSpare bounds how many entries are kept for reuse.
+// maxSpare bounds how many entries, and how many queues, are kept for reuse.
 const maxSpare = 64
 
 // memory is what all clients share: who holds which key, and who waits for it.
@@ -28,7 +28,9 @@ type memory struct {
 	keys    map[string]*entry
 	peak    int
 	sweepAt int
-	spare   []*entry
+
+	spare       []*entry
+	spareQueues []*queue
 
 	// fence is the largest token granted. All keys share it: that makes tokens of one key rise faster, which
 	// harms nobody, and leaves nothing behind for a key that was released.
@@ -44,8 +46,10 @@ type memory struct {
 	forgot   bool          // the memory was restarted without its data,
 	forgotAt clock.Instant // then
 
-	// outbox holds notices that were decided on and not delivered, in order.
+	// outbox holds notices that were decided on and not delivered, in order. delivered is an
+	// empty one for reuse.
 	outbox     []delivery
+	delivered  []delivery
 	delivering bool
 }
 
@@ -129,17 +133,31 @@ func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
 			m.notify(w.client, driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: e.token, Block: w.block})
 		}
 	}
-	m.tend(key, e, now)
+	m.tend(e, now)
 }
 
 // tend drops a queue that has become empty, and else sees to its timer.
-func (m *memory) tend(key string, e *entry, now clock.Instant) {
-	if len(e.queue.waiters) == 0 {
-		e.queue.disarm()
-		e.queue = nil
+func (m *memory) tend(e *entry, now clock.Instant) {
+	if len(e.queue.waiters) > 0 {
+		m.arm(e, now)
 		return
 	}
-	m.arm(key, e, now)
+	e.queue.disarm()
+	if e.queue.index = nil; len(m.spareQueues) < maxSpare && cap(e.queue.waiters) <= indexAbove {
+		m.spareQueues = append(m.spareQueues, e.queue)
+	}
+	e.queue = nil
+}
+
+// newQueue makes an empty queue for a key.
+func (m *memory) newQueue(key string) *queue {
+	if n := len(m.spareQueues); n > 0 {
+		q := m.spareQueues[n-1]
+		m.spareQueues = m.spareQueues[:n-1]
+		q.key = key
+		return q
+	}
+	return &queue{key: key}
 }
 
 // draw takes block tokens from the fence and returns the first.
@@ -151,7 +169,7 @@ func (m *memory) draw(proposed driver.Token, block uint64) driver.Token {
 
 // arm has the key passed on when the holder's lease ends. A timer that is due earlier stays: it finds the lease
 // renewed and is armed again, which is cheaper than to move it with every renewal.
-func (m *memory) arm(key string, e *entry, now clock.Instant) {
+func (m *memory) arm(e *entry, now clock.Instant) {
 	q := e.queue
 	if len(m.clients) == 0 || q.armed && q.at <= e.expires {
 		return
@@ -159,16 +177,18 @@ func (m *memory) arm(key string, e *entry, now clock.Instant) {
 	q.armed, q.at = true, e.expires
 	wait := e.expires.Sub(now)
 	if q.timer == nil {
-		q.timer = time.AfterFunc(wait, func() { m.fire(key, q) })
+		q.timer = time.AfterFunc(wait, func() { m.fire(q) })
 	} else {
 		q.timer.Reset(wait)
 	}
 }
 
-// fire is what the timer of a queue does.
-func (m *memory) fire(key string, q *queue) {
+// fire is what the timer of a queue does. It may come late, when the queue was dropped, or serves another
+// key by now: it looks, and finds nothing to do.
+func (m *memory) fire(q *queue) {
 	now := clock.Now()
 	m.mu.Lock()
+	key := q.key
 	e := m.keys[key]
 	if e == nil || e.queue != q || len(m.clients) == 0 {
 		m.mu.Unlock()
@@ -179,7 +199,7 @@ func (m *memory) fire(key string, q *queue) {
 	if e.queue != nil {
 		// The holder may renew for ever while its waiters are gone: then this ends the queue.
 		e.queue.prune(now)
-		m.tend(key, e, now)
+		m.tend(e, now)
 	}
 	if e.free() {
 		m.remove(key, e)

@@ -71,12 +71,12 @@ func (m *memory) deliver() {
 	for {
 		m.mu.Lock()
 		batch := m.outbox
-		m.outbox = nil
 		if len(batch) == 0 {
 			m.delivering = false
 			m.mu.Unlock()
 			return
 		}
+		m.outbox, m.delivered = m.delivered, nil
 		m.mu.Unlock()
 		for _, d := range batch {
 			switch {
@@ -88,6 +88,11 @@ func (m *memory) deliver() {
 			default:
 				d.send()
 			}
+		}
+		if clear(batch); cap(batch) <= maxSpare {
+			m.mu.Lock()
+			m.delivered = batch[:0]
+			m.mu.Unlock()
 		}
 	}
 }

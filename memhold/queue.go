@@ -14,6 +14,7 @@ const indexAbove = 32
 
 // queue is the waiters of one key. It is guarded by memory.mu.
 type queue struct {
+	key     string
 	waiters []*waiter          // in the order in which they will be served
 	index   map[string]*waiter // by owner value; nil for a short queue
 
@@ -89,12 +90,16 @@ func (q *queue) pop(now clock.Instant) *waiter {
 		q.waiters[i] = nil
 		delete(q.index, w.owner)
 		if now < w.until {
-			// Not moved to the front: a long queue is served without copying it each time.
-			q.waiters = q.waiters[i+1:]
+			if i+1 == len(q.waiters) {
+				q.waiters = q.waiters[:0]
+			} else {
+				// Not moved to the front: a long queue is served without copying it each time.
+				q.waiters = q.waiters[i+1:]
+			}
 			return w
 		}
 	}
-	q.waiters = nil
+	q.waiters = q.waiters[:0]
 	return nil
 }
 

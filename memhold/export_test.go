@@ -1,0 +1,34 @@
+package memhold
+
+import "github.com/holdfast-go/holdfast/internal/clock"
+
+// Size returns how many entries the memory keeps, and how many its map is made for.
+func (b *Backend) Size() (entries, room int) {
+	b.memory.mu.Lock()
+	defer b.memory.mu.Unlock()
+	return len(b.memory.keys), b.memory.peak
+}
+
+// Timers returns how many timers run.
+func (b *Backend) Timers() int {
+	b.memory.mu.Lock()
+	defer b.memory.mu.Unlock()
+	n := 0
+	for _, e := range b.memory.keys {
+		// Stop reports whether it stopped the timer: that asks it and nobody else. So it is started again.
+		if e.queue != nil && e.queue.timer.Stop() {
+			e.queue.timer.Reset(e.queue.at.Sub(clock.Now()))
+			n++
+		}
+	}
+	return n
+}
+
+// Halt has whatever is to be done to the memory wait for resume.
+func (b *Backend) Halt() (resume func()) {
+	b.memory.mu.Lock()
+	return b.memory.mu.Unlock
+}
+
+// Quiet reports whether calls pass the fault surface by.
+func (b *Backend) Quiet() bool { return !b.faulty.Load() }
