@@ -83,8 +83,11 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 		}
 	}
 	for k := range results {
-		if results[k].State == driver.Held {
+		switch results[k].State {
+		case driver.Held:
 			q.renewed(&claims[k], start, results[k].Token)
+		case driver.Lost, driver.Yielded:
+			q.ended(&claims[k])
 		}
 	}
 	return nil
@@ -219,4 +222,15 @@ func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.
 		r.drew(token, claim.Block)
 	}
 	r.stopWaiting()
+}
+
+// ended takes note that no node has the claim, or that it is being released.
+func (q *Quorum) ended(claim *driver.Claim) {
+	s := q.shardOf(claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, r := s.findLocked(claim.Key, claim.Owner); r != nil && r.held {
+		r.end()
+		s.tidyLocked(t, r)
+	}
 }

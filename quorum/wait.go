@@ -40,6 +40,7 @@ type waiter struct {
 	votes []vote
 
 	hints   nodeSet // nodes that said something that calls for asking
+	fresh   bool    // a node has said something since the caller asked last
 	hinted  bool    // the caller was told to ask, and has not yet
 	granted bool    // the caller was told that it holds the key
 	retreat int     // how often grants were given back
@@ -86,7 +87,7 @@ func (r *record) wait(claim *driver.Claim, q *Quorum) {
 	claim.Ticket = w.claim.Ticket
 	w.claim = *claim
 	w.asking++
-	w.hints, w.hinted = 0, false
+	w.hints, w.fresh, w.hinted = 0, false, false
 	w.stop()
 }
 
@@ -151,6 +152,7 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 
 // notice takes note of a node's notice.
 func (w *waiter) notice(i int, n *driver.Notice) {
+	w.fresh = true
 	v := &w.votes[i]
 	if n.Kind != driver.Granted || v.doubtful || v.present == 0 {
 		w.hints |= only(i)
@@ -202,8 +204,9 @@ func (q *Quorum) weighLocked(r *record, key string) (n news) {
 	some := held | w.hints
 	switch {
 	case some == 0 || w.hinted:
-	case some.count() >= q.need:
-		// Enough, but with tokens to be settled, or in doubt: asking does both.
+	case some.count() >= q.need && w.fresh:
+		// Enough, but with tokens to be settled, or in doubt: asking does both. Without anything new the
+		// last answer is what asking brings, and asking at once again could go on for ever.
 		return q.hint(r, key)
 	case w.timer == nil:
 		w.after(q.holdOut(w), q, r, func() news { return q.retreatLocked(r, key) })
@@ -237,7 +240,7 @@ func (w *waiter) next() bool {
 	return true
 }
 
-// retreatLocked gives a minority of grants back and has the caller ask again a little later.
+// retreatLocked gives a minority of grants back, and has the caller ask again a little later.
 func (q *Quorum) retreatLocked(r *record, key string) (n news) {
 	w := r.waiter
 	var held nodeSet
@@ -246,10 +249,9 @@ func (q *Quorum) retreatLocked(r *record, key string) (n news) {
 			held |= only(i)
 		}
 	}
-	if held == 0 {
-		return q.hint(r, key) // there are only hints, and no others came
+	if held.count() < q.need {
+		q.returnLocked(r, key, held)
 	}
-	q.returnLocked(r, key, held)
 	d := 2 * patience * float64(q.config.bound(w.claim.TTL)) * (1 + q.config.random())
 	d *= float64(int(1) << min(w.retreat, maxRetreat))
 	w.retreat++

@@ -1,0 +1,513 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// network is N simulated servers and the connections of simulated clients to them, in the fake time of
+// a bubble. All of them share one mutex. What chance decides depends on the seed and on what is
+// decided, never on the order in which goroutines run.
+type network struct {
+	seed    uint64
+	start   time.Time
+	mu      sync.Mutex
+	servers []*server
+	conns   []*conn
+	weather weather
+
+	presence time.Duration
+
+	// Lies that servers tell, to show that the checks notice.
+	deafToRaise bool // acknowledge a token without storing it
+	raiseAny    bool // and also if the key is another's
+}
+
+// weather is how bad the network is, in probabilities of each message, and delays.
+type weather struct {
+	loseRequest, loseReply, repeat float64
+	loseNotice, repeatNotice       float64
+	delay                          time.Duration // mean one-way delay
+	straggle                       float64       // probability of a delay 50 times as long
+}
+
+// server is one node: what it stores, and what is wrong with it.
+type server struct {
+	net   *network
+	index int
+
+	keys   map[string]*simKey
+	fence  driver.Token // shared by all keys, as by those of one hash slot
+	ticket uint64
+
+	// The server's clock runs at rate since set, when it showed shown.
+	rate  float64
+	set   time.Time
+	shown time.Duration
+
+	life     int           // counts restarts
+	down     bool          // crashed: calls hang, or are refused
+	refusing bool          // while down
+	frozen   bool          // calls take effect after the thaw
+	parked   []func()      // calls that arrived while it was frozen
+	forgot   bool          // restarted without its data,
+	upSince  time.Duration // by its clock
+}
+
+type simKey struct {
+	owner   string
+	expires time.Duration // by the server's clock
+	token   driver.Token
+	queue   []*simWaiter
+}
+
+type simWaiter struct {
+	conn   *conn
+	owner  string
+	ticket uint64
+	until  time.Duration
+	token  driver.Token
+	block  uint64
+}
+
+// conn is a client's connection to a server. It is a driver.Backend.
+type conn struct {
+	net    *network
+	server *server
+	client int
+
+	cut     bool // requests and replies get lost
+	held    bool // replies and notices wait: the client is paused
+	waiting []func()
+	guard   time.Duration
+	closed  bool
+	heard   func(driver.Notice)
+	arrival map[string]time.Time // of the last request for a key: order is kept
+	count   map[string]uint64    // of decisions of a kind
+}
+
+func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network {
+	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence}
+	for i := range n {
+		net.servers = append(net.servers, &server{
+			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start, shown: time.Hour,
+		})
+	}
+	return net
+}
+
+// dial returns a client's connections to all servers.
+func (net *network) dial() []*conn {
+	net.mu.Lock()
+	defer net.mu.Unlock()
+	var conns []*conn
+	client := len(net.conns) / len(net.servers)
+	for _, s := range net.servers {
+		conns = append(conns, &conn{
+			net: net, server: s, client: client,
+			arrival: make(map[string]time.Time), count: make(map[string]uint64),
+		})
+	}
+	net.conns = append(net.conns, conns...)
+	return conns
+}
+
+func backends(conns []*conn) []driver.Backend {
+	list := make([]driver.Backend, len(conns))
+	for i, c := range conns {
+		list[i] = c
+	}
+	return list
+}
+
+// chance returns a number in [0, 1) that depends on the connection, on what is decided, and on how often that was.
+func (c *conn) chance(what string) float64 {
+	c.count[what]++
+	h := c.net.seed ^ uint64(c.client)<<32 ^ uint64(c.server.index)<<40 ^ c.count[what]<<48
+	for _, b := range []byte(what) {
+		h = mix(h ^ uint64(b))
+	}
+	return float64(mix(h)>>11) / (1 << 53)
+}
+
+// mix is the finalizer of splitmix64.
+func mix(h uint64) uint64 {
+	h += 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+func (c *conn) delay(what string) time.Duration {
+	d := float64(c.net.weather.delay) * 2 * c.chance(what)
+	if c.chance(what+" straggles") < c.net.weather.straggle {
+		d *= 50
+	}
+	return time.Duration(d)
+}
+
+// now is what the server's clock shows.
+func (s *server) now() time.Duration {
+	return s.shown + time.Duration(float64(time.Since(s.set))*s.rate)
+}
+
+// setClock makes the clock jump, and run at another rate.
+func (s *server) setClock(jump time.Duration, rate float64) {
+	s.shown, s.set, s.rate = s.now()+jump, time.Now(), rate
+}
+
+func (s *server) crash(refusing bool) {
+	s.life++
+	s.down, s.refusing, s.frozen, s.parked = true, refusing, false, nil
+}
+
+func (s *server) restart(forget bool) {
+	s.life++
+	s.down, s.frozen, s.parked = false, false, nil
+	if forget {
+		s.keys = make(map[string]*simKey)
+		s.fence, s.ticket = 0, 0
+		s.forgot, s.upSince = true, s.now()
+	}
+}
+
+func (s *server) thaw() {
+	s.frozen = false
+	parked := s.parked
+	s.parked = nil
+	for _, f := range parked {
+		f()
+	}
+}
+
+var (
+	errSimRefused = errors.New("connection refused")
+	errSimClosed  = errors.New("connection closed")
+)
+
+// do sends a request for keys and waits for the reply. apply runs on the server when the request takes effect.
+func do[T any](ctx context.Context, c *conn, what string, keys []string, apply func() (T, error)) (T, error) {
+	type reply struct {
+		value T
+		err   error
+	}
+	var none T
+	net, s := c.net, c.server
+	replies := make(chan reply, 2)
+	net.mu.Lock()
+	switch {
+	case c.closed:
+		net.mu.Unlock()
+		return none, &driver.Error{Err: errSimClosed}
+	case s.down && s.refusing:
+		net.mu.Unlock()
+		return none, &driver.Error{Err: errSimRefused}
+	}
+	label := what
+	if len(keys) > 0 {
+		label += " " + keys[0]
+	}
+	arrive := time.Now().Add(c.delay(label))
+	for _, k := range keys {
+		if last := c.arrival[k]; !arrive.After(last) {
+			arrive = last.Add(1)
+		}
+	}
+	for _, k := range keys {
+		c.arrival[k] = arrive
+	}
+	life := s.life
+	lost := c.cut || c.chance(label+" request") < net.weather.loseRequest
+	repeat := c.chance(label+" repeat") < net.weather.repeat
+	loseReply := c.chance(label+" reply") < net.weather.loseReply
+	back := c.delay(label + " back")
+	respond := func(r reply) {
+		if loseReply || c.cut {
+			return
+		}
+		time.AfterFunc(back, func() {
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			if c.held {
+				c.waiting = append(c.waiting, func() { replies <- r })
+				return
+			}
+			replies <- r
+		})
+	}
+	effect := func() {
+		value, err := apply()
+		if repeat {
+			value, err = apply()
+		}
+		respond(reply{value, err})
+	}
+	if !lost {
+		time.AfterFunc(time.Until(arrive), func() {
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			switch {
+			case s.down || s.life != life:
+			case s.frozen:
+				s.parked = append(s.parked, effect)
+			default:
+				effect()
+			}
+		})
+	}
+	net.mu.Unlock()
+	select {
+	case r := <-replies:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+}
+
+func (c *conn) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	return do(ctx, c, "acquire", []string{claim.Key}, func() (driver.Result, error) {
+		if err := c.refusal(claim.TTL); err != nil {
+			return driver.Result{}, err
+		}
+		return c.server.acquire(c, claim), nil
+	})
+}
+
+func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	keys := make([]string, len(claims))
+	for i := range claims {
+		keys[i] = claims[i].Key
+	}
+	return do(ctx, c, "renew", keys, func() ([]driver.Result, error) {
+		results := make([]driver.Result, len(claims))
+		for i := range claims {
+			if err := c.refusal(claims[i].TTL); err != nil {
+				return nil, err
+			}
+			results[i] = c.server.renew(claims[i])
+		}
+		return results, nil
+	})
+}
+
+func (c *conn) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	return do(ctx, c, "release", []string{claim.Key}, func() (driver.Result, error) {
+		return c.server.release(claim), nil
+	})
+}
+
+func (c *conn) Identity(ctx context.Context) (string, error) {
+	return do(ctx, c, "identity", nil, func() (string, error) {
+		return fmt.Sprintf("%d.%d", c.server.index, c.server.life), nil
+	})
+}
+
+func (c *conn) Guard(guard time.Duration) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.guard = guard
+}
+
+func (c *conn) Notify(f func(driver.Notice)) (stop func()) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.heard = f
+	return func() {
+		c.net.mu.Lock()
+		defer c.net.mu.Unlock()
+		c.heard = nil
+	}
+}
+
+func (c *conn) Close() error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.closed = true
+	return nil
+}
+
+// release lets the replies and notices go that a paused client did not read.
+func (c *conn) resume() {
+	c.held = false
+	waiting := c.waiting
+	c.waiting = nil
+	for _, f := range waiting {
+		f()
+	}
+}
+
+// refusal is the server's quarantine, as the client counts it.
+func (c *conn) refusal(ttl time.Duration) error {
+	s := c.server
+	if c.guard == 0 || !s.forgot {
+		return nil
+	}
+	if rest := c.guard - (s.now() - s.upSince); rest > 0 {
+		return &driver.Error{Err: &driver.QuarantineError{Remaining: rest}}
+	}
+	return nil
+}
+
+// settle ends a lease that has run out, and passes a free key on.
+func (s *server) settle(key string, asker string) *simKey {
+	k := s.keys[key]
+	if k == nil {
+		k = new(simKey)
+		s.keys[key] = k
+	}
+	now := s.now()
+	k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
+	if k.owner == "" || now >= k.expires {
+		s.pass(key, k, asker)
+	}
+	return k
+}
+
+func (s *server) pass(key string, k *simKey, asker string) {
+	k.owner, k.token = "", 0
+	now := s.now()
+	for len(k.queue) > 0 {
+		w := k.queue[0]
+		k.queue = k.queue[1:]
+		if now >= w.until {
+			continue
+		}
+		k.owner, k.expires, k.token = w.owner, w.until, s.draw(w.token, w.block)
+		if w.owner != asker {
+			w.conn.push(driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: k.token, Block: w.block})
+		}
+		return
+	}
+}
+
+func (s *server) draw(proposed driver.Token, block uint64) driver.Token {
+	t := max(s.fence+1, proposed)
+	s.fence = t + driver.Token(max(block, 1)) - 1
+	return t
+}
+
+func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
+	k := s.settle(claim.Key, claim.Owner)
+	now := s.now()
+	if k.owner == "" || k.owner == claim.Owner {
+		k.owner, k.expires, k.token = claim.Owner, now+claim.TTL, s.draw(claim.Token, claim.Block)
+		return driver.Result{State: driver.Held, Token: k.token}
+	}
+	result := driver.Result{State: driver.Busy, Holder: k.owner, ExpiresIn: k.expires - now}
+	at := slices.IndexFunc(k.queue, func(w *simWaiter) bool { return w.owner == claim.Owner })
+	if at < 0 && !claim.Queue {
+		return result
+	}
+	result.Presence = min(s.net.presence, claim.TTL)
+	if result.Presence == 0 {
+		return result // this kind of node keeps no queue
+	}
+	var w *simWaiter
+	if at >= 0 {
+		w = k.queue[at]
+	} else {
+		w = &simWaiter{conn: c, owner: claim.Owner, ticket: claim.Ticket}
+		if w.ticket == 0 {
+			s.ticket = max(s.ticket+1, uint64(now/time.Microsecond))
+			w.ticket = s.ticket
+		}
+		at, _ = slices.BinarySearchFunc(k.queue, w, func(a, b *simWaiter) int {
+			if a.ticket != b.ticket {
+				if a.ticket < b.ticket {
+					return -1
+				}
+				return 1
+			}
+			if a.owner < b.owner {
+				return -1
+			}
+			return 1
+		})
+		k.queue = slices.Insert(k.queue, at, w)
+	}
+	w.until, w.token, w.block = now+result.Presence, claim.Token, claim.Block
+	result.Place = at + 1
+	return result
+}
+
+func (s *server) renew(claim driver.Claim) driver.Result {
+	k := s.keys[claim.Key]
+	now := s.now()
+	if k == nil || k.owner != claim.Owner || now >= k.expires {
+		if s.net.raiseAny && claim.Block > 0 {
+			return driver.Result{State: driver.Held, Token: s.draw(claim.Token, claim.Block)}
+		}
+		return driver.Result{State: driver.Lost}
+	}
+	if claim.Yield {
+		k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
+		if len(k.queue) > 0 {
+			s.pass(claim.Key, k, "")
+			return driver.Result{State: driver.Yielded}
+		}
+	}
+	k.expires = now + claim.TTL
+	result := driver.Result{State: driver.Held}
+	if claim.Block > 0 {
+		if s.net.deafToRaise {
+			result.Token = max(claim.Token, k.token)
+			return result
+		}
+		k.token = s.draw(claim.Token, claim.Block)
+		result.Token = k.token
+	}
+	return result
+}
+
+func (s *server) release(claim driver.Claim) driver.Result {
+	k := s.settle(claim.Key, "")
+	if k.owner == claim.Owner {
+		s.pass(claim.Key, k, "")
+		return driver.Result{State: driver.Held}
+	}
+	for i, w := range k.queue {
+		if w.owner == claim.Owner {
+			k.queue = slices.Delete(k.queue, i, i+1)
+			return driver.Result{State: driver.Busy}
+		}
+	}
+	return driver.Result{State: driver.Lost}
+}
+
+// push sends a notice to a client.
+func (c *conn) push(n driver.Notice) {
+	if c.cut || c.chance("notice "+n.Key) < c.net.weather.loseNotice {
+		return
+	}
+	copies := 1
+	if c.chance("notice again "+n.Key) < c.net.weather.repeatNotice {
+		copies = 2
+	}
+	for i := range copies {
+		d := c.delay("notice " + n.Key)
+		if i > 0 {
+			d *= time.Duration(1 + 1000*c.chance("notice much later "+n.Key))
+		}
+		time.AfterFunc(d, func() { c.arrive(n) })
+	}
+}
+
+// arrive hands a notice over, unless the client is paused.
+func (c *conn) arrive(n driver.Notice) {
+	c.net.mu.Lock()
+	f := c.heard
+	if c.held {
+		c.waiting = append(c.waiting, func() { time.AfterFunc(0, func() { c.arrive(n) }) })
+		f = nil
+	}
+	c.net.mu.Unlock()
+	if f != nil {
+		f(n)
+	}
+}
