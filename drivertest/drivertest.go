@@ -116,14 +116,15 @@ type Store struct {
 	// Open returns a new client of the store, as another process would have one. The suite closes it. Required.
 	Open func(t testing.TB) driver.Backend
 
-	// Lose removes key from its holder at once, as if the store had evicted it. Waiters stay.
+	// Lose removes key from its holder at once, as if the store had evicted it. Nobody is told, and waiters
+	// stay. Somebody holds the key when it is called.
 	Lose func(t testing.TB, key string)
 
 	// CutReply has the next call on the client take effect and its reply get lost.
 	CutReply func(t testing.TB, client driver.Backend)
 
-	// Freeze has the calls on the client hang, from now until thaw is called; then those that
-	// were sent take effect.
+	// Freeze has the calls on the client hang, from now until thaw is called, for example by SIGSTOP to the
+	// server; then those that were sent take effect. thaw may be called twice.
 	Freeze func(t testing.TB, client driver.Backend) (thaw func())
 
 	// Forget restarts the store without its data and returns when it answers again.

@@ -10,11 +10,12 @@ import (
 // A guarded backend takes no part until the leases that its server may have forgotten are over.
 var guardRules = []rule{
 	{name: "Guard/RefusesLongerTTL", needs: guard, check: func(s *suite) {
+		guard := s.guardSpan()
 		b := s.open()
-		b.(driver.Guarded).Guard(s.TTL)
+		b.(driver.Guarded).Guard(guard)
 		s.unguarded(b)
 		a := s.claim("k")
-		a.TTL = s.TTL + time.Second
+		a.TTL = guard + time.Second
 		ctx, cancel := s.limit()
 		defer cancel()
 		r, err := b.Acquire(ctx, a)
@@ -25,6 +26,7 @@ var guardRules = []rule{
 			s.Fatalf("Acquire with a TTL over the guard failed with %v; want a permanent error", err)
 		}
 		c := s.claim("k")
+		c.TTL = guard
 		s.hold(b, c)
 		longer := c
 		longer.TTL = a.TTL
@@ -40,8 +42,7 @@ var guardRules = []rule{
 		s.hold(b, a)
 	}},
 	{name: "Guard/R32_Quarantine", needs: guard | forget, check: func(s *suite) {
-		// Whole seconds, as servers tell their uptime in them.
-		guard := (2*s.ShortTTL + 2*time.Second).Truncate(time.Second)
+		guard := s.guardSpan()
 		b := s.open()
 		b.(driver.Guarded).Guard(guard)
 		s.unguarded(b)
@@ -77,6 +78,11 @@ var guardRules = []rule{
 			return err == nil && r.State == driver.Held
 		})
 	}},
+}
+
+// guardSpan returns a guard that can be waited for, in whole seconds, as servers tell their uptime in them.
+func (s *suite) guardSpan() time.Duration {
+	return (2*s.ShortTTL + 2*time.Second).Truncate(time.Second)
 }
 
 // unguarded waits until the backend takes part: its server may just have been started.

@@ -56,14 +56,15 @@ func (s *suite) each(claims []driver.Claim, f func(context.Context, driver.Claim
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			ctx, cancel := s.limit()
-			defer cancel()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(claims) {
 					return
 				}
-				if err := f(ctx, claims[i]); err != nil {
+				ctx, cancel := s.limit()
+				err := f(ctx, claims[i])
+				cancel()
+				if err != nil {
 					s.Errorf("%q: %v", claims[i].Key, err)
 					return
 				}

@@ -113,7 +113,7 @@ func exclusionMutants() []*mutant {
 				if h := holderOf(b, c.Key); h.Owner != "" && h.Owner != c.Owner {
 					return b.Acquire(ctx, c)
 				}
-				time.Sleep(time.Microsecond)
+				<-time.After(time.Microsecond) // until all others have looked, in the bubble
 				b.Faults().Give(c.Key, c.Owner, c.TTL)
 				return b.Acquire(ctx, c)
 			}},
@@ -554,6 +554,10 @@ func callMutants() []*mutant {
 		{name: "does not mind the context of a release", red: []string{"Context/EndedBeforeTheCall", "Context/EndsHangingCalls"},
 			release: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error) {
 				return b.Release(endless(ctx), c)
+			}},
+		{name: "does not mind the context of an inspection", red: []string{"Context/EndsHangingCalls"},
+			inspect: func(b *memhold.Backend, ctx context.Context, key string) (driver.Entry, error) {
+				return b.Inspect(endless(ctx), key)
 			}},
 		{name: "hides the context's error", red: []string{"Context/EndedBeforeTheCall", "Context/EndsHangingCalls"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error) {

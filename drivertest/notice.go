@@ -22,9 +22,9 @@ var noticeRules = []rule{
 			last = s.rises(last, s.hold(b1, a).Token)
 			s.wait(b2, w, a, 1)
 			s.release(b1, a, driver.Held)
-			n, ok := inbox.await(w.Owner, s.Patience/100)
+			n, ok := inbox.await(w.Owner, s.Patience/10)
 			if !ok {
-				if pushed > 0 || tries > 100 {
+				if pushed > 0 || tries > 20 {
 					s.Fatalf("no notice of the grant, after %d of %d that came", pushed, tries)
 				}
 				last = s.rises(last, s.hold(b2, w).Token) + 6
@@ -89,7 +89,7 @@ var noticeRules = []rule{
 			s.wait(b, w, a, 1)
 			s.release(b, a, driver.Held)
 			// Whoever still listens has heard of it, or will not.
-			inbox.await(w.Owner, s.Patience/100)
+			inbox.await(w.Owner, s.Patience/10)
 			s.hold(b, w)
 			s.release(b, w, driver.Held)
 		}
