@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
@@ -93,8 +94,22 @@ func (g *config) dial(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", address)
 	}
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second}}
-	if g.tls == nil {
-		return dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil || g.tls == nil {
+		return conn, err
 	}
-	return (&tls.Dialer{NetDialer: dialer, Config: g.tls}).DialContext(ctx, "tcp", address)
+	config := g.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			// A Redis without TLS waits for the end of what it takes for a command.
+			err = fmt.Errorf("no answer to the TLS handshake, as from a server without TLS: %w", err)
+		}
+		return nil, err
+	}
+	return secure, nil
 }

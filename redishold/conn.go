@@ -138,30 +138,49 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	}()
 
 	b := c.wire.B()
-	commands := []rueidis.Completed{
-		b.ClientId().Build(),
-		b.ConfigGet().Parameter("appendonly").Parameter("appendfsync").Build(),
-	}
-	if !c.server.AtLeast(7, 0) {
-		commands[1] = b.ConfigGet().Parameter("append*").Build()
-	}
+	commands := []rueidis.Completed{b.ClientId().Build(), b.ConfigGet().Parameter("append*").Build()}
 	if sameRun && former.id != 0 {
 		commands = append(commands, b.ClientKill().Id(former.id).Build())
 	}
 	for _, script := range protocol.Scripts() {
 		commands = append(commands, b.ScriptLoad().Script(script.Source).Build())
 	}
-	results := c.wire.DoMulti(ctx, commands...)
-	// Each of these may be forbidden by an ACL, and none is indispensable.
-	for _, result := range results {
-		if err := result.NonRedisError(); err != nil {
-			return c.greetFailure(err)
+	optional := len(commands)
+	for _, need := range protocol.Needs(c.sharded()) {
+		commands = append(commands, c.build(need))
+	}
+	results, err := c.askAll(ctx, commands)
+	if err != nil {
+		return c.greetFailure(err)
+	}
+	for _, result := range results[optional:] {
+		var reply protocol.Reply
+		c.read(result, &reply)
+		if err := protocol.Lacks(c.name, reply); err != nil {
+			return err
 		}
 	}
+	// What comes before those may be forbidden; none of it is indispensable.
 	c.id, _ = results[0].AsInt64()
 	settings, _ := results[1].AsStrMap()
 	c.server.Durable = settings["appendonly"] == "yes" && settings["appendfsync"] == "always"
 	return c.subscribe(ctx)
+}
+
+// sharded reports whether notices come on a channel for each slot.
+func (c *conn) sharded() bool { return c.server.Cluster && c.server.AtLeast(7, 0) }
+
+// askAll sends commands of the greeting. An error is one of the connection.
+func (c *conn) askAll(ctx context.Context, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	results := c.wire.DoMulti(ctx, commands...)
+	for _, result := range results {
+		if err := result.NonRedisError(); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 // ask sends one command of the greeting.
@@ -179,7 +198,14 @@ func (c *conn) greetFailure(err error) error {
 		}
 		return failure
 	}
-	return &driver.Error{Node: c.name, Err: fmt.Errorf("connected, and then: %w", err)}
+	hint := ""
+	switch g := c.node.config; {
+	case g.tls == nil && !g.unix:
+		hint = " (as from a server that wants TLS)"
+	case g.tls != nil && len(g.tls.Certificates) == 0 && g.tls.GetClientCertificate == nil:
+		hint = " (as from a server that wants a client certificate)"
+	}
+	return &driver.Error{Node: c.name, Err: fmt.Errorf("connected, and then%s: %w", hint, err)}
 }
 
 // serverText tells an error of the server from one of the connection.

@@ -34,10 +34,12 @@ const (
 
 // subscribe makes the one channel ready, or sees that there will be many.
 func (c *conn) subscribe(ctx context.Context) error {
-	if c.server.Cluster && c.server.AtLeast(7, 0) {
+	if c.sharded() {
 		c.routes.slots = make(map[uint16]*slotRoute)
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	channel := c.node.config.channel(protocol.Slots)
 	if err := c.wire.Do(ctx, c.wire.B().Subscribe().Channel(channel).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
 		if _, ok := serverText(err); ok {

@@ -35,8 +35,8 @@ var verdicts = map[string]verdict{
 	"NOPROTO":     {refused: true, permanent: true},
 	"NOTALOCK":    {refused: true, permanent: true}, // of our scripts: the key is of another type
 	"CROSSSLOT":   {refused: true, permanent: true}, // a cluster behind what claims to be a single server
-	"NOPERM":      {permanent: true},                // a script may have done something before
-	"WRONGTYPE":   {permanent: true},                // a derived key of another type; as above
+	"NOPERM":      {permanent: true},
+	"WRONGTYPE":   {permanent: true}, // a derived key of another type, found in the middle of a script
 	"OOM":         {refused: true},
 	"LOADING":     {refused: true},
 	"BUSY":        {refused: true}, // somebody's script runs for long
@@ -53,36 +53,43 @@ var verdicts = map[string]verdict{
 var (
 	// nested finds the code in what Redis 6.2 makes of an error inside a script: "ERR Error running script (call to
 	// f_<sha>): @user_script:12: READONLY You can't write ...".
-	nested = regexp.MustCompile(`^ERR Error running script .*@user_script: ?\d+: -?([A-Z]+ .*)$`)
+	nested = regexp.MustCompile(`^(?:ERR )?Error running script .*@user_script: ?\d+: -?([A-Z]+ .*)$`)
 
 	// scriptNoise is what later servers append: " script: <sha>, on @user_script:12."
 	scriptNoise = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+\.?$`)
 
-	unknownCommand = regexp.MustCompile(`(?i)^ERR unknown (redis )?command`)
-	noPermission   = regexp.MustCompile(`^(ERR|NOPERM) .*(no permissions|can't (run|access))`)
+	// The code ERR says nothing, and some libraries drop it.
+	unknownCommand = regexp.MustCompile(`(?i)^(ERR )?unknown (redis )?command`)
+
+	// notAllowed is how the lack of a permission inside a script is told.
+	notAllowed = regexp.MustCompile(`^(?:ERR |NOPERM )?(The user executing the script can't .*)$`)
 )
 
-// parseServerError finds the code and the words in a server's error text.
-func parseServerError(text string) ServerError {
+// parseServerError finds the code and the words in a server's error text, and whether it comes from inside a script.
+func parseServerError(text string) (err ServerError, inScript bool) {
 	if match := nested.FindStringSubmatch(text); match != nil {
-		text = match[1]
+		text, inScript = match[1], true
 	}
-	text = scriptNoise.ReplaceAllString(text, "")
-	if noPermission.MatchString(text) && !strings.HasPrefix(text, "NOPERM ") {
-		text = "NOPERM " + strings.TrimPrefix(text, "ERR ") // the code gets lost on the way out of a script
+	if short := scriptNoise.ReplaceAllString(text, ""); short != text {
+		text, inScript = short, true
 	}
-	return ServerError(text)
+	if match := notAllowed.FindStringSubmatch(text); match != nil {
+		text, inScript = "NOPERM "+match[1], true // the code gets lost on the way out
+	}
+	return ServerError(text), inScript
 }
 
 // ServerFailure makes the driver's error of an error reply. effect says that the command could have had an
 // effect before it failed, as a script can and a single command can not.
 func ServerFailure(node, text string, effect bool) *driver.Error {
-	err := parseServerError(text)
+	err, inScript := parseServerError(text)
 	v, known := verdicts[err.Code()]
-	if !known && unknownCommand.MatchString(string(err)) {
-		v = verdict{permanent: true}
-	}
-	if err.Code() == "NOTALOCK" {
+	switch {
+	case !known && unknownCommand.MatchString(string(err)):
+		v = verdict{refused: !inScript && !strings.Contains(string(err), "from script"), permanent: true}
+	case err.Code() == "NOPERM":
+		v.refused = !inScript // else the script may have done something before
+	case err.Code() == "NOTALOCK":
 		err = ServerError(strings.TrimPrefix(string(err), "NOTALOCK "))
 	}
 	return &driver.Error{Node: node, Maybe: effect && !v.refused, Permanent: v.permanent, Err: err}

@@ -153,8 +153,11 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 	}
 	for _, reply := range replies {
 		// The type of a key may have changed since it was found.
-		if reply.Kind == Failure && parseServerError(reply.Str).Code() != "WRONGTYPE" {
-			l.yield(driver.Entry{}, l.b.failure(conn, reply, false))
+		if reply.Kind != Failure {
+			continue
+		}
+		if err := l.b.failure(conn, reply, false); !IsServerError(err, "WRONGTYPE") {
+			l.yield(driver.Entry{}, err)
 			return nil, false
 		}
 	}

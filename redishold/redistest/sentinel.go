@@ -11,9 +11,9 @@ import (
 
 // Sentinels are a primary, a replica and three Sentinels that watch over them.
 type Sentinels struct {
-	Primary   *Server
-	Replica   *Server
-	Sentinels []*Server
+	Primary   *Server   // as it was at the start
+	Replica   *Server   // of Primary
+	Sentinels []*Server // three
 }
 
 // PrimaryName is what the Sentinels call the primary.

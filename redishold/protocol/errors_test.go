@@ -1,0 +1,78 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+func TestServerErrors(t *testing.T) {
+	const sha = " script: 526d601da0f6ee07e65999fc08f5ac5df0e042a5, on @user_script:1."
+	for _, c := range []struct {
+		text      string
+		words     string // what is told
+		maybe     bool
+		permanent bool
+	}{
+		{"READONLY You can't write against a read only replica.", "READONLY You can't write against a read only replica.", false, true},
+		{"READONLY You can't write against a read only replica." + sha, "READONLY You can't write against a read only replica.", false, true},
+		{"ERR Error running script (call to f_526d601da0f6ee07e65999fc08f5ac5df0e042a5): @user_script:8: @user_script: 8: -READONLY You can't write against a read only replica.",
+			"READONLY You can't write against a read only replica.", false, true},
+		{"OOM command not allowed when used memory > 'maxmemory'." + sha, "OOM command not allowed when used memory > 'maxmemory'.", false, false},
+		{"LOADING Redis is loading the dataset in memory", "LOADING Redis is loading the dataset in memory", false, false},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false, false},
+		{"NOAUTH Authentication required.", "NOAUTH Authentication required.", false, true},
+		{"WRONGPASS invalid username-password pair or user is disabled.", "WRONGPASS invalid username-password pair or user is disabled.", false, true},
+		{"NOPERM this user has no permissions to run the 'zadd' command", "NOPERM this user has no permissions to run the 'zadd' command", false, true},
+		{"NOPERM this user has no permissions to run the 'zadd' command" + sha, "NOPERM this user has no permissions to run the 'zadd' command", true, true},
+		{"The user executing the script can't access at least one of the keys mentioned in the command arguments" + sha,
+			"NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments", true, true},
+		{"ERR The user executing the script can't run this command or subcommand" + sha,
+			"NOPERM The user executing the script can't run this command or subcommand", true, true},
+		{"NOTALOCK WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE Operation against a key holding the wrong kind of value", false, true},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value" + sha, "WRONGTYPE Operation against a key holding the wrong kind of value", true, true},
+		{"CROSSSLOT Keys in request don't hash to the same slot", "CROSSSLOT Keys in request don't hash to the same slot", false, true},
+		{"MOVED 3999 127.0.0.1:6381", "MOVED 3999 127.0.0.1:6381", false, false},
+		{"ASK 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", false, false},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", "TRYAGAIN Multiple keys request during rehashing of slot", false, false},
+		{"CLUSTERDOWN Hash slot not served", "CLUSTERDOWN Hash slot not served", false, false},
+		{"NOREPLICAS Not enough good replicas to write." + sha, "NOREPLICAS Not enough good replicas to write.", false, false},
+		{"MISCONF Redis is configured to save RDB snapshots", "MISCONF Redis is configured to save RDB snapshots", false, false},
+		{"BUSY Redis is busy running a script.", "BUSY Redis is busy running a script.", false, false},
+		{"NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT No matching script. Please use EVAL.", false, false},
+		{"ERR unknown command 'EVALSHA', with args beginning with:", "ERR unknown command 'EVALSHA', with args beginning with:", false, true},
+		{"unknown command 'EVALSHA', with args beginning with:", "unknown command 'EVALSHA', with args beginning with:", false, true},
+		{"ERR Unknown Redis command called from script" + sha, "ERR Unknown Redis command called from script", true, true},
+		{"ERR max number of clients reached", "ERR max number of clients reached", true, false},
+		{"", "", true, false},
+	} {
+		for _, effect := range []bool{true, false} {
+			err := protocol.ServerFailure("node:1", c.text, effect)
+			if err.Maybe != (c.maybe && effect) || err.Permanent != c.permanent || err.Node != "node:1" {
+				t.Errorf("%q, effect %v: maybe %v, permanent %v; want %v, %v", c.text, effect, err.Maybe, err.Permanent, c.maybe && effect, c.permanent)
+			}
+			var server protocol.ServerError
+			if !errors.As(err, &server) || string(server) != c.words {
+				t.Errorf("%q: the server's words are %q, want %q", c.text, server, c.words)
+			}
+			if want := driver.ErrUnavailable; !err.Maybe && !errors.Is(err, want) || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("%q: %v", c.text, err)
+			}
+		}
+	}
+}
+
+func FuzzServerFailure(f *testing.F) {
+	f.Add("ERR Error running script (call to f_x): @user_script:8: @user_script: 8: -READONLY You")
+	f.Add("NOPERM")
+	f.Add("\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		err := protocol.ServerFailure("", text, true)
+		if errors.Is(err, driver.ErrUnavailable) == errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("%q is not of exactly one kind", text)
+		}
+	})
+}

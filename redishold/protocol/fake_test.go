@@ -1,0 +1,237 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+// fake is a transport and its only connection, which answers as told.
+type fake struct {
+	server  *protocol.Server
+	answer  func(command protocol.Command) protocol.Reply
+	hear    func(string)
+	sent    []protocol.Command
+	batches int
+	cluster bool
+}
+
+func (f *fake) Conn(context.Context, uint16) (protocol.Conn, error)           { return f, nil }
+func (f *fake) Follow(context.Context, uint16, string) (protocol.Conn, error) { return f, nil }
+func (f *fake) All(context.Context) ([]protocol.Conn, error)                  { return []protocol.Conn{f}, nil }
+func (f *fake) Shard(uint16) string                                           { return "" }
+func (f *fake) Cluster() bool                                                 { return f.cluster }
+func (f *fake) Listen(hear func(string))                                      { f.hear = hear }
+func (f *fake) Close() error                                                  { return nil }
+func (f *fake) Route(context.Context, uint16) string                          { return "" }
+func (f *fake) Server() *protocol.Server                                      { return f.server }
+
+func (f *fake) Do(_ context.Context, commands []protocol.Command, replies []protocol.Reply) error {
+	f.batches++
+	for i, command := range commands {
+		f.sent = append(f.sent, append(protocol.Command(nil), command...))
+		replies[i] = f.answer(command)
+	}
+	return nil
+}
+
+func failing(text string) func(protocol.Command) protocol.Reply {
+	return func(protocol.Command) protocol.Reply { return protocol.Reply{Kind: protocol.Failure, Str: text} }
+}
+
+func claim() driver.Claim {
+	return driver.Claim{Key: "k", Owner: "o", TTL: time.Second, Token: 100, Block: 4}
+}
+
+func TestUncontendedIsOneRoundTrip(t *testing.T) {
+	f := &fake{answer: func(c protocol.Command) protocol.Reply {
+		switch c[0] {
+		case "SET":
+			return protocol.Reply{Kind: protocol.String, Str: "OK"}
+		case "EXISTS":
+			return protocol.Reply{Kind: protocol.Integer}
+		case "ZADD":
+			return protocol.Reply{Kind: protocol.Integer, Int: 2}
+		case "EVALSHA":
+			return protocol.Reply{Kind: protocol.Integer, Int: 1}
+		}
+		return protocol.Reply{}
+	}}
+	b := protocol.New(f, protocol.Options{})
+	r, err := b.Acquire(t.Context(), claim())
+	if err != nil || r.State != driver.Held || r.Token != 100 || f.batches != 1 || len(f.sent) != 3 {
+		t.Fatalf("Acquire = %+v, %v, in %d round trips: %q", r, err, f.batches, f.sent)
+	}
+	r, err = b.Release(t.Context(), claim())
+	if err != nil || r.State != driver.Held || f.batches != 2 || len(f.sent) != 4 {
+		t.Fatalf("Release = %+v, %v, in %d round trips: %q", r, err, f.batches, f.sent)
+	}
+}
+
+func TestMissingScriptIsSentOnce(t *testing.T) {
+	f := &fake{answer: failing("NOSCRIPT No matching script.")}
+	b := protocol.New(f, protocol.Options{})
+	_, err := b.Release(t.Context(), claim())
+	if !errors.Is(err, driver.ErrUnavailable) || !protocol.IsServerError(err, "NOSCRIPT") {
+		t.Errorf("Release without scripts: %v", err)
+	}
+	if len(f.sent) != 2 || f.sent[0][0] != "EVALSHA" || f.sent[1][0] != "EVAL" {
+		t.Errorf("sent %q", f.sent)
+	}
+}
+
+func TestEndlessRedirectsEnd(t *testing.T) {
+	for _, text := range []string{"MOVED 1 a:1", "ASK 1 a:1"} {
+		f := &fake{answer: failing(text), cluster: true}
+		b := protocol.New(f, protocol.Options{})
+		if _, err := b.Release(t.Context(), claim()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if len(f.sent) > 10 {
+			t.Errorf("%s: sent %d commands", text, len(f.sent))
+		}
+	}
+}
+
+func TestStrangeRepliesAreUnknown(t *testing.T) {
+	for _, reply := range []protocol.Reply{
+		{}, {Kind: protocol.Integer, Int: -7}, {Kind: protocol.Integer, Int: 99}, {Kind: protocol.String, Str: "what"}, {Kind: protocol.List},
+		{Kind: protocol.List, List: make([]protocol.Reply, 3)}, {Kind: protocol.List, List: []protocol.Reply{{Kind: protocol.String}}},
+	} {
+		f := &fake{answer: func(c protocol.Command) protocol.Reply {
+			if c[0] == "SET" {
+				return protocol.Reply{} // go on to the script
+			}
+			return reply
+		}}
+		b := protocol.New(f, protocol.Options{})
+		if r, err := b.Acquire(t.Context(), claim()); !errors.Is(err, driver.ErrUnknown) && !(reply.Int == 99 && r.Token == 99) {
+			t.Errorf("Acquire answered with %+v: %+v, %v", reply, r, err)
+		}
+		if _, err := b.Release(t.Context(), claim()); !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("Release answered with %+v: %v", reply, err)
+		}
+		results, err := b.Renew(t.Context(), []driver.Claim{claim()})
+		if err != nil || results[0].State == driver.Held && reply.Int != 99 {
+			t.Errorf("Renew answered with %+v: %+v, %v", reply, results, err)
+		}
+		if _, err := b.Inspect(t.Context(), "k"); err == nil && len(reply.List) != 2 {
+			t.Errorf("Inspect answered with %+v: no error", reply)
+		}
+	}
+}
+
+// What a failover may cost passes; what an operator decided does not.
+func TestReadOnlyPassesWithFailover(t *testing.T) {
+	for _, failover := range []bool{true, false} {
+		f := &fake{answer: failing("READONLY You can't write"), server: &protocol.Server{Name: "a:1", Failover: failover}}
+		b := protocol.New(f, protocol.Options{})
+		_, err := b.Acquire(t.Context(), claim())
+		if driver.Permanent(err) == failover || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "a:1") {
+			t.Errorf("failover %v: %v", failover, err)
+		}
+	}
+}
+
+func TestClaimsThatAreNotAllowed(t *testing.T) {
+	f := &fake{answer: failing("must not be asked")}
+	b := protocol.New(f, protocol.Options{})
+	for name, spoil := range map[string]func(*driver.Claim){
+		"no key":       func(c *driver.Claim) { c.Key = "" },
+		"long key":     func(c *driver.Claim) { c.Key = strings.Repeat("k", driver.MaxKeyLen+1) },
+		"queue's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Queue },
+		"waiters' key": func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Waiters },
+		"fence's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Fence },
+		"no owner":     func(c *driver.Claim) { c.Owner = "" },
+		"short TTL":    func(c *driver.Claim) { c.TTL = time.Millisecond - 1 },
+		"large token":  func(c *driver.Claim) { c.Token = 1 << 53 },
+		"large block":  func(c *driver.Claim) { c.Block = 1 << 60 },
+		"both large":   func(c *driver.Claim) { c.Token, c.Block = 1<<53-10, 11 },
+		"large ticket": func(c *driver.Claim) { c.Ticket = 1 << 53 },
+	} {
+		c := claim()
+		spoil(&c)
+		if _, err := b.Acquire(t.Context(), c); !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+			t.Errorf("%s: Acquire: %v", name, err)
+		}
+		results, err := b.Renew(t.Context(), []driver.Claim{c})
+		if err != nil || !driver.Permanent(results[0].Err) {
+			t.Errorf("%s: Renew: %+v, %v", name, results, err)
+		}
+	}
+	if len(f.sent) > 0 {
+		t.Errorf("sent %q", f.sent)
+	}
+}
+
+func FuzzNotice(f *testing.F) {
+	fake := &fake{}
+	b := protocol.New(fake, protocol.Options{})
+	f.Add("104 4 1 Ok")
+	f.Add("104 4 20 an owner/with spaceslock:a")
+	f.Add("1 1 99999999999999999999 x")
+	f.Add("0 1 1 xk")
+	f.Add("1 1 2 xk")
+	f.Fuzz(func(t *testing.T, message string) {
+		stop := b.Notify(func(n driver.Notice) {
+			if n.Kind != driver.Granted || n.Key == "" || n.Owner == "" || n.Token == 0 || !strings.HasSuffix(message, n.Owner+n.Key) {
+				t.Errorf("message %q: notice %+v", message, n)
+			}
+		})
+		defer stop()
+		fake.hear(message)
+	})
+}
+
+func TestNotice(t *testing.T) {
+	fake := &fake{}
+	b := protocol.New(fake, protocol.Options{})
+	var got []driver.Notice
+	stop := b.Notify(func(n driver.Notice) { got = append(got, n) })
+	fake.hear("104 4 20 an owner/with spaceslock:a")
+	stop()
+	stop()
+	fake.hear("104 4 1 ok")
+	want := driver.Notice{Kind: driver.Granted, Key: "lock:a", Owner: "an owner/with spaces", Token: 104, Block: 4}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("notices %+v, want %+v", got, want)
+	}
+}
+
+func TestParseInfo(t *testing.T) {
+	const info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\nuptime_in_seconds:90\r\n# Replication\r\nrole:slave\r\nmaster_host:h\r\nmaster_port:1\r\n# Cluster\r\ncluster_enabled:0\r\n"
+	now := time.Now()
+	s, err := protocol.ParseInfo("a:1", info, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.RunID != "abc" || !s.Replica || s.Primary != "h:1" || s.Cluster || now.Sub(s.Booted) != 90*time.Second || s.Name != "a:1" {
+		t.Errorf("%+v", s)
+	}
+	for version, want := range map[string]bool{"6.2.0": true, "6.1.9": false, "5.0.14": false, "10.0.1": true, "255.255.255": true, "7": false, "x.y": false, "": false} {
+		if got := (&protocol.Server{Version: version}).AtLeast(6, 2); got != want {
+			t.Errorf("version %q is at least 6.2: %v", version, got)
+		}
+	}
+	for _, bad := range []string{"", "run_id:x\r\n", "redis_version:7.0.0\r\nrun_id:x\r\n", strings.Replace(info, "standalone", "sentinel", 1), strings.Replace(info, ":90", ":-1", 1)} {
+		if s, err := protocol.ParseInfo("", bad, now); err == nil {
+			t.Errorf("%q: %+v", bad, s)
+		}
+	}
+}
+
+func FuzzParseInfo(f *testing.F) {
+	f.Add("redis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:90\r\n")
+	now := time.Now()
+	f.Fuzz(func(t *testing.T, info string) {
+		s, err := protocol.ParseInfo("", info, now)
+		if err == nil && (s.RunID == "" || s.Version == "" || s.Booted.After(now)) {
+			t.Errorf("%q: %+v", info, s)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package protocol
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Needs returns every command that is needed, but those that open a connection and List's SCAN, in a form that leaves nothing
+// behind: all are about a key that does not exist. A connection sends them when it is made, and has [Lacks] judge the
+// replies: what a server's ACL or configuration forbids inside a script is not told by name. sharded
+// says that notices travel on sharded channels.
+func Needs(sharded bool) []Command {
+	tag := Tag(0)
+	key := Namespace + "p:{" + tag + "}"
+	publish, channel := "PUBLISH", channelPrefix+"probe"
+	if sharded {
+		publish, channel = "SPUBLISH", channelPrefix+"{"+tag+"}:probe"
+	}
+	return []Command{
+		{"EVAL", "return 0", "1", key},
+		{"EVALSHA", strings.Repeat("0", 40), "1", key}, // no such script
+		{"TIME"},
+		{"EXISTS", key},
+		{"GET", key},
+		{"SET", key, "", "XX", "PX", "1"},
+		{"DEL", key},
+		{"PTTL", key},
+		{"ZADD", key, "XX", "GT", "CH", "1", "t"},
+		{"ZSCORE", key, "t"},
+		{"ZREM", key, "t"},
+		{"ZRANGEBYSCORE", key, "0", "0"},
+		{"ZCOUNT", key, "0", "0"},
+		{"ZREVRANK", key, "t"},
+		{"HSET", key, "f", ""}, // and gone again by what follows, one way or the other
+		{"PEXPIRE", key, "1000"},
+		{"HGET", key, "f"},
+		{"HDEL", key, "f"},
+		{publish, channel, ""},
+	}
+}
+
+// Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or not there. Any other error
+// is the business of the first call that gets it.
+func Lacks(node string, reply Reply) *driver.Error {
+	if reply.Kind != Failure {
+		return nil
+	}
+	err := ServerFailure(node, reply.Str, false)
+	if IsServerError(err, "NOPERM") || unknownCommand.MatchString(reply.Str) {
+		err.Permanent = true
+		return err
+	}
+	return nil
+}
