@@ -36,7 +36,7 @@ var (
 	// counted is how much suspended time Now includes, in nanoseconds. It only grows.
 	counted atomic.Int64
 
-	// simulated is added by SimulateSuspend.
+	// simulated is what SimulateSuspend has added to that.
 	simulated atomic.Int64
 )
 
@@ -46,17 +46,19 @@ func Now() Instant {
 	// suspended time look smaller, so it can never be invented.
 	boot := sinceBoot() - offset
 	elapsed := time.Since(base)
-
-	// In a synctest bubble the two have nothing to do with each other. The bubble's clock starts
-	// decades ahead of a monotonic clock, so the difference is negative and counts for nothing.
-	slept := int64(boot-elapsed) + simulated.Load()
+	now := Instant(elapsed) + Instant(simulated.Load())
+	if elapsed < 0 {
+		// In a synctest bubble, whose time begins before this process did: the boot clock knows nothing of it.
+		return now
+	}
+	slept := int64(boot - elapsed)
 	for {
 		old := counted.Load()
 		if slept-old < int64(noise) {
-			return Instant(int64(elapsed) + old)
+			return now + Instant(old)
 		}
 		if counted.CompareAndSwap(old, slept) {
-			return Instant(int64(elapsed) + slept)
+			return now + Instant(slept)
 		}
 	}
 }
@@ -74,4 +76,4 @@ func In(d time.Duration) time.Time { return time.Now().Add(d) }
 
 // SimulateSuspend makes the clock behave as if the host had just been suspended for d.
 // For tests. It affects the whole process.
-func SimulateSuspend(d time.Duration) { counted.Add(int64(d)); simulated.Add(int64(d)) }
+func SimulateSuspend(d time.Duration) { simulated.Add(int64(d)) }
