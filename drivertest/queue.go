@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -65,19 +66,16 @@ var queueRules = []rule{
 		b := s.open()
 		a := s.claim("k")
 		s.hold(b, a)
-		var line []client
-		for range 5 {
+		line := make([]client, 5)
+		for i := range line {
 			w := s.queued("k")
 			w.Ticket = 1000
-			s.busy(b, w, a)
-			line = append(line, client{b, w})
+			line[i] = client{b, w}
 		}
-		slices.SortFunc(line, func(x, y client) int {
-			if x.claim.Owner < y.claim.Owner {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(line, func(x, y client) int { return strings.Compare(x.claim.Owner, y.claim.Owner) })
+		for _, i := range []int{3, 0, 4, 1, 2} {
+			s.busy(b, line[i].claim, a)
+		}
 		s.served(client{b, a}, line)
 	}},
 	{name: "Queue/HeartbeatKeepsPlace", needs: queue, check: func(s *suite) {

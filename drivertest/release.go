@@ -21,7 +21,11 @@ var releaseRules = []rule{
 		s.hold(b, a)
 		s.release(b, s.claim("k"), driver.Lost)
 		// An owner value is compared as a whole.
-		for _, owner := range []string{a.Owner + "x", a.Owner[:len(a.Owner)-1], "x" + a.Owner[1:]} {
+		first := "x"
+		if a.Owner[:1] == first {
+			first = "y"
+		}
+		for _, owner := range []string{a.Owner + "x", a.Owner[:len(a.Owner)-1], first + a.Owner[1:]} {
 			other := a
 			other.Owner = owner
 			s.release(b, other, driver.Lost)
