@@ -18,7 +18,7 @@ import (
 // pair returns a client to be disturbed and one to watch with, in a bubble.
 func pair(t *testing.T, f func(t *testing.T, b, watch *memhold.Backend)) {
 	t.Helper()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()
 		watch := b.Client()
 		f(t, b, watch)

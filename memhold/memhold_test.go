@@ -17,20 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-var firstBubble sync.Once
-
-// bubble runs f in a bubble, an hour after its beginning. The lease clock takes for suspended time what the boot
-// clock, which is real, gains on the bubble's, and counts only what is new. Once it has been read at the beginning
-// of a bubble, it follows the bubble's time alone from an hour after the beginning of each, to the nanosecond.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		firstBubble.Do(func() { clock.Now() })
-		time.Sleep(time.Hour)
-		f(t)
-	})
-}
-
 // claim makes a claim with a TTL of 30 s that queues.
 func claim(key, owner string) driver.Claim {
 	return driver.Claim{Key: key, Owner: owner, TTL: 30 * time.Second, Queue: true}
@@ -104,7 +90,7 @@ func expectGrants(t *testing.T, in *inbox, want ...string) {
 }
 
 func TestExpiryHandsOverByItself(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()
 		defer b.Close()
 		granted := listen(b)
@@ -118,7 +104,7 @@ func TestExpiryHandsOverByItself(t *testing.T) {
 }
 
 func TestRenewalPutsHandoverOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()
 		defer b.Close()
 		granted := listen(b)
@@ -140,7 +126,7 @@ func TestRenewalPutsHandoverOff(t *testing.T) {
 }
 
 func TestDeadWaitersArePassedOverByThemselves(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New(memhold.WithPresence(5 * time.Second))
 		defer b.Close()
 		granted := listen(b)
@@ -220,7 +206,7 @@ func TestLongQueue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const n = 500
 		b := memhold.New(memhold.WithPresence(time.Minute))
 		defer b.Close()
@@ -274,7 +260,7 @@ func TestLongQueue(t *testing.T) {
 }
 
 func TestNoticesGoToTheClientThatWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b1 := memhold.New()
 		defer b1.Close()
 		b2 := b1.Client()
@@ -336,7 +322,7 @@ func TestSubscriberHoldsUpNobody(t *testing.T) {
 }
 
 func TestCloseStopsTheTimers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()
 		other := b.Client()
 		granted := listen(other)
@@ -376,7 +362,7 @@ func TestCloseStopsTheTimers(t *testing.T) {
 
 // TestQueueOfTheDeadEnds sees that a key whose holder renews for ever does not keep waiters that are gone.
 func TestQueueOfTheDeadEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New(memhold.WithPresence(time.Second))
 		defer b.Close()
 		a := lasting(claim("k", "a"), 3*time.Second)
@@ -398,7 +384,7 @@ func TestQueueOfTheDeadEnds(t *testing.T) {
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const n = 50_000
 		b := memhold.New()
 		defer b.Close()

@@ -326,7 +326,7 @@ func TestRandomOperations(t *testing.T) {
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
-		bubble(t, func(t *testing.T) { run(t, data) })
+		synctest.Test(t, func(t *testing.T) { run(t, data) })
 		if t.Failed() {
 			t.Fatalf("seed %d, sequence %d", seed, i)
 		}
@@ -348,6 +348,6 @@ func FuzzBackend(f *testing.F) {
 		if len(data) > 3*500 {
 			return
 		}
-		bubble(t, func(t *testing.T) { run(t, data) })
+		synctest.Test(t, func(t *testing.T) { run(t, data) })
 	})
 }
