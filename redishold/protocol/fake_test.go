@@ -73,6 +73,24 @@ func TestUncontendedIsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// The server's lease must not end before the one that the client reckons with.
+func TestLeasesAreRoundedUp(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{time.Millisecond: "1", 1500 * time.Microsecond: "2", time.Second + 1: "1001", time.Minute: "60000"} {
+		f := &fake{answer: failing("no matter")}
+		b := protocol.New(f, protocol.Options{})
+		c := claim()
+		c.TTL, c.Block = ttl, 0
+		b.Acquire(t.Context(), c)
+		b.Renew(t.Context(), []driver.Claim{c})
+		if got := f.sent[0][5]; got != want {
+			t.Errorf("a TTL of %v is sent as %s ms", ttl, got)
+		}
+		if renewal := f.sent[len(f.sent)-1]; renewal[len(renewal)-1] != want {
+			t.Errorf("a TTL of %v is renewed by %q", ttl, renewal)
+		}
+	}
+}
+
 func TestMissingScriptIsSentOnce(t *testing.T) {
 	f := &fake{answer: failing("NOSCRIPT No matching script.")}
 	b := protocol.New(f, protocol.Options{})

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	conns   map[*link]bool
+	made    int
 	replies Replies
 	spare   []byte
 	refuse  bool
@@ -33,7 +33,11 @@ const (
 	CutOnce                // as Cut, for the next one only
 )
 
-type link struct{ client, server net.Conn }
+type link struct {
+	client, server net.Conn
+	stranded       chan struct{} // requests wait for it to be closed; nil for none
+	done           chan struct{} // closed when no more requests are passed on
+}
 
 func (l *link) close() {
 	l.client.Close()
@@ -102,6 +106,13 @@ func (p *Proxy) Conns() int {
 	return len(p.conns)
 }
 
+// Made is how many connections there have been.
+func (p *Proxy) Made() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
 func (p *Proxy) serve() {
 	for {
 		client, err := p.listener.Accept()
@@ -120,14 +131,12 @@ func (p *Proxy) serve() {
 			client.Close()
 			continue
 		}
-		l := &link{client, server}
+		l := &link{client: client, server: server, done: make(chan struct{})}
 		p.mu.Lock()
 		p.conns[l] = true
+		p.made++
 		p.mu.Unlock()
-		go func() {
-			io.Copy(server, client)
-			l.close()
-		}()
+		go p.passRequests(l)
 		go func() {
 			p.passReplies(l)
 			l.close()
@@ -135,6 +144,57 @@ func (p *Proxy) serve() {
 			delete(p.conns, l)
 			p.mu.Unlock()
 		}()
+	}
+}
+
+// passRequests passes on what the client sends. When the client is gone the server is left, but not before
+// it was sent everything.
+func (p *Proxy) passRequests(l *link) {
+	defer close(l.done)
+	defer l.close()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := l.client.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		stranded := l.stranded
+		p.mu.Unlock()
+		if stranded != nil {
+			<-stranded
+		}
+		if _, err := l.server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// Strand keeps back what clients send over the connections that there are now. deliver passes it on, and returns when
+// their clients are gone.
+func (p *Proxy) Strand() (deliver func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stranded := make(chan struct{})
+	var links []*link
+	for l := range p.conns {
+		l.stranded = stranded
+		links = append(links, l)
+	}
+	return func() {
+		close(stranded)
+		for _, l := range links {
+			<-l.done
+		}
+	}
+}
+
+// BreakClients closes all connections on the clients' side. The server's side stays open for what was sent.
+func (p *Proxy) BreakClients() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.conns {
+		l.client.Close()
 	}
 }
 

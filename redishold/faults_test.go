@@ -1,0 +1,449 @@
+package redishold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+	"github.com/holdfast-go/holdfast/redishold/redistest"
+)
+
+// brief is a context that ends while a call hangs.
+func brief(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// granted asks until the claim is granted, through whatever stands in the way.
+func granted(t *testing.T, b *redishold.Backend, claim driver.Claim) driver.Result {
+	t.Helper()
+	var result driver.Result
+	redistest.Eventually(t, "the claim is granted", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := b.Acquire(ctx, claim)
+		if driver.Permanent(err) {
+			t.Fatal(err)
+		}
+		result = r
+		return errors.Join(err, redistest.Not(r.State == driver.Held, "%v, held by %s", r.State, r.Holder))
+	})
+	return result
+}
+
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	server.Kill()
+	redistest.Eventually(t, "the connection is known to be gone", func() error {
+		_, err := b.Acquire(t.Context(), claim)
+		if !errors.Is(err, driver.ErrUnknown) && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire from a dead server: %v", err)
+		}
+		return redistest.Not(errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "refused"), "%v", err)
+	})
+	if _, err := b.Renew(t.Context(), []driver.Claim{claim}); !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
+		t.Errorf("Renew at a dead server: %v", err)
+	}
+	server.Run(t)
+	// It has forgotten everything.
+	results, err := b.Renew(t.Context(), []driver.Claim{claim})
+	if err != nil || results[0].State != driver.Lost {
+		t.Errorf("Renew after the restart: %+v, %v", results, err)
+	}
+	works(t, b)
+}
+
+func TestR30_CleanRestartWithAOFKeepsLocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	b := open(t, server.URL())
+	claim, short := newClaim("k"), newClaim("short")
+	short.TTL = time.Second
+	first := mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), short))
+	server.Shutdown(t)
+	// The TTL runs while the server is off.
+	redistest.Eventually(t, "the short lease is over", func() error { return redistest.Not(past(t, short.TTL), "not yet") })
+	server.Run(t)
+	mustBe(t, "the lock is kept", driver.Busy)(b.Acquire(t.Context(), driver.Claim{Key: "k", Owner: "other", TTL: time.Second}))
+	granted(t, b, newClaim("short"))
+	results, err := b.Renew(t.Context(), []driver.Claim{claim})
+	if err != nil || results[0].State != driver.Held {
+		t.Errorf("Renew after the restart: %+v, %v", results, err)
+	}
+	if again := granted(t, b, claim); again.Token <= first.Token {
+		t.Errorf("token %d after the restart, %d before", again.Token, first.Token)
+	}
+}
+
+// past reports whether d has passed since the first call in the test.
+func past(t *testing.T, d time.Duration) bool {
+	start, _ := pasts.LoadOrStore(t.Name(), time.Now())
+	return time.Since(start.(time.Time)) > d
+}
+
+var pasts sync.Map
+
+func TestR31_FsyncAlwaysSurvivesKill(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithAOF("always"))
+	b := open(t, server.URL())
+	b.Guard(time.Hour) // exempt: it can not have forgotten anything
+	claim := newClaim("k")
+	first := mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	server.Kill()
+	server.Run(t)
+	redistest.Eventually(t, "the server answers", func() error {
+		r, err := b.Acquire(t.Context(), newClaim("k"))
+		if err == nil && r.State != driver.Busy {
+			t.Fatalf("Acquire after the restart: %+v", r)
+		}
+		return err
+	})
+	if again := granted(t, b, claim); again.Token <= first.Token {
+		t.Errorf("token %d after the restart, %d before", again.Token, first.Token)
+	}
+}
+
+func TestR32_QuarantineBoundToTheRun(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithAOF("everysec")) // may forget
+	proxy := redistest.NewProxy(t, server)
+	b := open(t, proxy.URL())
+	b.Guard(time.Hour)
+	var q *driver.QuarantineError
+	_, err := b.Acquire(t.Context(), newClaim("k"))
+	if !errors.As(err, &q) || q.Remaining > time.Hour || q.Remaining < 30*time.Minute || driver.Permanent(err) {
+		t.Errorf("Acquire from a fresh server: %v", err)
+	}
+	_, err = b.Renew(t.Context(), []driver.Claim{newClaim("k")})
+	if !errors.As(err, &q) {
+		t.Errorf("Renew at a fresh server: %v", err)
+	}
+	mustBe(t, "release is served", driver.Lost)(b.Release(t.Context(), newClaim("k")))
+	// A guard that the server has been up for is over, and stays so over a new connection to the same run.
+	b.Guard(newClaim("k").TTL)
+	tiny := newClaim("k")
+	tiny.TTL = time.Second
+	b.Guard(time.Second)
+	granted(t, b, tiny)
+	proxy.Break()
+	granted(t, b, tiny)
+}
+
+// What was sent before the connection broke, and arrives later, does not take effect behind what was sent since.
+func TestStragglersOfABrokenConnectionAreStopped(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := open(t, proxy.URL())
+	claim := newClaim("k")
+	mustBe(t, "the connection is there", driver.Lost)(b.Release(t.Context(), claim))
+	deliver := proxy.Strand()
+	if _, err := b.Acquire(brief(t), claim); !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("Acquire: %v", err)
+	}
+	proxy.BreakClients()
+	redistest.Eventually(t, "released over a new connection", func() error {
+		r, err := b.Release(t.Context(), claim)
+		if err == nil && r.State != driver.Lost {
+			t.Fatalf("Release: %v", r.State)
+		}
+		return err
+	})
+	deliver()
+	// Whatever was delivered has been dealt with when a later connection is answered.
+	server.Do(t, "PING")
+	if value := server.Do(t, "GET", "k"); value != nil {
+		t.Errorf("the acquisition took effect after its release: %v", value)
+	}
+	granted(t, b, newClaim("k"))
+}
+
+func TestR17_ReleaseFollowsAcquireThroughAFreeze(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	mustBe(t, "the connection is there", driver.Lost)(b.Release(t.Context(), newClaim("k")))
+	server.Freeze()
+	var claims []driver.Claim
+	for i := range 20 {
+		claim := newClaim(fmt.Sprint("k", i))
+		claims = append(claims, claim)
+	}
+	var calls sync.WaitGroup
+	ctx := brief(t)
+	for _, claim := range claims {
+		calls.Go(func() {
+			if _, err := b.Acquire(ctx, claim); !errors.Is(err, driver.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire at a frozen server: %v", err)
+			}
+		})
+	}
+	calls.Wait()
+	ctx = brief(t)
+	for _, claim := range claims {
+		calls.Go(func() {
+			if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+				t.Errorf("Release at a frozen server: %v", err)
+			}
+		})
+	}
+	calls.Wait()
+	server.Thaw()
+	for _, claim := range claims {
+		mustBe(t, "nothing is left behind", driver.Lost)(b.Release(t.Context(), claim))
+		granted(t, b, newClaim(claim.Key))
+	}
+}
+
+// More requests than a connection has room for, at a server that hangs: each returns when its context ends, and when the server
+// comes back all is well.
+func TestFrozenServerAndManyCalls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := open(t, proxy.URL())
+	mustBe(t, "the connection is there", driver.Lost)(b.Release(t.Context(), newClaim("k")))
+	server.Freeze()
+	var calls sync.WaitGroup
+	ctx := brief(t)
+	for i := range 3000 {
+		calls.Go(func() {
+			_, err := b.Acquire(ctx, newClaim(fmt.Sprint("k", i%100)))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire at a frozen server: %v", err)
+			}
+		})
+	}
+	calls.Wait()
+	server.Thaw()
+	server.Do(t, "FLUSHALL")
+	redistest.Eventually(t, "the abandoned requests are through", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Release(ctx, newClaim("k"))
+		return err
+	})
+	server.Do(t, "FLUSHALL")
+	works(t, b)
+	if n := proxy.Made(); n != 1 {
+		t.Errorf("%d connections were made: some call had to wait for the first one to be given up", n)
+	}
+}
+
+// The library pings a silent connection and gives it up; then a new one is made, by itself.
+func TestFrozenServerForLong(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := open(t, proxy.URL())
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	proxy.SetReplies(redistest.Hold)
+	call := make(chan error, 1)
+	go func() {
+		_, err := b.Renew(t.Context(), []driver.Claim{claim}) // without a time limit of its own
+		call <- err
+	}()
+	if err := <-call; !errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Renew over a silent connection: %v", err)
+	}
+	proxy.SetReplies(redistest.Pass)
+	granted(t, b, claim)
+}
+
+func TestConnectionKilledUnderAWaiter(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b, other := open(t, server.URL()), open(t, server.URL())
+	first, second := newClaim("k"), newClaim("k")
+	mustBe(t, "acquire", driver.Held)(other.Acquire(t.Context(), first))
+	mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), second))
+	// All connections, and so that of the subscriber.
+	server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	redistest.Eventually(t, "released", func() error {
+		_, err := other.Release(t.Context(), first)
+		return err
+	})
+	if got := server.String(t, "GET", "k"); got != second.Owner {
+		t.Fatalf("after the release %q holds the key, not the waiter", got)
+	}
+	// The notice is lost; the heartbeat finds the grant.
+	granted(t, b, second)
+	mustBe(t, "release", driver.Held)(b.Release(t.Context(), second))
+	works(t, b)
+}
+
+func TestScriptsFlushed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	for range 3 {
+		server.Do(t, "SCRIPT", "FLUSH")
+		works(t, b)
+	}
+	// Each script was sent once after each flush, and nothing else was repeated.
+	server.Do(t, "CONFIG", "RESETSTAT")
+	server.Do(t, "SCRIPT", "FLUSH")
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	for range 10 {
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+		mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	}
+	if stats := server.Info(t, "cmdstat_eval"); !strings.HasPrefix(stats, "calls=2,") {
+		t.Errorf("EVAL: %s; want one call for each of two scripts", stats)
+	}
+}
+
+func TestFlushedUnderAHolder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	claims := []driver.Claim{newClaim("a"), newClaim("b")}
+	for _, claim := range claims {
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	}
+	server.Do(t, "FLUSHALL")
+	results, err := b.Renew(t.Context(), claims)
+	if err != nil || results[0].State != driver.Lost || results[1].State != driver.Lost {
+		t.Errorf("Renew after FLUSHALL: %+v, %v", results, err)
+	}
+	if server.Int(t, "DBSIZE") != 0 {
+		t.Errorf("something was created again: %v", server.Do(t, "KEYS", "*"))
+	}
+}
+
+// Tokens come from clients' clocks, and rise though these do not agree by years.
+func TestClientClocksFarOff(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	now := driver.Token(time.Now().UnixMicro())
+	const year = 365 * 24 * 3600 * 1e6
+	var last driver.Token
+	for _, offset := range []int64{0, 10 * year, -10 * year, 0, 20 * year, -30 * year} {
+		claim := newClaim("k")
+		claim.Token = now + driver.Token(offset)
+		r := mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+		if r.Token <= last || r.Token < claim.Token {
+			t.Errorf("token %d after %d, proposed %d", r.Token, last, claim.Token)
+		}
+		last = r.Token
+		mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+	}
+}
+
+func TestServerRefusals(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	held := newClaim("held")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), held))
+	acquire := func() error { _, err := b.Acquire(t.Context(), newClaim("k")); return err }
+
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	if err := acquire(); !protocol.IsServerError(err, "OOM") || !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
+		t.Errorf("without memory: %v", err)
+	}
+	// What is held can be kept and given back all the same.
+	results, err := b.Renew(t.Context(), []driver.Claim{held})
+	if err != nil || results[0].State != driver.Held {
+		t.Errorf("Renew without memory: %+v, %v", results, err)
+	}
+	mustBe(t, "release without memory", driver.Held)(b.Release(t.Context(), held))
+	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+
+	server.Do(t, "LPUSH", "list", "x")
+	if _, err := b.Acquire(t.Context(), newClaim("list")); !protocol.IsServerError(err, "WRONGTYPE") || !driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("of a list: %v", err)
+	}
+	if _, err := b.Release(t.Context(), newClaim("list")); !protocol.IsServerError(err, "WRONGTYPE") || !driver.Permanent(err) {
+		t.Errorf("release of a list: %v", err)
+	}
+	if _, err := b.Inspect(t.Context(), "list"); !protocol.IsServerError(err, "WRONGTYPE") {
+		t.Errorf("inspection of a list: %v", err)
+	}
+	good := newClaim("good")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), good))
+	results, err = b.Renew(t.Context(), []driver.Claim{newClaim("list"), good})
+	if err != nil || !protocol.IsServerError(results[0].Err, "WRONGTYPE") || results[1].State != driver.Held {
+		t.Errorf("Renew with a list among the keys: %+v, %v", results, err)
+	}
+
+	server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	if err := acquire(); !protocol.IsServerError(err, "NOREPLICAS") || !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
+		t.Errorf("without replicas: %v", err)
+	}
+	server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+
+	// A primary that is made a replica tells so once by its own words, and then at each new connection.
+	server.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	for range 3 {
+		if err := acquire(); !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) || !strings.Contains(err.Error(), "replica") {
+			t.Errorf("of a replica: %v", err)
+		}
+	}
+	server.Do(t, "REPLICAOF", "NO", "ONE")
+	granted(t, b, newClaim("k"))
+}
+
+func TestServerLoading(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithArgs("--enable-debug-command", "yes", "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"))
+	b := open(t, server.URL())
+	server.Do(t, "DEBUG", "POPULATE", "500", "filler", "100")
+	go server.Try("DEBUG", "RELOAD")
+	redistest.Eventually(t, "the server is loading", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := b.Acquire(ctx, newClaim("other"))
+		if driver.Permanent(err) {
+			t.Fatal(err)
+		}
+		return redistest.Not(protocol.IsServerError(err, "LOADING") && errors.Is(err, driver.ErrUnavailable), "%v", err)
+	})
+	granted(t, b, newClaim("k"))
+}
+
+func TestWaitForReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL()+"?wait=1&wait-timeout=50ms")
+	claim := newClaim("k")
+	if _, err := b.Acquire(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) || !strings.Contains(err.Error(), "0 replicas confirmed") {
+		t.Errorf("Acquire without a replica: %v", err)
+	}
+	mustBe(t, "the primary has it", driver.Held)(b.Release(t.Context(), claim))
+	host, port, _ := strings.Cut(server.Addr, ":")
+	replica := redistest.Start(t, redistest.WithArgs("--replicaof", host+" "+port))
+	redistest.Eventually(t, "the replica is up to date", func() error {
+		return redistest.Not(replica.Info(t, "master_link_status") == "up", "not yet")
+	})
+	granted(t, b, claim)
+	if got := replica.String(t, "GET", "k"); got != claim.Owner {
+		t.Errorf("the replica has %q", got)
+	}
+	works(t, b)
+	replica.Freeze()
+	results, err := b.Renew(t.Context(), []driver.Claim{claim})
+	if err != nil || results[0].State != driver.Unknown || !errors.Is(results[0].Err, driver.ErrUnknown) {
+		t.Errorf("Renew with a frozen replica: %+v, %v", results, err)
+	}
+	replica.Thaw()
+}
