@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test's own program be the workers, as the benchmark's is.
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) != "" || os.Getenv(wholeVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// wholeVariable makes the test's program the benchmark.
+const wholeVariable = "HOLDFAST_BENCH_WHOLE"
+
+func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-smoke", "-json", file}, &out); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	scenarios := allScenarios(smokePlan)
+	if len(r.Scenarios) != len(scenarios) {
+		t.Fatalf("%d scenarios in the results, want %d", len(r.Scenarios), len(scenarios))
+	}
+	for i, s := range scenarios {
+		got := r.Scenarios[i]
+		if got.Name != s.name || len(got.Drivers) != len(s.drivers) {
+			t.Fatalf("results of %q with %d drivers, want %q with %d", got.Name, len(got.Drivers), s.name, len(s.drivers))
+		}
+		for j, name := range s.drivers {
+			d := got.Drivers[j]
+			if d.Name != name || d.Error != "" {
+				t.Errorf("%s: driver %q, error %q; want %q", s.name, d.Name, d.Error, name)
+			}
+			for _, m := range s.metrics {
+				if d.Metrics[m.name] == nil && !(name == bare && m.name == "heap") {
+					t.Errorf("%s, %s: %s was not measured", s.name, name, m.name)
+				}
+			}
+		}
+		for _, g := range got.Goals {
+			if g.Reached == nil {
+				t.Errorf("%s: nothing is known of the goal %q", s.name, g.Goal)
+			}
+		}
+		if !strings.Contains(out.String(), "\n"+s.name+": ") {
+			t.Errorf("nothing is printed about %s", s.name)
+		}
+	}
+
+	// What does not depend on time has to be right in the smallest run, too.
+	metric := func(scenario, driver, metric string) float64 {
+		s := r.Scenarios[slices.IndexFunc(scenarios, func(s *scenarioType) bool { return s.name == scenario })]
+		return s.Drivers[slices.IndexFunc(s.Drivers, func(d *driverReport) bool { return d.Name == driver })].Metrics[metric].Median
+	}
+	for _, c := range []struct {
+		scenario, driver, metric string
+		want                     float64
+	}{
+		{"latency", floor, "commands", 2},
+		{"latency", floor, "inner", 2},
+		{"latency", floor, "reads", 2},
+		{"stored", floor, "keys", 0},
+		{"stored", ours, "others", 0},
+	} {
+		if got := metric(c.scenario, c.driver, c.metric); got != c.want {
+			t.Errorf("%s, %s: %s is %v, want %v", c.scenario, c.driver, c.metric, got, c.want)
+		}
+	}
+}
+
+// scenarioType is there because scenario is also the name of a parameter above.
+type scenarioType = scenario
+
+func TestRunRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, arguments := range [][]string{{"-smoke", "-run", "nothing"}, {"-smoke", "more"}, {"-unknown"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), arguments, &out); err == nil {
+			t.Errorf("%v is accepted", arguments)
+		}
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-list"}, &out); err != nil || !strings.Contains(out.String(), "latency") {
+		t.Errorf("-list: %v\n%s", err, &out)
+	}
+}
+
+// cutShort is a writer that ends the run when it is told of the first result.
+type cutShort struct {
+	bytes.Buffer
+	end context.CancelCauseFunc
+}
+
+func (w *cutShort) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), "reached") {
+		w.end(errEnough)
+	}
+	return n, err
+}
+
+var errEnough = errors.New("enough")
+
+func TestRunThatIsCutShortReportsWhatItHas(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	file := filepath.Join(t.TempDir(), "results.json")
+	out := &cutShort{end: end}
+	if err := run(ctx, []string{"-smoke", "-json", file}, out); !errors.Is(err, errEnough) {
+		t.Fatalf("error %v, want %v", err, errEnough)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(data, &r); err != nil || len(r.Scenarios) != 1 {
+		t.Errorf("%d scenarios, %v: want the one that was complete", len(r.Scenarios), err)
+	}
+}
+
+func TestDriverThatFailsIsReportedAndLeftOut(t *testing.T) {
+	s := &scenario{
+		name: "scenario", drivers: []string{"good", "bad"}, floor: "good", rounds: 3,
+		metrics: []metric{{"x", "", -1, 0}},
+		goals: []goal{
+			ratioGoal("bad", "x", "bad", "good", atMost, 1),
+			valueGoal("good", "x", "good", atMost, 2),
+		},
+	}
+	var asked []string
+	s.measure = func(_ context.Context, _ *env, driver string) (sample, error) {
+		asked = append(asked, driver)
+		if driver == "bad" {
+			return nil, errors.New("broken")
+		}
+		return sample{"x": float64(len(asked))}, nil
+	}
+	server, err := startServer(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	results := s.measureAll(t.Context(), &env{server: server})
+	if want := []string{"good", "bad", "good", "good"}; !slices.Equal(asked, want) {
+		t.Errorf("measured %v, want %v", asked, want)
+	}
+	var r report
+	r.add(s, results)
+	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("failure %v, want the driver's", err)
+	}
+	var out bytes.Buffer
+	r.Scenarios[0].print(&out)
+	for _, want := range []string{"ERROR bad: broken", "not measured  bad", "NOT REACHED   good: 3", "3 (1..4)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, &out)
+		}
+	}
+}
+
+func TestDriversTakeTurns(t *testing.T) {
+	var asked []string
+	s := &scenario{drivers: []string{"a", "b", "c"}, measure: func(_ context.Context, _ *env, driver string) (sample, error) {
+		asked = append(asked, driver)
+		return sample{}, nil
+	}}
+	server, err := startServer(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	s.measureAll(t.Context(), &env{plan: plan{rounds: 2}, server: server})
+	if want := []string{"a", "b", "c", "a", "b", "c"}; !slices.Equal(asked, want) {
+		t.Errorf("measured %v, want %v", asked, want)
+	}
+}
+
+func TestGoalsAgainstTheBestPeer(t *testing.T) {
+	more, less := metric{"more", "", 1, 0}, metric{"less", "", -1, 0}
+	r := &results{scenario: &scenario{metrics: []metric{more, less}}, samples: map[string][]sample{
+		ours:        {{"more": 30, "less": 1}},
+		redisLock:   {{"more": 10, "less": 5}},
+		rueidisLock: {{"more": 20, "less": 4}},
+		blpop:       {{"more": 90, "less": 0.1}}, // no lock, so no peer
+	}}
+	for _, c := range []struct {
+		goal    goal
+		want    float64
+		reached bool
+	}{
+		{ratioGoal("", "more", ours, bestOf, atLeast, 1.5), 1.5, true},
+		{ratioGoal("", "more", ours, bestOf, atLeast, 1.6), 1.5, false},
+		{ratioGoal("", "less", ours, bestOf, atMost, 0.25), 0.25, true},
+		{ratioGoal("", "less", ours, bestOf, atMost, 0.2), 0.25, false},
+		{ratioGoal("", "more", ours, blpop, atLeast, 0.9), 1.0 / 3, false},
+		{valueGoal("", "more", ours, atLeast, 30), 30, true},
+		{valueGoal("", "more", floor, atLeast, 30), math.NaN(), false},
+	} {
+		got := c.goal.value(r)
+		if fmt.Sprint(got) != fmt.Sprint(c.want) || c.goal.reached(got) != c.reached {
+			t.Errorf("%v, reached %v; want %v, %v", got, c.goal.reached(got), c.want, c.reached)
+		}
+	}
+}
+
+func TestBoard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board")
+	b, err := newBoard(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	other, err := newBoard(path) // as another process maps it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+
+	b.enter(1)
+	b.leave()
+	from := b.begin()
+	for _, worker := range []int{1, 2, 2, 1} {
+		other.enter(worker)
+		other.leave()
+	}
+	to, longest := b.end(2)
+	if got := to.locks - from.locks; got != 4 {
+		t.Errorf("%v locks, want 4", got)
+	}
+	if got := to.handoffs - from.handoffs; got != 2 {
+		t.Errorf("%v handoffs, want 2: from 1 to 2 and back", got)
+	}
+	if longest <= 0 || longest > to.at-from.at {
+		t.Errorf("longest wait %v of a measurement of %v", longest, to.at-from.at)
+	}
+	if n := b.overlaps.Load(); n != 0 {
+		t.Errorf("%d overlaps, want none", n)
+	}
+	b.enter(1)
+	other.enter(2)
+	if n := b.overlaps.Load(); n != 1 {
+		t.Errorf("%d overlaps with two holders, want 1", n)
+	}
+}
+
+func TestBoardLongestWait(t *testing.T) {
+	b := new(board)
+	from := b.begin()
+	open := int64(from.at)
+	b.note(0, open, open+10)
+	b.note(0, open, open+40)
+	if got := b.workers[0].longest.Load(); got != 30 {
+		t.Errorf("longest wait %d, want 30", got)
+	}
+	// The second worker never had the lock: it waited all the time.
+	if to, longest := b.end(2); longest != to.at-from.at {
+		t.Errorf("longest wait %v, want all of %v", longest, to.at-from.at)
+	}
+	// What was before a measurement does not count in it.
+	b.workers[0].last.Store(1)
+	from = b.begin()
+	b.note(0, int64(from.at), int64(from.at)+5)
+	if got := b.workers[0].longest.Load(); got != 5 {
+		t.Errorf("longest wait %d, want 5", got)
+	}
+}
+
+func TestMonitorTellsScriptsFromClients(t *testing.T) {
+	server, err := startServer(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	watch, err := server.monitor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		// A value that looks like what it is not, and one that is longer than a buffer.
+		for _, args := range [][]string{
+			{"SET", "x", "[0 lua] \"get\""},
+			{"SET", "x", strings.Repeat("y", 1<<17)},
+			{"EVAL", "redis.call('get', KEYS[1]) return redis.call('del', KEYS[1])", "1", "x"},
+		} {
+			if _, err := server.do(args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sent, inner, err := watch.stop(server)
+	if err != nil || sent != 9 || inner != 6 {
+		t.Errorf("%v sent, %v inner, %v; want 9 and 6", sent, inner, err)
+	}
+}
+
+func TestSharedClockFollowsGoTime(t *testing.T) {
+	first := now()
+	begin := time.Now()
+	for time.Since(begin) < time.Millisecond {
+	}
+	if second := now(); second-first < time.Millisecond {
+		t.Errorf("%v passed, and %v on the shared clock", time.Since(begin), second-first)
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import "time"
+
+// plan is how much is measured.
+type plan struct {
+	name   string
+	rounds int
+	limit  time.Duration // for everything
+
+	span       time.Duration // of a measurement of latency or throughput
+	warm       int           // pairs before it
+	counted    int           // pairs of which commands and allocations are counted
+	parallel   []int         // goroutines on distinct keys
+	contenders int           // goroutines on one key
+
+	workers    int           // processes
+	each       int           // goroutines of each
+	contention time.Duration // span of a measurement with them
+
+	handovers    time.Duration // span
+	minHandovers int           // for as many it goes on longer, up to handoverLimit
+
+	crowd  int           // waiters over all processes
+	settle time.Duration // until all of them wait
+
+	holding []holdingPlan
+	stored  int // distinct keys locked and released
+}
+
+// holdingPlan is one size of the scenario with many held locks.
+type holdingPlan struct {
+	locks int
+	ttl   time.Duration // a third of it is the interval of renewals
+	span  time.Duration // a multiple of that
+}
+
+var fullPlan = plan{
+	name: "full", rounds: 5, limit: 15 * time.Minute,
+	span: 2 * time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
+	workers: 4, each: 4, contention: 2 * time.Second,
+	handovers: 3 * time.Second, minHandovers: 10,
+	crowd: 10_000, settle: 3 * time.Second,
+	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second}, {100_000, 30 * time.Second, 10 * time.Second}},
+	stored:  1_000_000,
+}
+
+var quickPlan = plan{
+	name: "quick", rounds: 3, limit: 2 * time.Minute,
+	span: 400 * time.Millisecond, warm: 100, counted: 500, parallel: []int{64, 1000}, contenders: 32,
+	workers: 4, each: 4, contention: 500 * time.Millisecond,
+	handovers: 600 * time.Millisecond, minHandovers: 5,
+	crowd: 10_000, settle: 1500 * time.Millisecond,
+	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},
+	stored:  100_000,
+}
+
+// smokePlan only shows that everything runs.
+var smokePlan = plan{
+	name: "smoke", rounds: 1, limit: time.Minute,
+	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
+	workers: 2, each: 2, contention: 50 * time.Millisecond,
+	handovers: 10 * time.Millisecond, minHandovers: 1,
+	crowd: 20, settle: 50 * time.Millisecond,
+	holding: []holdingPlan{{50, 300 * time.Millisecond, 100 * time.Millisecond}},
+	stored:  100,
+}

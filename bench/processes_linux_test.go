@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// children returns the processes that have this parent and have not ended.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name) state ppid ...; the name may hold anything.
+		var pid, ppid int
+		var state string
+		fmt.Sscan(string(data), &pid)
+		fmt.Sscan(string(data[bytes.LastIndexByte(data, ')')+1:]), &state, &ppid)
+		if ppid == parent && state != "Z" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for this: %s", what)
+		}
+	}
+}
+
+// TestNothingIsLeftBehind ends the benchmark in every way while the server and workers run, and looks for them.
+func TestNothingIsLeftBehind(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			temporary := t.TempDir()
+			// Rounds without end, of a scenario with workers.
+			cmd := exec.Command(os.Args[0], "-smoke", "-run", "processes", "-drivers", ours, "-rounds", "1000000")
+			cmd.Env = append(os.Environ(), wholeVariable+"=1", "TMPDIR="+temporary)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			var started []int
+			await(t, "a server and two workers", func() bool {
+				started = children(t, cmd.Process.Pid)
+				return len(started) == 1+smokePlan.workers
+			})
+			cmd.Process.Signal(signal)
+			if err := cmd.Wait(); err == nil {
+				t.Error("what was cut short is reported as complete")
+			}
+			await(t, "the end of all processes", func() bool {
+				for _, pid := range started {
+					// A process whose parent is gone may stay a zombie for as long as nobody asks for it.
+					data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					if err == nil && !bytes.Contains(data[bytes.LastIndexByte(data, ')'):], []byte(") Z")) {
+						return false
+					}
+				}
+				return true
+			})
+			left, err := os.ReadDir(temporary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if signal != syscall.SIGKILL && len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if signal == syscall.SIGINT && !strings.Contains(stderr.String(), "interrupt") {
+				t.Errorf("it does not say that it was interrupted: %s", stderr.String())
+			}
+		})
+	}
+}

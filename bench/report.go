@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// report is what is written as JSON. A number that was not measured is absent.
+type report struct {
+	Plan      string            `json:"plan"`
+	Rounds    int               `json:"rounds"`
+	System    string            `json:"system"`
+	CPUs      int               `json:"cpus"`
+	Go        string            `json:"go"`
+	Redis     string            `json:"redis"`
+	Modules   map[string]string `json:"modules"`
+	Seconds   float64           `json:"seconds"`
+	Scenarios []*scenarioReport `json:"scenarios"`
+}
+
+type scenarioReport struct {
+	Name    string          `json:"name"`
+	Title   string          `json:"title"`
+	Floor   string          `json:"floor,omitempty"`
+	Drivers []*driverReport `json:"drivers"`
+	Goals   []*goalReport   `json:"goals"`
+
+	metrics []metric
+}
+
+type driverReport struct {
+	Name    string                   `json:"name"`
+	Error   string                   `json:"error,omitempty"`
+	Metrics map[string]*metricReport `json:"metrics,omitempty"`
+}
+
+type metricReport struct {
+	Unit   string    `json:"unit,omitempty"`
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+	Rounds []float64 `json:"rounds"`
+
+	// Medians of the ratios round by round.
+	ToFloor    *float64 `json:"to_floor,omitempty"`
+	ToBestPeer *float64 `json:"to_best_peer,omitempty"`
+}
+
+type goalReport struct {
+	Goal    string   `json:"goal"`
+	Limit   float64  `json:"limit"`
+	Value   *float64 `json:"value,omitempty"`
+	Reached *bool    `json:"reached,omitempty"` // absent if it was not measured
+}
+
+func newReport(e *env, p plan) (*report, error) {
+	r := &report{Plan: p.name, Rounds: p.rounds, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
+	reply, err := e.server.do("INFO", "server")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(reply.(string)) {
+		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			r.Redis = strings.TrimSpace(version)
+		}
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			if slices.ContainsFunc([]string{"redsync", "redislock", "rueidis", "go-redis"}, func(s string) bool { return strings.Contains(module.Path, s) }) {
+				r.Modules[module.Path] = module.Version
+			}
+		}
+	}
+	return r, nil
+}
+
+// number is nil for what JSON has no form for.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// add takes in what a scenario brought.
+func (r *report) add(s *scenario, results *results) {
+	sr := &scenarioReport{Name: s.name, Title: s.title, Floor: s.floor, metrics: s.metrics}
+	r.Scenarios = append(r.Scenarios, sr)
+	for _, name := range s.drivers {
+		d := &driverReport{Name: name, Metrics: make(map[string]*metricReport)}
+		sr.Drivers = append(sr.Drivers, d)
+		if err := results.errors[name]; err != nil {
+			d.Error = err.Error()
+		}
+		for _, m := range s.metrics {
+			values := slices.DeleteFunc(results.values(name, m.name), func(v float64) bool { return number(v) == nil })
+			if len(values) == 0 {
+				continue
+			}
+			mr := &metricReport{Unit: m.unit, Median: results.median(name, m.name), Min: slices.Min(values), Max: slices.Max(values), Rounds: values}
+			d.Metrics[m.name] = mr
+			if m.better != 0 {
+				mr.ToFloor = number(results.ratio(m.name, name, s.floor))
+				mr.ToBestPeer = number(results.ratio(m.name, name, results.bestPeer(m)))
+			}
+		}
+	}
+	if err := results.errors["server"]; err != nil {
+		sr.Drivers = append(sr.Drivers, &driverReport{Name: "server", Error: err.Error()})
+	}
+	for _, g := range s.goals {
+		gr := &goalReport{Goal: g.text, Limit: g.limit, Value: number(g.value(results))}
+		if gr.Value != nil {
+			reached := g.reached(*gr.Value)
+			gr.Reached = &reached
+		}
+		sr.Goals = append(sr.Goals, gr)
+	}
+}
+
+func (r *report) head(out io.Writer) {
+	fmt.Fprintf(out, "%s run on %s, %d CPUs, %s, Redis %s\n", r.Plan, r.System, r.CPUs, r.Go, r.Redis)
+	for _, name := range slices.Sorted(maps.Keys(r.Modules)) {
+		fmt.Fprintf(out, "  %s %s\n", name, r.Modules[name])
+	}
+	fmt.Fprintf(out, "Medians of the rounds, in parentheses the least and the greatest. Ratios are medians of the ratios round by round.\n")
+}
+
+// print writes a table of the drivers and then the goals.
+func (s *scenarioReport) print(out io.Writer) {
+	fmt.Fprintf(out, "\n%s: %s\n", s.Name, s.Title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "\t")
+	for i, m := range s.metrics {
+		fmt.Fprintf(w, "%s\t", strings.TrimSpace(m.name+" "+m.unit))
+		if i == 0 {
+			fmt.Fprintf(w, "x %s\tx best peer\t", orDash(s.Floor))
+		}
+	}
+	fmt.Fprintln(w)
+	for _, d := range s.Drivers {
+		fmt.Fprintf(w, "%s\t", d.Name)
+		for i, m := range s.metrics {
+			v := d.Metrics[m.name]
+			if v == nil {
+				fmt.Fprint(w, "-\t")
+				v = new(metricReport)
+			} else if len(v.Rounds) == 1 {
+				fmt.Fprintf(w, "%.*f\t", m.decimals, v.Median)
+			} else {
+				fmt.Fprintf(w, "%.*f (%.*f..%.*f)\t", m.decimals, v.Median, m.decimals, v.Min, m.decimals, v.Max)
+			}
+			if i == 0 {
+				fmt.Fprintf(w, "%s\t%s\t", ratioText(v.ToFloor), ratioText(v.ToBestPeer))
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	for _, d := range s.Drivers {
+		if d.Error != "" {
+			fmt.Fprintf(out, "  ERROR %s: %s\n", d.Name, d.Error)
+		}
+	}
+	for _, g := range s.Goals {
+		switch {
+		case g.Value == nil:
+			fmt.Fprintf(out, "  not measured  %s\n", g.Goal)
+		case *g.Reached:
+			fmt.Fprintf(out, "  reached       %s: %.4g\n", g.Goal, *g.Value)
+		default:
+			fmt.Fprintf(out, "  NOT REACHED   %s: %.4g\n", g.Goal, *g.Value)
+		}
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func ratioText(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g", *v)
+}
+
+func (r *report) tail(out io.Writer) {
+	reached, missed := 0, 0
+	for _, s := range r.Scenarios {
+		for _, g := range s.Goals {
+			switch {
+			case g.Reached == nil:
+			case *g.Reached:
+				reached++
+			default:
+				missed++
+			}
+		}
+	}
+	fmt.Fprintf(out, "\n%d goals reached, %d not, in %.0f seconds.\n", reached, missed, r.Seconds)
+}
+
+func (r *report) write(name string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(data, '\n'), 0o644)
+}
+
+// failure is what went wrong in the drivers. That a goal was not reached is a result, not a failure.
+func (r *report) failure() error {
+	var failed []error
+	for _, s := range r.Scenarios {
+		for _, d := range s.Drivers {
+			if d.Error != "" {
+				failed = append(failed, fmt.Errorf("%s, %s: %s", s.Name, d.Name, d.Error))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/bench/internal/stats"
+)
+
+// sample is what one measurement of one driver brought: values by the names of metrics.
+type sample map[string]float64
+
+// metric is something that is measured.
+type metric struct {
+	name, unit string
+	better     int // 1 if more is better, -1 if less, 0 if it is only told
+	decimals   int
+}
+
+// scenario is something that drivers are compared in.
+type scenario struct {
+	name, title string
+	drivers     []string
+	metrics     []metric // the first one is what ratios are about
+	floor       string   // the driver that others are compared with; may be none
+	rounds      int      // 0 for the plan's
+	measure     func(ctx context.Context, e *env, driver string) (sample, error)
+	goals       []goal
+}
+
+// env is what measurements have in common.
+type env struct {
+	plan
+	server  *server
+	dir     string
+	profile string // directory for profiles; "" for none
+	files   int    // so far, for their names
+	keys    int    // so far, for their names
+	opened  map[string]locker
+}
+
+// driver returns the connected driver, in this process. It stays connected for the rest of the scenario.
+func (e *env) driver(ctx context.Context, name string) (locker, error) {
+	if l := e.opened[name]; l != nil {
+		return l, nil
+	}
+	l, err := open(ctx, name, e.server.address, ttl)
+	if err != nil {
+		return nil, err
+	}
+	e.opened[name] = l
+	return l, nil
+}
+
+// key returns a key that was not used before.
+func (e *env) key() string {
+	e.keys++
+	return fmt.Sprintf("bench/%d", e.keys)
+}
+
+// reset closes the drivers and empties the server.
+func (e *env) reset() error {
+	for name, l := range e.opened {
+		l.close()
+		delete(e.opened, name)
+	}
+	_, err := e.server.do("FLUSHALL")
+	return err
+}
+
+// results are the samples of a scenario by driver, in the order of rounds, and why a driver has none.
+type results struct {
+	scenario *scenario
+	samples  map[string][]sample
+	errors   map[string]error
+}
+
+// measureAll has the drivers take turns. A driver that fails is left out from then on.
+func (s *scenario) measureAll(ctx context.Context, e *env) *results {
+	r := &results{s, make(map[string][]sample), make(map[string]error)}
+	rounds := s.rounds
+	if rounds == 0 {
+		rounds = e.rounds
+	}
+	for range rounds {
+		for _, name := range s.drivers {
+			if ctx.Err() != nil || r.errors[name] != nil {
+				continue
+			}
+			measured, err := s.measure(ctx, e, name)
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				r.errors[name] = err
+			default:
+				r.samples[name] = append(r.samples[name], measured)
+			}
+		}
+	}
+	if err := e.reset(); err != nil {
+		r.errors["server"] = err
+	}
+	return r
+}
+
+// values returns a metric of a driver, in the order of rounds.
+func (r *results) values(driver, metric string) (values []float64) {
+	for _, s := range r.samples[driver] {
+		if v, ok := s[metric]; ok {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+func (r *results) median(driver, metric string) float64 {
+	return stats.Median(r.values(driver, metric))
+}
+
+// ratio is that of two drivers, round by round.
+func (r *results) ratio(metric, driver, reference string) float64 {
+	return stats.Ratio(r.values(driver, metric), r.values(reference, metric))
+}
+
+// bestPeer returns the one of other people's libraries with the best median, or "" if none was measured.
+func (r *results) bestPeer(m metric) (best string) {
+	for _, name := range peers {
+		v := r.median(name, m.name)
+		if math.IsNaN(v) {
+			continue
+		}
+		if best == "" || (v-r.median(best, m.name))*float64(m.better) > 0 {
+			best = name
+		}
+	}
+	return best
+}
+
+// goal is what we want to reach.
+type goal struct {
+	text  string
+	value func(r *results) float64 // NaN if it was not measured
+	limit float64
+	least bool // the limit is the least value, not the most
+}
+
+func (g *goal) reached(value float64) bool {
+	if g.least {
+		return value >= g.limit
+	}
+	return value <= g.limit
+}
+
+// bestOf names the best peer where a goal takes a reference.
+const bestOf = "the best peer"
+
+// ratioGoal compares a metric of a driver with that of another one.
+func ratioGoal(text, metric, driver, reference string, least bool, limit float64) goal {
+	return goal{text: text, limit: limit, least: least, value: func(r *results) float64 {
+		other := reference
+		if other == bestOf {
+			i := slices.IndexFunc(r.scenario.metrics, named(metric))
+			other = r.bestPeer(r.scenario.metrics[i])
+		}
+		return r.ratio(metric, driver, other)
+	}}
+}
+
+// valueGoal looks at a metric of a driver.
+func valueGoal(text, metric, driver string, least bool, limit float64) goal {
+	return goal{text: text, limit: limit, least: least, value: func(r *results) float64 { return r.median(driver, metric) }}
+}
+
+func named(name string) func(metric) bool {
+	return func(m metric) bool { return m.name == name }
+}

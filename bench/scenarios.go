@@ -1,0 +1,530 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/bench/internal/stats"
+)
+
+const (
+	atMost  = false
+	atLeast = true
+)
+
+func allScenarios(p plan) []*scenario {
+	uncontended := slices.Concat([]string{ours, floor, floorStock}, peers)
+	contended := slices.Concat([]string{ours, oursAlone, blpop}, peers)
+	all := []*scenario{{
+		name: "latency", title: "uncontended acquire and release, one goroutine",
+		drivers: uncontended, floor: floor, measure: latency,
+		metrics: []metric{{"p50", "us", -1, 1}, {"p99", "us", -1, 1}, {"allocs", "/pair", -1, 1}, {"reads", "/pair", -1, 2},
+			{"commands", "/pair", -1, 1}, {"inner", "/pair", -1, 1}, {"in", "B/pair", -1, 0}, {"out", "B/pair", -1, 0},
+			{"server", "us/pair", -1, 1}, {"client", "us/pair", -1, 1}},
+		goals: []goal{
+			ratioGoal("p50 at most 1.15 x the floor", "p50", ours, floor, atMost, 1.15),
+			valueGoal("one round trip each for acquire and release: reads of the server per pair", "reads", ours, atMost, 2.02),
+			valueGoal("at most 14 allocations per pair", "allocs", ours, atMost, 14.05),
+		},
+	}}
+	for _, n := range p.parallel {
+		s := &scenario{
+			name: fmt.Sprintf("throughput-%d", n), title: fmt.Sprintf("uncontended acquire and release, %d goroutines on keys of their own", n),
+			drivers: uncontended, floor: floor,
+			measure: func(ctx context.Context, e *env, driver string) (sample, error) { return throughput(ctx, e, driver, n) },
+			metrics: []metric{{"pairs", "/s", 1, 0}, {"p50", "us", -1, 0}, {"p99", "us", -1, 0}, {"client", "us/pair", -1, 1}, {"server", "us/pair", -1, 1}},
+			goals: []goal{
+				ratioGoal("at least 0.8 x the floor", "pairs", ours, floor, atLeast, 0.8),
+				ratioGoal("at least 1.3 x the best peer", "pairs", ours, bestOf, atLeast, 1.3),
+			},
+		}
+		if n >= 1000 {
+			s.goals = []goal{valueGoal("at least 100,000 operations per second, that is 50,000 pairs", "pairs", ours, atLeast, 50_000)}
+		}
+		all = append(all, s)
+	}
+	all = append(all, &scenario{
+		name: "contended", title: fmt.Sprintf("one key, one process, %d goroutines, nothing to do inside", p.contenders),
+		drivers: contended, floor: blpop, measure: contendedHere,
+		metrics: []metric{{"locks", "/s", 1, 0}, {"jain", "", 1, 3}},
+		goals: []goal{
+			ratioGoal("at least 100 x the best peer", "locks", ours, bestOf, atLeast, 100),
+			valueGoal("Jain index at least 0.95", "jain", ours, atLeast, 0.95),
+			ratioGoal("without local handoff at least 0.9 x BLPOP", "locks", oursAlone, blpop, atLeast, 0.9),
+		},
+	}, &scenario{
+		name: "processes", title: fmt.Sprintf("one key, %d processes of %d goroutines, nothing to do inside", p.workers, p.each),
+		drivers: contended, floor: blpop, measure: contendedProcesses,
+		metrics: []metric{{"handoffs", "/s", 1, 0}, {"locks", "/s", 1, 0}, {"wait", "ms", -1, 2}, {"server", "us/lock", -1, 1}},
+		goals: []goal{
+			ratioGoal("without local handoff: handoffs between processes at least 0.9 x BLPOP", "handoffs", oursAlone, blpop, atLeast, 0.9),
+			ratioGoal("with local handoff: locks at least 20 x those without", "locks", ours, oursAlone, atLeast, 20),
+			ratioGoal("with local handoff: longest wait of any process at most twice that without", "wait", ours, oursAlone, atMost, 2),
+		},
+	}, &scenario{
+		name: "handover", title: "from the call of release to the next holder, in another process",
+		drivers: []string{ours, blpop, rueidisLock, redsyncRueidis}, floor: blpop, measure: handovers,
+		metrics: []metric{{"p50", "us", -1, 0}, {"p99", "us", -1, 0}, {"samples", "", 0, 0}},
+		goals: []goal{
+			ratioGoal("p50 at most 1.2 x BLPOP", "p50", ours, blpop, atMost, 1.2),
+			ratioGoal("p99 no worse than BLPOP", "p99", ours, blpop, atMost, 1),
+		},
+	}, &scenario{
+		name: "crowd", title: fmt.Sprintf("%d waiters on one key over %d processes", p.crowd, p.workers),
+		drivers: []string{ours, oursAlone, rueidisLock}, measure: crowd, rounds: max(1, p.rounds/2),
+		metrics: []metric{{"commands", "/lock", -1, 2}, {"per-handoff", "commands", -1, 2}, {"inner", "/lock", -1, 1}, {"locks", "/s", 1, 0}, {"handoffs", "/s", 1, 0},
+			{"server", "% of a core", 0, 0}},
+		goals: []goal{
+			valueGoal("at most 4 server commands per handoff between processes", "per-handoff", ours, atMost, 4),
+			valueGoal("without local handoff: at most 4 server commands per lock", "commands", oursAlone, atMost, 4),
+		},
+	})
+	for _, h := range p.holding {
+		all = append(all, holdingScenario(p, h))
+	}
+	return append(all, &scenario{
+		name: "stored", title: fmt.Sprintf("memory of the server after %d distinct keys were locked and released", p.stored),
+		drivers: []string{ours, floor}, floor: floor, measure: stored, rounds: 1,
+		metrics: []metric{{"memory", "KiB", -1, 0}, {"keys", "", -1, 0}, {"others", "keys", -1, 0}, {"peak", "KiB", 0, 0}, {"seconds", "", 0, 1}},
+		goals: []goal{
+			valueGoal("only fence counters remain: other keys", "others", ours, atMost, 0),
+			valueGoal("at most one for each of 16,384 slots", "keys", ours, atMost, 16384),
+		},
+	})
+}
+
+// pair acquires and releases once.
+func pair(ctx context.Context, l locker, key string) error {
+	h, err := l.acquire(ctx, key)
+	if err != nil {
+		return fmt.Errorf("acquire: %w", err)
+	}
+	if err := l.release(ctx, h); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+func latency(ctx context.Context, e *env, name string) (sample, error) {
+	l, err := e.driver(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	// The libraries get a context that never ends, with which they are fastest.
+	never := context.Background()
+	key := e.key()
+	for range e.warm {
+		if err := pair(never, l, key); err != nil {
+			return nil, err
+		}
+	}
+	runtime.GC()
+
+	before, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	used := cpuTime()
+	var times []time.Duration
+	for start := time.Now(); time.Since(start) < e.span && ctx.Err() == nil; {
+		begin := time.Now()
+		if err := pair(never, l, key); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(begin))
+	}
+	used = cpuTime() - used
+	after, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	n := float64(len(times))
+	s := sample{
+		"p50":    microseconds(stats.Percentile(times, 0.5)),
+		"p99":    microseconds(stats.Percentile(times, 0.99)),
+		"in":     (after["total_net_input_bytes"] - before["total_net_input_bytes"]) / n,
+		"out":    (after["total_net_output_bytes"] - before["total_net_output_bytes"]) / n,
+		"server": (after.cpu() - before.cpu()) * 1e6 / n,
+		"client": microseconds(used) / n,
+		// The question itself was one.
+		"reads": (after["total_reads_processed"] - before["total_reads_processed"] - 1) / n,
+	}
+
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	mallocs := m.Mallocs
+	for range e.counted {
+		if err := pair(never, l, key); err != nil {
+			return nil, err
+		}
+	}
+	runtime.ReadMemStats(&m)
+	s["allocs"] = float64(m.Mallocs-mallocs) / float64(e.counted)
+
+	watch, err := e.server.monitor()
+	if err != nil {
+		return nil, err
+	}
+	for range e.counted {
+		if err := pair(never, l, key); err != nil {
+			return nil, err
+		}
+	}
+	sent, inner, err := watch.stop(e.server)
+	s["commands"], s["inner"] = sent/float64(e.counted), inner/float64(e.counted)
+	return s, err
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func throughput(ctx context.Context, e *env, name string, goroutines int) (sample, error) {
+	l, err := e.driver(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	never := context.Background()
+	key := e.key()
+	keys := make([]string, goroutines)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s/%d", key, i)
+	}
+	// Connections of a pool are made when they are needed, and not while it is measured.
+	if err := forAll(goroutines, func(i int) error { return pair(never, l, keys[i]) }); err != nil {
+		return nil, err
+	}
+	runtime.GC()
+	before, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	used := cpuTime()
+	start := time.Now()
+	var mu sync.Mutex
+	var times []time.Duration
+	err = forAll(goroutines, func(i int) error {
+		var mine []time.Duration
+		for begin := time.Now(); begin.Sub(start) < e.span && ctx.Err() == nil; {
+			if err := pair(never, l, keys[i]); err != nil {
+				return err
+			}
+			end := time.Now()
+			mine = append(mine, end.Sub(begin))
+			begin = end
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, mine...)
+		return nil
+	})
+	took := time.Since(start)
+	used = cpuTime() - used
+	if err != nil {
+		return nil, err
+	}
+	after, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	n := float64(len(times))
+	return sample{
+		"pairs":  n / took.Seconds(),
+		"p50":    microseconds(stats.Percentile(times, 0.5)),
+		"p99":    microseconds(stats.Percentile(times, 0.99)),
+		"client": microseconds(used) / n,
+		"server": (after.cpu() - before.cpu()) * 1e6 / n,
+	}, nil
+}
+
+func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
+	l, err := e.driver(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	key := e.key()
+	if p, ok := l.(preparer); ok {
+		if err := p.prepare(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	runtime.GC()
+	span, cancel := context.WithTimeout(ctx, e.span)
+	defer cancel()
+	shares := make([]float64, e.contenders)
+	var inside atomic.Int64
+	start := time.Now()
+	err = forAll(e.contenders, func(i int) error {
+		for span.Err() == nil {
+			h, err := l.acquire(span, key)
+			if err != nil {
+				if span.Err() != nil {
+					return nil
+				}
+				return fmt.Errorf("acquire: %w", err)
+			}
+			if inside.Add(1) != 1 {
+				return errTwo
+			}
+			shares[i]++
+			inside.Add(-1)
+			if err := l.release(context.WithoutCancel(ctx), h); err != nil {
+				return fmt.Errorf("release: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// What happens after the span, as goroutines find out that it is over, is a matter of one turn each.
+	total := 0.0
+	for _, n := range shares {
+		total += n
+	}
+	return sample{"locks": total / max(e.span, min(time.Since(start), 2*e.span)).Seconds(), "jain": stats.Jain(shares)}, nil
+}
+
+var errTwo = fmt.Errorf("two holders at once")
+
+// contention is what the board counted between two times.
+type contention struct{ from, to boardCount }
+
+func (c *contention) seconds() float64  { return (c.to.at - c.from.at).Seconds() }
+func (c *contention) locks() float64    { return c.to.locks - c.from.locks }
+func (c *contention) handoffs() float64 { return c.to.handoffs - c.from.handoffs }
+
+// contend starts workers with goroutines each, waits until all of them have asked for the key and then for settle, and
+// calls measure.
+func (e *env) contend(ctx context.Context, name string, goroutines int, settle time.Duration, measure func(b *board) error) error {
+	key := e.key()
+	if name == blpop {
+		if _, err := e.server.do("LPUSH", key, "token"); err != nil {
+			return err
+		}
+	}
+	workers, b, err := e.startWorkers(ctx, e.workers, job{Kind: "contend", Driver: name, Key: key, Goroutines: goroutines, TTL: ttl})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	defer stopWorkers(workers)
+	for _, w := range workers {
+		w.tell()
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for b.asking.Load() < int64(goroutines*e.workers) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("only %d of %d goroutines have asked for the key", b.asking.Load(), goroutines*e.workers)
+		}
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return err
+	}
+	if err := measure(b); err != nil {
+		return err
+	}
+	if n := b.overlaps.Load(); n > 0 {
+		return fmt.Errorf("%w, %d times", errTwo, n)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err error) {
+	err = e.contend(ctx, name, e.each, e.contention/5, func(b *board) error {
+		before, err := e.server.info()
+		if err != nil {
+			return err
+		}
+		from := b.begin()
+		if err := sleep(ctx, e.contention); err != nil {
+			return err
+		}
+		to, longest := b.end(e.workers)
+		after, err := e.server.info()
+		if err != nil {
+			return err
+		}
+		c := contention{from, to}
+		s = sample{
+			"handoffs": c.handoffs() / c.seconds(),
+			"locks":    c.locks() / c.seconds(),
+			"wait":     microseconds(longest) / 1000,
+			"server":   (after.cpu() - before.cpu()) * 1e6 / max(1, c.locks()),
+		}
+		return nil
+	})
+	return s, err
+}
+
+func handovers(ctx context.Context, e *env, name string) (sample, error) {
+	const limit = 10 * time.Second
+	key := e.key()
+	if name == blpop {
+		if _, err := e.server.do("LPUSH", key, "token"); err != nil {
+			return nil, err
+		}
+	}
+	workers, b, err := e.startWorkers(ctx, 2, job{Kind: "handover", Driver: name, Key: key, Hold: 2 * time.Millisecond, TTL: ttl})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	for _, w := range workers {
+		w.tell()
+	}
+	for begin := time.Now(); ; {
+		if err := sleep(ctx, max(time.Millisecond, e.handovers/20)); err != nil {
+			stopWorkers(workers)
+			return nil, err
+		}
+		if past := time.Since(begin); past > limit || past > e.handovers && b.taken.Load() >= int64(e.minHandovers) {
+			break
+		}
+	}
+	n := b.taken.Load()
+	stopWorkers(workers)
+	if err := failure(workers); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("not one handover in %v", limit)
+	}
+	if overlaps := b.overlaps.Load(); overlaps > 0 {
+		return nil, fmt.Errorf("%w, %d times", errTwo, overlaps)
+	}
+	times := make([]time.Duration, n)
+	for i := range times {
+		times[i] = time.Duration(b.samples[i].Load())
+	}
+	return sample{
+		"p50":     microseconds(stats.Percentile(times, 0.5)),
+		"p99":     microseconds(stats.Percentile(times, 0.99)),
+		"samples": float64(n),
+	}, nil
+}
+
+func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
+	err = e.contend(ctx, name, e.crowd/e.workers, e.settle, func(b *board) error {
+		before, err := e.server.info()
+		if err != nil {
+			return err
+		}
+		from := b.begin()
+		if err := sleep(ctx, e.contention); err != nil {
+			return err
+		}
+		to, _ := b.end(e.workers)
+		after, err := e.server.info()
+		if err != nil {
+			return err
+		}
+		c := contention{from, to}
+		// INFO counts what scripts call, too. The share of that is found out in a second look.
+		watch, err := e.server.monitor()
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, e.contention/2); err != nil {
+			return err
+		}
+		sent, inner, err := watch.stop(e.server)
+		if err != nil {
+			return err
+		}
+		total := after["total_commands_processed"] - before["total_commands_processed"] - 1
+		share := sent / max(1, sent+inner)
+		locks := max(1, c.locks())
+		s = sample{
+			"commands":    total * share / locks,
+			"per-handoff": total * share / max(1, c.handoffs()),
+			"inner":       total * (1 - share) / locks,
+			"locks":       c.locks() / c.seconds(),
+			"handoffs":    c.handoffs() / c.seconds(),
+			"server":      (after.cpu() - before.cpu()) / c.seconds() * 100,
+		}
+		return nil
+	})
+	return s, err
+}
+
+func stored(ctx context.Context, e *env, name string) (sample, error) {
+	if _, err := e.server.do("FLUSHALL"); err != nil {
+		return nil, err
+	}
+	l, err := e.driver(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pair(ctx, l, "first"); err != nil {
+		return nil, err
+	}
+	if _, err := e.server.do("FLUSHALL"); err != nil {
+		return nil, err
+	}
+	before, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var next atomic.Int64
+	if err := forAll(256, func(int) error {
+		for i := next.Add(1); i <= int64(e.stored); i = next.Add(1) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := pair(context.Background(), l, fmt.Sprintf("invoice/%d", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	took := time.Since(start)
+	after, err := e.server.info()
+	if err != nil {
+		return nil, err
+	}
+	s := sample{
+		"memory":  (after["used_memory"] - before["used_memory"]) / 1024,
+		"peak":    (after["used_memory_peak"] - before["used_memory"]) / 1024,
+		"seconds": took.Seconds(),
+		"keys":    0,
+		"others":  0,
+	}
+	for cursor := "0"; ; {
+		reply, err := e.server.do("SCAN", cursor, "COUNT", "1000")
+		if err != nil {
+			return nil, err
+		}
+		parts := reply.([]any)
+		for _, key := range parts[1].([]any) {
+			s["keys"]++
+			if !strings.HasPrefix(key.(string), "holdfast:f:") {
+				s["others"]++
+			}
+		}
+		if cursor = parts[0].(string); cursor == "0" {
+			return s, nil
+		}
+	}
+}
