@@ -108,7 +108,8 @@ func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 // values returns a metric of a driver, in the order of rounds.
 func (r *results) values(driver, metric string) (values []float64) {
 	for _, s := range r.samples[driver] {
-		if v, ok := s[metric]; ok {
+		// Not a number is what was divided by nothing.
+		if v, ok := s[metric]; ok && !math.IsNaN(v) {
 			values = append(values, v)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -337,6 +338,14 @@ func (e *env) contend(ctx context.Context, name string, goroutines int, settle t
 	return nil
 }
 
+// perEach is not a number if there is none.
+func perEach(total, n float64) float64 {
+	if n == 0 {
+		return math.NaN()
+	}
+	return total / n
+}
+
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -368,7 +377,7 @@ func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err
 			"handoffs": c.handoffs() / c.seconds(),
 			"locks":    c.locks() / c.seconds(),
 			"wait":     microseconds(longest) / 1000,
-			"server":   (after.cpu() - before.cpu()) * 1e6 / max(1, c.locks()),
+			"server":   perEach((after.cpu()-before.cpu())*1e6, c.locks()),
 		}
 		return nil
 	})
@@ -452,11 +461,10 @@ func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
 		}
 		total := after["total_commands_processed"] - before["total_commands_processed"] - 1
 		share := sent / max(1, sent+inner)
-		locks := max(1, c.locks())
 		s = sample{
-			"commands":    total * share / locks,
-			"per-handoff": total * share / max(1, c.handoffs()),
-			"inner":       total * (1 - share) / locks,
+			"commands":    perEach(total*share, c.locks()),
+			"per-handoff": perEach(total*share, c.handoffs()),
+			"inner":       perEach(total*(1-share), c.locks()),
 			"locks":       c.locks() / c.seconds(),
 			"handoffs":    c.handoffs() / c.seconds(),
 			"server":      (after.cpu() - before.cpu()) / c.seconds() * 100,
