@@ -31,6 +31,9 @@ type config struct {
 	replicaTimeout time.Duration
 	lazy           bool
 
+	maxChannels int // of a connection, see routes
+	channelIdle time.Duration
+
 	id   string       // of the Backend
 	hear func(string) // takes the messages
 }
@@ -45,7 +48,7 @@ const (
 )
 
 func newConfig() *config {
-	return &config{id: rand.Text(), hear: func(string) {}}
+	return &config{maxChannels: defaultMaxChannels, channelIdle: defaultChannelIdle, id: rand.Text(), hear: func(string) {}}
 }
 
 // channel is where this Backend hears of the slot, or of everything if the slot is protocol.Slots.

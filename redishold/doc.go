@@ -17,7 +17,7 @@
 // them through an orderly restart (R30), and with appendfsync everysec it can lose the last second's in a power failure
 // (R31). An eviction policy other than noeviction, or volatile-ttl and the like, may evict locks.
 //
-// While a slot of a Cluster is being moved, its locks can be renewed, but neither acquired nor released: those calls fail with
+// While a slot of a Cluster is being moved, its locks can be renewed, but calls to acquire and to release one may fail with
 // ErrUnavailable until it has arrived.
 //
 // # Access

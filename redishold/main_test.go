@@ -2,6 +2,7 @@ package redishold_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	// Tests mostly wait for servers, so more of them may run than there are processors.
+	flag.Parse()
+	flag.Set("test.parallel", "12")
 	os.Exit(m.Run())
 }
 

@@ -26,10 +26,10 @@ type slotRoute struct {
 }
 
 const (
-	// maxSlotRoutes is how many sharded channels are kept before those that nobody has used for slotRouteIdle are
+	// defaultMaxChannels is how many sharded channels are kept before those that nobody has used for defaultChannelIdle are
 	// given up. A waiter uses its channel about once a second.
-	maxSlotRoutes = 256
-	slotRouteIdle = time.Minute
+	defaultMaxChannels = 256
+	defaultChannelIdle = time.Minute
 )
 
 // subscribe makes the one channel ready, or sees that there will be many.
@@ -96,11 +96,11 @@ func (c *conn) subscribeSlot(slot uint16, r *slotRoute) {
 
 // prune gives up channels that nobody waits on any more. Called with c.mu held.
 func (c *conn) prune() {
-	if len(c.routes.slots) < maxSlotRoutes {
+	if len(c.routes.slots) < c.node.config.maxChannels {
 		return
 	}
 	for slot, r := range c.routes.slots {
-		if time.Since(r.used) > slotRouteIdle {
+		if time.Since(r.used) > c.node.config.channelIdle {
 			delete(c.routes.slots, slot)
 			go c.wire.Do(context.Background(), c.wire.B().Sunsubscribe().Channel(r.route[1:]).Build())
 		}

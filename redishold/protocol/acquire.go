@@ -103,7 +103,7 @@ func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, pl
 // byScript does it in one step.
 func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (driver.Result, error) {
 	presence := min(Presence, a.claim.TTL)
-	ticket, route, mark := "", "", ""
+	ticket, route, routeAt, mark := "", "", 0, ""
 	if a.claim.Queue {
 		ticket = strconv.FormatUint(a.claim.Ticket, 10)
 		route = conn.Route(ctx, a.keys.Slot)
@@ -115,7 +115,11 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	defer space.free()
 	command := acquireScript.evalsha(space.args[:0], "4")
 	command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-		a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last, milliseconds(presence), ticket, route, mark)
+		a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last, milliseconds(presence), ticket)
+	if a.claim.Queue {
+		routeAt = len(command)
+	}
+	command = append(command, route, mark)
 	reply, err := a.b.runOn(ctx, conn, &call{
 		script:  acquireScript,
 		slot:    a.keys.Slot,
@@ -123,6 +127,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		vote:    a.claim.TTL,
 		effect:  true,
 		wait:    a.b.options.Replicas > 0,
+		route:   routeAt,
 	})
 	if err != nil {
 		return driver.Result{}, err

@@ -65,6 +65,7 @@ type call struct {
 	vote    time.Duration // the TTL asked for, if the server has to be out of quarantine; else 0
 	effect  bool          // the script may have had an effect when it fails
 	wait    bool          // for replicas
+	route   int           // index in command of the route of notices, which depends on the server; 0 for none
 }
 
 // evalsha begins the command of a script with that many keys, which are to be appended, and then the arguments.
@@ -153,6 +154,9 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 			var err error
 			if conn, err = b.transport.Follow(ctx, slot, redirect.address); err != nil {
 				return Reply{}, err
+			}
+			if c.route > 0 && !asking {
+				c.command[c.route] = conn.Route(ctx, slot)
 			}
 		default:
 			return Reply{}, failure

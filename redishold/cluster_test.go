@@ -1,0 +1,194 @@
+package redishold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+	"github.com/holdfast-go/holdfast/redishold/redistest"
+)
+
+// keyOf returns a key that the primary with that index serves at first.
+func keyOf(t *testing.T, c *redistest.Cluster, primary int, name string) string {
+	t.Helper()
+	for i := range 1000 {
+		if key := fmt.Sprint(name, i); c.Owner(t, key) == c.Primaries[primary] {
+			return key
+		}
+	}
+	t.Fatal("no key found")
+	return ""
+}
+
+func TestClusterRenewalIsNotHeldUpByOneShard(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	b := open(t, c.URL())
+	var claims []driver.Claim
+	for i := range 3 {
+		for j := range 5 {
+			claim := newClaim(keyOf(t, c, i, fmt.Sprint("k", j, "-")))
+			mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+			claims = append(claims, claim)
+		}
+	}
+	c.Primaries[1].Freeze()
+	defer c.Primaries[1].Thaw()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	results, err := b.Renew(ctx, claims)
+	if err != nil || ctx.Err() != nil {
+		t.Fatalf("Renew with one of three shards frozen: %v, %v", err, ctx.Err())
+	}
+	for i, r := range results {
+		frozen := c.Owner(t, claims[i].Key) == c.Primaries[1]
+		if !frozen && r.State != driver.Held || frozen && (r.State != driver.Unknown || !errors.Is(r.Err, driver.ErrUnknown)) {
+			t.Errorf("%s, shard frozen %v: %v, %v", claims[i].Key, frozen, r.State, r.Err)
+		}
+	}
+	// Neither is anything else on the other shards.
+	mustBe(t, "acquire", driver.Held)(b.Acquire(ctx, newClaim(keyOf(t, c, 0, "other"))))
+}
+
+func TestClusterSlotMovesUnderHolderAndWaiter(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	b, watcher := open(t, c.URL()), open(t, c.URL())
+	key := keyOf(t, c, 0, "k")
+	holder, waiter := newClaim(key), newClaim(key)
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
+	mustBe(t, "queue", driver.Busy)(watcher.Acquire(t.Context(), waiter))
+	from, to := c.Primaries[0], c.Primaries[2]
+	c.MoveSlot(t, protocol.Slot(key), from, to, func() {
+		// The keys are gone to the new server, the slot is not yet.
+		results, err := b.Renew(t.Context(), []driver.Claim{holder})
+		if err != nil || results[0].State != driver.Held {
+			t.Errorf("Renew while the slot is being moved: %+v, %v", results, err)
+		}
+		// A lock whose keys are not all there is neither here nor there.
+		another := newClaim("{" + protocol.Tag(protocol.Slot(key)) + "}")
+		if _, err := b.Acquire(t.Context(), another); !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
+			t.Errorf("Acquire while the slot is being moved: %v", err)
+		}
+	})
+	r := mustBe(t, "the waiter asks at the old server", driver.Busy)(watcher.Acquire(t.Context(), waiter))
+	if r.Place != 1 {
+		t.Errorf("the waiter has lost its place: %+v", r)
+	}
+	notices := make(chan driver.Notice, 1)
+	defer watcher.Notify(func(n driver.Notice) { notices <- n })()
+	mustBe(t, "release at the old server", driver.Held)(b.Release(t.Context(), holder))
+	select {
+	case n := <-notices:
+		if n.Owner != waiter.Owner {
+			t.Errorf("notice %+v", n)
+		}
+	case <-time.After(patience):
+		t.Error("no notice from the new server")
+	}
+	mustBe(t, "the waiter's turn", driver.Held)(watcher.Acquire(t.Context(), waiter))
+	mustBe(t, "release", driver.Held)(watcher.Release(t.Context(), waiter))
+	works(t, b)
+}
+
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	b := open(t, c.URL()+"?wait=1")
+	key := keyOf(t, c, 1, "k")
+	claim := newClaim(key)
+	first := mustBe(t, "acquire, with the replica's confirmation", driver.Held)(b.Acquire(t.Context(), claim))
+	c.Primaries[1].Kill()
+	redistest.Eventually(t, "the replica has taken over", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := b.Release(ctx, claim)
+		if driver.Permanent(err) {
+			t.Fatal(err)
+		}
+		if err == nil && r.State != driver.Held {
+			t.Fatalf("the replica did not have the lock: %v", r.State)
+		}
+		return err
+	})
+	// Without the replica's confirmation, which nobody can give any more.
+	b = open(t, c.URL())
+	if again := granted(t, b, newClaim(key)); again.Token <= first.Token {
+		t.Errorf("token %d after the failover, %d before", again.Token, first.Token)
+	}
+	for i := range 3 {
+		granted(t, b, newClaim(keyOf(t, c, i, "other")))
+	}
+}
+
+func TestClusterNodesFrozenAndReplaced(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	b := open(t, c.URL())
+	key := keyOf(t, c, 1, "k")
+	claim := newClaim(key)
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	// The connection stays open, so nothing but silence says that another server has taken over.
+	c.Primaries[1].Freeze()
+	defer c.Primaries[1].Thaw()
+	granted(t, b, claim)
+	if got := c.Replicas[1][0].Info(t, "role"); got != "master" {
+		t.Errorf("granted by a server whose role is %s", got)
+	}
+}
+
+func TestClusterWithAPassword(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0, redistest.WithPassword("secret"))
+	works(t, open(t, c.URL()))
+	refused(t, "redis+cluster://:wrong@"+c.Primaries[0].Addr, true, "WRONGPASS")
+}
+
+func TestClusterWithTLS(t *testing.T) {
+	t.Parallel()
+	certificates := redistest.NewCertificates(t)
+	c := redistest.StartCluster(t, 3, 0, redistest.WithTLS(certificates))
+	b := open(t, c.URL()+"?tls-ca="+certificates.CA+"&tls-cert="+certificates.ClientCert+"&tls-key="+certificates.ClientKey)
+	works(t, b)
+	for i := range 3 {
+		granted(t, b, newClaim(keyOf(t, c, i, "k")))
+	}
+}
+
+func TestClusterACLDocumentedMinimum(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	more := []string{"+spublish", "+ssubscribe", "+sunsubscribe", "+cluster|slots", "+asking"}
+	for _, p := range c.Primaries {
+		p.Do(t, append(append([]string{"ACL", "SETUSER", "locks"}, access(t)...), more...)...)
+	}
+	works(t, open(t, "redis+cluster://locks:secret@"+c.Primaries[0].Addr))
+	for _, p := range c.Primaries {
+		p.Do(t, "ACL", "SETUSER", "locks", "-cluster|slots")
+	}
+	refused(t, "redis+cluster://locks:secret@"+c.Primaries[0].Addr, true, "NOPERM", "cluster|slots")
+}
+
+// A process that waits in ever new slots does not keep a channel for each for ever.
+func TestClusterChannelsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 1, 0)
+	b := open(t, c.URL(), redishold.WithChannels(5, 0))
+	for i := range 20 {
+		holder, waiter := newClaim(fmt.Sprint("k", i)), newClaim(fmt.Sprint("k", i))
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
+		mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), waiter))
+		mustBe(t, "release", driver.Held)(b.Release(t.Context(), holder))
+		mustBe(t, "release", driver.Held)(b.Release(t.Context(), waiter))
+	}
+	redistest.Eventually(t, "channels are given up", func() error {
+		channels := c.Primaries[0].Do(t, "PUBSUB", "SHARDCHANNELS").([]any)
+		return redistest.Not(len(channels) > 0 && len(channels) <= 5, "%d channels", len(channels))
+	})
+	works(t, b) // and used again where they are needed
+}
