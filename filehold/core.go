@@ -107,14 +107,14 @@ func (c *core) enroll() error {
 	if err != nil {
 		return err
 	}
-	count, err := d.peekCounter()
+	count, whole, err := d.peekCounter()
 	if err != nil {
 		return err
 	}
 	switch {
 	case alone && !d.bootKnown:
 		err = d.restartCounter(&count)
-	case !alone && oneClock && count.sequence > 0 && count.boot != d.boot:
+	case !alone && oneClock && whole && count.boot != d.boot:
 		err = d.fail("is in use by processes of another machine, or with another clock (time namespace): leases there and here cannot be compared")
 	}
 	if err != nil {

@@ -50,6 +50,9 @@ type directory struct {
 	bootKnown bool
 }
 
+// networkFSSource is replaced by tests, which have no network file system.
+var networkFSSource = networkFS
+
 // fail returns the error of a directory that has to be changed by somebody before it serves.
 func (d *directory) fail(format string, args ...any) error {
 	return &driver.Error{Node: d.path, Permanent: true, Err: fmt.Errorf(format, args...)}
@@ -93,7 +96,7 @@ func openDirectory(dir string, cfg config, stop <-chan struct{}) (*directory, er
 	if err := d.checkTrust(); err != nil {
 		return nil, err
 	}
-	if name := networkFS(d.path); name != "" {
+	if name := networkFSSource(d.path); name != "" {
 		return nil, d.fail("is on a network file system (%s): its file locks do not free what a dead process held; use a local directory", name)
 	}
 	if err := d.checkContent(); err != nil {
@@ -296,7 +299,7 @@ func (d *directory) create(path string, flags int) (int, error) {
 
 // makePipe makes a named pipe.
 func (d *directory) makePipe(path string) error {
-	err := interruptible(func() error { return syscall.Mkfifo(path, d.fileMode&0o777) })
+	err := interruptible(func() error { return sysMkfifo(path, d.fileMode&0o777) })
 	if err == nil && d.shared {
 		err = interruptible(func() error { return syscall.Chmod(path, d.fileMode&0o777) })
 	}
@@ -307,7 +310,7 @@ func (d *directory) makePipe(path string) error {
 }
 
 func (d *directory) makeDir(path string) error {
-	err := interruptible(func() error { return syscall.Mkdir(path, d.dirMode&0o777) })
+	err := interruptible(func() error { return sysMkdir(path, d.dirMode&0o777) })
 	if err == nil && d.shared {
 		err = interruptible(func() error { return syscall.Chmod(path, d.dirMode) })
 	}
@@ -379,7 +382,7 @@ func (d *directory) install(name string, content []byte) error {
 	if err := syncFile(fd); err != nil {
 		return err
 	}
-	if err := os.Rename(path+temporarySuffix, path); err != nil {
+	if err := renameFile(path+temporarySuffix, path); err != nil {
 		return err
 	}
 	return syncDir(d.path)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
@@ -28,17 +27,17 @@ import (
 //     find another durable ceiling in the other place. Hence (1): a durable ceiling is on the disk, whole, as
 //     long as "durable" is not raised beyond it.
 //   - A process is killed: what it has written to a file stays readable. A grant has moved the counter before
-//     it returned, so the next grant gets a larger token. A write of the counter that was cut short is told by its checksum; the
-//     older counter is in force then, and the grant that the write was for did not happen. A ceiling that was written but not yet synced
-//     does not count, as "durable" does not say so.
+//     it returned, so the next grant gets a larger token. A write of the counter that was cut short is told by its checksum, and
+//     makes it void. A ceiling that was written but not yet synced does not count, as "durable" does not say so.
 //   - The machine loses its memory: the counter is void, since it bears the mark of an earlier boot (or, where boots
 //     cannot be told apart, since no member is alive). By (1) the larger ceiling found on the disk is at least the last
-//     durable one, and so at least every token that was granted. The counter starts above it, after the file was synced:
-//     a counter may also be void because somebody damaged it, when not all of the file is on the disk.
+//     durable one, and so at least every token that was granted.
+//   - A void counter starts anew above the larger ceiling, which is at least every token that was granted, as just said. The file is
+//     synced first: if the counter is void for another reason than a boot, not all of it need be on the disk.
 
 const (
-	fencePlace   = 65536 // distance of the places for ceilings: no smaller than a page or a block anywhere
-	counterPlace = 128   // and for counters, which only have to survive the death of a process
+	// fencePlace is the distance of the places for ceilings: no smaller than a page or a block anywhere.
+	fencePlace = 65536
 
 	// ceilingStep is how far beyond the clock the ceiling is raised, in microseconds.
 	ceilingStep = 10 * 60 * 1e6
@@ -53,15 +52,8 @@ const (
 // bootMark tells boots apart.
 type bootMark [16]byte
 
-// Replaced by tests, which cannot reboot.
-var (
-	bootMarkSource = readBootMark
-	syncFile       = fsync
-)
-
-func fsync(fd int) error {
-	return os.NewSyscallError("fsync", interruptible(func() error { return syscall.Fsync(fd) }))
-}
+// bootMarkSource is replaced by tests, which cannot reboot.
+var bootMarkSource = readBootMark
 
 // ceilingError says that no token was drawn, as the ceiling has to be raised to this one first.
 type ceilingError uint64
@@ -70,10 +62,9 @@ func (e ceilingError) Error() string { return fmt.Sprintf("token %d is above the
 
 // counter is what the mutex file holds.
 type counter struct {
-	boot     bootMark
-	next     uint64 // smaller than any token that is still to be granted, or equal
-	durable  uint64 // the durable ceiling
-	sequence uint64 // of the sealed record
+	boot    bootMark
+	next    uint64 // smaller than any token that is still to be granted, or equal
+	durable uint64 // the durable ceiling
 }
 
 const counterSize = len(bootMark{}) + 16
@@ -82,46 +73,36 @@ func (c *counter) seal() []byte {
 	payload := append(make([]byte, 0, counterSize), c.boot[:]...)
 	payload = binary.LittleEndian.AppendUint64(payload, c.next)
 	payload = binary.LittleEndian.AppendUint64(payload, c.durable)
-	return seal(make([]byte, 0, sealSize+counterSize), c.sequence, payload)
+	return seal(make([]byte, 0, sealSize+counterSize), 0, payload)
 }
 
-// decodeCounters returns the newer counter of the two places in b, or one of zeros if neither is whole.
-func decodeCounters(b []byte) (c counter) {
-	for _, place := range places(b, counterPlace) {
-		sequence, payload, _, err := unseal(place)
-		if err != nil || len(payload) != counterSize || sequence < c.sequence {
-			continue
-		}
-		c.sequence = sequence
-		copy(c.boot[:], payload)
-		c.next = binary.LittleEndian.Uint64(payload[len(c.boot):])
-		c.durable = binary.LittleEndian.Uint64(payload[len(c.boot)+8:])
+// decodeCounter reads what seal wrote. It reports whether that is whole.
+func decodeCounter(b []byte) (c counter, whole bool) {
+	_, payload, _, err := unseal(b)
+	if err != nil || len(payload) != counterSize {
+		return c, false
 	}
-	return c
+	copy(c.boot[:], payload)
+	c.next = binary.LittleEndian.Uint64(payload[len(c.boot):])
+	c.durable = binary.LittleEndian.Uint64(payload[len(c.boot)+8:])
+	return c, true
 }
 
-// places splits b into the two places for records in it.
-func places(b []byte, size int) [2][]byte {
-	return [2][]byte{b[:min(len(b), size)], b[min(len(b), size):]}
-}
+func (d *directory) writeCounter(c *counter) error { return writeAt(d.mutex.fd, c.seal(), 0) }
 
-func (d *directory) writeCounter(c *counter) error {
-	c.sequence++
-	return writeAt(d.mutex.fd, c.seal(), int64(c.sequence%2)*counterPlace)
-}
-
-// peekCounter returns the counter, void or not.
-func (d *directory) peekCounter() (counter, error) {
-	var buf [2 * counterPlace]byte
+// peekCounter returns the counter, void or not, or reports that it is not whole.
+func (d *directory) peekCounter() (c counter, whole bool, err error) {
+	var buf [sealSize + counterSize]byte
 	n, err := readAt(d.mutex.fd, buf[:], 0)
-	return decodeCounters(buf[:n]), err
+	c, whole = decodeCounter(buf[:n])
+	return c, whole, err
 }
 
 // readCounter returns the counter. If it is void, it starts anew above everything that may have been granted.
 // The mutex is held.
 func (d *directory) readCounter() (counter, error) {
-	c, err := d.peekCounter()
-	if err == nil && (c.sequence == 0 || c.boot != d.boot) {
+	c, whole, err := d.peekCounter()
+	if err == nil && (!whole || c.boot != d.boot) {
 		err = d.restartCounter(&c)
 	}
 	return c, err

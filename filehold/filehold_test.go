@@ -4,9 +4,6 @@ package filehold_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,7 +16,7 @@ import (
 // ttl is long enough never to run out in a test.
 const ttl = 10 * time.Minute
 
-// open opens dir, and checks at the end of the test that nothing is left in it.
+// open opens dir until the end of the test.
 func open(t testing.TB, dir string, options ...filehold.Option) *filehold.Backend {
 	t.Helper()
 	b, err := filehold.Open(dir, options...)
@@ -118,49 +115,4 @@ func TestTwoBackendsExcludeEachOther(t *testing.T) {
 	a.Close()
 	b.Close()
 	tidy(t, dir)
-}
-
-func TestKilledHolderFreesAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	p := start(t, dir)
-	first := claim("k")
-	want(t, "holder", p.acquire(first), driver.Held)
-	b := open(t, dir)
-	second := queued("k")
-	notices := make(chan driver.Notice, 10)
-	b.Notify(func(n driver.Notice) { notices <- n })
-	want(t, "waiter", acquire(t, b, second), driver.Busy)
-	p.kill()
-	n := <-notices
-	if n.Kind != driver.Granted || n.Key != "k" || n.Owner != second.Owner || n.Token == 0 {
-		t.Fatalf("notice %+v", n)
-	}
-	want(t, "waiter asks again", acquire(t, b, second), driver.Held)
-	release(t, b, second)
-	b.Close()
-	tidy(t, dir)
-}
-
-func TestErrorsIsClear(t *testing.T) {
-	_, err := filehold.Open(filepath.Join(t.TempDir(), "a", "b"))
-	if !errors.Is(err, fs.ErrNotExist) || !driver.Permanent(err) {
-		t.Fatal(err)
-	}
-	fmt.Println(err)
-}
-
-func BenchmarkAcquireRelease(b *testing.B) {
-	backend := open(b, b.TempDir())
-	ctx := context.Background()
-	c := claim("benchmark")
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Token = 1
-		if r, err := backend.Acquire(ctx, c); err != nil || r.State != driver.Held {
-			b.Fatal(r, err)
-		}
-		if r, err := backend.Release(ctx, c); err != nil || r.State != driver.Held {
-			b.Fatal(r, err)
-		}
-	}
 }

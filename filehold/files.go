@@ -14,6 +14,18 @@ import (
 // The files of an operation are opened, read and closed by plain system calls: package os would make a File with
 // a finalizer of each, and try to register it with the poller.
 
+// The calls that change something are variables, so that tests can die before, in and after each of them.
+var (
+	sysOpen   = syscall.Open
+	sysPwrite = syscall.Pwrite
+	sysUnlink = syscall.Unlink
+	sysRename = syscall.Rename
+	sysMkdir  = syscall.Mkdir
+	sysMkfifo = syscall.Mkfifo
+	sysFsync  = syscall.Fsync
+	sysFlock  = syscall.Flock
+)
+
 // interruptible makes a system call until it is not interrupted by a signal.
 func interruptible(call func() error) error {
 	for {
@@ -26,7 +38,7 @@ func interruptible(call func() error) error {
 // openFile opens path without following a symbolic link at its end. Children do not get it.
 func openFile(path string, flags int, mode uint32) (fd int, err error) {
 	for {
-		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, mode)
+		fd, err = sysOpen(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, mode)
 		if err != syscall.EINTR {
 			break
 		}
@@ -58,7 +70,7 @@ func readAt(fd int, b []byte, offset int64) (n int, err error) {
 
 func writeAt(fd int, b []byte, offset int64) error {
 	for len(b) > 0 {
-		n, err := syscall.Pwrite(fd, b, offset)
+		n, err := sysPwrite(fd, b, offset)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
@@ -74,20 +86,34 @@ func writeAt(fd int, b []byte, offset int64) error {
 
 // removeFile removes path if it exists.
 func removeFile(path string) error {
-	err := interruptible(func() error { return syscall.Unlink(path) })
+	err := interruptible(func() error { return sysUnlink(path) })
 	if err != nil && err != syscall.ENOENT {
 		return &fs.PathError{Op: "unlink", Path: path, Err: err}
 	}
 	return nil
 }
 
+// renameFile gives a file another name, in place of what has it.
+func renameFile(from, to string) error {
+	err := interruptible(func() error { return sysRename(from, to) })
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// syncFile makes the content of a file durable.
+func syncFile(fd int) error {
+	return os.NewSyscallError("fsync", interruptible(func() error { return sysFsync(fd) }))
+}
+
 // tryFlock takes a file lock, or fails with EWOULDBLOCK.
 func tryFlock(fd, how int) error {
-	return interruptible(func() error { return syscall.Flock(fd, how|syscall.LOCK_NB) })
+	return interruptible(func() error { return sysFlock(fd, how|syscall.LOCK_NB) })
 }
 
 func unflock(fd int) {
-	interruptible(func() error { return syscall.Flock(fd, syscall.LOCK_UN) })
+	interruptible(func() error { return sysFlock(fd, syscall.LOCK_UN) })
 }
 
 // syncDir makes the names in a directory durable.

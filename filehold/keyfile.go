@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"syscall"
 )
 
@@ -186,7 +185,7 @@ func (d *directory) replace(path string, content []byte) error {
 		removeFile(temporary)
 		return err
 	}
-	return os.Rename(temporary, path)
+	return renameFile(temporary, path)
 }
 
 func (k *keyFile) close() {

@@ -50,7 +50,7 @@ func (c *core) withdraw(releases []*driver.Claim) (until time.Duration, clean bo
 	t := &c.turn
 	t.unraised = errClosed // no grant of ours waits for the disk now; those who wait ask for their key again soon
 	for _, tr := range c.mine {
-		until = max(until, tr.until)
+		until = max(until, tr.lease)
 	}
 	if c.gone != nil {
 		return 0, false

@@ -83,7 +83,7 @@ func (d *directory) enroll(m *member) error {
 	if m.file0, _, err = identifyOpen(fd); err != nil {
 		return err
 	}
-	return os.Rename(m.path+temporarySuffix, m.path)
+	return renameFile(m.path+temporarySuffix, m.path)
 }
 
 // remove removes the member's files. If they stay, others find them, and then free the keys.
@@ -195,7 +195,7 @@ func parseMember(name string) (id memberID, suffix string, ok bool) {
 // markDead notes that a member is dead. The mutex is held.
 func (d *directory) markDead(id memberID) {
 	path := d.members + id.String()
-	os.Rename(path, path+deadSuffix)
+	renameFile(path, path+deadSuffix)
 }
 
 // bury removes the last files of a dead member. The note of its death comes last: as long as it is there, somebody will do the rest.

@@ -26,46 +26,47 @@ type mutex struct {
 
 var errStopped = errors.New("stopped")
 
-// How often lock tries, and how. Who holds the mutex needs it for less time than it takes to sleep and
-// wake up, unless it was preempted.
+// How lock tries: some times in a row, for about as long as the mutex is usually held, so that it is not missed between two turns of a
+// busy process; then it sleeps, at first briefly.
 const (
-	mutexSpins  = 25
-	mutexPauses = 60
-	stallAfter  = mutexSpins + mutexPauses
+	mutexSpins  = 20
+	mutexPauses = 40
+	longestNap  = 20 * time.Millisecond
 )
 
 // lock takes the mutex. It fails with errStopped when stop is closed, or with what the system said.
 func (m *mutex) lock(stop <-chan struct{}) error {
 	var timer *time.Timer
-	for try := 0; ; try++ {
-		err := tryFlock(m.fd, syscall.LOCK_EX)
-		if err == nil {
-			m.stalled.Store(false)
-			return nil
-		}
-		if err != syscall.EWOULDBLOCK {
-			return os.NewSyscallError("flock", err)
-		}
-		switch {
-		case try < mutexSpins:
+	for round := 0; ; round++ {
+		for range mutexSpins {
+			err := tryFlock(m.fd, syscall.LOCK_EX)
+			if err == nil {
+				m.stalled.Store(false)
+				return nil
+			}
+			if err != syscall.EWOULDBLOCK {
+				return os.NewSyscallError("flock", err)
+			}
 			runtime.Gosched()
-		case try < stallAfter:
-			// Random, so that of many who wait none is always too late.
+		}
+		// Random, so that of many who wait none is always too late.
+		if round < mutexPauses {
 			pause(10*time.Microsecond + rand.N(100*time.Microsecond))
-		default:
-			m.stalled.Store(true)
-			d := time.Millisecond + rand.N(min(time.Duration(try-stallAfter+4)*time.Millisecond/2, 20*time.Millisecond))
-			if timer == nil {
-				timer = time.NewTimer(d)
-				defer timer.Stop()
-			} else {
-				timer.Reset(d)
-			}
-			select {
-			case <-timer.C:
-			case <-stop:
-				return errStopped
-			}
+			continue
+		}
+		m.stalled.Store(true)
+		nap := min(time.Millisecond+time.Duration(round-mutexPauses)*20*time.Microsecond, longestNap)
+		nap = nap/2 + rand.N(nap)
+		if timer == nil {
+			timer = time.NewTimer(nap)
+			defer timer.Stop()
+		} else {
+			timer.Reset(nap)
+		}
+		select {
+		case <-timer.C:
+		case <-stop:
+			return errStopped
 		}
 	}
 }

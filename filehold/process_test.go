@@ -48,6 +48,8 @@ func command(role string, env ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(exe, "-test.run=^$")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	// A process under the race detector would else take a second to end.
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	return cmd
@@ -55,7 +57,7 @@ func command(role string, env ...string) *exec.Cmd {
 
 // request is a line to a process in the role "serve", reply one from it.
 type request struct {
-	Op     string // "acquire", "renew", "release", "child", "close", "leak"
+	Op     string // "acquire", "renew", "release", "child", "close", "tick", "files"
 	Claims []wireClaim
 }
 
@@ -168,6 +170,8 @@ func serve() {
 			}
 		case "close":
 			err = b.Close()
+		case "tick":
+			filehold.Tick(b)
 		case "files":
 			entries, _ := os.ReadDir("/dev/fd")
 			r.PID = len(entries)

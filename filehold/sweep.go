@@ -131,5 +131,10 @@ func (t *turn) beginSweep() {
 		s.end()
 		return
 	}
-	s.names = slices.DeleteFunc(names, func(name string) bool { return !isKeyName(name) })
+	s.names = slices.DeleteFunc(names, func(name string) bool {
+		if isTemporary(name) {
+			removeFile(t.keys + name) // nobody is making it: we have the mutex
+		}
+		return !isKeyName(name)
+	})
 }

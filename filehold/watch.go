@@ -14,6 +14,7 @@ import (
 // track is what we know of a key on which we have a claim. It belongs to the worker.
 type track struct {
 	until   time.Duration // when the last of our claims runs out
+	lease   time.Duration // when our lease does; 0: we do not hold it
 	waiting []waiting
 	behind  []memberID  // members that our waiters wait behind, and that are watched
 	timer   *time.Timer // fires when the lease of the holder runs out that the first waiter, ours, waits behind
@@ -36,11 +37,12 @@ func (tr *track) disarm() {
 func (t *turn) track(r *record) {
 	c := t.core
 	tr := c.mine[r.key]
-	var until time.Duration
+	var until, lease time.Duration
 	var now []waiting
 	var behind []memberID
 	if r.holder != nil && r.holder.member == c.member.id {
-		until = r.holder.until
+		lease = r.holder.until
+		until = lease
 	}
 	ahead := r.holder
 	for _, w := range r.queue {
@@ -75,7 +77,7 @@ func (t *turn) track(r *record) {
 		}
 	}
 	tr.behind = behind
-	tr.until = until
+	tr.until, tr.lease = until, lease
 	if until == 0 {
 		tr.disarm()
 		delete(c.mine, r.key)

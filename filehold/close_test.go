@@ -1,0 +1,146 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filehold_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// regular is a file system without what is neither a file nor a directory.
+type regular struct{ fs.FS }
+
+func (r regular) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(r.FS, name)
+	var kept []fs.DirEntry
+	for _, e := range entries {
+		if e.IsDir() || e.Type().IsRegular() {
+			kept = append(kept, e)
+		}
+	}
+	return kept, err
+}
+
+func (r regular) Open(name string) (fs.File, error) { return r.FS.Open(path.Clean(name)) }
+
+// goroutines counts those that run code of the package.
+func goroutines() int {
+	buf := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "filehold.(*core)") {
+			n++
+		}
+	}
+	return n
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	other := open(t, dir)
+	held := claim("k")
+	acquire(t, other, held)
+	eventually(t, "the goroutines of the other one run", func() bool { return goroutines() == 2 })
+	running, files := goroutines(), openFiles(t)
+	for range 3 {
+		b := open(t, dir)
+		notices := listen(b)
+		w, c := queued("k"), claim("mine")
+		acquire(t, b, w) // watches the other
+		acquire(t, b, c)
+		release(t, b, c)
+		eventually(t, "its goroutines run", func() bool { return goroutines() > running })
+		for range 2 {
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// They have been waited for, but may be on their way out.
+		eventually(t, "no goroutine is left", func() bool { return goroutines() == running })
+		if n := openFiles(t); n != files {
+			t.Fatalf("%d open files after Close; want %d", n, files)
+		}
+		if n := members(t, dir); n != 1 {
+			t.Errorf("%d members after Close; want 1", n)
+		}
+		if e, err := other.Inspect(context.Background(), "k"); err != nil || len(e.Waiters) != 0 {
+			t.Errorf("the queue holds %+v, %v after Close; want nobody", e.Waiters, err)
+		}
+		ctx := context.Background()
+		_, err1 := b.Acquire(ctx, c)
+		_, err2 := b.Renew(ctx, []driver.Claim{c})
+		_, err3 := b.Release(ctx, c)
+		_, err4 := b.Inspect(ctx, "k")
+		_, err5 := b.Identity(ctx)
+		for _, err := range []error{err1, err2, err3, err4, err5} {
+			if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+				t.Errorf("after Close: %v; want a permanent ErrUnavailable", err)
+			}
+		}
+		release(t, other, held)
+		acquire(t, other, held)
+		select {
+		case n := <-notices:
+			t.Errorf("notice %+v after Close", n)
+		default:
+		}
+	}
+}
+
+// TestCloseKeepsLeases closes a Backend whose lock is still relied upon. The key becomes free when the lease ends, and not before.
+func TestCloseKeepsLeases(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	notices := listen(b)
+	short, long := claim("short"), claim("long")
+	short.TTL = 300 * time.Millisecond
+	acquire(t, a, short)
+	acquire(t, a, long)
+	a.Close()
+	w, busy := queued("short"), queued("long")
+	want(t, "waiter", acquire(t, b, w), driver.Busy)
+	granted(t, notices, w)
+	want(t, "a longer lease", acquire(t, b, busy), driver.Busy)
+
+	dir = t.TempDir()
+	a, _ = open(t, dir), open(t, dir)
+	acquire(t, a, short)
+	a.Close()
+	eventually(t, "the member leaves when its last lease has ended", func() bool {
+		c := open(t, dir)
+		defer c.Close()
+		return members(t, dir) == 2
+	})
+}
+
+// TestProcessEndFreesAfterClose ends a process whose Backend was closed before its lease ended.
+func TestProcessEndFreesAfterClose(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	p.acquire(claim("k"))
+	p.do("close")
+	b := open(t, dir)
+	notices := listen(b)
+	w := queued("k")
+	want(t, "waiter while the process lives", acquire(t, b, w), driver.Busy)
+	p.kill()
+	granted(t, notices, w)
+}

@@ -1,0 +1,615 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filehold"
+)
+
+func init() { roles["open"] = openAsUser }
+
+// nobody is a user that owns nothing in these tests.
+const nobody = 65534
+
+// openAsUser opens FILEHOLD_TEST_DIR as the user FILEHOLD_TEST_USER, with the umask 077, acquires and
+// releases a key, and says what went wrong.
+func openAsUser() {
+	if user := os.Getenv("FILEHOLD_TEST_USER"); user != "" {
+		uid, err := strconv.Atoi(user)
+		check(err)
+		check(syscall.Setgid(uid))
+		check(syscall.Setuid(uid))
+	}
+	syscall.Umask(0o077)
+	var options []filehold.Option
+	if os.Getenv("FILEHOLD_TEST_SHARED") != "" {
+		options = append(options, filehold.WithSharedDirectory())
+	}
+	b, err := filehold.Open(os.Getenv("FILEHOLD_TEST_DIR"), options...)
+	if err != nil {
+		fmt.Printf("%v permanent=%v permission=%v", err, driver.Permanent(err), errors.Is(err, fs.ErrPermission))
+		return
+	}
+	ctx := context.Background()
+	c := claim("k")
+	if r, err := b.Acquire(ctx, c); err != nil || r.State != driver.Held {
+		fmt.Print(r, err)
+	}
+	if os.Getenv("FILEHOLD_TEST_KEEP") != "" {
+		return // dies with the key
+	}
+	if r, err := b.Release(ctx, c); err != nil || r.State != driver.Held {
+		fmt.Print(r, err)
+	}
+	b.Close()
+}
+
+func runOpen(t *testing.T, env ...string) string {
+	t.Helper()
+	out, err := command("open", env...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// refused opens dir, which must fail for good with an error that says all of these.
+func refused(t *testing.T, dir string, is error, says ...string) {
+	t.Helper()
+	b, err := filehold.Open(dir)
+	if err == nil {
+		b.Close()
+		t.Errorf("Open(%q) succeeded; want an error that says %q", dir, says)
+		return
+	}
+	var e *driver.Error
+	if !driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &e) {
+		t.Errorf("Open(%q): %v; want a permanent *driver.Error that is ErrUnavailable", dir, err)
+	}
+	if is != nil && !errors.Is(err, is) {
+		t.Errorf("Open(%q): %v; want an error that is %v", dir, err, is)
+	}
+	for _, s := range append(says, dir) {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("Open(%q): %v; want it to say %q", dir, err, s)
+		}
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// made returns a directory that was used and closed.
+func made(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "locks")
+	open(t, dir).Close()
+	return dir
+}
+
+func TestOpenMakesDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	b := open(t, dir)
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("made %v, %v; want mode 0700", info.Mode(), err)
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err != nil || info.Mode()&0o077 != 0 {
+			t.Errorf("%s has mode %v, %v; want nothing for others", path, info.Mode(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	b.Close()
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range names {
+		if !slices.Contains(filehold.FenceNames, e.Name()) {
+			t.Errorf("unexpected file %s", e.Name())
+		}
+	}
+	open(t, dir)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	base := t.TempDir()
+	t.Run("no name", func(t *testing.T) { refused(t, "", nil, `""`) })
+	t.Run("no parent", func(t *testing.T) {
+		refused(t, filepath.Join(base, "a", "b"), fs.ErrNotExist, "does not exist", filepath.Join(base, "a"))
+	})
+	t.Run("dangling link", func(t *testing.T) {
+		link := filepath.Join(base, "link")
+		if err := os.Symlink(filepath.Join(base, "nowhere"), link); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, link, fs.ErrNotExist, "cannot be found")
+	})
+	t.Run("file", func(t *testing.T) {
+		file := filepath.Join(base, "file")
+		write(t, file, "")
+		refused(t, file, syscall.ENOTDIR, "not a directory")
+	})
+	t.Run("below a file", func(t *testing.T) {
+		refused(t, filepath.Join(base, "file", "x"), syscall.ENOTDIR, "not a directory")
+	})
+	t.Run("for everybody", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, dir, fs.ErrPermission, "everybody", "sticky", "drwxrwxrwx")
+		if _, err := filehold.Open(dir, filehold.WithSharedDirectory()); err == nil || !strings.Contains(err.Error(), "sticky") {
+			t.Errorf("shared: %v", err)
+		}
+		if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+		open(t, dir)
+	})
+	t.Run("foreign", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "locks")
+		owner := 0
+		if os.Geteuid() == 0 {
+			owner = nobody
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chown(dir, owner, owner); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			dir = "/" // who else would own it
+		}
+		refused(t, dir, fs.ErrPermission, fmt.Sprintf("belongs to user %d", owner), fmt.Sprintf("runs as user %d", os.Geteuid()), "WithSharedDirectory")
+	})
+	t.Run("other files", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "thesis.tex"), "")
+		refused(t, dir, nil, "other files", "thesis.tex")
+		if names, _ := os.ReadDir(dir); len(names) != 1 {
+			t.Errorf("the directory now holds %v", names)
+		}
+	})
+	t.Run("future layout", func(t *testing.T) {
+		dir := made(t)
+		write(t, filepath.Join(dir, "holdfast"), "holdfast lock directory, layout 2\n")
+		refused(t, dir, nil, `layout "2"`, "knows layout 1")
+	})
+	t.Run("other marker", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "holdfast"), "my notes\n")
+		refused(t, dir, nil, "no lock directory")
+	})
+	t.Run("fence gone", func(t *testing.T) {
+		dir := made(t)
+		if err := os.Remove(filepath.Join(dir, "fence")); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, dir, fs.ErrNotExist, "fence", "tokens could go back")
+	})
+	t.Run("fence damaged", func(t *testing.T) {
+		dir := made(t)
+		write(t, filepath.Join(dir, "fence"), "")
+		write(t, filepath.Join(dir, "mutex"), "")
+		if _, err := filehold.Open(dir); err == nil || !strings.Contains(err.Error(), "tokens could go back") {
+			t.Errorf("Open: %v", err)
+		}
+	})
+	t.Run("keys is a file", func(t *testing.T) {
+		dir := made(t)
+		if err := os.Remove(filepath.Join(dir, "keys")); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "keys"), "")
+		refused(t, dir, syscall.ENOTDIR, "keys", "not a directory")
+	})
+	t.Run("network", func(t *testing.T) {
+		filehold.SetNetworkFS(t, "NFS")
+		refused(t, t.TempDir(), nil, "network file system (NFS)", "local directory")
+	})
+	t.Run("other clock", func(t *testing.T) {
+		dir := t.TempDir()
+		b := open(t, dir)
+		filehold.SetBoot(t, 77, true)
+		if _, err := filehold.Open(dir); oneClock == (err == nil) || err != nil && !strings.Contains(err.Error(), "another clock") {
+			t.Errorf("Open: %v", err)
+		}
+		b.Close()
+		open(t, dir)
+	})
+}
+
+// TestOpenWithoutPermission opens directories as a user who may not write to them.
+func TestOpenWithoutPermission(t *testing.T) {
+	// Where nobody gets by the permissions of the directories above.
+	base := reachable(t)
+	own, locked := filepath.Join(base, "own"), filepath.Join(base, "locked")
+	for _, dir := range []string{own, locked} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := asNobody(t, own)
+	if err := os.Chmod(own, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(own, 0o755) })
+	for dir, says := range map[string][]string{
+		own:                           {"not writable for user", "dr-xr-xr-x", "permission denied", "permanent=true", "permission=true"},
+		filepath.Join(own, "missing"): {"cannot be created", "dr-xr-xr-x", "permission denied", "permanent=true", "permission=true"},
+	} {
+		out := runOpen(t, append(env, "FILEHOLD_TEST_DIR="+dir)...)
+		for _, s := range says {
+			if !strings.Contains(out, s) {
+				t.Errorf("Open(%q): %q; want it to say %q", dir, out, s)
+			}
+		}
+	}
+}
+
+// reachable returns a directory that every user may search.
+func reachable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "filehold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// asNobody returns the environment that makes a process run as a user who is not root, and gives dir to that user.
+func asNobody(t *testing.T, dir string) []string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	return []string{fmt.Sprint("FILEHOLD_TEST_USER=", nobody)}
+}
+
+// TestSharedDirectory uses a directory from two users, if we may become another, and else from one, with a umask that keeps others out.
+func TestSharedDirectory(t *testing.T) {
+	for _, mode := range []fs.FileMode{0o777 | fs.ModeSticky, 0o770 | fs.ModeSetgid} {
+		dir := filepath.Join(reachable(t), "locks")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		env := []string{"FILEHOLD_TEST_SHARED=1", "FILEHOLD_TEST_DIR=" + dir}
+		if os.Geteuid() == 0 {
+			if err := os.Chown(dir, 0, nobody); err != nil {
+				t.Fatal(err)
+			}
+			env = append(env, fmt.Sprint("FILEHOLD_TEST_USER=", nobody))
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		old := syscall.Umask(0o077)
+		b, err := filehold.Open(dir, filehold.WithSharedDirectory())
+		if err != nil {
+			syscall.Umask(old)
+			t.Fatal(err)
+		}
+		c := claim("k")
+		want(t, "ours", acquire(t, b, c), driver.Held)
+		want(t, "ours", release(t, b, c), driver.Held)
+		syscall.Umask(old)
+		if out := runOpen(t, env...); out != "" {
+			t.Errorf("mode %v: another user: %s", mode, out)
+		}
+		// He dies with a key, which we free; and has made files that we may use.
+		if out := runOpen(t, append(env, "FILEHOLD_TEST_KEEP=1")...); out != "" {
+			t.Errorf("mode %v: another user: %s", mode, out)
+		}
+		want(t, "after him", acquire(t, b, c), driver.Held)
+		want(t, "after him", release(t, b, c), driver.Held)
+		filehold.Tick(b)
+		eventually(t, "what he left is removed", func() bool { return members(t, dir) == 1 })
+		b.Close()
+		if out := runOpen(t, env...); out != "" {
+			t.Errorf("mode %v: another user alone: %s", mode, out)
+		}
+	}
+}
+
+// TestSpellingsOfOneDirectory opens a directory by several names. All are one.
+func TestSpellingsOfOneDirectory(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "locks")
+	holder := open(t, dir)
+	first := claim("k")
+	acquire(t, holder, first)
+	link := filepath.Join(base, "link")
+	if err := os.Symlink("locks", link); err != nil {
+		t.Fatal(err)
+	}
+	indirect := filepath.Join(base, "indirect")
+	if err := os.Symlink(link, indirect); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(base)
+	identity, err := holder.Identity(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{dir + "/", dir + "//.", "locks", "./locks/", "locks/../locks", link, link + "/", "link", indirect, base + "/./link/../locks"} {
+		b := open(t, name)
+		if r := acquire(t, b, claim("k")); r.State != driver.Busy || r.Holder != first.Owner {
+			t.Errorf("%s: %+v; want it held by the first", name, r)
+		}
+		if id, err := b.Identity(context.Background()); id != identity || err != nil {
+			t.Errorf("%s: identity %q, %v; want %q", name, id, err, identity)
+		}
+		if b.Dir() != holder.Dir() {
+			t.Errorf("%s: path %s; want %s", name, b.Dir(), holder.Dir())
+		}
+		b.Close()
+	}
+	other := open(t, filepath.Join(base, "other"))
+	want(t, "another directory", acquire(t, other, claim("k")), driver.Held)
+	if id, _ := other.Identity(context.Background()); id == identity {
+		t.Errorf("another directory has the same identity %q", id)
+	}
+	// The link leads elsewhere now. Who came by it stays where he is.
+	b := open(t, link)
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("other", link); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after the link was changed", acquire(t, b, claim("k")), driver.Busy)
+}
+
+// TestManyOpenAtOnce opens a directory that does not exist many times at the same time.
+func TestManyOpenAtOnce(t *testing.T) {
+	for range 10 {
+		dir := filepath.Join(t.TempDir(), "locks")
+		var done sync.WaitGroup
+		var mu sync.Mutex
+		held := 0
+		for range 8 {
+			done.Go(func() {
+				b, err := filehold.Open(dir)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { b.Close() })
+				r, err := b.Acquire(context.Background(), claim("k"))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if r.State == driver.Held {
+					held++
+				}
+			})
+		}
+		done.Wait()
+		if held != 1 {
+			t.Fatalf("%d hold the key; want one", held)
+		}
+	}
+}
+
+// TestDirectoryRemoved takes everything away under a holder.
+func TestDirectoryRemoved(t *testing.T) {
+	for name, remove := range map[string]func(t *testing.T, dir string, b *filehold.Backend) error{
+		"removed": func(_ *testing.T, dir string, _ *filehold.Backend) error { return os.RemoveAll(dir) },
+		"moved":   func(_ *testing.T, dir string, _ *filehold.Backend) error { return os.Rename(dir, dir+".old") },
+		"replaced": func(t *testing.T, dir string, _ *filehold.Backend) error {
+			err := os.Rename(dir, dir+".old")
+			open(t, dir)
+			return err
+		},
+		"emptied": func(t *testing.T, dir string, _ *filehold.Backend) error {
+			for _, name := range filehold.FenceNames {
+				if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"without members": func(_ *testing.T, dir string, _ *filehold.Backend) error {
+			return os.RemoveAll(filepath.Join(dir, "members"))
+		},
+		"without our file": func(_ *testing.T, _ string, b *filehold.Backend) error { return os.Remove(filehold.MemberFile(b)) },
+		"without mutex": func(_ *testing.T, dir string, _ *filehold.Backend) error {
+			return os.Remove(filepath.Join(dir, "mutex"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "locks")
+			b := open(t, dir)
+			c, d := claim("k"), claim("other")
+			acquire(t, b, c)
+			acquire(t, b, d)
+			if err := remove(t, dir, b); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range renew(t, b, c, d) {
+				want(t, fmt.Sprint("renewal ", i), r, driver.Lost)
+			}
+			want(t, "release", release(t, b, c), driver.Lost)
+			_, err := b.Acquire(context.Background(), claim("k"))
+			if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) || !strings.Contains(err.Error(), "removed or replaced") {
+				t.Errorf("acquire: %v; want a permanent error that says what happened", err)
+			}
+			// Whoever comes now is served; but if he can see that there was a holder, not before its lease ends.
+			again := open(t, dir)
+			state := driver.Held
+			if name == "without mutex" {
+				state = driver.Busy
+			}
+			want(t, "new holder", acquire(t, again, claim("k")), state)
+			want(t, "renewal", renew(t, b, c)[0], driver.Lost)
+		})
+	}
+	t.Run("key", func(t *testing.T) {
+		b := open(t, t.TempDir())
+		c := claim("k")
+		acquire(t, b, c)
+		if err := os.Remove(filehold.KeyFile(b, "k")); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "renewal", renew(t, b, c)[0], driver.Lost)
+		want(t, "next", acquire(t, b, claim("k")), driver.Held)
+	})
+}
+
+// TestDamagedKey damages the file of one key.
+func TestDamagedKey(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c, other := claim("k"), claim("other")
+	acquire(t, b, c)
+	acquire(t, b, other)
+	renew(t, b, c) // both places are used
+	file := filehold.KeyFile(b, "k")
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, strings.Repeat("x", int(info.Size())))
+	ctx := context.Background()
+	if _, err := b.Acquire(ctx, claim("k")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), file) {
+		t.Errorf("acquire: %v; want an error that names %s", err, file)
+	}
+	results := renew(t, b, other, c, other)
+	want(t, "renewal", results[0], driver.Held)
+	want(t, "renewal", results[2], driver.Held)
+	if r := results[1]; r.State != driver.Unknown || r.Err == nil {
+		t.Errorf("renewal: %+v; want an error", r)
+	}
+	if _, err := b.Inspect(ctx, "k"); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("inspect: %v; want an error that names %s", err, file)
+	}
+	want(t, "another key", release(t, b, other), driver.Held)
+	// The file of another key is as bad.
+	acquire(t, b, other)
+	content, err := os.ReadFile(filehold.KeyFile(b, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, string(content))
+	if _, err := b.Acquire(ctx, claim("k")); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("acquire: %v; want an error that names %s", err, file)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after it was removed", acquire(t, b, claim("k")), driver.Held)
+}
+
+// TestDamagedKeyOfTheDead damages the file of a key that nobody can hold: it is in nobody's way.
+func TestDamagedKeyOfTheDead(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	p.acquire(claim("k"))
+	p.kill()
+	files, err := filepath.Glob(filepath.Join(dir, "keys", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	write(t, files[0], strings.Repeat("x", 5000))
+	want(t, "after all have died", acquire(t, open(t, dir), claim("k")), driver.Held)
+}
+
+// TestFailingDisk lets every sync fail: who needs a token above the ceiling is told, the others go on.
+func TestFailingDisk(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := claim("k")
+	acquire(t, b, c)
+	heal := filehold.FailSync(t)
+	above := claim("above")
+	above.Token = driver.Token(time.Now().Add(time.Hour).UnixMicro())
+	_, err := b.Acquire(context.Background(), above)
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, syscall.EIO) || driver.Permanent(err) {
+		t.Errorf("acquire: %v; want a passing error that wraps EIO", err)
+	}
+	below := claim("below")
+	want(t, "below the ceiling", acquire(t, b, below), driver.Held)
+	want(t, "renewal", renew(t, b, c)[0], driver.Held)
+	// A waiter that cannot be given its tokens gets the key later.
+	w := queued("k")
+	w.Token = above.Token
+	want(t, "waiter", acquire(t, b, w), driver.Busy)
+	want(t, "release", release(t, b, c), driver.Held)
+	if _, err := b.Acquire(context.Background(), w); !errors.Is(err, syscall.EIO) {
+		t.Errorf("waiter: %v; want EIO", err)
+	}
+	heal()
+	want(t, "waiter", acquire(t, b, w), driver.Held)
+	if r := acquire(t, b, above); r.State != driver.Held || r.Token < above.Token {
+		t.Errorf("above: %+v", r)
+	}
+}
+
+// TestTokensStayExactInJSON proposes tokens at the end of what they may be.
+func TestTokensStayExactInJSON(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := claim("k")
+	c.Token, c.Block = 1<<53-100, 50
+	if r := acquire(t, b, c); r.Token != c.Token {
+		t.Errorf("token %d, want %d", r.Token, c.Token)
+	}
+	ctx := context.Background()
+	c.Token, c.Block = 1, 51
+	if _, err := b.Acquire(ctx, c); !driver.Permanent(err) || !strings.Contains(err.Error(), "2^53") {
+		t.Errorf("beyond the end: %v; want a permanent error", err)
+	}
+	c.Block = 50
+	if r := acquire(t, b, c); r.Token != 1<<53-50 {
+		t.Errorf("token %d, want %d", r.Token, 1<<53-50)
+	}
+	for _, change := range []func(c *driver.Claim){
+		func(c *driver.Claim) { c.Token = 1 << 53 },
+		func(c *driver.Claim) { c.Block = 1 << 53 },
+		func(c *driver.Claim) { c.Key = "" },
+		func(c *driver.Claim) { c.Key = strings.Repeat("k", driver.MaxKeyLen+1) },
+		func(c *driver.Claim) { c.Owner = "" },
+		func(c *driver.Claim) { c.Owner = strings.Repeat("o", 600) },
+		func(c *driver.Claim) { c.TTL = time.Microsecond },
+	} {
+		bad := claim("bad")
+		change(&bad)
+		if _, err := b.Acquire(ctx, bad); !driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("acquire %.20q, TTL %v, token %d, block %d: %v; want a permanent error", bad.Key, bad.TTL, bad.Token, bad.Block, err)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package filehold_test
+
+const oneClock = true
