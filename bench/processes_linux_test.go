@@ -96,3 +96,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		})
 	}
 }
+
+func TestRunEndsWhatItStarted(t *testing.T) {
+	before := len(children(t, os.Getpid()))
+	if err := run(t.Context(), []string{"-smoke", "-run", "processes,held-50", "-drivers", ours}, new(bytes.Buffer)); err != nil {
+		t.Fatal(err)
+	}
+	if after := children(t, os.Getpid()); len(after) != before {
+		t.Errorf("%d processes before, now %v", before, after)
+	}
+}

@@ -161,10 +161,9 @@ func handover(ctx context.Context, j *job, l locker, b *board) error {
 
 // holding is many locks at once.
 type holding struct {
-	heap       float64 // bytes for each lock
-	goroutines int
-	held       []held
-	bare       *bareRenewal
+	heap float64 // bytes for each lock
+	held []held
+	bare *bareRenewal
 }
 
 func newHolding(ctx context.Context, j *job, l locker) (*holding, error) {
