@@ -26,11 +26,12 @@ type batch struct {
 
 	mu      sync.Mutex
 	decided bool
-	tallies []batchTally // by claim
-	parts   []batchPart  // by node
-	running int          // calls that have not returned
-	phase   context.Context
+	tallies []batchTally    // by claim
+	parts   []batchPart     // by node
+	running int             // calls that have not returned
+	ctx     context.Context // of the calls made last
 	cancel  context.CancelFunc
+	until   clock.Instant // when they are given up
 }
 
 // batchTally counts the answers about one claim.
@@ -64,7 +65,6 @@ func (q *Quorum) newBatch(claims []driver.Claim, start clock.Instant) *batch {
 	for k := range b.tallies {
 		b.tallies[k].need = int8(q.need)
 	}
-	b.phase, b.cancel = context.WithTimeout(q.base, b.bound)
 	return b
 }
 
@@ -101,11 +101,8 @@ func (p *batchPart) each(all int, f func(at, k int)) {
 
 // launch asks the nodes that were left out so far. Called with b.mu held.
 func (b *batch) launch(force bool) {
-	if force {
-		before := b.cancel
-		ctx, cancel := context.WithTimeout(b.q.base, b.bound)
-		b.phase, b.cancel = ctx, func() { cancel(); before() }
-	}
+	b.ctx, b.cancel = b.q.timed(b.bound, b.cancel)
+	b.until = clock.Now().Add(b.bound + grace(b.bound))
 	for i := range b.parts {
 		p := &b.parts[i]
 		if p.status != leftOut {
@@ -124,7 +121,7 @@ func (b *batch) launch(force bool) {
 		b.running++
 		b.q.flight.add(1)
 		n.pending.Add(1)
-		b.q.crew.start(&renewal{b: b, node: n, probe: probe, ctx: b.phase, claims: b.claimsOf(p)})
+		b.q.crew.start(&renewal{b: b, node: n, probe: probe, ctx: b.ctx, claims: b.claimsOf(p)})
 	}
 }
 
@@ -243,53 +240,21 @@ func (b *batch) decide() (more bool) {
 	return short && left > 0
 }
 
-// expire gives up on the nodes that should have answered by the end of the phase.
-func (b *batch) expire(phase context.Context) {
+// expire gives up on the nodes that should have answered by now. It returns for how long others still have time.
+func (b *batch) expire() (rest time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.phase != phase || b.decided {
-		return
-	}
-	err := &driver.Error{Maybe: true, Err: slowError(b.bound)}
-	if b.q.base.Err() != nil {
-		err.Err = errClosed
+	if rest := b.until.Sub(clock.Now()); rest > 0 || b.decided {
+		return rest
 	}
 	for i := range b.parts {
 		if p := &b.parts[i]; p.status == asked {
-			b.fail(p, err)
+			b.fail(p, &driver.Error{Maybe: true, Err: slowError(b.bound)})
 		}
 	}
 	b.settle()
+	return b.until.Sub(clock.Now())
 }
 
 // wait returns nil when every claim is decided, and the error of ctx if that ends first.
-func (b *batch) wait(ctx context.Context) error {
-	return await(ctx, b.done, func() context.Context {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.phase
-	}, b.expire)
-}
-
-// await waits until done is closed, and lets phases expire, of which another may follow. It returns the error of
-// ctx if that ends before.
-func await(ctx context.Context, done <-chan struct{}, current func() context.Context, expire func(context.Context)) error {
-	for {
-		phase := current()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-		case <-phase.Done():
-		}
-		select {
-		case <-done:
-			return nil // decided in time; this goroutine was late
-		default:
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		expire(phase)
-	}
-}
+func (b *batch) wait(ctx context.Context) error { return await(ctx, b.done, b.expire) }

@@ -25,7 +25,7 @@ type call struct {
 	node   int
 	probe  bool
 	queued bool   // it had to wait for its turn, so the round's bound is not its own
-	gen    uint64 // of the record when it was made
+	number uint32 // among those of the record
 
 	claim  *driver.Claim // not changed as long as the call lives
 	track  *track
@@ -64,12 +64,13 @@ func (c *call) perform() (next *call) {
 	r := c.record
 	r.calls--
 	owes := false
-	if c.op == releasing && err != nil && c.gen == r.gen && !driver.Permanent(err) {
+	latest := r.last[c.node] == c.number
+	if c.op == releasing && err != nil && latest && !driver.Permanent(err) {
 		owes = !r.owed.has(c.node)
 		r.owed |= only(c.node)
 	}
 	var news news
-	if w := r.waiter; w != nil && c.op == acquiring && c.claim.Queue && c.gen == r.gen && err == nil {
+	if w := r.waiter; w != nil && c.op == acquiring && c.claim.Queue && latest && err == nil {
 		w.answered(c.node, c.claim, result, c.start, q)
 		news = q.weighLocked(r, c.claim.Key)
 	}

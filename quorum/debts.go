@@ -40,7 +40,7 @@ func (q *Quorum) flushLater(n *node) {
 	if q.base.Err() != nil {
 		return
 	}
-	n.timer = time.AfterFunc(max(n.backoff, minBackoff), func() {
+	n.timer = time.AfterFunc(n.pause(), func() {
 		if n.stopFlushTimer() {
 			q.crew.start(&flush{q, n})
 		}
@@ -102,7 +102,7 @@ func (q *Quorum) repay(n *node, d debt, to receiver) bool {
 		return false
 	}
 	c := &call{
-		q: q, op: releasing, node: n.index, gen: r.gen, record: r,
+		q: q, op: releasing, node: n.index, record: r,
 		claim: &driver.Claim{Key: d.key, Owner: d.owner}, bound: q.config.bound(0), to: to,
 	}
 	q.flight.add(1)

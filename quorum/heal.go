@@ -77,9 +77,9 @@ func (q *Quorum) heal(p patient, start clock.Instant, to receiver) bool {
 	}
 	claim := *p.claim
 	claim.Queue, claim.Yield, claim.Block = false, false, 1
-	claim.Token = r.last // so a node that has forgotten its fence goes on above it
+	claim.Token = r.top // so a node that has forgotten its fence goes on above it
 	c := &call{
-		q: q, op: acquiring, node: p.node, gen: r.gen, claim: &claim, record: r,
+		q: q, op: acquiring, node: p.node, claim: &claim, record: r,
 		bound: q.config.bound(claim.TTL), to: to,
 	}
 	q.flight.add(1)

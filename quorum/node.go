@@ -33,6 +33,7 @@ type node struct {
 	index   int
 	name    string
 	backend driver.Backend
+	jitter  float64
 
 	pending atomic.Int64 // calls under way or waiting for their turn
 
@@ -48,8 +49,9 @@ type node struct {
 	probing     bool // the one call that a node that is down gets is under way
 	nextProbe   clock.Instant
 	backoff     time.Duration
-	lastErr     error         // of the last call that failed
-	quarantined clock.Instant // until then
+	lastErr     error // of the last call that failed
+	quarantine  bool  // what it answered last; until
+	quarantined clock.Instant
 	debts       []debt
 	flushing    bool        // a job or the timer sees to the debts
 	timer       *time.Timer // until the next attempt to; nil if none is set
@@ -130,18 +132,18 @@ func (n *node) note(err error, probe bool) (changed, work bool) {
 		// A node that refuses for a good reason is not down: it answers, and there is nothing to spare.
 		n.down, n.failures, n.backoff = false, 0, 0
 		if err == nil {
-			n.quarantined = 0
+			n.quarantine = false
 		} else if wait > 0 {
-			n.quarantined = now.Add(wait)
+			n.quarantine, n.quarantined = true, now.Add(wait)
 		}
 	default:
 		n.failures++
 		if !n.down && n.failures >= maxFailures {
 			n.down, n.since, n.backoff = true, now, minBackoff
-			n.nextProbe = now.Add(n.backoff)
+			n.nextProbe = now.Add(n.pause())
 		} else if n.down && now >= n.nextProbe {
 			n.backoff = min(2*n.backoff, maxBackoff)
-			n.nextProbe = now.Add(n.backoff)
+			n.nextProbe = now.Add(n.pause())
 		}
 	}
 	if err != nil {
@@ -153,9 +155,15 @@ func (n *node) note(err error, probe bool) (changed, work bool) {
 	return changed, work
 }
 
+// pause is how long the node is left alone. It differs a little from node to node, so that
+// what happened to several at once does not happen to them at once again.
+func (n *node) pause() time.Duration {
+	return time.Duration(n.jitter * float64(max(n.backoff, minBackoff)))
+}
+
 // settleLocked finds out whether all is well.
 func (n *node) settleLocked() {
-	n.settled.Store(n.reported == Up && !n.down && n.failures == 0 && n.quarantined == 0 &&
+	n.settled.Store(n.reported == Up && !n.down && n.failures == 0 && !n.quarantine &&
 		n.identified && n.sameAs == "" && len(n.debts) == 0 && !n.flushing)
 }
 

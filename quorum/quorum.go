@@ -77,7 +77,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		if b == nil {
 			return nil, fmt.Errorf("quorum: backend %d is nil", i+1)
 		}
-		n := &node{index: i, backend: b, name: fmt.Sprintf("node %d", i+1)}
+		n := &node{index: i, backend: b, name: fmt.Sprintf("node %d", i+1), jitter: 1 + c.random()/4}
 		if c.names != nil {
 			n.name = c.names[i]
 		}

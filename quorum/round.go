@@ -27,8 +27,9 @@ type round struct {
 	cleaned bool // everything was given back
 	parts   []part
 	open    int             // calls that have not returned
-	phase   context.Context // ends with the time of those that were asked last
+	ctx     context.Context // of the calls made last
 	cancel  context.CancelFunc
+	until   clock.Instant // when they are given up
 }
 
 // part is one node's part in a round.
@@ -79,7 +80,8 @@ func (q *Quorum) begin(op operation, claim driver.Claim, start clock.Instant) *r
 // launch asks the nodes that were left out so far. Without force those that are down stay left out.
 func (r *round) launch(force bool) {
 	q := r.q
-	r.extend()
+	r.ctx, r.cancel = q.timed(r.bound, r.cancel) // those asked before keep their time
+	r.until = clock.Now().Add(r.bound + grace(r.bound))
 	var turn, debts nodeSet
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
@@ -103,8 +105,8 @@ func (r *round) launch(force bool) {
 		}
 		p.status = asked
 		p.call = call{
-			q: q, op: r.op, node: i, probe: probe, gen: r.gen, claim: &r.claim, record: r.record,
-			start: r.start, ctx: r.phase, bound: r.bound, to: r,
+			q: q, op: r.op, node: i, probe: probe, claim: &r.claim, record: r.record,
+			start: r.start, ctx: r.ctx, bound: r.bound, to: r,
 		}
 		r.open++
 		q.flight.add(1)
@@ -172,11 +174,14 @@ func (r *round) enterLocked(s *shard) (t *track, current bool) {
 
 // begin takes note of an acquisition. Called with the shard's mutex held.
 func (r *record) begin(claim *driver.Claim, start clock.Instant, q *Quorum) {
+	until := start.Add(2*claim.TTL + q.config.bound(claim.TTL))
+	if r.gen == 0 || until > r.expires {
+		r.expires = until
+	}
 	r.gen = q.generation.Add(1)
 	r.over = false
-	r.expires = max(r.expires, start.Add(2*claim.TTL+q.config.bound(claim.TTL)))
 	if claim.Queue {
-		r.wait(claim, q)
+		r.wait(claim, start, q)
 	}
 }
 
@@ -184,16 +189,6 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant, q *Quorum) {
 func (r *record) end() {
 	r.over, r.held = true, false
 	r.stopWaiting()
-}
-
-// extend gives those that are asked next their time. Those asked before keep theirs.
-func (r *round) extend() {
-	before := r.cancel
-	ctx, cancel := context.WithTimeout(r.q.base, r.bound)
-	r.phase, r.cancel = ctx, cancel
-	if before != nil {
-		r.cancel = func() { cancel(); before() }
-	}
 }
 
 // answer implements receiver.
@@ -210,24 +205,20 @@ func (r *round) answer(c *call, result driver.Result, err error) {
 	r.settle()
 }
 
-// expire gives up on those who should have answered by the end of the phase. Their calls return about now,
-// but no caller depends on that.
-func (r *round) expire(phase context.Context) {
+// expire gives up on the nodes that should have answered by now. It returns for how long others still have time.
+func (r *round) expire() (rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase != phase || r.decided {
-		return
-	}
-	err := slowError(r.bound)
-	if r.q.base.Err() != nil {
-		err = errClosed
+	if rest := r.until.Sub(clock.Now()); rest > 0 || r.decided {
+		return rest
 	}
 	for i := range r.parts {
 		if p := &r.parts[i]; p.status == asked {
-			p.outcome = outcome{status: failed, err: &driver.Error{Maybe: true, Err: err}}
+			p.outcome = outcome{status: failed, err: &driver.Error{Maybe: true, Err: slowError(r.bound)}}
 		}
 	}
 	r.settle()
+	return r.until.Sub(clock.Now())
 }
 
 // settle decides the round if it can be decided, and asks more nodes if that is what it takes. Called with
@@ -326,15 +317,7 @@ func (r *round) judgeRelease(t *tally) (decided, more bool) {
 
 // wait returns nil when the round is decided, and the error of ctx if that ends first. It takes
 // no longer than the bound, or twice that if nodes that are down had to be asked after all.
-func (r *round) wait(ctx context.Context) error {
-	return await(ctx, r.done, r.current, r.expire)
-}
-
-func (r *round) current() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.phase
-}
+func (r *round) wait(ctx context.Context) error { return await(ctx, r.done, r.expire) }
 
 // failure is the error of a round without a majority. Called with r.mu held.
 func (r *round) failure(t *tally, cause error) *driver.Error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type network struct {
 	weather weather
 
 	presence time.Duration
+	trace    func(format string, args ...any)
 
 	// Lies that servers tell, to show that the checks notice.
 	deafToRaise bool // acknowledge a token without storing it
@@ -94,6 +96,7 @@ type conn struct {
 
 func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network {
 	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence}
+	net.trace = func(string, ...any) {}
 	for i := range n {
 		net.servers = append(net.servers, &server{
 			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start, shown: time.Hour,
@@ -241,7 +244,9 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 			replies <- r
 		})
 	}
+	net.trace("%d-%d: %s is sent, lost %v, reply lost %v", c.client, s.index, label, lost, loseReply)
 	effect := func() {
+		net.trace("%d-%d: %s takes effect", c.client, s.index, label)
 		value, err := apply()
 		if repeat {
 			value, err = apply()
@@ -266,6 +271,11 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	case r := <-replies:
 		return r.value, r.err
 	case <-ctx.Done():
+		// Calls that were made together do not return at the same instant, whose order would be chance.
+		net.mu.Lock()
+		late := time.NewTimer(time.Duration(1e4 * c.chance(label+" returns late")))
+		net.mu.Unlock()
+		<-late.C
 		return none, &driver.Error{Maybe: true, Err: ctx.Err()}
 	}
 }
@@ -502,6 +512,7 @@ func (c *conn) push(n driver.Notice) {
 func (c *conn) arrive(n driver.Notice) {
 	c.net.mu.Lock()
 	f := c.heard
+	c.net.trace("%d-%d: notice %d for %s, token %d", c.client, c.server.index, n.Kind, n.Owner, n.Token)
 	if c.held {
 		c.waiting = append(c.waiting, func() { time.AfterFunc(0, func() { c.arrive(n) }) })
 		f = nil
@@ -510,4 +521,27 @@ func (c *conn) arrive(n driver.Notice) {
 	if f != nil {
 		f(n)
 	}
+}
+
+// describe prints who holds a key and who waits for it.
+func (net *network) describe(key string) string {
+	net.mu.Lock()
+	defer net.mu.Unlock()
+	var b strings.Builder
+	for _, s := range net.servers {
+		now := s.now()
+		fmt.Fprintf(&b, "\n  server %d: ", s.index)
+		k := s.keys[key]
+		if k == nil || k.owner == "" {
+			b.WriteString("free")
+		} else {
+			fmt.Fprintf(&b, "held by %s for %v", k.owner, k.expires-now)
+		}
+		if k != nil {
+			for _, w := range k.queue {
+				fmt.Fprintf(&b, "; %s waits for %v", w.owner, w.until-now)
+			}
+		}
+	}
+	return b.String()
 }

@@ -150,6 +150,9 @@ func (h *history) violateLocked(format string, args ...any) {
 }
 
 func (h *history) note(format string, args ...any) {
+	if !*verbose {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log = append(h.log, fmt.Sprintf("%v: ", time.Since(h.net.start))+fmt.Sprintf(format, args...))
@@ -248,7 +251,7 @@ func (w *worker) bounded(what string, steps int, call func()) {
 	start := time.Now()
 	call()
 	// Each step may have to ask nodes that are down after the others; 1 ms is for a batch of one.
-	most := time.Duration(2*steps)*min(w.h.ttl/10, quorum.DefaultNodeTimeout) + time.Millisecond
+	most := time.Duration(2*steps)*min(w.h.ttl/10, quorum.DefaultNodeTimeout)*11/10 + time.Millisecond
 	if took := time.Since(start); took > most {
 		w.h.violate("hang: %s took %v; at most %v is allowed", what, took, most)
 	}
@@ -350,7 +353,7 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 		default:
 			if presence = r.Presence; presence > 0 {
 				present = start
-				pause = presence / 3
+				pause = presence/3 + time.Duration(w.r.IntN(1000))
 			}
 			if r.ExpiresIn > 0 && r.Place <= 1 {
 				pause = min(pause, r.ExpiresIn+time.Millisecond)
@@ -361,7 +364,7 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 			return
 		}
 		if clock.Now() > giveUp {
-			w.h.violate("hang: %s waits for %q since long after the faults have ended", c.Owner, c.Key)
+			w.h.violate("hang: %s waits for %q since long after the faults have ended:%s", c.Owner, c.Key, w.h.net.describe(c.Key))
 			w.release(c)
 			return
 		}
@@ -445,7 +448,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		switch now := clock.Now(); {
 		case state == driver.Held && now < hd.deadline && now < rstart.Add(validity(c.TTL)):
 			w.h.renewed(c.Key, hd, rstart.Add(validity(c.TTL)), results[0].Token, rc.Block, rabove)
-			next = rstart.Add(c.TTL / 3)
+			next = rstart.Add(c.TTL/3 + time.Duration(w.r.IntN(1000)))
 		case state == driver.Lost || state == driver.Yielded:
 			// What is left of it is the Quorum's business.
 			w.end(hd)
@@ -455,7 +458,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 				w.release(c)
 				return
 			}
-			next = now.Add(c.TTL / 10)
+			next = now.Add(c.TTL/10 + time.Duration(w.r.IntN(1000)))
 		}
 	}
 }
@@ -553,6 +556,18 @@ func (h *history) fault(r *rand.Rand) {
 	}
 }
 
+// dice is a source of chance for several goroutines.
+type dice struct {
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (d *dice) throw() float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.r.Float64()
+}
+
 // run runs the history in the bubble of t.
 func (p *plan) run(t testing.TB) *history {
 	h := &history{
@@ -563,13 +578,16 @@ func (p *plan) run(t testing.TB) *history {
 		dead:      make(map[string]bool),
 		stop:      make(chan struct{}),
 	}
+	if *verbose {
+		h.net.trace = h.note
+	}
 	h.net.deafToRaise, h.net.raiseAny = p.deafToRaise, p.raiseAny
 	r := rand.New(rand.NewPCG(p.seed, 2))
 	var quorums []*quorum.Quorum
 	var done sync.WaitGroup
 	for i := range p.clients {
-		q, err := quorum.New(backends(h.net.dial()), quorum.WithGuard(p.guard),
-			quorum.WithRandom(func() float64 { return 0.5 }))
+		chance := &dice{r: rand.New(rand.NewPCG(p.seed, uint64(1000+i)))}
+		q, err := quorum.New(backends(h.net.dial()), quorum.WithGuard(p.guard), quorum.WithRandom(chance.throw))
 		if err != nil {
 			t.Fatalf("%v\nNew: %v", p, err)
 		}
@@ -644,7 +662,7 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 	for i, q := range quorums {
 		for _, n := range q.Status().Nodes {
 			if n.Owed > 0 || n.Pending > 0 {
-				h.violate("debris: client %d: %s has %d calls pending and owes %d releases", i, n.Name, n.Pending, n.Owed)
+				h.violate("debris: client %d: %s has %d calls pending and owes %d releases; %d claims were left behind", i, n.Name, n.Pending, n.Owed, dead)
 			}
 		}
 		if keys, claims := q.Tracks(); claims > dead {

@@ -127,7 +127,7 @@ func (n *node) stateLocked(now clock.Instant) NodeState {
 		return Unasked
 	case n.down:
 		return Down
-	case n.quarantined > now:
+	case n.quarantine && n.quarantined > now:
 		return Quarantined
 	default:
 		return Up

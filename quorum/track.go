@@ -43,12 +43,17 @@ type record struct {
 	// over: the claim was released or given up, and is not asked for since.
 	over bool
 
-	// gen is another number after each acquisition. What was meant for an earlier one, a release to be made
-	// good above all, must not touch a later one.
+	// gen is another number after each acquisition: a round that is about an earlier one asks no more nodes.
 	gen uint64
 
-	// last is the largest token that the claim has.
-	last driver.Token
+	// made counts calls, and last is the number of the last one on each node. Only what that one brings is
+	// true of the node, and only that one, if it is a release, may be made again: an earlier one would
+	// undo what came after it.
+	made uint32
+	last [MaxNodes]uint32
+
+	// top is the largest token that the claim has.
+	top driver.Token
 
 	touched nodeSet // nodes that an acquisition was sent to: the claim may be there
 	owed    nodeSet // nodes with a debt, see node.debts
@@ -95,6 +100,9 @@ func (t *track) find(owner string) *record {
 func (t *track) push(c *call) (now bool) {
 	c.track = t
 	c.record.calls++
+	c.record.made++
+	c.number = c.record.made
+	c.record.last[c.node] = c.number
 	// A release pays the debt, and an acquisition needs what the debt would undo.
 	c.record.owed &^= only(c.node)
 	if c.op == acquiring {
@@ -138,11 +146,8 @@ func (s *shard) tidyLocked(t *track, r *record) {
 func (s *shard) sweepLocked(now clock.Instant) {
 	for _, t := range s.tracks {
 		t.records = slices.DeleteFunc(t.records, func(r *record) bool {
-			gone := r.calls == 0 && r.owed == 0 && now > r.expires
-			if gone {
-				r.stopWaiting()
-			}
-			return gone
+			// A claim that waits is kept: what is known of its past decides whether a notice is believed.
+			return r.calls == 0 && r.owed == 0 && r.waiter == nil && now > r.expires
 		})
 		s.tidyLocked(t, nil)
 	}
@@ -151,5 +156,5 @@ func (s *shard) sweepLocked(now clock.Instant) {
 
 // drew takes note of a block of tokens.
 func (r *record) drew(first driver.Token, block uint64) {
-	r.last = max(r.last, first+driver.Token(max(block, 1))-1)
+	r.top = max(r.top, first+driver.Token(max(block, 1))-1)
 }

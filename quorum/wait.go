@@ -14,27 +14,30 @@ import (
 // notice that is lost, late, repeated or wrong costs time, never exclusion.
 //
 // Where several waiters hold a part each, all but one have to let go. Whoever has no majority after a short
-// random time gives back what it holds, those that are next in line later than the others, and asks again a
-// little later, less and less often.
+// random time gives back what it holds, and queues there again at once, behind those with earlier tickets. Those
+// that are next in line wait longer, so they are given what the others let go. A waiter behind somebody who
+// does hold a majority lets go and does not queue again before it asks next: the nodes are for the holder to heal.
 
 const (
 	// patience is the part of the node timeout after which a minority of grants is given back, at the earliest.
 	patience = 0.1
 	// seniority is how much longer the waiter holds on that is next in line.
 	seniority = 4
-	// maxRetreat bounds how often the time before asking again doubles.
-	maxRetreat = 6
+	// maxRetreat bounds how often that time doubles, while nobody else wants what is given back.
+	maxRetreat = 4
 )
 
 // waiter is what is known of a claim in the queue. Guarded by its shard's mutex.
 type waiter struct {
-	claim driver.Claim // as it was asked for last
+	claim driver.Claim  // as it was asked for last
+	began clock.Instant // before it was asked for first
 
 	// asking counts acquisitions under way. Their answer comes first: no notice is passed on meanwhile.
 	asking int
 
-	// promised is until when, at most, the caller will count a Granted notice as valid: what it was told last about
-	// its presence, from before it asked.
+	// promised is until when, at most, the caller will count a Granted notice as valid: what it was told about its
+	// presence, from before it asked. Before it was told anything it counts none.
+	told     bool
 	promised clock.Instant
 
 	votes []vote
@@ -43,21 +46,22 @@ type waiter struct {
 	fresh   bool    // a node has said something since the caller asked last
 	hinted  bool    // the caller was told to ask, and has not yet
 	granted bool    // the caller was told that it holds the key
-	retreat int     // how often grants were given back
+	retreat int     // how often grants were given back, and got again at once
 
-	timer *time.Timer // to give back, or to ask again; nil if neither is due
+	timer *time.Timer // until a minority is given back; nil if none is set
 	turn  int         // tells a timer that it was replaced
+	due   bool        // the timer has fired
 }
 
 // vote is what a waiter knows of one node.
 type vote struct {
-	// present: the node's last answer, to a request made before, was that the claim waits, and counts as
-	// present until then. 0 if it does not wait there.
+	// queued: the node's last answer was that the claim waits there, and counts as present until present.
+	queued  bool
 	present clock.Instant
 
 	// doubtful: a notice from this node does not prove that the claim holds the key there now. While the claim
 	// has been in the node's queue without a break, only one grant can have been made, and it lasts as long as the
-	// presence. After a break a notice may be about an earlier one, which is over.
+	// presence. After a break a notice may be about an earlier one, which is over. It stays so for this claim.
 	doubtful bool
 
 	held    bool          // the claim holds the key there
@@ -66,20 +70,23 @@ type vote struct {
 	since   clock.Instant // when that became known
 	token   driver.Token
 	block   uint64
-	place   int // in the node's queue, when it answered last; 0 if not known
+
+	holder   string // who held it when the node answered last; empty if not known
+	place    int    // and our place in its queue; 0 if not known
+	returned bool   // the claim was given back since, and is queuing again
 }
 
 // news is a notice to be passed on when no lock is held; with Kind 0 it is none.
 type news = driver.Notice
 
 // wait takes note that the claim is about to be asked for with Queue. It gives the claim its ticket.
-func (r *record) wait(claim *driver.Claim, q *Quorum) {
+func (r *record) wait(claim *driver.Claim, start clock.Instant, q *Quorum) {
 	w := r.waiter
 	if w == nil {
 		if claim.Ticket == 0 {
 			claim.Ticket = clock.Microseconds()
 		}
-		w = &waiter{votes: make([]vote, len(q.nodes))}
+		w = &waiter{votes: make([]vote, len(q.nodes)), began: start}
 		w.claim.Ticket = claim.Ticket
 		r.waiter = w
 	}
@@ -88,7 +95,6 @@ func (r *record) wait(claim *driver.Claim, q *Quorum) {
 	w.claim = *claim
 	w.asking++
 	w.hints, w.fresh, w.hinted = 0, false, false
-	w.stop()
 }
 
 // stopWaiting forgets the waiter: its claim holds the key, or is over.
@@ -102,23 +108,25 @@ func (r *record) stopWaiting() {
 // stop ends the timer.
 func (w *waiter) stop() {
 	w.turn++
+	w.due = false
 	if w.timer != nil {
 		w.timer.Stop()
 		w.timer = nil
 	}
 }
 
-// after has f called once, with the shard's mutex held, unless something happens to the waiter before.
-func (w *waiter) after(d time.Duration, q *Quorum, r *record, f func() news) {
+// arm sets the timer. It runs on while the caller asks again: how often that is must not decide
+// whether anything is given back.
+func (w *waiter) arm(q *Quorum, r *record) {
 	w.stop()
-	turn := w.turn
-	w.timer = time.AfterFunc(d, func() {
-		s := q.shardOf(w.claim.Key)
+	turn, key := w.turn, w.claim.Key
+	w.timer = time.AfterFunc(q.holdOut(w), func() {
+		s := q.shardOf(key)
 		s.mu.Lock()
 		var n news
 		if r.waiter == w && w.turn == turn {
-			w.timer = nil
-			n = f()
+			w.timer, w.due = nil, true
+			n = q.weighLocked(r, key)
 		}
 		s.mu.Unlock()
 		q.tell(n)
@@ -131,11 +139,23 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 	v := &w.votes[i]
 	switch result.State {
 	case driver.Held:
+		if v.returned {
+			w.retreat = min(w.retreat+1, maxRetreat)
+		}
 		v.held, v.noticed, v.since = true, false, now
+		v.holder, v.place, v.returned = "", 0, false
 		v.expires = start.Add(claim.TTL)
 		v.token, v.block = result.Token, max(claim.Block, 1)
 	case driver.Busy:
-		if v.present != 0 && now > v.present-clock.Instant(q.config.allowance(result.Presence)) {
+		// A grant made before this request took effect would still have lasted, and the answer been another. Unless
+		// the claim may have been in the queue for longer than a presence since it was last known to wait: it
+		// may have been granted the key and have lost it again. Without an earlier answer, that is since it
+		// was asked for first, as also requests without an answer take effect.
+		before := w.began.Add(result.Presence)
+		if v.queued {
+			before = v.present
+		}
+		if now >= before.Add(-q.config.allowance(result.Presence)) {
 			v.doubtful = true
 		}
 		// A notice that came after the request was made can be about a grant made after the request took effect. An
@@ -143,10 +163,11 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 		if v.held && (v.doubtful || !v.noticed || v.since <= start) {
 			v.held, v.doubtful = false, true
 		}
-		if v.present = 0; result.Presence > 0 {
-			v.present = start.Add(result.Presence)
+		v.queued, v.present = result.Presence > 0, start.Add(result.Presence)
+		if v.returned {
+			w.retreat = 0 // somebody wanted it
 		}
-		v.place = result.Place
+		v.holder, v.place, v.returned = result.Holder, result.Place, false
 	}
 }
 
@@ -154,7 +175,7 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 func (w *waiter) notice(i int, n *driver.Notice) {
 	w.fresh = true
 	v := &w.votes[i]
-	if n.Kind != driver.Granted || v.doubtful || v.present == 0 {
+	if n.Kind != driver.Granted || v.doubtful || !v.queued {
 		w.hints |= only(i)
 		return
 	}
@@ -192,7 +213,7 @@ func (q *Quorum) weighLocked(r *record, key string) (n news) {
 				alike++
 			}
 		}
-		if alike >= q.need && w.promised != 0 {
+		if alike >= q.need && w.told {
 			w.granted = true
 			w.stop()
 			r.held = true
@@ -201,22 +222,24 @@ func (q *Quorum) weighLocked(r *record, key string) (n news) {
 			return driver.Notice{Kind: driver.Granted, Key: key, Owner: r.owner, Token: v.token, Block: v.block}
 		}
 	}
-	some := held | w.hints
-	switch {
-	case some == 0 || w.hinted:
-	case some.count() >= q.need && w.fresh:
+	switch some := held | w.hints; {
+	case some == 0:
+		w.stop()
+	case some.count() >= q.need && w.fresh && !w.hinted:
 		// Enough, but with tokens to be settled, or in doubt: asking does both. Without anything new the
 		// last answer is what asking brings, and asking at once again could go on for ever.
 		return q.hint(r, key)
+	case w.due:
+		w.due = false
+		return q.retreatLocked(r, key, some)
 	case w.timer == nil:
-		w.after(q.holdOut(w), q, r, func() news { return q.retreatLocked(r, key) })
+		w.arm(q, r)
 	}
 	return n
 }
 
 // hint tells the caller to ask now.
 func (q *Quorum) hint(r *record, key string) news {
-	r.waiter.stop()
 	r.waiter.hinted = true
 	return driver.Notice{Kind: driver.Freed, Key: key, Owner: r.owner}
 }
@@ -227,7 +250,7 @@ func (q *Quorum) holdOut(w *waiter) time.Duration {
 	if w.next() {
 		d *= seniority
 	}
-	return time.Duration(d)
+	return time.Duration(d * float64(int(1)<<w.retreat))
 }
 
 // next reports whether the waiter was next in line wherever it had to queue.
@@ -240,41 +263,53 @@ func (w *waiter) next() bool {
 	return true
 }
 
-// retreatLocked gives a minority of grants back, and has the caller ask again a little later.
-func (q *Quorum) retreatLocked(r *record, key string) (n news) {
+// retreatLocked gives a minority of grants back.
+func (q *Quorum) retreatLocked(r *record, key string, some nodeSet) (n news) {
 	w := r.waiter
-	var held nodeSet
+	if some.count() >= q.need {
+		w.retreat = min(w.retreat+1, maxRetreat)
+		w.arm(q, r)
+		return q.hint(r, key)
+	}
+	holders := make(map[string]int)
+	another := false // holds a majority
 	for i := range w.votes {
-		if v := &w.votes[i]; v.held {
-			held |= only(i)
+		if v := &w.votes[i]; !v.held && v.holder != "" {
+			holders[v.holder]++
+			another = another || holders[v.holder] >= q.need
 		}
 	}
-	if held.count() < q.need {
-		q.returnLocked(r, key, held)
-	}
-	d := 2 * patience * float64(q.config.bound(w.claim.TTL)) * (1 + q.config.random())
-	d *= float64(int(1) << min(w.retreat, maxRetreat))
-	w.retreat++
-	w.after(time.Duration(d), q, r, func() news { return q.hint(r, key) })
+	w.hints = 0
+	// Not again for a caller that has stopped asking, either.
+	q.returnLocked(r, key, some, !another && w.told && clock.Now() < w.promised)
 	return n
 }
 
-// returnLocked gives grants of a waiter back. The nodes pass them on to their next waiter.
-func (q *Quorum) returnLocked(r *record, key string, held nodeSet) {
+// returnLocked gives grants of a waiter back: the nodes pass them on to their next waiter. With again it queues
+// there again.
+func (q *Quorum) returnLocked(r *record, key string, nodes nodeSet, again bool) {
+	w := r.waiter
 	t := q.shardOf(key).trackLocked(key)
-	for i := range r.waiter.votes {
-		if !held.has(i) {
+	claim := w.claim // a copy: the waiter's changes with its next request
+	operations := []operation{releasing, acquiring}
+	if !again {
+		operations = operations[:1]
+	}
+	for i := range w.votes {
+		if !nodes.has(i) {
 			continue
 		}
-		r.waiter.votes[i] = vote{doubtful: true}
+		w.votes[i] = vote{doubtful: true, returned: again}
 		q.counters.returned.Add(1)
-		q.flight.add(1)
-		c := &call{
-			q: q, op: releasing, node: i, gen: r.gen, record: r,
-			claim: &r.waiter.claim, bound: q.config.bound(r.waiter.claim.TTL),
-		}
-		if t.push(c) {
-			q.crew.start(c)
+		for _, op := range operations {
+			c := &call{
+				q: q, op: op, node: i, record: r, start: clock.Now(),
+				claim: &claim, bound: q.config.bound(claim.TTL),
+			}
+			q.flight.add(1)
+			if t.push(c) {
+				q.crew.start(c)
+			}
 		}
 	}
 }
@@ -293,7 +328,9 @@ func (q *Quorum) asked(r *round, result driver.Result) (n news) {
 		w.granted, r.record.held = false, false
 		if result.Presence > 0 {
 			// The largest of all answers: the caller may not have seen the last one yet.
-			w.promised = max(w.promised, r.start.Add(result.Presence))
+			if until := r.start.Add(result.Presence); !w.told || until > w.promised {
+				w.told, w.promised = true, until
+			}
 		} else {
 			// Too few nodes keep a queue: the caller comes back by itself, and leaves nothing meanwhile.
 			var held nodeSet
@@ -302,7 +339,7 @@ func (q *Quorum) asked(r *round, result driver.Result) (n news) {
 					held |= only(i)
 				}
 			}
-			q.returnLocked(r.record, r.claim.Key, held)
+			q.returnLocked(r.record, r.claim.Key, held, false)
 		}
 	}
 	return q.weighLocked(r.record, r.claim.Key)
