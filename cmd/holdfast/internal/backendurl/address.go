@@ -36,13 +36,13 @@ func (a *Address) Open(ctx context.Context) (driver.Backend, error) { return a.o
 // parts is an address taken apart. It is done here and not by net/url, which refuses several hosts with ports,
 // and whose errors repeat the address.
 type parts struct {
-	scheme   string // lower case
-	slashes  bool   // an authority was given, empty or not: "//"
-	userinfo string // what is before the last @ of the authority: secret
-	hasUser  bool   // there is such an @
-	hosts    string // the rest of the authority
-	path     string // as written, with its leading slash if there is one
-	lateAt   bool   // there is an @ after the authority
+	scheme   string            // lower case
+	slashes  bool              // an authority was given, empty or not: "//"
+	userinfo string            // what is before the last @ of the authority: secret
+	hasUser  bool              // there is such an @
+	hosts    string            // the rest of the authority
+	path     string            // as written, with its leading slash if there is one
+	lateAt   bool              // there is an @ after the authority
 	params   map[string]string // without a "=" the name ends with noValue
 }
 

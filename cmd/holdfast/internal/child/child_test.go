@@ -19,65 +19,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 )
 
 // guard is how long a test waits for what must come. It only ends tests that have failed.
 const guard = 60 * time.Second
 
-// roleVariable makes this test program play a part in the tests, in a process of its own.
-const roleVariable = "HOLDFAST_TEST_ROLE"
-
-var roles = map[string]func(){
-	// prints the signals that it gets, until its stdin ends
-	"listener": func() {
-		c := make(chan os.Signal, 16)
-		signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
-			syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
-		fmt.Println("ready")
-		end := make(chan struct{})
-		go func() {
-			io.Copy(io.Discard, os.Stdin)
-			close(end)
-		}()
-		for {
-			select {
-			case s := <-c:
-				fmt.Println(int(s.(syscall.Signal)))
-			case <-end:
-				return
-			}
-		}
-	},
-	// does not mind SIGTERM
-	"stubborn": func() {
-		signal.Ignore(syscall.SIGTERM)
-		fmt.Println("ready")
-		select {}
-	},
-	// needs until its stdin ends to heed SIGTERM
-	"slow": func() {
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		fmt.Println("ready")
-		<-c
-		fmt.Println("terminated")
-		io.Copy(io.Discard, os.Stdin)
-		fmt.Println("cleaned up")
-	},
-	// answers each line, so that one can tell whether it lives
-	"echo": func() {
-		fmt.Println("ready")
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			fmt.Println("echo", lines.Text())
-		}
-	},
-}
-
 func TestMain(m *testing.M) {
-	if role := roles[os.Getenv(roleVariable)]; role != nil {
-		role()
-		os.Exit(0)
-	}
+	role.Play()
 	os.Exit(m.Run())
 }
 
@@ -142,7 +91,7 @@ func start(t *testing.T, grace time.Duration, script string) *run {
 	go func() {
 		result, err := child.Run(child.Command{
 			Path:   "/bin/sh",
-			Args:   []string{"sh", "-c", "role() { env " + roleVariable + "=$1 \"$0\"; }; " + script, self},
+			Args:   []string{"sh", "-c", "role() { env " + role.Variable + "=$1 \"$0\"; }; " + script, self},
 			Env:    os.Environ(),
 			Stdin:  inReader,
 			Stdout: outWriter,
@@ -227,7 +176,7 @@ func TestExitCode(t *testing.T) {
 
 func TestSignalsReachTheWholeGroupOnce(t *testing.T) {
 	// Two listeners: the script's own process has become one, and has left the other in its group.
-	r := start(t, guard, `exec 3<&0; role listener <&3 & exec env `+roleVariable+`=listener "$0"`)
+	r := start(t, guard, `exec 3<&0; role listener <&3 & exec env `+role.Variable+`=listener "$0"`)
 	r.expect("ready")
 	r.expect("ready")
 	var want []string
@@ -246,12 +195,13 @@ func TestSignalsReachTheWholeGroupOnce(t *testing.T) {
 }
 
 func TestLossEndsTheChild(t *testing.T) {
-	r := start(t, guard, `exec env `+roleVariable+`=listener "$0"`)
+	r := start(t, guard, `exec env `+role.Variable+`=slow "$0"`)
 	r.expect("ready")
 	r.lease.end(errGone)
-	r.expect("15")
+	r.expect("terminated")
 	// It ends by itself, with 0, within the grace: lost all the same.
 	r.stdin.Close()
+	r.expect("cleaned up")
 	if got := r.end(); !errors.Is(got.Lost, errGone) {
 		t.Errorf("got %+v, want lost", got)
 	}
@@ -272,7 +222,7 @@ func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 }
 
 func TestLossWithoutGraceKillsAtOnce(t *testing.T) {
-	r := start(t, 0, `exec env `+roleVariable+`=slow "$0"`)
+	r := start(t, 0, `exec env `+role.Variable+`=slow "$0"`)
 	r.expect("ready")
 	r.lease.end(errGone)
 	if got := r.end(); got.Code != 128+9 {

@@ -5,6 +5,7 @@ package child
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -42,36 +43,58 @@ func (s *supervisor) suspend() {
 	}
 	if s.stopped == 0 {
 		s.signal(syscall.SIGTSTP)
-		for timeout := time.After(stopTime); s.stopped == 0 && !s.ended; {
-			select {
-			case <-s.chld:
-				s.reap()
-				continue
-			case <-timeout:
-			}
-			break
-		}
+		s.awaitStop()
 	}
 	if s.ended {
 		return
 	}
 	// Also for those in the group that do not heed SIGTSTP: nothing of it may run while nobody keeps the lock.
 	s.signal(syscall.SIGSTOP)
+	s.awaitStop()
 	had := s.retakeTerminal()
-	for range len(s.cont) {
-		<-s.cont
+	for again := true; again; {
+		drain(s.cont)
+		drain(s.tstp)
+		if err := stopSelf(); err != nil {
+			s.options.Warn(fmt.Errorf("SIGSTOP for itself: %w", err))
+		}
+		// The SIGCONT that has woken us is not to be passed on: it might wake a child that control-Z has stopped again already. If
+		// it does not come, control-Z was so quick that the system has withdrawn it.
+		select {
+		case <-s.cont:
+			again = false
+		case <-s.tstp:
+		case <-time.After(stopTime):
+			again = false
+		}
 	}
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGSTOP); err != nil {
-		s.options.Warn(fmt.Errorf("SIGSTOP for itself: %w", err))
-		return
-	}
-	<-s.cont
 	if had && s.tty.foreground() == s.own {
 		s.grantTerminal()
 	}
 	// Err reads the clock, which went on. If the lease is over, supervise is about to see it, and ends the child instead.
 	if s.options.Err() == nil {
 		s.signal(syscall.SIGCONT)
+	}
+}
+
+// awaitStop waits until the child has stopped or ended, for stopTime at most.
+func (s *supervisor) awaitStop() {
+	timeout := time.After(stopTime)
+	for s.stopped == 0 && !s.ended {
+		select {
+		case <-s.chld:
+			s.reap()
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// drain forgets a signal that has come.
+func drain(c chan os.Signal) {
+	select {
+	case <-c:
+	default:
 	}
 }
 

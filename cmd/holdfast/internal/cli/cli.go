@@ -17,7 +17,7 @@ type streams struct {
 func Main(args []string, out, err io.Writer) int {
 	s := streams{out, err}
 	root := newRoot(s)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // for nil cobra would take those of the process
 	root.SetOut(out)
 	root.SetErr(err)
 	command, failure := root.ExecuteC()

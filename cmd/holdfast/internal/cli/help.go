@@ -9,14 +9,15 @@ import (
 // newHelp is cobra's help command, except that asking for what does not exist is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Describe a command",
-		Long:  `Help describes a command, as its flag --help does.`,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		Use:                   "help [COMMAND]",
+		Short:                 "Describe a command",
+		DisableFlagsInUseLine: true,
+		Long:                  `Help describes a command, as its flag --help does.`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var names []cobra.Completion
 			if topic, _, err := cmd.Root().Find(args); err == nil {
 				for _, sub := range topic.Commands() {
-					if sub.IsAvailableCommand() {
+					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), word) {
 						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
 					}
 				}

@@ -13,8 +13,9 @@ import (
 func newMan(s streams) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "man [--dir DIR] [COMMAND]",
-		Short: "Print the manual page of a command",
+		Use:                   "man [--dir DIR] [COMMAND]",
+		Short:                 "Print the manual page of a command",
+		DisableFlagsInUseLine: true,
 		Long: `Man prints the manual page of a command, or of holdfast itself if none is named.
 With --dir it writes the pages of all commands to a directory, for a package or
 for a directory of MANPATH.`,

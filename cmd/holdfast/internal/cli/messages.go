@@ -61,13 +61,13 @@ func (m *messages) flush() {
 // userinfo is what may be a password within an address.
 var userinfo = regexp.MustCompile(`//\S*@`)
 
-// message is a text as it goes to stderr: with the name of the program, without control characters, and
-// without passwords, which an error of a client library might repeat.
+// message is a text as it goes to stderr: with the name of the program, without what would move the cursor,
+// and without passwords, which an error of a client library might repeat.
 func message(text string) string {
 	text = strings.TrimPrefix(text, "holdfast: ")
 	text = userinfo.ReplaceAllString(text, "//...@")
 	text = strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
+		if r != '\n' && !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

@@ -112,6 +112,7 @@ func (l *Line) keep() {
 	for {
 		select {
 		case <-l.fresh:
+			tick.Reset(time.Second)
 		case <-tick.C:
 		case <-l.end:
 			io.WriteString(l.out, erase)

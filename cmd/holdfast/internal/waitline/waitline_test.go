@@ -1,0 +1,209 @@
+package waitline_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/waitline"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// screen collects what is written.
+type screen struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// take returns what was written since the last call.
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.text.String()
+	s.text.Reset()
+	return text
+}
+
+func columns(n int) func() int { return func() int { return n } }
+
+// holder is what an owner value of ours says.
+func holder(label string) holdfast.Holder {
+	return holdfast.Holder{Value: "x", Host: "web1", PID: 42, Label: label}
+}
+
+const erase = "\r\x1b[K"
+
+func TestTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s screen
+		line := waitline.New(&s, "nightly", columns(200))
+		expect := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := s.take(); got != want {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		}
+		expect("")
+		line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second, Place: 2, Waited: 10 * time.Millisecond})
+		expect(erase + `holdfast: waiting 0s for "nightly", held by backup (pid 42 on web1), lease ends in 20s, place 2 in the queue`)
+		time.Sleep(time.Second)
+		expect(erase + `holdfast: waiting 1s for "nightly", held by backup (pid 42 on web1), lease ends in 19s, place 2 in the queue`)
+		line.Update(holdfast.WaitingEvent{Holder: holder(""), ExpiresIn: 30 * time.Second, Place: 1, Waited: 61 * time.Second})
+		expect(erase + `holdfast: waiting 1m1s for "nightly", held by pid 42 on web1, lease ends in 30s, place 1 in the queue`)
+		line.Update(holdfast.WaitingEvent{Waited: 62 * time.Second})
+		expect(erase + `holdfast: waiting 1m2s for "nightly"`)
+		line.End(true)
+		expect(erase)
+	})
+}
+
+func TestNoTerminal(t *testing.T) {
+	for acquired, want := range map[bool]string{true: "holdfast: acquired \"nightly\" after 12.3s\n", false: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			var s screen
+			line := waitline.New(&s, "nightly", nil)
+			for range 3 {
+				line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second, Place: 1})
+				synctest.Wait()
+			}
+			if got, want := s.take(), "holdfast: waiting for \"nightly\", held by backup (pid 42 on web1), lease ends in 20s, place 1 in the queue\n"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			time.Sleep(12345 * time.Millisecond)
+			line.End(acquired)
+			if got := s.take(); got != want {
+				t.Errorf("acquired %v: got %q, want %q", acquired, got, want)
+			}
+		})
+	}
+}
+
+func TestNobodyWaits(t *testing.T) {
+	for _, width := range []func() int{nil, columns(80)} {
+		synctest.Test(t, func(t *testing.T) {
+			var s screen
+			line := waitline.New(&s, "nightly", width)
+			time.Sleep(time.Minute)
+			if _, heard := line.Last(); heard {
+				t.Error("something was heard")
+			}
+			line.End(true)
+			if got := s.take(); got != "" {
+				t.Errorf("got %q, want silence", got)
+			}
+		})
+	}
+}
+
+func TestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := waitline.New(&screen{}, "nightly", nil)
+		line.Update(holdfast.WaitingEvent{Place: 3})
+		line.Update(holdfast.WaitingEvent{Place: 2})
+		if last, heard := line.Last(); !heard || last.Place != 2 {
+			t.Errorf("got %+v, %v", last, heard)
+		}
+		line.End(false)
+	})
+}
+
+// TestBlockedScreen: who holds control-S does not hold up the lock for longer than a second, and the hooks not at all.
+func TestBlockedScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unblock := make(chan struct{})
+		line := waitline.New(blocked(unblock), "nightly", columns(80))
+		for range 100 {
+			line.Update(holdfast.WaitingEvent{})
+		}
+		synctest.Wait()
+		line.End(true)
+		close(unblock)
+	})
+}
+
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
+}
+
+// TestNothingMovesTheCursor: whatever names and labels hold, the line stays a line and fits.
+func TestNothingMovesTheCursor(t *testing.T) {
+	nasty := "\x1b[2J\r\n\x00\x07\u0085\u202e\u200d\xff\t日本語" + strings.Repeat("é", 300)
+	for width := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			var s screen
+			line := waitline.New(&s, nasty, columns(width))
+			line.Update(holdfast.WaitingEvent{Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty)), Place: 1})
+			synctest.Wait()
+			text, found := strings.CutPrefix(s.take(), erase)
+			if !found || waitline.Printable(text) != text {
+				t.Errorf("got %q", text)
+			}
+			if used := widest(text); used >= width && used > 0 {
+				t.Errorf("%d of %d columns are used by %q", used, width, text)
+			}
+			line.End(true)
+		})
+	}
+}
+
+// widest is how many columns a text can take.
+func widest(text string) (columns int) {
+	for _, r := range text {
+		columns++
+		if r >= 0x80 {
+			columns++
+		}
+	}
+	return columns
+}
+
+func TestFit(t *testing.T) {
+	for _, test := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"abcdef", 6, "abcdef"},
+		{"abcdef", 7, "abcdef"},
+		{"abcdef", 5, "ab..."},
+		{"abcdef", 3, "..."},
+		{"abcdef", 2, ".."},
+		{"abcdef", 0, ""},
+		{"abcdef", -1, ""},
+		{"", 0, ""},
+		{"日本語", 6, "日本語"},
+		{"日本語", 5, "日..."},
+		{"日本語", 4, "..."},
+	} {
+		if got := waitline.Fit(test.text, test.columns); got != test.want {
+			t.Errorf("Fit(%q, %d) = %q, want %q", test.text, test.columns, got, test.want)
+		}
+	}
+}
+
+func FuzzFit(f *testing.F) {
+	f.Add("holdfast: waiting", 10)
+	f.Add("日本語\x1b[2J\u202e", 5)
+	f.Fuzz(func(t *testing.T, text string, columns int) {
+		got := waitline.Fit(waitline.Printable(text), columns)
+		if used := widest(got); used > max(columns, 0) {
+			t.Errorf("Fit(%q, %d) = %q takes %d columns", text, columns, got, used)
+		}
+		if waitline.Printable(got) != got {
+			t.Errorf("Fit(%q, %d) = %q is not printable", text, columns, got)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package main_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
+)
+
+// TestKilled: of two that write to one file, the first is killed with SIGKILL together with what keeps its lock. What
+// it writes must have an end before what the next one writes begins, and the next one does not wait for the lease to
+// end.
+func TestKilled(t *testing.T) {
+	for name, script := range map[string]string{
+		"child":      `exec "$0"`,
+		"grandchild": `"$0"; echo done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 {
+				dir, log := locks(t), file(t)
+				run := func(mark string) *process {
+					return start(t, dir, []string{role.Variable + "=writer", "LOG=" + log, "MARK=" + mark},
+						"run", longTTL, "name", "--", "sh", "-c", script, selfPath)
+				}
+				first := run("1")
+				first.expect("ready")
+				second := run("2")
+				second.waiting()
+				first.signal(syscall.SIGKILL)
+				second.expect("ready")
+				first.expectExit(1000 + int(syscall.SIGKILL))
+				first.rest() // all of it is gone
+				second.signal(syscall.SIGTERM)
+				second.expectExit(128 + int(syscall.SIGTERM))
+				second.rest()
+				text, err := os.ReadFile(log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !regexp.MustCompile(`^1+2+$`).Match(text) {
+					i := strings.IndexByte(string(text), '2')
+					t.Fatalf("the first one writes after the second: %d times from byte %d", strings.Count(string(text[max(i, 0):]), "1"), i)
+				}
+			}
+		})
+	}
+}
