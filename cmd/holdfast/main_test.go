@@ -23,7 +23,7 @@ import (
 )
 
 // guard is how long a test waits for what must come. It only ends tests that have failed.
-const guard = 8 * time.Second
+const guard = 2 * time.Minute
 
 // longTTL is a lease that nobody in a test waits for: what comes before guard is over did not wait for it to end.
 const longTTL = "--ttl=1h"
