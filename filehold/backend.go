@@ -2,6 +2,7 @@ package filehold
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 
@@ -38,6 +39,9 @@ var (
 func Open(dir string, options ...Option) (*Backend, error) {
 	var cfg config
 	for _, o := range options {
+		if o == nil {
+			return nil, &driver.Error{Node: dir, Permanent: true, Err: errors.New("option nil: leave it out")}
+		}
 		o.apply(&cfg)
 	}
 	core, err := openCore(dir, cfg)

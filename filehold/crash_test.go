@@ -346,6 +346,22 @@ func TestReleaseDespiteInheritance(t *testing.T) {
 	}
 }
 
+// TestNoticeAfterMissedGrant has a waiter miss its turn, wait again with the same claim, and be told again.
+func TestNoticeAfterMissedGrant(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	notices := listen(b)
+	first, w := claim("k"), queued("k")
+	w.TTL = 100 * time.Millisecond // its presence, too
+	for range 3 {
+		acquire(t, a, first)
+		acquire(t, b, w)
+		release(t, a, first)
+		granted(t, notices, w)
+		eventually(t, "its grant has run out", func() bool { return acquire(t, a, first).State == driver.Held })
+	}
+}
+
 // TestNoticeNamesTheClaim has two claims of one process wait for one key of another.
 func TestNoticeNamesTheClaim(t *testing.T) {
 	dir := t.TempDir()
@@ -422,11 +438,15 @@ func TestMessagesMayBeGarbage(t *testing.T) {
 			release(t, b, second)
 			end := time.NewTimer(100 * time.Millisecond)
 			defer end.Stop()
-			select {
-			case n := <-notices:
-				return n.Owner == second.Owner
-			case <-end.C:
-				return false
+			for {
+				select {
+				case n := <-notices:
+					if n.Owner == second.Owner {
+						return true
+					}
+				case <-end.C:
+					return false
+				}
 			}
 		})
 	}

@@ -140,6 +140,11 @@ func TestOpenMakesDirectory(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	base := t.TempDir()
+	t.Run("nil option", func(t *testing.T) {
+		if _, err := filehold.Open(base, nil); !driver.Permanent(err) || !strings.Contains(err.Error(), "option nil") {
+			t.Errorf("Open: %v; want a permanent error that says so", err)
+		}
+	})
 	t.Run("no name", func(t *testing.T) { refused(t, "", nil, `""`) })
 	t.Run("no parent", func(t *testing.T) {
 		refused(t, filepath.Join(base, "a", "b"), fs.ErrNotExist, "does not exist", filepath.Join(base, "a"))

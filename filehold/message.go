@@ -112,7 +112,7 @@ func (c *core) readMessages() {
 }
 
 func (c *core) receive(m *message) {
-	w, ok := c.notices.find(m.claim, m.kind == messageGranted)
+	w, ok := c.notices.find(m.claim)
 	if !ok {
 		return
 	}
@@ -154,13 +154,10 @@ func (n *notices) forget(hash [sha256.Size]byte) {
 	delete(n.expected, hash)
 }
 
-func (n *notices) find(hash [sha256.Size]byte, forget bool) (claimName, bool) {
+func (n *notices) find(hash [sha256.Size]byte) (claimName, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	name, ok := n.expected[hash]
-	if ok && forget {
-		delete(n.expected, hash)
-	}
 	return name, ok
 }
 
