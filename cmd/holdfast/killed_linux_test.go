@@ -48,3 +48,16 @@ func TestKilled(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledWithClosedFiles: a command that has closed all files that it does not know dies with holdfast as well.
+func TestKilledWithClosedFiles(t *testing.T) {
+	dir := locks(t)
+	p := start(t, dir, []string{role.Variable + "=writer", "LOG=" + os.DevNull, "MARK=x", "CLOSE_FILES=1"},
+		"run", longTTL, "name", "--", selfPath)
+	p.expect("ready")
+	p.signal(syscall.SIGKILL)
+	p.expectExit(1000 + int(syscall.SIGKILL))
+	p.rest()
+	// The next one removes what is left in the directory.
+	start(t, dir, nil, "run", longTTL, "name", "--", "true").expectExit(0)
+}

@@ -48,7 +48,7 @@ and deploy scripts that start it only one runs it at a time.`,
 		DisableAutoGenTag: true, // manual pages are the same for the same version
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(newRun(s), newVersion(s), newMan(s))
+	root.AddCommand(newRun(s), newVersion(s), newMan(s), newAddresses())
 	root.SetHelpCommand(newHelp())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	return root

@@ -35,9 +35,9 @@ const (
 // job is one call of holdfast run with valid arguments.
 type job struct {
 	name    string
-	path    string              // of the command
-	args    []string            // of the command, its name first
-	address *backendurl.Address // nil: the directory of the user
+	path    string   // of the command
+	args    []string // of the command, its name first
+	address address  // nil: the directory of the user
 
 	ttl     time.Duration
 	try     bool          // do not wait
@@ -46,6 +46,13 @@ type job struct {
 	grace   time.Duration
 	label   string
 	quiet   bool
+}
+
+// address is where a backend is, as *backendurl.Address says it.
+type address interface {
+	fmt.Stringer
+	Prefix() string
+	Open(ctx context.Context) (driver.Backend, error)
 }
 
 // errTooLong ends a wait that has lasted for as long as --wait allows.
@@ -148,8 +155,8 @@ func (j *job) run(s streams) error {
 
 // open opens the backend, and says where it is if nobody has named one.
 func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
-	address, name := j.address, ""
-	if address == nil {
+	at, name := j.address, ""
+	if at == nil {
 		dir, err := backendurl.UserDir()
 		if err != nil {
 			return nil, &exit{codeUnavailable, err}
@@ -158,9 +165,9 @@ func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
 			// Not by way of messages, which might come after the line of a wait has been begun.
 			io.WriteString(s.err, message(fmt.Sprintf("locks on this machine only, in %s; for others set --on or %s", dir, urlVariable)))
 		}
-		address = backendurl.Dir(dir)
+		at = backendurl.Dir(dir)
 	} else {
-		name = address.String() + ": "
+		name = at.String() + ": "
 	}
 	type opened struct {
 		driver.Backend
@@ -170,7 +177,7 @@ func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
 	defer cancel()
 	done := make(chan opened, 1)
 	go func() {
-		backend, err := address.Open(ctx)
+		backend, err := at.Open(ctx)
 		done <- opened{backend, err}
 	}()
 	select {

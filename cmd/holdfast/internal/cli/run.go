@@ -112,8 +112,9 @@ alone, and runs on without the lock.
 On a terminal, control-Z stops holdfast as well, which then does not renew: fg
 continues COMMAND if the lease has lasted, and ends it otherwise.
 
-The backend (--on, HOLDFAST_URL) is one of:
-` + backendurl.Help() + `
+The backend (--on, HOLDFAST_URL; parameters: holdfast help addresses) is one of:
+  ` + strings.Join(backendurl.Forms(), "\n  ") + `
+
 Without one, locks are files in a directory of the user, $XDG_RUNTIME_DIR or one
 for temporary files. They exclude the programs of this user on this machine. A
 cron job or a service may have another such directory than a login has, so for
@@ -193,7 +194,7 @@ func newJob(f runFlags, given func(flag string) bool, args []string) (*job, erro
 		j.label = labelOf(j.args[0])
 	}
 	var err error
-	if j.address, err = address(f.on); err != nil {
+	if j.address, err = parseAddress(f.on); err != nil {
 		return nil, err
 	}
 	if j.address != nil && len(j.address.Prefix())+len(j.name) > driver.MaxKeyLen {
@@ -206,8 +207,8 @@ func newJob(f runFlags, given func(flag string) bool, args []string) (*job, erro
 	return j, nil
 }
 
-// address parses what --on says, or else the environment. It returns nil if both say nothing.
-func address(on string) (*backendurl.Address, error) {
+// parseAddress reads what --on says, or else the environment. It returns nil if both say nothing.
+func parseAddress(on string) (address, error) {
 	source := "--on"
 	if on == "" {
 		on, source = os.Getenv(urlVariable), urlVariable
