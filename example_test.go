@@ -13,7 +13,7 @@ import (
 
 // Do is all that most programs need.
 func Example() {
-	backend := memhold.New() // for several machines: redishold.Open, or quorum.New
+	backend := memhold.New() // for several machines: redishold.Open
 	defer backend.Close()
 	locker, err := holdfast.New(backend)
 	if err != nil {

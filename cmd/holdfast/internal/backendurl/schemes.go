@@ -1,9 +1,11 @@
 package backendurl
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -23,12 +25,19 @@ type scheme struct {
 // schemes are the backends of this build, by the name of their scheme. A backend is added by a line here; it is then
 // taken out of planned.
 var schemes = map[string]scheme{
-	"file": fileScheme,
+	"file":            fileScheme,
+	"redis":           redisScheme("redis", "[user[:password]@]host[:port][/database]"),
+	"rediss":          redisScheme("rediss", "[user[:password]@]host[:port][/database]"),
+	"redis+unix":      redisScheme("redis+unix", "/path/of/socket"),
+	"redis+sentinel":  redisScheme("redis+sentinel", "host[:port][,host[:port]...]/primary[/database]"),
+	"rediss+sentinel": redisScheme("rediss+sentinel", "host[:port][,host[:port]...]/primary[/database]"),
+	"redis+cluster":   redisScheme("redis+cluster", "host[:port][,host[:port]...]"),
+	"rediss+cluster":  redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
 }
 
 // planned are schemes that have a meaning but no backend in this build.
 var planned = []string{
-	"redis", "rediss", "redis+sentinel", "redis+cluster", "redlock", "redlocks", "etcd", "postgres", "zookeeper",
+	"redlock", "redlocks", "etcd", "postgres", "zookeeper",
 }
 
 // refused are schemes that will never have one, and why.
@@ -53,15 +62,21 @@ func forms() []string {
 // prefixHelp describes the one parameter that every scheme takes.
 const prefixHelp = "put before every name to make the key"
 
-// Help describes the addresses that Parse takes, a line each, with their parameters.
+// Help describes the addresses that Parse takes, a line each, with their parameters behind those that share them.
 func Help() string {
-	var text string
-	for _, name := range slices.Sorted(maps.Keys(schemes)) {
+	names := slices.SortedFunc(maps.Keys(schemes), func(a, b string) int {
+		return cmp.Or(len(schemes[a].params)-len(schemes[b].params), strings.Compare(a, b))
+	})
+	var text strings.Builder
+	for i, name := range names {
 		s := schemes[name]
-		text += "  " + s.form + "\n"
+		text.WriteString("  " + s.form + "\n")
+		if i+1 < len(names) && maps.Equal(s.params, schemes[names[i+1]].params) {
+			continue
+		}
 		for _, param := range s.paramNames() {
-			text += "      ?" + param + "=  " + s.params[param] + "\n"
+			text.WriteString("      ?" + param + "=  " + s.params[param] + "\n")
 		}
 	}
-	return text
+	return text.String()
 }
