@@ -165,7 +165,7 @@ func TestDriverThatFailsIsReportedAndLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.stop()
-	results := s.measureAll(t.Context(), &env{server: server})
+	results := s.measureAll(t.Context(), &env{plan: plan{patience: time.Minute}, server: server})
 	if want := []string{"good", "bad", "good", "good"}; !slices.Equal(asked, want) {
 		t.Errorf("measured %v, want %v", asked, want)
 	}
@@ -194,7 +194,7 @@ func TestDriversTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.stop()
-	s.measureAll(t.Context(), &env{plan: plan{rounds: 2}, server: server})
+	s.measureAll(t.Context(), &env{plan: plan{rounds: 2, patience: time.Minute}, server: server})
 	if want := []string{"a", "b", "c", "a", "b", "c"}; !slices.Equal(asked, want) {
 		t.Errorf("measured %v, want %v", asked, want)
 	}
@@ -325,5 +325,37 @@ func TestSharedClockFollowsGoTime(t *testing.T) {
 	}
 	if second := now(); second-first < time.Millisecond {
 		t.Errorf("%v passed, and %v on the shared clock", time.Since(begin), second-first)
+	}
+}
+
+// hanging is a driver in which nothing ever comes to an end until it is closed.
+type hanging struct {
+	locker
+	closed chan struct{}
+}
+
+func (h *hanging) close() { close(h.closed) }
+
+func TestDriverThatHangsIsClosedAndLeftOut(t *testing.T) {
+	stuck := &hanging{closed: make(chan struct{})}
+	s := &scenario{drivers: []string{"stuck", "good"}, rounds: 2, measure: func(_ context.Context, _ *env, driver string) (sample, error) {
+		if driver == "stuck" {
+			<-stuck.closed
+		}
+		return sample{"x": 1}, nil
+	}}
+	server, err := startServer(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	r := s.measureAll(t.Context(), &env{plan: plan{patience: time.Millisecond}, server: server, opened: map[string]locker{"stuck": stuck}})
+	if !errors.Is(r.errors["stuck"], errStuck) || len(r.samples["stuck"]) != 0 {
+		t.Errorf("error %v, %d samples of the one that hangs", r.errors["stuck"], len(r.samples["stuck"]))
+	}
+	select {
+	case <-stuck.closed:
+	default:
+		t.Error("it was not closed")
 	}
 }

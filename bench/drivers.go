@@ -235,13 +235,16 @@ func (l *redislockLocker) release(ctx context.Context, h held) error {
 func (l *redislockLocker) close() { l.end() }
 
 // rueidislockLocker locks one key, not the three of its default, which on one server cost three times as much for
-// nothing; and uses what it recommends for newer servers.
+// nothing; and uses what it recommends for newer servers. With one key there is no next one to try soon; with its
+// default of 20 ms for that, an attempt on a busy machine is cut short, and who made it may then wait for ever for a
+// key that is free.
 type rueidislockLocker struct{ rueidislock.Locker }
 
 func openRueidislock(address string, lease time.Duration) (locker, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true},
 		KeyMajority:  1, KeyValidity: lease, ExtendInterval: lease / 3, NoLoopTracking: true,
+		TryNextAfter: 5 * time.Second,
 	})
 	if err != nil {
 		return nil, err

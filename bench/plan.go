@@ -4,9 +4,10 @@ import "time"
 
 // plan is how much is measured.
 type plan struct {
-	name   string
-	rounds int
-	limit  time.Duration // for everything
+	name     string
+	rounds   int
+	limit    time.Duration // for everything
+	patience time.Duration // for one measurement of one driver
 
 	span       time.Duration // of a measurement of latency or throughput
 	warm       int           // pairs before it
@@ -36,7 +37,7 @@ type holdingPlan struct {
 }
 
 var fullPlan = plan{
-	name: "full", rounds: 5, limit: 15 * time.Minute,
+	name: "full", rounds: 5, limit: 15 * time.Minute, patience: 2 * time.Minute,
 	span: 2 * time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
 	workers: 4, each: 4, contention: 2 * time.Second,
 	handovers: 3 * time.Second, minHandovers: 10,
@@ -46,7 +47,7 @@ var fullPlan = plan{
 }
 
 var quickPlan = plan{
-	name: "quick", rounds: 3, limit: 2 * time.Minute,
+	name: "quick", rounds: 3, limit: 2 * time.Minute, patience: 20 * time.Second,
 	span: 400 * time.Millisecond, warm: 100, counted: 500, parallel: []int{64, 1000}, contenders: 32,
 	workers: 4, each: 4, contention: 500 * time.Millisecond,
 	handovers: 600 * time.Millisecond, minHandovers: 5,
@@ -57,7 +58,7 @@ var quickPlan = plan{
 
 // smokePlan only shows that everything runs.
 var smokePlan = plan{
-	name: "smoke", rounds: 1, limit: time.Minute,
+	name: "smoke", rounds: 1, limit: time.Minute, patience: 20 * time.Second,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
 	workers: 2, each: 2, contention: 50 * time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
@@ -38,11 +42,15 @@ type env struct {
 	profile string // directory for profiles; "" for none
 	files   int    // so far, for their names
 	keys    int    // so far, for their names
-	opened  map[string]locker
+
+	mu     sync.Mutex
+	opened map[string]locker
 }
 
 // driver returns the connected driver, in this process. It stays connected for the rest of the scenario.
 func (e *env) driver(ctx context.Context, name string) (locker, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if l := e.opened[name]; l != nil {
 		return l, nil
 	}
@@ -54,6 +62,15 @@ func (e *env) driver(ctx context.Context, name string) (locker, error) {
 	return l, nil
 }
 
+// forget returns the driver if it is connected; the next one who wants it connects it again.
+func (e *env) forget(name string) locker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.opened[name]
+	delete(e.opened, name)
+	return l
+}
+
 // key returns a key that was not used before.
 func (e *env) key() string {
 	e.keys++
@@ -62,9 +79,8 @@ func (e *env) key() string {
 
 // reset closes the drivers and empties the server.
 func (e *env) reset() error {
-	for name, l := range e.opened {
-		l.close()
-		delete(e.opened, name)
+	for name := range maps.Clone(e.opened) {
+		e.forget(name).close()
 	}
 	_, err := e.server.do("FLUSHALL")
 	return err
@@ -89,7 +105,7 @@ func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 			if ctx.Err() != nil || r.errors[name] != nil {
 				continue
 			}
-			measured, err := s.measure(ctx, e, name)
+			measured, err := s.measureOnce(ctx, e, name)
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
@@ -103,6 +119,48 @@ func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 		r.errors["server"] = err
 	}
 	return r
+}
+
+// grace is how long a measurement may go on after its end was called for.
+const grace = 3 * time.Second
+
+var errStuck = errors.New("it is stuck")
+
+// measureOnce bounds a measurement. The libraries get contexts that do not end, and some wait for ever for what does not
+// come; closing them is what helps.
+func (s *scenario) measureOnce(ctx context.Context, e *env, name string) (sample, error) {
+	type outcome struct {
+		sample sample
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		measured, err := s.measure(ctx, e, name)
+		done <- outcome{measured, err}
+	}()
+	patience := time.NewTimer(e.patience)
+	defer patience.Stop()
+	reason := fmt.Errorf("%w: no end after %v", errStuck, e.patience)
+	select {
+	case o := <-done:
+		return o.sample, o.err
+	case <-patience.C:
+	case <-ctx.Done():
+		reason = ctx.Err()
+		select {
+		case <-done:
+			return nil, reason
+		case <-time.After(grace):
+		}
+	}
+	if l := e.forget(name); l != nil {
+		go l.close()
+	}
+	select {
+	case <-done:
+	case <-time.After(grace): // then it is left behind
+	}
+	return nil, reason
 }
 
 // values returns a metric of a driver, in the order of rounds.
