@@ -154,6 +154,8 @@ func (t *sharded) All(ctx context.Context) ([]protocol.Conn, error) {
 	return conns, nil
 }
 
+func (t *sharded) Ordered() bool { return true }
+
 func (t *sharded) Cluster() bool { return true }
 
 func (t *sharded) Listen(f func(string)) { t.config.hear = f }

@@ -277,27 +277,29 @@ func (c *conn) build(command protocol.Command) rueidis.Completed {
 	return c.wire.B().Arbitrary(command...).Build()
 }
 
-// read turns a result into a reply. An error is one of the connection.
-func (c *conn) read(result rueidis.RedisResult, reply *protocol.Reply) error {
-	message, err := result.ToMessage()
-	if err != nil {
-		if rueidis.IsRedisNil(err) {
-			*reply = protocol.Reply{}
-			return nil
-		}
-		text, ok := serverText(err)
-		if !ok {
-			return err
-		}
-		*reply = protocol.Reply{Kind: protocol.Failure, Str: text}
-		if protocol.IsServerError(protocol.ServerFailure("", text, false), "READONLY") {
-			// What was a primary is none any more. The next connection finds out who is.
-			c.close(protocol.ServerError(text))
-		}
-		return nil
+// read reads the result of a request, and takes note of what it says about the server.
+func (c *conn) read(result rueidis.RedisResult, reply *protocol.Reply) (err error) {
+	*reply, err = replyOfResult(result)
+	if reply.Kind == protocol.Failure && protocol.IsServerError(protocol.ServerFailure("", reply.Str, false), "READONLY") {
+		// What was a primary is none any more. The next connection finds out who is.
+		c.close(protocol.ServerError(reply.Str))
 	}
-	*reply = replyOf(&message)
-	return nil
+	return err
+}
+
+// replyOfResult turns a result into a reply. An error is one of the connection.
+func replyOfResult(result rueidis.RedisResult) (protocol.Reply, error) {
+	message, err := result.ToMessage()
+	if err == nil {
+		return replyOf(&message), nil
+	}
+	if rueidis.IsRedisNil(err) {
+		return protocol.Reply{}, nil
+	}
+	if text, ok := serverText(err); ok {
+		return protocol.Reply{Kind: protocol.Failure, Str: text}, nil
+	}
+	return protocol.Reply{}, err
 }
 
 func replyOf(message *rueidis.RedisMessage) protocol.Reply {

@@ -57,6 +57,8 @@ func (t *single) All(ctx context.Context) ([]protocol.Conn, error) {
 	return []protocol.Conn{c}, nil
 }
 
+func (t *single) Ordered() bool { return true }
+
 func (t *single) Cluster() bool { return false }
 
 func (t *single) Listen(f func(string)) { t.config.hear = f }

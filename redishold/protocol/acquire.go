@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -23,6 +24,12 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	if err != nil {
 		return driver.Result{}, err
 	}
+	if !b.transport.Ordered() {
+		start := time.Now()
+		result, err := a.byScript(ctx, conn, false)
+		b.doubts.note(claim.Owner, err, time.Since(start))
+		return result, a.undo(ctx, err)
+	}
 	barged := false
 	if !b.contended.recently(a.keys.Slot) {
 		result, verdict, err := a.plainly(ctx, conn)
@@ -37,6 +44,15 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		b.contended.now(a.keys.Slot)
 	}
 	return result, err
+}
+
+// undo releases what a server in quarantine has granted: it was asked whether it may vote together with the
+// request. It returns err.
+func (a *acquisition) undo(ctx context.Context, err error) error {
+	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
+		a.b.Release(context.WithoutCancel(ctx), *a.claim)
+	}
+	return err
 }
 
 // acquisition is one call of Acquire.
@@ -113,9 +129,15 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	}
 	space := scratches.Get().(*scratch)
 	defer space.free()
-	command := acquireScript.evalsha(space.args[:0], "4")
-	command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-		a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last, milliseconds(presence), ticket)
+	command := Command(space.args[:0])
+	if a.b.transport.Ordered() {
+		command = acquireScript.evalsha(command, "4")
+		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence)
+	} else {
+		command = acquireScript.evalsha(command, "5")
+		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence, endedKey(a.keys.Slot, a.claim.Owner))
+	}
+	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last, milliseconds(presence), ticket)
 	if a.claim.Queue {
 		routeAt = len(command)
 	}

@@ -26,6 +26,8 @@ type Backend struct {
 	closed    atomic.Bool
 	listeners listeners
 	contended contention
+	doubts    doubts
+	durable   sync.Map // run_id: bool, for Transports that do not tell
 }
 
 // Options are what a Backend can be told. The zero value is the default.
@@ -92,6 +94,11 @@ func (s *scratch) free() {
 // the nodes do not agree with each other.
 const maxRedirects = 4
 
+var (
+	infoCommand   = Command{"INFO", "server"}
+	askingCommand = Command{"ASKING"}
+)
+
 // run sends the script to the server of its slot and returns its reply, which is not a Failure.
 func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 	if err := b.ready(ctx); err != nil {
@@ -113,8 +120,12 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 			return Reply{}, err
 		}
 		commands := space.commands[:0]
+		vouch := b.hasToVouch(conn, c.vote)
+		if vouch {
+			commands = append(commands, infoCommand)
+		}
 		if asking {
-			commands = append(commands, Command{"ASKING"})
+			commands = append(commands, askingCommand)
 		}
 		commands = append(commands, c.command)
 		if c.wait {
@@ -123,6 +134,12 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 		replies := space.replies[:len(commands)]
 		if err := conn.Do(ctx, commands, replies); err != nil {
 			return Reply{}, err
+		}
+		if vouch {
+			if err := b.vouch(ctx, conn, replies[0]); err != nil {
+				return Reply{}, err
+			}
+			replies = replies[1:]
 		}
 		if asking {
 			replies = replies[1:]

@@ -19,6 +19,8 @@ type fake struct {
 	sent    []protocol.Command
 	batches int
 	cluster bool
+
+	unordered bool
 }
 
 func (f *fake) Conn(context.Context, uint16) (protocol.Conn, error)           { return f, nil }
@@ -26,6 +28,7 @@ func (f *fake) Follow(context.Context, uint16, string) (protocol.Conn, error) { 
 func (f *fake) All(context.Context) ([]protocol.Conn, error)                  { return []protocol.Conn{f}, nil }
 func (f *fake) Shard(uint16) string                                           { return "" }
 func (f *fake) Cluster() bool                                                 { return f.cluster }
+func (f *fake) Ordered() bool                                                 { return !f.unordered }
 func (f *fake) Listen(hear func(string))                                      { f.hear = hear }
 func (f *fake) Close() error                                                  { return nil }
 func (f *fake) Route(context.Context, uint16) string                          { return "" }

@@ -32,6 +32,47 @@ func (b *Backend) admit(server *Server, ttl time.Duration) error {
 	return nil
 }
 
+// hasToVouch reports whether the server has to be asked, on the same connection and just before the request, whether it may
+// vote: the connection does not know.
+func (b *Backend) hasToVouch(conn Conn, ttl time.Duration) bool {
+	return ttl > 0 && b.guard.Load() > 0 && conn.Server() == nil
+}
+
+// vouch reads the answer. The request behind it has been carried out by then, so an acquisition has to be undone.
+func (b *Backend) vouch(ctx context.Context, conn Conn, info Reply) error {
+	if info.Kind == Failure {
+		return b.failure(conn, info, false)
+	}
+	server, err := ParseInfo("", info.Str, time.Now())
+	if err != nil {
+		return &driver.Error{Permanent: true, Err: err}
+	}
+	err = b.admit(server, 1)
+	if err == nil {
+		return nil
+	}
+	if durable, ok := b.durable.Load(server.RunID); ok {
+		server.Durable = durable.(bool)
+	} else {
+		replies := make([]Reply, 1)
+		if err := conn.Do(ctx, []Command{{"CONFIG", "GET", "append*"}}, replies); err != nil {
+			return err
+		}
+		server.Durable = durableBy(replies[0])
+		b.durable.Store(server.RunID, server.Durable)
+	}
+	return b.admit(server, 1)
+}
+
+// durableBy reads the reply to CONFIG GET append*.
+func durableBy(settings Reply) bool {
+	found := make(map[string]string)
+	for i := 0; i+1 < len(settings.List); i += 2 {
+		found[settings.List[i].Str] = settings.List[i+1].Str
+	}
+	return found["appendonly"] == "yes" && found["appendfsync"] == "always"
+}
+
 // Identity returns the run_id of the server, or of all primaries of a cluster. It fails with ErrUnavailable if one of
 // them can not be reached.
 func (b *Backend) Identity(ctx context.Context) (string, error) {

@@ -16,6 +16,7 @@ const (
 	queuePrefix   = Namespace + "q:{"
 	waitersPrefix = Namespace + "w:{"
 	fencePrefix   = Namespace + "f:{"
+	endedPrefix   = Namespace + "d:{"
 	channelPrefix = Namespace + "n:"
 )
 
@@ -113,6 +114,12 @@ func KeysOf(lock string) Keys {
 	return Keys{Slot: slot, Lock: lock, Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
 }
 
+// endedKey is set for a while when an acquisition has ended of which a request may still arrive. It is used only over a
+// Transport that is not ordered.
+func endedKey(slot uint16, owner string) string {
+	return endedPrefix + namesOf(slot).tag + "}:" + owner
+}
+
 // lockOf returns the lock key that a queue's name was made from.
 func lockOf(queue string) (lock string, ok bool) {
 	rest, ok := strings.CutPrefix(queue, queuePrefix)
@@ -125,7 +132,8 @@ func lockOf(queue string) (lock string, ok bool) {
 
 // reserved reports whether the key is one that only a derived key may have.
 func reserved(key string) bool {
-	return strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) || strings.HasPrefix(key, fencePrefix)
+	return strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
+		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix)
 }
 
 // Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it is

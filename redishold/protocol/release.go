@@ -15,11 +15,22 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	keys := KeysOf(claim.Key)
 	space := scratches.Get().(*scratch)
 	defer space.free()
-	command := releaseScript.evalsha(space.args[:0], "4")
-	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, claim.Owner)
+	command := Command(space.args[:0])
+	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
+	if doubtful {
+		command = releaseScript.evalsha(command, "5")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, endedKey(keys.Slot, claim.Owner),
+			claim.Owner, milliseconds(memory))
+	} else {
+		command = releaseScript.evalsha(command, "4")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, claim.Owner)
+	}
 	reply, err := b.run(ctx, &call{script: releaseScript, slot: keys.Slot, command: command, effect: true})
 	if err != nil {
 		return driver.Result{}, err
+	}
+	if doubtful {
+		b.doubts.forget(claim.Owner)
 	}
 	if reply.Kind == Integer {
 		switch reply.Int {

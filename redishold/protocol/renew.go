@@ -184,7 +184,11 @@ func (r *renewal) send(ctx context.Context) error {
 	if err := b.admit(conn.Server(), r.ttl); err != nil {
 		return err
 	}
-	commands := make([]Command, 0, len(r.parts)+1)
+	commands := make([]Command, 0, len(r.parts)+2)
+	vouch := b.hasToVouch(conn, r.ttl)
+	if vouch {
+		commands = append(commands, infoCommand)
+	}
 	for _, p := range r.parts {
 		commands = append(commands, p.complete())
 	}
@@ -194,6 +198,12 @@ func (r *renewal) send(ctx context.Context) error {
 	replies := make([]Reply, len(commands))
 	if err := conn.Do(ctx, commands, replies); err != nil {
 		return err
+	}
+	if vouch {
+		if err := b.vouch(ctx, conn, replies[0]); err != nil {
+			return err
+		}
+		replies = replies[1:]
 	}
 	for i, p := range r.parts {
 		r.take(ctx, conn, p, replies[i])

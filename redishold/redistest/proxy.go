@@ -1,8 +1,9 @@
 package redistest
 
 import (
-	"bytes"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -18,7 +19,7 @@ type Proxy struct {
 	conns   map[*link]bool
 	made    int
 	replies Replies
-	spare   []byte
+	spare   []string
 	refuse  bool
 	closed  bool
 }
@@ -76,11 +77,11 @@ func (p *Proxy) SetReplies(r Replies) {
 	p.changed.Broadcast()
 }
 
-// Spare has replies that begin so passed on, whatever is said about replies.
-func (p *Proxy) Spare(prefix string) {
+// Spare has replies that begin with one of these passed on, whatever is said about replies.
+func (p *Proxy) Spare(prefixes ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spare = []byte(prefix)
+	p.spare = prefixes
 }
 
 // Refuse has new connections closed as soon as they are made, or not.
@@ -209,7 +210,7 @@ func (p *Proxy) passReplies(l *link) {
 		for p.replies == Hold && !p.closed {
 			p.changed.Wait()
 		}
-		spared := p.spare != nil && bytes.HasPrefix(buffer[:n], p.spare)
+		spared := slices.ContainsFunc(p.spare, func(prefix string) bool { return strings.HasPrefix(string(buffer[:n]), prefix) })
 		cut := !spared && (p.replies == Cut || p.replies == CutOnce)
 		if cut && p.replies == CutOnce {
 			p.replies = Pass

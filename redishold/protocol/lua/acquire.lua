@@ -1,6 +1,6 @@
 -- Grants the lock if it is free or the owner's own. Otherwise tells who holds it and, if asked to, queues the owner.
 --
--- KEYS  lock, queue, waiters, fence
+-- KEYS  lock, queue, waiters, fence; over connections that may let one request overtake another, the owner's end as well
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order of
 --       arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits
 -- Gives the first token granted, or {holder, what remains of its TTL in ms, place in the queue or 0}.
@@ -8,6 +8,10 @@
 local owner, ttl = ARGV[1], ARGV[2]
 
 -- include draw.lua
+
+if KEYS[5] and redis.call('EXISTS', KEYS[5]) == 1 then
+	return { '', 0, 0 } -- it was released before this request arrived, and nobody waits for the answer
+end
 
 local free = redis.call('SET', KEYS[1], owner, 'NX', 'PX', ttl)
 if free and redis.call('EXISTS', KEYS[2]) == 0 then

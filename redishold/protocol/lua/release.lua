@@ -1,10 +1,14 @@
 -- Ends a hold, handing the lock to the first waiter if there is one, or takes a waiter out of the queue.
 --
--- KEYS  lock, queue, waiters, fence
--- ARGV  owner
+-- KEYS  lock, queue, waiters, fence; if a request to acquire may still arrive, the owner's end as well
+-- ARGV  owner, for how many ms its end is remembered
 -- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
 
 local owner = ARGV[1]
+if KEYS[5] then
+	redis.pcall('SET', KEYS[5], '', 'PX', ARGV[2]) -- a server without memory refuses it, and must release all the same
+end
+
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' then
 	return redis.error_reply('NOTALOCK ' .. holder.err)
