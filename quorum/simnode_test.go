@@ -35,6 +35,7 @@ type network struct {
 type weather struct {
 	loseRequest, loseReply, repeat float64
 	loseNotice, repeatNotice       float64
+	lateNotice                     float64       // probability of a delay up to twice the presence
 	delay                          time.Duration // mean one-way delay
 	straggle                       float64       // probability of a delay 50 times as long
 }
@@ -501,8 +502,8 @@ func (c *conn) push(n driver.Notice) {
 	}
 	for i := range copies {
 		d := c.delay("notice " + n.Key)
-		if i > 0 {
-			d *= time.Duration(1 + 1000*c.chance("notice much later "+n.Key))
+		if i > 0 || c.chance("notice late "+n.Key) < c.net.weather.lateNotice {
+			d += time.Duration(float64(2*c.net.presence) * c.chance("notice much later "+n.Key))
 		}
 		time.AfterFunc(d, func() { c.arrive(n) })
 	}

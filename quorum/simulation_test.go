@@ -2,7 +2,6 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -100,6 +99,10 @@ func newPlan(seed uint64) *plan {
 		p.weather.straggle = 0.1 * r.Float64()
 		p.weather.loseNotice = 0.5 * r.Float64()
 		p.weather.repeatNotice = 0.5 * r.Float64()
+		p.weather.lateNotice = 0.5 * r.Float64()
+		if often(0.2) {
+			p.weather.loseRequest, p.weather.loseReply = 0.4*r.Float64(), 0.4*r.Float64()
+		}
 	}
 	if often(0.7) {
 		p.guard = p.ttl + 5*time.Second
@@ -309,9 +312,7 @@ func (w *worker) try(ctx context.Context, c driver.Claim) {
 	w.h.note("%s: try %s: %v %d %v", c.Owner, c.Key, r.State, r.Token, err != nil)
 	switch {
 	case err != nil:
-		if !errors.Is(err, driver.ErrUnavailable) {
-			w.release(c)
-		}
+		// What was granted nevertheless is the Quorum's to give back.
 	case r.State == driver.Held:
 		w.work(c, above, start, c.TTL, r.Token, max(c.Block, 1))
 	}
