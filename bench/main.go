@@ -46,6 +46,7 @@ func main() {
 // run is the program. It writes its report to out.
 func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(out)
 	quick := flags.Bool("quick", false, "finish within two minutes, with fewer and shorter rounds")
 	smoke := flags.Bool("smoke", false, "only show that everything runs, with counts too small to mean anything")
 	only := flags.String("run", "", "scenarios to run, separated by commas; default all")
