@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,12 +25,13 @@ type core struct {
 	dir    *directory
 	member *member
 
-	mu     sync.Mutex // protects jobs and closed
-	jobs   []*job
-	closed bool
-	kick   chan struct{} // has room for one; jobs were added
-	stop   chan struct{} // closed by close
-	ended  chan struct{} // closed when the worker has ended
+	mu        sync.Mutex // protects jobs, abandoned and closed
+	jobs      []*job
+	abandoned int // how many of jobs are, at most
+	closed    bool
+	kick      chan struct{} // has room for one; jobs were added
+	stop      chan struct{} // closed by close
+	ended     chan struct{} // closed when the worker has ended
 
 	notices notices
 	readers sync.WaitGroup // goroutines that read pipes, or sync the fence
@@ -340,6 +342,9 @@ func (c *core) submit(ctx context.Context, j *job) error {
 		return j.err
 	default:
 	}
+	if outcome == jobAbandoned {
+		c.discard()
+	}
 	err := ctx.Err()
 	if outcome != jobRunning && c.dir.mutex.stalled.Load() {
 		err = c.dir.stalled(err)
@@ -360,6 +365,18 @@ func (c *core) add(j *job) bool {
 	default:
 	}
 	return true
+}
+
+// discard makes room for others when most jobs were abandoned: who asks again and again while the mutex is kept must not fill
+// the memory.
+func (c *core) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.abandoned++; c.abandoned < 64 || c.abandoned < len(c.jobs)/2 {
+		return
+	}
+	c.jobs = slices.DeleteFunc(c.jobs, func(j *job) bool { return j.progress.Load() == jobAbandoned })
+	c.abandoned = 0
 }
 
 // post has the worker run f with the mutex held.

@@ -434,20 +434,20 @@ func TestMessagesMayBeGarbage(t *testing.T) {
 			want(t, "first", acquire(t, c, first), driver.Held)
 			acquire(t, b, second)
 			release(t, c, first)
-			want(t, "second", acquire(t, b, second), driver.Held)
-			release(t, b, second)
+			told := false
 			end := time.NewTimer(100 * time.Millisecond)
 			defer end.Stop()
-			for {
+			for done := false; !done && !told; {
 				select {
 				case n := <-notices:
-					if n.Owner == second.Owner {
-						return true
-					}
+					told = n.Owner == second.Owner
 				case <-end.C:
-					return false
+					done = true
 				}
 			}
+			want(t, "second", acquire(t, b, second), driver.Held)
+			release(t, b, second)
+			return told
 		})
 	}
 }

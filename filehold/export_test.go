@@ -68,6 +68,13 @@ func Suspicions(b *Backend) (n int) {
 	return n
 }
 
+// Queued returns how many jobs wait for the worker.
+func Queued(b *Backend) int {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return len(b.core.jobs)
+}
+
 // Tick does at once what is done every now and then, and returns when it is begun.
 func Tick(b *Backend) {
 	done := make(chan struct{})

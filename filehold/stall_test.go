@@ -109,6 +109,17 @@ func TestStalledMutex(t *testing.T) {
 	if e, err := b.Inspect(context.Background(), "d"); err != nil || e.Holder.Owner != d.Owner {
 		t.Errorf("inspect: %+v, %v", e, err)
 	}
+	// Who asks again and again leaves nothing behind.
+	for range 1000 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
+		if _, err := b.Acquire(ctx, other); err == nil {
+			t.Fatal("acquired while stalled")
+		}
+		cancel()
+	}
+	if n := filehold.Queued(b); n > 200 {
+		t.Errorf("%d calls that were given up wait for their turn", n)
+	}
 
 	kill()
 	want(t, "key released meanwhile", acquire(t, b, claim("k")), driver.Held)

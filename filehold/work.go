@@ -64,6 +64,7 @@ func (c *core) idle() bool { return len(c.looks) == 0 && !c.sweep.due() }
 func (c *core) take() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.abandoned = 0
 	if len(c.taken) == 0 {
 		// The slices change places, so that neither has to be made again.
 		c.taken, c.jobs = c.jobs, c.taken[:0]
