@@ -3,6 +3,7 @@ package redishold
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -104,7 +105,12 @@ func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command, 
 	return nil
 }
 
-func (n libraryNode) Subscribe(ctx context.Context, channel string, sharded bool, hear func(string)) (stop func(), err error) {
+func (l *library) Sharded() bool { return l.cluster }
+
+// Name has each slot of a cluster be a server of its own: the client does not say which are served together.
+func (n libraryNode) Name() string { return strconv.Itoa(int(n.slot)) }
+
+func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(), err error) {
 	life, cancel := context.WithCancel(context.Background())
 	confirmed := make(chan struct{})
 	confirm := sync.OnceFunc(func() { close(confirmed) })
@@ -117,12 +123,12 @@ func (n libraryNode) Subscribe(ctx context.Context, channel string, sharded bool
 		})
 		for {
 			var command rueidis.Completed
-			if sharded {
-				command = n.client.B().Ssubscribe().Channel(channel).Build()
+			if l.cluster {
+				command = l.client.B().Ssubscribe().Channel(channel).Build()
 			} else {
-				command = n.client.B().Subscribe().Channel(channel).Build()
+				command = l.client.B().Subscribe().Channel(channel).Build()
 			}
-			err := n.client.Receive(hooked, command, func(m rueidis.PubSubMessage) { hear(m.Message) })
+			err := l.client.Receive(hooked, command, func(m rueidis.PubSubMessage) { hear(m.Message) })
 			select {
 			case failed <- err:
 			default:

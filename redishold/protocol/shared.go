@@ -24,6 +24,13 @@ type Library interface {
 	// Cluster reports whether slots are served by different servers.
 	Cluster() bool
 
+	// Subscribe has hear called with all messages of the channel. It returns when the server has confirmed it, or ctx has
+	// ended. The subscription is kept up over broken connections, until stop is called.
+	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(), err error)
+
+	// Sharded reports whether Subscribe makes it a sharded channel, one for each slot.
+	Sharded() bool
+
 	// Reload has the client find out, without waiting for it, which server serves which slot: one has said that it does not.
 	Reload()
 
@@ -31,15 +38,14 @@ type Library interface {
 	NotSent(err error) bool
 }
 
-// Node talks to one server. Equal Nodes talk to the same server.
+// Node talks to one server.
 type Node interface {
+	// Name differs for different servers. Commands of different slots may be sent to Nodes of one name together.
+	Name() string
+
 	// Pipeline sends the commands, on one connection, and waits for the replies. It may ignore the end of ctx. An
 	// error means that no reply is known.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
-
-	// Subscribe has hear called with all messages of the channel, which is a sharded one if sharded is set. It returns when the
-	// server has confirmed it, or ctx has ended. The subscription is kept up over broken connections, until stop is called.
-	Subscribe(ctx context.Context, channel string, sharded bool, hear func(message string)) (stop func(), err error)
 }
 
 const (
@@ -60,7 +66,7 @@ func Shared(library Library) Transport {
 		library: library,
 		id:      rand.Text(),
 		last:    make(map[uint16]chan struct{}),
-		routes:  make(map[sharedRoute]*subscription),
+		routes:  make(map[uint16]*subscription),
 		closed:  make(chan struct{}),
 	}
 }
@@ -76,13 +82,7 @@ type shared struct {
 	mu     sync.Mutex
 	queued int
 	last   map[uint16]chan struct{} // of each slot with requests, closed when the last of them is back
-	routes map[sharedRoute]*subscription
-}
-
-// sharedRoute is what a subscription is for: with slot Slots for all slots of the node.
-type sharedRoute struct {
-	node Node
-	slot uint16
+	routes map[uint16]*subscription // by slot, or all under Slots
 }
 
 type subscription struct {
@@ -122,7 +122,6 @@ func (t *shared) All(ctx context.Context) ([]Conn, error) {
 	return conns, nil
 }
 
-// Shard has commands of different slots sent apart: the library may know them to be on different servers.
 func (t *shared) Shard(slot uint16) string {
 	if !t.library.Cluster() {
 		return ""
@@ -131,7 +130,7 @@ func (t *shared) Shard(slot uint16) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(node)
+	return node.Name()
 }
 
 func (t *shared) Ordered() bool         { return false }
@@ -244,24 +243,24 @@ func (t *shared) leave(slot uint16, mine chan struct{}) {
 	}
 }
 
-// Route subscribes once for each server or, on a cluster, for each slot.
+// Route subscribes once or, to sharded channels, once for each slot.
 func (c *sharedConn) Route(ctx context.Context, slot uint16) string {
 	t := c.t
-	key, mark := sharedRoute{c.node, Slots}, "P"
-	if t.library.Cluster() {
-		key.slot, mark = slot, "S"
+	mark := "S"
+	if !t.library.Sharded() {
+		slot, mark = Slots, "P"
 	}
 	t.mu.Lock()
 	if t.routes == nil {
 		t.mu.Unlock()
 		return ""
 	}
-	s := t.routes[key]
+	s := t.routes[slot]
 	if s == nil {
 		t.prune()
-		s = &subscription{channel: Channel(key.slot, t.id), ready: make(chan struct{})}
-		t.routes[key] = s
-		go t.subscribe(key, s)
+		s = &subscription{channel: Channel(slot, t.id), ready: make(chan struct{})}
+		t.routes[slot] = s
+		go t.subscribe(slot, s)
 	}
 	s.used = time.Now()
 	t.mu.Unlock()
@@ -286,9 +285,9 @@ func (t *shared) prune() {
 	if len(t.routes) < maxRoutes {
 		return
 	}
-	for key, s := range t.routes {
+	for slot, s := range t.routes {
 		if time.Since(s.used) > routeIdle {
-			delete(t.routes, key)
+			delete(t.routes, slot)
 			go s.end()
 		}
 	}
@@ -302,14 +301,14 @@ func (s *subscription) end() {
 }
 
 // subscribe is not bound to a caller's context: others wait for it, too.
-func (t *shared) subscribe(key sharedRoute, s *subscription) {
+func (t *shared) subscribe(slot uint16, s *subscription) {
 	ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
 	defer cancel()
-	s.stop, s.err = key.node.Subscribe(ctx, s.channel, key.slot < Slots, t.hear)
+	s.stop, s.err = t.library.Subscribe(ctx, s.channel, t.hear)
 	if s.err != nil {
 		t.mu.Lock()
-		if t.routes[key] == s {
-			delete(t.routes, key)
+		if t.routes[slot] == s {
+			delete(t.routes, slot)
 		}
 		t.mu.Unlock()
 	}

@@ -28,7 +28,9 @@ func (l *fakeLibrary) Nodes(context.Context) ([]protocol.Node, error)      { ret
 func (l *fakeLibrary) Cluster() bool                                       { return l.cluster }
 func (l *fakeLibrary) Reload()                                             {}
 func (l *fakeLibrary) NotSent(error) bool                                  { return false }
-func (l *fakeLibrary) Subscribe(context.Context, string, bool, func(string)) (func(), error) {
+func (l *fakeLibrary) Name() string                                        { return "" }
+func (l *fakeLibrary) Sharded() bool                                       { return l.cluster }
+func (l *fakeLibrary) Subscribe(context.Context, string, func(string)) (func(), error) {
 	return func() {}, nil
 }
 
