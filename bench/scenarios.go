@@ -338,6 +338,20 @@ func (e *env) contend(ctx context.Context, name string, goroutines int, settle t
 	return nil
 }
 
+// watch waits for span, and a little longer if nobody has got the lock until then: on a busy machine a short span may
+// pass without the workers having been scheduled.
+func (b *board) watch(ctx context.Context, from boardCount, span time.Duration) error {
+	if err := sleep(ctx, span); err != nil {
+		return err
+	}
+	for limit := time.Now().Add(grace); b.count().locks == from.locks && time.Now().Before(limit); {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // perEach is not a number if there is none.
 func perEach(total, n float64) float64 {
 	if n == 0 {
@@ -364,7 +378,7 @@ func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err
 			return err
 		}
 		from := b.begin()
-		if err := sleep(ctx, e.contention); err != nil {
+		if err := b.watch(ctx, from, e.contention); err != nil {
 			return err
 		}
 		to, longest := b.end(e.workers)
@@ -438,7 +452,7 @@ func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
 			return err
 		}
 		from := b.begin()
-		if err := sleep(ctx, e.contention); err != nil {
+		if err := b.watch(ctx, from, e.contention); err != nil {
 			return err
 		}
 		to, _ := b.end(e.workers)
