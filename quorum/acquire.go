@@ -25,6 +25,7 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 	if err := q.admits(ctx, &claim); err != nil {
 		return driver.Result{}, err
 	}
+	claim.Token = q.propose(claim.Token)
 	r := q.begin(acquiring, claim, start)
 	result, err := q.conclude(ctx, r)
 	if claim.Queue {
@@ -35,11 +36,10 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 
 // admits returns an error for a claim that is not to be sent at all.
 func (q *Quorum) admits(ctx context.Context, claim *driver.Claim) error {
+	if err := q.ready(ctx); err != nil {
+		return err
+	}
 	switch guard := q.config.guard; {
-	case ctx.Err() != nil:
-		return refused(ctx.Err(), false)
-	case q.base.Err() != nil:
-		return refused(errClosed, false)
 	case claim.TTL <= 0:
 		return refused(fmt.Errorf("TTL %v: must be positive", claim.TTL), true)
 	case guard > 0 && claim.TTL > guard:
@@ -71,6 +71,7 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 		return driver.Result{}, err
 	}
 	token, behind, acks := r.token()
+	q.saw(token, r.claim.Block)
 	r.mu.Unlock()
 
 	if acks < q.need {
@@ -221,9 +222,8 @@ func (r *round) busy(t *tally) driver.Result {
 	if !r.claim.Queue {
 		return result
 	}
-	slices.Sort(places)
 	if len(places) > 0 {
-		result.Place = places[len(places)/2]
+		result.Place = slices.Max(places) // on other nodes some of those before us may not have arrived yet
 	}
 	if queued >= r.q.need {
 		result.Presence = presence

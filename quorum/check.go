@@ -15,6 +15,9 @@ import (
 //
 // Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed.
 func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, err
+	}
 	findings := q.checkShape()
 	if err := q.identify(ctx); err != nil {
 		findings = append(findings, driver.Finding{

@@ -89,23 +89,3 @@ func (q *Quorum) heal(p patient, start clock.Instant, to receiver) bool {
 	}
 	return true
 }
-
-// clearing releases claims one after the other.
-type clearing struct {
-	q      *Quorum
-	claims []driver.Claim
-}
-
-// clear releases what is left of claims, in the background.
-func (q *Quorum) clear(claims []driver.Claim) {
-	share(claims, func(part []driver.Claim) { q.crew.start(&clearing{q, part}) })
-}
-
-// run implements job.
-func (c *clearing) run() {
-	for _, claim := range c.claims {
-		if c.q.release(claim).wait(c.q.base) != nil {
-			return // closed
-		}
-	}
-}

@@ -17,13 +17,17 @@ import (
 // errNotInspected: too few nodes can show what they know.
 var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector", errors.ErrUnsupported)
 
-// List yields what a majority of the nodes knows, as driver.Inspector describes. A key has a Holder if one
-// owner value holds it on a majority of nodes. Keys that are held on fewer nodes are listed without: they
-// are being acquired or given back, or were left behind by a client that died meanwhile.
+// List yields the keys that a majority of the nodes knows, as driver.Inspector describes. A key has a Holder if one
+// owner value holds it on a majority of nodes. Keys on fewer nodes are being acquired or given back, or were left
+// behind by a client that died meanwhile.
 //
 // It fails with an *Error if no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
+		if err := q.ready(ctx); err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
 		replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (entries []driver.Entry, err error) {
 			in, ok := b.(driver.Inspector)
 			if !ok {
@@ -48,6 +52,9 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(byKey)) {
+			if len(byKey[key]) < q.need {
+				continue
+			}
 			e := q.merge(key, byKey[key])
 			e.Waiters = nil
 			if !yield(e, nil) {
@@ -63,6 +70,9 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 // It fails with an *Error if no majority answers, in which errors.Is finds errors.ErrUnsupported if that is because
 // too few nodes implement driver.Inspector. It waits until ctx ends for a majority, and a moment more for the others.
 func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	if err := q.ready(ctx); err != nil {
+		return driver.Entry{}, err
+	}
 	replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (driver.Entry, error) {
 		if in, ok := b.(driver.Inspector); ok {
 			return in.Inspect(ctx, key)

@@ -27,6 +27,7 @@ type Quorum struct {
 	seed       maphash.Seed
 	shards     [shards]shard
 	generation atomic.Uint64
+	highest    atomic.Uint64 // largest token seen
 	crew       crew
 	flight     flight
 	counters   counters
@@ -103,6 +104,17 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 }
 
 func (q *Quorum) hash(key string) uint64 { return maphash.String(q.seed, key) }
+
+// ready returns an error when no node is to be asked at all.
+func (q *Quorum) ready(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return refused(ctx.Err(), false)
+	}
+	if q.base.Err() != nil {
+		return refused(errClosed, false)
+	}
+	return nil
+}
 
 // Close lets the calls under way end, for at most twice the node timeout, so that releases reach also those nodes that were
 // not waited for. Then it closes the backends, and joins their errors. What is still held runs into its

@@ -11,15 +11,11 @@ import (
 // driver.Backend describes. It returns Held when a majority held the claim until now; Busy or Lost when too many nodes did
 // not for it to have been held: Busy if it was queued. If a majority does not answer it fails with ErrUnknown.
 //
-// In every case the nodes that did not answer are told again when they are back. ctx ends only the wait.
+// In every case the nodes that did not answer are told again when they are back. ctx ends only the wait; if it
+// has ended before, nothing is done.
 func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	if err := ctx.Err(); err != nil {
-		// The claim must not stay behind because its holder's context has ended.
-		q.release(claim)
-		return driver.Result{}, unanswered(err)
-	}
-	if q.base.Err() != nil {
-		return driver.Result{}, refused(errClosed, false)
+	if err := q.ready(ctx); err != nil {
+		return driver.Result{}, err
 	}
 	r := q.release(claim)
 	if err := r.wait(ctx); err != nil {

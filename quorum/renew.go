@@ -20,11 +20,8 @@ import (
 // It fails as a whole only if ctx ends or the Quorum is closed, and returns within the node timeout and 20 us for each
 // claim, or twice that if more than a minority of nodes fails; each of its two steps, if tokens are asked for.
 func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, refused(err, false)
-	}
-	if q.base.Err() != nil {
-		return nil, refused(errClosed, false)
+	if err := q.ready(ctx); err != nil {
+		return nil, err
 	}
 	start := clock.Now()
 	results := make([]driver.Result, len(claims))
@@ -43,6 +40,9 @@ func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Res
 			continue
 		}
 		sent = append(sent, claims[i])
+		if claims[i].Block > 0 {
+			sent[len(sent)-1].Token = q.propose(claims[i].Token)
+		}
 		if index != nil {
 			index = append(index, i)
 		}
@@ -74,8 +74,9 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 	leftovers := b.results(results)
 	second, acks := b.second(results)
 	b.mu.Unlock()
-	if len(leftovers) > 0 {
-		q.clear(leftovers)
+	for _, claim := range leftovers {
+		// Here and not in the background: if the caller asks for the claim again, that has to come later.
+		q.giveBack(claim)
 	}
 	if second != nil {
 		if err := q.settleTokens(ctx, second, acks, results); err != nil {
@@ -161,6 +162,7 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 			}
 		}
 		results[k].Token = token
+		b.q.saw(token, b.claims[k].Block)
 		if acks >= b.tallies[k].need {
 			continue
 		}

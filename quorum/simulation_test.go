@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -746,4 +747,10 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%d acquisitions; histories that broke the assumption on server clocks: %d, on memory: %d, on client clocks: %d",
 			served.Load(), broken[0].Load(), broken[1].Load(), broken[2].Load())
 	})
+}
+
+// bubble runs f in a bubble of fake time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
 }

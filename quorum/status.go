@@ -43,22 +43,23 @@ func (s NodeState) String() string {
 
 // NodeEvent tells that a node's state has changed.
 type NodeEvent struct {
-	Node       string
-	Was, Is    NodeState
+	Node       string        // the name of the node
+	Was        NodeState     // the state before
+	Is         NodeState     // the state now
 	Err        error         // of the last call that failed; nil if Is is Up
 	Quarantine time.Duration // how long it takes no part, if Is is Quarantined
 }
 
 // Status is a snapshot of the nodes and of the counters.
 type Status struct {
-	Need  int // how many nodes make a majority
-	Nodes []NodeStatus
+	Need  int          // how many nodes make a majority
+	Nodes []NodeStatus // in the order in which they were given to New
 	Counts
 }
 
 // NodeStatus describes one node.
 type NodeStatus struct {
-	Name       string
+	Name       string // as its errors name it
 	State      NodeState
 	Err        error         // of the last call that failed; nil if the last one did not
 	Quarantine time.Duration // how long it takes no part; 0 if it is not in quarantine

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -84,7 +85,7 @@ func (r *record) wait(claim *driver.Claim, start clock.Instant, q *Quorum) {
 	w := r.waiter
 	if w == nil {
 		if claim.Ticket == 0 {
-			claim.Ticket = clock.Microseconds()
+			claim.Ticket = newTicket()
 		}
 		w = &waiter{votes: make([]vote, len(q.nodes)), began: start}
 		w.claim.Ticket = claim.Ticket
@@ -95,6 +96,20 @@ func (r *record) wait(claim *driver.Claim, start clock.Instant, q *Quorum) {
 	w.claim = *claim
 	w.asking++
 	w.hints, w.fresh, w.hinted = 0, false, false
+}
+
+// lastTicket is the last ticket of this process.
+var lastTicket atomic.Uint64
+
+// newTicket returns the time, raised over the last ticket: waiters of one process are served in the order in which they
+// came, also when its clock stands still or is set back.
+func newTicket() uint64 {
+	for {
+		last := lastTicket.Load()
+		if ticket := max(last+1, clock.Microseconds()); lastTicket.CompareAndSwap(last, ticket) {
+			return ticket
+		}
+	}
 }
 
 // stopWaiting forgets the waiter: its claim holds the key, or is over.
@@ -218,6 +233,7 @@ func (q *Quorum) weighLocked(r *record, key string) (n news) {
 			w.stop()
 			r.held = true
 			r.drew(v.token, v.block)
+			q.saw(v.token, v.block)
 			q.counters.handoffs.Add(1)
 			return driver.Notice{Kind: driver.Granted, Key: key, Owner: r.owner, Token: v.token, Block: v.block}
 		}
