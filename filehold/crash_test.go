@@ -435,7 +435,7 @@ func TestMessagesMayBeGarbage(t *testing.T) {
 			acquire(t, b, second)
 			release(t, c, first)
 			told := false
-			end := time.NewTimer(100 * time.Millisecond)
+			end := time.NewTimer(2 * time.Second) // more than a busy machine takes
 			defer end.Stop()
 			for done := false; !done && !told; {
 				select {
