@@ -228,7 +228,7 @@ func (c *cohort) freshRun(ctx context.Context, a *asker, h *hold) (lock *Lock, e
 		l.highest.saw(result.Token, claim.Block)
 		h.next, h.last = result.Token, result.Token+Token(claim.Block)-1
 		h.deadline, h.renewAt = deadline, start.Add(a.terms.ttl/3)
-		h.ttl, h.renew, h.missed = a.terms.ttl, a.terms.renew, 0
+		h.ttl, h.lease, h.renew, h.missed = a.terms.ttl, a.terms.ttl, a.terms.renew, 0
 		c.leading = false
 		c.run(now)
 		if ctx.Err() != nil {
@@ -364,6 +364,7 @@ func (c *cohort) begin(ctx context.Context, a *asker, p *pending, g grant) (*Loc
 		cohort:   c,
 		owner:    p.owner,
 		ttl:      a.terms.ttl,
+		lease:    g.lease,
 		next:     g.token,
 		last:     g.token + Token(c.block()) - 1,
 		deadline: g.start.Add(l.config.validity(g.lease)),

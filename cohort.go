@@ -41,7 +41,8 @@ type hold struct {
 	owner  string
 
 	// Guarded by cohort.shard.mu:
-	ttl        time.Duration
+	ttl        time.Duration // what is asked for
+	lease      time.Duration // what was granted last: less than the TTL after a handoff
 	next, last Token         // the tokens that are left
 	deadline   clock.Instant // the end of the validity
 	renewAt    clock.Instant
@@ -133,8 +134,8 @@ func (c *cohort) mayPass(a *asker, now clock.Instant) bool {
 		// A turn that is not renewed works on the lease it gets: it needs a fresh one, of the length asked for.
 		return false
 	default:
-		// The watchdog keeps at least half of the validity in good times. With less, ask.
-		return h.deadline.Sub(now) > h.ttl/3
+		// The watchdog keeps well over half of the lease in good times. With less than a third, ask.
+		return h.deadline.Sub(now) > h.lease/3
 	}
 }
 

@@ -106,18 +106,25 @@ func (w *watchdog) run(stopped chan struct{}) {
 	defer close(stopped)
 	timer := time.AfterFunc(0, w.rouse)
 	defer timer.Stop()
+	idle := 0
 	for {
 		<-w.wake
 		w.renew(w.attend())
 
 		w.mu.Lock()
-		if len(w.heap) == 0 {
+		if len(w.heap) > 0 {
+			idle = 0
+		} else if idle++; idle > 1 || w.locker.closed.Load() {
+			// It stays for a moment: the next lock may be just about to come.
 			w.stopped = nil
 			w.mu.Unlock()
 			return
 		}
 		now := clock.Now()
-		w.next = min(w.heap[0].due, now.Add(suspendCheck))
+		w.next = now.Add(suspendCheck)
+		if len(w.heap) > 0 {
+			w.next = min(w.next, w.heap[0].due)
+		}
 		wait := w.next.Sub(now)
 		w.mu.Unlock()
 		timer.Reset(wait)
@@ -264,7 +271,7 @@ func (w *watchdog) renewed(h *hold, start clock.Instant, result driver.Result, r
 	case result.State == driver.Held:
 		h.deadline = max(h.deadline, start.Add(l.config.validity(h.ttl)))
 		h.renewAt = start.Add(h.ttl / 3)
-		h.missed, h.err = 0, nil
+		h.lease, h.missed, h.err = h.ttl, 0, nil
 		l.counters.renewed.Add(1)
 		w.schedule(h)
 	case result.State == driver.Lost, result.State == driver.Yielded:

@@ -73,6 +73,28 @@ func TestHandoffIsValidForThePresence(t *testing.T) {
 	})
 }
 
+// A short lease by handoff does not stop the handoffs in memory behind it.
+func TestRunGoesOnAfterHandoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(3*time.Second))
+		l1, _ := b.locker()
+		l2, faults := b.locker(holdfast.WithCohort(64, time.Second))
+		lock := b.acquire(l1, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Delay: time.Second}) // the lease stays short for that long
+		var wait sync.WaitGroup
+		for range 20 {
+			wait.Go(func() { b.release(b.acquire(l2, "key")) })
+		}
+		synctest.Wait()
+		b.release(lock)
+		wait.Wait()
+		if n := l2.Stats().HandedOver; n != 19 {
+			t.Errorf("%d of 19 turns were handed over in memory", n)
+		}
+		time.Sleep(5 * time.Second)
+	})
+}
+
 // A waiter that gives up leaves its place in the backend's queue to the next goroutine of its Locker.
 func TestPlaceInQueueIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
