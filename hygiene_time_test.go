@@ -54,8 +54,8 @@ var testFunction = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`)
 // sleepComplaints wants tests to wait for a state. A sleep that hopes is too short on a busy machine and too long on
 // every other; only in a bubble of testing/synctest is it exact, and costs nothing.
 //
-// Whether a call runs in a bubble cannot be seen from the source. Two things can: a file that does not import
-// testing/synctest makes no bubble, and what stands in the body of a test itself, in no function literal, runs
+// Whether a call runs in a bubble cannot be seen from the source. Two things can: a file that imports neither
+// testing/synctest nor drivertest, which makes bubbles if it is asked to, is in no bubble, and what stands in the body of a test itself, in no function literal, runs
 // outside of the bubbles that the test makes. Exempt are package itest, where real servers need real time, and
 // drivertest, which is no test file: it looks for a state at its own pace, in a bubble or out of it.
 func (s *sourceTree) sleepComplaints() (complaints []string) {
@@ -67,7 +67,7 @@ func (s *sourceTree) sleepComplaints() (complaints []string) {
 			complaints = append(complaints, fmt.Sprintf("%s sleeps: %s; wait for the state, or use a bubble of testing/synctest", s.at(node), reason))
 		}
 		file.uses("time", []string{"Sleep"}, func(node ast.Node, name string) {
-			if !file.imports("testing/synctest") {
+			if !file.imports("testing/synctest") && !file.imports(kernelPath+"/drivertest") {
 				complain(node, "the file imports no testing/synctest")
 			} else if function := file.bodyAround(node); function != nil && testFunction.MatchString(function.Name.Name) {
 				complain(node, "the body of "+function.Name.Name+" is not in a bubble")
