@@ -230,7 +230,7 @@ func (c *core) release(ctx context.Context, claim driver.Claim) (driver.Result, 
 
 func (c *core) renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	j := newJob(jobRenew)
-	// Copied: the caller may use his again when his context has ended and the worker has not.
+	// Copied: the caller may use its slice again when its context has ended and the worker has not.
 	j.claims = append(j.claims, claims...)
 	j.results = make([]driver.Result, len(claims))
 	if err := c.submit(ctx, j); err != nil {

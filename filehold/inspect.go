@@ -106,7 +106,7 @@ func (v *viewer) readOnce(path string) (record, error) {
 	defer k.close()
 	payload, err := k.read(v.buf[:])
 	if err != nil || payload == nil {
-		// Without a payload the file is just being made, or whoever made it was killed before he had the key.
+		// Without a payload the file is just being made, or whoever made it was killed before it had the key.
 		return record{}, err
 	}
 	return decodeRecord(payload)

@@ -77,7 +77,7 @@ func (d *directory) loadFile(k *keyFile, name string, buf []byte) (err error) {
 	}
 	payload, err := k.read(buf)
 	if err == nil && payload == nil {
-		// Whoever made the file was killed before it was whole, and told nobody that the key is his.
+		// Whoever made the file was killed before it was whole, and told nobody that it has the key.
 		k.close()
 		return removeFile(k.path)
 	}

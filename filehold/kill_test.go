@@ -253,8 +253,8 @@ func churn() {
 // the log that all write to:
 //
 //   - nobody enters a key while another, who was not killed before, is inside;
-//   - each one who enters a key has a larger token than all before him;
-//   - nobody is told that he lost a key;
+//   - each one who enters a key has a larger token than all before it;
+//   - nobody is told that it lost a key;
 //   - work goes on: every process that is started enters;
 //   - in the end nothing is left in the directory.
 func TestKilledAtAnyTime(t *testing.T) {

@@ -101,7 +101,7 @@ func (c *core) withdraw(releases []*driver.Claim) (until time.Duration, clean bo
 	return held, held == 0
 }
 
-// stay ends the membership, but not before until: the holder of a lock relies on its lease, and does not know that his
+// stay ends the membership, but not before until: the holder of a lock relies on its lease, and does not know that the
 // Backend was closed. Until then the open files keep the member alive, unless the process ends.
 func (m *member) stay(until time.Duration, removed bool) {
 	if removed || until <= clock.SinceBoot() {

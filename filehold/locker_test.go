@@ -15,7 +15,7 @@ import (
 //
 //   - never two are inside;
 //   - each turn has a larger token than the one before;
-//   - everybody gets all his turns.
+//   - everybody gets all turns.
 func TestLockersTakeTurns(t *testing.T) {
 	const lockers, goroutines, turns = 3, 4, 25
 	dir := t.TempDir()

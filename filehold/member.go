@@ -18,7 +18,7 @@ import (
 // messages, and <id>.alive the member keeps open for writing, so that others are told when it dies.
 //
 // A member's file is never locked again once it is unlocked. So whoever finds it unlocked, under the mutex, knows for good
-// that the member is dead. He renames it to <id>.dead, which is a note that there may be keys to free; see sweep.
+// that the member is dead, and renames it to <id>.dead, which is a note that there may be keys to free; see sweep.
 
 const (
 	wakeSuffix  = ".wake"
