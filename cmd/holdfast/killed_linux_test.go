@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -60,4 +61,20 @@ func TestKilledWithClosedFiles(t *testing.T) {
 	p.rest()
 	// The next one removes what is left in the directory.
 	start(t, dir, nil, "run", longTTL, "name", "--", "true").expectExit(0)
+}
+
+// TestKilledWithASurvivor: what holdfast has started and cannot kill keeps the lock, for as long as the lease lasts.
+func TestKilledWithASurvivor(t *testing.T) {
+	dir := locks(t)
+	first := start(t, dir, []string{role.Variable + "=daemon"}, "run", longTTL, "name", "--",
+		"sh", "-c", `exec 3<&0; "$0" <&3 & wait`, selfPath)
+	first.expect("ready")
+	first.signal(syscall.SIGKILL)
+	first.expectExit(1000 + int(syscall.SIGKILL))
+	start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(75)
+	fmt.Fprintln(first.stdin, "alive")
+	first.expect("echo alive")
+	first.stdin.Close()
+	first.rest()
+	start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(0)
 }

@@ -19,7 +19,10 @@ import (
 	"testing"
 	"time"
 
+	// For go test, which takes a result from its cache unless something has changed that the test is made of.
+	_ "github.com/holdfast-go/holdfast/cmd/holdfast/internal/cli"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
+	"github.com/holdfast-go/holdfast/filehold"
 )
 
 // guard is how long a test waits for what must come. It only ends tests that have failed.
@@ -302,6 +305,32 @@ func (p *process) allStderr() string {
 func (p *process) waiting() {
 	p.t.Helper()
 	p.expectStderr(`holdfast: waiting for "name".*\n`)
+}
+
+// untilWaiting waits until so many wait for a lock, for the sake of those who cannot say so.
+func untilWaiting(t *testing.T, dir, key string, count int) {
+	t.Helper()
+	backend, err := filehold.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	timeout, look := time.After(guard), time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		entry, err := backend.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entry.Waiters) == count {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-timeout:
+			t.Fatalf("%d wait for %q, want %d", len(entry.Waiters), key, count)
+		}
+	}
 }
 
 // file makes a file for roles to write to.

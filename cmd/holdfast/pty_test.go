@@ -139,12 +139,12 @@ type session struct {
 	reports  chan string
 }
 
-// startSession has a shell run holdfast, and that run this program in a role.
-func startSession(t *testing.T, dir, part string, args ...string) *session {
+// startSession has a shell run a job, which is to run holdfast, and that to run this program in a role.
+func startSession(t *testing.T, dir, part string, job ...string) *session {
 	t.Helper()
 	reportReader, reportWriter := pipe(t)
 	orderReader, orderWriter := pipe(t)
-	cmd := exec.Command(selfPath, append([]string{holdfastPath}, args...)...)
+	cmd := exec.Command(selfPath, job...)
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, role.Variable+"=shell", "JOB_ROLE="+part)
 	cmd.ExtraFiles = []*os.File{reportWriter, orderReader}
 	p, terminal := startOnTerminal(t, 80, cmd)
@@ -213,7 +213,7 @@ const (
 
 // TestControlC: the command gets what the terminal sends, once, before it has read from the terminal and after.
 func TestControlC(t *testing.T) {
-	s := startSession(t, locks(t), "keys", "run", "name", "--", selfPath)
+	s := startSession(t, locks(t), "keys", holdfastPath, "run", "name", "--", selfPath)
 	s.ready()
 	s.types(controlC)
 	s.shows("signal 2", 1)
@@ -231,19 +231,25 @@ func TestControlC(t *testing.T) {
 	}
 }
 
+// expectStopped checks that a process does not run.
+func expectStopped(t *testing.T, pid int) {
+	t.Helper()
+	if stopped, err := role.IsStopped(pid); err != nil || !stopped {
+		t.Errorf("the command runs on; %v", err)
+	}
+}
+
 // TestControlZ: the command is stopped before holdfast is, whether it wants to or not, and goes on with it.
 func TestControlZ(t *testing.T) {
 	for name, env := range map[string]string{"heeded": "", "ignored": "1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("IGNORE_STOP", env)
-			s := startSession(t, locks(t), "keys", "run", longTTL, "name", "--", selfPath)
+			s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 			pid := s.ready()
 			for range 3 {
 				s.types(controlZ)
 				s.expectReport("stopped")
-				if !isStopped(t, pid) {
-					t.Error("the command runs on")
-				}
+				expectStopped(t, pid)
 				s.order("fg")
 			}
 			s.types(controlC)
@@ -257,7 +263,8 @@ func TestControlZ(t *testing.T) {
 
 // TestControlZWithTheTerminal: the same when the command has the terminal, which it has again after fg.
 func TestControlZWithTheTerminal(t *testing.T) {
-	s := startSession(t, locks(t), "keys", "run", longTTL, "name", "--", selfPath)
+	t.Setenv("IGNORE_TTIN", "1") // who does so cannot ask for it again
+	s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 	pid := s.ready()
 	s.types(controlBackslash)
 	s.types("one\n")
@@ -265,9 +272,7 @@ func TestControlZWithTheTerminal(t *testing.T) {
 	for _, line := range []string{"two", "three"} {
 		s.types(controlZ)
 		s.expectReport("stopped")
-		if !isStopped(t, pid) {
-			t.Error("the command runs on")
-		}
+		expectStopped(t, pid)
 		s.order("fg")
 		s.types(line + "\n")
 		s.shows("read "+line, 1)
@@ -278,10 +283,24 @@ func TestControlZWithTheTerminal(t *testing.T) {
 	s.expectReport("exit 0")
 }
 
+// TestScriptGetsTheTerminalBack: when holdfast has ended, whoever has called it can read from the terminal again.
+func TestScriptGetsTheTerminalBack(t *testing.T) {
+	s := startSession(t, locks(t), "keys", "sh", "-c", `"$0" run name -- "$1"; read line; echo "the script reads $line"`, holdfastPath, selfPath)
+	// Not by control-\, which would end the script as well.
+	if err := syscall.Kill(s.ready(), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	s.types("end\n")
+	s.shows("read end", 1)
+	s.types("hello\n")
+	s.shows("the script reads hello", 1)
+	s.expectReport("exit 0")
+}
+
 // TestBackgroundJob: a job that is continued in the background runs, and stops when it wants to read from the
 // terminal, until it is brought to the foreground.
 func TestBackgroundJob(t *testing.T) {
-	s := startSession(t, locks(t), "keys", "run", longTTL, "name", "--", selfPath)
+	s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 	pid := s.ready()
 	s.types(controlZ)
 	s.expectReport("stopped")
@@ -303,7 +322,7 @@ func TestBackgroundJob(t *testing.T) {
 // TestStoppedForTooLong: nobody renews the lock of a stopped job. When it is continued, its command is ended.
 func TestStoppedForTooLong(t *testing.T) {
 	dir := locks(t)
-	s := startSession(t, dir, "keys", "run", "--ttl=1s", "name", "--", selfPath)
+	s := startSession(t, dir, "keys", holdfastPath, "run", "--ttl=1s", "name", "--", selfPath)
 	s.ready()
 	s.types(controlZ)
 	s.expectReport("stopped")
@@ -322,7 +341,7 @@ func TestStoppedForTooLong(t *testing.T) {
 // TestHangup: when the terminal goes away, the command goes, and its lock with it.
 func TestHangup(t *testing.T) {
 	dir := locks(t)
-	s := startSession(t, dir, "keys", "run", longTTL, "name", "--", selfPath)
+	s := startSession(t, dir, "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 	s.ready()
 	next := startRole(t, dir, "echo", longTTL)
 	next.waiting()

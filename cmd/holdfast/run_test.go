@@ -304,6 +304,13 @@ func TestEnvironmentAndStreams(t *testing.T) {
 	if got := p.allStderr(); got != "err\n" {
 		t.Errorf("stderr is %q", got)
 	}
+
+	// Each is there once: of two some programs take the first.
+	p = start(t, dir, []string{"HOLDFAST_KEY=outer", "HOLDFAST_TOKEN=outer"}, "run", "a name", "--", "env")
+	p.expectExit(0)
+	if text := strings.Join(p.rest(), "\n"); strings.Count(text, "HOLDFAST_KEY=") != 1 || strings.Count(text, "HOLDFAST_TOKEN=") != 1 {
+		t.Errorf("the environment is %s", text)
+	}
 }
 
 func TestNamesOfAnyBytes(t *testing.T) {
@@ -355,6 +362,7 @@ func TestNobodyReadsStderr(t *testing.T) {
 	reader.Close()
 	p := startCommand(t, cmd)
 	writer.Close()
+	untilWaiting(t, dir, "name", 1)
 	holder.stdin.Close()
 	holder.expectExit(0)
 	p.expectExit(6)

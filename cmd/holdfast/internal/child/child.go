@@ -26,6 +26,10 @@
 // On Linux the whole group dies with SIGKILL when holdfast is gone, however that ended (see leash_linux.go), and the
 // child itself also by the parent-death signal, which FreeBSD has as well. Elsewhere the child runs on, and the lease ends with
 // its TTL. Out of reach are programs that run as another user (sudo) and those that left the group on purpose (daemons).
+//
+// The files in Command.Inherit are those by which a backend keeps its locks while anybody has them open. The system
+// closes the files of a dead process before it tells anybody of the death; without these files the next holder
+// could start in between. A child that closes files that it does not know gives this up.
 package child
 
 import (

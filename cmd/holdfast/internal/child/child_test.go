@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -255,11 +256,26 @@ func TestLossKillsWhatTheChildLeavesBehind(t *testing.T) {
 }
 
 func TestLossWakesAStoppedChild(t *testing.T) {
-	r := start(t, guard, `echo ready; kill -STOP $$; exit 3`)
-	r.expect("ready")
+	r := start(t, guard, `echo $$; kill -STOP $$; exit 3`)
+	pid, err := strconv.Atoi(<-r.lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look, timeout := time.NewTicker(time.Millisecond), time.After(guard)
+	defer look.Stop()
+	for stopped := false; !stopped; {
+		select {
+		case <-look.C:
+		case <-timeout:
+			t.Fatal("it does not stop")
+		}
+		if stopped, err = role.IsStopped(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.lease.end(errGone)
-	if got := r.end(); got.Code != 128+15 && got.Code != 3 {
-		t.Errorf("got %+v", got)
+	if got := r.end(); got.Code != 128+15 {
+		t.Errorf("got %+v, want terminated", got)
 	}
 }
 

@@ -1,8 +1,5 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// Package role lets a test program play the part of another program in a process of its own: one that prints its
-// signals, one that ignores them, a shell with job control. The part is named by an environment variable, so that
-// it reaches whatever process the test is about.
 package role
 
 import (
@@ -75,11 +72,14 @@ var roles = map[string]func(){
 	},
 
 	// answers each line, so that one can tell whether it lives
-	"echo": func() {
-		fmt.Println("ready")
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			fmt.Println("echo", lines.Text())
+	"echo": echo,
+
+	// is the same in a session of its own, out of reach of signals to its process group
+	"daemon": func() {
+		if _, err := syscall.Setsid(); err != nil {
+			panic(err)
 		}
+		echo()
 	},
 
 	// writes its mark to a file, over and over, as long as it gets to run
@@ -139,6 +139,9 @@ var roles = map[string]func(){
 				go func() {
 					for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 						fmt.Println("read", lines.Text())
+						if os.Getenv("IGNORE_TTIN") != "" {
+							signal.Ignore(syscall.SIGTTIN) // as shells do: to read in the background is then an error
+						}
 						if lines.Text() == "end" {
 							os.Exit(0)
 						}
@@ -149,6 +152,13 @@ var roles = map[string]func(){
 	},
 
 	"shell": shell,
+}
+
+func echo() {
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println("echo", lines.Text())
+	}
 }
 
 // forever waits without looking like a deadlock to the runtime.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -74,7 +75,10 @@ func init() {
 		for _, s := range []syscall.Signal{syscall.SIGTTOU, syscall.SIGTSTP, syscall.SIGTTIN} {
 			signal.Notify(make(chan os.Signal, 1), s) // a caught signal is reset by exec, an ignored one is not
 		}
-		err := syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
+		path, err := exec.LookPath(os.Args[1])
+		if err == nil {
+			err = syscall.Exec(path, os.Args[1:], os.Environ())
+		}
 		fmt.Println("exec:", err)
 		os.Exit(98)
 	}
