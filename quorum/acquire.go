@@ -18,7 +18,7 @@ import (
 // does not queue, it has everything given back at once on all nodes (R17, R24): where a node does not answer, behind the
 // unanswered request, and again when it is back.
 //
-// ctx ends the wait, not what follows from it. Without that, it returns within the node timeout, and within
+// ctx ends the wait, not what follows from it. Without that, it returns within the node timeout, and within about
 // twice that for each of its two steps if more than a minority of nodes fails.
 func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	start := clock.Now()
@@ -61,10 +61,15 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 	r.mu.Lock()
 	t := r.tally()
 	if t.held < q.need {
-		defer r.mu.Unlock()
 		if t.answered >= q.need {
+			defer r.mu.Unlock()
 			return r.busy(&t), nil
 		}
+		r.mu.Unlock()
+		r.linger(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t = r.tally()
 		err := r.failure(&t, nil)
 		// With the queue also a minority of requests has an effect that lasts.
 		err.Maybe = t.held+t.maybe >= q.need || r.claim.Queue && t.answered+t.maybe > 0

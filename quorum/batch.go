@@ -153,7 +153,7 @@ func (r *renewal) run() {
 	if err == nil && len(results) != len(r.claims) {
 		err = &driver.Error{Maybe: true, Err: errResults}
 	}
-	q.note(r.node, err, r.probe)
+	q.note(r.node, err, true, r.probe)
 	r.node.pending.Add(-1)
 	b.answer(r.node.index, results, err)
 	q.flight.end()

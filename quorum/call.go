@@ -55,7 +55,10 @@ func (c *call) perform() (next *call) {
 	err := c.late(n)
 	if err == nil {
 		result, err = c.ask(n)
-		q.note(n, err, c.probe)
+		q.note(n, err, c.op == acquiring, c.probe)
+		if result.Token > 0 {
+			q.saw(result.Token, c.claim.Block) // also if it comes too late: the next one is to be larger
+		}
 	}
 	n.pending.Add(-1)
 

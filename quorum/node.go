@@ -113,9 +113,9 @@ func (n *node) isDown() bool {
 	return n.down
 }
 
-// note takes note of how a call ended. It reports whether the node's state has changed, and whether
-// something can be seen to now: debts, or who the node is.
-func (n *node) note(err error, probe bool) (changed, work bool) {
+// note takes note of how a call ended, and whether it was one that is refused in quarantine. It reports whether the
+// node's state has changed, and whether something can be seen to now: debts, or who the node is.
+func (n *node) note(err error, vote, probe bool) (changed, work bool) {
 	if err == nil && !probe && n.settled.Load() {
 		return false, false
 	}
@@ -131,10 +131,10 @@ func (n *node) note(err error, probe bool) (changed, work bool) {
 	case err == nil || wait > 0 || driver.Permanent(err):
 		// A node that refuses for a good reason is not down: it answers, and there is nothing to spare.
 		n.down, n.failures, n.backoff = false, 0, 0
-		if err == nil {
-			n.quarantine = false
-		} else if wait > 0 {
+		if wait > 0 {
 			n.quarantine, n.quarantined = true, now.Add(wait)
+		} else if vote {
+			n.quarantine = false
 		}
 	default:
 		n.failures++

@@ -23,21 +23,18 @@ func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.tally()
-	result := driver.Result{}
-	switch {
+	switch t := r.tally(); {
 	case t.held >= q.need:
-		result.State = driver.Held
-	case t.lost+t.busy > len(q.nodes)-q.need:
-		if result.State = driver.Lost; t.busy > 0 {
-			result.State = driver.Busy
-		}
-	default:
+		return driver.Result{State: driver.Held}, nil
+	case t.lost+t.busy <= len(q.nodes)-q.need:
 		err := r.failure(&t, nil)
 		err.Maybe = true
 		return driver.Result{}, err
+	case t.busy > 0:
+		return driver.Result{State: driver.Busy}, nil
+	default:
+		return driver.Result{State: driver.Lost}, nil
 	}
-	return result, nil
 }
 
 func (q *Quorum) release(claim driver.Claim) *round {

@@ -129,7 +129,7 @@ func (b *batch) failure(k int, cause error) error {
 		case p.status == answered:
 			ne.State, ne.Err = p.answers[k].State, p.answers[k].Err
 		case p.status == asked:
-			ne.Err = &driver.Error{Maybe: true, Err: errNoReply}
+			ne.Err = &driver.Error{Maybe: true, Err: errNotYet}
 		}
 		if ne.State == driver.Held {
 			e.Got++

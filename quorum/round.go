@@ -27,6 +27,7 @@ type round struct {
 	cleaned bool // everything was given back
 	parts   []part
 	open    int             // calls that have not returned
+	quiet   chan struct{}   // closed when that is 0, if somebody waits for it
 	ctx     context.Context // of the calls made last
 	cancel  context.CancelFunc
 	until   clock.Instant // when they are given up
@@ -242,6 +243,10 @@ func (r *round) settle() {
 	}
 	if r.open == 0 {
 		r.cancel()
+		if r.quiet != nil {
+			close(r.quiet)
+			r.quiet = nil
+		}
 	}
 }
 
@@ -319,6 +324,26 @@ func (r *round) judgeRelease(t *tally) (decided, more bool) {
 // no longer than the bound, or twice that if nodes that are down had to be asked after all.
 func (r *round) wait(ctx context.Context) error { return await(ctx, r.done, r.expire) }
 
+// linger waits a moment for the nodes that have not answered, though it is decided that there is no majority: the
+// error is to say of every node what is wrong with it, and nobody is in a hurry to fail.
+func (r *round) linger(ctx context.Context) {
+	r.mu.Lock()
+	if r.open == 0 {
+		r.mu.Unlock()
+		return
+	}
+	quiet := make(chan struct{})
+	r.quiet = quiet
+	r.mu.Unlock()
+	moment := time.NewTimer(r.bound / 5)
+	defer moment.Stop()
+	select {
+	case <-quiet:
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+}
+
 // failure is the error of a round without a majority. Called with r.mu held.
 func (r *round) failure(t *tally, cause error) *driver.Error {
 	e := &Error{Need: r.q.need, Got: t.held, Nodes: make([]NodeError, len(r.parts)), cause: cause}
@@ -326,7 +351,7 @@ func (r *round) failure(t *tally, cause error) *driver.Error {
 		p := &r.parts[i]
 		ne := NodeError{Node: r.q.nodes[i].name, State: p.result.State, Holder: p.result.Holder, Err: p.err}
 		if p.status == asked {
-			ne.Err = &driver.Error{Maybe: true, Err: errNoReply}
+			ne.Err = &driver.Error{Maybe: true, Err: errNotYet}
 		}
 		e.Nodes[i] = ne
 	}

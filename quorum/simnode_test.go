@@ -26,9 +26,8 @@ type network struct {
 	presence time.Duration
 	trace    func(format string, args ...any)
 
-	// Lies that servers tell, to show that the checks notice.
-	deafToRaise bool // acknowledge a token without storing it
-	raiseAny    bool // and also if the key is another's
+	// deafToRaise has servers acknowledge a token without storing it, to show that the checks notice.
+	deafToRaise bool
 }
 
 // weather is how bad the network is, in probabilities of each message, and delays.
@@ -93,6 +92,7 @@ type conn struct {
 	heard   func(driver.Notice)
 	arrival map[string]time.Time // of the last request for a key: order is kept
 	count   map[string]uint64    // of decisions of a kind
+	made    map[string]uint64    // calls of a kind
 }
 
 func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network {
@@ -115,7 +115,7 @@ func (net *network) dial() []*conn {
 	for _, s := range net.servers {
 		conns = append(conns, &conn{
 			net: net, server: s, client: client,
-			arrival: make(map[string]time.Time), count: make(map[string]uint64),
+			arrival: make(map[string]time.Time), count: make(map[string]uint64), made: make(map[string]uint64),
 		})
 	}
 	net.conns = append(net.conns, conns...)
@@ -205,6 +205,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	net, s := c.net, c.server
 	replies := make(chan reply, 2)
 	net.mu.Lock()
+	c.made[what]++
 	switch {
 	case c.closed:
 		net.mu.Unlock()
@@ -451,9 +452,6 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 	k := s.keys[claim.Key]
 	now := s.now()
 	if k == nil || k.owner != claim.Owner || now >= k.expires {
-		if s.net.raiseAny && claim.Block > 0 {
-			return driver.Result{State: driver.Held, Token: s.draw(claim.Token, claim.Block)}
-		}
 		return driver.Result{State: driver.Lost}
 	}
 	if claim.Yield {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -52,7 +51,7 @@ type plan struct {
 	crashes, forgets, freezes, cuts, pauses, rates, jumps, backJumps bool
 	wildClients                                                      bool // their clocks are anything
 	deaths                                                           bool // of holders and waiters
-	deafToRaise, raiseAny                                            bool
+	deafToRaise                                                      bool
 }
 
 // assumptions says which assumptions the history breaks.
@@ -583,7 +582,7 @@ func (p *plan) run(t testing.TB) *history {
 	if *verbose {
 		h.net.trace = h.note
 	}
-	h.net.deafToRaise, h.net.raiseAny = p.deafToRaise, p.raiseAny
+	h.net.deafToRaise = p.deafToRaise
 	r := rand.New(rand.NewPCG(p.seed, 2))
 	var quorums []*quorum.Quorum
 	var done sync.WaitGroup
@@ -747,10 +746,4 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%d acquisitions; histories that broke the assumption on server clocks: %d, on memory: %d, on client clocks: %d",
 			served.Load(), broken[0].Load(), broken[1].Load(), broken[2].Load())
 	})
-}
-
-// bubble runs f in a bubble of fake time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
 }

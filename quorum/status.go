@@ -136,8 +136,8 @@ func (n *node) stateLocked(now clock.Instant) NodeState {
 }
 
 // note takes note of how a call to a node ended.
-func (q *Quorum) note(n *node, err error, probe bool) {
-	changed, work := n.note(err, probe)
+func (q *Quorum) note(n *node, err error, vote, probe bool) {
+	changed, work := n.note(err, vote, probe)
 	if changed {
 		q.report(n)
 	}

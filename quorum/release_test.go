@@ -1,0 +1,326 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// Calls for one key go to a node one after the other, in the order in which they were made.
+func TestCallsOfOneKeyDoNotOverlap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns := c.dial()
+		var nodes []driver.Backend
+		for _, conn := range conns {
+			nodes = append(nodes, &orderly{conn: conn, t: t, busy: make(map[string]bool)})
+		}
+		q, err := quorum.New(nodes, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		c.freeze(2)
+		for range 20 {
+			claim := a.claim()
+			a.hold(claim)
+			a.release(claim, driver.Held)
+			ctx, cancel := context.WithCancel(context.Background())
+			cancelled := a.claim()
+			done := make(chan error)
+			go func() { _, err := a.Acquire(ctx, cancelled); done <- err }()
+			cancel()
+			<-done
+		}
+		c.thaw(2)
+		rest()
+		c.clean("k")
+	})
+}
+
+// orderly is a node that notices when two calls for one key are under way at the same time.
+type orderly struct {
+	*conn
+	t    *testing.T
+	mu   sync.Mutex
+	busy map[string]bool
+}
+
+func (o *orderly) enter(key string) (leave func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.busy[key] {
+		o.t.Errorf("two calls for %q at the same time", key)
+	}
+	o.busy[key] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.busy[key] = false
+	}
+}
+
+func (o *orderly) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	defer o.enter(claim.Key)()
+	return o.conn.Acquire(ctx, claim)
+}
+
+func (o *orderly) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	defer o.enter(claim.Key)()
+	return o.conn.Release(ctx, claim)
+}
+
+// A node that answers again is told of the releases that it has missed: nothing is left behind on it.
+func TestReleaseIsMadeGood(t *testing.T) {
+	for _, fault := range []struct {
+		name         string
+		break_, mend func(c *cluster, a *client)
+	}{
+		{"frozen", func(c *cluster, a *client) { c.freeze(0, 1) }, func(c *cluster, a *client) { c.thaw(0, 1) }},
+		{"cut off", func(c *cluster, a *client) { a.cut(true, 0, 1) }, func(c *cluster, a *client) { a.cut(false, 0, 1) }},
+		{"restarted", func(c *cluster, a *client) { c.crash(0, 1) }, func(c *cluster, a *client) { c.restart(false, 0, 1) }},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 5)
+				a := c.client()
+				before := a.claim()
+				a.hold(before)
+				rest()
+				fault.break_(c, a)
+				a.release(before, driver.Held)
+				for range 100 {
+					claim := a.claim()
+					a.hold(claim)
+					a.release(claim, driver.Held)
+					time.Sleep(20 * time.Millisecond)
+				}
+				for _, n := range a.Status().Nodes[:2] {
+					if n.State != quorum.Down {
+						t.Errorf("%s is %v; want down", n.Name, n.State)
+					}
+					if n.Owed > 20 {
+						t.Errorf("%s owes %d releases after 100 acquisitions most of which never asked it", n.Name, n.Owed)
+					}
+				}
+				fault.mend(c, a)
+				time.Sleep(1500 * time.Millisecond) // until the next attempt, and a round trip
+				c.clean("k")
+				for _, n := range a.Status().Nodes {
+					if n.Owed > 0 || n.Pending > 0 {
+						t.Errorf("%s owes %d releases and has %d calls pending", n.Name, n.Owed, n.Pending)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The same in real time over memhold, at every phase of an acquisition, many times.
+func TestNothingLeftBehindByHungNodes(t *testing.T) {
+	tries := 100
+	bubble(t, func(t *testing.T) {
+		m := newMemories(t, 5)
+		q := m.open(t, quorum.WithGuard(0))
+		defer q.Close()
+		clients := m.clients[q]
+		ctx := context.Background()
+		for i := range tries {
+			hung := []*memhold.Backend{clients[i%5], clients[(i+1)%5]}
+			freeze := func() {
+				for _, h := range hung {
+					h.Faults().Freeze()
+				}
+			}
+			thaw := func() {
+				for _, h := range hung {
+					if i%2 == 0 {
+						h.Faults().ThawDropping()
+					} else {
+						h.Faults().Thaw()
+					}
+				}
+			}
+			claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: 30 * time.Second}
+			if i%3 == 0 {
+				freeze()
+			}
+			if r, err := q.Acquire(ctx, claim); err != nil || r.State != driver.Held {
+				t.Fatalf("try %d: Acquire: %v, %v", i, r.State, err)
+			}
+			if i%3 == 1 {
+				freeze()
+			}
+			if r, err := q.Release(ctx, claim); err != nil || r.State != driver.Held {
+				t.Fatalf("try %d: Release: %v, %v", i, r.State, err)
+			}
+			if i%3 == 2 {
+				freeze()
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			thaw()
+			time.Sleep(1500 * time.Millisecond)
+			for k, node := range m.nodes {
+				if e, err := node.Inspect(ctx, "k"); err != nil || e.Holder.Owner != "" {
+					t.Errorf("try %d: node %d still has the key: %v, %v", i, k, e, err)
+				}
+			}
+		}
+	})
+}
+
+// A debt must not undo what came after it: the claim may be asked for again with the same owner value.
+func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		claim := a.claim()
+		a.cut(true, 0, 1)
+		a.fail(claim) // and gives it back, which nodes 0 and 1 do not hear
+		a.cut(false, 0, 1)
+		a.hold(claim)
+		time.Sleep(5 * time.Second)
+		if n := c.holds(claim); n != 3 {
+			t.Errorf("held on %d of 3 nodes; want all: %v", n, c.holders("k"))
+		}
+		a.release(claim, driver.Held)
+	})
+}
+
+// A hung node's backlog is bounded: it is asked now and then, by one call at a time.
+func TestBreaker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		var events []quorum.NodeEvent
+		a := c.client(quorum.WithObserver(func(e quorum.NodeEvent) { events = append(events, e) }))
+		claim := a.claim()
+		a.hold(claim)
+		a.release(claim, driver.Held)
+		rest()
+		events = nil
+		c.freeze(4)
+		sent := func() (n uint64) {
+			c.do(func() { n = a.conns[4].made["acquire"] })
+			return n
+		}
+		before := sent()
+		for range 1000 {
+			claim := a.claim()
+			a.hold(claim)
+			a.release(claim, driver.Held)
+			time.Sleep(3 * time.Millisecond)
+		}
+		// About 5 seconds, with a probe after 50, 100, 200, 400, 800 ms and then every second.
+		if n := sent() - before; n > 20 {
+			t.Errorf("the hung node was sent %d of 1000 acquisitions; want a probe now and then", n)
+		}
+		node := a.Status().Nodes[4]
+		if node.State != quorum.Down || node.Err == nil || node.Pending > 10 {
+			t.Errorf("status %+v; want down, with an error, and next to nothing pending", node)
+		}
+		if len(events) != 1 || events[0].Was != quorum.Up || events[0].Is != quorum.Down || events[0].Node != "node 5" || events[0].Err == nil {
+			t.Errorf("events %+v; want that node 5 went down", events)
+		}
+		c.thaw(4)
+		for range 20 {
+			claim := a.claim()
+			a.hold(claim)
+			a.release(claim, driver.Held)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if node := a.Status().Nodes[4]; node.State != quorum.Up || node.Err != nil || node.Owed != 0 {
+			t.Errorf("status %+v; want up", node)
+		}
+		if len(events) != 2 || events[1].Is != quorum.Up {
+			t.Errorf("events %+v; want that node 5 came back", events)
+		}
+	})
+}
+
+// The breaker costs no operation its success: nodes that are down are asked after all where the others do not do.
+func TestBreakerYieldsToNeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		c.crash(0)
+		for range 5 {
+			claim := a.claim()
+			a.hold(claim)
+			a.release(claim, driver.Held)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if s := a.Status().Nodes[0].State; s != quorum.Down {
+			t.Fatalf("node 1 is %v; want down", s)
+		}
+		// It is back, and at that moment another one goes.
+		c.restart(false, 0)
+		c.do(func() { c.servers[1].crash(true) })
+		claim := a.claim()
+		a.hold(claim)
+		a.renew(claim, driver.Held)
+		a.release(claim, driver.Held)
+	})
+}
+
+// A release is known to be done when a majority has done it, and else its outcome is unknown.
+func TestReleaseOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		c.freeze(0, 1, 2)
+		_, err := a.Release(context.Background(), claim)
+		var e *quorum.Error
+		if !errors.Is(err, driver.ErrUnknown) || !errors.As(err, &e) || e.Got != 2 {
+			t.Errorf("Release with 3 of 5 hanging: %v; want an unknown outcome, with 2 nodes having released", err)
+		}
+		c.thaw(0, 1, 2)
+		rest()
+		c.clean("k")
+	})
+}
+
+// Close lets releases reach also the nodes that were not waited for.
+func TestCloseLetsStragglersEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		a.release(claim, driver.Held)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.clean("k")
+		c.soon("closing with nothing under way", 0, func() { a.Close() })
+	})
+}
+
+// Close is bounded, also with nodes that hang.
+func TestCloseIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		c.freeze(0, 1, 2, 3, 4)
+		go a.Release(context.Background(), claim)
+		time.Sleep(time.Millisecond)
+		if d := took(func() { a.Close() }); d > 100*time.Millisecond {
+			t.Errorf("Close took %v; want at most twice the node timeout", d)
+		}
+		if err := a.fail(a.claim()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire after Close: %v; want ErrUnavailable", err)
+		}
+	})
+}

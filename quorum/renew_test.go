@@ -1,0 +1,216 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// A renewal extends only what is there and is the claim's (R34), and counts with a majority of such nodes (R35). Nodes that
+// have lost the key are set again, but that does not count: else a lost lock would come back.
+func TestR35_RenewalNeedsMajority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		lose := func(servers ...int) {
+			c.do(func() {
+				for _, i := range servers {
+					c.servers[i].keys["k"].owner = ""
+				}
+			})
+		}
+		lose(0, 1)
+		a.renew(claim, driver.Held)
+		rest()
+		if n := c.holds(claim); n != 5 {
+			t.Errorf("after a renewal held on %d of 5 nodes; want that two were healed", n)
+		}
+		if n := a.Status().Healed; n != 2 {
+			t.Errorf("Status counts %d healed; want 2", n)
+		}
+		lose(0, 1, 2)
+		a.renew(claim, driver.Lost)
+		time.Sleep(roundTrip)
+		c.clean("k") // what was left of it is given back
+		other := b.claim()
+		b.hold(other)
+		b.release(other, driver.Held)
+		rest()
+		a.renew(claim, driver.Lost)
+		rest()
+		c.clean("k")
+	})
+}
+
+// A lock outlives node after node, as long as there is a renewal in between.
+func TestHealing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		claim := a.claim()
+		a.hold(claim)
+		for i := range 20 {
+			time.Sleep(2 * time.Second)
+			c.crash(i%5, (i+1)%5)
+			time.Sleep(time.Second)
+			a.renew(claim, driver.Held)
+			c.restart(true, i%5, (i+1)%5)
+			time.Sleep(2 * time.Second) // the breaker's probes
+			a.renew(claim, driver.Held)
+			rest()
+			if n := c.holds(claim); n != 5 {
+				t.Fatalf("round %d: held on %d of 5 nodes: %v", i, n, c.holders("k"))
+			}
+			b.busy(b.claim())
+		}
+		// The nodes that were healed go on above the tokens that were granted.
+		token := a.claim()
+		a.release(claim, driver.Held)
+		rest()
+		token.Token = 1
+		a.hold(token)
+	})
+}
+
+// Healing takes no node from another, and stops with the release.
+func TestHealingSparesOthersAndTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		c.do(func() { c.servers[0].keys["k"].owner = "somebody" })
+		a.renew(claim, driver.Held)
+		rest()
+		if h := c.holders("k"); h[0] != "somebody" {
+			t.Errorf("holders %v; want that node 0 is left to somebody", h)
+		}
+		c.do(func() { c.servers[0].keys["k"].owner = "" })
+		// The release follows the renewal at once: what heals must not come after it.
+		for range 50 {
+			a.renew(claim, driver.Held)
+			a.release(claim, driver.Held)
+			rest()
+			c.clean("k")
+			claim = a.claim()
+			a.hold(claim)
+			rest()
+			c.do(func() { c.servers[0].keys["k"].owner = "" })
+		}
+	})
+}
+
+// A batch is one call a node, each claim has its own outcome, and neither a slow node nor a lost claim
+// delays the others.
+func TestRenewBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 1000
+		c := newCluster(t, 5)
+		a := c.client()
+		claims := make([]driver.Claim, n)
+		for i := range claims {
+			claims[i] = a.claim()
+			claims[i].Key = fmt.Sprintf("k%d", i)
+			if i%10 != 0 {
+				a.hold(claims[i])
+			}
+		}
+		rest()
+		c.do(func() {
+			for i := 1; i < n; i += 10 {
+				for _, s := range c.servers[:3] {
+					s.keys[claims[i].Key].owner = ""
+				}
+			}
+		})
+		c.freeze(4)
+		before := a.calls("renew")
+		var results []driver.Result
+		var err error
+		c.soon("renewing with one node hung", 1, func() {
+			results, err = a.Renew(context.Background(), claims)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			want := driver.Held
+			if i%10 <= 1 {
+				want = driver.Lost
+			}
+			if r.State != want {
+				t.Errorf("claim %d: %v (%v); want %v", i, r.State, r.Err, want)
+			}
+		}
+		if calls := a.calls("renew") - before; calls != 5 {
+			t.Errorf("%d calls for a batch of %d on 5 nodes; want one a node", calls, n)
+		}
+		c.thaw(4)
+		for _, claim := range claims {
+			a.Release(context.Background(), claim)
+		}
+	})
+}
+
+// calls counts the requests of a kind to all nodes.
+func (c *client) calls(what string) (n uint64) {
+	c.cluster.do(func() {
+		for _, conn := range c.conns {
+			n += conn.made[what]
+		}
+	})
+	return n
+}
+
+// Without a majority of answers a claim's outcome is unknown, and the error says why, node by node.
+func TestRenewUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		c.freeze(0, 1, 2)
+		r := a.renew(claim, driver.Unknown)
+		var e *quorum.Error
+		if !errors.Is(r.Err, driver.ErrUnknown) || !errors.As(r.Err, &e) || e.Got != 2 || e.Need != 3 || e.Nodes[0].Err == nil || e.Nodes[4].State != driver.Held {
+			t.Errorf("error %v; want an unknown outcome with 2 of 3 needed", r.Err)
+		}
+		c.thaw(0, 1, 2)
+		a.renew(claim, driver.Held)
+		a.release(claim, driver.Held)
+	})
+}
+
+// Yielding passes the key on as a whole.
+func TestYield(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		claim := a.claim()
+		a.hold(claim)
+		claim.Yield, claim.Block = true, 3
+		a.renew(claim, driver.Held)
+		waiting := b.queued()
+		b.busy(waiting)
+		rest()
+		b.busy(waiting) // still present
+		a.renew(claim, driver.Yielded)
+		time.Sleep(roundTrip)
+		if n := c.holds(waiting); n != 5 {
+			t.Errorf("the waiter holds %d of 5 nodes; want all: %v", n, c.holders("k"))
+		}
+		b.hold(waiting)
+		a.renew(claim, driver.Lost)
+		b.release(waiting, driver.Held)
+	})
+}

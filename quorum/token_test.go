@@ -1,0 +1,170 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// fences sets the last token granted of each server.
+func (c *cluster) fences(fences ...driver.Token) {
+	c.do(func() {
+		for i, f := range fences {
+			c.servers[i].fence = f
+		}
+	})
+}
+
+// Tokens rise whatever the clients' clocks say, and whichever majority is there (R38).
+func TestR38_TokensRise(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		ahead, behind := c.client(), c.client()
+		var last driver.Token
+		down := 0
+		for i := range 100 {
+			cl, claim := ahead, ahead.claim()
+			if i%2 == 0 {
+				cl, claim = behind, behind.claim()
+				claim.Token = 1
+			} else {
+				claim.Token += driver.Token(i) * 1e9
+			}
+			claim.Block = uint64(i % 4)
+			c.crash(down, (down+1)%5)
+			token := cl.hold(claim).Token
+			if token <= last {
+				t.Fatalf("acquisition %d got token %d after %d", i, token, last)
+			}
+			last = token + driver.Token(max(claim.Block, 1)) - 1
+			cl.release(claim, driver.Held)
+			c.restart(false, down, (down+1)%5)
+			time.Sleep(3 * time.Second) // until the breakers have seen that they are back
+			down = (down + 1) % 5
+		}
+	})
+}
+
+// While the nodes agree one round is enough. Where they do not, those behind are raised, which is counted.
+func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		for range 50 {
+			claim := a.claim()
+			c.soon("acquiring", 1, func() { a.hold(claim) })
+			a.release(claim, driver.Held)
+			rest()
+		}
+		if s := a.Status(); s.SecondRounds != 0 || s.Acquired != 50 {
+			t.Errorf("%d second rounds in %d acquisitions; want 0 in 50", s.SecondRounds, s.Acquired)
+		}
+		now := a.now()
+		c.fences(now+1e9, now+2e9, now+3e9, now+4e9, now+5e9)
+		claim := a.claim()
+		claim.Block = 7
+		var token driver.Token
+		c.soon("acquiring from nodes that disagree", 2, func() { token = a.hold(claim).Token })
+		if s := a.Status(); s.SecondRounds != 1 {
+			t.Errorf("%d second rounds; want 1", s.SecondRounds)
+		}
+		c.do(func() {
+			acknowledged := 0
+			for _, s := range c.servers {
+				if s.fence >= token+6 {
+					acknowledged++
+				}
+			}
+			if acknowledged < 3 {
+				t.Errorf("%d nodes have acknowledged token %d with a block of 7; want 3", acknowledged, token)
+			}
+		})
+		a.release(claim, driver.Held)
+		rest()
+		// And from then on they agree again.
+		next := a.claim()
+		c.soon("acquiring", 1, func() { a.hold(next) })
+		a.release(next, driver.Held)
+	})
+}
+
+// A claim that is lost on a node before it was raised there is not complete, and is given back.
+func TestRaiseNeedsTheKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		now := a.now()
+		c.fences(now+1e9, now+2e9, now+3e9)
+		c.crash(2)
+		claim := a.claim()
+		done := make(chan error)
+		go func() {
+			_, err := a.Acquire(context.Background(), claim)
+			done <- err
+		}()
+		// Node 1 is behind node 2, and loses the key as soon as it has granted it.
+		for lost := false; !lost; time.Sleep(10 * time.Microsecond) {
+			c.do(func() {
+				if k := c.servers[0].keys["k"]; k != nil && k.owner != "" {
+					k.owner, lost = "", true
+				}
+			})
+		}
+		err := <-done
+		if !errors.Is(err, quorum.ErrNoMajorityToken) {
+			t.Errorf("Acquire: %v; want ErrNoMajorityToken", err)
+		}
+		if n := a.Status().Unraised; n != 1 {
+			t.Errorf("Status counts %d; want 1", n)
+		}
+		rest()
+		c.clean("k")
+	})
+}
+
+// A renewal that takes another block of tokens has a majority acknowledge that as well.
+func TestR38_RenewalTokens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		claim := a.claim()
+		last := a.hold(claim).Token
+		rest()
+		now := a.now()
+		c.fences(now+5e9, now+4e9, now+3e9, now+2e9, now+1e9)
+		claim.Block = 10
+		var token driver.Token
+		c.soon("renewing on nodes that disagree", 2, func() { token = a.renew(claim, driver.Held).Token })
+		if token <= last {
+			t.Errorf("renewal got token %d after %d", token, last)
+		}
+		a.release(claim, driver.Held)
+		rest()
+		// A majority that has but one node in common with any that may have acknowledged it.
+		c.crash(0, 1)
+		next := b.claim()
+		next.Token = 1
+		if got := b.hold(next).Token; got < token+10 {
+			t.Errorf("after a block of 10 from %d, token %d", token, got)
+		}
+	})
+}
+
+// The simulation notices nodes that acknowledge a token and do not keep it, as if there were no second round: tokens do
+// not rise then.
+func TestSimulationNoticesMissingRaise(t *testing.T) {
+	const most = 3000
+	for seed := range uint64(most) {
+		p := newPlan(seed)
+		p.forgets, p.deafToRaise = false, true
+		if h := simulate(t, p); len(h.violations) > 0 {
+			t.Logf("%v: %s", p, h.violations[0])
+			return
+		}
+	}
+	t.Errorf("%d histories without a violation", most)
+}
