@@ -38,6 +38,7 @@ var (
 
 func TestMain(m *testing.M) {
 	role.Play()
+	role.HearSignals()
 	os.Exit(testMain(m))
 }
 

@@ -5,6 +5,7 @@ package redistest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -225,15 +226,28 @@ func (s *Server) URL() string {
 	return scheme + "://" + login + s.Addr
 }
 
-// FreePort returns a port that was free a moment ago.
+// given are the ports that FreePort has returned.
+var given sync.Map
+
+// FreePort returns a port that was free a moment ago, and that it has not returned before. It is below those that
+// systems give to outgoing connections, one of which could take it before the server does.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last = 10_000, 32_000
+	var err error
+	for range 1000 {
+		port := first + rand.IntN(last-first)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("no free port from %d to %d: %v", first, last, err)
+	return 0
 }
 
 // Eventually calls f until it returns nil, and fails the test if it does not.

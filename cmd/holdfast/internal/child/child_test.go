@@ -28,6 +28,7 @@ const guard = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	role.Play()
+	role.HearSignals()
 	os.Exit(m.Run())
 }
 
