@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,6 +75,8 @@ func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 	if err != nil {
 		b.Fatal(err)
 	}
+	var highest atomic.Uint64 // as a Locker proposes tokens: never twice
+	highest.Store(uint64(time.Now().UnixMicro()))
 	return []pairVariant{
 		{"floor", func(ctx context.Context, key string) error {
 			owner := driver.NewOwner(suffix)
@@ -84,7 +87,7 @@ func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 		}},
 		{"driver", func(ctx context.Context, key string) error {
 			claim := driver.Claim{Key: key, Owner: driver.NewOwner(suffix), TTL: 30 * time.Second,
-				Token: driver.Token(time.Now().UnixMicro()), Block: 64}
+				Token: driver.Token(highest.Add(64)), Block: 64}
 			if r, err := backend.Acquire(ctx, claim); err != nil || r.State != driver.Held {
 				return fmt.Errorf("%v: %w", r.State, err)
 			}

@@ -23,8 +23,8 @@ const (
 	// server that hangs queue up in order, which is what lets a release take effect behind the acquisition it undoes.
 	silence = 5 * time.Second
 
-	// queueScale makes the library's queue of a connection hold 2^10 requests: more than maxPending.
-	queueScale = 10
+	// queueScale makes the library's queue of a connection hold 2^11 requests: more than maxPending.
+	queueScale = 11
 )
 
 // conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its server in
@@ -35,7 +35,7 @@ type conn struct {
 	name   string // address of the server
 	wire   rueidis.DedicatedClient
 	client rueidis.Client
-	net    net.Conn
+	net    net.Conn         // guarded by mu while the connection is made
 	server *protocol.Server // does not change once dial has returned
 	id     int64            // of the connection on the server; 0 if not known
 
@@ -57,7 +57,7 @@ var errSkipped = errors.New("no connection wanted")
 // dial makes a connection to the server at address and verifies it. A former connection to the same run of the server is
 // closed there, so that nothing it still carries takes effect after what the new one will.
 func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
-	c := &conn{node: n, name: address, flights: newFlights(), dead: make(chan struct{})}
+	c := &conn{node: n, name: address, flights: new(flights), dead: make(chan struct{})}
 	var dialed error
 	var calls int
 	option := n.config.client()
@@ -66,14 +66,26 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 		if calls++; calls != 2 {
 			return nil, errSkipped // the second call is the one for the wire
 		}
-		c.net, dialed = n.config.dial(ctx, address)
-		return c.net, dialed
+		var conn net.Conn
+		conn, dialed = n.config.dial(ctx, address)
+		if dialed == nil {
+			c.mu.Lock()
+			c.net = conn
+			c.mu.Unlock()
+			if ctx.Err() != nil {
+				c.hangUp()
+			}
+		}
+		return conn, dialed
 	}
 	// With ForceSingleClient the client comes even though it has not connected.
 	c.client, err = rueidis.NewClient(option)
 	if c.client == nil {
 		return nil, &driver.Error{Node: address, Permanent: true, Err: err}
 	}
+	// The library does not know of ctx while it connects and says HELLO.
+	stop := context.AfterFunc(ctx, c.hangUp)
+	defer stop()
 	c.wire, _ = c.client.Dedicate()
 	defer func() {
 		if err != nil {
@@ -123,7 +135,8 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	sameRun := former != nil && former.server.RunID == c.server.RunID
 	if former != nil && !sameRun && c.server.Booted.Before(c.node.absent()) {
 		// This run began after the one that the former connection led to. The uptime that a server tells follows its
-		// wall clock, which may have been set forward.
+		// wall clock, which may have been set forward. And a server that has taken over from another one counts as
+		// just started, as it may not have heard of the last locks.
 		c.server.Booted = c.node.absent()
 	}
 
@@ -228,11 +241,11 @@ func (c *conn) Do(ctx context.Context, commands []protocol.Command, replies []pr
 	if len(commands) == 1 {
 		return c.leave(f, c.read(c.wire.Do(f, c.build(commands[0])), &replies[0]))
 	}
-	multi := make([]rueidis.Completed, len(commands))
-	for i, command := range commands {
-		multi[i] = c.build(command)
+	f.multi = f.multi[:0]
+	for _, command := range commands {
+		f.multi = append(f.multi, c.build(command))
 	}
-	for i, result := range c.wire.DoMulti(f, multi...) {
+	for i, result := range c.wire.DoMulti(f, f.multi...) {
 		if e := c.read(result, &replies[i]); e != nil && err == nil {
 			err = e
 		}
@@ -353,15 +366,22 @@ func (c *conn) sweep() {
 	}
 }
 
+// hangUp closes the network connection, which the library notices.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.net != nil {
+		c.net.Close()
+	}
+}
+
 // close ends the connection. What is on its way fails; what the server has received takes effect all the same.
 func (c *conn) close(err error) {
 	c.dying.Do(func() {
 		c.err = err
 		close(c.dead)
 		c.node.forget(c)
-		if c.net != nil {
-			c.net.Close()
-		}
+		c.hangUp()
 		// By itself: it waits for goroutines of the library's, one of which may have called this.
 		go func() {
 			c.wire.Close()

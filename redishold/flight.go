@@ -2,8 +2,11 @@ package redishold
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // flights are the requests that are on their way on one connection. There is room for maxPending of them: the
@@ -12,39 +15,36 @@ import (
 // They also watch the requests' contexts. A context that a caller made for one request costs more to listen to than the
 // request itself, and most requests are answered at once; so nobody listens until a request is overdue.
 type flights struct {
-	mu    sync.Mutex
-	idle  []*flight
-	all   []*flight
-	armed bool // the timer will look at all
-	timer *time.Timer
-
-	// room is a token for one of those who wait for an idle flight or for one to be made.
-	room    chan struct{}
-	waiting int
+	mu      sync.Mutex
+	idle    []*flight
+	all     []*flight
+	waiting []chan *flight // of those who found no room, in order; each has room for one
+	armed   bool           // the timer will look at all
+	timer   *time.Timer
 }
 
 const (
-	maxPending = 960
+	maxPending = 1984
 
 	// overdue is how old a request is, at least, before its context is listened to. One that would end
 	// within eager is listened to from the start.
-	overdue = 5 * time.Millisecond
-	eager   = 4 * overdue
+	overdue = 10 * time.Millisecond
+	eager   = 3 * overdue
 )
 
 // flight is the context of one request, as the library sees it, and is used again for another one.
 type flight struct {
 	context.Context // the caller's, while in use
 
-	done chan struct{} // closed when the caller's context has ended and somebody listened
+	done  chan struct{}       // closed when the caller's context has ended and somebody listened
+	index int                 // in flights.all
+	multi []rueidis.Completed // space for a pipeline; the library keeps it when it gives the request up
 
 	mu   sync.Mutex
 	busy bool
 	seen bool        // by one look of the timer
 	stop func() bool // listening; nil if nobody does
 }
-
-func newFlights() *flights { return &flights{room: make(chan struct{}, 1)} }
 
 // Done is closed when the request has to be given up.
 func (f *flight) Done() <-chan struct{} { return f.done }
@@ -61,9 +61,23 @@ func (f *flight) Err() error {
 
 // begin waits for room and puts a request into it. It returns nil when ctx or dead ended first.
 func (fs *flights) begin(ctx context.Context, dead <-chan struct{}) *flight {
+	fs.mu.Lock()
+	if !fs.armed {
+		fs.armed = true
+		if fs.timer == nil {
+			fs.timer = time.AfterFunc(overdue, fs.look)
+		} else {
+			fs.timer.Reset(overdue)
+		}
+	}
 	f := fs.take()
-	if f == nil {
-		if f = fs.wait(ctx, dead); f == nil {
+	if f != nil {
+		fs.mu.Unlock()
+	} else {
+		turn := make(chan *flight, 1)
+		fs.waiting = append(fs.waiting, turn)
+		fs.mu.Unlock()
+		if f = fs.wait(ctx, dead, turn); f == nil {
 			return nil
 		}
 	}
@@ -76,18 +90,8 @@ func (fs *flights) begin(ctx context.Context, dead <-chan struct{}) *flight {
 	return f
 }
 
-// take returns a flight if there is room.
+// take returns a flight if there is room. Called with fs.mu held.
 func (fs *flights) take() *flight {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if !fs.armed {
-		fs.armed = true
-		if fs.timer == nil {
-			fs.timer = time.AfterFunc(overdue, fs.look)
-		} else {
-			fs.timer.Reset(overdue)
-		}
-	}
 	if n := len(fs.idle); n > 0 {
 		f := fs.idle[n-1]
 		fs.idle = fs.idle[:n-1]
@@ -96,48 +100,41 @@ func (fs *flights) take() *flight {
 	if len(fs.all) == maxPending {
 		return nil
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &flight{done: make(chan struct{}), index: len(fs.all)}
 	fs.all = append(fs.all, f)
 	return f
 }
 
-func (fs *flights) wait(ctx context.Context, dead <-chan struct{}) *flight {
+func (fs *flights) wait(ctx context.Context, dead <-chan struct{}, turn chan *flight) *flight {
+	select {
+	case f := <-turn:
+		return f
+	case <-ctx.Done():
+	case <-dead:
+	}
 	fs.mu.Lock()
-	fs.waiting++
-	fs.mu.Unlock()
-	defer func() {
-		fs.mu.Lock()
-		fs.waiting--
-		fs.signal() // whoever waits behind this one must not miss what it has not used
-		fs.mu.Unlock()
-	}()
-	for {
-		// After having been counted: from then on whoever makes room says so.
-		if f := fs.take(); f != nil {
-			return f
-		}
-		select {
-		case <-fs.room:
-		case <-ctx.Done():
-			return nil
-		case <-dead:
-			return nil
-		}
+	defer fs.mu.Unlock()
+	if i := slices.Index(fs.waiting, turn); i >= 0 {
+		fs.waiting = slices.Delete(fs.waiting, i, i+1)
+	} else {
+		fs.give(<-turn) // it came at the same moment, and goes on to the next
 	}
+	return nil
 }
 
-// signal tells one of those who wait that there is room. Called with fs.mu held.
-func (fs *flights) signal() {
-	if fs.waiting > 0 && (len(fs.idle) > 0 || len(fs.all) < maxPending) {
-		select {
-		case fs.room <- struct{}{}:
-		default:
-		}
+// give hands a flight to the first who waits, or keeps it for later. Called with fs.mu held.
+func (fs *flights) give(f *flight) {
+	if len(fs.waiting) == 0 {
+		fs.idle = append(fs.idle, f)
+		return
 	}
+	fs.waiting[0] <- f
+	fs.waiting[0] = nil
+	fs.waiting = fs.waiting[1:]
 }
 
-// end takes a request out. It reports whether the library has given it up and what was sent may still be on its
-// way; then its room is kept until vacate is called.
+// end takes a request out. If the library has given it up and what was sent may still be on its way, its room is kept until
+// vacate is called.
 func (fs *flights) end(f *flight, abandoned bool) {
 	f.mu.Lock()
 	f.busy = false
@@ -150,11 +147,10 @@ func (fs *flights) end(f *flight, abandoned bool) {
 	}
 	fs.mu.Lock()
 	if spent {
-		fs.drop(f)
+		fs.replace(f)
 	} else {
-		fs.idle = append(fs.idle, f)
+		fs.give(f)
 	}
-	fs.signal()
 	fs.mu.Unlock()
 }
 
@@ -163,22 +159,15 @@ func (fs *flights) vacate(abandoned []*flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range abandoned {
-		fs.drop(f)
-		fs.signal()
+		fs.replace(f)
 	}
 }
 
-// drop forgets a flight whose done is closed. Called with fs.mu held.
-func (fs *flights) drop(f *flight) {
-	for i, other := range fs.all {
-		if other == f {
-			last := len(fs.all) - 1
-			fs.all[i] = fs.all[last]
-			fs.all[last] = nil
-			fs.all = fs.all[:last]
-			return
-		}
-	}
+// replace puts a fresh flight in the place of one whose done is closed. Called with fs.mu held.
+func (fs *flights) replace(spent *flight) {
+	f := &flight{done: make(chan struct{}), index: spent.index}
+	fs.all[f.index] = f
+	fs.give(f)
 }
 
 // look listens to the contexts of requests that were there at the last look already.

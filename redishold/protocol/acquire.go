@@ -18,7 +18,7 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	if err := b.ready(ctx); err != nil {
 		return driver.Result{}, err
 	}
-	a := acquisition{b: b, claim: &claim, keys: KeysOf(claim.Key)}
+	a := acquisition{b: b, claim: claim, keys: KeysOf(claim.Key)}
 	a.first, a.last = block(&claim)
 	conn, err := b.transport.Conn(ctx, a.keys.Slot)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 // request. It returns err.
 func (a *acquisition) undo(ctx context.Context, err error) error {
 	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
-		a.b.Release(context.WithoutCancel(ctx), *a.claim)
+		a.b.Release(context.WithoutCancel(ctx), a.claim)
 	}
 	return err
 }
@@ -58,7 +58,7 @@ func (a *acquisition) undo(ctx context.Context, err error) error {
 // acquisition is one call of Acquire.
 type acquisition struct {
 	b           *Backend
-	claim       *driver.Claim
+	claim       driver.Claim // by value: a pointer would put it on the heap
 	keys        Keys
 	first, last string
 }

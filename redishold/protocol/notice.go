@@ -44,7 +44,7 @@ func (ls *listeners) hear(message string) {
 	}
 }
 
-// parseNotice reads what queue.lua publishes: token, block, length of the owner value, then owner value and key. Anybody
+// parseNotice reads what hand_over.lua publishes: token, block, length of the owner value, then owner value and key. Anybody
 // may publish, so what does not read so is dropped.
 func parseNotice(message string) (driver.Notice, bool) {
 	token, rest, ok1 := cutNumber(message)

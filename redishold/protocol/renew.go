@@ -232,6 +232,9 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			return
 		}
 		p.wait = r.b.options.Replicas > 0
+		// The others' results are known, and not to be kept back for long.
+		ctx, cancel := context.WithTimeout(ctx, shardPatience)
+		defer cancel()
 		var err error
 		if reply, err = r.b.run(ctx, &p.call); err != nil {
 			p.fail(err)

@@ -7,42 +7,41 @@
 
 local owner, ttl = ARGV[1], ARGV[2]
 
--- include draw.lua
-
 if KEYS[5] and redis.call('EXISTS', KEYS[5]) == 1 then
 	return { '', 0, 0 } -- it was released before this request arrived, and nobody waits for the answer
 end
 
-local free = redis.call('SET', KEYS[1], owner, 'NX', 'PX', ttl)
-if free and redis.call('EXISTS', KEYS[2]) == 0 then
-	return draw(ARGV[3], ARGV[4])
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'table' then
+	-- Somebody else's key of another type. Nothing was changed, unlike after an error in what follows.
+	return redis.error_reply('NOTALOCK ' .. holder.err)
 end
 
--- include queue.lua
-
-local holder
-if not free then
-	holder = redis.pcall('GET', KEYS[1])
-	if type(holder) == 'table' then
-		-- Somebody else's key of another type. Nothing was changed, unlike after an error in what follows.
-		return redis.error_reply('NOTALOCK ' .. holder.err)
+if not holder or holder == owner then
+	-- include draw.lua
+	if holder and ARGV[8] == '' then
+		redis.call('PEXPIRE', KEYS[1], ttl)
+		return draw(ARGV[3], ARGV[4])
 	end
-	free = holder == owner and ARGV[8] == '1'
-end
-if free then
+	if redis.call('EXISTS', KEYS[2]) == 0 then
+		redis.call('SET', KEYS[1], owner, 'PX', ttl)
+		return draw(ARGV[3], ARGV[4])
+	end
+
+	-- include clock.lua
+	-- include hand_over.lua
 	-- Those who wait come first. They are passed by only because the last lease ran out or another library freed
 	-- the key, which nobody was told.
 	holder = hand_over(owner)
 	if not holder then
+		redis.call('SET', KEYS[1], owner, 'PX', ttl)
 		return draw(ARGV[3], ARGV[4])
 	end
-elseif holder == owner then
-	redis.call('PEXPIRE', KEYS[1], ttl)
-	return draw(ARGV[3], ARGV[4])
 end
 
 local place = 0
 if ARGV[6] ~= '' or redis.call('ZSCORE', KEYS[2], '>' .. owner) then
-	place = attend(owner, ARGV[5], ARGV[6], ARGV[3], ARGV[4], ARGV[7])
+	-- include clock.lua
+	-- include attend.lua
 end
 return { holder, redis.call('PTTL', KEYS[1]), place }

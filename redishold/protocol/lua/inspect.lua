@@ -8,7 +8,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local entry = { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf')) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf')) do
 	local waiter = string.sub(member, 2)
 	local ends = string.match(redis.call('HGET', KEYS[3], waiter) or '', '^%d+')
 	if ends and ends - now > 0 then

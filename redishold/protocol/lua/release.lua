@@ -5,6 +5,7 @@
 -- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
 
 local owner = ARGV[1]
+
 if KEYS[5] then
 	redis.pcall('SET', KEYS[5], '', 'PX', ARGV[2]) -- a server without memory refuses it, and must release all the same
 end
@@ -22,8 +23,9 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
 	return 1
 end
 
+-- include clock.lua
 -- include draw.lua
--- include queue.lua
+-- include hand_over.lua
 
 if holder == owner then
 	if not hand_over() then
@@ -31,8 +33,12 @@ if holder == owner then
 	end
 	return 1
 end
-local waited = forget(owner)
+
+redis.call('HDEL', KEYS[3], owner)
+local ends = redis.call('ZSCORE', KEYS[2], '<' .. owner)
+redis.call('ZREM', KEYS[2], '>' .. owner, '<' .. owner)
 if not holder then
 	hand_over()
 end
-return waited and 2 or 0
+-- Who was dead by then had lost its place already.
+return ends and -ends > now and 2 or 0

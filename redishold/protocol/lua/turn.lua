@@ -11,7 +11,8 @@ end
 -- include draw.lua
 
 if ARGV[5] == '1' and redis.call('EXISTS', KEYS[2]) == 1 then
-	-- include queue.lua
+	-- include clock.lua
+	-- include hand_over.lua
 	if hand_over() then
 		return -1
 	end
