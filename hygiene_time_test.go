@@ -54,11 +54,17 @@ var testFunction = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`)
 // sleepComplaints wants tests to wait for a state. A sleep that hopes is too short on a busy machine and too long on
 // every other; only in a bubble of testing/synctest is it exact, and costs nothing.
 //
-// Whether a call runs in a bubble cannot be seen from the source. Two things can: a file that imports neither
-// testing/synctest nor drivertest, which makes bubbles if it is asked to, is in no bubble, and what stands in the body of a test itself, in no function literal, runs
+// Whether a call runs in a bubble cannot be seen from the source. Two things can: a package none of whose tests imports
+// testing/synctest, or drivertest, which makes bubbles if it is asked to, has no bubble, and what stands in the body of a test itself, in no function literal, runs
 // outside of the bubbles that the test makes. Exempt are package itest, where real servers need real time, and
 // drivertest, which is no test file: it looks for a state at its own pace, in a bubble or out of it.
 func (s *sourceTree) sleepComplaints() (complaints []string) {
+	bubbles := make(map[string]bool) // directories whose tests have them
+	for _, file := range s.goFiles() {
+		if file.isTest() && (file.imports("testing/synctest") || file.imports(kernelPath+"/drivertest")) {
+			bubbles[file.dir()] = true
+		}
+	}
 	for _, file := range s.goFiles() {
 		if !file.isTest() || strings.HasPrefix(file.name, "itest/") {
 			continue
@@ -67,8 +73,8 @@ func (s *sourceTree) sleepComplaints() (complaints []string) {
 			complaints = append(complaints, fmt.Sprintf("%s sleeps: %s; wait for the state, or use a bubble of testing/synctest", s.at(node), reason))
 		}
 		file.uses("time", []string{"Sleep"}, func(node ast.Node, name string) {
-			if !file.imports("testing/synctest") && !file.imports(kernelPath+"/drivertest") {
-				complain(node, "the file imports no testing/synctest")
+			if !bubbles[file.dir()] {
+				complain(node, "the package's tests import no testing/synctest")
 			} else if function := file.bodyAround(node); function != nil && testFunction.MatchString(function.Name.Name) {
 				complain(node, "the body of "+function.Name.Name+" is not in a bubble")
 			}
@@ -110,7 +116,7 @@ func TestHygieneSleepSelfTest(t *testing.T) {
 			"itest/a_test.go": "package itest\nimport \"time\"\nfunc f() { time.Sleep(1) }\n",
 			"b_test.go":       "package a\nimport \"time\"\nvar _ = time.NewTicker(1)\n",
 		}, nil},
-		{"no bubble in the file", map[string]string{"a_test.go": "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"}, []string{"a_test.go:3 sleeps: the file imports no"}},
+		{"no bubble in the file", map[string]string{"a_test.go": "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"}, []string{"a_test.go:3 sleeps: the package's tests import no"}},
 		{"beside the bubble", map[string]string{"a_test.go": imports + "func TestA(t *testing.T) {\ntime.Sleep(1)\nsynctest.Test(t, func(*testing.T) {})\n}\n"}, []string{"body of TestA"}},
 		{"passed on", map[string]string{"a_test.go": "package a\nimport \"time\"\nvar sleep = time.Sleep\n"}, []string{"a_test.go:3"}},
 	})
