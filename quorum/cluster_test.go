@@ -233,10 +233,3 @@ func (c *cluster) soon(what string, n int, f func()) {
 
 // rest lets stragglers finish.
 func rest() { time.Sleep(time.Second) }
-
-// inbox collects the notices of a client.
-func (c *client) inbox() chan driver.Notice {
-	notices := make(chan driver.Notice, 100)
-	c.cluster.t.Cleanup(c.Notify(func(n driver.Notice) { notices <- n }))
-	return notices
-}
