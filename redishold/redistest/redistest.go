@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -226,27 +227,27 @@ func (s *Server) URL() string {
 	return scheme + "://" + login + s.Addr
 }
 
-// given are the ports that FreePort has returned.
-var given sync.Map
+// Ports are tried one after the other, from a random one on: so two test processes at the same time rarely try the same.
+const firstPort, lastPort = 10_000, 32_000
+
+var ports atomic.Int64 // tried so far, and where that began
+
+func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
 // FreePort returns a port that was free a moment ago, and that it has not returned before. It is below those that
 // systems give to outgoing connections, one of which could take it before the server does.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	const first, last = 10_000, 32_000
 	var err error
 	for range 1000 {
-		port := first + rand.IntN(last-first)
-		if _, taken := given.LoadOrStore(port, true); taken {
-			continue
-		}
+		port := firstPort + int(ports.Add(1)%(lastPort-firstPort))
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			l.Close()
 			return port
 		}
 	}
-	t.Fatalf("no free port from %d to %d: %v", first, last, err)
+	t.Fatalf("no free port from %d to %d: %v", firstPort, lastPort, err)
 	return 0
 }
 
