@@ -176,24 +176,6 @@ func TestNothingLeftBehindByHungNodes(t *testing.T) {
 	})
 }
 
-// A debt must not undo what came after it: the claim may be asked for again with the same owner value.
-func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a := c.client()
-		claim := a.claim()
-		a.cut(true, 0, 1)
-		a.fail(claim) // and gives it back, which nodes 0 and 1 do not hear
-		a.cut(false, 0, 1)
-		a.hold(claim)
-		time.Sleep(5 * time.Second)
-		if n := c.holds(claim); n != 3 {
-			t.Errorf("held on %d of 3 nodes; want all: %v", n, c.holders("k"))
-		}
-		a.release(claim, driver.Held)
-	})
-}
-
 // A hung node's backlog is bounded: it is asked now and then, by one call at a time.
 func TestBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
