@@ -1,22 +1,24 @@
-// Package goredishold keeps locks in Redis or Valkey through a go-redis client that the application has already.
+// Package goredishold keeps locks in Redis or Valkey through a go-redis client that the application has
+// already.
 //
 //	backend, err := goredishold.New(client) // *redis.Client or *redis.ClusterClient
 //	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"))
 //
-// It is the same protocol as package redishold, whose documentation holds here too: what is stored, the caveats, and the commands that an
-// ACL user needs. Both may be used on one deployment, side by side.
+// It is the same protocol as package redishold, whose documentation holds here too: what is stored, the
+// caveats, and the commands that an ACL user needs. Both may be used on one deployment, side by side.
 //
 // # What it can not promise
 //
-// redishold has one connection to each server, which carries everything in order. A go-redis client has a pool of them, and
-// repeats requests that fail. So here requests for one lock are sent one after the other, each when the one before it has come
-// back; and an acquisition that arrives after its release in spite of that, since the library had given up on its
-// connection, finds a mark that the release has left for it. The mark is kept for a minute; what arrives later still locks the key for
-// its TTL, on behalf of nobody.
+// redishold has one connection to each server, which carries everything in order. A go-redis client has a
+// pool of them, and repeats requests that fail. So here requests for one lock are sent one after the other,
+// each when the one before it has come back; and an acquisition that arrives after its release in spite of
+// that, since the library had given up on its connection, finds a mark that the release has left for it. The
+// mark is kept for a minute; what arrives later still locks the key for its TTL, on behalf of nobody.
 //
-// A request takes a round trip of its own, where redishold puts many into one, and notices take one more connection to
-// each server that somebody waits at. With ReadTimeout as long as go-redis has it by default, a server that hangs is noticed late;
-// callers are not held up by that, as every call returns when its context ends.
+// A request takes a round trip of its own, where redishold puts many into one, and notices take one more
+// connection to each server that somebody waits at. With ReadTimeout as long as go-redis has it by default, a
+// server that hangs is noticed late; callers are not held up by that, as every call returns when its context
+// ends.
 package goredishold
 
 import (
@@ -39,15 +41,16 @@ type Backend = protocol.Backend
 // Option sets an option of [New].
 type Option func(*protocol.Options)
 
-// WithReplicas has each acquisition and renewal wait until that many replicas have confirmed it, for at most timeout (100 ms if it is
-// 0). Default none.
+// WithReplicas has each acquisition and renewal wait until that many replicas have confirmed it, for at most
+// timeout (100 ms if it is 0). Default none.
 func WithReplicas(replicas int, timeout time.Duration) Option {
 	return func(o *protocol.Options) { o.Replicas, o.ReplicaTimeout = replicas, timeout }
 }
 
-// New returns a Backend over client: a *redis.Client, a failover client among them, or a *redis.ClusterClient. It does not
-// connect, and its Close leaves the client open. It fails with a permanent *driver.Error if client is nil or of another type: a
-// *redis.Ring for example, whose servers are not one deployment.
+// New returns a Backend over client: a *redis.Client, a failover client among them, or a
+// *redis.ClusterClient. It does not connect, and its Close leaves the client open. It fails with a permanent
+// *driver.Error if client is nil or of another type: a *redis.Ring for example, whose servers are not one
+// deployment.
 func New(client redis.UniversalClient, options ...Option) (*Backend, error) {
 	var o protocol.Options
 	for _, option := range options {
@@ -182,11 +185,13 @@ func replyOf(value any) protocol.Reply {
 // Name is the server's address.
 func (n *node) Name() string { return n.client.Options().Addr }
 
-// Sharded is false: the library, when it connects again, asks for sharded channels of different slots by one command, which servers
-// refuse. A notice of a cluster goes to all its servers instead, and to one channel of this process.
+// Sharded is false: the library, when it connects again, asks for sharded channels of different slots by one
+// command, which servers refuse. A notice of a cluster goes to all its servers instead, and to one channel of
+// this process.
 func (l *library) Sharded() bool { return false }
 
-// Subscribe takes a connection of its own, which the library makes again, on another server if need be, when it breaks.
+// Subscribe takes a connection of its own, which the library makes again, on another server if need be, when
+// it breaks.
 func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(), err error) {
 	var pubsub *redis.PubSub
 	if l.single != nil {

@@ -25,8 +25,8 @@ import (
 const (
 	patience = 30 * time.Second
 
-	// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the server to have been up
-	// for that long.
+	// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the
+	// server to have been up for that long.
 	testTTL = 8 * time.Second
 
 	// holderEnv makes the test binary a process that holds a key: address, key and TTL, separated by newlines.

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
-// BenchmarkPair compares an uncontended acquisition and its release with the least that a lock can do by the same client
-// library: SET NX PX, and a script that compares and deletes. The variants take turns in one run, so
-// that their ratio means something on a busy machine. It reports medians in microseconds, ratios to the floor, and
-// what the server's CPU had to do for a pair.
+// BenchmarkPair compares an uncontended acquisition and its release with the least that a lock can do by the
+// same client library: SET NX PX, and a script that compares and deletes. The variants take turns in one run,
+// so that their ratio means something on a busy machine. It reports medians in microseconds, ratios to the
+// floor, and what the server's CPU had to do for a pair.
 func BenchmarkPair(b *testing.B) {
 	server := redistest.Start(b)
 	variants := pairVariants(b, server)
@@ -104,8 +104,8 @@ func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 	}
 }
 
-// measure runs pairs for a while on as many keys as goroutines. It returns the median time and the rate of pairs, and the microseconds
-// of server CPU that one costs.
+// measure runs pairs for a while on as many keys as goroutines. It returns the median time and the rate of
+// pairs, and the microseconds of server CPU that one costs.
 func measure(b *testing.B, server *redistest.Server, goroutines int, pair func(context.Context, string) error) (time.Duration, float64, float64) {
 	const span = 300 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// sharded is the transport of a cluster. It knows which server serves which slot, and learns when that changes: from the servers'
-// redirections, and by asking when one of them does not answer.
+// sharded is the transport of a cluster. It knows which server serves which slot, and learns when that
+// changes: from the servers' redirections, and by asking when one of them does not answer.
 type sharded struct {
 	config *config
 	slots  [protocol.Slots]atomic.Pointer[node]
@@ -41,7 +41,8 @@ const (
 	// topologyPatience bounds asking for the slots: any server's answer will do.
 	topologyPatience = 2 * time.Second
 
-	// lingering is how long a server that serves no slots any more keeps its connection, for what is on its way.
+	// lingering is how long a server that serves no slots any more keeps its connection, for what is on its
+	// way.
 	lingering = 10 * time.Second
 )
 
@@ -207,7 +208,8 @@ func (t *sharded) refresh(ctx context.Context) error {
 	}
 }
 
-// ask asks all servers at once and takes the first answer. One that hangs does not matter, nor one that is gone.
+// ask asks all servers at once and takes the first answer. One that hangs does not matter, nor one that is
+// gone.
 func (t *sharded) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), topologyPatience)
 	defer cancel()
@@ -282,8 +284,8 @@ func (n *node) slots(ctx context.Context) ([]slotRange, error) {
 	return ranges, nil
 }
 
-// parseSlotRange reads one entry of CLUSTER SLOTS: first and last slot, then the primary and the replicas. A server that does not know its
-// name has the one by which it was reached.
+// parseSlotRange reads one entry of CLUSTER SLOTS: first and last slot, then the primary and the replicas. A
+// server that does not know its name has the one by which it was reached.
 func parseSlotRange(entry *rueidis.RedisMessage, host string) (slotRange, bool) {
 	fields, err := entry.ToArray()
 	if err != nil || len(fields) < 3 {

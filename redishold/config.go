@@ -54,8 +54,8 @@ func newConfig() *config {
 // channel is where this Backend hears of the slot, or of everything if the slot is protocol.Slots.
 func (g *config) channel(slot uint16) string { return protocol.Channel(slot, g.id) }
 
-// client is the library's configuration of one connection. It is told not to do what is done here, once for all libraries:
-// retry, reconnect, cache, look for a cluster.
+// client is the library's configuration of one connection. It is told not to do what is done here, once for
+// all libraries: retry, reconnect, cache, look for a cluster.
 func (g *config) client() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		Username:          g.username,
@@ -67,8 +67,9 @@ func (g *config) client() rueidis.ClientOption {
 		DisableRetry:      true,
 		DisableCache:      true,
 
-		// One connection, and all commands through its queue: what the library otherwise does for a lone caller is to
-		// read and write itself, bound to that caller's deadline, after which the connection is broken.
+		// One connection, and all commands through its queue: what the library otherwise does for a lone
+		// caller is to read and write itself, bound to that caller's deadline, after which the connection is
+		// broken.
 		PipelineMultiplex: -1,
 		AlwaysPipelining:  true,
 		RingScaleEachConn: queueScale,

@@ -17,8 +17,8 @@ import (
 
 const patience = 30 * time.Second
 
-// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the server to have been up
-// for that long.
+// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the server
+// to have been up for that long.
 const testTTL = 8 * time.Second
 
 // capabilities are those of every deployment.

@@ -19,17 +19,18 @@ const (
 	// dialTimeout bounds making a connection: each of connecting, greeting and looking around.
 	dialTimeout = 5 * time.Second
 
-	// silence is for how long a connection may owe an answer before it is given up for a new one. Until then requests to a
-	// server that hangs queue up in order, which is what lets a release take effect behind the acquisition it undoes.
+	// silence is for how long a connection may owe an answer before it is given up for a new one. Until then
+	// requests to a server that hangs queue up in order, which is what lets a release take effect behind the
+	// acquisition it undoes.
 	silence = 5 * time.Second
 
 	// queueScale makes the library's queue of a connection hold 2^11 requests: more than maxPending.
 	queueScale = 11
 )
 
-// conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its server in
-// order, hears its notices, and when it breaks it is not mended. That is what makes it possible to say
-// which server, since when up, took a command.
+// conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its
+// server in order, hears its notices, and when it breaks it is not mended. That is what makes it possible to
+// say which server, since when up, took a command.
 type conn struct {
 	node   *node
 	name   string // address of the server
@@ -54,8 +55,8 @@ type conn struct {
 // errSkipped answers the library's own attempt to connect: it would make a connection that is not used.
 var errSkipped = errors.New("no connection wanted")
 
-// dial makes a connection to the server at address and verifies it. A former connection to the same run of the server is
-// closed there, so that nothing it still carries takes effect after what the new one will.
+// dial makes a connection to the server at address and verifies it. A former connection to the same run of
+// the server is closed there, so that nothing it still carries takes effect after what the new one will.
 func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
 	c := &conn{node: n, name: address, flights: new(flights), dead: make(chan struct{})}
 	var dialed error
@@ -134,9 +135,9 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	}
 	sameRun := former != nil && former.server.RunID == c.server.RunID
 	if former != nil && !sameRun && c.server.Booted.Before(c.node.absent()) {
-		// This run began after the one that the former connection led to. The uptime that a server tells follows its
-		// wall clock, which may have been set forward. And a server that has taken over from another one counts as
-		// just started, as it may not have heard of the last locks.
+		// This run began after the one that the former connection led to. The uptime that a server tells
+		// follows its wall clock, which may have been set forward. And a server that has taken over from
+		// another one counts as just started, as it may not have heard of the last locks.
 		c.server.Booted = c.node.absent()
 	}
 
@@ -338,8 +339,8 @@ func replyOf(message *rueidis.RedisMessage) protocol.Reply {
 	return protocol.Reply{Kind: protocol.Failure, Str: err.Error()}
 }
 
-// abandon takes note of a request that goes on without its caller. Its place is free when a PING sent after it is
-// answered, since answers come in order.
+// abandon takes note of a request that goes on without its caller. Its place is free when a PING sent after
+// it is answered, since answers come in order.
 func (c *conn) abandon(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -143,7 +143,8 @@ func TestR32_QuarantineBoundToTheRun(t *testing.T) {
 	granted(t, b, tiny)
 }
 
-// What was sent before the connection broke, and arrives later, does not take effect behind what was sent since.
+// What was sent before the connection broke, and arrives later, does not take effect behind what was sent
+// since.
 func TestStragglersOfABrokenConnectionAreStopped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -209,8 +210,8 @@ func TestR17_ReleaseFollowsAcquireThroughAFreeze(t *testing.T) {
 	}
 }
 
-// More requests than a connection has room for, at a server that hangs: each returns when its context ends, and when the server
-// comes back all is well.
+// More requests than a connection has room for, at a server that hangs: each returns when its context ends,
+// and when the server comes back all is well.
 func TestFrozenServerAndManyCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -12,8 +12,9 @@ import (
 // flights are the requests that are on their way on one connection. There is room for maxPending of them: the
 // library's own queue has a little more, and who finds that full is stuck in it whatever its context says.
 //
-// They also watch the requests' contexts. A context that a caller made for one request costs more to listen to than the
-// request itself, and most requests are answered at once; so nobody listens until a request is overdue.
+// They also watch the requests' contexts. A context that a caller made for one request costs more to listen
+// to than the request itself, and most requests are answered at once; so nobody listens until a request is
+// overdue.
 type flights struct {
 	mu      sync.Mutex
 	idle    []*flight
@@ -133,8 +134,8 @@ func (fs *flights) give(f *flight) {
 	fs.waiting = fs.waiting[1:]
 }
 
-// end takes a request out. If the library has given it up and what was sent may still be on its way, its room is kept until
-// vacate is called.
+// end takes a request out. If the library has given it up and what was sent may still be on its way, its room
+// is kept until vacate is called.
 func (fs *flights) end(f *flight, abandoned bool) {
 	f.mu.Lock()
 	f.busy = false

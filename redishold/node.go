@@ -19,8 +19,8 @@ const (
 	oldestMinor = 2
 )
 
-// node is one server, or one role that servers take turns in: the primary that Sentinels name. It has one connection
-// at a time.
+// node is one server, or one role that servers take turns in: the primary that Sentinels name. It has one
+// connection at a time.
 type node struct {
 	config *config
 	name   string

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// occasional runs something in the background when it is asked to, but not more than once at a time, nor twice within
-// a pause: what is asked for meanwhile is done after it.
+// occasional runs something in the background when it is asked to, but not more than once at a time, nor
+// twice within a pause: what is asked for meanwhile is done after it.
 type occasional struct {
 	pause time.Duration
 	run   func()

@@ -16,8 +16,8 @@ type Backend = protocol.Backend
 // Option sets an option of [Open].
 type Option func(*config)
 
-// WithTLS has connections use TLS with this configuration, whatever the URL says about it. The server's name for
-// verification is the host connected to, unless the configuration sets one. nil changes nothing.
+// WithTLS has connections use TLS with this configuration, whatever the URL says about it. The server's name
+// for verification is the host connected to, unless the configuration sets one. nil changes nothing.
 func WithTLS(c *tls.Config) Option {
 	return func(g *config) {
 		if c != nil {
@@ -33,21 +33,22 @@ func WithoutConnecting() Option {
 	return func(g *config) { g.lazy = true }
 }
 
-// Open returns a Backend on the deployment that the URL names, and connects to it, bounded by ctx. It is closed by its
-// Close. The forms are
+// Open returns a Backend on the deployment that the URL names, and connects to it, bounded by ctx. It is
+// closed by its Close. The forms are
 //
 //	redis://[user[:password]@]host[:port][/database]
 //	redis+unix:///path/of/socket[?db=database]
 //	redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/primary[/database]
 //	redis+cluster://[user[:password]@]host[:port][,host[:port]...]
 //
-// and the same with rediss for redis for TLS. Parameters are, after '?' and separated by '&': tls-ca, tls-cert and tls-key,
-// files with certificates and key in PEM form; wait, how many replicas have to confirm each acquisition and renewal, and
-// wait-timeout, for how long that may take (100ms); sentinel-user and sentinel-password.
+// and the same with rediss for redis for TLS. Parameters are, after '?' and separated by '&': tls-ca,
+// tls-cert and tls-key, files with certificates and key in PEM form; wait, how many replicas have to confirm
+// each acquisition and renewal, and wait-timeout, for how long that may take (100ms); sentinel-user and
+// sentinel-password.
 //
-// It fails with an error that says what part of the URL is wrong; or, as a *driver.Error, with ErrUnavailable when the
-// server can not be reached or used: a Redis older than 6.2, a read-only replica, a cluster named as a single server or the
-// reverse, a refused login. No error holds a password.
+// It fails with an error that says what part of the URL is wrong; or, as a *driver.Error, with ErrUnavailable
+// when the server can not be reached or used: a Redis older than 6.2, a read-only replica, a cluster named as
+// a single server or the reverse, a refused login. No error holds a password.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	g := newConfig()
 	if err := g.parse(url); err != nil {

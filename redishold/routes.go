@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// routes are the channels that a connection is subscribed to. All notices for this process come on one channel, except on a
-// cluster that has sharded channels: there it is one for each slot in which somebody waits.
+// routes are the channels that a connection is subscribed to. All notices for this process come on one
+// channel, except on a cluster that has sharded channels: there it is one for each slot in which somebody
+// waits.
 type routes struct {
 	whole string                // the one channel's route; empty if there is none
 	slots map[uint16]*slotRoute // nil unless the channels are sharded
@@ -26,8 +27,8 @@ type slotRoute struct {
 }
 
 const (
-	// defaultMaxChannels is how many sharded channels are kept before those that nobody has used for defaultChannelIdle are
-	// given up. A waiter uses its channel about once a second.
+	// defaultMaxChannels is how many sharded channels are kept before those that nobody has used for
+	// defaultChannelIdle are given up. A waiter uses its channel about once a second.
 	defaultMaxChannels = 256
 	defaultChannelIdle = time.Minute
 )

@@ -49,8 +49,8 @@ func newSentinel(g *config) *single {
 	return &single{config: g, node: n, stop: look.stop}
 }
 
-// compare gives up the connection if the Sentinels name another primary by now. A server that hangs does not say that it is none
-// any more.
+// compare gives up the connection if the Sentinels name another primary by now. A server that hangs does not
+// say that it is none any more.
 func (s *sentinels) compare(n *node) {
 	c := n.live.Load()
 	if c == nil {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,11 +17,11 @@ import (
 
 // New returns a Backend over a client that the application has already. It does not close it.
 //
-// What [Open] promises about order rests on one connection a server, which is not known of a client that was made elsewhere: it may
-// have several, and makes new ones as it likes. So requests for one lock are sent one after the other, each when the one before it
-// has come back, and an acquisition that arrives after its release in spite of that finds a mark which the release left for it
-// (for a minute). That costs a few more commands than Open does, and notices take one more connection. Prefer Open where
-// nothing speaks against it.
+// What [Open] promises about order rests on one connection a server, which is not known of a client that was
+// made elsewhere: it may have several, and makes new ones as it likes. So requests for one lock are sent one
+// after the other, each when the one before it has come back, and an acquisition that arrives after its
+// release in spite of that finds a mark which the release left for it (for a minute). That costs a few more
+// commands than Open does, and notices take one more connection. Prefer Open where nothing speaks against it.
 //
 // New fails with a permanent *driver.Error if client is nil.
 func New(client rueidis.Client, options ...SharedOption) (*Backend, error) {
@@ -32,14 +33,17 @@ func New(client rueidis.Client, options ...SharedOption) (*Backend, error) {
 		option(&o)
 	}
 	l := &library{client: client, cluster: client.Mode() == rueidis.ClientModeCluster}
+	if l.cluster {
+		l.look()
+	}
 	return protocol.New(protocol.Shared(l), o), nil
 }
 
 // SharedOption sets an option of [New].
 type SharedOption func(*protocol.Options)
 
-// WithReplicas has each acquisition and renewal wait until that many replicas have confirmed it, for at most timeout. Default none. It is what
-// the wait parameter of a URL does.
+// WithReplicas has each acquisition and renewal wait until that many replicas have confirmed it, for at most
+// timeout. Default none. It is what the wait parameter of a URL does.
 func WithReplicas(replicas int, timeout time.Duration) SharedOption {
 	return func(o *protocol.Options) { o.Replicas, o.ReplicaTimeout = replicas, timeout }
 }
@@ -48,24 +52,74 @@ func WithReplicas(replicas int, timeout time.Duration) SharedOption {
 type library struct {
 	client  rueidis.Client
 	cluster bool
+
+	// table says which server serves which slot, as far as this is known: the client finds out for itself and
+	// does not tell. It only serves to send together what goes to one server.
+	table   atomic.Pointer[slotTable]
+	looking atomic.Bool
 }
+
+type slotTable struct {
+	servers [protocol.Slots]string
+	at      time.Time
+}
+
+// tableAge is after how long the table is asked for again.
+const tableAge = 30 * time.Second
 
 // libraryNode is a server: of a cluster the one that serves the slot, as the client knows.
 type libraryNode struct {
 	client rueidis.Client
 	slot   uint16 // protocol.Slots if it does not matter
+	server string
 }
 
-func (l *library) Node(_ context.Context, slot uint16) (protocol.Node, error) {
+func (l *library) Node(ctx context.Context, slot uint16) (protocol.Node, error) {
 	if !l.cluster {
-		slot = protocol.Slots
+		return libraryNode{client: l.client, slot: protocol.Slots}, nil
 	}
-	return libraryNode{l.client, slot}, nil
+	table := l.table.Load()
+	if table == nil || time.Since(table.at) > tableAge {
+		l.look()
+	}
+	n := libraryNode{client: l.client, slot: slot}
+	if table != nil {
+		n.server = table.servers[slot]
+	}
+	if n.server == "" {
+		n.server = strconv.Itoa(int(slot)) // on its own
+	}
+	return n, nil
+}
+
+// look asks for the table in the background.
+func (l *library) look() {
+	if !l.looking.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer l.looking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), topologyPatience)
+		defer cancel()
+		entries, err := l.client.Do(ctx, l.client.B().ClusterSlots().Build()).ToArray()
+		if err != nil {
+			return
+		}
+		table := &slotTable{at: time.Now()}
+		for i := range entries {
+			if r, ok := parseSlotRange(&entries[i], ""); ok {
+				for slot := r.first; slot <= r.last; slot++ {
+					table.servers[slot] = r.address
+				}
+			}
+		}
+		l.table.Store(table)
+	}()
 }
 
 func (l *library) Nodes(ctx context.Context) ([]protocol.Node, error) {
 	if !l.cluster {
-		return []protocol.Node{libraryNode{l.client, protocol.Slots}}, nil
+		return []protocol.Node{libraryNode{client: l.client, slot: protocol.Slots}}, nil
 	}
 	var nodes []protocol.Node
 	for _, client := range l.client.Nodes() {
@@ -74,7 +128,7 @@ func (l *library) Nodes(ctx context.Context) ([]protocol.Node, error) {
 			return nil, err
 		}
 		if name, _ := role[0].ToString(); name == "master" {
-			nodes = append(nodes, libraryNode{client, protocol.Slots})
+			nodes = append(nodes, libraryNode{client: client, slot: protocol.Slots})
 		}
 	}
 	return nodes, nil
@@ -82,8 +136,8 @@ func (l *library) Nodes(ctx context.Context) ([]protocol.Node, error) {
 
 func (l *library) Cluster() bool { return l.cluster }
 
-// Reload has nothing to do: the client follows redirections itself.
-func (l *library) Reload() {}
+// Reload leaves redirections to the client, which follows them itself.
+func (l *library) Reload() { l.look() }
 
 func (l *library) NotSent(error) bool { return false }
 
@@ -91,7 +145,12 @@ func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command, 
 	multi := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
 		multi[i] = n.client.B().Arbitrary(command...).Build()
-		if n.slot < protocol.Slots {
+		switch {
+		case n.slot == protocol.Slots:
+		case len(command) > 3 && strings.HasPrefix(command[0], "EVAL"):
+			// By its own key: requests for several slots may be sent together.
+			multi[i] = multi[i].SetSlot(command[3])
+		default:
 			multi[i] = multi[i].SetSlot(protocol.Tag(n.slot))
 		}
 	}
@@ -107,8 +166,8 @@ func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command, 
 
 func (l *library) Sharded() bool { return l.cluster }
 
-// Name has each slot of a cluster be a server of its own: the client does not say which are served together.
-func (n libraryNode) Name() string { return strconv.Itoa(int(n.slot)) }
+// Name is the server's address, or the slot if that is not known.
+func (n libraryNode) Name() string { return n.server }
 
 func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(), err error) {
 	life, cancel := context.WithCancel(context.Background())
@@ -153,5 +212,6 @@ func (l *library) Subscribe(ctx context.Context, channel string, hear func(strin
 	return nil, err
 }
 
-// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters rely on their heartbeats.
+// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters rely on their
+// heartbeats.
 const subscribePause = 200 * time.Millisecond

@@ -42,8 +42,8 @@ func TestConformanceSharedClient(t *testing.T) {
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
 					proxy := redistest.NewProxy(t, server)
-					// None of these is the answer to the call: the greeting of one more connection, that a channel
-					// is subscribed to, and that a script has to be sent.
+					// None of these is the answer to the call: the greeting of one more connection, that a
+					// channel is subscribed to, and that a script has to be sent.
 					proxy.Spare("%", ">", "-NOSCRIPT")
 					b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr}})
 					proxies[b] = proxy
@@ -92,8 +92,8 @@ func TestNewNeedsAClient(t *testing.T) {
 	}
 }
 
-// A request that the library gave up, and that arrives after what was sent since over another connection, must not
-// take the lock for an acquisition that was released.
+// A request that the library gave up, and that arrives after what was sent since over another connection,
+// must not take the lock for an acquisition that was released.
 func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// single is the transport of a deployment with one server that counts: a lone one, or the primary that Sentinels name.
+// single is the transport of a deployment with one server that counts: a lone one, or the primary that
+// Sentinels name.
 type single struct {
 	config *config
 	node   *node

@@ -30,8 +30,8 @@ var schemes = map[string]struct {
 // parse reads a URL. Its errors quote the part that is wrong, unless that may be a piece of a password.
 func (g *config) parse(raw string) error {
 	err := g.parseParts(raw)
-	// A password with a '/' or '?' in it ends where it looks like the path, and the rest of it up to the '@' is taken
-	// for something else.
+	// A password with a '/' or '?' in it ends where it looks like the path, and the rest of it up to the '@'
+	// is taken for something else.
 	_, rest, _ := strings.Cut(raw, "://")
 	if i := strings.IndexAny(rest, "/?#"); err != nil && i >= 0 && strings.Contains(rest[i:], "@") {
 		return errors.New("URL: not well formed, with an '@' behind '/', '?' or '#': in user name, password and parameters escape these with %")

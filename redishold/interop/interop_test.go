@@ -116,8 +116,8 @@ func TestRedlockForNode(t *testing.T) {
 	})
 }
 
-// process is a client in another language. It reads lines of an order, a key and milliseconds, and answers each with yes or
-// no. Anything else is an error, which ends it.
+// process is a client in another language. It reads lines of an order, a key and milliseconds, and answers
+// each with yes or no. Anything else is an error, which ends it.
 type process struct {
 	t   *testing.T
 	in  io.Writer

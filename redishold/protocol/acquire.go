@@ -72,14 +72,15 @@ const (
 	outOfTurn // the lock is ours, but somebody was waiting for it
 )
 
-// plainly tries it with three commands, which cost the server less than half of what a script costs. They are sent together
-// and are not one step, so here is why that is enough:
+// plainly tries it with three commands, which cost the server less than half of what a script costs. They are
+// sent together and are not one step, so here is why that is enough:
 //
 //   - SET NX decides who holds the lock, all by itself.
 //   - The fence only rises (GT), so a token is drawn once, whoever draws in between. When the reply
 //     says that both ends of the block raised it, all of the block was new.
 //   - Whoever acquires after this call has returned draws after it, and so gets a larger token.
-//   - If somebody waits, the script puts it right before this call returns: until then nobody works under the lock.
+//   - If somebody waits, the script puts it right before this call returns: until then nobody works under the
+//     lock.
 //
 // Whatever else comes back is left to the script, too, to which a lock that is set is the owner's own.
 func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, plainVerdict, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Presence is for how long a waiter counts as present after it asked, or its TTL if that is shorter. It asks again about three
-// times in that span, so a notice that is lost costs a second.
+// Presence is for how long a waiter counts as present after it asked, or its TTL if that is shorter. It asks
+// again about three times in that span, so a notice that is lost costs a second.
 const Presence = 3 * time.Second
 
 // Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
@@ -32,8 +32,8 @@ type Backend struct {
 
 // Options are what a Backend can be told. The zero value is the default.
 type Options struct {
-	// Replicas is how many replicas have to confirm an acquisition or a renewal before it counts (WAIT). It narrows the
-	// window in which a failover loses a lock, and does not close it. 0 waits for none.
+	// Replicas is how many replicas have to confirm an acquisition or a renewal before it counts (WAIT). It
+	// narrows the window in which a failover loses a lock, and does not close it. 0 waits for none.
 	Replicas int
 
 	// ReplicaTimeout bounds the wait for them, in which the connection carries nothing else. Default 100 ms.
@@ -50,8 +50,8 @@ func New(transport Transport, options Options) *Backend {
 	return b
 }
 
-// Close gives up all connections. Keys that are held run into their TTL. Calls after it, and those under way, fail
-// with ErrUnavailable or, if they were sent, ErrUnknown. It returns nil; closing twice is safe.
+// Close gives up all connections. Keys that are held run into their TTL. Calls after it, and those under way,
+// fail with ErrUnavailable or, if they were sent, ErrUnknown. It returns nil; closing twice is safe.
 func (b *Backend) Close() error {
 	b.closed.Store(true)
 	return b.transport.Close()
@@ -281,8 +281,8 @@ type formatted struct {
 	text string
 }
 
-// milliseconds formats a duration for the server, rounded up: a lease there must not end before the one that the
-// client reckons with.
+// milliseconds formats a duration for the server, rounded up: a lease there must not end before the one that
+// the client reckons with.
 func milliseconds(d time.Duration) string {
 	if last := lastMilliseconds.Load(); last != nil && last.d == d {
 		return last.text

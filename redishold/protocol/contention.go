@@ -6,8 +6,8 @@ import (
 )
 
 // contention remembers in which slots a lock was found busy lately. There the script, which queues and tells
-// who holds the lock, is used at once; elsewhere the cheaper way that has to come back when it fails. Locks that
-// share a slot with a busy one are treated alike, which costs them a little and is right all the same.
+// who holds the lock, is used at once; elsewhere the cheaper way that has to come back when it fails. Locks
+// that share a slot with a busy one are treated alike, which costs them a little and is right all the same.
 type contention struct {
 	until [Slots]atomic.Uint32 // in units of contentionUnit since the process began
 }

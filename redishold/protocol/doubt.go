@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// doubts are acquisitions of which a request may still be on its way though its call has returned, over a Transport
-// that is not ordered: when they are released, the server has to remember that.
+// doubts are acquisitions of which a request may still be on its way though its call has returned, over a
+// Transport that is not ordered: when they are released, the server has to remember that.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]time.Time
@@ -19,7 +19,8 @@ const (
 	// slow is how long a request takes that the library may have sent more than once.
 	slow = 250 * time.Millisecond
 
-	// memory is for how long the server remembers the end of an acquisition. What arrives later still costs its TTL.
+	// memory is for how long the server remembers the end of an acquisition. What arrives later still costs
+	// its TTL.
 	memory = time.Minute
 
 	// maxDoubts bounds how many are kept. Each is released sooner or later; those that are not are dropped.

@@ -51,8 +51,8 @@ var verdicts = map[string]verdict{
 }
 
 var (
-	// nested finds the code in what Redis 6.2 makes of an error inside a script: "ERR Error running script (call to
-	// f_<sha>): @user_script:12: READONLY You can't write ...".
+	// nested finds the code in what Redis 6.2 makes of an error inside a script: "ERR Error running script
+	// (call to f_<sha>): @user_script:12: READONLY You can't write ...".
 	nested = regexp.MustCompile(`^(?:ERR )?Error running script .*@user_script: ?\d+: -?([A-Z]+ .*)$`)
 
 	// scriptNoise is what later servers append: " script: <sha>, on @user_script:12."
@@ -65,7 +65,8 @@ var (
 	notAllowed = regexp.MustCompile(`^(?:ERR |NOPERM )?(The user executing the script can't .*)$`)
 )
 
-// parseServerError finds the code and the words in a server's error text, and whether it comes from inside a script.
+// parseServerError finds the code and the words in a server's error text, and whether it comes from inside a
+// script.
 func parseServerError(text string) (err ServerError, inScript bool) {
 	if match := nested.FindStringSubmatch(text); match != nil {
 		text, inScript = match[1], true

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Guard has the Backend refuse claims for the guard after a server started, as [driver.Guarded] describes. It looks at run_id
-// and uptime_in_seconds on each new connection, before that carries a claim. A server with appendonly yes and appendfsync
-// always can not forget and is exempt.
+// Guard has the Backend refuse claims for the guard after a server started, as [driver.Guarded] describes. It
+// looks at run_id and uptime_in_seconds on each new connection, before that carries a claim. A server with
+// appendonly yes and appendfsync always can not forget and is exempt.
 func (b *Backend) Guard(guard time.Duration) { b.guard.Store(int64(guard)) }
 
 // admit reports why the server may not vote on a claim with this TTL; 0 is no vote.
@@ -32,13 +32,14 @@ func (b *Backend) admit(server *Server, ttl time.Duration) error {
 	return nil
 }
 
-// hasToVouch reports whether the server has to be asked, on the same connection and just before the request, whether it may
-// vote: the connection does not know.
+// hasToVouch reports whether the server has to be asked, on the same connection and just before the request,
+// whether it may vote: the connection does not know.
 func (b *Backend) hasToVouch(conn Conn, ttl time.Duration) bool {
 	return ttl > 0 && b.guard.Load() > 0 && conn.Server() == nil
 }
 
-// vouch reads the answer. The request behind it has been carried out by then, so an acquisition has to be undone.
+// vouch reads the answer. The request behind it has been carried out by then, so an acquisition has to be
+// undone.
 func (b *Backend) vouch(ctx context.Context, conn Conn, info Reply) error {
 	if info.Kind == Failure {
 		return b.failure(conn, info, false)
@@ -73,8 +74,8 @@ func durableBy(settings Reply) bool {
 	return found["appendonly"] == "yes" && found["appendfsync"] == "always"
 }
 
-// Identity returns the run_id of the server, or of all primaries of a cluster. It fails with ErrUnavailable if one of
-// them can not be reached.
+// Identity returns the run_id of the server, or of all primaries of a cluster. It fails with ErrUnavailable
+// if one of them can not be reached.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := b.ready(ctx); err != nil {
 		return "", err
@@ -95,7 +96,8 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	return strings.Join(ids, ","), nil
 }
 
-// runID asks the server, whatever is known about it already: that it answers is part of what the caller wants to know.
+// runID asks the server, whatever is known about it already: that it answers is part of what the caller wants
+// to know.
 func (b *Backend) runID(ctx context.Context, conn Conn) (string, error) {
 	replies := make([]Reply, 1)
 	if err := conn.Do(ctx, []Command{{"INFO", "server"}}, replies); err != nil {

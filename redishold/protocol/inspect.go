@@ -38,9 +38,9 @@ func party(owner, remaining Reply) driver.Party {
 	return driver.Party{Owner: owner.Str, ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond}
 }
 
-// List yields every key that is held or waited for and begins with prefix, as [driver.Inspector] describes. Every string
-// whose key begins with prefix counts as held, whoever wrote it: that is what an acquisition would find.
-// It scans all keys of the deployment, in small steps.
+// List yields every key that is held or waited for and begins with prefix, as [driver.Inspector] describes.
+// Every string whose key begins with prefix counts as held, whoever wrote it: that is what an acquisition
+// would find. It scans all keys of the deployment, in small steps.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {

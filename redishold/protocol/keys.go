@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The names of everything that is stored beside the lock keys, and of the channels that notices travel on. All of
-// them begin alike, so that an ACL can name them with one pattern for keys and one for channels.
+// The names of everything that is stored beside the lock keys, and of the channels that notices travel on.
+// All of them begin alike, so that an ACL can name them with one pattern for keys and one for channels.
 const (
 	// Namespace begins every derived key and every channel.
 	Namespace = "holdfast:"
@@ -58,9 +58,9 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// tags holds for each slot the smallest number, in base 36, that hashes to it. A name can not choose the
-// slot of a key made from it, as it may hold braces of its own, so derived keys carry the tag of the lock key's slot
-// before the name. The table is part of the protocol: every client must come to the same one.
+// tags holds for each slot the smallest number, in base 36, that hashes to it. A name can not choose the slot
+// of a key made from it, as it may hold braces of its own, so derived keys carry the tag of the lock key's
+// slot before the name. The table is part of the protocol: every client must come to the same one.
 var tags = sync.OnceValue(func() *[Slots]string {
 	table := new([Slots]string)
 	for n, missing := int64(0), Slots; missing > 0; n++ {
@@ -114,8 +114,8 @@ func KeysOf(lock string) Keys {
 	return Keys{Slot: slot, Lock: lock, Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
 }
 
-// endedKey is set for a while when an acquisition has ended of which a request may still arrive. It is used only over a
-// Transport that is not ordered.
+// endedKey is set for a while when an acquisition has ended of which a request may still arrive. It is used
+// only over a Transport that is not ordered.
 func endedKey(slot uint16, owner string) string {
 	return endedPrefix + namesOf(slot).tag + "}:" + owner
 }
@@ -136,8 +136,8 @@ func reserved(key string) bool {
 		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix)
 }
 
-// Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it is
-// the one for everything, which is not sharded.
+// Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it
+// is the one for everything, which is not sharded.
 func Channel(slot uint16, id string) string {
 	if slot == Slots {
 		return channelPrefix + id

@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Needs returns every command that is needed, but those that open a connection and List's SCAN, in a form that leaves nothing
-// behind: all are about a key that does not exist. A connection sends them when it is made, and has [Lacks] judge the
-// replies: what a server's ACL or configuration forbids inside a script is not told by name. sharded
-// says that notices travel on sharded channels.
+// Needs returns every command that is needed, but those that open a connection and List's SCAN, in a form
+// that leaves nothing behind: all are about a key that does not exist. A connection sends them when it is
+// made, and has [Lacks] judge the replies: what a server's ACL or configuration forbids inside a script is
+// not told by name. sharded says that notices travel on sharded channels.
 func Needs(sharded bool) []Command {
 	tag := Tag(0)
 	key := Namespace + "p:{" + tag + "}"
@@ -40,8 +40,8 @@ func Needs(sharded bool) []Command {
 	}
 }
 
-// Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or not there. Any other error
-// is the business of the first call that gets it.
+// Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or not there.
+// Any other error is the business of the first call that gets it.
 func Lacks(node string, reply Reply) *driver.Error {
 	if reply.Kind != Failure {
 		return nil

@@ -17,8 +17,8 @@ type listeners struct {
 
 type listener struct{ f func(driver.Notice) }
 
-// Notify calls f with the notices that waiters of this Backend are sent, until stop is called. A notice that is sent while the
-// connection is down is lost; the waiter's next heartbeat finds its grant.
+// Notify calls f with the notices that waiters of this Backend are sent, until stop is called. A notice that
+// is sent while the connection is down is lost; the waiter's next heartbeat finds its grant.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	b.listeners.mu.Lock()
@@ -44,8 +44,8 @@ func (ls *listeners) hear(message string) {
 	}
 }
 
-// parseNotice reads what hand_over.lua publishes: token, block, length of the owner value, then owner value and key. Anybody
-// may publish, so what does not read so is dropped.
+// parseNotice reads what hand_over.lua publishes: token, block, length of the owner value, then owner value
+// and key. Anybody may publish, so what does not read so is dropped.
 func parseNotice(message string) (driver.Notice, bool) {
 	token, rest, ok1 := cutNumber(message)
 	block, rest, ok2 := cutNumber(rest)

@@ -2,7 +2,7 @@ package protocol
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"time"
 
@@ -13,13 +13,14 @@ const (
 	// renewChunk is how many leases one run of a script renews: the server serves nobody else meanwhile.
 	renewChunk = 100
 
-	// shardPatience is how long Renew waits for slow shards after the first one has answered. What is late is
-	// unknown, and asked for again by the kernel; the others must not run out of validity meanwhile.
+	// shardPatience is how long Renew waits for slow shards after the first one has answered, or three times
+	// as long as that one took if that is longer. What is late is unknown, and asked for again by the kernel;
+	// the others must not run out of validity meanwhile.
 	shardPatience = 250 * time.Millisecond
 )
 
-// Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster the shards are
-// asked side by side; one that does not answer leaves its claims Unknown and holds up no other.
+// Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster the shards
+// are asked side by side; one that does not answer leaves its claims Unknown and holds up no other.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 			results[i].Err = err
 			continue
 		}
-		// The guard's own bound is a matter of this claim alone, so it is checked before they are sent together.
+		// The guard's own bound is a matter of this claim alone, so it is checked before they are sent
+		// together.
 		if err := b.admit(nil, claim.TTL); err != nil {
 			results[i].Err = err
 			continue
@@ -66,13 +68,14 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 
 // renewShards sends one renewal to each shard and takes in what is answered in time.
 func (b *Backend) renewShards(ctx context.Context, shards map[string]*renewal, results []driver.Result) error {
+	start := time.Now()
 	done := make(chan *renewal, len(shards)) // room for all: those that are late must not hang
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, r := range shards {
 		for _, part := range r.parts {
 			for _, i := range part.claims {
-				results[i].Err = &driver.Error{Maybe: true, Err: fmt.Errorf("its shard did not answer within %v of another", shardPatience)}
+				results[i].Err = &driver.Error{Maybe: true, Err: errors.New("its shard did not answer while another did")}
 			}
 		}
 		go func() {
@@ -91,7 +94,7 @@ func (b *Backend) renewShards(ctx context.Context, shards map[string]*renewal, r
 			return nil
 		}
 		if patience == nil {
-			timer := time.NewTimer(shardPatience)
+			timer := time.NewTimer(max(shardPatience, 3*time.Since(start)))
 			defer timer.Stop()
 			patience = timer.C
 		}
@@ -246,9 +249,9 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 		p.results[0] = turned(reply, p.args[2] != "")
 		return
 	}
-	states, errors := reply, []Reply(nil)
+	states, failures := reply, []Reply(nil)
 	if reply.Kind == List && len(reply.List) > 0 {
-		states, errors = reply.List[0], reply.List[1:]
+		states, failures = reply.List[0], reply.List[1:]
 	}
 	if states.Kind != String || len(states.Str) != len(p.claims) {
 		p.fail(strange("renew", reply))
@@ -262,8 +265,8 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			result.State = driver.Lost
 		default:
 			text := "?"
-			if len(errors) > 0 {
-				text, errors = errors[0].Str, errors[1:]
+			if len(failures) > 0 {
+				text, failures = failures[0].Str, failures[1:]
 			}
 			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}

@@ -95,6 +95,15 @@ func (b *bench) wantOnly(keys ...string) {
 	}
 }
 
+// What a script includes is part of it, and the names of its keys and arguments are at its head.
+func TestScriptsAreComplete(t *testing.T) {
+	for _, script := range protocol.Scripts() {
+		if strings.Contains(script.Source, "include") || !strings.Contains(script.Source, "\n-- KEYS  lock") {
+			t.Errorf("%s:\n%s", script.Name, script.Source)
+		}
+	}
+}
+
 func TestScripts(t *testing.T) {
 	server := redistest.Start(t)
 	for name, f := range map[string]func(*bench){
@@ -338,8 +347,8 @@ func (b *bench) testNothingIsLeftBehind() {
 	b.wantOnly(b.keys.Fence)
 }
 
-// The commands that acquire without a script are not one step. Whatever comes between them, of everybody whose acquisition
-// completed, who started later has the larger token, and no two share one.
+// The commands that acquire without a script are not one step. Whatever comes between them, of everybody
+// whose acquisition completed, who started later has the larger token, and no two share one.
 func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 	server := redistest.Start(t)
 	b := newBench(t, server)
@@ -392,8 +401,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 					}
 					g.first, g.last = token, token+last-first
 				}
-				// It counts only if the lock is still the owner's after the tokens were drawn, as the kernel makes
-				// sure of by its clock.
+				// It counts only if the lock is still the owner's after the tokens were drawn, as the kernel
+				// makes sure of by its clock.
 				if try("GET", b.keys.Lock) == owner {
 					g.completed = tick()
 					mu.Lock()

@@ -17,7 +17,8 @@ type Server struct {
 	// from it is too long rather than too short.
 	Booted time.Time
 
-	// Durable says that the server can not have forgotten anything: every write was on its disk before it was answered.
+	// Durable says that the server can not have forgotten anything: every write was on its disk before it was
+	// answered.
 	Durable bool
 
 	// Failover says that another server takes this one's place when it fails, so that being read-only passes.

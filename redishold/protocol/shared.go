@@ -24,14 +24,15 @@ type Library interface {
 	// Cluster reports whether slots are served by different servers.
 	Cluster() bool
 
-	// Subscribe has hear called with all messages of the channel. It returns when the server has confirmed it, or ctx has
-	// ended. The subscription is kept up over broken connections, until stop is called.
+	// Subscribe has hear called with all messages of the channel. It returns when the server has confirmed
+	// it, or ctx has ended. The subscription is kept up over broken connections, until stop is called.
 	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(), err error)
 
 	// Sharded reports whether Subscribe makes it a sharded channel, one for each slot.
 	Sharded() bool
 
-	// Reload has the client find out, without waiting for it, which server serves which slot: one has said that it does not.
+	// Reload has the client find out, without waiting for it, which server serves which slot: one has said
+	// that it does not.
 	Reload()
 
 	// NotSent reports whether an error of Pipeline says that nothing was sent.
@@ -40,27 +41,29 @@ type Library interface {
 
 // Node talks to one server.
 type Node interface {
-	// Name differs for different servers. Commands of different slots may be sent to Nodes of one name together.
+	// Name differs for different servers. Commands of different slots may be sent to Nodes of one name
+	// together.
 	Name() string
 
-	// Pipeline sends the commands, on one connection, and waits for the replies. It may ignore the end of ctx. An
-	// error means that no reply is known.
+	// Pipeline sends the commands, on one connection, and waits for the replies. It may ignore the end of
+	// ctx. An error means that no reply is known.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
 }
 
 const (
-	// libraryPatience is how long a request may take the library, all its attempts and waiting for a connection included. The
-	// callers' contexts bound their own waiting only.
+	// libraryPatience is how long a request may take the library, all its attempts and waiting for a
+	// connection included. The callers' contexts bound their own waiting only.
 	libraryPatience = 10 * time.Second
 
 	// maxQueued is how many requests may wait for those of their slots to come back.
 	maxQueued = 4096
 )
 
-// Shared returns a Transport over a client that others use, too. It is not ordered, as the library can have two
-// connections carry the two requests. What it does about it is to send a request when the one before it, of the same slot, has come
-// back; the caller's context bounds the caller's wait, not that. So two processes' worth of
-// requests for one slot take turns, and everything else goes side by side. Close leaves the client alone.
+// Shared returns a Transport over a client that others use, too. It is not ordered, as the library can have
+// two connections carry the two requests. What it does about it is to send a request when the one before it,
+// of the same slot, has come back; the caller's context bounds the caller's wait, not that. So two processes'
+// worth of requests for one slot take turns, and everything else goes side by side. Close leaves the client
+// alone.
 func Shared(library Library) Transport {
 	return &shared{
 		library: library,
@@ -101,7 +104,8 @@ func (t *shared) Conn(ctx context.Context, slot uint16) (Conn, error) {
 	return &sharedConn{t: t, node: node, slot: slot}, nil
 }
 
-// Follow leaves it to the library to find out where the slot is. In a slot that is just being moved nothing can be done.
+// Follow leaves it to the library to find out where the slot is. In a slot that is just being moved nothing
+// can be done.
 func (t *shared) Follow(ctx context.Context, slot uint16, address string) (Conn, error) {
 	if slot < Slots && t.library.Cluster() {
 		t.library.Reload()
@@ -169,8 +173,8 @@ type sharedConn struct {
 
 func (c *sharedConn) Server() *Server { return nil }
 
-// Do hands the commands over when the slot's earlier ones are back. Once it is their turn or not, they are sent: the caller may have
-// given up a release, and it is not to be lost behind an acquisition that hangs.
+// Do hands the commands over when the slot's earlier ones are back. Once it is their turn or not, they are
+// sent: the caller may have given up a release, and it is not to be lost behind an acquisition that hangs.
 func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply) error {
 	before, mine, err := c.t.join(c.slot)
 	if err != nil {

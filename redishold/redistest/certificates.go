@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Certificates are files in PEM form: an authority, and what it has issued for a server at 127.0.0.1 and for a client.
+// Certificates are files in PEM form: an authority, and what it has issued for a server at 127.0.0.1 and for
+// a client.
 type Certificates struct {
 	CA         string      // file with the authority's certificate
 	ServerCert string      // file

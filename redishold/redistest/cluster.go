@@ -14,7 +14,8 @@ type Cluster struct {
 	Replicas  [][]*Server // of each shard
 }
 
-// nodeTimeout is after how many milliseconds without an answer the servers of a cluster declare one of them failed.
+// nodeTimeout is after how many milliseconds without an answer the servers of a cluster declare one of them
+// failed.
 const nodeTimeout = "1000"
 
 // StartCluster starts a cluster with its slots spread evenly over the shards.
@@ -22,7 +23,8 @@ func StartCluster(t testing.TB, shards, replicas int, options ...Option) *Cluste
 	t.Helper()
 	c := &Cluster{Replicas: make([][]*Server, shards)}
 	start := func() *Server {
-		// The servers find each other on a port of their own, 10,000 above by default: that may be no port at all.
+		// The servers find each other on a port of their own, 10,000 above by default: that may be no port at
+		// all.
 		bus := strconv.Itoa(FreePort(t))
 		return Start(t, append([]Option{WithArgs("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", bus,
 			"--cluster-node-timeout", nodeTimeout, "--repl-diskless-sync-delay", "0", "--repl-timeout", "60")}, options...)...)

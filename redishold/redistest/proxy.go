@@ -171,8 +171,8 @@ func (p *Proxy) passRequests(l *link) {
 	}
 }
 
-// Strand keeps back what clients send over the connections that there are now. deliver passes it on, and returns when
-// their clients are gone.
+// Strand keeps back what clients send over the connections that there are now. deliver passes it on, and
+// returns when their clients are gone.
 func (p *Proxy) Strand() (deliver func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

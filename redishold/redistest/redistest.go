@@ -1,5 +1,5 @@
-// Package redistest starts real Redis servers for tests, in directories of their own and on free ports, and breaks them
-// in various ways. A server that is missing fails the test. Servers die with the test process.
+// Package redistest starts real Redis servers for tests, in directories of their own and on free ports, and
+// breaks them in various ways. A server that is missing fails the test. Servers die with the test process.
 package redistest
 
 import (
@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait for a server. It is long since the machine may be busy; no test waits for it to pass.
+// patience bounds every wait for a server. It is long since the machine may be busy; no test waits for it to
+// pass.
 const patience = 30 * time.Second
 
 // Server is one redis-server process, or Sentinel.
@@ -54,7 +55,8 @@ func WithPassword(password string) Option {
 	}
 }
 
-// WithAOF has the server write a log of every change, flushed to disk as fsync says: "always", "everysec" or "no".
+// WithAOF has the server write a log of every change, flushed to disk as fsync says: "always", "everysec" or
+// "no".
 func WithAOF(fsync string) Option {
 	return WithArgs("--appendonly", "yes", "--appendfsync", fsync)
 }
@@ -227,15 +229,16 @@ func (s *Server) URL() string {
 	return scheme + "://" + login + s.Addr
 }
 
-// Ports are tried one after the other, from a random one on: so two test processes at the same time rarely try the same.
+// Ports are tried one after the other, from a random one on: so two test processes at the same time rarely
+// try the same.
 const firstPort, lastPort = 10_000, 32_000
 
 var ports atomic.Int64 // tried so far, and where that began
 
 func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
-// FreePort returns a port that was free a moment ago, and that it has not returned before. It is below those that
-// systems give to outgoing connections, one of which could take it before the server does.
+// FreePort returns a port that was free a moment ago, and that it has not returned before. It is below those
+// that systems give to outgoing connections, one of which could take it before the server does.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	var err error

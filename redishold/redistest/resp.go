@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Client is a connection for tests: one command at a time, and no client library whose ways could hide something.
+// Client is a connection for tests: one command at a time, and no client library whose ways could hide
+// something.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader

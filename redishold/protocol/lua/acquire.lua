@@ -1,8 +1,10 @@
--- Grants the lock if it is free or the owner's own. Otherwise tells who holds it and, if asked to, queues the owner.
+-- Grants the lock if it is free or the owner's own. Otherwise tells who holds it and, if asked to, queues the
+-- owner.
 --
--- KEYS  lock, queue, waiters, fence; over connections that may let one request overtake another, the owner's end as well
--- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order of
---       arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits
+-- KEYS  lock, queue, waiters, fence; over connections that may let one request overtake another, the owner's
+--       end as well
+-- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
+--       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits
 -- Gives the first token granted, or {holder, what remains of its TTL in ms, place in the queue or 0}.
 
 local owner, ttl = ARGV[1], ARGV[2]
@@ -30,8 +32,8 @@ if not holder or holder == owner then
 
 	-- include clock.lua
 	-- include hand_over.lua
-	-- Those who wait come first. They are passed by only because the last lease ran out or another library freed
-	-- the key, which nobody was told.
+	-- Those who wait come first. They are passed by only because the last lease ran out or another library
+	-- freed the key, which nobody was told.
 	holder = hand_over(owner)
 	if not holder then
 		redis.call('SET', KEYS[1], owner, 'PX', ttl)

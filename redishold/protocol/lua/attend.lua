@@ -1,4 +1,5 @@
--- The owner is queued or, if it is queued already, stays present. Its place is the one among the live, 1 being next.
+-- The owner is queued or, if it is queued already, stays present. Its place is the one among the live, 1
+-- being next.
 
 -- First the dead are removed, wherever they stand.
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-' .. now, '(0')) do
@@ -18,8 +19,8 @@ if new then
 end
 redis.call('HSET', KEYS[3], owner, ends .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[7])
 if new or now % 8000 < 1500 then
-	-- The keys outlive the last waiter, but not for long. Heartbeats are about a second apart, so each live waiter hits
-	-- the interval once in 8 s.
+	-- The keys outlive the last waiter, but not for long. Heartbeats are about a second apart, so each live
+	-- waiter hits the interval once in 8 s.
 	redis.call('PEXPIRE', KEYS[2], '20000')
 	redis.call('PEXPIRE', KEYS[3], '20000')
 end

@@ -1,5 +1,5 @@
--- hand_over gives the lock, KEYS[1], to the first live waiter for what remains of its presence, and tells it. It
--- gives the owner value of that waiter; or nothing, if nobody waits or the first is the one that asks.
+-- hand_over gives the lock, KEYS[1], to the first live waiter for what remains of its presence, and tells it.
+-- It gives the owner value of that waiter; or nothing, if nobody waits or the first is the one that asks.
 local function hand_over(asking)
 	while true do
 		local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1')[1]

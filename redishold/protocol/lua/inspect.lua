@@ -1,8 +1,8 @@
 -- Describes a lock and its waiters, and changes nothing.
 --
 -- KEYS  lock, queue, waiters
--- Gives {holder or nil, what remains of its TTL in ms, then for each live waiter, in order, its owner value and what
--- remains of its presence in ms}.
+-- Gives {holder or nil, what remains of its TTL in ms, then for each live waiter, in order, its owner value
+-- and what remains of its presence in ms}.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
