@@ -324,6 +324,8 @@ func TestRenewalsAreBatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Functions of timers have goroutines, too, for as long as they run.
+		synctest.Wait()
 		before := runtime.NumGoroutine()
 		for i := range locks {
 			if _, err := l.TryAcquire(background, fmt.Sprint(i)); err != nil {
@@ -333,6 +335,7 @@ func TestRenewalsAreBatched(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
+		synctest.Wait()
 		if n := runtime.NumGoroutine() - before; n > 1 {
 			t.Errorf("%d goroutines for %d locks, want 1", n, locks)
 		}
