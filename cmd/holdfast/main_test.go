@@ -34,6 +34,7 @@ const longTTL = "--ttl=1h"
 var (
 	holdfastPath string // the command, built
 	selfPath     string // this program, for its roles
+	temporaryDir string // where the command has its directory if it is not told another
 )
 
 func TestMain(m *testing.M) {
@@ -50,10 +51,14 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	// No test may use the locks of whoever runs it.
 	os.Unsetenv("HOLDFAST_URL")
-	os.Setenv("XDG_RUNTIME_DIR", dir)
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // else each program with the race detector takes a second to end
 	holdfastPath = filepath.Join(dir, "holdfast")
-	args := append([]string{"build", "-buildvcs=false", "-o", holdfastPath}, buildFlags...)
+	temporaryDir = filepath.Join(dir, "tmp")
+	if err := os.Mkdir(temporaryDir, 0o700); err != nil {
+		panic(err)
+	}
+	setDir := "-X github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl.temporary=" + temporaryDir
+	args := append([]string{"build", "-buildvcs=false", "-ldflags", setDir, "-o", holdfastPath}, buildFlags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go %v: %v\n%s", args, err, out)
 		return 1

@@ -323,9 +323,8 @@ func TestNamesOfAnyBytes(t *testing.T) {
 }
 
 func TestDefaultBackend(t *testing.T) {
-	runtime := t.TempDir()
-	dir := filepath.Join(runtime, "holdfast")
-	env := []string{"HOLDFAST_URL=", "XDG_RUNTIME_DIR=" + runtime, role.Variable + "=echo"}
+	dir := filepath.Join(temporaryDir, fmt.Sprintf("holdfast-%d", os.Geteuid()))
+	env := []string{"HOLDFAST_URL=", role.Variable + "=echo"}
 	first := start(t, "", env, "run", "name", "--", selfPath)
 	first.expect("ready")
 	notice := "holdfast: locks on this machine only, in " + dir + "; for others set --on or HOLDFAST_URL\n"

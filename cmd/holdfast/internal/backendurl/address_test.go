@@ -1,12 +1,8 @@
 package backendurl_test
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 	"github.com/holdfast-go/holdfast/driver"
@@ -252,53 +248,10 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestSameDirectory: however it is spelled and given, it is the same locks.
-func TestSameDirectory(t *testing.T) {
-	runtime := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", runtime)
-	a, err := backendurl.Parse("file:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := a.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	second, err := backendurl.Dir(filepath.Join(runtime, "holdfast")).Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	claim := driver.Claim{Key: "k", Owner: driver.NewOwner("/h/1/"), TTL: time.Minute}
-	if got, err := first.Acquire(t.Context(), claim); err != nil || got.State != driver.Held {
-		t.Fatal(got, err)
-	}
-	defer first.Release(context.WithoutCancel(t.Context()), claim)
-	other := claim
-	other.Owner = driver.NewOwner("/h/2/")
-	if got, err := second.Acquire(t.Context(), other); err != nil || got.State != driver.Busy {
-		t.Errorf("got %v, %v, want busy", got, err)
-	}
-}
-
 func TestHelp(t *testing.T) {
 	for _, want := range []string{"file:///dir", "?prefix=", "?shared="} {
 		if !strings.Contains(backendurl.Help(), want) {
 			t.Errorf("%q does not mention %s", backendurl.Help(), want)
 		}
 	}
-}
-
-func TestMain(m *testing.M) {
-	// Nothing here may use the locks of whoever runs the tests.
-	dir, err := os.MkdirTemp("", "holdfast-test")
-	if err != nil {
-		panic(err)
-	}
-	os.Setenv("XDG_RUNTIME_DIR", dir)
-	os.Setenv("TMPDIR", dir)
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
 }

@@ -68,12 +68,12 @@ func openDir(dir string, options []filehold.Option) (driver.Backend, error) {
 	return b, nil
 }
 
-// UserDir is the directory of the address "file:" and of no address at all: holdfast in the user's runtime directory
-// ($XDG_RUNTIME_DIR, if it is set and the user's own), else one for this user among the system's temporary files. It is made
-// if it is missing. It fails if it is not a directory that belongs to this user and to nobody else.
+// UserDir is the directory of the address "file:" and of no address at all: /tmp/holdfast- and the number of the user,
+// whatever the environment says, so that a cron job and a shell of one user exclude each other. (On Windows it is holdfast
+// among the user's temporary files.) It is made if it is missing. It fails if it is not a directory that belongs to this user
+// and to nobody else.
 //
-// A login session has a runtime directory; cron jobs and services often have none. So what is to exclude each other
-// across them names its directory.
+// A service that has a /tmp of its own, as systemd's PrivateTmp gives it, is alone there: it names its directory.
 func UserDir() (string, error) { return userDir() }
 
 // Dir is the address of a directory.

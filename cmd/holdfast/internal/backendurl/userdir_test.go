@@ -3,46 +3,40 @@
 package backendurl_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// userDirs sets both places where the directory can be, and returns where it is to be in each.
-func userDirs(t *testing.T) (runtime, temporary string) {
+// userDir has the directory made below a folder of the test, and returns where it is to be.
+func userDir(t *testing.T) string {
 	t.Helper()
-	runtime, temporary = t.TempDir(), t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", runtime)
-	t.Setenv("TMPDIR", temporary)
-	return filepath.Join(runtime, "holdfast"), filepath.Join(temporary, fmt.Sprintf("holdfast-%d", os.Geteuid()))
+	temporary := t.TempDir()
+	backendurl.SetTemporary(t, temporary)
+	return filepath.Join(temporary, fmt.Sprintf("holdfast-%d", os.Geteuid()))
 }
 
+// TestUserDir: what a login shell has set and a cron job has not makes no difference.
 func TestUserDir(t *testing.T) {
-	runtime, temporary := userDirs(t)
-	for range 2 { // made, and found
-		expectDir(t, runtime)
-	}
-	for _, unusable := range []string{"", "relative", filepath.Join(runtime, "missing"), os.DevNull} {
-		t.Setenv("XDG_RUNTIME_DIR", unusable)
-		for range 2 {
-			expectDir(t, temporary)
+	dir := userDir(t)
+	for _, environment := range []string{"", t.TempDir()} {
+		t.Setenv("XDG_RUNTIME_DIR", environment)
+		t.Setenv("TMPDIR", environment)
+		for range 2 { // made, and found
+			if got, err := backendurl.UserDir(); err != nil || got != dir {
+				t.Errorf("got %q, %v, want %q", got, err, dir)
+			}
 		}
 	}
-	for _, dir := range []string{runtime, temporary} {
-		if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
-			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
-		}
-	}
-}
-
-func expectDir(t *testing.T, want string) {
-	t.Helper()
-	if got, err := backendurl.UserDir(); err != nil || got != want {
-		t.Errorf("got %q, %v, want %q", got, err, want)
+	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("%s: %v, %v", dir, info.Mode(), err)
 	}
 }
 
@@ -54,8 +48,7 @@ func TestUserDirThatIsNotOurs(t *testing.T) {
 		"a dangling link": func(dir string) error { return os.Symlink("missing", dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, dir := userDirs(t)
-			t.Setenv("XDG_RUNTIME_DIR", "")
+			dir := userDir(t)
 			if err := prepare(dir); err != nil {
 				t.Fatal(err)
 			}
@@ -72,5 +65,34 @@ func TestUserDirThatIsNotOurs(t *testing.T) {
 				t.Errorf("got %q, want the directory and what to do", err)
 			}
 		})
+	}
+}
+
+// TestSameDirectory: however it is spelled and given, it is the same locks.
+func TestSameDirectory(t *testing.T) {
+	dir := userDir(t)
+	a, err := backendurl.Parse("file:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := backendurl.Dir(dir).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner("/h/1/"), TTL: time.Minute}
+	if got, err := first.Acquire(t.Context(), claim); err != nil || got.State != driver.Held {
+		t.Fatal(got, err)
+	}
+	defer first.Release(context.WithoutCancel(t.Context()), claim)
+	other := claim
+	other.Owner = driver.NewOwner("/h/2/")
+	if got, err := second.Acquire(t.Context(), other); err != nil || got.State != driver.Busy {
+		t.Errorf("got %v, %v, want busy", got, err)
 	}
 }

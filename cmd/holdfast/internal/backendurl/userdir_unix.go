@@ -11,15 +11,13 @@ import (
 	"syscall"
 )
 
+// temporary is where the directory is made. Not $XDG_RUNTIME_DIR, nor $TMPDIR: a login shell has them and a cron job
+// does not, and the two would not exclude each other. A variable for the tests, which set it when they link the command.
+var temporary = "/tmp"
+
 func userDir() (string, error) {
 	uid := os.Geteuid()
-	dir := filepath.Join(os.TempDir(), "holdfast-"+strconv.Itoa(uid))
-	// After su or sudo the variable may still name the directory of another user.
-	if runtime := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(runtime) {
-		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
-			dir = filepath.Join(runtime, "holdfast")
-		}
-	}
+	dir := filepath.Join(temporary, "holdfast-"+strconv.Itoa(uid))
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return "", err
 	}

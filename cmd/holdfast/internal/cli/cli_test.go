@@ -164,9 +164,7 @@ func TestCompletion(t *testing.T) {
 // TestUsage: each mistake is told with what is wrong and what is allowed, ends with 64, and nothing is made.
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	t.Setenv("TMPDIR", dir)
-	t.Setenv("HOLDFAST_URL", "")
+	t.Setenv("HOLDFAST_URL", "file://"+dir)
 	command := []string{"name", "--", "true"}
 	with := func(flags ...string) []string { return append(append([]string{"run"}, flags...), command...) }
 	for _, test := range []struct {

@@ -115,10 +115,9 @@ continues COMMAND if the lease has lasted, and ends it otherwise.
 The backend (--on, HOLDFAST_URL; parameters: holdfast help addresses) is one of:
   ` + strings.Join(backendurl.Forms(), "\n  ") + `
 
-Without one, locks are files in a directory of the user, $XDG_RUNTIME_DIR or one
-for temporary files. They exclude the programs of this user on this machine. A
-cron job or a service may have another such directory than a login has, so for
-programs that are to exclude each other across them, name a directory.
+Without one, locks are files in a directory of the user, /tmp/holdfast-UID. They
+exclude the programs of this user on this machine, cron jobs too. A service that
+has a /tmp of its own (PrivateTmp of systemd) is alone there: name a directory.
 
 Exit codes:
   0-255  the exit code of COMMAND; 128+N if signal N has ended it
