@@ -269,6 +269,28 @@ func TestR18LateGrantIsGivenBack(t *testing.T) {
 	})
 }
 
+// R11, R15: a lease counts from before the request was sent, whichever way was slow; what is left is the TTL without
+// the time that passed, and without the drift allowance (R16).
+func TestR11R15LeaseCountsFromBeforeItsRequest(t *testing.T) {
+	for name, slow := range map[string]memhold.Fault{
+		"request": {Calls: memhold.Acquires, Times: 1, Delay: 1500 * time.Millisecond},
+		"reply":   {Calls: memhold.Acquires, Times: 1, ReplyDelay: 1500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, faults := b.locker(holdfast.WithTTL(12 * time.Second))
+				faults.Inject(slow)
+				lock := b.acquire(l, "key")
+				if got := time.Until(lock.Deadline()); got != validity(12*time.Second)-1500*time.Millisecond {
+					t.Errorf("%v left, want the validity without the 1.5s that the %s took", got, name)
+				}
+				b.release(lock)
+			})
+		})
+	}
+}
+
 // R16: a renewed lease counts from before the renewal was sent, however long the answer took.
 func TestR16RenewedLeaseCountsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
