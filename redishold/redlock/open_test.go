@@ -1,0 +1,269 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/redishold"
+	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/redishold/redlock"
+)
+
+func TestURL(t *testing.T) {
+	for url, want := range map[string][]string{
+		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3":             {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+		"redlock://u:p%2F%40@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/2": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+		"redlock://localhost,127.0.0.1:1,[::1],[::1]:1?db=1":        {"localhost:6379", "127.0.0.1:1", "[::1]:6379", "[::1]:1"},
+		"redlocks://127.0.0.1:1,127.0.0.1:2,LOCALHOST:3":            {"127.0.0.1:1", "127.0.0.1:2", "localhost:3"},
+		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3?restart-guard=1h&node-timeout=20ms": {
+			"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+	} {
+		q, err := redlock.Open(t.Context(), url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		var got []string
+		for _, n := range q.Status().Nodes {
+			got = append(got, n.Name)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: nodes %q; want %q", url, got, want)
+		}
+		q.Close()
+	}
+}
+
+func TestURLBadInput(t *testing.T) {
+	for url, words := range map[string]string{
+		"":                          "must begin with redlock://",
+		"a,b,c":                     "must begin with redlock://",
+		"redis://a,b,c":             "must begin with redlock://",
+		"redlock://":                "a host is empty",
+		"redlock://a,b,":            "a host is empty",
+		"redlock://a,:6379,c":       "a host is empty",
+		"redlock://a":               "1 hosts: at least 3 are needed, with fewer none may fail; for a single server use redis://",
+		"redlocks://a,b":            "2 hosts: at least 3 are needed, with fewer none may fail; for a single server use rediss://",
+		"redlock://a,b,a":           `host "a:6379" is there twice`,
+		"redlock://a:6379,b,A":      `host "a:6379" is there twice`,
+		"redlock://a,b,c:x":         `port "x" of host "c"`,
+		"redlock://a,b,c:1:2":       `host "c:1:2"`,
+		"redlock://a,b,c/x":         `database "x"`,
+		"redlock://a,b,c?db=x":      `database "x"`,
+		"redlock://a,b,c#x":         "fragment",
+		"redlock://a,b,c?%zz":       "not well formed",
+		"redlock://:%zz@a,b,c":      "not well formed",
+		"redlock://a,b,c?guard=1m":  `unknown parameter "guard": known are restart-guard, node-timeout, db`,
+		"redlocks://a,b,c?wait=1":   `unknown parameter "wait": known are restart-guard, node-timeout, db, tls-ca, tls-cert, tls-key`,
+		"redlock://a,b,c?tls-ca=/x": `"tls-ca" needs TLS: begin the URL with redlocks://`,
+		"redlock://a,b,c?restart-guard=1m&restart-guard=2m": `"restart-guard" is given 2 times`,
+		"redlock://a,b,c?restart-guard=60":                  `restart-guard "60": must be a duration`,
+		"redlock://a,b,c?restart-guard=-1s":                 `restart-guard "-1s": must be a duration`,
+		"redlock://a,b,c?restart-guard=":                    `restart-guard "": must be a duration`,
+		"redlock://a,b,c?node-timeout=0s":                   `node-timeout "0s": must be a duration of at least 1ms`,
+		"redlock://a,b,c?node-timeout=soon":                 `node-timeout "soon"`,
+		"redlock://a,b,c?node-timeout=2m":                   "node timeout 2m0s is longer than the guard 1m0s",
+		"redlocks://a,b,c?tls-ca=/no/such/file":             "/no/such/file",
+		"redlock://a,b,c,d,e,f,g,h,i,j":                     "at most 9",
+	} {
+		q, err := redlock.Open(t.Context(), url)
+		if err == nil || q != nil || !strings.Contains(err.Error(), words) || !strings.HasPrefix(err.Error(), "redlock: ") {
+			t.Errorf("%s: %v; want %q in it", url, err, words)
+		}
+		if err != nil && strings.Contains(err.Error(), "redishold") {
+			t.Errorf("%s: %v; want one package's name", url, err)
+		}
+	}
+}
+
+// hidden are URLs with a password in each place where one gets to.
+var hidden = []string{
+	"redlock://u:hidden@a,b", "redlock://:hidden@a,b,a", "redlock://:hidden@a,b,c:x", "redlock://:hidden%zz@a,b,c", "redlock://:hid@den@a,b,c:y",
+	"redlock://:hid/den@a,b,c", "redlock://u:hid?den@a,b,c", "redlock://u:hid#den@a,b,c", "redlock://u:p@hid/den@a,b,c", "redlock://u:p?x=hid@a,b,c",
+	"redlock://u:1/hid@a,b,c", "redlock://u:1,u:1/hid@a,b,c", "redlock://hid:1,hid:1,hid:1/0?@", "redlock://:hid,hid,hid?db=1@a,b,c",
+	"redlock://:hidden@a,b,c?what=x", "redlocks://:hidden@a,b,c?tls-ca=/no", "redlock://:hidden@a,b,c?node-timeout=x", "x://:hidden@a,b,c",
+}
+
+func TestURLTellsNoSecret(t *testing.T) {
+	for _, url := range hidden {
+		if _, err := redlock.Open(t.Context(), url); err == nil || strings.Contains(err.Error(), "hid") {
+			t.Errorf("%s: %v; want an error without the secret", url, err)
+		}
+	}
+}
+
+func FuzzURL(f *testing.F) {
+	for _, url := range hidden {
+		f.Add(url)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // nothing is to be connected to
+	f.Fuzz(func(t *testing.T, url string) {
+		if strings.Contains(url, "tls-") {
+			return // would read files
+		}
+		q, err := redlock.Open(ctx, url)
+		switch {
+		case err == nil:
+			q.Close()
+		case strings.Contains(url, ":hidden@") && strings.Count(url, "hidden") == 1 && strings.Contains(err.Error(), "hidden"):
+			t.Errorf("%q tells a secret: %v", url, err)
+		}
+	})
+}
+
+// R3, R10: that a minority is not there is no reason not to open, and that a majority is not shows in the first call.
+func TestOpenWithNodesDown(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	c.servers[0].Kill()
+	c.servers[3].Kill()
+	k := c.client(t, calm)
+	claim := newClaim("k", longTTL)
+	k.hold(claim)
+	k.release(claim, driver.Held)
+
+	c.servers[4].Kill()
+	k = c.client(t, calm)
+	_, err := k.ask(claim)
+	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrUnknown) || driver.Permanent(err) {
+		t.Errorf("Acquire from a minority: %v", err)
+	}
+	var all *quorum.Error
+	if !errors.As(err, &all) || all.Need != 3 || all.Got != 2 || len(all.Nodes) != 5 {
+		t.Fatalf("Acquire from a minority: %#v", err)
+	}
+	lines := strings.Split(all.Error(), "\n")
+	if len(lines) != 6 || !strings.Contains(lines[0], "2 of 5 nodes agreed, 3 needed") {
+		t.Errorf("error %q; want a line on the whole and one for each node", lines)
+	}
+	for i, s := range c.servers {
+		if all.Nodes[i].Node != s.Addr || !strings.HasPrefix(strings.TrimSpace(lines[i+1]), s.Addr+": ") {
+			t.Errorf("node %d is told as %q in %q; want %q", i, all.Nodes[i].Node, lines[i+1], s.Addr)
+		}
+	}
+	c.servers[0].Run(t)
+	c.servers[3].Run(t)
+	c.servers[4].Run(t)
+	k.granted(claim)
+	k.release(claim, driver.Held)
+	c.nothingLeft(t)
+}
+
+func TestSameServerTwice(t *testing.T) {
+	t.Parallel()
+	c := start(t, 4)
+	proxy := redistest.NewProxy(t, c.servers[1]) // another address of the same server
+	hosts := []string{c.servers[0].Addr, c.servers[1].Addr, c.servers[2].Addr, c.servers[3].Addr, proxy.Addr}
+	q, err := redlock.Open(t.Context(), "redlock://"+strings.Join(hosts, ","))
+	if !errors.Is(err, quorum.ErrSameServer) || q != nil {
+		t.Fatalf("Open: %v, want %v", err, quorum.ErrSameServer)
+	}
+	for _, name := range []string{c.servers[1].Addr, proxy.Addr} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%q does not name %s", err, name)
+		}
+	}
+	redistest.Eventually(t, "the connections are closed", func() error {
+		return redistest.Not(proxy.Conns() == 0, "%d are open", proxy.Conns())
+	})
+}
+
+// An end of the context ends Open, and nothing is left open.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	var hosts []string
+	var proxies []*redistest.Proxy
+	for _, s := range c.servers {
+		p := redistest.NewProxy(t, s)
+		p.SetReplies(redistest.Hold)
+		proxies, hosts = append(proxies, p), append(hosts, p.Addr)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		redistest.Eventually(t, "a connection is made", func() error { return redistest.Not(proxies[0].Made() > 0, "none yet") })
+		cancel()
+	}()
+	q, err := redlock.Open(ctx, "redlock://"+strings.Join(hosts, ","))
+	if q != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open = %v, %v", q, err)
+	}
+	for _, p := range proxies {
+		p.SetReplies(redistest.Pass) // while it keeps one back a proxy does not see that the client is gone
+		redistest.Eventually(t, "the connections are closed", func() error {
+			return redistest.Not(p.Conns() == 0, "%d are open", p.Conns())
+		})
+	}
+}
+
+// The parameters get to where they are meant for.
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	certificates := redistest.NewCertificates(t)
+	secret := redistest.WithPassword("s/cret@")
+	var hosts []string
+	c := new(cluster)
+	for range 3 {
+		s := redistest.Start(t, secret, redistest.WithTLS(certificates))
+		c.servers, hosts = append(c.servers, s), append(hosts, s.Addr)
+	}
+	at := "redlocks://:s%2Fcret%40@" + strings.Join(hosts, ",")
+	files := "&tls-ca=" + certificates.CA + "&tls-cert=" + certificates.ClientCert + "&tls-key=" + certificates.ClientKey
+	k := &client{Quorum: open(t, at+"/3?restart-guard=0s&node-timeout=3s"+files), t: t}
+	claim := newClaim("k", longTTL)
+	k.hold(claim)
+	for i, s := range c.servers {
+		conn, err := s.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.Try("SELECT", "3")
+		redistest.Eventually(t, fmt.Sprintf("the lock is in database 3 of server %d", i), func() error {
+			got, err := conn.Try("GET", "k")
+			return errors.Join(err, redistest.Not(got == claim.Owner, "%v", got))
+		})
+	}
+	k.release(claim, driver.Held)
+
+	// Without the files it is the option that has what it takes.
+	k = &client{t: t, Quorum: open(t, at+"?restart-guard=0s&node-timeout=3s", redlock.WithNodes(redishold.WithTLS(certificates.Client)))}
+	k.hold(claim)
+	k.release(claim, driver.Held)
+
+	// A password that is wrong is told, by every node, and is no reason to ask again.
+	k = &client{t: t, Quorum: open(t, strings.Replace(at, "cret", "cr3t", 1)+"?restart-guard=0s&node-timeout=3s"+files)}
+	if _, err := k.ask(claim); !driver.Permanent(err) || strings.Contains(err.Error(), "cr3t") || strings.Count(err.Error(), "WRONGPASS") != 3 {
+		t.Errorf("with a wrong password: %v", err)
+	}
+}
+
+// node-timeout is what a node gets that says nothing.
+func TestNodeTimeout(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	k := c.client(t, "restart-guard=0s&node-timeout=77ms")
+	for _, s := range c.servers {
+		s.Freeze()
+	}
+	if _, err := k.ask(newClaim("k", longTTL)); err == nil || !strings.Contains(err.Error(), "within 77ms") {
+		t.Errorf("Acquire: %v", err)
+	}
+}
+
+// An option of Open prevails over the URL.
+func TestOptionsPrevail(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	k := c.client(t, "restart-guard=1s&node-timeout=1s", redlock.WithQuorum(quorum.WithGuard(0), quorum.WithNodeTimeout(3*time.Second)))
+	claim := newClaim("k", longTTL)
+	k.hold(claim)
+	k.release(claim, driver.Held)
+}
