@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -53,29 +52,58 @@ func WithQuorum(options ...quorum.Option) Option {
 // has a parameter that is unknown or not allowed, an address twice, fewer than 3 addresses or more than
 // quorum.MaxNodes. No error holds a password.
 func Open(ctx context.Context, url string, options ...Option) (*quorum.Quorum, error) {
-	a, err := parse(url)
-	if err != nil {
-		return nil, fmt.Errorf("redlock: %w", err)
-	}
-	c := config{nodes: []redishold.Option{redishold.WithoutConnecting()}, quorum: a.options}
+	var c config
 	for _, option := range options {
 		option(&c)
 	}
+	backends, settings, err := open(ctx, url, c.nodes)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
+	}
+	return join(ctx, backends, append(settings, c.quorum...))
+}
+
+// Validate returns the error that Open has for a URL whatever the servers are like, or nil. It connects to none.
+func Validate(url string) error {
+	backends, settings, err := open(context.Background(), url, nil)
+	if err == nil {
+		for i := range backends {
+			backends[i] = mute{backends[i]}
+		}
+		var q *quorum.Quorum
+		if q, err = quorum.New(backends, settings...); err == nil {
+			return q.Close()
+		}
+		closeAll(backends)
+	}
+	return fmt.Errorf("redlock: %w", err)
+}
+
+// mute is a backend that can not be asked who it is.
+type mute struct{ driver.Backend }
+
+// open opens the nodes, connecting to none, and returns what the URL says of the whole.
+func open(ctx context.Context, url string, options []redishold.Option) ([]driver.Backend, []quorum.Option, error) {
+	a, err := parse(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	options = append([]redishold.Option{redishold.WithoutConnecting()}, options...)
 	var backends []driver.Backend
 	for _, node := range a.nodes {
-		b, err := redishold.Open(ctx, node, c.nodes...)
+		b, err := redishold.Open(ctx, node, options...)
 		if err != nil {
 			closeAll(backends)
-			return nil, fmt.Errorf("redlock: %w", a.explain(err))
+			return nil, nil, a.explain(err)
 		}
 		backends = append(backends, b)
 	}
-	// After the nodes were opened: before, a part of the URL may be taken for hosts that is none.
+	// After the nodes were opened: until then a part of a password may be taken for hosts.
 	if err := a.validate(); err != nil {
 		closeAll(backends)
-		return nil, fmt.Errorf("redlock: %w", a.explain(err))
+		return nil, nil, a.explain(err)
 	}
-	return join(ctx, backends, append([]quorum.Option{quorum.WithNames(a.names...)}, c.quorum...))
+	return backends, append(a.options, quorum.WithNames(a.names...)), nil
 }
 
 // join makes one backend of those of the nodes. If it fails it closes them.
@@ -106,10 +134,9 @@ func join(ctx context.Context, backends []driver.Backend, options []quorum.Optio
 	}
 }
 
-func closeAll(backends []driver.Backend) error {
-	var errs []error
+// closeAll closes backends that nothing was asked of, or that there is an error of already.
+func closeAll(backends []driver.Backend) {
 	for _, b := range backends {
-		errs = append(errs, b.Close())
+		_ = b.Close()
 	}
-	return errors.Join(errs...)
 }
