@@ -24,6 +24,8 @@ func TestParse(t *testing.T) {
 		{"test://h1:1,[::1]:2,h3/0", "test://h1:1,[::1]:2,h3/0", "lock:"},
 		{"test://user:pass@h1,h2?password=x%40y", "test://h1,h2", "lock:"},
 		{"test://h?prefix=", "test://h", ""},
+		{"redlock://:pass@h1:1,h2:2,[::1]/3?prefix=&restart-guard=0s&node-timeout=1s", "redlock://h1:1,h2:2,[::1]/3", ""},
+		{"redlocks://h1,h2,h3", "redlocks://h1,h2,h3", "lock:"},
 	} {
 		t.Run(test.raw, func(t *testing.T) {
 			a, err := backendurl.Parse(test.raw)
@@ -55,7 +57,13 @@ func TestParseErrors(t *testing.T) {
 		{"redis://a,b", []string{"2 hosts", "redis+cluster://"}},
 		{"redis://host?tls-ca=x", []string{`unknown parameter "tls-ca"`, "wait-timeout"}},
 		{"redis+sentinel://host", []string{"primary", "redis+sentinel://"}},
-		{"redlock://h1:1,h2:2,h3:3", []string{"redlock:", "not part of this build"}},
+		{"redlock:h1,h2,h3", []string{"redlock://"}},
+		{"redlock://h1:1", []string{"1 hosts", "at least 3", "redis://", "write redlock://"}},
+		{"redlock://h1,h2,h1", []string{`"h1:6379"`, "twice"}},
+		{"redlock://h1,h2,h3?restart-guard=60", []string{"restart-guard", "must be a duration"}},
+		{"redlock://h1,h2,h3?wait=1", []string{`unknown parameter "wait"`, "db, node-timeout, prefix, restart-guard"}},
+		{"redlocks://h1,h2,h3?tls-ca=/no/such/file", []string{"/no/such/file"}},
+		{"redlock://h1,h2,h3,h4,h5,h6,h7,h8,h9,h10", []string{"at most 9"}},
 		{"file:dir", []string{"not absolute", forms}},
 		{"file://dir", []string{"host", "three", forms}},
 		{"file://dir/sub", []string{"host", "three", forms}},
@@ -116,6 +124,11 @@ var secrets = []string{
 	"test://:x#" + secret + "@host",
 	"test://host?password=" + secret,
 	"redlock://:" + secret + "@h1,h2,h3",
+	"redlock://:" + secret + "@h1,h2",
+	"redlock://:" + secret + "/x@h1,h2,h3",
+	"redlock://:x?" + secret + "@h1,h2,h3",
+	"redlock://:" + secret + "@h1,h2,h3:x",
+	"redlocks://:" + secret + "@h1,h2,h3?tls-ca=/no",
 	"unknown://:" + secret + "@host",
 	"unknown://:x/" + secret + "@host/" + secret,
 	"memory://" + secret + "@",
@@ -161,6 +174,7 @@ func FuzzURL(f *testing.F) {
 	f.Add("rediss", "u", "h", "/0", "tls-ca", "/")
 	f.Add("redis+sentinel", "u", "h", "/p", "sentinel-password", "x")
 	f.Add("redis+cluster", "u", "h:1,g:2", "", "wait-timeout", "1s")
+	f.Add("redlock", "u", "h,g:2,[::1]", "/1", "node-timeout", "1s")
 	f.Add("redis+unix", "", "", "/run/redis.sock", "db", "0")
 	f.Add("redis+sentinel", "a/b", "[::1]:1", "/?", "a=b", "&")
 	f.Add("file", "#", "localhost", "/a%00", "shared", "true")
@@ -188,7 +202,7 @@ func FuzzURL(f *testing.F) {
 
 // isPublic reports whether what looks secret is the value of a parameter that is not: a mistake in it is shown.
 func isPublic(param, raw string) bool {
-	for _, public := range []string{"wait", "wait-timeout", "tls-ca", "tls-cert", "tls-key", "db"} {
+	for _, public := range []string{"wait", "wait-timeout", "tls-ca", "tls-cert", "tls-key", "db", "restart-guard", "node-timeout"} {
 		if param == public && strings.Contains(raw, "?"+param+"=") {
 			return true
 		}

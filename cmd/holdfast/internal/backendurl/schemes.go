@@ -33,11 +33,13 @@ var schemes = map[string]scheme{
 	"rediss+sentinel": redisScheme("rediss+sentinel", "host[:port][,host[:port]...]/primary[/database]"),
 	"redis+cluster":   redisScheme("redis+cluster", "host[:port][,host[:port]...]"),
 	"rediss+cluster":  redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
+	"redlock":         redlockScheme("redlock", "[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
+	"redlocks":        redlockScheme("redlocks", "[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
 }
 
 // planned are schemes that have a meaning but no backend in this build.
 var planned = []string{
-	"redlock", "redlocks", "etcd", "postgres", "zookeeper",
+	"etcd", "postgres", "zookeeper",
 }
 
 // refused are schemes that will never have one, and why.
