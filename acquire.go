@@ -255,9 +255,6 @@ func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock,
 	l := c.locker
 	defer l.tasks.Done()
 	p := c.takePending(a)
-	if a.wait && l.pushes {
-		l.grants.expect(p)
-	}
 	for {
 		claim := driver.Claim{
 			Key:   c.key,
@@ -268,6 +265,9 @@ func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock,
 			Queue: a.wait,
 		}
 		p.claim = claim
+		if p.asked == 0 {
+			p.asked = start
+		}
 		r := l.request(ctx, requestTime(a.terms.ttl))
 		result, err := l.backend.Acquire(r, claim)
 		r.end()
@@ -288,10 +288,15 @@ func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock,
 		case result.State == driver.Held:
 			return c.begin(ctx, a, p, grant{start, a.terms.ttl, result.Token, start.Add(a.terms.ttl / 3)})
 		default:
-			c.heard(p, result, start)
+			known := c.heard(p, result, start)
 			if !a.wait {
 				c.giveUp(ctx, a, p, nil)
 				return nil, &HeldError{Key: a.key, Holder: driver.ParseOwner(result.Holder), ExpiresIn: result.ExpiresIn}
+			}
+			if !known {
+				p = c.replacePending(a, p)
+				start = clock.Now()
+				continue
 			}
 			if hook := l.config.hooks.Waiting; hook != nil {
 				hook(WaitingEvent{

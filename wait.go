@@ -116,6 +116,7 @@ type pending struct {
 	holder  string // owner value that was last seen to hold the key; guarded by cohort.shard.mu
 
 	trace    bool          // the backend may know of it
+	asked    clock.Instant // when the first request left; 0 before
 	answered clock.Instant // when a request left that was answered; 0 before the first
 	present  clock.Instant // when a request left that confirmed the place in the queue
 	presence time.Duration // and for how long; 0: not queued
@@ -133,7 +134,20 @@ func (c *cohort) takePending(a *asker) *pending {
 	if a.wait && c.pending.notices == nil {
 		c.pending.notices = make(chan driver.Notice, 1)
 	}
+	if a.wait && c.locker.pushes {
+		c.locker.grants.expect(c.pending)
+	}
 	return c.pending
+}
+
+// replacePending gives the leader's acquisition up for a new one. The caller is allowed to raise tasks.
+func (c *cohort) replacePending(a *asker, p *pending) *pending {
+	c.locker.grants.forget(p)
+	p.abandon(c.locker)
+	c.shard.mu.Lock()
+	c.pending = nil
+	c.shard.mu.Unlock()
+	return c.takePending(a)
 }
 
 // abandon removes what the backend may know of the acquisition. The caller is allowed to raise tasks.
@@ -143,16 +157,26 @@ func (p *pending) abandon(l *Locker) {
 	}
 }
 
-// heard notes a busy answer to a request that left at start.
-func (c *cohort) heard(p *pending, result driver.Result, start clock.Instant) {
+// heard notes a busy answer to a request that left at start. It reports false if the acquisition may have been granted
+// and have run out before that request arrived: the notice of that grant may still be on its way, and would be taken
+// for one that follows this answer. While the place in the queue was certain there was no such grant, since a grant lasts
+// for as long as the place would have.
+func (c *cohort) heard(p *pending, result driver.Result, start clock.Instant) (known bool) {
 	c.shard.mu.Lock()
 	p.holder = result.Holder
 	c.shard.mu.Unlock()
 	p.answered, p.failed = start, 0
-	p.presence = result.Presence
-	if p.presence > 0 {
-		p.present, p.trace = start, true
+	if result.Presence == 0 {
+		p.presence = 0
+		return true // notices of grants are not taken
 	}
+	since, span := p.asked, result.Presence
+	if p.present != 0 {
+		since, span = p.present, p.presence
+	}
+	known = since == start || clock.Now() < since.Add(c.locker.config.validity(span))
+	p.presence, p.present, p.trace = result.Presence, start, true
+	return known
 }
 
 // outlasts reports whether the wait goes on after a request that left at start and brought err. An

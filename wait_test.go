@@ -148,6 +148,58 @@ func TestLostNoticeCostsAtMostASecond(t *testing.T) {
 	})
 }
 
+// late keeps notices back.
+type late struct {
+	*memhold.Backend
+	deliver func()
+}
+
+func (l *late) Notify(f func(driver.Notice)) (stop func()) {
+	var kept []driver.Notice
+	l.deliver = func() {
+		for _, n := range kept {
+			f(n)
+		}
+		kept = nil
+	}
+	return l.Backend.Notify(func(n driver.Notice) { kept = append(kept, n) })
+}
+
+// A notice that comes so late that its grant has run out, and the waiter has queued once more, is not taken for a new
+// grant: somebody else holds the key.
+func TestR1LateNoticeIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(3*time.Second))
+		l1, _ := b.locker()
+		l3, _ := b.locker()
+		client := b.memory.Client()
+		b.clients = append(b.clients, client)
+		slow := &late{Backend: client}
+		l2 := b.lockerOn(slow)
+		lock := b.acquire(l1, "key")
+		got := make(chan *holdfast.Lock, 1)
+		go func() { got <- b.acquire(l2, "key") }()
+		synctest.Wait()
+		client.Faults().Inject(memhold.Fault{Err: &driver.Error{Err: errors.New("connection refused")}})
+		b.release(lock) // hands over to the waiter, which does not hear of it
+		time.Sleep(4 * time.Second)
+		lock = b.acquire(l3, "key")
+		client.Faults().Clear()
+		time.Sleep(2 * time.Second) // it has queued once more
+		slow.deliver()
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("it took the key while another process held it")
+		default:
+		}
+		b.release(lock)
+		synctest.Wait()
+		slow.deliver()
+		b.release(<-got)
+	})
+}
+
 // R2: a holder that is gone costs its TTL, a waiter that is gone costs its presence.
 func TestR2DeadHolderCostsItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

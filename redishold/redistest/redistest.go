@@ -135,6 +135,14 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
+// StartProcess starts a process that dies with this one, whatever ends it.
+func StartProcess(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 // Run starts the process, which was stopped or killed, on its old data and waits until it answers.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
@@ -143,11 +151,9 @@ func (s *Server) Run(t testing.TB) {
 	s.cmd.Dir = s.Dir
 	s.cmd.Stdout = &lockedWriter{s: s}
 	s.cmd.Stderr = s.cmd.Stdout
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	spawner() <- func() { started <- s.cmd.Start() }
+	err := StartProcess(s.cmd)
 	s.mu.Unlock()
-	if err := <-started; err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan struct{})
