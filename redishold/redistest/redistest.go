@@ -32,6 +32,7 @@ type Server struct {
 	secret string
 	binary string
 	args   []string
+	env    []string
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -149,6 +150,7 @@ func (s *Server) Run(t testing.TB) {
 	s.mu.Lock()
 	s.cmd = exec.Command(s.binary, s.args...)
 	s.cmd.Dir = s.Dir
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout = &lockedWriter{s: s}
 	s.cmd.Stderr = s.cmd.Stdout
 	err := StartProcess(s.cmd)
