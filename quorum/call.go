@@ -24,6 +24,8 @@ type call struct {
 	op     operation
 	node   int
 	probe  bool
+	forced bool   // the node is needed, down or not
+	unmade bool   // it was not made: the node turned out to be down while this waited for its turn
 	queued bool   // it had to wait for its turn, so the round's bound is not its own
 	number uint32 // among those of the record
 
@@ -53,7 +55,8 @@ func (c *call) perform() (next *call) {
 	q, n := c.q, c.q.nodes[c.node]
 	var result driver.Result
 	err := c.late(n)
-	if err == nil {
+	c.unmade = err != nil
+	if !c.unmade {
 		result, err = c.ask(n)
 		q.note(n, err, c.op == acquiring, c.probe)
 		if result.Token > 0 {
@@ -94,10 +97,10 @@ func (c *call) perform() (next *call) {
 	return next
 }
 
-// late says why a call that has waited for its turn need not be made any more: while it waited, its node turned
-// out to be down.
+// late says why a call that has waited for its turn is not made: while it waited, its node turned out to be down. If
+// the round needs the node nevertheless, it asks again, with force.
 func (c *call) late(n *node) error {
-	if c.queued && !c.probe && n.isDown() {
+	if c.queued && !c.probe && !c.forced && n.isDown() {
 		return refused(n.excuse(), false)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -172,6 +173,71 @@ func TestNothingLeftBehindByHungNodes(t *testing.T) {
 					t.Errorf("try %d: node %d still has the key: %v, %v", i, k, e, err)
 				}
 			}
+		}
+	})
+}
+
+// A claim that is asked for again right after its nodes were cut off goes behind the release that was sent to them and is
+// lost. When that has failed the nodes count as down, and they are needed: so they are asked nevertheless, and have
+// their time to answer.
+func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		claim := a.claim()
+		a.cut(true, 0, 1)
+		a.fail(claim)   // and gives it back, which nodes 0 and 1 do not hear
+		synctest.Wait() // the releases are on their way
+		a.cut(false, 0, 1)
+		pause := func(held bool) {
+			c.do(func() {
+				for _, conn := range a.conns[:2] {
+					if conn.held = held; !held {
+						conn.resume()
+					}
+				}
+			})
+		}
+		pause(true)
+		time.AfterFunc(90*time.Millisecond, func() { pause(false) })
+		if d := took(func() { a.hold(claim) }); d > 110*time.Millisecond {
+			t.Errorf("it took %v; want at most twice the node timeout, 110ms", d)
+		}
+		time.Sleep(5 * time.Second)
+		if n := c.holds(claim); n != 3 {
+			t.Errorf("held on %d of 3 nodes; want all: %v", n, c.holders("k"))
+		}
+		a.release(claim, driver.Held)
+	})
+}
+
+// Nodes may turn out to be needed one after the other: one that was left out when another fails, and one whose turn never
+// came. A call takes no longer than twice the node timeout nevertheless.
+func TestReleaseIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 4) // of which three are needed
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		c.crash(2)
+		for a.Status().Nodes[2].State != quorum.Down {
+			a.renew(claim, driver.Held)
+			time.Sleep(time.Millisecond)
+		}
+		// Two calls that hang are ahead of the release on node 0, and make it count as down when the release's turn comes.
+		a.cut(true, 0)
+		for range 2 {
+			go a.Acquire(context.Background(), a.claim())
+			time.Sleep(time.Millisecond)
+		}
+		a.cut(true, 1) // which has node 2 asked after all when it has failed
+		var err error
+		if d := took(func() { _, err = a.Release(context.Background(), claim) }); d > 110*time.Millisecond {
+			t.Errorf("Release took %v; want at most twice the node timeout, 110ms", d)
+		}
+		if !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("Release with three of four nodes gone: %v; want that the outcome is unknown", err)
 		}
 	})
 }

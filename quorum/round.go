@@ -31,6 +31,7 @@ type round struct {
 	ctx     context.Context // of the calls made last
 	cancel  context.CancelFunc
 	until   clock.Instant // when they are given up
+	last    clock.Instant // when all is given up, however late some node was asked
 }
 
 // part is one node's part in a round.
@@ -82,7 +83,13 @@ func (q *Quorum) begin(op operation, claim driver.Claim, start clock.Instant) *r
 func (r *round) launch(force bool) {
 	q := r.q
 	r.ctx, r.cancel = q.timed(r.bound, r.cancel) // those asked before keep their time
-	r.until = clock.Now().Add(r.bound + grace(r.bound))
+	full := r.bound + grace(r.bound)
+	now := clock.Now()
+	if r.last == 0 {
+		r.last = now.Add(2 * full)
+	}
+	// Nodes may turn out to be needed one after the other. That must not add up.
+	r.until = min(now.Add(full), r.last)
 	var turn, debts nodeSet
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
@@ -106,7 +113,7 @@ func (r *round) launch(force bool) {
 		}
 		p.status = asked
 		p.call = call{
-			q: q, op: r.op, node: i, probe: probe, claim: &r.claim, record: r.record,
+			q: q, op: r.op, node: i, probe: probe, forced: force, claim: &r.claim, record: r.record,
 			start: r.start, ctx: r.ctx, bound: r.bound, to: r,
 		}
 		r.open++
@@ -198,7 +205,11 @@ func (r *round) answer(c *call, result driver.Result, err error) {
 	defer r.mu.Unlock()
 	r.open--
 	p := &r.parts[c.node]
-	if err != nil {
+	if c.unmade {
+		if p.status == asked { // and not given up yet
+			p.outcome = outcome{status: leftOut, err: err}
+		}
+	} else if err != nil {
 		p.outcome = outcome{status: failed, err: err}
 	} else {
 		p.outcome = outcome{status: answered, result: result}
@@ -213,8 +224,11 @@ func (r *round) expire() (rest time.Duration) {
 	if rest := r.until.Sub(clock.Now()); rest > 0 || r.decided {
 		return rest
 	}
+	late := r.until < r.last
+	r.until = r.last
 	for i := range r.parts {
-		if p := &r.parts[i]; p.status == asked {
+		// A call that had to wait for its turn has not had its time yet.
+		if p := &r.parts[i]; p.status == asked && !(late && p.call.queued) {
 			p.outcome = outcome{status: failed, err: &driver.Error{Maybe: true, Err: slowError(r.bound)}}
 		}
 	}
