@@ -8,10 +8,13 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
 
 const (
 	maxWorkers = 8
+	maxShares  = 64
 	maxSamples = 1 << 14
 )
 
@@ -39,6 +42,10 @@ type workerBoard struct {
 	last    atomic.Int64 // when it last had the lock
 	longest atomic.Int64 // how long it went without the lock, at most
 	_       [48]byte     // workers do not share a cache line
+
+	worked atomic.Int64                // nanoseconds with the lock
+	shares [maxShares]atomic.Int64     // acquisitions by each of the first goroutines
+	waits  [stats.Buckets]atomic.Int64 // by how long they took
 }
 
 // newBoard makes a board in a file that others can open.
@@ -77,6 +84,25 @@ func (b *board) enter(worker int) {
 	}
 }
 
+// waited is called by the worker's goroutine with that index when it has got the lock after so long.
+func (b *board) waited(worker, goroutine int, d time.Duration) {
+	if b.open.Load() == 0 {
+		return
+	}
+	w := &b.workers[worker-1]
+	if goroutine < maxShares {
+		w.shares[goroutine].Add(1)
+	}
+	w.waits[stats.Bucket(d)].Add(1)
+}
+
+// work is called by the worker when it has had the lock for so long.
+func (b *board) work(worker int, d time.Duration) {
+	if b.open.Load() != 0 {
+		b.workers[worker-1].worked.Add(int64(d))
+	}
+}
+
 // note takes account of a time at which the worker had the lock, or the measurement ended.
 func (b *board) note(index int, open, at int64) {
 	w := &b.workers[index]
@@ -92,7 +118,15 @@ func (b *board) leave() { b.inside.Add(-1) }
 // begin starts a measurement.
 func (b *board) begin() boardCount {
 	for i := range b.workers {
-		b.workers[i].longest.Store(0)
+		w := &b.workers[i]
+		w.longest.Store(0)
+		w.worked.Store(0)
+		for j := range w.shares {
+			w.shares[j].Store(0)
+		}
+		for j := range w.waits {
+			w.waits[j].Store(0)
+		}
 	}
 	c := b.count()
 	b.open.Store(int64(c.at))
@@ -109,6 +143,22 @@ func (b *board) end(n int) (boardCount, time.Duration) {
 		longest = max(longest, w.longest.Load(), int64(c.at)-max(w.last.Load(), open))
 	}
 	return c, time.Duration(longest)
+}
+
+// shared returns the waits of the first n workers, the shares of their first m goroutines, and for how long they had
+// the lock, in the measurement that has ended.
+func (b *board) shared(n, m int) (waits stats.Histogram, shares []float64, worked time.Duration) {
+	for i := range n {
+		w := &b.workers[i]
+		for j := range w.waits {
+			waits[j] += w.waits[j].Load()
+		}
+		for j := range min(m, maxShares) {
+			shares = append(shares, float64(w.shares[j].Load()))
+		}
+		worked += time.Duration(w.worked.Load())
+	}
+	return waits, shares, worked
 }
 
 // boardCount is the state of the counters at one time.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
-	redsyncpool "github.com/go-redsync/redsync/v4/redis"
 	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
 	goredis "github.com/redis/go-redis/v9"
@@ -37,8 +36,11 @@ const (
 	bare           = "bare"  // of held locks: pipelined renewals and nothing else
 )
 
-// peers are other people's libraries.
-var peers = []string{redsyncGoRedis, redsyncRueidis, redisLock, rueidisLock}
+// peers are other people's libraries on Redis: on one server, and all of them.
+var (
+	singlePeers = []string{redsyncGoRedis, redsyncRueidis, redisLock, rueidisLock}
+	peers       = append([]string{redsyncFast}, singlePeers...)
+)
 
 // ttl is the lease that all drivers take unless a scenario is about renewal.
 const ttl = 30 * time.Second
@@ -63,9 +65,13 @@ type preparer interface {
 	prepare(ctx context.Context, key string) error
 }
 
-// open connects a driver to the server at address. lease is for how long a lock is taken, and a third of it is the
-// interval of renewals where the driver renews.
-func open(ctx context.Context, name, address string, lease time.Duration) (locker, error) {
+// open connects a driver to a site. lease is for how long a lock is taken, and a third of it is the interval of
+// renewals where the driver renews.
+func open(ctx context.Context, name string, at site, lease time.Duration) (locker, error) {
+	if len(at.Redis) > 1 {
+		return openOverNodes(ctx, name, at.Redis, lease)
+	}
+	address := at.Redis[0]
 	switch name {
 	case ours:
 		return openOurs(ctx, address, holdfast.WithTTL(lease))
@@ -77,13 +83,13 @@ func open(ctx context.Context, name, address string, lease time.Duration) (locke
 		return openFloor(ctx, stockSettings(address), lease)
 	case redsyncGoRedis:
 		client := goredis.NewClient(&goredis.Options{Addr: address})
-		return &redsyncLocker{redsyncOn(redsyncgoredis.NewPool(client)), lease, func() { client.Close() }}, client.Ping(ctx).Err()
+		return &redsyncLocker{redsync.New(redsyncgoredis.NewPool(client)), lease, func() { client.Close() }, nil}, client.Ping(ctx).Err()
 	case redsyncRueidis:
 		client, err := rueidis.NewClient(stockSettings(address))
 		if err != nil {
 			return nil, err
 		}
-		return &redsyncLocker{redsyncOn(redsyncrueidis.NewPool(rueidiscompat.NewAdapter(client))), lease, client.Close}, nil
+		return &redsyncLocker{redsync.New(redsyncrueidis.NewPool(rueidiscompat.NewAdapter(client))), lease, client.Close, nil}, nil
 	case redisLock:
 		client := goredis.NewClient(&goredis.Options{Addr: address})
 		return &redislockLocker{redislock.New(client), lease, func() { client.Close() }}, client.Ping(ctx).Err()
@@ -101,7 +107,7 @@ func open(ctx context.Context, name, address string, lease time.Duration) (locke
 
 // oursLocker is Holdfast as its users use it.
 type oursLocker struct {
-	backend *redishold.Backend
+	backend driver.Backend
 	locker  *holdfast.Locker
 }
 
@@ -110,6 +116,11 @@ func openOurs(ctx context.Context, address string, options ...holdfast.Option) (
 	if err != nil {
 		return nil, err
 	}
+	return oursOn(backend, options...)
+}
+
+// oursOn closes the backend when it fails, or is closed.
+func oursOn(backend driver.Backend, options ...holdfast.Option) (locker, error) {
 	l, err := holdfast.New(backend, append(options, holdfast.WithPrefix("lock:"))...)
 	if err != nil {
 		backend.Close()
@@ -193,14 +204,13 @@ var errLost = errors.New("the lock was lost")
 // redsyncLocker has redsync's own delays, and as many tries as it takes.
 type redsyncLocker struct {
 	*redsync.Redsync
-	lease time.Duration
-	end   func()
+	lease   time.Duration
+	end     func()
+	options []redsync.Option
 }
 
-func redsyncOn(pool redsyncpool.Pool) *redsync.Redsync { return redsync.New(pool) }
-
 func (l *redsyncLocker) acquire(ctx context.Context, key string) (held, error) {
-	mutex := l.NewMutex(key, redsync.WithExpiry(l.lease), redsync.WithTries(1<<30))
+	mutex := l.NewMutex(key, append([]redsync.Option{redsync.WithExpiry(l.lease), redsync.WithTries(1 << 30)}, l.options...)...)
 	return held{lock: mutex}, mutex.LockContext(ctx)
 }
 

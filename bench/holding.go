@@ -37,7 +37,7 @@ func holdMany(ctx context.Context, e *env, name string, h holdingPlan) (sample, 
 	}
 	defer b.close()
 	defer stopWorkers(workers)
-	before, err := e.server.info()
+	before, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func holdMany(ctx context.Context, e *env, name string, h holdingPlan) (sample, 
 	if err != nil {
 		return nil, err
 	}
-	after, err := e.server.info()
+	after, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +55,11 @@ func holdMany(ctx context.Context, e *env, name string, h holdingPlan) (sample, 
 		return nil, err
 	}
 	seconds := h.span.Seconds()
-	s["commands"] = (after["total_commands_processed"] - before["total_commands_processed"] - 1) / seconds
+	nodes := float64(len(e.nodes))
+	s["commands"] = (after["total_commands_processed"] - before["total_commands_processed"] - float64(len(e.nodes))) / seconds
 	s["scripts"] = (after["evalsha"] - before["evalsha"]) / seconds
+	s["renewed"] = float64(h.locks) / (h.ttl / 3).Seconds() / ((after.sent() - before.sent()) / nodes / seconds)
 	s["server"] = (after.cpu() - before.cpu()) / seconds * 100
 	// The worker has ended with what it held, and the next one needs the room.
-	_, err = e.server.do("FLUSHALL")
-	return s, err
+	return s, e.flush()
 }

@@ -21,9 +21,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 func main() {
+	if target := os.Getenv(proxyVariable); target != "" {
+		if err := runProxy(target, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if description := os.Getenv(workerVariable); description != "" {
 		if err := runWorker(description, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -31,6 +40,7 @@ func main() {
 		}
 		return
 	}
+	goredis.SetLogger(silence{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
@@ -42,6 +52,11 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// silence is go-redis's logger: servers that are gone are what is measured.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // run is the program. It writes its report to out.
 func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
@@ -111,10 +126,12 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		pprof.StartCPUProfile(f)
 		defer pprof.StopCPUProfile()
 	}
-	if e.server, err = startServer(ctx, dir); err != nil {
+	common, err := startServer(ctx, dir)
+	if err != nil {
 		return err
 	}
-	defer e.server.stop()
+	defer common.stop()
+	e.common = []*server{common}
 
 	began := time.Now()
 	r, err := newReport(e, p)

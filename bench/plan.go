@@ -27,6 +27,14 @@ type plan struct {
 
 	holding []holdingPlan
 	stored  int // distinct keys locked and released
+
+	hanging       bool          // whether faults befall also the libraries that hang for seconds then, every one of the faults
+	tries         int           // pairs while a fault lasts
+	faultRounds   int           // of our drivers, the floor included
+	faultSpan     time.Duration // no further try begins after it
+	faultSettle   time.Duration // for what is under way when a fault is over
+	faultPatience time.Duration // with one measurement of one driver
+	nodesHolding  holdingPlan
 }
 
 // holdingPlan is one size of the scenario with many held locks.
@@ -44,6 +52,9 @@ var fullPlan = plan{
 	crowd: 10_000, settle: 3 * time.Second,
 	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second}, {100_000, 30 * time.Second, 10 * time.Second}},
 	stored:  1_000_000,
+	tries:   1000, faultRounds: 3, faultSpan: 6 * time.Second, faultSettle: 2 * time.Second, faultPatience: 30 * time.Second,
+	hanging:      true,
+	nodesHolding: holdingPlan{10_000, 6 * time.Second, 6 * time.Second},
 }
 
 var quickPlan = plan{
@@ -54,15 +65,19 @@ var quickPlan = plan{
 	crowd: 10_000, settle: 1500 * time.Millisecond,
 	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},
 	stored:  100_000,
+	tries:   200, faultRounds: 1, faultSpan: time.Second, faultSettle: time.Second, faultPatience: 12 * time.Second,
+	nodesHolding: holdingPlan{10_000, 3 * time.Second, 2 * time.Second},
 }
 
 // smokePlan only shows that everything runs.
 var smokePlan = plan{
-	name: "smoke", rounds: 1, limit: time.Minute, patience: 20 * time.Second,
+	name: "smoke", rounds: 1, limit: 2 * time.Minute, patience: 20 * time.Second,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
 	workers: 2, each: 2, contention: 50 * time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,
 	crowd: 20, settle: 50 * time.Millisecond,
 	holding: []holdingPlan{{50, 300 * time.Millisecond, 100 * time.Millisecond}},
 	stored:  100,
+	tries:   5, faultRounds: 1, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond, faultPatience: 4 * time.Second,
+	nodesHolding: holdingPlan{50, 300 * time.Millisecond, 100 * time.Millisecond},
 }

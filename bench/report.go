@@ -65,7 +65,7 @@ type goalReport struct {
 
 func newReport(e *env, p plan) (*report, error) {
 	r := &report{Plan: p.name, Rounds: p.rounds, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
-	reply, err := e.server.do("INFO", "server")
+	reply, err := e.common[0].do("INFO", "server")
 	if err != nil {
 		return nil, err
 	}

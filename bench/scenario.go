@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,14 @@ type metric struct {
 type scenario struct {
 	name, title string
 	drivers     []string
-	metrics     []metric // the first one is what ratios are about
-	floor       string   // the driver that others are compared with; may be none
-	rounds      int      // 0 for the plan's
+	metrics     []metric      // the first one is what ratios are about
+	floor       string        // the driver that others are compared with; may be none
+	rounds      int           // 0 for the plan's
+	peerRounds  int           // of those of other people, where a round of theirs takes long; 0 for as many
+	nodes       int           // how many servers of its own it needs; 0 for the one that all share
+	proxies     int           // how many of the servers have a proxy in front of them
+	delay       time.Duration // by which the proxies have answers arrive later
+	patience    time.Duration // with one measurement; 0 for the plan's
 	measure     func(ctx context.Context, e *env, driver string) (sample, error)
 	goals       []goal
 }
@@ -37,7 +43,10 @@ type scenario struct {
 // env is what measurements have in common.
 type env struct {
 	plan
-	server  *server
+	common  []*server // the one that scenarios share
+	nodes   []*server // those of the scenario
+	proxies []*proxy  // in front of the first ones of nodes
+	at      site      // where drivers find them
 	dir     string
 	profile string // directory for profiles; "" for none
 	files   int    // so far, for their names
@@ -54,7 +63,7 @@ func (e *env) driver(ctx context.Context, name string) (locker, error) {
 	if l := e.opened[name]; l != nil {
 		return l, nil
 	}
-	l, err := open(ctx, name, e.server.address, ttl)
+	l, err := open(ctx, name, e.at, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +86,12 @@ func (e *env) key() string {
 	return fmt.Sprintf("bench/%d", e.keys)
 }
 
-// reset closes the drivers and empties the server.
+// reset closes the drivers and empties the servers.
 func (e *env) reset() error {
 	for name := range maps.Clone(e.opened) {
 		e.forget(name).close()
 	}
-	_, err := e.server.do("FLUSHALL")
-	return err
+	return e.flush()
 }
 
 // results are the samples of a scenario by driver, in the order of rounds, and why a driver has none.
@@ -96,13 +104,19 @@ type results struct {
 // measureAll has the drivers take turns. A driver that fails is left out from then on.
 func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 	r := &results{s, make(map[string][]sample), make(map[string]error)}
-	rounds := s.rounds
-	if rounds == 0 {
-		rounds = e.rounds
+	leave, err := e.enter(ctx, s)
+	if err != nil {
+		r.errors["server"] = err
+		return r
 	}
-	for range rounds {
+	defer leave()
+	rounds := cmp.Or(s.rounds, e.rounds)
+	for round := range rounds {
 		for _, name := range s.drivers {
 			if ctx.Err() != nil || r.errors[name] != nil {
+				continue
+			}
+			if s.peerRounds > 0 && round >= s.peerRounds && slices.Contains(peers, name) {
 				continue
 			}
 			measured, err := s.measureOnce(ctx, e, name)
@@ -138,9 +152,10 @@ func (s *scenario) measureOnce(ctx context.Context, e *env, name string) (sample
 		measured, err := s.measure(ctx, e, name)
 		done <- outcome{measured, err}
 	}()
-	patience := time.NewTimer(e.patience)
+	allowed := cmp.Or(s.patience, e.patience)
+	patience := time.NewTimer(allowed)
 	defer patience.Stop()
-	reason := fmt.Errorf("%w: no end after %v", errStuck, e.patience)
+	reason := fmt.Errorf("%w: no end after %v", errStuck, allowed)
 	select {
 	case o := <-done:
 		return o.sample, o.err

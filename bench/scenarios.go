@@ -6,7 +6,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
 
+// processMetrics are those of processes that compete for a key.
+var processMetrics = []metric{{"handoffs", "/s", 1, 0}, {"locks", "/s", 1, 0}, {"wait", "ms", -1, 2}, {"jain", "", 1, 3},
+	{"p50", "ms", -1, 2}, {"p99", "ms", -1, 2}, {"max", "ms", -1, 2}, {"server", "us/lock", -1, 1}}
+
 const (
 	atMost  = false
 	atLeast = true
 )
 
 func allScenarios(p plan) []*scenario {
-	uncontended := slices.Concat([]string{ours, floor, floorStock}, peers)
-	contended := slices.Concat([]string{ours, oursAlone, blpop}, peers)
+	uncontended := slices.Concat([]string{ours, floor, floorStock}, singlePeers)
+	contended := slices.Concat([]string{ours, oursAlone, blpop}, singlePeers)
 	all := []*scenario{{
 		name: "latency", title: "uncontended acquire and release, one goroutine",
 		drivers: uncontended, floor: floor, measure: latency,
@@ -53,7 +56,7 @@ func allScenarios(p plan) []*scenario {
 	all = append(all, &scenario{
 		name: "contended", title: fmt.Sprintf("one key, one process, %d goroutines, nothing to do inside", p.contenders),
 		drivers: contended, floor: blpop, measure: contendedHere,
-		metrics: []metric{{"locks", "/s", 1, 0}, {"jain", "", 1, 3}},
+		metrics: []metric{{"locks", "/s", 1, 0}, {"jain", "", 1, 3}, {"p50", "us", -1, 1}, {"p99", "us", -1, 1}, {"max", "us", -1, 0}},
 		goals: []goal{
 			ratioGoal("at least 100 x the best peer", "locks", ours, bestOf, atLeast, 100),
 			valueGoal("Jain index at least 0.95", "jain", ours, atLeast, 0.95),
@@ -62,7 +65,7 @@ func allScenarios(p plan) []*scenario {
 	}, &scenario{
 		name: "processes", title: fmt.Sprintf("one key, %d processes of %d goroutines, nothing to do inside", p.workers, p.each),
 		drivers: contended, floor: blpop, measure: contendedProcesses,
-		metrics: []metric{{"handoffs", "/s", 1, 0}, {"locks", "/s", 1, 0}, {"wait", "ms", -1, 2}, {"server", "us/lock", -1, 1}},
+		metrics: processMetrics,
 		goals: []goal{
 			ratioGoal("without local handoff: handoffs between processes at least 0.9 x BLPOP", "handoffs", oursAlone, blpop, atLeast, 0.9),
 			ratioGoal("with local handoff: locks at least 20 x those without", "locks", ours, oursAlone, atLeast, 20),
@@ -89,6 +92,7 @@ func allScenarios(p plan) []*scenario {
 	for _, h := range p.holding {
 		all = append(all, holdingScenario(p, h))
 	}
+	all = append(all, nodesScenarios(p)...)
 	return append(all, &scenario{
 		name: "stored", title: fmt.Sprintf("memory of the server after %d distinct keys were locked and released", p.stored),
 		drivers: []string{ours, floor}, floor: floor, measure: stored, rounds: 1,
@@ -112,6 +116,24 @@ func pair(ctx context.Context, l locker, key string) error {
 	return nil
 }
 
+// keysInTurn returns a key with every call. On one server it is the same: what is sent first is done first. Where a majority
+// is waited for, the rest of a pair may still be under way when the next one begins, which only Holdfast keeps in order: so
+// there it is another one, for as long as it takes.
+func (e *env) keysInTurn() func() string {
+	keys := make([]string, 1)
+	if len(e.nodes) > 1 {
+		keys = make([]string, 64)
+	}
+	for i := range keys {
+		keys[i] = e.key()
+	}
+	next := 0
+	return func() string {
+		next++
+		return keys[next%len(keys)]
+	}
+}
+
 func latency(ctx context.Context, e *env, name string) (sample, error) {
 	l, err := e.driver(ctx, name)
 	if err != nil {
@@ -119,15 +141,15 @@ func latency(ctx context.Context, e *env, name string) (sample, error) {
 	}
 	// The libraries get a context that never ends, with which they are fastest.
 	never := context.Background()
-	key := e.key()
+	keys := e.keysInTurn()
 	for range e.warm {
-		if err := pair(never, l, key); err != nil {
+		if err := pair(never, l, keys()); err != nil {
 			return nil, err
 		}
 	}
 	runtime.GC()
 
-	before, err := e.server.info()
+	before, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +157,14 @@ func latency(ctx context.Context, e *env, name string) (sample, error) {
 	var times []time.Duration
 	for start := time.Now(); time.Since(start) < e.span && ctx.Err() == nil; {
 		begin := time.Now()
-		if err := pair(never, l, key); err != nil {
+		if err := pair(never, l, keys()); err != nil {
 			return nil, err
 		}
 		times = append(times, time.Since(begin))
 	}
 	used = cpuTime() - used
-	after, err := e.server.info()
+	second := secondRounds(l)
+	after, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -153,31 +176,35 @@ func latency(ctx context.Context, e *env, name string) (sample, error) {
 		"out":    (after["total_net_output_bytes"] - before["total_net_output_bytes"]) / n,
 		"server": (after.cpu() - before.cpu()) * 1e6 / n,
 		"client": microseconds(used) / n,
-		// The question itself was one.
-		"reads": (after["total_reads_processed"] - before["total_reads_processed"] - 1) / n,
+		// The questions themselves were some.
+		"reads": (after["total_reads_processed"] - before["total_reads_processed"] - float64(len(e.nodes))) / n,
+	}
+
+	if !math.IsNaN(second) {
+		s["second"] = second
 	}
 
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	mallocs := m.Mallocs
 	for range e.counted {
-		if err := pair(never, l, key); err != nil {
+		if err := pair(never, l, keys()); err != nil {
 			return nil, err
 		}
 	}
 	runtime.ReadMemStats(&m)
 	s["allocs"] = float64(m.Mallocs-mallocs) / float64(e.counted)
 
-	watch, err := e.server.monitor()
+	watch, err := e.monitor()
 	if err != nil {
 		return nil, err
 	}
 	for range e.counted {
-		if err := pair(never, l, key); err != nil {
+		if err := pair(never, l, keys()); err != nil {
 			return nil, err
 		}
 	}
-	sent, inner, err := watch.stop(e.server)
+	sent, inner, err := watch.stop()
 	s["commands"], s["inner"] = sent/float64(e.counted), inner/float64(e.counted)
 	return s, err
 }
@@ -190,17 +217,16 @@ func throughput(ctx context.Context, e *env, name string, goroutines int) (sampl
 		return nil, err
 	}
 	never := context.Background()
-	key := e.key()
-	keys := make([]string, goroutines)
+	keys := make([]func() string, goroutines)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("%s/%d", key, i)
+		keys[i] = e.keysInTurn()
 	}
 	// Connections of a pool are made when they are needed, and not while it is measured.
-	if err := forAll(goroutines, func(i int) error { return pair(never, l, keys[i]) }); err != nil {
+	if err := forAll(goroutines, func(i int) error { return pair(never, l, keys[i]()) }); err != nil {
 		return nil, err
 	}
 	runtime.GC()
-	before, err := e.server.info()
+	before, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +237,7 @@ func throughput(ctx context.Context, e *env, name string, goroutines int) (sampl
 	err = forAll(goroutines, func(i int) error {
 		var mine []time.Duration
 		for begin := time.Now(); begin.Sub(start) < e.span && ctx.Err() == nil; {
-			if err := pair(never, l, keys[i]); err != nil {
+			if err := pair(never, l, keys[i]()); err != nil {
 				return err
 			}
 			end := time.Now()
@@ -228,18 +254,22 @@ func throughput(ctx context.Context, e *env, name string, goroutines int) (sampl
 	if err != nil {
 		return nil, err
 	}
-	after, err := e.server.info()
+	after, err := e.info()
 	if err != nil {
 		return nil, err
 	}
 	n := float64(len(times))
-	return sample{
+	s := sample{
 		"pairs":  n / took.Seconds(),
 		"p50":    microseconds(stats.Percentile(times, 0.5)),
 		"p99":    microseconds(stats.Percentile(times, 0.99)),
 		"client": microseconds(used) / n,
 		"server": (after.cpu() - before.cpu()) * 1e6 / n,
-	}, nil
+	}
+	if !math.IsNaN(secondRounds(l)) {
+		s["second"] = secondRounds(l)
+	}
+	return s, nil
 }
 
 func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
@@ -257,10 +287,12 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 	span, cancel := context.WithTimeout(ctx, e.span)
 	defer cancel()
 	shares := make([]float64, e.contenders)
+	waits := make([]stats.Histogram, e.contenders)
 	var inside atomic.Int64
 	start := time.Now()
 	err = forAll(e.contenders, func(i int) error {
 		for span.Err() == nil {
+			begin := time.Now()
 			h, err := l.acquire(span, key)
 			if err != nil {
 				if span.Err() != nil {
@@ -272,6 +304,7 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 				return errTwo
 			}
 			shares[i]++
+			waits[i].Add(time.Since(begin))
 			inside.Add(-1)
 			if err := l.release(context.WithoutCancel(ctx), h); err != nil {
 				return fmt.Errorf("release: %w", err)
@@ -287,7 +320,17 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 	for _, n := range shares {
 		total += n
 	}
-	return sample{"locks": total / max(e.span, min(time.Since(start), 2*e.span)).Seconds(), "jain": stats.Jain(shares)}, nil
+	took := max(e.span, min(time.Since(start), 2*e.span))
+	for i := range waits[1:] {
+		waits[0].Merge(&waits[1+i])
+	}
+	return sample{
+		"locks": total / took.Seconds(),
+		"jain":  stats.Jain(shares),
+		"p50":   microseconds(waits[0].Percentile(0.5)),
+		"p99":   microseconds(waits[0].Percentile(0.99)),
+		"max":   microseconds(waits[0].Percentile(1)),
+	}, nil
 }
 
 var errTwo = fmt.Errorf("two holders at once")
@@ -301,14 +344,14 @@ func (c *contention) handoffs() float64 { return c.to.handoffs - c.from.handoffs
 
 // contend starts workers with goroutines each, waits until all of them have asked for the key and then for settle, and
 // calls measure.
-func (e *env) contend(ctx context.Context, name string, goroutines int, settle time.Duration, measure func(b *board) error) error {
+func (e *env) contend(ctx context.Context, name string, goroutines int, hold, settle time.Duration, measure func(b *board) error) error {
 	key := e.key()
 	if name == blpop {
-		if _, err := e.server.do("LPUSH", key, "token"); err != nil {
+		if _, err := e.nodes[0].do("LPUSH", key, "token"); err != nil {
 			return err
 		}
 	}
-	workers, b, err := e.startWorkers(ctx, e.workers, job{Kind: "contend", Driver: name, Key: key, Goroutines: goroutines, TTL: ttl})
+	workers, b, err := e.startWorkers(ctx, e.workers, job{Kind: "contend", Driver: name, Key: key, Goroutines: goroutines, Hold: hold, TTL: ttl})
 	if err != nil {
 		return err
 	}
@@ -371,9 +414,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err error) {
-	err = e.contend(ctx, name, e.each, e.contention/5, func(b *board) error {
-		before, err := e.server.info()
+func contendedProcesses(ctx context.Context, e *env, name string) (sample, error) {
+	return contendedWork(ctx, e, name, 0)
+}
+
+// contendedWork has the processes do something with the key for as long as hold.
+func contendedWork(ctx context.Context, e *env, name string, hold time.Duration) (s sample, err error) {
+	err = e.contend(ctx, name, e.each, hold, e.contention/5, func(b *board) error {
+		before, err := e.info()
 		if err != nil {
 			return err
 		}
@@ -382,14 +430,20 @@ func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err
 			return err
 		}
 		to, longest := b.end(e.workers)
-		after, err := e.server.info()
+		after, err := e.info()
 		if err != nil {
 			return err
 		}
 		c := contention{from, to}
+		waits, shares, worked := b.shared(e.workers, e.each)
 		s = sample{
 			"handoffs": c.handoffs() / c.seconds(),
 			"locks":    c.locks() / c.seconds(),
+			"jain":     stats.Jain(shares),
+			"p50":      microseconds(waits.Percentile(0.5)) / 1000,
+			"p99":      microseconds(waits.Percentile(0.99)) / 1000,
+			"max":      microseconds(waits.Percentile(1)) / 1000,
+			"held":     worked.Seconds() / c.seconds() * 100,
 			"wait":     microseconds(longest) / 1000,
 			"server":   perEach((after.cpu()-before.cpu())*1e6, c.locks()),
 		}
@@ -398,15 +452,18 @@ func contendedProcesses(ctx context.Context, e *env, name string) (s sample, err
 	return s, err
 }
 
+// handoverHold is for how long the key is held before it is handed over.
+const handoverHold = 2 * time.Millisecond
+
 func handovers(ctx context.Context, e *env, name string) (sample, error) {
 	const limit = 10 * time.Second
 	key := e.key()
 	if name == blpop {
-		if _, err := e.server.do("LPUSH", key, "token"); err != nil {
+		if _, err := e.nodes[0].do("LPUSH", key, "token"); err != nil {
 			return nil, err
 		}
 	}
-	workers, b, err := e.startWorkers(ctx, 2, job{Kind: "handover", Driver: name, Key: key, Hold: 2 * time.Millisecond, TTL: ttl})
+	workers, b, err := e.startWorkers(ctx, 2, job{Kind: "handover", Driver: name, Key: key, Hold: handoverHold, TTL: ttl})
 	if err != nil {
 		return nil, err
 	}
@@ -446,8 +503,8 @@ func handovers(ctx context.Context, e *env, name string) (sample, error) {
 }
 
 func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
-	err = e.contend(ctx, name, e.crowd/e.workers, e.settle, func(b *board) error {
-		before, err := e.server.info()
+	err = e.contend(ctx, name, e.crowd/e.workers, 0, e.settle, func(b *board) error {
+		before, err := e.info()
 		if err != nil {
 			return err
 		}
@@ -456,24 +513,24 @@ func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
 			return err
 		}
 		to, _ := b.end(e.workers)
-		after, err := e.server.info()
+		after, err := e.info()
 		if err != nil {
 			return err
 		}
 		c := contention{from, to}
 		// INFO counts what scripts call, too. The share of that is found out in a second look.
-		watch, err := e.server.monitor()
+		watch, err := e.monitor()
 		if err != nil {
 			return err
 		}
 		if err := sleep(ctx, e.contention/2); err != nil {
 			return err
 		}
-		sent, inner, err := watch.stop(e.server)
+		sent, inner, err := watch.stop()
 		if err != nil {
 			return err
 		}
-		total := after["total_commands_processed"] - before["total_commands_processed"] - 1
+		total := after["total_commands_processed"] - before["total_commands_processed"] - float64(len(e.nodes))
 		share := sent / max(1, sent+inner)
 		s = sample{
 			"commands":    perEach(total*share, c.locks()),
@@ -489,7 +546,7 @@ func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
 }
 
 func stored(ctx context.Context, e *env, name string) (sample, error) {
-	if _, err := e.server.do("FLUSHALL"); err != nil {
+	if err := e.flush(); err != nil {
 		return nil, err
 	}
 	l, err := e.driver(ctx, name)
@@ -499,10 +556,10 @@ func stored(ctx context.Context, e *env, name string) (sample, error) {
 	if err := pair(ctx, l, "first"); err != nil {
 		return nil, err
 	}
-	if _, err := e.server.do("FLUSHALL"); err != nil {
+	if err := e.flush(); err != nil {
 		return nil, err
 	}
-	before, err := e.server.info()
+	before, err := e.info()
 	if err != nil {
 		return nil, err
 	}
@@ -522,31 +579,16 @@ func stored(ctx context.Context, e *env, name string) (sample, error) {
 		return nil, err
 	}
 	took := time.Since(start)
-	after, err := e.server.info()
+	after, err := e.info()
 	if err != nil {
 		return nil, err
 	}
-	s := sample{
+	locks, beside, err := e.nodes[0].keys()
+	return sample{
 		"memory":  (after["used_memory"] - before["used_memory"]) / 1024,
 		"peak":    (after["used_memory_peak"] - before["used_memory"]) / 1024,
 		"seconds": took.Seconds(),
-		"keys":    0,
-		"others":  0,
-	}
-	for cursor := "0"; ; {
-		reply, err := e.server.do("SCAN", cursor, "COUNT", "1000")
-		if err != nil {
-			return nil, err
-		}
-		parts := reply.([]any)
-		for _, key := range parts[1].([]any) {
-			s["keys"]++
-			if !strings.HasPrefix(key.(string), "holdfast:f:") {
-				s["others"]++
-			}
-		}
-		if cursor = parts[0].(string); cursor == "0" {
-			return s, nil
-		}
-	}
+		"keys":    float64(locks + beside),
+		"others":  float64(locks),
+	}, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 // server is a redis-server process of our own, and a connection to it for questions.
 type server struct {
 	address string
+	dir     string
 	cmd     *exec.Cmd
 	gone    chan struct{}
 	*wire
@@ -31,34 +33,54 @@ func startServer(ctx context.Context, dir string) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: install Debian's redis-server, or put one into the PATH", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	address := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	log, err := os.Create(filepath.Join(dir, "redis.log"))
+	s := &server{address: address, dir: dir}
+	return s, s.run(ctx, path)
+}
+
+// freeAddress returns one whose port is below those that systems give to outgoing connections: clients that look for a server
+// that was killed could else connect to themselves.
+func freeAddress() (string, error) {
+	const first, last = 10_000, 32_000
+	var err error
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first)))
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, l.Close()
+		}
+	}
+	return "", err
+}
+
+// run starts the process, which may have been killed, and waits until it answers.
+func (s *server) run(ctx context.Context, path string) error {
+	_, port, _ := net.SplitHostPort(s.address)
+	log, err := os.Create(filepath.Join(s.dir, "redis.log"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close()
-	s := &server{address: address, gone: make(chan struct{})}
-	s.cmd = exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
+	s.gone = make(chan struct{})
+	s.cmd = exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := start(s.cmd); err != nil {
-		return nil, err
+		return err
 	}
+	cmd, gone := s.cmd, s.gone
 	go func() {
-		s.cmd.Wait()
-		close(s.gone)
+		cmd.Wait()
+		close(gone)
 	}()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if s.wire, err = dial(address); err == nil {
+		if s.wire, err = dial(s.address); err == nil {
 			if _, err = s.do("PING"); err == nil {
-				return s, nil
+				return nil
 			}
 			s.wire.close()
 		}
@@ -66,10 +88,10 @@ func startServer(ctx context.Context, dir string) (*server, error) {
 		case <-ticker.C:
 		case <-s.gone:
 			text, _ := os.ReadFile(log.Name())
-			return nil, fmt.Errorf("redis-server ended: %s", text)
+			return fmt.Errorf("redis-server ended: %s", text)
 		case <-ctx.Done():
 			s.stop()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -80,6 +102,27 @@ func (s *server) stop() {
 	}
 	s.cmd.Process.Signal(syscall.SIGKILL)
 	<-s.gone
+}
+
+// keys counts the keys of locks, and those that Holdfast keeps beside them.
+func (s *server) keys() (locks, beside int, err error) {
+	for cursor := "0"; ; {
+		reply, err := s.do("SCAN", cursor, "COUNT", "1000")
+		if err != nil {
+			return 0, 0, err
+		}
+		parts := reply.([]any)
+		for _, key := range parts[1].([]any) {
+			if strings.HasPrefix(key.(string), "holdfast:") {
+				beside++
+			} else {
+				locks++
+			}
+		}
+		if cursor = parts[0].(string); cursor == "0" {
+			return locks, beside, nil
+		}
+	}
 }
 
 // info is what the server says of itself at one time.
@@ -108,6 +151,14 @@ func (s *server) info() (info, error) {
 
 // cpu is the processor time that the server had used, in seconds.
 func (i info) cpu() float64 { return i["used_cpu_user"] + i["used_cpu_sys"] }
+
+// sent counts the commands that clients send, the questions for it included, and not those that their scripts call.
+func (i info) sent() (n float64) {
+	for _, name := range []string{"evalsha", "eval", "evalsha_ro", "script|load", "ping", "info", "subscribe", "ssubscribe", "hello"} {
+		n += i[name]
+	}
+	return n
+}
 
 // wire is a connection with one command at a time, and no client library whose ways could disturb.
 type wire struct {
@@ -182,6 +233,7 @@ func (w *wire) read() (any, error) {
 // monitor counts commands as the server executes them: those that clients send, and those that scripts call, which
 // INFO does not tell apart. It costs the server time, so it is on only where no time is measured.
 type monitor struct {
+	s           *server
 	w           *wire
 	sent, inner atomic.Int64
 	done        chan struct{}
@@ -197,7 +249,7 @@ func (s *server) monitor() (*monitor, error) {
 		return nil, err
 	}
 	w.conn.SetDeadline(time.Time{})
-	m := &monitor{w: w, done: make(chan struct{})}
+	m := &monitor{s: s, w: w, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		for {
@@ -220,11 +272,11 @@ func (s *server) monitor() (*monitor, error) {
 
 // stop returns how many commands were sent by clients and called by scripts, once the server has told of all that came
 // before.
-func (m *monitor) stop(s *server) (sent, inner float64, err error) {
+func (m *monitor) stop() (sent, inner float64, err error) {
 	// The PING comes last in what is monitored; itself it does not count.
 	const mark = "end of the monitored"
 	before := m.sent.Load()
-	if _, err := s.do("PING", mark); err != nil {
+	if _, err := m.s.do("PING", mark); err != nil {
 		return 0, 0, err
 	}
 	deadline := time.Now().Add(10 * time.Second)

@@ -27,7 +27,7 @@ const workerVariable = "HOLDFAST_BENCH_WORKER"
 type job struct {
 	Kind       string // a key of jobs, or "hold"
 	Driver     string
-	Address    string
+	At         site
 	Key        string
 	Worker     int    // its number, from 1
 	Board      string // file
@@ -60,7 +60,7 @@ func runWorker(description string, in io.Reader, out io.Writer) (err error) {
 	}
 	var l locker
 	if j.Driver != bare {
-		if l, err = open(ctx, j.Driver, j.Address, j.TTL); err != nil {
+		if l, err = open(ctx, j.Driver, j.At, j.TTL); err != nil {
 			return err
 		}
 	}
@@ -107,19 +107,26 @@ func runWorker(description string, in io.Reader, out io.Writer) (err error) {
 	return <-ended
 }
 
-// contend has goroutines take turns on a key with nothing to do in it, for ever.
+// contend has goroutines take turns on a key, for ever.
 func contend(ctx context.Context, j *job, l locker, b *board) error {
 	failed := make(chan error)
-	for range j.Goroutines {
+	for i := range j.Goroutines {
 		go func() {
 			b.asking.Add(1)
 			for {
+				begin := time.Now()
 				h, err := l.acquire(ctx, j.Key)
 				if err != nil {
 					failed <- fmt.Errorf("acquire: %w", err)
 					return
 				}
+				b.waited(j.Worker, i, time.Since(begin))
 				b.enter(j.Worker)
+				if j.Hold > 0 {
+					inside := time.Now()
+					waitUntil(inside.Add(j.Hold))
+					b.work(j.Worker, time.Since(inside))
+				}
 				b.leave()
 				if err := l.release(ctx, h); err != nil {
 					failed <- fmt.Errorf("release: %w", err)
@@ -163,7 +170,7 @@ func handover(ctx context.Context, j *job, l locker, b *board) error {
 type holding struct {
 	heap float64 // bytes for each lock
 	held []held
-	bare *bareRenewal
+	bare []*bareRenewal // for each node
 }
 
 func newHolding(ctx context.Context, j *job, l locker) (*holding, error) {
@@ -173,9 +180,14 @@ func newHolding(ctx context.Context, j *job, l locker) (*holding, error) {
 	}
 	h := &holding{held: make([]held, j.Locks)}
 	if j.Driver == bare {
-		var err error
-		h.bare, err = newBareRenewal(ctx, j, keys)
-		return h, err
+		for _, address := range j.At.Redis {
+			b, err := newBareRenewal(ctx, j, address, keys)
+			if err != nil {
+				return nil, err
+			}
+			h.bare = append(h.bare, b)
+		}
+		return h, nil
 	}
 	// A first lock makes what is made once.
 	first, err := l.acquire(ctx, j.Key)
@@ -203,7 +215,9 @@ func (h *holding) measure(j *job) sample {
 	if h.bare != nil {
 		// The span holds as many renewals as intervals wherever it begins, except at one of them.
 		time.Sleep(j.TTL / 6)
-		go h.bare.run(j.TTL / 3)
+		for _, b := range h.bare {
+			go b.run(j.TTL / 3)
+		}
 		time.Sleep(j.TTL / 6)
 	}
 	before, start := cpuTime(), time.Now()
@@ -237,8 +251,8 @@ type bareRenewal struct {
 	lease  string
 }
 
-func newBareRenewal(ctx context.Context, j *job, keys []string) (*bareRenewal, error) {
-	client, err := rueidis.NewClient(ourSettings(j.Address))
+func newBareRenewal(ctx context.Context, j *job, address string, keys []string) (*bareRenewal, error) {
+	client, err := rueidis.NewClient(ourSettings(address))
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +315,7 @@ type worker struct {
 func (e *env) startWorkers(ctx context.Context, n int, j job) (_ []*worker, _ *board, err error) {
 	var workers []*worker
 	e.files++
-	j.Address = e.server.address
+	j.At = e.at
 	j.Board = filepath.Join(e.dir, fmt.Sprintf("board%d", e.files))
 	b, err := newBoard(j.Board)
 	if err != nil {

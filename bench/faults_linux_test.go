@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+func TestKeysThatAreLeftBehindAreCounted(t *testing.T) {
+	server, err := startServer(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	e := &env{nodes: only(server)}
+	for _, key := range []string{"bench/1", "lock:bench/2", "holdfast:f:{x}"} {
+		if _, err := server.do("SET", key, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := e.locksLeft(); err != nil || left != 2 {
+		t.Errorf("%d keys of locks, %v; want 2", left, err)
+	}
+}
+
+// TestFaultsBefallNodesAndEnd looks at the nodes before, during and after each fault.
+func TestFaultsBefallNodesAndEnd(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			e := &env{dir: t.TempDir()}
+			leave, err := e.enter(t.Context(), &scenario{nodes: 3, proxies: f.proxies})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+			// late is how many nodes do not answer within half of what a slow one takes.
+			late := func() (n int) {
+				for _, address := range e.at.Redis {
+					ctx, cancel := context.WithTimeout(t.Context(), lateness/2)
+					client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true,
+						DisableRetry: true, DisableCache: true, ConnWriteTimeout: lateness / 2})
+					if err == nil {
+						err = client.Do(ctx, client.B().Ping().Build()).Error()
+						client.Close()
+					}
+					if err != nil {
+						n++
+					}
+					cancel()
+				}
+				return n
+			}
+			if n := late(); n != 0 {
+				t.Fatalf("%d nodes do not answer before the fault", n)
+			}
+			end, err := f.begin(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 1
+			if f.name == "two-stopped" {
+				want = 2
+			}
+			if n := late(); n != want {
+				t.Errorf("%d nodes do not answer in time, want %d", n, want)
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "all nodes answer", func() bool { return late() == 0 })
+		})
+	}
+}
+
+func TestProxyDelaysAnswers(t *testing.T) {
+	e := &env{dir: t.TempDir()}
+	const delay = 20 * time.Millisecond
+	leave, err := e.enter(t.Context(), &scenario{nodes: 1, proxies: 1, delay: delay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	w, err := dial(e.at.Redis[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for i := range 3 {
+		begin := time.Now()
+		reply, err := w.do("ECHO", fmt.Sprint(i))
+		if err != nil || reply != fmt.Sprint(i) {
+			t.Fatalf("reply %v, %v", reply, err)
+		}
+		if took := time.Since(begin); took < delay {
+			t.Errorf("an answer after %v, before the delay of %v is over", took, delay)
+		}
+	}
+	if e.at.Redis[0] == e.nodes[0].address {
+		t.Error("drivers do not go through the proxy")
+	}
+}
+
+func TestMajority(t *testing.T) {
+	for _, c := range []struct {
+		results []error
+		ok      bool
+	}{
+		{[]error{nil, nil, nil}, true},
+		{[]error{errLost, nil, errLost, nil, nil}, true},
+		{[]error{errLost, nil, errLost, nil, errLost}, false},
+		{[]error{errLost, errLost, errLost}, false},
+	} {
+		results := make(chan error, 5)
+		for _, err := range c.results {
+			results <- err
+		}
+		if err := majority(results, 5); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.results, err)
+		}
+	}
+}
