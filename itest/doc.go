@@ -1,0 +1,14 @@
+// Package itest proves the promises on real servers: its tests run the fault laboratory, of which each folder is a part.
+//
+//	job        what a client process is told to do
+//	worker     the client process, which uses the library as a service would
+//	register   the guarded store that the locks protect
+//	lab        servers, clients, the network between them, and the nemesis that breaks all of it
+//	history    what happened
+//	check      whether promises were kept
+//	report     the same for people to read
+//	mutants    ways to break the library, each of which a check must notice
+//	requirements   the list of requirements with their tests
+//
+// make itest runs it for some minutes, make mutants shows that the checks can fail, and make torture runs it for as long as one likes.
+package itest

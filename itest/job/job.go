@@ -1,0 +1,23 @@
+// Package job is what the laboratory tells a client process to do.
+package job
+
+import (
+	"time"
+)
+
+// Variable is in the environment of a client process, and holds its Job in JSON.
+const Variable = "HOLDFAST_ITEST_JOB"
+
+// Job is for one process.
+type Job struct {
+	Client   string        // its name
+	Seed     uint64        // for what it draws
+	URLs     []string      // of its nodes: one for a single Redis, several for Redlock
+	Keys     []string      // to take turns on
+	TTL      time.Duration // of its locks
+	Guard    time.Duration // of Redlock
+	Workers  int           // goroutines that take turns
+	Probe    bool          // acquire each key once, and end
+	Log      string        // file of the history
+	Register string        // socket of the guarded store
+}

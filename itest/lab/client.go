@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-go/holdfast/itest/job"
+)
+
+// client is a process that locks, with its links to all nodes. It may be killed and started again, under another name.
+type client struct {
+	slot   string
+	links  []*link
+	number int // of the process
+	name   string
+	logs   []string // files of the history, one for each process
+
+	process *process
+	in      io.WriteCloser
+	said    chan string // lines that the process says; closed at its end
+}
+
+// spawn starts a process for the job, which lacks only what belongs to this client.
+func (c *client) spawn(program, dir string, j job.Job) error {
+	c.number++
+	c.name = fmt.Sprintf("%s.%d", c.slot, c.number)
+	j.Client = c.name
+	j.Seed += uint64(c.number) << 32
+	j.Log = filepath.Join(dir, c.name+".jsonl")
+	for _, l := range c.links {
+		j.URLs = append(j.URLs, l.url())
+	}
+	description, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), job.Variable+"="+string(description))
+	if c.in, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = write
+	c.process, err = start(cmd, filepath.Join(dir, c.name+".log"))
+	write.Close()
+	if err != nil {
+		read.Close()
+		return err
+	}
+	c.logs = append(c.logs, j.Log)
+	said := make(chan string, 8)
+	c.said = said
+	go func() {
+		defer read.Close()
+		defer close(said)
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			said <- lines.Text()
+		}
+	}()
+	return c.await("ready", patience)
+}
+
+// await waits until the process says something.
+func (c *client) await(want string, within time.Duration) error {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case line, ok := <-c.said:
+		if !ok {
+			text, _ := os.ReadFile(filepath.Join(filepath.Dir(c.logs[len(c.logs)-1]), c.name+".log"))
+			return fmt.Errorf("%s ended by itself: %.4000s", c.name, text)
+		}
+		if line != want {
+			return fmt.Errorf("%s says %q, not %q", c.name, line, want)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%s does not say %q within %v", c.name, want, within)
+	}
+}
+
+// order tells the process to go on to its next phase.
+func (c *client) order() { fmt.Fprintln(c.in) }

@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// link is the network between one client and one node: a proxy that can spoil each direction by itself. A fault
+// is on for connections that are there and for those that are made while it is.
+type link struct {
+	client   string
+	node     *Node
+	listener net.Listener
+
+	mu     sync.Mutex
+	faulty *sync.Cond
+	up     way // from client to node
+	down   way
+	refuse bool // new connections
+	conns  map[*pipe]bool
+	closed bool
+}
+
+// way is what happens to what travels in one direction.
+type way struct {
+	hold  bool          // it waits until the fault is over, as in a partition that TCP survives
+	lose  bool          // it vanishes, and the connection with it when the fault is over
+	delay time.Duration // it is late
+}
+
+// pipe is a connection through the link.
+type pipe struct {
+	client, node *net.TCPConn
+	spoiled      bool // something was lost: it can not go on
+}
+
+func (p *pipe) close() {
+	p.client.Close()
+	p.node.Close()
+}
+
+func newLink(client string, node *Node) (*link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	l := &link{client: client, node: node, listener: listener, conns: make(map[*pipe]bool)}
+	l.faulty = sync.NewCond(&l.mu)
+	go l.serve()
+	return l, nil
+}
+
+func (l *link) url() string { return "redis://" + l.listener.Addr().String() }
+
+func (l *link) serve() {
+	for {
+		conn, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		go l.carry(conn.(*net.TCPConn))
+	}
+}
+
+func (l *link) carry(client *net.TCPConn) {
+	l.mu.Lock()
+	// A packet that asks for a connection is lost with the rest, and sent again by TCP.
+	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && !l.closed {
+		l.faulty.Wait()
+	}
+	refuse := l.refuse || l.closed
+	l.mu.Unlock()
+	if refuse {
+		client.Close()
+		return
+	}
+	conn, err := net.DialTimeout("tcp", l.node.Addr, time.Second)
+	if err != nil {
+		client.Close()
+		return
+	}
+	p := &pipe{client: client, node: conn.(*net.TCPConn)}
+	l.mu.Lock()
+	if l.closed {
+		p.close()
+	}
+	l.conns[p] = true
+	l.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { l.pass(p, p.client, p.node, &l.up) })
+	both.Go(func() { l.pass(p, p.node, p.client, &l.down) })
+	both.Wait()
+	p.close()
+	l.mu.Lock()
+	delete(l.conns, p)
+	l.mu.Unlock()
+}
+
+// pass carries one direction. The end of it is passed on as everything else is: not through a fault.
+func (l *link) pass(p *pipe, from, to *net.TCPConn, w *way) {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		l.mu.Lock()
+		delay := w.delay
+		l.mu.Unlock()
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		l.mu.Lock()
+		if w.lose {
+			p.spoiled = true
+		}
+		for (w.hold || w.lose) && !l.closed {
+			l.faulty.Wait()
+		}
+		gone := p.spoiled
+		l.mu.Unlock()
+		if gone || err != nil {
+			to.CloseWrite()
+			if gone {
+				p.close()
+			}
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			// The other direction ends by itself: what is on its way there still arrives.
+			from.CloseRead()
+			return
+		}
+	}
+}
+
+// set puts a fault on each direction; the zero way ends it.
+func (l *link) set(up, down way) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.up, l.down = up, down
+	if !up.lose && !down.lose {
+		for p := range l.conns {
+			if p.spoiled {
+				p.close()
+			}
+		}
+	}
+	l.faulty.Broadcast()
+}
+
+// cut closes all connections, and refuses new ones if refuse is set.
+func (l *link) cut(refuse bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = refuse
+	for p := range l.conns {
+		p.client.SetLinger(0) // a reset, not an orderly end
+		p.close()
+	}
+}
+
+// halfClose ends the connections on the node's side only. With a fault on the way back the client's side stays open, and nothing comes from it any more.
+func (l *link) halfClose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p := range l.conns {
+		p.node.CloseWrite()
+	}
+}
+
+func (l *link) close() {
+	l.listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for p := range l.conns {
+		p.close()
+	}
+	l.faulty.Broadcast()
+}

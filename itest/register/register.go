@@ -1,0 +1,192 @@
+// Package register is what the locks of the laboratory protect: a counter for each key, kept three times. Two of them are guarded, one in memory
+// and one in a row of a database: they refuse whoever comes with a smaller token than they have seen. The third one takes every write, and
+// shows what would have been lost without a guard.
+package register
+
+import (
+	"database/sql"
+	"fmt"
+	"net"
+	"net/rpc"
+	"sync"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// Args of a call: who writes what.
+type Args struct {
+	Key   string // the counter
+	Owner string // the acquisition
+	Token uint64 // its token
+	Enter bool   // only read, and keep smaller tokens out from now on
+	Read  uint64 // what the caller believes to be the value, which it writes larger by one
+	Loose uint64 // the same of the counter without a guard
+}
+
+// Reply to a call.
+type Reply struct {
+	Accepted bool   // the guard let it pass
+	Value    uint64 // of the guarded counter, after the call
+	Loose    uint64 // of the other one
+}
+
+// Register serves clients on a socket.
+type Register struct {
+	listener net.Listener
+	report   func(key, text string) // takes what must not be
+	database *sql.DB
+
+	mu     sync.Mutex
+	cells  map[string]*cell
+	counts Counts
+}
+
+type cell struct {
+	token uint64
+	owner string
+	value uint64
+	loose uint64
+}
+
+// Counts are totals.
+type Counts struct {
+	Accepted int // by the guards
+	Refused  int // by the guards
+	Lost     int // updates of the counter without a guard that another write undid
+}
+
+// Open makes a register that listens on the socket, with its row in the database file.
+func Open(socket, file string, report func(key, text string)) (*Register, error) {
+	// What counts is that the row goes through SQL, not that it survives a power failure.
+	database, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	if err != nil {
+		return nil, err
+	}
+	database.SetMaxOpenConns(1)
+	if _, err := database.Exec("CREATE TABLE guarded (key TEXT PRIMARY KEY, token INTEGER, owner TEXT, value INTEGER)"); err != nil {
+		database.Close()
+		return nil, err
+	}
+	r := &Register{report: report, database: database, cells: make(map[string]*cell)}
+	if r.listener, err = net.Listen("unix", socket); err != nil {
+		database.Close()
+		return nil, err
+	}
+	server := rpc.NewServer()
+	if err := server.RegisterName("Register", (*service)(r)); err != nil {
+		r.Close()
+		return nil, err
+	}
+	go func() {
+		for {
+			conn, err := r.listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			go server.ServeConn(conn)
+		}
+	}()
+	return r, nil
+}
+
+// Close ends it.
+func (r *Register) Close() {
+	r.listener.Close()
+	r.database.Close()
+}
+
+// Counts returns the totals so far.
+func (r *Register) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+// service is what clients call.
+type service Register
+
+// Do enters or writes.
+func (s *service) Do(args Args, reply *Reply) error {
+	r := (*Register)(s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cells[args.Key]
+	if c == nil {
+		c = new(cell)
+		r.cells[args.Key] = c
+		if _, err := r.database.Exec("INSERT INTO guarded VALUES (?, 0, '', 0)", args.Key); err != nil {
+			return err
+		}
+	}
+	if !args.Enter {
+		if c.loose != args.Loose {
+			r.counts.Lost++
+		}
+		c.loose = args.Loose + 1
+	}
+	reply.Accepted = c.do(args, r.report)
+	row, err := r.inRow(args)
+	if err != nil {
+		return err
+	}
+	if row != reply.Accepted {
+		r.report(args.Key, fmt.Sprintf("the row says %v to %s with token %d, the register %v", row, args.Owner, args.Token, reply.Accepted))
+	}
+	reply.Value, reply.Loose = c.value, c.loose
+	if reply.Accepted {
+		r.counts.Accepted++
+	} else {
+		r.counts.Refused++
+	}
+	return nil
+}
+
+// do is the guard: a larger token than all before passes, and an equal one if it is the same acquisition's.
+func (c *cell) do(args Args, report func(key, text string)) bool {
+	if args.Token < c.token {
+		return false
+	}
+	if args.Token == c.token && args.Owner != c.owner {
+		report(args.Key, fmt.Sprintf("%s and %s both have token %d", c.owner, args.Owner, args.Token))
+	}
+	c.token, c.owner = args.Token, args.Owner
+	if args.Enter {
+		return true
+	}
+	if c.value != args.Read {
+		report(args.Key, fmt.Sprintf("%s with token %d read %d and then found %d: somebody wrote in between", args.Owner, args.Token, args.Read, c.value))
+	}
+	c.value++
+	return true
+}
+
+// inRow is the same guard in SQL, as one statement.
+func (r *Register) inRow(args Args) (accepted bool, err error) {
+	step := 1
+	if args.Enter {
+		step = 0
+	}
+	result, err := r.database.Exec("UPDATE guarded SET token = ?, owner = ?, value = value + ? WHERE key = ? AND token <= ?",
+		int64(args.Token), args.Owner, step, args.Key, int64(args.Token))
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}
+
+// Compare reports where row and register differ.
+func (r *Register) Compare() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, c := range r.cells {
+		var token, value uint64
+		if err := r.database.QueryRow("SELECT token, value FROM guarded WHERE key = ?", key).Scan(&token, &value); err != nil {
+			return err
+		}
+		if token != c.token || value != c.value {
+			return fmt.Errorf("%s: the row has token %d and value %d, the register %d and %d", key, token, value, c.token, c.value)
+		}
+	}
+	return nil
+}

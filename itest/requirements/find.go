@@ -1,0 +1,85 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// test is one that names a requirement.
+type test struct {
+	file string // from the root of the repository
+	name string
+}
+
+var (
+	// Of a test: TestR4_Failover, TestR21R22Polling, TestK6Suspend.
+	inTestName = regexp.MustCompile(`^Test((?:[RK]\d+)+)(?:\D|$)`)
+	// Of a subtest: "R5_PublishedLayout", "R5 published layout".
+	inSubtestName = regexp.MustCompile(`^((?:[RK]\d+)+)[_ ]`)
+	oneID         = regexp.MustCompile(`[RK]\d+`)
+)
+
+// findTests reads all files of tests, of every module, and those of drivertest, whose tests are called from elsewhere. The tests
+// of each requirement are in the order of their files.
+func findTests(repository fs.FS) (map[string][]test, error) {
+	found := make(map[string][]test)
+	add := func(ids, file, name string) {
+		for _, id := range oneID.FindAllString(ids, -1) {
+			if t := (test{file, name}); !slices.Contains(found[id], t) {
+				found[id] = append(found[id], t)
+			}
+		}
+	}
+	err := fs.WalkDir(repository, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if slices.Contains([]string{".git", ".cache", "node_modules", "testdata"}, entry.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, "_test.go") && !(path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")) {
+			return nil
+		}
+		data, err := fs.ReadFile(repository, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, data, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, declaration := range file.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
+				if match := inTestName.FindStringSubmatch(f.Name.Name); match != nil {
+					add(match[1], name, f.Name.Name)
+				}
+			}
+			ast.Inspect(declaration, func(node ast.Node) bool {
+				literal, ok := node.(*ast.BasicLit)
+				if !ok || literal.Kind != token.STRING {
+					return true
+				}
+				text, err := strconv.Unquote(literal.Value)
+				if err != nil || strings.ContainsAny(text, "\n%") {
+					return true
+				}
+				if match := inSubtestName.FindStringSubmatch(text); match != nil {
+					add(match[1], name, text)
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	return found, err
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/rpc"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/itest/history"
+	"github.com/holdfast-go/holdfast/itest/job"
+	"github.com/holdfast-go/holdfast/itest/register"
+)
+
+// client is what all goroutines of the process share.
+type client struct {
+	job.Job
+	log    *history.Log
+	store  *rpc.Client
+	locker *holdfast.Locker
+	ops    atomic.Int64
+}
+
+func dialStore(socket string) (*rpc.Client, error) { return rpc.Dial("unix", socket) }
+
+// work takes turns on the keys until ctx ends.
+func (c *client) work(ctx context.Context, number int) {
+	draw := rand.New(rand.NewPCG(c.Seed, uint64(number)))
+	for ctx.Err() == nil {
+		c.turn(ctx, draw, c.Keys[draw.IntN(len(c.Keys))])
+		pause(ctx, between(draw, 0, 20*time.Millisecond))
+	}
+}
+
+// turn is one acquisition, from the question to the release.
+func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
+	wait := between(draw, c.TTL/10, 6*c.TTL)
+	work := between(draw, 0, c.TTL/20)
+	switch draw.IntN(20) {
+	case 0: // longer than a lease: it takes renewals
+		work = between(draw, c.TTL, 2*c.TTL)
+	case 1, 2:
+		work = between(draw, 0, c.TTL)
+	}
+	var options []holdfast.AcquireOption
+	if draw.IntN(8) == 0 {
+		options = append(options, holdfast.WithoutRenewal())
+	}
+	// Some do not look at their lock, and write when it may be somebody else's: only the guard stops them.
+	careless := draw.IntN(12) == 0
+	if careless {
+		work = between(draw, c.TTL/2, 2*c.TTL)
+		options = append(options, holdfast.WithoutRenewal())
+	}
+	acquire := c.locker.Acquire
+	if draw.IntN(8) == 0 {
+		acquire = c.locker.TryAcquire
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+
+	op := int(c.ops.Add(1))
+	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
+	lock, err := acquire(ctx, key, options...)
+	if err != nil {
+		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: class(err)})
+		if !errors.Is(err, holdfast.ErrHeld) && ctx.Err() == nil {
+			pause(ctx, between(draw, 0, c.TTL/10)) // there may be nobody to ask just now
+		}
+		return
+	}
+	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()), Until: deadline(lock)})
+	c.hold(draw, op, lock, work, careless)
+
+	c.log.Add(history.Record{Kind: history.Release, Op: op})
+	// The context of a turn may be over, and a release is not to be given up for it.
+	release, end := context.WithTimeout(context.Background(), c.TTL)
+	defer end()
+	err = lock.Release(release)
+	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(err)})
+}
+
+// hold works with the lock for some time: it writes to the store now and then, as long as the lock says that it is held;
+// or, if it is careless, whatever the lock says.
+func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Duration, careless bool) {
+	told := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(told)
+		select {
+		case <-lock.Done():
+			c.log.Add(history.Record{Kind: history.Tell, Op: op, Err: class(lock.Err())})
+		case <-stop:
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-told
+	}()
+
+	var known register.Reply
+	if !c.write(op, lock, &known, true) {
+		return
+	}
+	until := deadline(lock)
+	end := time.Now().Add(work)
+	for (careless || lock.Err() == nil) && time.Now().Before(end) {
+		if d := deadline(lock); lock.Err() == nil && d > until+int64(c.TTL/20) {
+			until = d
+			c.log.Add(history.Record{Kind: history.Extend, Op: op, Until: until})
+		}
+		if draw.IntN(50) == 0 {
+			extend, cancel := context.WithTimeout(context.Background(), c.TTL)
+			lock.Extend(extend)
+			cancel()
+			continue
+		}
+		// Between the look at the lock and the write a process may be paused for as long as it likes: that is what tokens are for.
+		if draw.IntN(4) == 0 && !c.write(op, lock, &known, false) {
+			return
+		}
+		time.Sleep(between(draw, 0, min(work/3, c.TTL/20)))
+	}
+	if careless || lock.Err() == nil {
+		c.write(op, lock, &known, false)
+	}
+}
+
+// write adds one to the counter in the store, or only enters. It reports whether the guard let it.
+func (c *client) write(op int, lock *holdfast.Lock, known *register.Reply, enter bool) bool {
+	args := register.Args{
+		Key: lock.Key(), Owner: fmt.Sprintf("%s/%d", c.Client, op), Token: uint64(lock.Token()),
+		Enter: enter, Read: known.Value, Loose: known.Loose,
+	}
+	start, outcome := history.Now(), history.Unanswered
+	if err := c.store.Call("Register.Do", args, known); err == nil {
+		outcome = history.Refused
+		if known.Accepted {
+			outcome = history.Accepted
+		}
+	}
+	c.log.Add(history.Record{Kind: history.Write, At: start, Op: op, Until: history.Now(), Outcome: outcome})
+	accepted := known.Accepted
+	known.Accepted = false // a false one is not sent, and would leave the last one standing
+	return accepted
+}
+
+// deadline is the lock's, on the clock of the history. A pause in here makes it earlier, never later.
+func deadline(lock *holdfast.Lock) int64 {
+	deadline := lock.Deadline()
+	return history.Now() + int64(time.Until(deadline))
+}
+
+// probe acquires each key once, with the time that there may be left for a lost lease and a quarantine.
+func (c *client) probe(ctx context.Context) {
+	for _, key := range c.Keys {
+		ctx, cancel := context.WithTimeout(ctx, c.TTL+c.Guard+10*time.Second)
+		op := int(c.ops.Add(1))
+		c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
+		for {
+			lock, err := c.locker.Acquire(ctx, key)
+			if err != nil && ctx.Err() == nil {
+				// A backend that nobody has reached yet, or that sits out a quarantine, ends a wait at once.
+				pause(ctx, c.TTL/20)
+				continue
+			}
+			if err != nil {
+				c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: err.Error()})
+				break
+			}
+			c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()), Until: deadline(lock)})
+			c.log.Add(history.Record{Kind: history.Release, Op: op})
+			c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(lock.Release(ctx))})
+			break
+		}
+		cancel()
+	}
+}
+
+// watchStalls records when the process did not run: a lock can not tell of its loss then.
+func (c *client) watchStalls(ctx context.Context) {
+	const tick, much = 5 * time.Millisecond, 15 * time.Millisecond
+	for last := history.Now(); ctx.Err() == nil; {
+		time.Sleep(tick)
+		now := history.Now()
+		if now-last > int64(much) {
+			c.log.Add(history.Record{Kind: history.Stall, At: last, Until: now})
+		}
+		last = now
+	}
+}
+
+// class is the name of an error's kind: a history needs no more.
+func class(err error) string {
+	var held *holdfast.HeldError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &held):
+		return "held"
+	case errors.Is(err, holdfast.ErrLost):
+		return "lost"
+	case errors.Is(err, holdfast.ErrReleased):
+		return "released"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, holdfast.ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, holdfast.ErrUnknown):
+		return "unknown"
+	default:
+		return err.Error()
+	}
+}
+
+// between draws a time.
+func between(draw *rand.Rand, from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return from + time.Duration(draw.Int64N(int64(to-from)))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
