@@ -11,7 +11,8 @@ type job interface{ run() }
 type crew struct {
 	mu     sync.Mutex
 	idle   []chan job
-	keep   int // how many goroutines may be idle
+	keep   int    // how many goroutines may be idle
+	alive  flight // goroutines
 	closed bool
 }
 
@@ -27,10 +28,12 @@ func (c *crew) start(j job) {
 		return
 	}
 	c.mu.Unlock()
+	c.alive.add(1)
 	go c.work(j)
 }
 
 func (c *crew) work(j job) {
+	defer c.alive.end()
 	var hand chan job
 	for j != nil {
 		j.run()

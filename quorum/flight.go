@@ -5,35 +5,45 @@ import (
 	"time"
 )
 
-// flight counts the calls under way, so that Close can let them end. A WaitGroup does not serve: calls are made
-// while Close waits.
+// flight counts what is under way, calls or goroutines, so that Close can let it end. A WaitGroup does not serve: calls are
+// made while Close waits.
 type flight struct {
 	count   atomic.Int64
-	closing atomic.Bool
+	waiting atomic.Bool
 	landed  chan struct{} // has room for one
 }
+
+func newFlight() flight { return flight{landed: make(chan struct{}, 1)} }
 
 func (f *flight) add(n int) { f.count.Add(int64(n)) }
 
 func (f *flight) end() {
 	// Either wait sees the zero, or this sees that it waits.
-	if f.count.Add(-1) == 0 && f.closing.Load() {
-		select {
-		case f.landed <- struct{}{}:
-		default:
-		}
+	if f.count.Add(-1) == 0 && f.waiting.Load() {
+		f.signal()
 	}
 }
 
-// wait returns when no call is under way, or after most. closing is set already.
+func (f *flight) signal() {
+	select {
+	case f.landed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when nothing is under way, or after most. Only one goroutine waits.
 func (f *flight) wait(most time.Duration) {
-	timeout := time.NewTimer(most)
+	var late atomic.Bool
+	f.waiting.Store(true)
+	if f.count.Load() == 0 {
+		return
+	}
+	timeout := time.AfterFunc(most, func() {
+		late.Store(true)
+		f.signal()
+	})
 	defer timeout.Stop()
-	for f.count.Load() > 0 {
-		select {
-		case <-f.landed:
-		case <-timeout.C:
-			return
-		}
+	for f.count.Load() > 0 && !late.Load() {
+		<-f.landed
 	}
 }

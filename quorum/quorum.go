@@ -29,7 +29,8 @@ type Quorum struct {
 	generation atomic.Uint64
 	highest    atomic.Uint64 // largest token seen
 	crew       crew
-	flight     flight
+	closing    atomic.Bool
+	flight     flight // calls
 	counters   counters
 	unhear     []func() // ends the nodes' notices
 
@@ -69,7 +70,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 	}
 	q.base, q.cancel = context.WithCancel(context.Background())
 	q.crew.keep = 2 * len(backends)
-	q.flight.landed = make(chan struct{}, 1)
+	q.flight, q.crew.alive = newFlight(), newFlight()
 	for i := range q.shards {
 		q.shards[i].tracks = make(map[string]*track)
 		q.shards[i].sweepAt = minSweep
@@ -119,11 +120,15 @@ func (q *Quorum) ready(ctx context.Context) error {
 // Close lets the calls under way end, for at most twice the node timeout, so that releases reach also those nodes that were
 // not waited for. Then it closes the backends, and joins their errors. What is still held runs into its
 // TTL. Calls after Close fail with ErrUnavailable. Closing twice is safe.
+//
+// It leaves no goroutine behind, if the backends' calls return when their context ends; for those that do not it waits no
+// longer than twice the node timeout again.
 func (q *Quorum) Close() error {
-	if q.flight.closing.Swap(true) {
+	if q.closing.Swap(true) {
 		return nil
 	}
-	q.flight.wait(2 * q.config.bound(0))
+	bound := q.config.bound(0)
+	q.flight.wait(2 * bound)
 	q.cancel()
 	for _, stop := range q.unhear {
 		stop()
@@ -145,6 +150,9 @@ func (q *Quorum) Close() error {
 			errs = append(errs, fmt.Errorf("%s: %w", n.name, err))
 		}
 	}
+	// Calls have returned by now, unless a backend ignores both the end of its context and Close.
 	q.crew.close()
+	q.flight.wait(bound)
+	q.crew.alive.wait(bound)
 	return errors.Join(errs...)
 }
