@@ -106,9 +106,9 @@ func (k *client) cut(off bool, nodes ...int) {
 	}
 }
 
-// newClaim makes a claim on key.
+// newClaim makes a claim on key, which proposes the time as its token, as holdfast does.
 func newClaim(key string, ttl time.Duration) driver.Claim {
-	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: ttl}
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: ttl, Token: driver.Token(time.Now().UnixMicro())}
 }
 
 // limit bounds one call.
