@@ -26,6 +26,7 @@ type call struct {
 	probe  bool
 	forced bool   // the node is needed, down or not
 	unmade bool   // it was not made: the node turned out to be down while this waited for its turn
+	first  bool   // no acquisition was sent to the node before it
 	queued bool   // it had to wait for its turn, so the round's bound is not its own
 	number uint32 // among those of the record
 
@@ -71,6 +72,14 @@ func (c *call) perform() (next *call) {
 	r.calls--
 	owes := false
 	latest := r.last[c.node] == c.number
+	switch {
+	case err == nil:
+	case c.op == acquiring && c.first && latest && !maybe(err):
+		r.touched &^= only(c.node)
+	case c.op == releasing && !r.touched.has(c.node):
+		// It had no need to get through.
+		result, err = driver.Result{State: driver.Lost}, nil
+	}
 	if c.op == releasing && err != nil && latest && !driver.Permanent(err) {
 		owes = !r.owed.has(c.node)
 		r.owed |= only(c.node)
@@ -134,4 +143,9 @@ func explain(ctx context.Context, err error, bound time.Duration) error {
 }
 
 // slowError says that a node did not answer within the bound.
-func slowError(bound time.Duration) error { return fmt.Errorf("%w within %v", errNoReply, bound) }
+func slowError(bound time.Duration) error {
+	if bound >= 10*time.Millisecond {
+		bound = bound.Round(time.Millisecond) // a batch has some microseconds more
+	}
+	return fmt.Errorf("%w within %v", errNoReply, bound)
+}

@@ -79,7 +79,8 @@ func (n *NodeError) Error() string {
 	what := n.State.String()
 	switch {
 	case n.Err != nil:
-		what = strings.ReplaceAll(n.Err.Error(), "\n", " ")
+		// Many backends name the node themselves.
+		what = strings.TrimPrefix(strings.ReplaceAll(n.Err.Error(), "\n", " "), n.Node+": ")
 	case n.State == driver.Busy && n.Holder != "":
 		what = "held by " + driver.ParseOwner(n.Holder).String()
 	}

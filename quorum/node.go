@@ -50,6 +50,7 @@ type node struct {
 	nextProbe   clock.Instant
 	backoff     time.Duration
 	lastErr     error // of the last call that failed
+	refusing    bool  // for good, since it last granted something
 	quarantine  bool  // what it answered last; until
 	quarantined clock.Instant
 	debts       []debt
@@ -127,6 +128,11 @@ func (n *node) note(err error, vote, probe bool) (changed, work bool) {
 	n.asked = true
 	now := clock.Now()
 	wait := quarantineOf(err)
+	if driver.Permanent(err) {
+		n.refusing = true
+	} else if err == nil && vote {
+		n.refusing = false // a node may release and yet not grant
+	}
 	switch {
 	case err == nil || wait > 0 || driver.Permanent(err):
 		// A node that refuses for a good reason is not down: it answers, and there is nothing to spare.
@@ -163,7 +169,7 @@ func (n *node) pause() time.Duration {
 
 // settleLocked finds out whether all is well.
 func (n *node) settleLocked() {
-	n.settled.Store(n.reported == Up && !n.down && n.failures == 0 && !n.quarantine &&
+	n.settled.Store(n.reported == Up && !n.down && n.failures == 0 && !n.refusing && !n.quarantine &&
 		n.identified && n.sameAs == "" && len(n.debts) == 0 && !n.flushing)
 }
 

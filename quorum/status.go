@@ -19,6 +19,9 @@ const (
 	Down
 	// Quarantined: the node answers, and takes no part yet after a restart.
 	Quarantined
+	// Refusing: the node answers, and refuses for a reason that does not go away by itself, a wrong password for example.
+	// It is asked as before.
+	Refusing
 	// Duplicate: the node is the same server as another one, and is not asked any more.
 	Duplicate
 )
@@ -34,6 +37,8 @@ func (s NodeState) String() string {
 		return "down"
 	case Quarantined:
 		return "quarantined"
+	case Refusing:
+		return "refusing"
 	case Duplicate:
 		return "duplicate"
 	default:
@@ -128,6 +133,8 @@ func (n *node) stateLocked(now clock.Instant) NodeState {
 		return Unasked
 	case n.down:
 		return Down
+	case n.refusing:
+		return Refusing
 	case n.quarantine && n.quarantined > now:
 		return Quarantined
 	default:

@@ -55,7 +55,7 @@ type record struct {
 	// top is the largest token that the claim has.
 	top driver.Token
 
-	touched nodeSet // nodes that an acquisition was sent to: the claim may be there
+	touched nodeSet // nodes that an acquisition was sent to, and not surely in vain: the claim may be there
 	owed    nodeSet // nodes with a debt, see node.debts
 	calls   int     // calls under way or waiting
 
@@ -106,6 +106,7 @@ func (t *track) push(c *call) (now bool) {
 	// A release pays the debt, and an acquisition needs what the debt would undo.
 	c.record.owed &^= only(c.node)
 	if c.op == acquiring {
+		c.first = !c.record.touched.has(c.node)
 		c.record.touched |= only(c.node)
 	}
 	c.q.nodes[c.node].pending.Add(1)

@@ -1,0 +1,159 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// refuse has servers refuse connections.
+func (c *cluster) refuse(servers ...int) {
+	c.do(func() {
+		for _, i := range servers {
+			c.servers[i].crash(true)
+		}
+	})
+}
+
+// When the majority that is missing surely had no effect, the minority's grants are the Quorum's to give back. The caller
+// has nothing to clean up: not after an attempt, and after a wait its release needs no majority.
+func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprintf("queue %v", queue), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 5)
+				a := c.client()
+				c.refuse(0, 1, 2)
+				claim := a.claim()
+				claim.Queue = queue
+				if err := a.fail(claim); !queue && !errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("Acquire: %v; want that it had no effect", err)
+				}
+				if queue {
+					c.soon("releasing", 1, func() {
+						if r, err := a.Release(context.Background(), claim); err != nil || r.State == driver.Held {
+							t.Errorf("Release of a claim that three of five nodes never saw: %v, %v; want not held", r.State, err)
+						}
+					})
+				}
+				time.Sleep(roundTrip)
+				c.clean("k")
+				for _, n := range a.Status().Nodes {
+					if n.Owed > 0 {
+						t.Errorf("%s owes %d releases of a claim that it has never seen", n.Name, n.Owed)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What may have reached a node is not waved through: a release that it does not confirm has an unknown outcome.
+func TestReleaseOfWhatMayBeThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client()
+		held := a.claim()
+		a.hold(held)
+		rest()
+		c.refuse(0, 1, 2)
+		if _, err := a.Release(context.Background(), held); !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("Release of a lock with three of five nodes gone: %v; want that the outcome is unknown", err)
+		}
+		// Asking again in vain does not make the nodes forget what they were asked before.
+		again := a.claim()
+		c.restart(false, 0, 1, 2)
+		time.Sleep(2 * time.Second) // until it has been made good
+		a.hold(again)
+		rest()
+		c.refuse(0, 1, 2)
+		a.fail(again)
+		rest()
+		owed := 0
+		for _, n := range a.Status().Nodes {
+			owed += n.Owed
+		}
+		if owed < 3 {
+			t.Errorf("%d releases are owed; want at least one by each of three nodes", owed)
+		}
+		c.restart(false, 0, 1, 2)
+		time.Sleep(2 * time.Second)
+		c.clean("k")
+	})
+}
+
+// A Locker on a Quorum without a majority fails at once, says so node by node, and has nothing to close.
+func TestLockerWithoutMajority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a := c.client(quorum.WithNames("n1", "n2", "n3", "n4", "n5"))
+		l, err := holdfast.New(a.Quorum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.refuse(0, 1, 2)
+		for what, acquire := range map[string]func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error){
+			"Acquire": l.Acquire, "TryAcquire": l.TryAcquire,
+		} {
+			c.soon(what, 50, func() {
+				_, err := acquire(context.Background(), "k")
+				if !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrUnknown) {
+					t.Errorf("%s: %v; want unavailable", what, err)
+				}
+				var e *quorum.Error
+				if !errors.As(err, &e) || e.Need != 3 || len(e.Nodes) != 5 || strings.Count(err.Error(), "\n") != 5 {
+					t.Errorf("%s: %v; want an Error with a line for each of 5 nodes, 3 needed", what, err)
+				}
+			})
+		}
+		c.soon("closing the Locker", 10, func() { l.Close() })
+	})
+}
+
+// An error names each node once, also if the node's own error does.
+func TestErrorNamesNodesOnce(t *testing.T) {
+	e := quorum.NodeError{Node: "10.0.0.1:6379", Err: &driver.Error{Node: "10.0.0.1:6379", Err: errors.New("connection refused")}}
+	if got, want := e.Error(), "10.0.0.1:6379: backend unavailable: connection refused"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+// A node that refuses for good shows in the status and is told to the observer: it costs fault tolerance as one that is
+// down does.
+func TestRefusingNodeIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns := c.dial()
+		var events []quorum.NodeEvent
+		q, err := quorum.New([]driver.Backend{&deniedNode{conns[0]}, conns[1], conns[2]},
+			quorum.WithGuard(0), quorum.WithObserver(func(e quorum.NodeEvent) {
+				if e.Node == "node 1" {
+					events = append(events, e)
+				}
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		for range 3 {
+			claim := a.claim()
+			a.hold(claim)
+			a.release(claim, driver.Held) // which that node does answer
+			rest()
+			if n := a.Status().Nodes[0]; n.State != quorum.Refusing || n.Err == nil || !strings.Contains(n.Err.Error(), "wrong password") {
+				t.Errorf("status %+v; want refusing, with the reason", n)
+			}
+		}
+		if len(events) != 1 || events[0].Is != quorum.Refusing || events[0].Err == nil {
+			t.Errorf("events %+v; want one, that it refuses", events)
+		}
+	})
+}
