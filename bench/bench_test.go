@@ -32,7 +32,7 @@ const wholeVariable = "HOLDFAST_BENCH_WHOLE"
 func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-smoke", "-json", file}, &out); err != nil {
+	if err := run(t.Context(), []string{"-smoke", "-redis-only", "-json", file}, &out); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	data, err := os.ReadFile(file)
@@ -49,6 +49,7 @@ func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
 	}
 	for i, s := range scenarios {
 		got := r.Scenarios[i]
+		s.drivers = slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool { return slices.Contains(outside, name) })
 		if got.Name != s.name || len(got.Drivers) != len(s.drivers) {
 			t.Fatalf("results of %q with %d drivers, want %q with %d", got.Name, len(got.Drivers), s.name, len(s.drivers))
 		}
@@ -115,7 +116,7 @@ func only(s *server) []*server { return []*server{s} }
 type scenarioType = scenario
 
 func TestRunRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, arguments := range [][]string{{"-smoke", "-run", "nothing"}, {"-smoke", "more"}, {"-unknown"}} {
+	for _, arguments := range [][]string{{"-smoke", "-redis-only", "-run", "nothing"}, {"-smoke", "-redis-only", "more"}, {"-unknown"}} {
 		var out bytes.Buffer
 		if err := run(t.Context(), arguments, &out); err == nil {
 			t.Errorf("%v is accepted", arguments)
@@ -147,7 +148,7 @@ func TestRunThatIsCutShortReportsWhatItHas(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	file := filepath.Join(t.TempDir(), "results.json")
 	out := &cutShort{end: end}
-	if err := run(ctx, []string{"-smoke", "-json", file}, out); !errors.Is(err, errEnough) {
+	if err := run(ctx, []string{"-smoke", "-redis-only", "-json", file}, out); !errors.Is(err, errEnough) {
 		t.Fatalf("error %v, want %v", err, errEnough)
 	}
 	data, err := os.ReadFile(file)
@@ -374,5 +375,18 @@ func TestDriverThatHangsIsClosedAndLeftOut(t *testing.T) {
 	case <-stuck.closed:
 	default:
 		t.Error("it was not closed")
+	}
+}
+
+func TestWhatIsNotInstalledIsNamed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := missing([]string{etcdMutex, redlockNode})
+	for _, want := range []string{"etcd", "node and npm", "scripts/install.sh bench", "-redis-only"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: does not name %s", err, want)
+		}
+	}
+	if err := missing([]string{ours, floor, rueidisLock}); err != nil {
+		t.Errorf("drivers that need only Redis: %v", err)
 	}
 }

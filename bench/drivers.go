@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/goredishold"
 	"github.com/holdfast-go/holdfast/redishold"
 )
 
@@ -26,6 +27,7 @@ import (
 const (
 	ours           = "holdfast"
 	oursAlone      = "holdfast-nocohort" // every acquisition asks the server
+	oursGoRedis    = "holdfast-goredis"  // on a client of go-redis, with the client's own settings
 	floor          = "floor"             // SET NX PX and compare-and-delete, on our client library with our settings
 	floorStock     = "floor-stock"       // the same with the library's own settings
 	redsyncGoRedis = "redsync-goredis"
@@ -77,6 +79,18 @@ func open(ctx context.Context, name string, at site, lease time.Duration) (locke
 		return openOurs(ctx, address, holdfast.WithTTL(lease))
 	case oursAlone:
 		return openOurs(ctx, address, holdfast.WithTTL(lease), holdfast.WithCohort(1, 0))
+	case oursGoRedis:
+		client := goredis.NewClient(&goredis.Options{Addr: address})
+		backend, err := goredishold.New(client)
+		if err != nil {
+			client.Close()
+			return nil, err
+		}
+		l, err := oursOn(backend, holdfast.WithTTL(lease))
+		if err != nil {
+			return nil, err
+		}
+		return &closing{l, client.Close}, nil
 	case floor:
 		return openFloor(ctx, ourSettings(address), lease)
 	case floorStock:
@@ -101,6 +115,10 @@ func open(ctx context.Context, name string, at site, lease time.Duration) (locke
 			return nil, err
 		}
 		return &blpopLocker{client}, nil
+	case etcdMutex:
+		return openEtcd(at.Etcd, lease)
+	case advisory:
+		return openPostgres(ctx, at.Postgres)
 	}
 	return nil, fmt.Errorf("driver %q: there is none of that name", name)
 }
@@ -141,6 +159,17 @@ func (l *oursLocker) release(ctx context.Context, h held) error {
 func (l *oursLocker) close() {
 	l.locker.Close()
 	l.backend.Close()
+}
+
+// closing is a locker with something to close after it.
+type closing struct {
+	locker
+	after func() error
+}
+
+func (l *closing) close() {
+	l.locker.close()
+	l.after()
 }
 
 // ourSettings are those that redishold gives to the client library.

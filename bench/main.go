@@ -64,6 +64,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	flags.SetOutput(out)
 	quick := flags.Bool("quick", false, "finish within two minutes, with fewer and shorter rounds")
 	smoke := flags.Bool("smoke", false, "only show that everything runs, with counts too small to mean anything")
+	redisOnly := flags.Bool("redis-only", false, "leave out what needs more than Go and redis-server: "+strings.Join(outside, ", "))
 	only := flags.String("run", "", "scenarios to run, separated by commas; default all")
 	drivers := flags.String("drivers", "", "drivers to measure, separated by commas; default all")
 	file := flags.String("json", "", "file to write the results to")
@@ -103,6 +104,18 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		scenarios = slices.DeleteFunc(scenarios, func(s *scenario) bool { return !slices.Contains(names, s.name) })
 	}
 
+	var used []string
+	for _, s := range scenarios {
+		s.drivers = chosen(s.drivers, *drivers)
+		if *redisOnly {
+			s.drivers = slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool { return slices.Contains(outside, name) })
+		}
+		used = append(used, s.drivers...)
+	}
+	if err := missing(used); err != nil {
+		return err
+	}
+
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("the time allowed, %v, is over", p.limit))
 	defer cancel()
 	dir, err := os.MkdirTemp("", "holdfast-bench")
@@ -132,6 +145,11 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	}
 	defer common.stop()
 	e.common = []*server{common}
+	stopOutside, err := e.startOutside(ctx, used)
+	if err != nil {
+		return err
+	}
+	defer stopOutside()
 
 	began := time.Now()
 	r, err := newReport(e, p)
@@ -140,7 +158,6 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	}
 	r.head(out)
 	for _, s := range scenarios {
-		s.drivers = chosen(s.drivers, *drivers)
 		if len(s.drivers) == 0 || ctx.Err() != nil {
 			continue
 		}

@@ -22,7 +22,10 @@ var spawner = sync.OnceValue(func() chan<- func() {
 // start starts a process that dies with this one, whatever ends it, and is spared the terminal's Ctrl-C: this one
 // stops it in its own time.
 func start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 	started := make(chan error)
 	spawner() <- func() { started <- cmd.Start() }
 	return <-started

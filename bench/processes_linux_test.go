@@ -56,7 +56,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			temporary := t.TempDir()
 			// Rounds without end, of a scenario with workers.
-			cmd := exec.Command(os.Args[0], "-smoke", "-run", "processes", "-drivers", ours, "-rounds", "1000000")
+			cmd := exec.Command(os.Args[0], "-smoke", "-redis-only", "-run", "processes", "-drivers", ours, "-rounds", "1000000")
 			cmd.Env = append(os.Environ(), wholeVariable+"=1", "TMPDIR="+temporary)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
@@ -99,7 +99,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 func TestRunEndsWhatItStarted(t *testing.T) {
 	before := len(children(t, os.Getpid()))
-	if err := run(t.Context(), []string{"-smoke", "-run", "processes,held-50", "-drivers", ours}, new(bytes.Buffer)); err != nil {
+	if err := run(t.Context(), []string{"-smoke", "-redis-only", "-run", "processes,held-50", "-drivers", ours}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
 	if after := children(t, os.Getpid()); len(after) != before {

@@ -43,14 +43,16 @@ type scenario struct {
 // env is what measurements have in common.
 type env struct {
 	plan
-	common  []*server // the one that scenarios share
-	nodes   []*server // those of the scenario
-	proxies []*proxy  // in front of the first ones of nodes
-	at      site      // where drivers find them
-	dir     string
-	profile string // directory for profiles; "" for none
-	files   int    // so far, for their names
-	keys    int    // so far, for their names
+	common   []*server // the one that scenarios share
+	nodes    []*server // those of the scenario
+	proxies  []*proxy  // in front of the first ones of nodes
+	at       site      // where drivers find them
+	outside  site      // where drivers find servers that are not Redis
+	programs string    // directory of the libraries of other languages
+	dir      string
+	profile  string // directory for profiles; "" for none
+	files    int    // so far, for their names
+	keys     int    // so far, for their names
 
 	mu     sync.Mutex
 	opened map[string]locker
@@ -63,7 +65,13 @@ func (e *env) driver(ctx context.Context, name string) (locker, error) {
 	if l := e.opened[name]; l != nil {
 		return l, nil
 	}
-	l, err := open(ctx, name, e.at, ttl)
+	var l locker
+	var err error
+	if name == redisPy || name == redlockNode {
+		l, err = openProgram(context.WithoutCancel(ctx), name, e.programs, e.at.Redis[0])
+	} else {
+		l, err = open(ctx, name, e.at, ttl)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +128,12 @@ func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 				continue
 			}
 			measured, err := s.measureOnce(ctx, e, name)
+			if name == etcdMutex || name == advisory {
+				// What Redis servers did meanwhile is none of theirs.
+				for _, metric := range []string{"server", "reads", "commands", "inner", "in", "out"} {
+					delete(measured, metric)
+				}
+			}
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:

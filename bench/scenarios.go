@@ -23,11 +23,11 @@ const (
 )
 
 func allScenarios(p plan) []*scenario {
-	uncontended := slices.Concat([]string{ours, floor, floorStock}, singlePeers)
-	contended := slices.Concat([]string{ours, oursAlone, blpop}, singlePeers)
+	uncontended := slices.Concat([]string{ours, oursGoRedis, floor, floorStock}, singlePeers)
+	contended := slices.Concat([]string{ours, oursAlone, oursGoRedis, blpop}, singlePeers, []string{etcdMutex, advisory})
 	all := []*scenario{{
 		name: "latency", title: "uncontended acquire and release, one goroutine",
-		drivers: uncontended, floor: floor, measure: latency,
+		drivers: slices.Concat(uncontended, outside), floor: floor, measure: latency,
 		metrics: []metric{{"p50", "us", -1, 1}, {"p99", "us", -1, 1}, {"allocs", "/pair", -1, 1}, {"reads", "/pair", -1, 2},
 			{"commands", "/pair", -1, 1}, {"inner", "/pair", -1, 1}, {"in", "B/pair", -1, 0}, {"out", "B/pair", -1, 0},
 			{"server", "us/pair", -1, 1}, {"client", "us/pair", -1, 1}},
@@ -47,6 +47,10 @@ func allScenarios(p plan) []*scenario {
 				ratioGoal("at least 0.8 x the floor", "pairs", ours, floor, atLeast, 0.8),
 				ratioGoal("at least 1.3 x the best peer", "pairs", ours, bestOf, atLeast, 1.3),
 			},
+		}
+		if n <= 64 {
+			// With more, PostgreSQL would need a connection for each, and Python's threads take turns anyway.
+			s.drivers = slices.Concat(uncontended, []string{etcdMutex, advisory, redlockNode})
 		}
 		if n >= 1000 {
 			s.goals = []goal{valueGoal("at least 100,000 operations per second, that is 50,000 pairs", "pairs", ours, atLeast, 50_000)}
@@ -73,7 +77,7 @@ func allScenarios(p plan) []*scenario {
 		},
 	}, &scenario{
 		name: "handover", title: "from the call of release to the next holder, in another process",
-		drivers: []string{ours, blpop, rueidisLock, redsyncRueidis}, floor: blpop, measure: handovers,
+		drivers: []string{ours, oursGoRedis, blpop, rueidisLock, redsyncRueidis, etcdMutex, advisory}, floor: blpop, measure: handovers,
 		metrics: []metric{{"p50", "us", -1, 0}, {"p99", "us", -1, 0}, {"samples", "", 0, 0}},
 		goals: []goal{
 			ratioGoal("p50 at most 1.2 x BLPOP", "p50", ours, blpop, atMost, 1.2),
@@ -139,6 +143,9 @@ func latency(ctx context.Context, e *env, name string) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, ok := l.(*program); ok {
+		return p.measure(e, 1)
+	}
 	// The libraries get a context that never ends, with which they are fastest.
 	never := context.Background()
 	keys := e.keysInTurn()
@@ -172,13 +179,9 @@ func latency(ctx context.Context, e *env, name string) (sample, error) {
 	s := sample{
 		"p50":    microseconds(stats.Percentile(times, 0.5)),
 		"p99":    microseconds(stats.Percentile(times, 0.99)),
-		"in":     (after["total_net_input_bytes"] - before["total_net_input_bytes"]) / n,
-		"out":    (after["total_net_output_bytes"] - before["total_net_output_bytes"]) / n,
-		"server": (after.cpu() - before.cpu()) * 1e6 / n,
 		"client": microseconds(used) / n,
-		// The questions themselves were some.
-		"reads": (after["total_reads_processed"] - before["total_reads_processed"] - float64(len(e.nodes))) / n,
 	}
+	s.addServer(e, before, after, n)
 
 	if !math.IsNaN(second) {
 		s["second"] = second
@@ -215,6 +218,9 @@ func throughput(ctx context.Context, e *env, name string, goroutines int) (sampl
 	l, err := e.driver(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	if p, ok := l.(*program); ok {
+		return p.measure(e, goroutines)
 	}
 	never := context.Background()
 	keys := make([]func() string, goroutines)
@@ -283,6 +289,9 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 			return nil, err
 		}
 	}
+	if err := e.warmUp(ctx, l, e.contenders); err != nil {
+		return nil, err
+	}
 	runtime.GC()
 	span, cancel := context.WithTimeout(ctx, e.span)
 	defer cancel()
@@ -331,6 +340,20 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 		"p99":   microseconds(waits[0].Percentile(0.99)),
 		"max":   microseconds(waits[0].Percentile(1)),
 	}, nil
+}
+
+// warmUp has a pool make its connections.
+func (e *env) warmUp(ctx context.Context, l locker, n int) error {
+	base := e.key()
+	return forAll(n, func(i int) error {
+		key := fmt.Sprintf("%s/%d", base, i)
+		if p, ok := l.(preparer); ok {
+			if err := p.prepare(ctx, key); err != nil {
+				return err
+			}
+		}
+		return pair(ctx, l, key)
+	})
 }
 
 var errTwo = fmt.Errorf("two holders at once")

@@ -11,7 +11,9 @@ import (
 
 // site is where drivers connect to.
 type site struct {
-	Redis []string // addresses; several are nodes of a quorum
+	Redis    []string // addresses; several are nodes of a quorum
+	Etcd     string   // address
+	Postgres string   // URL
 }
 
 // enter makes ready what the scenario measures on. leave takes it away again.
@@ -44,7 +46,7 @@ func (e *env) enter(ctx context.Context, s *scenario) (leave func(), err error) 
 		}
 		e.nodes = append(e.nodes, n)
 	}
-	e.at.Redis = nil
+	e.at = e.outside
 	for i, n := range e.nodes {
 		address := n.address
 		if i < s.proxies {
