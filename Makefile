@@ -15,7 +15,9 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 CPUS ?=
 # Further flags for go test.
 TESTFLAGS ?=
-# What bench runs, how often, and where.
+# Flags for the program in bench; -list lists what it can measure, -help its flags.
+BENCHFLAGS ?= -quick
+# What bench-go runs, how often, and where.
 BENCH    ?= .
 COUNT    ?= 1
 PACKAGES ?= work
@@ -47,7 +49,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390"
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -89,7 +91,12 @@ check-tidy:
 	go mod tidy -diff
 
 .PHONY: bench
-bench: ## Run the benchmarks; BENCH and PACKAGES choose, COUNT repeats
+bench: ## Measure Holdfast beside other lock libraries, on servers of its own; BENCHFLAGS choose
+	$(if $(findstring -redis-only,$(BENCHFLAGS)),,scripts/install.sh bench)
+	go run ./bench $(BENCHFLAGS)
+
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks; BENCH and PACKAGES choose, COUNT repeats
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 60m $(PACKAGES)
 
 .PHONY: fuzz

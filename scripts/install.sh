@@ -4,6 +4,7 @@
 #   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
 #   scripts/install.sh spec   for make spec: the model checker
 #   scripts/install.sh up     for make up: a Redis to try things on
+#   scripts/install.sh bench  for make bench: the servers and foreign clients that Holdfast is measured beside
 #
 # Where everything is there it changes nothing, and needs neither root nor a network. Without root it installs
 # nothing and says what is missing and how to get it.
@@ -46,6 +47,11 @@ has_python_redis() { /usr/bin/python3 -c 'import redis'; }
 
 has_npm() { command -v node && command -v npm; }
 
+has_etcd() { command -v etcd; }
+
+# Debian keeps the server's programs out of the PATH.
+has_postgres() { command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
+
 has_spin() { command -v spin; }
 
 needs_of() {
@@ -66,8 +72,15 @@ needs_of() {
 	up)
 		need "redis-server 6.2 or newer" has_redis redis-server
 		;;
+	bench)
+		need "redis-server 6.2 or newer" has_redis redis-server
+		need "etcd" has_etcd etcd-server
+		need "a PostgreSQL server" has_postgres postgresql
+		need "python3-redis" has_python_redis python3-redis
+		need "node and npm" has_npm nodejs npm
+		;;
 	*)
-		echo "install.sh: unknown purpose \"$1\": test, spec or up" >&2
+		echo "install.sh: unknown purpose \"$1\": test, spec, up or bench" >&2
 		exit 64
 		;;
 	esac
