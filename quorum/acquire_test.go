@@ -48,7 +48,7 @@ func TestR3_MinorityFails(t *testing.T) {
 }
 
 // All nodes are asked at once, for the same key, with the same value (R12, R23).
-func TestR12_AllAtOnceWithOneValue(t *testing.T) {
+func TestR12R23_AllAtOnceWithOneValue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
 		a := c.client()
@@ -141,7 +141,7 @@ func (d *deafNode) Release(context.Context, driver.Claim) (driver.Result, error)
 
 // Held needs a majority and a rest of validity, measured from before the first request (R11, R14, R15, R16), and
 // what was got too late is given back (R18).
-func TestR18_MajorityTooLate(t *testing.T) {
+func TestR11R14R15R16R18_MajorityTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
 		a := c.client(quorum.WithNodeTimeout(time.Minute))
@@ -286,7 +286,7 @@ func TestR25_ReleaseAnywhere(t *testing.T) {
 }
 
 // R26: of several who ask at the same time at most one wins, and while it holds a majority nobody else does.
-func TestR26_OneWins(t *testing.T) {
+func TestR1R26_OneWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const contenders, rounds = 8, 50
 		c := newCluster(t, 5)
@@ -342,7 +342,7 @@ func TestR26_OneWins(t *testing.T) {
 }
 
 // R2, R27: a holder that is cut off from the majority costs at most its TTL.
-func TestR27_PartitionCostsTTL(t *testing.T) {
+func TestR2R27_PartitionCostsTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
 		a, b := c.client(), c.client()

@@ -13,7 +13,7 @@ import (
 
 // A renewal extends only what is there and is the claim's (R34), and counts with a majority of such nodes (R35). Nodes that
 // have lost the key are set again, but that does not count: else a lost lock would come back.
-func TestR35_RenewalNeedsMajority(t *testing.T) {
+func TestR34R35_RenewalNeedsMajority(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
 		a, b := c.client(), c.client()

@@ -14,7 +14,7 @@ import (
 
 // The published case: 3 of 5 nodes grant a lock, one of them restarts without its data, and the lock is granted
 // again by it and the other two. Without a quarantine that is two holders; with it it is not (R29, R32).
-func TestR29_RestartWithoutData(t *testing.T) {
+func TestR29R32_RestartWithoutData(t *testing.T) {
 	for _, guard := range []time.Duration{0, 20 * time.Second} {
 		t.Run(fmt.Sprintf("guard %v", guard), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestReleaseInQuarantine(t *testing.T) {
 
 // R39, K1: a node whose clock jumps forward gives its key away early. With the other nodes that could object out of
 // reach, that is two holders, which is documented. The tokens tell them apart.
-func TestK1_ForwardJump(t *testing.T) {
+func TestR39K1_ForwardJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
 		a, b := c.client(), c.client()

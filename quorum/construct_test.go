@@ -1,0 +1,358 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filehold"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// What is not allowed is refused at construction, with the value and what is allowed in the error.
+func TestNewRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 10)
+		nodes := backends(c.dial())
+		for _, test := range []struct {
+			name    string
+			nodes   []driver.Backend
+			options []quorum.Option
+			want    string
+		}{
+			{"no nodes", nil, nil, "at least 1"},
+			{"ten nodes", nodes, nil, "10 backends: at most 9"},
+			{"a nil", []driver.Backend{nodes[0], nil, nodes[2]}, nil, "backend 2 is nil"},
+			{"a name too few", nodes[:3], []quorum.Option{quorum.WithNames("a", "b")}, "2 names for 3"},
+			{"a negative guard", nodes[:3], []quorum.Option{quorum.WithGuard(-1)}, "guard -1ns"},
+			{"a negative timeout", nodes[:3], []quorum.Option{quorum.WithNodeTimeout(-1)}, "timeout -1ns"},
+			{"a timeout over the guard", nodes[:3], []quorum.Option{quorum.WithNodeTimeout(2 * time.Minute)}, "2m0s is longer than the guard 1m0s"},
+			{"too much drift", nodes[:3], []quorum.Option{quorum.WithDrift(0.5)}, "drift 0.5"},
+		} {
+			if _, err := quorum.New(test.nodes, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v; want an error with %q", test.name, err, test.want)
+			}
+		}
+	})
+}
+
+// R10: the nodes are independent. One server listed twice would have two votes, so it is refused, at once or, where it was
+// out of reach then, as soon as it says who it is: from then on it has one vote.
+func TestR10_SameServerTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns, again := c.dial(), c.dial()
+		twice := []driver.Backend{conns[0], conns[1], again[1], conns[2]}
+		_, err := quorum.New(twice, quorum.WithNames("a", "b", "c", "d"))
+		if !errors.Is(err, quorum.ErrSameServer) || !strings.Contains(err.Error(), "b and c") {
+			t.Errorf("New with one server twice: %v; want ErrSameServer for b and c", err)
+		}
+
+		// Three of the five are one server.
+		conns, second, third := c.dial(), c.dial(), c.dial()
+		c.freeze(0)
+		q, err := quorum.New([]driver.Backend{conns[1], conns[0], conns[2], second[0], third[0]}, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatalf("New with a server twice that does not answer: %v; want no error yet", err)
+		}
+		defer q.Close()
+		c.thaw(0)
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		for range 3 {
+			claim := a.claim()
+			if r, err := a.Acquire(context.Background(), claim); err == nil && r.State == driver.Held {
+				a.release(claim, driver.Held)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		for i, want := range []quorum.NodeState{quorum.Up, quorum.Up, quorum.Up, quorum.Duplicate, quorum.Duplicate} {
+			if n := a.Status().Nodes[i]; n.State != want {
+				t.Errorf("node %d is %v; want %v", i+1, n.State, want)
+			}
+		}
+		claim := a.claim()
+		a.hold(claim)
+		a.release(claim, driver.Held)
+		c.refuse(1)
+		if err := a.fail(a.claim()); !strings.Contains(err.Error(), "same server twice: it is also node 2") {
+			t.Errorf("with two servers, one of them three times: %v; want that it has one vote", err)
+		}
+	})
+}
+
+// Every number of nodes works, and does so with as many of them gone as a majority may spare.
+func TestEveryNumberOfNodes(t *testing.T) {
+	for n := 1; n <= quorum.MaxNodes; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, n)
+				a, b := c.client(), c.client()
+				need := n/2 + 1
+				if s := a.Status(); s.Need != need || len(s.Nodes) != n {
+					t.Errorf("%d of %d nodes needed; want %d of %d", s.Need, len(s.Nodes), need, n)
+				}
+				for gone := range n - need + 2 {
+					if gone > 0 {
+						c.refuse(gone - 1)
+					}
+					if gone > n-need {
+						err := a.fail(a.claim())
+						if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprintf("%d of %d nodes agreed, %d needed", need-1, n, need)) {
+							t.Errorf("with %d of %d nodes gone: %v; want unavailable", gone, n, err)
+						}
+						continue
+					}
+					claim := a.claim()
+					a.hold(claim)
+					b.busy(b.claim())
+					a.renew(claim, driver.Held)
+					a.release(claim, driver.Held)
+					rest()
+				}
+			})
+		})
+	}
+}
+
+// An even number is allowed, and explained to whoever asks; so are fewer than three, and a quarantine that is off.
+func TestCheckExplainsTheShape(t *testing.T) {
+	for n, want := range map[int]string{1: "few-nodes", 2: "few-nodes", 3: "", 4: "even-nodes", 5: "", 6: "even-nodes"} {
+		for _, guard := range []time.Duration{0, time.Minute} {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, n)
+				findings, err := c.client(quorum.WithGuard(guard)).Check(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var codes []string
+				for _, f := range findings {
+					codes = append(codes, f.Code)
+					if f.Summary == "" || f.Advice == "" || f.Severity == 0 {
+						t.Errorf("finding %+v; want a severity, a summary and an advice", f)
+					}
+				}
+				all := strings.Join(codes, " ")
+				if off := guard == 0; strings.Contains(all, "no-quarantine") != off || !strings.Contains(all, want) || want == "" && strings.Contains(all, "nodes") {
+					t.Errorf("%d nodes, guard %v: findings %q; want %q, and no-quarantine if it is off", n, guard, all, want)
+				}
+			})
+		}
+	}
+}
+
+// Nodes may be of different kinds.
+func TestMixedKinds(t *testing.T) {
+	file, err := filehold.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := quorum.New([]driver.Backend{memhold.New(), file, memhold.New()}, quorum.WithNodeTimeout(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	l, err := holdfast.New(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var last holdfast.Token
+	for range 3 {
+		lock, err := l.Acquire(context.Background(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.Token() <= last {
+			t.Errorf("token %v after %v", lock.Token(), last)
+		}
+		last = lock.Token()
+		if err := lock.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A majority that is out of reach at the start is no reason to fail: New returns within a second, the first acquisition says
+// what is wrong, and when the nodes come back it works.
+func TestMajorityUnreachableAtStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		c.freeze(0, 1)
+		c.refuse(2)
+		var a *client
+		if d := took(func() { a = c.client() }); d > time.Second+roundTrip {
+			t.Errorf("New took %v; want at most a second", d)
+		}
+		if err := a.fail(a.claim()); !strings.Contains(err.Error(), "2 of 5 nodes agreed, 3 needed") {
+			t.Errorf("Acquire: %v; want how many nodes there are", err)
+		}
+		c.thaw(0, 1)
+		c.restart(false, 2)
+		rest()
+		claim := a.claim()
+		a.hold(claim)
+		a.release(claim, driver.Held)
+	})
+}
+
+// R33: nodes that were all started just now are in quarantine, and the error says for how long, to the user of a Locker too.
+func TestR33_FreshNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		c.restart(true, 0, 1, 2, 3, 4)
+		a := c.client(quorum.WithGuard(30 * time.Second))
+		l, err := holdfast.New(a.Quorum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		time.Sleep(10 * time.Second)
+		_, err = l.TryAcquire(context.Background(), "k")
+		var q *driver.QuarantineError
+		var e *quorum.Error
+		if !errors.As(err, &q) || q.Remaining > 20*time.Second || q.Remaining < 19*time.Second || !errors.As(err, &e) || e.Got != 0 {
+			t.Errorf("TryAcquire: %v; want quarantine for another 20s, on 5 nodes", err)
+		}
+		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrUnknown) {
+			t.Errorf("TryAcquire: %v; want that it had no effect", err)
+		}
+		time.Sleep(20 * time.Second)
+		lock, err := l.TryAcquire(context.Background(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Through a Locker, errors.Is and errors.As tell held by another, unavailable and quarantined apart, also where nodes differ.
+func TestErrorsThroughLocker(t *testing.T) {
+	const busy, gone, fresh = "busy", "gone", "fresh"
+	for _, test := range []struct {
+		nodes                             []string // what the other than healthy nodes are
+		held, unavailable, unknown, quart bool
+		lines                             []string
+	}{
+		{nodes: []string{busy, busy, busy}, held: true},
+		{nodes: []string{busy, busy, busy, gone, gone}, held: true},
+		{nodes: []string{gone, gone, gone}, unavailable: true, lines: []string{"n1: backend unavailable: connection refused", "n4: held"}},
+		{nodes: []string{fresh, fresh, fresh}, unavailable: true, quart: true, lines: []string{"n3: backend unavailable: in restart quarantine"}},
+		{
+			nodes: []string{busy, gone, gone, gone, fresh}, unavailable: true,
+			lines: []string{"n1: held by", "n2: backend unavailable: connection refused", "n5: backend unavailable: in restart quarantine"},
+		},
+		{nodes: []string{fresh, gone, gone}, unavailable: true, quart: true},
+	} {
+		t.Run(strings.Join(test.nodes, " "), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 5)
+				for i, is := range test.nodes {
+					c.do(func() {
+						switch s := c.servers[i]; is {
+						case busy:
+							s.keys["k"] = &simKey{owner: "another", expires: s.now() + time.Minute}
+						case gone:
+							s.crash(true)
+						case fresh:
+							s.restart(true)
+						}
+					})
+				}
+				a := c.client(quorum.WithGuard(time.Minute), quorum.WithNames("n1", "n2", "n3", "n4", "n5"))
+				l, err := holdfast.New(a.Quorum, holdfast.WithPrefix(""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				_, err = l.TryAcquire(context.Background(), "k")
+				var e *quorum.Error
+				var q *driver.QuarantineError
+				var h *holdfast.HeldError
+				if got := errors.As(err, &h); got != test.held {
+					t.Errorf("held by another: %v; want %v", got, test.held)
+				}
+				if got := errors.Is(err, holdfast.ErrUnavailable); got != test.unavailable {
+					t.Errorf("unavailable: %v; want %v", got, test.unavailable)
+				}
+				if got := errors.Is(err, holdfast.ErrUnknown); got != test.unknown {
+					t.Errorf("unknown: %v; want %v", got, test.unknown)
+				}
+				if got := errors.As(err, &q); got != test.quart {
+					t.Errorf("quarantined: %v; want %v", got, test.quart)
+				}
+				if got := errors.As(err, &e); got == test.held {
+					t.Errorf("an Error about the nodes: %v; want %v", got, !test.held)
+				}
+				for _, line := range test.lines {
+					if !strings.Contains(fmt.Sprint(err), "\n  "+line) {
+						t.Errorf("misses the line %q", line)
+					}
+				}
+				if t.Failed() {
+					t.Logf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// R20: whoever holds a lock through a Locker is told of its loss in time, though all nodes are frozen: before another can have
+// the key.
+func TestR20_LossIsToldInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		l, err := holdfast.New(a.Quorum, holdfast.WithPrefix(""), holdfast.WithTTL(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Second) // it is renewed
+		a.cut(true, 0, 1, 2, 3, 4)
+		told := false
+		for !told {
+			time.Sleep(10 * time.Millisecond)
+			select {
+			case <-lock.Done():
+				told = true
+			default:
+				b.busy(b.claim())
+			}
+		}
+		a.cut(false, 0, 1, 2, 3, 4)
+	})
+}
+
+// Close is bounded, whatever the nodes do, and leaves no goroutine behind once their calls return.
+func TestCloseWithNodesThatHang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns := c.dial()
+		end := make(chan struct{})
+		q, err := quorum.New([]driver.Backend{&deafNode{conns[0], end}, &deafNode{conns[1], end}, conns[2]}, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		for range 10 {
+			go a.Acquire(context.Background(), a.claim())
+			time.Sleep(time.Millisecond)
+		}
+		if d := took(func() { a.Close() }); d > 210*time.Millisecond {
+			t.Errorf("Close took %v; want at most four times the node timeout", d)
+		}
+		close(end) // the bubble sees to it that nothing remains
+	})
+}
