@@ -26,6 +26,10 @@ const longTTL = 50 * time.Second
 const calm = "restart-guard=0s&node-timeout=3s"
 
 func TestMain(m *testing.M) {
+	if order := os.Getenv(holderEnv); order != "" {
+		fmt.Println(holdForEver(order))
+		os.Exit(1)
+	}
 	// Tests mostly wait for servers, so more of them may run than there are processors.
 	flag.Parse()
 	flag.Set("test.parallel", "6")

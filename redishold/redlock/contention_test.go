@@ -1,0 +1,166 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/redistest"
+)
+
+// R1, R26, R38: several Lockers, as in several processes, want one lock, while servers are stopped, killed and restarted empty, a minority
+// at a time, and now and then a caller gives up.
+// Invariants:
+//
+//   - nobody is inside while another is whose lock has not told a loss;
+//   - each turn has a larger token than the one before;
+//   - in the end nothing is left.
+func TestR1_ContentionWithFaults(t *testing.T) {
+	t.Parallel()
+	random := newRandom(t)
+	c := start(t, 5)
+	s := &scene{cluster: c, t: t}
+	const lockers, workers, rounds = 3, 3, 20
+	ctx, cancel := limit()
+	defer cancel()
+
+	var mu sync.Mutex
+	var inside *holdfast.Lock
+	var last holdfast.Token
+	turns := 0
+	var all sync.WaitGroup
+	for range lockers {
+		k := c.client(t, "restart-guard=0s&node-timeout=1s")
+		locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(20*time.Second), holdfast.WithCohort(2, time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := locker.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		for worker := range workers {
+			all.Go(func() {
+				for round := range rounds {
+					impatient, cancel := ctx, context.CancelFunc(func() {})
+					if round%5 == worker {
+						impatient, cancel = context.WithTimeout(ctx, 3*time.Millisecond)
+					}
+					lock, err := locker.Acquire(impatient, "k")
+					cancel()
+					if err != nil {
+						if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("Acquire: %v", err)
+						}
+						continue
+					}
+					mu.Lock()
+					if inside != nil && inside.Err() == nil || lock.Token() <= last {
+						t.Errorf("inside %v, token %v after %v", inside, lock.Token(), last)
+					}
+					inside, last = lock, lock.Token()
+					turns++
+					mu.Unlock()
+
+					mu.Lock()
+					inside = nil
+					mu.Unlock()
+					if err := lock.Release(ctx); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for over := false; !over; {
+		fault := serverFaults[random.IntN(3)] // those of servers
+		pair := random.Perm(5)[:2]
+		before := turnsOf(&mu, &turns)
+		for _, i := range pair {
+			fault.strike(s, i)
+		}
+		redistest.Eventually(t, "turns are taken while a minority is "+fault.name, func() error {
+			select {
+			case <-done:
+				over = true
+				return nil
+			default:
+				return redistest.Not(turnsOf(&mu, &turns) > before+5, "none")
+			}
+		})
+		for _, i := range pair {
+			fault.mend(s, i)
+		}
+	}
+	if want := lockers * workers * rounds / 2; turns < want {
+		t.Errorf("%d turns; want at least %d", turns, want)
+	}
+	t.Logf("%d turns", turns)
+	c.nothingLeft(t)
+}
+
+func turnsOf(mu *sync.Mutex, turns *int) int {
+	mu.Lock()
+	defer mu.Unlock()
+	return *turns
+}
+
+// A waiter of another client is handed the lock with a minority of servers stopped: the release grants it to the waiter, which need not
+// ask. How soon it learns it is measured elsewhere; that nobody waits for a lease to end is seen from its length.
+func TestHandoffWithMinorityStopped(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	a, b := c.client(t, calm), c.client(t, calm)
+	notices := make(chan driver.Notice, 16)
+	defer b.Notify(func(n driver.Notice) { notices <- n })()
+	a.healthy()
+	b.healthy()
+	c.servers[0].Freeze()
+	c.servers[3].Freeze()
+	var last driver.Token
+	for range 20 {
+		first, second := newClaim("k", longTTL), newClaim("k", longTTL)
+		r := a.hold(first)
+		if r.Token <= last {
+			t.Errorf("token %v after %v", r.Token, last)
+		}
+		second.Queue = true
+		if r := b.busy(second); r.Place != 1 || r.Presence <= 0 || r.Holder != first.Owner {
+			t.Fatalf("%+v; want to be next after %q", r, first.Owner)
+		}
+		a.release(first, driver.Held)
+		for granted := false; !granted; {
+			select {
+			case n := <-notices:
+				if n.Owner != second.Owner {
+					continue // of a turn before
+				}
+				if n.Kind == driver.Granted {
+					granted, last = true, n.Token
+					b.renew(second, driver.Held)
+				} else if r, err := b.ask(second); err == nil && r.State == driver.Held {
+					granted, last = true, r.Token
+				}
+			case <-time.After(patience):
+				t.Fatal("no notice")
+			}
+		}
+		if last <= r.Token {
+			t.Errorf("token %v after %v", last, r.Token)
+		}
+		b.release(second, driver.Held)
+	}
+	if n := b.Status().Handoffs; n == 0 {
+		t.Error("not one grant came by notices")
+	}
+	c.servers[0].Thaw()
+	c.servers[3].Thaw()
+	c.nothingLeft(t)
+}
