@@ -91,13 +91,12 @@ type conn struct {
 	closed  bool
 	heard   func(driver.Notice)
 	arrival map[string]time.Time // of the last request for a key: order is kept
-	count   map[string]uint64    // of decisions of a kind
-	made    map[string]uint64    // calls of a kind
+	luck    map[[2]string]*luck
+	made    map[string]uint64 // calls of a kind
 }
 
 func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network {
 	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence}
-	net.trace = func(string, ...any) {}
 	for i := range n {
 		net.servers = append(net.servers, &server{
 			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start, shown: time.Hour,
@@ -115,7 +114,7 @@ func (net *network) dial() []*conn {
 	for _, s := range net.servers {
 		conns = append(conns, &conn{
 			net: net, server: s, client: client,
-			arrival: make(map[string]time.Time), count: make(map[string]uint64), made: make(map[string]uint64),
+			arrival: make(map[string]time.Time), luck: make(map[[2]string]*luck), made: make(map[string]uint64),
 		})
 	}
 	net.conns = append(net.conns, conns...)
@@ -130,14 +129,57 @@ func backends(conns []*conn) []driver.Backend {
 	return list
 }
 
-// chance returns a number in [0, 1) that depends on the connection, on what is decided, and on how often that was.
-func (c *conn) chance(what string) float64 {
-	c.count[what]++
-	h := c.net.seed ^ uint64(c.client)<<32 ^ uint64(c.server.index)<<40 ^ c.count[what]<<48
-	for _, b := range []byte(what) {
-		h = mix(h ^ uint64(b))
+// luck is the source of chance for the messages of one kind about one key on one connection.
+type luck struct {
+	seed  uint64
+	count [decisions]uint64
+}
+
+// decision is what chance decides.
+type decision uint8
+
+const (
+	forth decision = iota
+	forthStraggles
+	back
+	backStraggles
+	losesRequest
+	losesReply
+	repeats
+	returns
+	isLate
+	howLate
+	decisions
+)
+
+func (c *conn) luckOf(what, key string) *luck {
+	l := c.luck[[2]string{what, key}]
+	if l == nil {
+		l = &luck{seed: c.net.seed ^ uint64(c.client)<<32 ^ uint64(c.server.index)<<40}
+		for _, b := range []byte(what + " " + key) {
+			l.seed = mix(l.seed ^ uint64(b))
+		}
+		c.luck[[2]string{what, key}] = l
 	}
-	return float64(mix(h)>>11) / (1 << 53)
+	return l
+}
+
+// throw returns a number in [0, 1) that depends on what is decided, and on how often that was.
+func (l *luck) throw(d decision) float64 {
+	l.count[d]++
+	return float64(mix(l.seed^uint64(d)<<56^l.count[d])>>11) / (1 << 53)
+}
+
+// happens decides with probability p.
+func (l *luck) happens(d decision, p float64) bool { return p > 0 && l.throw(d) < p }
+
+// delay is that of a message in one direction.
+func (l *luck) delay(w *weather, way decision) time.Duration {
+	d := float64(w.delay) * 2 * l.throw(way)
+	if l.happens(way+1, w.straggle) {
+		d *= 50
+	}
+	return time.Duration(d)
 }
 
 // mix is the finalizer of splitmix64.
@@ -146,14 +188,6 @@ func mix(h uint64) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
-}
-
-func (c *conn) delay(what string) time.Duration {
-	d := float64(c.net.weather.delay) * 2 * c.chance(what)
-	if c.chance(what+" straggles") < c.net.weather.straggle {
-		d *= 50
-	}
-	return time.Duration(d)
 }
 
 // now is what the server's clock shows.
@@ -214,11 +248,12 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		net.mu.Unlock()
 		return none, &driver.Error{Err: errSimRefused}
 	}
-	label := what
+	key := ""
 	if len(keys) > 0 {
-		label += " " + keys[0]
+		key = keys[0]
 	}
-	arrive := time.Now().Add(c.delay(label))
+	chance, w := c.luckOf(what, key), &net.weather
+	arrive := time.Now().Add(chance.delay(w, forth))
 	for _, k := range keys {
 		if last := c.arrival[k]; !arrive.After(last) {
 			arrive = last.Add(1)
@@ -228,15 +263,15 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		c.arrival[k] = arrive
 	}
 	life := s.life
-	lost := c.cut || c.chance(label+" request") < net.weather.loseRequest
-	repeat := c.chance(label+" repeat") < net.weather.repeat
-	loseReply := c.chance(label+" reply") < net.weather.loseReply
-	back := c.delay(label + " back")
+	lost := c.cut || chance.happens(losesRequest, w.loseRequest)
+	repeat := chance.happens(repeats, w.repeat)
+	loseReply := chance.happens(losesReply, w.loseReply)
+	delay := chance.delay(w, back)
 	respond := func(r reply) {
 		if loseReply || c.cut {
 			return
 		}
-		time.AfterFunc(back, func() {
+		time.AfterFunc(delay, func() {
 			net.mu.Lock()
 			defer net.mu.Unlock()
 			if c.held {
@@ -246,9 +281,13 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 			replies <- r
 		})
 	}
-	net.trace("%d-%d: %s is sent, lost %v, reply lost %v", c.client, s.index, label, lost, loseReply)
+	if net.trace != nil {
+		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v", c.client, s.index, what, key, lost, loseReply)
+	}
 	effect := func() {
-		net.trace("%d-%d: %s takes effect", c.client, s.index, label)
+		if net.trace != nil {
+			net.trace("%d-%d: %s %s takes effect", c.client, s.index, what, key)
+		}
 		value, err := apply()
 		if repeat {
 			value, err = apply()
@@ -275,9 +314,9 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	case <-ctx.Done():
 		// Calls that were made together do not return at the same instant, whose order would be chance.
 		net.mu.Lock()
-		late := time.NewTimer(time.Duration(1e4 * c.chance(label+" returns late")))
+		late := time.Duration(1e4 * chance.throw(returns))
 		net.mu.Unlock()
-		<-late.C
+		time.Sleep(late)
 		return none, &driver.Error{Maybe: true, Err: ctx.Err()}
 	}
 }
@@ -491,17 +530,18 @@ func (s *server) release(claim driver.Claim) driver.Result {
 
 // push sends a notice to a client.
 func (c *conn) push(n driver.Notice) {
-	if c.cut || c.chance("notice "+n.Key) < c.net.weather.loseNotice {
+	chance, w := c.luckOf("notice", n.Key), &c.net.weather
+	if c.cut || chance.happens(losesReply, w.loseNotice) {
 		return
 	}
 	copies := 1
-	if c.chance("notice again "+n.Key) < c.net.weather.repeatNotice {
+	if chance.happens(repeats, w.repeatNotice) {
 		copies = 2
 	}
 	for i := range copies {
-		d := c.delay("notice " + n.Key)
-		if i > 0 || c.chance("notice late "+n.Key) < c.net.weather.lateNotice {
-			d += time.Duration(float64(2*c.net.presence) * c.chance("notice much later "+n.Key))
+		d := chance.delay(w, back)
+		if i > 0 || chance.happens(isLate, w.lateNotice) {
+			d += time.Duration(float64(2*c.net.presence) * chance.throw(howLate))
 		}
 		time.AfterFunc(d, func() { c.arrive(n) })
 	}
@@ -511,7 +551,9 @@ func (c *conn) push(n driver.Notice) {
 func (c *conn) arrive(n driver.Notice) {
 	c.net.mu.Lock()
 	f := c.heard
-	c.net.trace("%d-%d: notice %d for %s, token %d", c.client, c.server.index, n.Kind, n.Owner, n.Token)
+	if c.net.trace != nil {
+		c.net.trace("%d-%d: notice %d for %s, token %d", c.client, c.server.index, n.Kind, n.Owner, n.Token)
+	}
 	if c.held {
 		c.waiting = append(c.waiting, func() { time.AfterFunc(0, func() { c.arrive(n) }) })
 		f = nil

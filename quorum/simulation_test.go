@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,6 +79,9 @@ func (p *plan) String() string {
 		p.seed, p.nodes, p.clients, p.workers, p.keys, p.ttl, p.guard, strings.Join(broken, ", "))
 }
 
+// guardOverTTL is what the guard has over the TTL, and clients' clocks agree to within that, unless they are wild.
+const guardOverTTL = time.Second
+
 func newPlan(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	often := func(p float64) bool { return r.Float64() < p }
@@ -87,8 +91,8 @@ func newPlan(seed uint64) *plan {
 		clients:  1 + r.IntN(3),
 		workers:  1 + r.IntN(2),
 		keys:     1 + r.IntN(2),
-		ttl:      []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second}[r.IntN(3)],
-		length:   time.Duration(2+r.IntN(8)) * time.Second,
+		ttl:      []time.Duration{300 * time.Millisecond, time.Second, 4 * time.Second}[r.IntN(3)],
+		length:   time.Duration(1+r.IntN(5)) * time.Second,
 		presence: []time.Duration{0, 300 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(4)],
 	}
 	p.weather.delay = []time.Duration{50 * time.Microsecond, 500 * time.Microsecond, 3 * time.Millisecond}[r.IntN(3)]
@@ -105,7 +109,7 @@ func newPlan(seed uint64) *plan {
 		}
 	}
 	if often(0.7) {
-		p.guard = p.ttl + 5*time.Second
+		p.guard = p.ttl + guardOverTTL
 		p.length += 2 * p.guard // so that there is life after a quarantine
 	}
 	p.crashes, p.freezes, p.cuts = often(0.4), often(0.4), often(0.4)
@@ -593,7 +597,7 @@ func (p *plan) run(t testing.TB) *history {
 			t.Fatalf("%v\nNew: %v", p, err)
 		}
 		quorums = append(quorums, q)
-		skew := time.Duration((r.Float64()*2 - 1) * float64(2*time.Second))
+		skew := time.Duration((r.Float64()*2 - 1) * float64(guardOverTTL*4/10))
 		if p.wildClients {
 			skew = time.Duration((r.Float64()*2 - 1) * float64(time.Hour))
 		}
@@ -649,11 +653,11 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 	for _, s := range h.net.servers {
 		now := s.now()
 		for key, k := range s.keys {
-			if k.owner != "" && now < k.expires && !h.dead[k.owner] {
+			if k.owner != "" && !h.dead[k.owner] {
 				h.violate("debris: server %d has %q held by %s for another %v", s.index, key, k.owner, k.expires-now)
 			}
 			for _, w := range k.queue {
-				if now < w.until && !h.dead[w.owner] {
+				if !h.dead[w.owner] {
 					h.violate("debris: server %d has %s in the queue of %q", s.index, w.owner, key)
 				}
 			}
@@ -705,45 +709,70 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 
 var verbose = flag.Bool("history", false, "print the history of each seed")
 
-// TestSimulation runs HOLDFAST_HISTORIES random histories, from HOLDFAST_SEED on; 0 histories means without end.
+// campaign is a series of histories.
+type campaign struct {
+	first, histories uint64 // 0 histories: without end
+	start            time.Time
+
+	next, failed, served atomic.Uint64
+	broken               [3]atomic.Uint64
+}
+
+// TestSimulation runs HOLDFAST_HISTORIES random histories, from HOLDFAST_SEED on; 0 histories means without end, and then it
+// goes on after one that failed.
 func TestSimulation(t *testing.T) {
-	histories := number(t, "HOLDFAST_HISTORIES", defaultHistories)
-	first := number(t, "HOLDFAST_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("seeds from %d: HOLDFAST_SEED=%d repeats", first, first)
-	var next, served atomic.Uint64
-	var broken [3]atomic.Uint64
-	const hands = 4
-	for hand := range hands {
+	c := campaign{
+		first:     number(t, "HOLDFAST_SEED", uint64(time.Now().UnixNano())),
+		histories: number(t, "HOLDFAST_HISTORIES", defaultHistories),
+		start:     time.Now(),
+	}
+	t.Logf("seeds from %d: HOLDFAST_SEED=%d repeats", c.first, c.first)
+	for hand := range runtime.GOMAXPROCS(0) {
 		t.Run(strconv.Itoa(hand), func(t *testing.T) {
 			t.Parallel()
-			for !t.Failed() {
-				n := next.Add(1) - 1
-				if histories > 0 && n >= histories {
+			for !t.Failed() || c.histories == 0 {
+				n := c.next.Add(1) - 1
+				if c.histories > 0 && n >= c.histories {
 					return
 				}
-				p := newPlan(first + n)
-				h := simulate(t, p)
-				served.Add(uint64(h.served.Load()))
-				clocks, memory, clients := p.assumptions()
-				for i, kept := range []bool{clocks, memory, clients} {
-					if !kept {
-						broken[i].Add(1)
-					}
-				}
-				if *verbose {
-					t.Logf("%v\n%s", p, strings.Join(h.log, "\n"))
-				}
-				if len(h.violations) > 0 {
-					t.Errorf("%v\n%s", p, strings.Join(h.violations, "\n"))
-				}
-				if n%1000 == 999 {
-					t.Logf("%d histories, %d acquisitions", n+1, served.Load())
-				}
+				// A test of its own, so that its name says the seed also when the history ends in a panic.
+				t.Run(fmt.Sprintf("seed=%d", c.first+n), func(t *testing.T) { c.run(t, n) })
 			}
 		})
 	}
-	t.Cleanup(func() {
-		t.Logf("%d acquisitions; histories that broke the assumption on server clocks: %d, on memory: %d, on client clocks: %d",
-			served.Load(), broken[0].Load(), broken[1].Load(), broken[2].Load())
-	})
+	t.Cleanup(func() { t.Log(c.String()) })
+}
+
+func (c *campaign) run(t *testing.T, n uint64) {
+	p := newPlan(c.first + n)
+	h := simulate(t, p)
+	c.served.Add(uint64(h.served.Load()))
+	clocks, memory, clients := p.assumptions()
+	for i, kept := range []bool{clocks, memory, clients} {
+		if !kept {
+			c.broken[i].Add(1)
+		}
+	}
+	if *verbose {
+		t.Logf("%v\n%s", p, strings.Join(h.log, "\n"))
+	}
+	if len(h.violations) > 0 {
+		c.failed.Add(1)
+		t.Errorf("%v\n%s", p, strings.Join(h.violations, "\n"))
+	}
+	if c.histories > 0 {
+		return
+	}
+	// The log of a test that does not end is not printed.
+	if len(h.violations) > 0 {
+		fmt.Printf("%v\n\t%s\n", p, strings.Join(h.violations, "\n\t"))
+	}
+	if n%1000 == 999 {
+		fmt.Println(c)
+	}
+}
+
+func (c *campaign) String() string {
+	return fmt.Sprintf("%d histories in %v, %d failed; %d acquisitions; broken assumptions: server clocks %d times, memory %d, client clocks %d",
+		c.next.Load(), time.Since(c.start).Round(time.Second), c.failed.Load(), c.served.Load(), c.broken[0].Load(), c.broken[1].Load(), c.broken[2].Load())
 }
