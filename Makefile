@@ -21,6 +21,8 @@ BENCHFLAGS ?= -quick
 BENCH    ?= .
 COUNT    ?= 1
 PACKAGES ?= work
+# The history that simulate repeats. Empty: new ones.
+SEED ?=
 # For how long fuzz runs each target.
 FUZZTIME ?= 10s
 # Where up starts a server each.
@@ -98,6 +100,11 @@ bench: ## Measure Holdfast beside other lock libraries, on servers of its own; B
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks; BENCH and PACKAGES choose, COUNT repeats
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 60m $(PACKAGES)
+
+.PHONY: simulate
+simulate: ## Simulate quorums without end, with a seed printed for each history that fails; SEED repeats one
+	HOLDFAST_HISTORIES=$(if $(SEED),1,0) HOLDFAST_SEED=$(SEED) \
+		go test -C quorum -count=1 -timeout 0 $(TESTFLAGS) -run '^TestSimulation$$' $(if $(SEED),-v -args -history)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME
