@@ -121,7 +121,7 @@ func TestR19_ClocksDisagree(t *testing.T) {
 		a.release(claim, driver.Held)
 		a, b = b, a
 	}
-	brief := newClaim("k", 200*time.Millisecond)
+	brief := newClaim("k", 500*time.Millisecond)
 	_, until := a.timed(brief)
 	b.granted(newClaim("k", longTTL))
 	if early := time.Until(until); early > 0 {

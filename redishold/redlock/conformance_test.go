@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,9 @@ func TestConformance(t *testing.T) {
 				s.Do(t, "FLUSHALL")
 			}
 			return drivertest.Store{
-				Open: func(t testing.TB) driver.Backend { return &settled{client: c.client(t, calm)} },
+				Open: func(t testing.TB) driver.Backend {
+					return &settled{client: c.client(t, "restart-guard=0s&node-timeout=2s")}
+				},
 				Lose: func(t testing.TB, key string) {
 					for _, s := range c.servers {
 						s.Do(t, "DEL", key)
@@ -77,19 +80,25 @@ func (s *settled) settle(ctx context.Context) error {
 		s.cut = false
 		return &driver.Error{Maybe: true, Err: errors.New("reply lost")}
 	}
-	look := time.NewTicker(100 * time.Microsecond)
+	for i := 0; s.pending() && i < 100; i++ {
+		runtime.Gosched()
+	}
+	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for ctx.Err() == nil {
-		pending := 0
-		for _, n := range s.Status().Nodes {
-			pending += n.Pending + n.Owed
-		}
-		if pending == 0 {
-			break
-		}
+	for s.pending() && ctx.Err() == nil {
 		<-look.C
 	}
 	return nil
+}
+
+// pending reports whether a node still has something to answer.
+func (s *settled) pending() bool {
+	for _, n := range s.Status().Nodes {
+		if n.Pending > 0 || n.Owed > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Acquire is the Quorum's, except that it asks again when nobody got a majority: the suite's rule about contenders is for a backend

@@ -24,7 +24,7 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 	random := newRandom(t)
 	c := start(t, 5)
 	s := &scene{cluster: c, t: t}
-	const lockers, workers, rounds = 3, 3, 20
+	const lockers, workers, rounds = 3, 3, 12
 	ctx, cancel := limit()
 	defer cancel()
 

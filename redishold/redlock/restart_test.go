@@ -245,7 +245,7 @@ func TestR30_R31_EverySecond(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, redistest.WithAOF("everysec"))
 	a, b := c.client(t, calm), c.client(t, calm)
-	claim, brief := newClaim("k", longTTL), newClaim("brief", 300*time.Millisecond)
+	claim, brief := newClaim("k", longTTL), newClaim("brief", 500*time.Millisecond)
 	a.hold(claim)
 	first, _ := a.timed(brief)
 	over := time.Now().Add(brief.TTL)
