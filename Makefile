@@ -27,6 +27,8 @@ SEED ?=
 FUZZTIME ?= 10s
 # Where up starts a server each.
 PORTS ?= 6390
+# For how long torture goes on.
+DURATION ?= 30m
 
 GO_TEST := go test -shuffle=on -timeout 10m $(TESTFLAGS)
 
@@ -51,7 +53,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390 DURATION=30m"
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -114,6 +116,22 @@ fuzz: ## Run each fuzz target for FUZZTIME
 spec: ## Check the model of the fencing tokens
 	scripts/install.sh spec
 	spec/check.sh
+
+.PHONY: itest
+itest: test-needs ## Test on real servers under faults for some minutes, in all modes
+	$(GO_TEST) ./itest -run Promises -args -duration 5m
+
+.PHONY: mutants
+mutants: test-needs ## Show that the checks of itest can fail
+	$(GO_TEST) -tags mutants -parallel 4 -run Mutants ./itest
+
+.PHONY: torture
+torture: test-needs ## Test on real servers under faults for DURATION, and write a report to docs; SEED repeats
+	go run ./itest/torture -duration $(DURATION) -seed $(or $(SEED),0) -report docs
+
+.PHONY: requirements
+requirements: ## Write REQUIREMENTS.md
+	go run ./itest/requirements -write
 
 .PHONY: up
 up: ## Start a Redis for a first try on each of PORTS

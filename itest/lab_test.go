@@ -14,20 +14,11 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "what the nemesis draws from; 0 for a new one")
-	durationFlag = flag.Duration("duration", 25*time.Second, "how long faults go on, in all modes together")
+	durationFlag = flag.Duration("duration", 25*time.Second, "for how long faults go on")
 )
 
-// modes are what the laboratory locks on. Each has its own weakness: what a server keeps, and whether the nemesis may break what the
-// documentation says that exclusion rests on.
-var modes = []lab.Config{
-	{Nodes: 1, Persistence: lab.Always},
-	{Nodes: 3, Persistence: lab.Memory, Guard: 2 * time.Second},
-	{Nodes: 5, Persistence: lab.EverySec, Guard: 2 * time.Second},
-}
-
-// complete fills in what all runs have in common.
-func complete(t *testing.T, c lab.Config, program string) lab.Config {
-	c.TTL, c.Clients, c.Workers, c.Keys = time.Second, 4, 4, 4
+// placed gives the run its program, directory and seed.
+func placed(t *testing.T, c lab.Config, program string) lab.Config {
 	c.Program, c.Dir = program, t.TempDir()
 	if c.Seed = *seedFlag; c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 12 // short to type
@@ -83,10 +74,11 @@ func build(t *testing.T, overlay string) string {
 // R1, R3 and the other promises, on real servers under faults.
 func TestR1R3R38_PromisesUnderFaults(t *testing.T) {
 	program := build(t, "")
-	for _, c := range modes {
+	for _, c := range lab.Promises {
 		t.Run(c.Mode(), func(t *testing.T) {
-			c := complete(t, c, program)
-			c.Duration = *durationFlag / time.Duration(len(modes))
+			t.Parallel() // most of the time is spent waiting
+			c := placed(t, c, program)
+			c.Duration = *durationFlag
 			run(t, c)
 		})
 	}

@@ -8,6 +8,10 @@ import (
 // Variable is in the environment of a client process, and holds its Job in JSON.
 const Variable = "HOLDFAST_ITEST_JOB"
 
+// Skew is in the environment of a client process, and holds how far its wall clock is off. Only a client that was built with
+// mutants/skewed-clocks.patch looks at it.
+const Skew = "HOLDFAST_ITEST_SKEW"
+
 // Job is for one process.
 type Job struct {
 	Client   string        // its name
@@ -16,6 +20,8 @@ type Job struct {
 	Keys     []string      // to take turns on
 	TTL      time.Duration // of its locks
 	Guard    time.Duration // of Redlock
+	Wait     time.Duration // the longest wait for a lock
+	Work     time.Duration // what most do with it takes less
 	Workers  int           // goroutines that take turns
 	Probe    bool          // acquire each key once, and end
 	Log      string        // file of the history

@@ -27,11 +27,15 @@ import (
 type Config struct {
 	Nodes       int           // 1: a single Redis; more: Redlock
 	Persistence Persistence   // of the servers
-	TTL         time.Duration // of the locks
+	TTL         time.Duration // of the locks; 0 for a second
 	Guard       time.Duration // of Redlock; a lone server has no quarantine here
-	Clients     int           // processes
-	Workers     int           // goroutines in each
-	Keys        int           // that they take turns on
+	Wait        time.Duration // the longest wait for a lock; 0 for six leases
+	Work        time.Duration // what most do with a lock takes less; 0 for a twentieth of a lease
+	Latency     time.Duration // of the network, each way
+	Skew        time.Duration // how far the wall clocks of clients are off at most; only for a program with mutants/skewed-clocks.patch
+	Clients     int           // processes; 0 for 4
+	Workers     int           // goroutines in each; 0 for 6
+	Keys        int           // that they take turns on; 0 for 8
 	Duration    time.Duration // of the faults
 	Seed        uint64        // of what is drawn
 	Limits      bool          // also do what breaks documented assumptions
@@ -76,6 +80,7 @@ type run struct {
 	clients  []*client
 	register *register.Register
 	socket   string
+	skew     *rand.Rand // draws the clocks of clients
 
 	mu   sync.Mutex
 	errs []error
@@ -109,7 +114,8 @@ func Build(ctx context.Context, dir, overlay string) (program string, err error)
 
 // Run runs the laboratory once. When ctx ends it stops at once, with an error. No process outlives it.
 func Run(ctx context.Context, config Config) (_ *Result, err error) {
-	r := &run{config: config}
+	config.complete()
+	r := &run{config: config, skew: rand.New(rand.NewPCG(config.Seed, 2000))}
 	defer r.stop()
 	if err := r.start(ctx); err != nil {
 		return nil, err
@@ -205,7 +211,7 @@ func (r *run) newClient(slot string) (*client, error) {
 	c := &client{slot: slot}
 	r.clients = append(r.clients, c)
 	for _, node := range r.nodes {
-		l, err := newLink(slot, node)
+		l, err := newLink(slot, node, r.config.Latency)
 		if err != nil {
 			return nil, err
 		}
@@ -215,10 +221,17 @@ func (r *run) newClient(slot string) (*client, error) {
 }
 
 // spawn starts a client's process.
-func (r *run) spawn(c *client) error { return c.spawn(r.config.Program, r.config.Dir, r.job()) }
+func (r *run) spawn(c *client) error {
+	var skew time.Duration
+	if r.config.Skew > 0 {
+		skew = time.Duration(r.skew.Int64N(int64(2*r.config.Skew))) - r.config.Skew
+	}
+	return c.spawn(r.config.Program, r.config.Dir, skew, r.job())
+}
 
 func (r *run) job() job.Job {
-	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Workers: r.config.Workers, Register: r.socket}
+	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait, Work: r.config.Work,
+		Workers: r.config.Workers, Register: r.socket}
 	for i := range r.config.Keys {
 		j.Keys = append(j.Keys, "key"+strconv.Itoa(i+1))
 	}
@@ -233,7 +246,7 @@ func (r *run) probe() error {
 	}
 	j := r.job()
 	j.Probe = true
-	if err := c.spawn(r.config.Program, r.config.Dir, j); err != nil {
+	if err := c.spawn(r.config.Program, r.config.Dir, 0, j); err != nil {
 		return err
 	}
 	if err := c.await("probed", time.Duration(len(j.Keys))*(r.config.TTL+r.config.Guard+10*time.Second)); err != nil {

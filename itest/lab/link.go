@@ -11,6 +11,7 @@ import (
 type link struct {
 	client   string
 	node     *Node
+	latency  time.Duration // each way, also without any fault
 	listener net.Listener
 
 	mu     sync.Mutex
@@ -40,12 +41,12 @@ func (p *pipe) close() {
 	p.node.Close()
 }
 
-func newLink(client string, node *Node) (*link, error) {
+func newLink(client string, node *Node, latency time.Duration) (*link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	l := &link{client: client, node: node, listener: listener, conns: make(map[*pipe]bool)}
+	l := &link{client: client, node: node, latency: latency, listener: listener, conns: make(map[*pipe]bool)}
 	l.faulty = sync.NewCond(&l.mu)
 	go l.serve()
 	return l, nil
@@ -103,7 +104,7 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, w *way) {
 	for {
 		n, err := from.Read(buffer)
 		l.mu.Lock()
-		delay := w.delay
+		delay := l.latency + w.delay
 		l.mu.Unlock()
 		if delay > 0 {
 			time.Sleep(delay)

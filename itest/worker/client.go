@@ -37,13 +37,16 @@ func (c *client) work(ctx context.Context, number int) {
 
 // turn is one acquisition, from the question to the release.
 func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
-	wait := between(draw, c.TTL/10, 6*c.TTL)
-	work := between(draw, 0, c.TTL/20)
+	wait := between(draw, c.Wait/50, c.Wait)
+	if draw.IntN(3) == 0 { // and then it is likely to be given up
+		wait = between(draw, 0, c.Wait/50)
+	}
+	work := between(draw, 0, c.Work)
 	switch draw.IntN(20) {
 	case 0: // longer than a lease: it takes renewals
-		work = between(draw, c.TTL, 2*c.TTL)
+		work = between(draw, 20*c.Work, 40*c.Work)
 	case 1, 2:
-		work = between(draw, 0, c.TTL)
+		work = between(draw, 0, 20*c.Work)
 	}
 	var options []holdfast.AcquireOption
 	if draw.IntN(8) == 0 {
@@ -52,7 +55,7 @@ func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
 	// Some do not look at their lock, and write when it may be somebody else's: only the guard stops them.
 	careless := draw.IntN(12) == 0
 	if careless {
-		work = between(draw, c.TTL/2, 2*c.TTL)
+		work = between(draw, 10*c.Work, 40*c.Work)
 		options = append(options, holdfast.WithoutRenewal())
 	}
 	acquire := c.locker.Acquire
@@ -108,8 +111,10 @@ func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Du
 	until := deadline(lock)
 	end := time.Now().Add(work)
 	for (careless || lock.Err() == nil) && time.Now().Before(end) {
-		if d := deadline(lock); lock.Err() == nil && d > until+int64(c.TTL/20) {
-			until = d
+		// What counts is what the lock says of itself, also if it is still held at a time that is after its deadline.
+		now, d := history.Now(), deadline(lock)
+		if held := lock.Err() == nil; held && (d > until+int64(c.TTL/20) || now > until) {
+			until = max(d, now)
 			c.log.Add(history.Record{Kind: history.Extend, Op: op, Until: until})
 		}
 		if draw.IntN(50) == 0 {
@@ -122,7 +127,7 @@ func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Du
 		if draw.IntN(4) == 0 && !c.write(op, lock, &known, false) {
 			return
 		}
-		time.Sleep(between(draw, 0, min(work/3, c.TTL/20)))
+		time.Sleep(between(draw, 0, min(work/3, c.Work)))
 	}
 	if careless || lock.Err() == nil {
 		c.write(op, lock, &known, false)
