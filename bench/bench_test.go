@@ -70,8 +70,8 @@ func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
 				t.Errorf("%s, %s: %s", s.name, name, d.Error)
 			}
 			for _, m := range s.metrics {
-				if d.Metrics[m.name] == nil && !(name == bare && m.name == "heap") && !(name != ours && m.name == "second") {
-					t.Errorf("%s, %s: %s was not measured", s.name, name, m.name)
+				if d.Metrics[m.Name] == nil && !(name == bare && m.Name == "heap") && !(name != ours && m.Name == "second") {
+					t.Errorf("%s, %s: %s was not measured", s.name, name, m.Name)
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
 			if g.Reached != nil || strings.Contains(g.Goal, "peer") {
 				continue
 			}
-			if s.name == "processes" {
+			if s.name == "processes" || strings.HasPrefix(s.name, "crowd") {
 				// On a busy machine nothing may change hands in so short a time.
 				t.Logf("%s: nothing is known of the goal %q", s.name, g.Goal)
 				continue
@@ -101,8 +101,8 @@ func TestEveryScenarioRunsWithEveryDriver(t *testing.T) {
 		want                     float64
 	}{
 		{"latency", floor, "inner", 2},
-		{"stored", floor, "keys", 0},
-		{"stored", ours, "others", 0},
+		{"stored-100", floor, "keys", 0},
+		{"stored-100", ours, "others", 0},
 	} {
 		if got := metric(c.scenario, c.driver, c.metric); got != c.want {
 			t.Errorf("%s, %s: %s is %v, want %v", c.scenario, c.driver, c.metric, got, c.want)

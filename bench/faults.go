@@ -75,7 +75,7 @@ func faultScenario(p plan, f fault) *scenario {
 	}
 	return &scenario{
 		name: "five-" + f.name, title: "five nodes, one goroutine, " + f.title,
-		drivers: drivers, floor: floor, rounds: p.faultRounds, peerRounds: 1, nodes: 5, proxies: f.proxies, patience: 2*p.faultPatience + grace,
+		drivers: drivers, floor: floor, rounds: p.rounds, peerRounds: 1, nodes: 5, proxies: f.proxies, patience: 2*p.faultPatience + grace,
 		measure: func(ctx context.Context, e *env, driver string) (sample, error) { return faulty(ctx, e, driver, f) },
 		metrics: []metric{{"p50", "us", -1, 0}, {"p99", "us", -1, 0}, {"first", "ms", -1, 2}, {"p50-x", "x healthy", -1, 2},
 			{"p99-x", "x healthy", -1, 2}, {"left", "keys", -1, 0}, {"tries", "", 0, 0}},

@@ -9,12 +9,10 @@ import (
 // holdingScenario is about many locks held, and renewed, at once.
 func holdingScenario(p plan, h holdingPlan) *scenario {
 	drivers := []string{ours, bare}
-	rounds := max(1, p.rounds/2)
+	const rounds = 1
 	if h.locks <= 10_000 {
 		// With a goroutine and timers for each lock, ten times as many would take a gigabyte.
 		drivers = append(drivers, rueidisLock)
-	} else {
-		rounds = min(2, rounds)
 	}
 	return &scenario{
 		name: fmt.Sprintf("held-%d", h.locks), title: fmt.Sprintf("%d locks held by one process, each renewed every %v", h.locks, h.ttl/3),

@@ -68,6 +68,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	only := flags.String("run", "", "scenarios to run, separated by commas; default all")
 	drivers := flags.String("drivers", "", "drivers to measure, separated by commas; default all")
 	file := flags.String("json", "", "file to write the results to")
+	plots := flags.String("plots", "", "directory to draw plots into, as SVG")
+	document := flags.String("markdown", "", "document whose generated part is to be written, with the plots that there are in the directory of -plots")
+	from := flags.String("from", "", "measure nothing, but take the results from this file, which -json has written")
 	profile := flags.String("profile", "", "directory for profiles of the processor time, of this process and of workers")
 	rounds := flags.Int("rounds", 0, "how often each driver has its turn; default 3 with -quick, else 5")
 	list := flags.Bool("list", false, "list scenarios and drivers")
@@ -76,6 +79,13 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("argument %q: there are only flags", flags.Arg(0))
+	}
+	if *from != "" {
+		r, err := readReport(*from)
+		if err != nil {
+			return err
+		}
+		return r.publish(*plots, *document)
 	}
 	p := fullPlan
 	switch {
@@ -152,7 +162,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	defer stopOutside()
 
 	began := time.Now()
-	r, err := newReport(e, p)
+	r, err := newReport(e, p, used)
 	if err != nil {
 		return err
 	}
@@ -171,6 +181,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		if err := r.write(*file); err != nil {
 			return err
 		}
+	}
+	if err := r.publish(*plots, *document); err != nil {
+		return err
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("not complete: %w", context.Cause(ctx))

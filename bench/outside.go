@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -52,6 +54,33 @@ func missing(drivers []string) error {
 		return nil
 	}
 	return fmt.Errorf("not installed: %s; scripts/install.sh bench installs what is missing, and -redis-only leaves out what needs it", strings.Join(absent, ", "))
+}
+
+// versions says what is installed of what the drivers need.
+func versions(drivers []string) map[string]string {
+	all := make(map[string]string)
+	add := func(driver, name string, args ...string) {
+		if !slices.Contains(drivers, driver) {
+			return
+		}
+		out, err := exec.Command(name, args...).Output()
+		if line, _, _ := strings.Cut(string(out), "\n"); err == nil {
+			all[driver] = strings.TrimSpace(line)
+		}
+	}
+	add(etcdMutex, "etcd", "--version")
+	if postgres, err := postgresCommand("postgres"); err == nil {
+		add(advisory, postgres, "--version")
+	}
+	add(redisPy, pythonPath, "-c", "import platform, redis; print('Python', platform.python_version(), 'with redis-py', redis.__version__)")
+	add(redlockNode, "node", "-p", "'Node.js ' + process.version")
+	var npm struct{ Dependencies map[string]string }
+	if data, err := foreign.ReadFile("foreign/package.json"); err == nil && all[redlockNode] != "" && json.Unmarshal(data, &npm) == nil {
+		for _, name := range slices.Sorted(maps.Keys(npm.Dependencies)) {
+			all[redlockNode] += ", " + name + " " + npm.Dependencies[name]
+		}
+	}
+	return all
 }
 
 // postgresCommand looks also where Debian puts them, which is not in the PATH.

@@ -18,19 +18,20 @@ type plan struct {
 	workers    int           // processes
 	each       int           // goroutines of each
 	contention time.Duration // span of a measurement with them
+	work       time.Duration // done inside, where it is not nothing
 
 	handovers    time.Duration // span
 	minHandovers int           // for as many it goes on longer, up to handoverLimit
 
-	crowd  int           // waiters over all processes
-	settle time.Duration // until all of them wait
+	crowds []int         // waiters over all processes
+	settle time.Duration // until all of 10,000 wait
 
 	holding []holdingPlan
-	stored  int // distinct keys locked and released
+	stored  []int           // distinct keys locked and released
+	delays  []time.Duration // of the network
 
-	hanging       bool          // whether faults befall also the libraries that hang for seconds then, every one of the faults
+	hanging       bool          // whether also those libraries meet with faults that hang for seconds then
 	tries         int           // pairs while a fault lasts
-	faultRounds   int           // of our drivers, the floor included
 	faultSpan     time.Duration // no further try begins after it
 	faultSettle   time.Duration // for what is under way when a fault is over
 	faultPatience time.Duration // with one measurement of one driver
@@ -45,39 +46,41 @@ type holdingPlan struct {
 }
 
 var fullPlan = plan{
-	name: "full", rounds: 5, limit: 15 * time.Minute, patience: 2 * time.Minute,
-	span: 2 * time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
-	workers: 4, each: 4, contention: 2 * time.Second,
-	handovers: 3 * time.Second, minHandovers: 10,
-	crowd: 10_000, settle: 3 * time.Second,
+	name: "full", rounds: 3, limit: 15 * time.Minute, patience: 2 * time.Minute,
+	span: time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
+	workers: 4, each: 4, contention: 1500 * time.Millisecond, work: time.Millisecond,
+	handovers: 1500 * time.Millisecond, minHandovers: 10,
+	crowds: []int{4, 100, 1000, 10_000}, settle: 3 * time.Second,
 	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second}, {100_000, 30 * time.Second, 10 * time.Second}},
-	stored:  1_000_000,
-	tries:   1000, faultRounds: 3, faultSpan: 6 * time.Second, faultSettle: 2 * time.Second, faultPatience: 30 * time.Second,
-	hanging:      true,
+	stored:  []int{1000, 100_000, 1_000_000},
+	delays:  []time.Duration{time.Millisecond, 10 * time.Millisecond},
+	hanging: true, tries: 1000, faultSpan: 5 * time.Second, faultSettle: 2 * time.Second, faultPatience: 30 * time.Second,
 	nodesHolding: holdingPlan{10_000, 6 * time.Second, 6 * time.Second},
 }
 
 var quickPlan = plan{
-	name: "quick", rounds: 3, limit: 2 * time.Minute, patience: 20 * time.Second,
-	span: 400 * time.Millisecond, warm: 100, counted: 500, parallel: []int{64, 1000}, contenders: 32,
-	workers: 4, each: 4, contention: 500 * time.Millisecond,
-	handovers: 600 * time.Millisecond, minHandovers: 5,
-	crowd: 10_000, settle: 1500 * time.Millisecond,
+	name: "quick", rounds: 2, limit: 2 * time.Minute, patience: 20 * time.Second,
+	span: 300 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
+	workers: 4, each: 4, contention: 400 * time.Millisecond, work: time.Millisecond,
+	handovers: 400 * time.Millisecond, minHandovers: 3,
+	crowds: []int{10_000}, settle: 1500 * time.Millisecond,
 	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},
-	stored:  100_000,
-	tries:   200, faultRounds: 1, faultSpan: time.Second, faultSettle: time.Second, faultPatience: 12 * time.Second,
-	nodesHolding: holdingPlan{10_000, 3 * time.Second, 2 * time.Second},
+	stored:  []int{100_000},
+	delays:  []time.Duration{time.Millisecond},
+	tries:   200, faultSpan: time.Second, faultSettle: time.Second, faultPatience: 12 * time.Second,
+	nodesHolding: holdingPlan{10_000, 3 * time.Second, time.Second},
 }
 
 // smokePlan only shows that everything runs.
 var smokePlan = plan{
 	name: "smoke", rounds: 1, limit: 2 * time.Minute, patience: 20 * time.Second,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
-	workers: 2, each: 2, contention: 50 * time.Millisecond,
+	workers: 2, each: 2, contention: 50 * time.Millisecond, work: time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,
-	crowd: 20, settle: 50 * time.Millisecond,
+	crowds: []int{20}, settle: 50 * time.Millisecond,
 	holding: []holdingPlan{{50, 300 * time.Millisecond, 100 * time.Millisecond}},
-	stored:  100,
-	tries:   5, faultRounds: 1, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond, faultPatience: 4 * time.Second,
+	stored:  []int{100},
+	delays:  []time.Duration{time.Millisecond},
+	hanging: true, tries: 5, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond, faultPatience: 4 * time.Second,
 	nodesHolding: holdingPlan{50, 300 * time.Millisecond, 100 * time.Millisecond},
 }

@@ -24,6 +24,7 @@ type report struct {
 	Go        string            `json:"go"`
 	Redis     string            `json:"redis"`
 	Modules   map[string]string `json:"modules"`
+	Programs  map[string]string `json:"programs,omitempty"` // versions of other servers and languages
 	Seconds   float64           `json:"seconds"`
 	Scenarios []*scenarioReport `json:"scenarios"`
 }
@@ -32,10 +33,9 @@ type scenarioReport struct {
 	Name    string          `json:"name"`
 	Title   string          `json:"title"`
 	Floor   string          `json:"floor,omitempty"`
+	Metrics []metric        `json:"metrics"` // the first one is what ratios in tables are about
 	Drivers []*driverReport `json:"drivers"`
 	Goals   []*goalReport   `json:"goals"`
-
-	metrics []metric
 }
 
 type driverReport struct {
@@ -63,8 +63,8 @@ type goalReport struct {
 	Reached *bool    `json:"reached,omitempty"` // absent if it was not measured
 }
 
-func newReport(e *env, p plan) (*report, error) {
-	r := &report{Plan: p.name, Rounds: p.rounds, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
+func newReport(e *env, p plan, drivers []string) (*report, error) {
+	r := &report{Plan: p.name, Rounds: p.rounds, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string), Programs: versions(drivers)}
 	reply, err := e.common[0].do("INFO", "server")
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func number(v float64) *float64 {
 
 // add takes in what a scenario brought.
 func (r *report) add(s *scenario, results *results) {
-	sr := &scenarioReport{Name: s.name, Title: s.title, Floor: s.floor, metrics: s.metrics}
+	sr := &scenarioReport{Name: s.name, Title: s.title, Floor: s.floor, Metrics: s.metrics}
 	r.Scenarios = append(r.Scenarios, sr)
 	for _, name := range s.drivers {
 		d := &driverReport{Name: name, Metrics: make(map[string]*metricReport)}
@@ -103,15 +103,15 @@ func (r *report) add(s *scenario, results *results) {
 			d.Error = err.Error()
 		}
 		for _, m := range s.metrics {
-			values := slices.DeleteFunc(results.values(name, m.name), func(v float64) bool { return number(v) == nil })
+			values := slices.DeleteFunc(results.values(name, m.Name), func(v float64) bool { return number(v) == nil })
 			if len(values) == 0 {
 				continue
 			}
-			mr := &metricReport{Unit: m.unit, Median: results.median(name, m.name), Min: slices.Min(values), Max: slices.Max(values), Rounds: values}
-			d.Metrics[m.name] = mr
-			if m.better != 0 {
-				mr.ToFloor = number(results.ratio(m.name, name, s.floor))
-				mr.ToBestPeer = number(results.ratio(m.name, name, results.bestPeer(m)))
+			mr := &metricReport{Unit: m.Unit, Median: results.median(name, m.Name), Min: slices.Min(values), Max: slices.Max(values), Rounds: values}
+			d.Metrics[m.Name] = mr
+			if m.Better != 0 {
+				mr.ToFloor = number(results.ratio(m.Name, name, s.floor))
+				mr.ToBestPeer = number(results.ratio(m.Name, name, results.bestPeer(m)))
 			}
 		}
 	}
@@ -130,6 +130,9 @@ func (r *report) add(s *scenario, results *results) {
 
 func (r *report) head(out io.Writer) {
 	fmt.Fprintf(out, "%s run on %s, %d CPUs, %s, Redis %s\n", r.Plan, r.System, r.CPUs, r.Go, r.Redis)
+	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
+		fmt.Fprintf(out, "  %s\n", r.Programs[name])
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Modules)) {
 		fmt.Fprintf(out, "  %s %s\n", name, r.Modules[name])
 	}
@@ -141,8 +144,8 @@ func (s *scenarioReport) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s: %s\n", s.Name, s.Title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\t")
-	for i, m := range s.metrics {
-		fmt.Fprintf(w, "%s\t", strings.TrimSpace(m.name+" "+m.unit))
+	for i, m := range s.Metrics {
+		fmt.Fprintf(w, "%s\t", strings.TrimSpace(m.Name+" "+m.Unit))
 		if i == 0 {
 			fmt.Fprintf(w, "x %s\tx best peer\t", orDash(s.Floor))
 		}
@@ -150,15 +153,15 @@ func (s *scenarioReport) print(out io.Writer) {
 	fmt.Fprintln(w)
 	for _, d := range s.Drivers {
 		fmt.Fprintf(w, "%s\t", d.Name)
-		for i, m := range s.metrics {
-			v := d.Metrics[m.name]
+		for i, m := range s.Metrics {
+			v := d.Metrics[m.Name]
 			if v == nil {
 				fmt.Fprint(w, "-\t")
 				v = new(metricReport)
 			} else if len(v.Rounds) == 1 {
-				fmt.Fprintf(w, "%.*f\t", m.decimals, v.Median)
+				fmt.Fprintf(w, "%.*f\t", m.Decimals, v.Median)
 			} else {
-				fmt.Fprintf(w, "%.*f (%.*f..%.*f)\t", m.decimals, v.Median, m.decimals, v.Min, m.decimals, v.Max)
+				fmt.Fprintf(w, "%.*f (%.*f..%.*f)\t", m.Decimals, v.Median, m.Decimals, v.Min, m.Decimals, v.Max)
 			}
 			if i == 0 {
 				fmt.Fprintf(w, "%s\t%s\t", ratioText(v.ToFloor), ratioText(v.ToBestPeer))
@@ -212,6 +215,31 @@ func (r *report) tail(out io.Writer) {
 		}
 	}
 	fmt.Fprintf(out, "\n%d goals reached, %d not, in %.0f seconds.\n", reached, missed, r.Seconds)
+}
+
+// publish draws and writes what is asked for; "" is not.
+func (r *report) publish(plots, document string) error {
+	if plots != "" {
+		if err := r.writePlots(plots); err != nil {
+			return err
+		}
+	}
+	if document != "" {
+		return r.writeMarkdown(document, plots)
+	}
+	return nil
+}
+
+func readReport(name string) (*report, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
 }
 
 func (r *report) write(name string) error {

@@ -19,9 +19,10 @@ type sample map[string]float64
 
 // metric is something that is measured.
 type metric struct {
-	name, unit string
-	better     int // 1 if more is better, -1 if less, 0 if it is only told
-	decimals   int
+	Name     string `json:"name"`
+	Unit     string `json:"unit,omitempty"`
+	Better   int    `json:"better"` // 1 if more is better, -1 if less, 0 if it is only told
+	Decimals int    `json:"decimals"`
 }
 
 // scenario is something that drivers are compared in.
@@ -215,11 +216,11 @@ func (r *results) ratio(metric, driver, reference string) float64 {
 // bestPeer returns the one of other people's libraries with the best median, or "" if none was measured.
 func (r *results) bestPeer(m metric) (best string) {
 	for _, name := range peers {
-		v := r.median(name, m.name)
+		v := r.median(name, m.Name)
 		if math.IsNaN(v) {
 			continue
 		}
-		if best == "" || (v-r.median(best, m.name))*float64(m.better) > 0 {
+		if best == "" || (v-r.median(best, m.Name))*float64(m.Better) > 0 {
 			best = name
 		}
 	}
@@ -262,5 +263,5 @@ func valueGoal(text, metric, driver string, least bool, limit float64) goal {
 }
 
 func named(name string) func(metric) bool {
-	return func(m metric) bool { return m.name == name }
+	return func(m metric) bool { return m.Name == name }
 }

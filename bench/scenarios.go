@@ -84,28 +84,47 @@ func allScenarios(p plan) []*scenario {
 			ratioGoal("p99 no worse than BLPOP", "p99", ours, blpop, atMost, 1),
 		},
 	}, &scenario{
-		name: "crowd", title: fmt.Sprintf("%d waiters on one key over %d processes", p.crowd, p.workers),
-		drivers: []string{ours, oursAlone, rueidisLock}, measure: crowd, rounds: max(1, p.rounds/2),
-		metrics: []metric{{"commands", "/lock", -1, 2}, {"per-handoff", "commands", -1, 2}, {"inner", "/lock", -1, 1}, {"locks", "/s", 1, 0}, {"handoffs", "/s", 1, 0},
-			{"server", "% of a core", 0, 0}},
-		goals: []goal{
-			valueGoal("at most 4 server commands per handoff between processes", "per-handoff", ours, atMost, 4),
-			valueGoal("without local handoff: at most 4 server commands per lock", "commands", oursAlone, atMost, 4),
+		name: "work", title: fmt.Sprintf("one key, %d processes of %d goroutines, %v inside", p.workers, p.each, p.work),
+		drivers: contended, floor: blpop, rounds: min(2, p.rounds),
+		measure: func(ctx context.Context, e *env, driver string) (sample, error) {
+			return contendedWork(ctx, e, driver, e.work)
 		},
+		metrics: append([]metric{{"held", "% of the time", 1, 1}}, processMetrics...),
 	})
+	for _, n := range p.crowds {
+		all = append(all, &scenario{
+			name: fmt.Sprintf("crowd-%d", n), title: fmt.Sprintf("%d waiters on one key over %d processes", n, p.workers),
+			drivers: []string{ours, oursAlone, rueidisLock}, rounds: 1,
+			measure: func(ctx context.Context, e *env, driver string) (sample, error) { return crowd(ctx, e, driver, n) },
+			metrics: []metric{{"commands", "/lock", -1, 2}, {"per-handoff", "commands", -1, 2}, {"inner", "/lock", -1, 1}, {"locks", "/s", 1, 0},
+				{"handoffs", "/s", 1, 0}, {"server", "% of a core", 0, 0}},
+			goals: []goal{
+				valueGoal("at most 4 server commands per handoff between processes", "per-handoff", ours, atMost, 4),
+				valueGoal("without local handoff: at most 4 server commands per lock", "commands", oursAlone, atMost, 4),
+			},
+		})
+	}
 	for _, h := range p.holding {
 		all = append(all, holdingScenario(p, h))
 	}
+	for _, d := range p.delays {
+		all = append(all, delayedScenarios(p, d)...)
+	}
 	all = append(all, nodesScenarios(p)...)
-	return append(all, &scenario{
-		name: "stored", title: fmt.Sprintf("memory of the server after %d distinct keys were locked and released", p.stored),
-		drivers: []string{ours, floor}, floor: floor, measure: stored, rounds: 1,
-		metrics: []metric{{"memory", "KiB", -1, 0}, {"keys", "", -1, 0}, {"others", "keys", -1, 0}, {"peak", "KiB", 0, 0}, {"seconds", "", 0, 1}},
-		goals: []goal{
-			valueGoal("only fence counters remain: other keys", "others", ours, atMost, 0),
-			valueGoal("at most one for each of 16,384 slots", "keys", ours, atMost, 16384),
-		},
-	})
+	for _, n := range p.stored {
+		all = append(all, &scenario{
+			name: fmt.Sprintf("stored-%d", n), title: fmt.Sprintf("memory of the server after %d distinct keys were locked and released", n),
+			drivers: []string{ours, floor}, floor: floor, rounds: 1,
+			measure: func(ctx context.Context, e *env, driver string) (sample, error) { return stored(ctx, e, driver, n) },
+			metrics: []metric{{"memory", "KiB", -1, 0}, {"keys", "", -1, 0}, {"others", "keys", -1, 0}, {"pairs", "/s", 1, 0}, {"peak", "KiB", 0, 0},
+				{"seconds", "", 0, 2}},
+			goals: []goal{
+				valueGoal("only fence counters remain: other keys", "others", ours, atMost, 0),
+				valueGoal("at most one for each of 16,384 slots", "keys", ours, atMost, 16384),
+			},
+		})
+	}
+	return all
 }
 
 // pair acquires and releases once.
@@ -525,8 +544,8 @@ func handovers(ctx context.Context, e *env, name string) (sample, error) {
 	}, nil
 }
 
-func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
-	err = e.contend(ctx, name, e.crowd/e.workers, 0, e.settle, func(b *board) error {
+func crowd(ctx context.Context, e *env, name string, n int) (s sample, err error) {
+	err = e.contend(ctx, name, n/e.workers, 0, e.settle/10+e.settle*time.Duration(n)/10_000, func(b *board) error {
 		before, err := e.info()
 		if err != nil {
 			return err
@@ -568,7 +587,7 @@ func crowd(ctx context.Context, e *env, name string) (s sample, err error) {
 	return s, err
 }
 
-func stored(ctx context.Context, e *env, name string) (sample, error) {
+func stored(ctx context.Context, e *env, name string, n int) (sample, error) {
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
@@ -589,7 +608,7 @@ func stored(ctx context.Context, e *env, name string) (sample, error) {
 	start := time.Now()
 	var next atomic.Int64
 	if err := forAll(256, func(int) error {
-		for i := next.Add(1); i <= int64(e.stored); i = next.Add(1) {
+		for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -611,6 +630,7 @@ func stored(ctx context.Context, e *env, name string) (sample, error) {
 		"memory":  (after["used_memory"] - before["used_memory"]) / 1024,
 		"peak":    (after["used_memory_peak"] - before["used_memory"]) / 1024,
 		"seconds": took.Seconds(),
+		"pairs":   float64(n) / took.Seconds(),
 		"keys":    float64(locks + beside),
 		"others":  float64(locks),
 	}, err
