@@ -239,10 +239,22 @@ func TestParseInfo(t *testing.T) {
 			t.Errorf("version %q is at least 6.2: %v", version, got)
 		}
 	}
-	for _, bad := range []string{"", "run_id:x\r\n", "redis_version:7.0.0\r\nrun_id:x\r\n", strings.Replace(info, "standalone", "sentinel", 1), strings.Replace(info, ":90", ":-1", 1)} {
+	for _, bad := range []string{"", "run_id:x\r\n", "redis_version:7.0.0\r\nrun_id:x\r\n", strings.Replace(info, "standalone", "sentinel", 1), strings.Replace(info, ":90", ":x", 1)} {
 		if s, err := protocol.ParseInfo("", bad, now); err == nil {
 			t.Errorf("%q: %+v", bad, s)
 		}
+	}
+}
+
+// K5: a server whose wall clock was set back says that it will start later. It is served, and counts as just started.
+func TestK5_UptimeBelowZero(t *testing.T) {
+	now := time.Now()
+	s, err := protocol.ParseInfo("x", "redis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:-90\r\n", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Booted.Equal(now) {
+		t.Errorf("started %v after its answer", s.Booted.Sub(now))
 	}
 }
 

@@ -51,12 +51,13 @@ func ParseInfo(name, info string, answered time.Time) (*Server, error) {
 	if fields["redis_mode"] == "sentinel" {
 		return nil, fmt.Errorf("a Sentinel, not a data server: use redis+sentinel://")
 	}
-	up, err := strconv.ParseUint(fields["uptime_in_seconds"], 10, 31)
+	up, err := strconv.ParseInt(fields["uptime_in_seconds"], 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("INFO has uptime_in_seconds %q: %w", fields["uptime_in_seconds"], err)
 	}
-	// Rounded down by the server, and counted from its answer, which left before it came in.
-	s.Booted = answered.Add(-time.Duration(up) * time.Second)
+	// Rounded down by the server, and counted from its answer, which left before it came in. The server counts it by its wall
+	// clock: below zero if that was set back, by more than the server has been up (K5). Then it counts as just started.
+	s.Booted = answered.Add(-time.Duration(max(0, up)) * time.Second)
 	return s, nil
 }
 
