@@ -24,6 +24,7 @@ type Job struct {
 	Work     time.Duration // what most do with it takes less
 	Workers  int           // goroutines that take turns
 	Probe    bool          // acquire each key once, and end
+	Late     bool          // look at the lock, be told to go on, and only then write
 	Log      string        // file of the history
 	Register string        // socket of the guarded store
 }

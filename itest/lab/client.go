@@ -90,3 +90,46 @@ func (c *client) await(want string, within time.Duration) error {
 
 // order tells the process to go on to its next phase.
 func (c *client) order() { fmt.Fprintln(c.in) }
+
+// Client is one process, without faults, for tests that tell it themselves what to do.
+type Client struct{ c *client }
+
+// StartClient starts a client process for the job on the nodes. It ends with Stop, or with this process.
+func StartClient(program, dir string, j job.Job, nodes []*Node) (*Client, error) {
+	c := &client{slot: "client"}
+	for _, node := range nodes {
+		l, err := newLink(c.slot, node, 0)
+		if err != nil {
+			return nil, err
+		}
+		c.links = append(c.links, l)
+	}
+	client := &Client{c}
+	if err := c.spawn(program, dir, 0, j); err != nil {
+		client.Stop()
+		return nil, err
+	}
+	return client, nil
+}
+
+// Await waits until the process says something.
+func (c *Client) Await(want string) error { return c.c.await(want, patience) }
+
+// Order tells the process to go on.
+func (c *Client) Order() { c.c.order() }
+
+// Freeze stops the process in its tracks.
+func (c *Client) Freeze() { c.c.process.freeze() }
+
+// Thaw undoes Freeze.
+func (c *Client) Thaw() { c.c.process.thaw() }
+
+// Stop kills the process.
+func (c *Client) Stop() {
+	if c.c.process != nil {
+		c.c.process.kill()
+	}
+	for _, l := range c.c.links {
+		l.close()
+	}
+}

@@ -74,13 +74,14 @@ type Result struct {
 
 // run is a laboratory at work.
 type run struct {
-	config   Config
-	log      *history.Log
-	nodes    []*Node
-	clients  []*client
-	register *register.Register
-	socket   string
-	skew     *rand.Rand // draws the clocks of clients
+	config    Config
+	log       *history.Log
+	nodes     []*Node
+	stopNodes func()
+	clients   []*client
+	register  *register.Register
+	socket    string
+	skew      *rand.Rand // draws the clocks of clients
 
 	mu   sync.Mutex
 	errs []error
@@ -180,20 +181,8 @@ func (r *run) start(ctx context.Context) (err error) {
 	if r.register, err = register.Open(r.socket, filepath.Join(dir, "register.db"), report); err != nil {
 		return err
 	}
-	library, err := buildWallClock(ctx, dir)
-	if err != nil {
+	if r.nodes, r.stopNodes, err = StartNodes(ctx, dir, r.config.Nodes, r.config.Persistence); err != nil {
 		return err
-	}
-	for i := range r.config.Nodes {
-		addr, err := freeAddress()
-		if err != nil {
-			return err
-		}
-		node, err := startNode("n"+strconv.Itoa(i+1), addr, r.config.Persistence, dir, library)
-		r.nodes = append(r.nodes, node)
-		if err != nil {
-			return err
-		}
 	}
 	for i := range r.config.Clients {
 		c, err := r.newClient("c" + strconv.Itoa(i+1))
@@ -296,10 +285,8 @@ func (r *run) stop() {
 			l.close()
 		}
 	}
-	for _, node := range r.nodes {
-		if node.process != nil {
-			node.process.kill()
-		}
+	if r.stopNodes != nil {
+		r.stopNodes()
 	}
 	if r.register != nil {
 		r.register.Close()
@@ -310,11 +297,12 @@ func (r *run) stop() {
 	}
 }
 
-// freeAddress is one that nobody listens on. Its port is below those that outgoing connections get, one of which could take it
-// while a server is down.
+// freeAddress is one that nobody listens on. It is on a loopback address that nobody else is likely to use, so the port stays free while
+// its server is down.
 func freeAddress() (addr string, err error) {
 	for range 100 {
-		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
+		host := net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250)))
+		addr = net.JoinHostPort(host.String(), strconv.Itoa(10_000+rand.IntN(22_000)))
 		var l net.Listener
 		if l, err = net.Listen("tcp", addr); err == nil {
 			l.Close()

@@ -65,10 +65,45 @@ func startNode(name, addr string, persistence Persistence, dir, library string) 
 	return n, n.start()
 }
 
+// StartNodes starts servers in directories of their own below dir. They end with stop, or with this process.
+func StartNodes(ctx context.Context, dir string, count int, persistence Persistence) (nodes []*Node, stop func(), err error) {
+	stop = func() {
+		for _, n := range nodes {
+			if n.process != nil {
+				n.process.kill()
+			}
+		}
+	}
+	library, err := buildWallClock(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range count {
+		addr, err := freeAddress()
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		n, err := startNode("n"+strconv.Itoa(i+1), addr, persistence, dir, library)
+		nodes = append(nodes, n)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+	}
+	return nodes, stop, nil
+}
+
+// Freeze stops the process in its tracks: connections stay open and nothing is answered.
+func (n *Node) Freeze() { n.process.freeze() }
+
+// Thaw undoes Freeze.
+func (n *Node) Thaw() { n.process.thaw() }
+
 func (n *Node) start() error {
 	n.SetClock(0)
-	_, port, _ := net.SplitHostPort(n.Addr)
-	args := []string{"--port", port, "--bind", "127.0.0.1", "--dir", n.dir, "--save", "", "--daemonize", "no", "--protected-mode", "no",
+	host, port, _ := net.SplitHostPort(n.Addr)
+	args := []string{"--port", port, "--bind", host, "--dir", n.dir, "--save", "", "--daemonize", "no", "--protected-mode", "no",
 		"--maxmemory-policy", "noeviction"}
 	if n.Persistence != Memory {
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(n.Persistence))
@@ -105,11 +140,8 @@ func (n *Node) Restart() error {
 	return n.start()
 }
 
-// Empty removes what the server has kept. It must be down.
-func (n *Node) Empty() error { return os.RemoveAll(filepath.Join(n.dir, "appendonlydir")) }
-
-// logFiles are the parts of the append-only file that grow, with their sizes.
-func (n *Node) logFiles() map[string]int64 {
+// Written tells how much of the append-only file there is: its parts that grow, with their sizes.
+func (n *Node) Written() map[string]int64 {
 	sizes := make(map[string]int64)
 	files, _ := filepath.Glob(filepath.Join(n.dir, "appendonlydir", "*.incr.aof"))
 	for _, name := range files {
@@ -120,22 +152,23 @@ func (n *Node) logFiles() map[string]int64 {
 	return sizes
 }
 
-// PowerFailure kills the server and takes away what it wrote in the last moment, as a power failure does with what was not
+// PowerFailure kills the server and, unless it syncs always, takes away what it has written since, as a power failure does with what was not
 // synced: kill -9 alone does not, as the system still has it.
-func (n *Node) PowerFailure(moment time.Duration) error {
-	sizes := n.logFiles()
-	time.Sleep(moment)
+func (n *Node) PowerFailure(synced map[string]int64) error {
 	n.process.kill()
 	if n.Persistence != EverySec {
 		return nil
 	}
-	for name, size := range sizes {
+	for name, size := range synced {
 		if err := os.Truncate(name, size); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Kill kills the server.
+func (n *Node) Kill() { n.process.kill() }
 
 // SetClock sets the server's wall clock as far off as step says.
 func (n *Node) SetClock(step time.Duration) error {

@@ -94,7 +94,9 @@ func (n *nemesis) restart(name string, nodes []*Node, down time.Duration, power 
 	for _, node := range nodes {
 		each.Go(func() {
 			if power {
-				if err := node.PowerFailure(moment); err != nil {
+				synced := node.Written()
+				time.Sleep(moment)
+				if err := node.PowerFailure(synced); err != nil {
 					n.run.fail(err)
 				}
 			} else {

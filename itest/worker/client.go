@@ -185,6 +185,30 @@ func (c *client) probe(ctx context.Context) {
 	}
 }
 
+// late does what no program can avoid to do at times: between the look at its lock and the write that this allows, something else
+// happens.
+func (c *client) late(ctx context.Context, orders <-chan struct{}) error {
+	lock, err := c.locker.Acquire(ctx, c.Keys[0], holdfast.WithoutRenewal())
+	if err != nil {
+		return err
+	}
+	var known register.Reply
+	if !c.write(1, lock, &known, true) {
+		return errors.New("the rightful holder was refused")
+	}
+	if err := lock.Err(); err != nil {
+		return err
+	}
+	fmt.Println("checked")
+	<-orders
+	if c.write(1, lock, &known, false) {
+		fmt.Println(history.Accepted)
+	} else {
+		fmt.Println(history.Refused)
+	}
+	return nil
+}
+
 // watchStalls records when the process did not run: a lock can not tell of its loss then.
 func (c *client) watchStalls(ctx context.Context) {
 	const tick, much = 5 * time.Millisecond, 15 * time.Millisecond

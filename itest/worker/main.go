@@ -60,12 +60,18 @@ func run() error {
 	}
 	c := &client{Job: j, log: log, store: store, locker: locker}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	fmt.Println("ready")
 	var workers sync.WaitGroup
-	if j.Probe {
+	switch {
+	case j.Probe:
 		c.probe(ctx)
 		fmt.Println("probed")
-	} else {
+	case j.Late:
+		if err := c.late(ctx, orders); err != nil {
+			return err
+		}
+	default:
 		go c.watchStalls(ctx)
 		for i := range j.Workers {
 			workers.Go(func() { c.work(ctx, i) })
