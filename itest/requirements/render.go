@@ -13,7 +13,7 @@ const head = `# Requirements
 
 What the published pattern "Distributed Locks with Redis" asks of an implementation (R1 to R39), and what the debate about it
 brought up (K1 to K6), each with the tests that have it in their names. A limit is something that no implementation on this ground can
-avoid: its test reproduces it, and users are told where it says.
+avoid: its test reproduces it, and users are told in the documentation of the package.
 
 `
 
@@ -31,8 +31,15 @@ func render(tests map[string][]test) []byte {
 				continue
 			}
 			text := r.text
-			if r.limit != "" {
-				text = "**Limit.** " + text + " Told in: " + r.limit + "."
+			if r.limit != nil {
+				text = "**Limit.** " + text + " Told in "
+				for i, file := range r.limit {
+					if i > 0 {
+						text += " and "
+					}
+					text += fmt.Sprintf("[%s](%s)", file, file)
+				}
+				text += "."
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.id, text, list(tests[r.id]))
 		}

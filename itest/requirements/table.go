@@ -4,7 +4,7 @@ package main
 type requirement struct {
 	id    string
 	text  string
-	limit string // where users are told, if it is a limit; empty if it is none
+	limit []string // where users are told, if it is a limit: files, from the root of the repository; nil if it is none
 }
 
 // requirements are all there are, in their order.
@@ -12,7 +12,7 @@ var requirements = []requirement{
 	{id: "R1", text: "At any moment no more than one client holds the lock."},
 	{id: "R2", text: "A holder that crashed or was cut off does not block the lock for ever."},
 	{id: "R3", text: "As long as a majority of the nodes is up, locks can be acquired and released."},
-	{id: "R4", text: "A primary that fails before its replica has heard of a lock, and is replaced by it, gives two holders.", limit: "package documentation of redishold"},
+	{id: "R4", text: "A primary that fails before its replica has heard of a lock, and is replaced by it, gives two holders.", limit: []string{"redishold/doc.go"}},
 	{id: "R5", text: "On one node, to acquire is one atomic step that sets key, value and TTL if the key is free."},
 	{id: "R6", text: "The value is unique over all clients and all their requests."},
 	{id: "R7", text: "To release is one atomic step that compares the value, and never a plain delete."},
@@ -35,23 +35,23 @@ var requirements = []requirement{
 	{id: "R24", text: "Whoever fails to get the majority frees its parts at once, and nobody has to wait for them to expire."},
 	{id: "R25", text: "A release may be sent to any node, whether it is locked or not."},
 	{id: "R26", text: "While the keys of a majority exist nobody else can win, and of those who try at the same time at most one does."},
-	{id: "R27", text: "A holder that is cut off costs about a TTL of availability each time."},
-	{id: "R28", text: "Partitions that go on and on may block the lock for ever.", limit: "package documentation of holdfast and of quorum"},
-	{id: "R29", text: "A node that restarts without its data breaks exclusion if nothing keeps it from taking part.", limit: "documentation of quorum.WithGuard, whose default prevents it"},
+	{id: "R27", text: "A holder that is cut off costs about a TTL of availability each time.", limit: []string{"quorum/doc.go"}},
+	{id: "R28", text: "Partitions that go on and on may block the lock for ever.", limit: []string{"doc.go", "quorum/doc.go"}},
+	{id: "R29", text: "A node that restarts without its data breaks exclusion if nothing keeps it from taking part.", limit: []string{"quorum/options.go", "redishold/redlock/doc.go"}},
 	{id: "R30", text: "An orderly shutdown with an append-only file keeps the locks, whose TTL goes on while the node is off."},
-	{id: "R31", text: "With fsync every second a power failure can lose a lock; only fsync always survives any restart.", limit: "package documentation of redishold"},
+	{id: "R31", text: "With fsync every second a power failure can lose a lock; only fsync always survives any restart.", limit: []string{"redishold/doc.go"}},
 	{id: "R32", text: "Delayed restart: after a crash a node takes no part for a little more than the largest TTL; this is safe without persistence."},
-	{id: "R33", text: "When a majority crashed and restarts delayed, nothing can be locked for as long.", limit: "package documentation of quorum"},
+	{id: "R33", text: "When a majority crashed and restarts delayed, nothing can be locked for as long.", limit: []string{"quorum/doc.go"}},
 	{id: "R34", text: "An extension is done on every node where the key exists with the value of the holder, and nowhere else."},
 	{id: "R35", text: "A lock is extended only if a majority did so while it was valid."},
 	{id: "R36", text: "The number of extensions can be limited."},
 	{id: "R37", text: "That its process lives is no proof of a lock: a loss is found and told."},
 	{id: "R38", text: "Every acquisition has a fencing token, and they rise."},
-	{id: "R39", text: "A wall clock that is set forward on a node can give two holders.", limit: "package documentation of quorum"},
-	{id: "K1", text: "The clock of one node jumps forward while two others are out of reach: two holders.", limit: "package documentation of quorum"},
+	{id: "R39", text: "A wall clock that is set forward on a node can give two holders.", limit: []string{"quorum/doc.go", "redishold/redlock/doc.go"}},
+	{id: "K1", text: "The clock of one node jumps forward while two others are out of reach: two holders.", limit: []string{"quorum/doc.go", "redishold/redlock/doc.go"}},
 	{id: "K2", text: "A pause between the requests and their answers: the lock is refused when the time is read again."},
-	{id: "K3", text: "A pause after that check: the write comes too late, and whoever guards the store refuses it by its token."},
-	{id: "K4", text: "A write that is under way for longer than the lease: refused by its token, too."},
+	{id: "K3", text: "A pause after that check: the write comes too late, and whoever guards the store refuses it by its token.", limit: []string{"doc.go"}},
+	{id: "K4", text: "A write that is under way for longer than the lease: refused by its token, too.", limit: []string{"doc.go"}},
 	{id: "K5", text: "The clock of a node jumps back: leases end late, and nothing else happens."},
 	{id: "K6", text: "The holder's host is suspended: the time counts, and the lock has ended when it wakes up."},
 }
