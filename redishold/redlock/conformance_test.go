@@ -91,16 +91,6 @@ func (s *settled) settle(ctx context.Context) error {
 	return nil
 }
 
-// pending reports whether a node still has something to answer.
-func (s *settled) pending() bool {
-	for _, n := range s.Status().Nodes {
-		if n.Pending > 0 || n.Owed > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Acquire is the Quorum's, except that it asks again when nobody got a majority: the suite's rule about contenders is for a backend
 // that decides at one place.
 func (s *settled) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
-// R1, R26, R38: several Lockers, as in several processes, want one lock, while servers are stopped, killed and restarted empty, a minority
-// at a time, and now and then a caller gives up.
+// R1, R26, R38: several Lockers, as in several processes, want one lock, while servers are stopped, killed and restarted, a minority
+// at a time, and now and then a caller gives up. The servers forget nothing: a lock may be on three of the five only, and then two that
+// forget are a majority of those.
 // Invariants:
 //
 //   - nobody is inside while another is whose lock has not told a loss;
@@ -22,7 +23,7 @@ import (
 func TestR1_ContentionWithFaults(t *testing.T) {
 	t.Parallel()
 	random := newRandom(t)
-	c := start(t, 5)
+	c := start(t, 5, redistest.WithAOF("always"))
 	s := &scene{cluster: c, t: t}
 	const lockers, workers, rounds = 3, 3, 12
 	ctx, cancel := limit()
@@ -34,7 +35,7 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 	turns := 0
 	var all sync.WaitGroup
 	for range lockers {
-		k := c.client(t, "restart-guard=0s&node-timeout=1s")
+		k := c.client(t, "restart-guard=1m&node-timeout=1s")
 		locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(20*time.Second), holdfast.WithCohort(2, time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +71,9 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 					mu.Lock()
 					inside = nil
 					mu.Unlock()
-					if err := lock.Release(ctx); err != nil {
+					// Of three servers that have the lock two may be gone: that is not said to be a release, and is one when
+					// they are back.
+					if err := lock.Release(ctx); err != nil && !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrUnavailable) {
 						t.Errorf("Release: %v", err)
 					}
 				}
@@ -79,14 +82,10 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	for over := false; !over; {
-		fault := serverFaults[random.IntN(3)] // those of servers
-		pair := random.Perm(5)[:2]
+	moreTurns := func(when string) (over bool) {
+		t.Helper()
 		before := turnsOf(&mu, &turns)
-		for _, i := range pair {
-			fault.strike(s, i)
-		}
-		redistest.Eventually(t, "turns are taken while a minority is "+fault.name, func() error {
+		redistest.Eventually(t, "turns are taken "+when, func() error {
 			select {
 			case <-done:
 				over = true
@@ -95,9 +94,19 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 				return redistest.Not(turnsOf(&mu, &turns) > before+5, "none")
 			}
 		})
+		return over
+	}
+	for over := false; !over; {
+		fault := serverFaults[random.IntN(3)] // those of servers
+		pair := random.Perm(5)[:2]
+		for _, i := range pair {
+			fault.strike(s, i)
+		}
+		moreTurns("while a minority is " + fault.name)
 		for _, i := range pair {
 			fault.mend(s, i)
 		}
+		over = moreTurns("afterwards")
 	}
 	if want := lockers * workers * rounds / 2; turns < want {
 		t.Errorf("%d turns; want at least %d", turns, want)

@@ -219,14 +219,28 @@ func (c *cluster) heldOn(t testing.TB, claim driver.Claim) (n int) {
 	return n
 }
 
-// healthy waits until the client counts all nodes as up.
+// pending reports whether a node still has something to answer.
+func (k *client) pending() bool {
+	for _, n := range k.Status().Nodes {
+		if n.Pending > 0 || n.Owed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// healthy waits until the client counts all nodes as up, and they have answered all that it has asked.
 func (k *client) healthy() {
 	k.t.Helper()
 	redistest.Eventually(k.t, "all nodes are up", func() error {
-		// Nodes are looked at when they are asked.
-		claim := newClaim("health", 5*time.Second)
-		_, err := k.ask(claim)
-		k.release(claim, driver.Held)
+		// Nodes are looked at when they are asked. The key is nobody else's.
+		owner := driver.NewOwner("")
+		claim := newClaim("health-"+owner, 5*time.Second)
+		r, err := k.ask(claim)
+		ctx, cancel := limit()
+		defer cancel()
+		_, failed := k.Release(ctx, claim)
+		err = errors.Join(err, failed, redistest.Not(r.State == driver.Held, "%v", r.State))
 		for _, n := range k.Status().Nodes {
 			if n.State != quorum.Up || n.Err != nil {
 				err = errors.Join(err, fmt.Errorf("%s is %v: %w", n.Name, n.State, n.Err))
@@ -234,4 +248,5 @@ func (k *client) healthy() {
 		}
 		return err
 	})
+	redistest.Eventually(k.t, "nothing is under way", func() error { return redistest.Not(!k.pending(), "something is") })
 }
