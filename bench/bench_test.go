@@ -390,3 +390,32 @@ func TestWhatIsNotInstalledIsNamed(t *testing.T) {
 		t.Errorf("drivers that need only Redis: %v", err)
 	}
 }
+
+func TestBoardTellsWaitsAndShares(t *testing.T) {
+	b := new(board)
+	b.waited(1, 0, time.Second) // before the measurement
+	b.work(1, time.Second)
+	b.begin()
+	b.waited(1, 0, 10*time.Millisecond)
+	b.waited(1, 1, 10*time.Millisecond)
+	b.waited(2, 1, 30*time.Millisecond)
+	b.waited(2, maxShares, 10*time.Millisecond) // is not told apart from others, but waited
+	b.work(1, 3*time.Millisecond)
+	b.work(2, 4*time.Millisecond)
+	b.end(2)
+	waits, shares, worked := b.shared(2, 2)
+	if p50, most := waits.Percentile(0.5).Round(time.Millisecond), waits.Percentile(1).Round(time.Millisecond); p50 != 10*time.Millisecond || most != 30*time.Millisecond {
+		t.Errorf("p50 %v and most %v, want 10ms and 30ms", p50, most)
+	}
+	if want := []float64{1, 1, 0, 1}; !slices.Equal(shares, want) {
+		t.Errorf("shares %v, want %v", shares, want)
+	}
+	if worked != 7*time.Millisecond {
+		t.Errorf("worked for %v, want 7ms", worked)
+	}
+	b.begin()
+	b.end(2)
+	if waits, shares, worked := b.shared(2, 2); waits.Percentile(1) != 0 || slices.Max(shares) != 0 || worked != 0 {
+		t.Errorf("what was before a measurement counts in it: %v, %v, %v", waits.Percentile(1), shares, worked)
+	}
+}
