@@ -19,10 +19,10 @@ type test struct {
 }
 
 var (
-	// Of a test: TestR4_Failover, TestR21R22Polling, TestK6Suspend.
-	inTestName = regexp.MustCompile(`^Test((?:[RK]\d+)+)(?:\D|$)`)
+	// Of a test: TestR4_Failover, TestR21R22Polling, TestR7_R8_Overrun, TestK6Suspend.
+	inTestName = regexp.MustCompile(`^Test((?:[RK]\d+_?)+)(?:\D|$)`)
 	// Of a subtest: "R5_PublishedLayout", "R5 published layout".
-	inSubtestName = regexp.MustCompile(`^((?:[RK]\d+)+)[_ ]`)
+	inSubtestName = regexp.MustCompile(`^((?:[RK]\d+)(?:_?[RK]\d+)*)[_ ]`)
 	oneID         = regexp.MustCompile(`[RK]\d+`)
 )
 

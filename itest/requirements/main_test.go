@@ -72,7 +72,7 @@ func thisRepository(t *testing.T) map[string][]test {
 
 func TestFindTests(t *testing.T) {
 	found, err := findTests(fstest.MapFS{
-		"a_test.go":          {Data: []byte("package a\nfunc TestR1_One() {}\nfunc TestR2R3Two() {}\nfunc TestRate() {}\nfunc TestR() {}\n")},
+		"a_test.go":          {Data: []byte("package a\nfunc TestR1_One() {}\nfunc TestR2_R3Two() {}\nfunc TestRate() {}\nfunc TestR() {}\n")},
 		"b/b_test.go":        {Data: []byte("package b\nfunc TestB() { t.Run(\"R1 in words\", f); t.Run(\"R12: %v\", f); m := map[string]int{\"K1_x\": 1} }\n")},
 		"b/b.go":             {Data: []byte("package b\nfunc TestK6() {}\n")},
 		"drivertest/d.go":    {Data: []byte("package d\nvar _ = \"K2 there\"\n")},
