@@ -255,7 +255,11 @@ func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock,
 	l := c.locker
 	defer l.tasks.Done()
 	p := c.takePending(a)
-	for {
+	r := &p.first
+	if r.locker != nil {
+		r = new(request) // it was another leader's
+	}
+	for ; ; r = new(request) {
 		claim := driver.Claim{
 			Key:   c.key,
 			Owner: p.owner,
@@ -268,7 +272,7 @@ func (c *cohort) ask(ctx context.Context, a *asker, start clock.Instant) (*Lock,
 		if p.asked == 0 {
 			p.asked = start
 		}
-		r := l.request(ctx, requestTime(a.terms.ttl))
+		r.begin(ctx, l, requestTime(a.terms.ttl))
 		result, err := l.backend.Acquire(r, claim)
 		r.end()
 		err = r.explain(err)
@@ -332,10 +336,11 @@ func (c *cohort) sleep(ctx context.Context, p *pending, d time.Duration) (driver
 	defer c.locker.counters.waiting.Add(-1)
 	// Not a timer channel: the race detector crashes on those when two goroutines of a synctest bubble touch theirs at the
 	// same time (seen with Go 1.26).
-	timer := time.AfterFunc(d, func() { p.tell(driver.Notice{}) })
+	notices := c.locker.grants.notices(p)
+	timer := time.AfterFunc(d, func() { tell(notices, driver.Notice{}) })
 	defer timer.Stop()
 	select {
-	case n := <-p.notices:
+	case n := <-notices:
 		return n, nil
 	case <-ctx.Done():
 		return driver.Notice{}, contextError(ctx)
@@ -365,18 +370,13 @@ func (c *cohort) begin(ctx context.Context, a *asker, p *pending, g grant) (*Loc
 	now := clock.Now()
 	c.leading = false
 	c.pending = nil
-	h := &hold{
-		cohort:   c,
-		owner:    p.owner,
-		ttl:      a.terms.ttl,
-		lease:    g.lease,
-		next:     g.token,
-		last:     g.token + Token(c.block()) - 1,
-		deadline: g.start.Add(l.config.validity(g.lease)),
-		renewAt:  g.renewAt,
-		renew:    a.terms.renew,
-		index:    -1,
+	h := &c.firstHold
+	if h.cohort != nil {
+		h = new(hold)
 	}
+	h.cohort, h.owner, h.ttl, h.lease, h.renew, h.index = c, p.owner, a.terms.ttl, g.lease, a.terms.renew, -1
+	h.next, h.last = g.token, g.token+Token(c.block())-1
+	h.deadline, h.renewAt = g.start.Add(l.config.validity(g.lease)), g.renewAt
 	var err error
 	switch {
 	case s.closed:

@@ -33,6 +33,10 @@ type cohort struct {
 	pending *pending      // an acquisition that its leader left to the next one
 	since   clock.Instant // when the run of turns began
 	turns   int           // of the run, so far
+
+	// What most cohorts need one of in their lives, made in one piece with them.
+	firstHold hold
+	firstLock Lock
 }
 
 // hold is a lease that a cohort has at the backend.
@@ -111,7 +115,11 @@ func (c *cohort) block() uint64 { return uint64(c.locker.config.turns) }
 // turn gives the next turn to an asker. The caller holds shard.mu.
 func (c *cohort) turn(a *asker, now clock.Instant) *Lock {
 	h := c.hold
-	l := &Lock{cohort: c, key: a.key, token: h.next, maxHold: a.terms.maxHold, granted: now, hold: h}
+	l := &c.firstLock
+	if l.cohort != nil {
+		l = new(Lock)
+	}
+	l.cohort, l.key, l.token, l.maxHold, l.granted, l.hold = c, a.key, h.next, a.terms.maxHold, now, h
 	h.next++
 	c.turns++
 	c.lock = l

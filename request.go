@@ -36,7 +36,14 @@ type request struct {
 }
 
 func (l *Locker) request(ctx context.Context, bound time.Duration) *request {
-	return &request{Context: ctx, locker: l, bound: bound, deadline: clock.In(bound)}
+	r := new(request)
+	r.begin(ctx, l, bound)
+	return r
+}
+
+// begin makes a request, which is used once, of a zero one.
+func (r *request) begin(ctx context.Context, l *Locker, bound time.Duration) {
+	r.Context, r.locker, r.bound, r.deadline = ctx, l, bound, clock.In(bound)
 }
 
 func (r *request) Deadline() (time.Time, bool) {

@@ -111,9 +111,9 @@ func (l *waiterList) all() iter.Seq[*waiter] {
 type pending struct {
 	key     string
 	owner   string
-	claim   driver.Claim // as it was last asked for
-	notices chan driver.Notice
-	holder  string // owner value that was last seen to hold the key; guarded by cohort.shard.mu
+	claim   driver.Claim       // as it was last asked for
+	notices chan driver.Notice // guarded by grants.mu; see grants.notices
+	holder  string             // owner value that was last seen to hold the key; guarded by cohort.shard.mu
 
 	trace    bool          // the backend may know of it
 	asked    clock.Instant // when the first request left; 0 before
@@ -122,6 +122,8 @@ type pending struct {
 	presence time.Duration // and for how long; 0: not queued
 	failed   int           // requests in a row without an answer
 	polls    int
+
+	first request // of the leader that made it
 }
 
 // takePending returns the acquisition that the last leader left, or a new one.
@@ -130,9 +132,6 @@ func (c *cohort) takePending(a *asker) *pending {
 	defer c.shard.mu.Unlock()
 	if c.pending == nil {
 		c.pending = &pending{key: c.key, owner: driver.NewOwner(a.terms.suffix)}
-	}
-	if a.wait && c.pending.notices == nil {
-		c.pending.notices = make(chan driver.Notice, 1)
 	}
 	if a.wait && c.locker.pushes {
 		c.locker.grants.expect(c.pending)
@@ -234,6 +233,13 @@ func (g *grants) expect(p *pending) {
 	g.waiting[p.owner] = p
 }
 
+// notices returns the channel on which the acquisition is told. Most are granted before anybody asks for it.
+func (g *grants) notices(p *pending) chan driver.Notice {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.channel()
+}
+
 func (g *grants) forget(p *pending) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,27 +252,35 @@ func (g *grants) deliver(n driver.Notice) {
 	defer g.mu.Unlock()
 	if n.Owner != "" {
 		if p := g.waiting[n.Owner]; p != nil {
-			p.tell(n)
+			tell(p.channel(), n)
 		}
 		return
 	}
 	for _, p := range g.waiting {
 		if p.key == n.Key {
-			p.tell(n)
+			tell(p.channel(), n)
 		}
 	}
 }
 
+// channel makes it if there is none. The caller holds grants.mu.
+func (p *pending) channel() chan driver.Notice {
+	if p.notices == nil {
+		p.notices = make(chan driver.Notice, 1)
+	}
+	return p.notices
+}
+
 // tell keeps the latest notice, except that a grant is not displaced by a hint.
-func (p *pending) tell(n driver.Notice) {
+func tell(notices chan driver.Notice, n driver.Notice) {
 	for {
 		select {
-		case p.notices <- n:
+		case notices <- n:
 			return
 		default:
 		}
 		select {
-		case old := <-p.notices:
+		case old := <-notices:
 			if old.Kind == driver.Granted && n.Kind != driver.Granted {
 				n = old
 			}
