@@ -136,3 +136,33 @@ func TestChartsAreOfWhatIsMeasured(t *testing.T) {
 		}
 	}
 }
+
+func TestRunsAreComparedByTheOrderOfDrivers(t *testing.T) {
+	run := func(a, b, c float64) *report {
+		s := &scenarioReport{Name: "latency", Metrics: []metric{{"p50", "us", -1, 1}}}
+		for name, v := range map[string]float64{"a": a, "b": b, "c": c} {
+			s.Drivers = append(s.Drivers, &driverReport{Name: name, Metrics: map[string]*metricReport{"p50": {Median: v}}})
+		}
+		return &report{Scenarios: []*scenarioReport{s}}
+	}
+	for _, c := range []struct {
+		other *report
+		want  string
+	}{
+		{run(10, 20, 30), "3 pairs of drivers, 0 in another order"},
+		{run(20, 10, 30), "3 pairs of drivers, 1 in another order"},
+		{run(10, 31, 30), "3 pairs of drivers, 1 in another order"}, // in the first run they were far apart
+		{&report{}, "latency: only in one of the runs"},
+	} {
+		var out bytes.Buffer
+		run(10, 20, 30).compare(c.other, &out)
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%q is missing:\n%s", c.want, &out)
+		}
+	}
+	var out bytes.Buffer
+	run(10, 10.5, 30).compare(run(10.5, 10, 30), &out)
+	if !strings.Contains(out.String(), "3 pairs of drivers, 0 in another order") {
+		t.Errorf("what is about the same in both is told:\n%s", &out)
+	}
+}

@@ -70,7 +70,7 @@ func slowDown(_ context.Context, e *env) (func() error, error) {
 
 func faultScenario(p plan, f fault) *scenario {
 	drivers := []string{ours, floor, redsyncFast}
-	if p.hanging || f.name == faults[0].name {
+	if p.hanging {
 		drivers = append(drivers, redsyncGoRedis, redsyncRueidis)
 	}
 	return &scenario{

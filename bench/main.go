@@ -71,6 +71,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	plots := flags.String("plots", "", "directory to draw plots into, as SVG")
 	document := flags.String("markdown", "", "document whose generated part is to be written, with the plots that there are in the directory of -plots")
 	from := flags.String("from", "", "measure nothing, but take the results from this file, which -json has written")
+	against := flags.String("against", "", "with -from, another file of results: tell whose order differs between the two runs")
 	profile := flags.String("profile", "", "directory for profiles of the processor time, of this process and of workers")
 	rounds := flags.Int("rounds", 0, "how often each driver has its turn; default 3 with -quick, else 5")
 	list := flags.Bool("list", false, "list scenarios and drivers")
@@ -84,6 +85,13 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		r, err := readReport(*from)
 		if err != nil {
 			return err
+		}
+		if *against != "" {
+			other, err := readReport(*against)
+			if err != nil {
+				return err
+			}
+			r.compare(other, out)
 		}
 		return r.publish(*plots, *document)
 	}

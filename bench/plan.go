@@ -60,8 +60,8 @@ var fullPlan = plan{
 
 var quickPlan = plan{
 	name: "quick", rounds: 2, limit: 2 * time.Minute, patience: 20 * time.Second,
-	span: 300 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
-	workers: 4, each: 4, contention: 400 * time.Millisecond, work: time.Millisecond,
+	span: 250 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
+	workers: 4, each: 4, contention: 350 * time.Millisecond, work: time.Millisecond,
 	handovers: 400 * time.Millisecond, minHandovers: 3,
 	crowds: []int{10_000}, settle: 1500 * time.Millisecond,
 	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},

@@ -114,7 +114,7 @@ func allScenarios(p plan) []*scenario {
 	for _, n := range p.stored {
 		all = append(all, &scenario{
 			name: fmt.Sprintf("stored-%d", n), title: fmt.Sprintf("memory of the server after %d distinct keys were locked and released", n),
-			drivers: []string{ours, floor}, floor: floor, rounds: 1,
+			drivers: []string{ours, floor}, rounds: 1,
 			measure: func(ctx context.Context, e *env, driver string) (sample, error) { return stored(ctx, e, driver, n) },
 			metrics: []metric{{"memory", "KiB", -1, 0}, {"keys", "", -1, 0}, {"others", "keys", -1, 0}, {"pairs", "/s", 1, 0}, {"peak", "KiB", 0, 0},
 				{"seconds", "", 0, 2}},
