@@ -76,6 +76,7 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 			if ctx.Err() != nil {
 				c.hangUp()
 			}
+			conn = &gathering{conn, c.flights}
 		}
 		return conn, dialed
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,6 +17,8 @@ import (
 // to than the request itself, and most requests are answered at once; so nobody listens until a request is
 // overdue.
 type flights struct {
+	busy atomic.Int32 // how many are on their way, or wait for room
+
 	mu      sync.Mutex
 	idle    []*flight
 	all     []*flight
@@ -62,6 +65,7 @@ func (f *flight) Err() error {
 
 // begin waits for room and puts a request into it. It returns nil when ctx or dead ended first.
 func (fs *flights) begin(ctx context.Context, dead <-chan struct{}) *flight {
+	fs.busy.Add(1)
 	fs.mu.Lock()
 	if !fs.armed {
 		fs.armed = true
@@ -79,6 +83,7 @@ func (fs *flights) begin(ctx context.Context, dead <-chan struct{}) *flight {
 		fs.waiting = append(fs.waiting, turn)
 		fs.mu.Unlock()
 		if f = fs.wait(ctx, dead, turn); f == nil {
+			fs.busy.Add(-1)
 			return nil
 		}
 	}
@@ -137,6 +142,7 @@ func (fs *flights) give(f *flight) {
 // end takes a request out. If the library has given it up and what was sent may still be on its way, its room
 // is kept until vacate is called.
 func (fs *flights) end(f *flight, abandoned bool) {
+	fs.busy.Add(-1)
 	f.mu.Lock()
 	f.busy = false
 	spent := abandoned || f.stop != nil && !f.stop()
