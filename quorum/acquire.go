@@ -68,12 +68,17 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 		r.mu.Unlock()
 		r.linger(ctx)
 		r.mu.Lock()
-		defer r.mu.Unlock()
-		t = r.tally()
-		err := r.failure(&t, nil)
-		// With the queue also a minority of requests has an effect that lasts.
-		err.Maybe = t.held+t.maybe >= q.need || r.claim.Queue && t.answered+t.maybe > 0
-		return driver.Result{}, err
+		if t = r.tally(); t.held < q.need || r.cleaned {
+			defer r.mu.Unlock()
+			var cause error
+			if t.held >= q.need {
+				cause = errLate
+			}
+			err := r.failure(&t, cause)
+			// With the queue also a minority of requests has an effect that lasts.
+			err.Maybe = t.held+t.maybe >= q.need || r.claim.Queue && t.answered+t.maybe > 0
+			return driver.Result{}, err
+		}
 	}
 	token, behind, acks := r.token()
 	q.saw(token, r.claim.Block)

@@ -21,17 +21,14 @@ type batch struct {
 	claims []driver.Claim // not changed any more: calls may outlive the caller
 	start  clock.Instant  // before the first request
 	bound  time.Duration
-	heals  bool          // to see to nodes that have lost a claim
-	done   chan struct{} // closed when every claim is decided
+	heals  bool // to see to nodes that have lost a claim
 
 	mu      sync.Mutex
-	decided bool
-	tallies []batchTally    // by claim
-	parts   []batchPart     // by node
-	running int             // calls that have not returned
-	ctx     context.Context // of the calls made last
-	cancel  context.CancelFunc
-	until   clock.Instant // when they are given up
+	verdict               // decided when every claim is
+	tallies []batchTally  // by claim
+	parts   []batchPart   // by node
+	running int           // calls that have not returned
+	until   clock.Instant // when the calls made last are given up
 }
 
 // batchTally counts the answers about one claim.
@@ -58,7 +55,6 @@ func (q *Quorum) newBatch(claims []driver.Claim, start clock.Instant) *batch {
 	b := &batch{
 		q: q, claims: claims, start: start,
 		bound:   bound + time.Duration(len(claims))*perClaim,
-		done:    make(chan struct{}),
 		tallies: make([]batchTally, len(claims)),
 		parts:   make([]batchPart, len(q.nodes)),
 	}
@@ -101,7 +97,7 @@ func (p *batchPart) each(all int, f func(at, k int)) {
 
 // launch asks the nodes that were left out so far. Called with b.mu held.
 func (b *batch) launch(force bool) {
-	b.ctx, b.cancel = b.q.timed(b.bound, b.cancel)
+	deadline := time.Now().Add(b.bound) // of the calls made now; those made before keep theirs
 	b.until = clock.Now().Add(b.bound + grace(b.bound))
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -121,7 +117,10 @@ func (b *batch) launch(force bool) {
 		b.running++
 		b.q.flight.add(1)
 		n.pending.Add(1)
-		b.q.crew.start(&renewal{b: b, node: n, probe: probe, ctx: b.ctx, claims: b.claimsOf(p)})
+		b.q.crew.start(&renewal{
+			b: b, node: n, probe: probe, claims: b.claimsOf(p),
+			ctx: bounded{base: b.q.base, deadline: deadline},
+		})
 	}
 }
 
@@ -141,15 +140,16 @@ type renewal struct {
 	b      *batch
 	node   *node
 	probe  bool
-	ctx    context.Context
 	claims []driver.Claim
+	ctx    bounded
 }
 
 // run implements job.
 func (r *renewal) run() {
 	b, q := r.b, r.b.q
-	results, err := r.node.backend.Renew(r.ctx, r.claims)
-	err = explain(r.ctx, err, b.bound)
+	results, err := r.node.backend.Renew(&r.ctx, r.claims)
+	err = explain(&r.ctx, err, b.bound)
+	r.ctx.end()
 	if err == nil && len(results) != len(r.claims) {
 		err = &driver.Error{Maybe: true, Err: errResults}
 	}
@@ -202,21 +202,18 @@ func (t *batchTally) decided() bool {
 // settle decides the batch if every claim is decided, and asks the nodes that were left out if that is what
 // it takes. Called with b.mu held.
 func (b *batch) settle() {
-	if b.decide() {
+	if b.judge() {
 		b.launch(true)
-		b.decide()
+		b.judge()
 	}
-	if b.running == 0 && b.decided {
-		b.cancel()
-		if b.heals {
-			b.heals = false
-			b.heal()
-		}
+	if b.running == 0 && b.decided && b.heals {
+		b.heals = false
+		b.heal()
 	}
 }
 
-// decide reports whether the nodes that were left out have to be asked.
-func (b *batch) decide() (more bool) {
+// judge decides, and reports whether the nodes that were left out have to be asked.
+func (b *batch) judge() (more bool) {
 	if b.decided {
 		return false
 	}
@@ -234,18 +231,28 @@ func (b *batch) decide() (more bool) {
 		}
 	}
 	if !undecided {
-		b.decided = true
-		close(b.done)
+		b.decide()
 	}
 	return short && left > 0
 }
 
-// expire gives up on the nodes that should have answered by now. It returns for how long others still have time.
-func (b *batch) expire() (rest time.Duration) {
+// attend implements awaited.
+func (b *batch) attend(p *parker) (decided bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if rest := b.until.Sub(clock.Now()); rest > 0 || b.decided {
-		return rest
+	b.waiting = p
+	return b.decided
+}
+
+// expire implements awaited.
+func (b *batch) expire() (decided bool, rest time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.decided {
+		return true, 0
+	}
+	if rest := b.until.Sub(clock.Now()); rest > 0 {
+		return false, rest
 	}
 	for i := range b.parts {
 		if p := &b.parts[i]; p.status == asked {
@@ -253,8 +260,10 @@ func (b *batch) expire() (rest time.Duration) {
 		}
 	}
 	b.settle()
-	return b.until.Sub(clock.Now())
+	return b.decided, b.until.Sub(clock.Now())
 }
 
 // wait returns nil when every claim is decided, and the error of ctx if that ends first.
-func (b *batch) wait(ctx context.Context) error { return await(ctx, b.done, b.expire) }
+func (b *batch) wait(ctx context.Context) error {
+	return b.q.await(ctx, b, b.bound+grace(b.bound))
+}

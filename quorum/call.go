@@ -34,8 +34,8 @@ type call struct {
 	track  *track
 	record *record
 	start  clock.Instant
-	ctx    context.Context // ends when a call that did not have to wait has run out of time
 	bound  time.Duration
+	ctx    bounded // its deadline is set already if it need not be set when the call is made
 	to     receiver
 }
 
@@ -116,12 +116,12 @@ func (c *call) late(n *node) error {
 }
 
 func (c *call) ask(n *node) (result driver.Result, err error) {
-	ctx := c.ctx
-	if ctx == nil || c.queued {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(c.q.base, c.bound)
-		defer cancel()
+	ctx := &c.ctx
+	ctx.base = c.q.base
+	if ctx.deadline.IsZero() || c.queued {
+		ctx.deadline = time.Now().Add(c.bound)
 	}
+	defer ctx.end()
 	switch c.op {
 	case acquiring:
 		result, err = n.backend.Acquire(ctx, *c.claim)

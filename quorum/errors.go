@@ -24,6 +24,7 @@ var (
 	errClosed    = errors.New("quorum closed")
 	errBacklog   = errors.New("not asked: too many calls wait for its answer")
 	errNotYet    = errors.New("gave no answer yet")
+	errLate      = errors.New("some of them after the node timeout, and it was given back")
 	errNoReply   = errors.New("gave no answer")
 	errOvertaken = errors.New("not asked: the claim was released or asked for again meanwhile")
 	errResults   = errors.New("gave a wrong number of results")

@@ -30,24 +30,21 @@ func gather[T any](ctx context.Context, q *Quorum, ask func(context.Context, dri
 			q.flight.end()
 		}()
 	}
-	moment := time.NewTimer(time.Hour)
-	defer moment.Stop()
+	patience, lose := context.WithCancel(ctx)
+	defer lose()
 	good := 0
 	for range q.nodes {
 		select {
 		case r := <-arrived:
 			replies[r.node] = r
-			if r.err == nil {
-				good++
+			if r.err != nil {
+				continue
 			}
-			if good == q.need {
-				moment.Reset(max(q.config.timeout, DefaultNodeTimeout))
+			if good++; good == q.need {
+				moment := time.AfterFunc(max(q.config.timeout, DefaultNodeTimeout), lose)
+				defer moment.Stop()
 			}
-		case <-moment.C:
-			if good >= q.need {
-				return replies
-			}
-		case <-ctx.Done():
+		case <-patience.Done():
 			return replies
 		case <-q.base.Done():
 			return replies

@@ -157,3 +157,42 @@ func TestRefusingNodeIsSeen(t *testing.T) {
 		}
 	})
 }
+
+// A majority that answers after the node timeout, but while the error is still being put together, has been given back
+// already, and the error says so. A claim that queues was not, and is held.
+func TestMajorityAfterTheNodeTimeout(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client()
+			c.do(func() {
+				for _, conn := range a.conns {
+					conn.deaf = true
+				}
+			})
+			claim := a.claim()
+			claim.Queue = queue
+			pause := func(held bool) {
+				c.do(func() {
+					for _, conn := range a.conns {
+						if conn.held = held; !held {
+							conn.resume()
+						}
+					}
+				})
+			}
+			pause(true)
+			time.AfterFunc(60*time.Millisecond, func() { pause(false) })
+			if queue {
+				a.hold(claim)
+				a.release(claim, driver.Held)
+				return
+			}
+			if err := a.fail(claim); !strings.Contains(err.Error(), "3 of 3 nodes agreed, 2 needed: some of them after the node timeout") {
+				t.Errorf("Acquire: %v; want that they were late", err)
+			}
+			rest()
+			c.clean("k")
+		})
+	}
+}

@@ -31,6 +31,7 @@ type Quorum struct {
 	crew       crew
 	closing    atomic.Bool
 	flight     flight // calls
+	parking    parking
 	counters   counters
 	unhear     []func() // ends the nodes' notices
 

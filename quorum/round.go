@@ -17,20 +17,17 @@ type round struct {
 	claim driver.Claim
 	bound time.Duration
 	start clock.Instant // before the first request (R11)
-	done  chan struct{} // closed when decided
 
 	// Guarded by mu, which is taken before a shard's mutex where both are needed:
-	mu      sync.Mutex
+	mu sync.Mutex
+	verdict
 	record  *record
 	gen     uint64 // of the record, as this round means it
-	decided bool
-	cleaned bool // everything was given back
+	cleaned bool   // everything was given back
 	parts   []part
-	open    int             // calls that have not returned
-	quiet   chan struct{}   // closed when that is 0, if somebody waits for it
-	ctx     context.Context // of the calls made last
-	cancel  context.CancelFunc
-	until   clock.Instant // when they are given up
+	open    int           // calls that have not returned
+	quiet   *parker       // woken when that is 0, if somebody waits for it
+	until   clock.Instant // when the calls made last are given up
 	last    clock.Instant // when all is given up, however late some node was asked
 }
 
@@ -69,7 +66,6 @@ func (q *Quorum) begin(op operation, claim driver.Claim, start clock.Instant) *r
 	r := &round{
 		q: q, op: op, claim: claim, start: start,
 		bound: q.config.bound(claim.TTL),
-		done:  make(chan struct{}),
 		parts: make([]part, len(q.nodes)),
 	}
 	r.mu.Lock()
@@ -82,14 +78,16 @@ func (q *Quorum) begin(op operation, claim driver.Claim, start clock.Instant) *r
 // launch asks the nodes that were left out so far. Without force those that are down stay left out.
 func (r *round) launch(force bool) {
 	q := r.q
-	r.ctx, r.cancel = q.timed(r.bound, r.cancel) // those asked before keep their time
 	full := r.bound + grace(r.bound)
-	now := clock.Now()
+	now := r.start
 	if r.last == 0 {
 		r.last = now.Add(2 * full)
+	} else {
+		now = clock.Now()
 	}
 	// Nodes may turn out to be needed one after the other. That must not add up.
 	r.until = min(now.Add(full), r.last)
+	deadline := time.Now().Add(r.bound) // of the calls made now; those made before keep theirs
 	var turn, debts nodeSet
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
@@ -114,7 +112,7 @@ func (r *round) launch(force bool) {
 		p.status = asked
 		p.call = call{
 			q: q, op: r.op, node: i, probe: probe, forced: force, claim: &r.claim, record: r.record,
-			start: r.start, ctx: r.ctx, bound: r.bound, to: r,
+			start: r.start, bound: r.bound, ctx: bounded{deadline: deadline}, to: r,
 		}
 		r.open++
 		q.flight.add(1)
@@ -217,12 +215,23 @@ func (r *round) answer(c *call, result driver.Result, err error) {
 	r.settle()
 }
 
-// expire gives up on the nodes that should have answered by now. It returns for how long others still have time.
-func (r *round) expire() (rest time.Duration) {
+// attend implements awaited.
+func (r *round) attend(p *parker) (decided bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rest := r.until.Sub(clock.Now()); rest > 0 || r.decided {
-		return rest
+	r.waiting = p
+	return r.decided
+}
+
+// expire implements awaited.
+func (r *round) expire() (decided bool, rest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.decided {
+		return true, 0
+	}
+	if rest := r.until.Sub(clock.Now()); rest > 0 {
+		return false, rest
 	}
 	late := r.until < r.last
 	r.until = r.last
@@ -233,7 +242,7 @@ func (r *round) expire() (rest time.Duration) {
 		}
 	}
 	r.settle()
-	return r.until.Sub(clock.Now())
+	return r.decided, r.until.Sub(clock.Now())
 }
 
 // settle decides the round if it can be decided, and asks more nodes if that is what it takes. Called with
@@ -247,20 +256,15 @@ func (r *round) settle() {
 		}
 		decided, more := judge(&t)
 		if decided {
-			r.decided = true
-			close(r.done)
+			r.decide()
 		} else if more {
 			r.launch(true)
 		} else {
 			break
 		}
 	}
-	if r.open == 0 {
-		r.cancel()
-		if r.quiet != nil {
-			close(r.quiet)
-			r.quiet = nil
-		}
+	if r.open == 0 && r.quiet != nil {
+		r.quiet.wake()
 	}
 }
 
@@ -336,26 +340,33 @@ func (r *round) judgeRelease(t *tally) (decided, more bool) {
 
 // wait returns nil when the round is decided, and the error of ctx if that ends first. It takes
 // no longer than the bound, or twice that if nodes that are down had to be asked after all.
-func (r *round) wait(ctx context.Context) error { return await(ctx, r.done, r.expire) }
+func (r *round) wait(ctx context.Context) error {
+	return r.q.await(ctx, r, r.bound+grace(r.bound))
+}
 
 // linger waits a moment for the nodes that have not answered, though it is decided that there is no majority: the
 // error is to say of every node what is wrong with it, and nobody is in a hurry to fail.
 func (r *round) linger(ctx context.Context) {
+	p := r.q.parking.get(r.bound / 5)
+	defer r.q.parking.put(p)
+	until := clock.Now().Add(r.bound / 5)
+	for r.noisy(p) && clock.Now() < until {
+		select {
+		case <-p.woken:
+		case <-ctx.Done():
+			r.noisy(nil)
+			return
+		}
+	}
+	r.noisy(nil)
+}
+
+// noisy reports whether calls have not returned, and has p woken when they have.
+func (r *round) noisy(p *parker) bool {
 	r.mu.Lock()
-	if r.open == 0 {
-		r.mu.Unlock()
-		return
-	}
-	quiet := make(chan struct{})
-	r.quiet = quiet
-	r.mu.Unlock()
-	moment := time.NewTimer(r.bound / 5)
-	defer moment.Stop()
-	select {
-	case <-quiet:
-	case <-moment.C:
-	case <-ctx.Done():
-	}
+	defer r.mu.Unlock()
+	r.quiet = p
+	return r.open > 0
 }
 
 // failure is the error of a round without a majority. Called with r.mu held.

@@ -85,6 +85,7 @@ type conn struct {
 	client int
 
 	cut     bool // requests and replies get lost
+	deaf    bool // calls do not end with their context
 	held    bool // replies and notices wait: the client is paused
 	waiting []func()
 	guard   time.Duration
@@ -306,6 +307,9 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 				effect()
 			}
 		})
+	}
+	if c.deaf {
+		ctx = context.Background()
 	}
 	net.mu.Unlock()
 	select {

@@ -1,0 +1,169 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// instant is a node that grants everything at once. What is measured over it is what a Quorum itself costs.
+type instant struct{}
+
+func (instant) Acquire(_ context.Context, claim driver.Claim) (driver.Result, error) {
+	return driver.Result{State: driver.Held, Token: claim.Token}, nil
+}
+
+func (instant) Renew(_ context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	results := make([]driver.Result, len(claims))
+	for i := range results {
+		results[i].State = driver.Held
+	}
+	return results, nil
+}
+
+func (instant) Release(context.Context, driver.Claim) (driver.Result, error) {
+	return driver.Result{State: driver.Held}, nil
+}
+
+func (instant) Close() error { return nil }
+
+// pipelined answers from another goroutine, one for the node, as a connection does that is shared by all calls.
+type pipelined struct {
+	instant
+	requests chan chan struct{}
+}
+
+func newPipelined() *pipelined {
+	p := &pipelined{requests: make(chan chan struct{}, 1024)}
+	go func() {
+		for reply := range p.requests {
+			reply <- struct{}{}
+		}
+	}()
+	return p
+}
+
+func (p *pipelined) ask() {
+	reply := make(chan struct{}, 1)
+	p.requests <- reply
+	<-reply
+}
+
+func (p *pipelined) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	p.ask()
+	return p.instant.Acquire(ctx, claim)
+}
+
+func (p *pipelined) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	p.ask()
+	return p.instant.Release(ctx, claim)
+}
+
+func (p *pipelined) Close() error {
+	close(p.requests)
+	return nil
+}
+
+// BenchmarkPair compares an acquisition and a release over five nodes with the least that does it: a goroutine for each
+// node, and three answers to wait for. The floor has no bound on a call, no order, and no token.
+func BenchmarkPair(b *testing.B) {
+	for _, kind := range []struct {
+		name string
+		node func() driver.Backend
+	}{
+		{"instant", func() driver.Backend { return instant{} }},
+		{"pipelined", func() driver.Backend { return newPipelined() }},
+	} {
+		open := func() (nodes []driver.Backend) {
+			for range 5 {
+				nodes = append(nodes, kind.node())
+			}
+			return nodes
+		}
+		b.Run(kind.name+"/floor", func(b *testing.B) {
+			nodes := open()
+			defer func() {
+				for _, n := range nodes {
+					n.Close()
+				}
+			}()
+			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return floor(ctx, nodes, claim) })
+		})
+		b.Run(kind.name+"/quorum", func(b *testing.B) {
+			q, err := quorum.New(open(), quorum.WithGuard(0))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer q.Close()
+			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return pair(ctx, q, claim) })
+			if s := q.Status(); s.SecondRounds*100 > s.Acquired {
+				b.Errorf("%d second rounds in %d acquisitions; want less than one in a hundred", s.SecondRounds, s.Acquired)
+			}
+		})
+	}
+}
+
+func benchmarkPairs(b *testing.B, pair func(context.Context, driver.Claim) error) {
+	for _, workers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			var count atomic.Int64
+			suffix := driver.OwnerSuffix("")
+			b.ReportAllocs()
+			b.SetParallelism(workers)
+			run := func(more func() bool) {
+				key := fmt.Sprint("k", count.Add(1))
+				for more() {
+					if err := pair(context.Background(), driver.Claim{Key: key, Owner: driver.NewOwner(suffix), TTL: 30e9, Token: 1}); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			}
+			if workers == 1 {
+				run(b.Loop)
+				return
+			}
+			b.RunParallel(func(pb *testing.PB) { run(pb.Next) })
+		})
+	}
+}
+
+func pair(ctx context.Context, node driver.Backend, claim driver.Claim) error {
+	r, err := node.Acquire(ctx, claim)
+	if err == nil && r.State == driver.Held {
+		r, err = node.Release(ctx, claim)
+	}
+	if err == nil && r.State != driver.Held {
+		err = fmt.Errorf("%v; want held", r.State)
+	}
+	return err
+}
+
+func floor(ctx context.Context, nodes []driver.Backend, claim driver.Claim) error {
+	type answer struct {
+		r   driver.Result
+		err error
+	}
+	for _, call := range []func(driver.Backend) (driver.Result, error){
+		func(n driver.Backend) (driver.Result, error) { return n.Acquire(ctx, claim) },
+		func(n driver.Backend) (driver.Result, error) { return n.Release(ctx, claim) },
+	} {
+		answers := make(chan answer, len(nodes))
+		for _, n := range nodes {
+			go func() {
+				r, err := call(n)
+				answers <- answer{r, err}
+			}()
+		}
+		for range len(nodes)/2 + 1 {
+			if a := <-answers; a.err != nil || a.r.State != driver.Held {
+				return fmt.Errorf("%v, %v; want held", a.r.State, a.err)
+			}
+		}
+	}
+	return nil
+}
