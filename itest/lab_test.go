@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/itest/check"
 	"github.com/holdfast-go/holdfast/itest/lab"
+	"github.com/holdfast-go/holdfast/itest/mutants"
 	"github.com/holdfast-go/holdfast/itest/report"
 )
 
@@ -62,9 +63,17 @@ func keep(t *testing.T, dir string) {
 	t.Logf("what was recorded is in %s (%v)", kept, err)
 }
 
-func build(t *testing.T, overlay string) string {
+// build builds the client program, with patches of the library if any are named.
+func build(t *testing.T, patches ...string) string {
 	t.Helper()
-	program, err := lab.Build(t.Context(), t.TempDir(), overlay)
+	dir, overlay := t.TempDir(), ""
+	if patches != nil {
+		var err error
+		if overlay, err = mutants.Overlay(dir, patches...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := lab.Build(t.Context(), dir, overlay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +82,12 @@ func build(t *testing.T, overlay string) string {
 
 // R1, R3 and the other promises, on real servers under faults.
 func TestR1R3R38_PromisesUnderFaults(t *testing.T) {
-	program := build(t, "")
+	plain, skewed := build(t), build(t, mutants.Skewed)
 	for _, c := range lab.Promises {
+		program := plain
+		if c.Skew > 0 {
+			program = skewed
+		}
 		t.Run(c.Mode(), func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			c := placed(t, c, program)

@@ -209,7 +209,7 @@ func enter(t *testing.T, store *rpc.Client, lock *holdfast.Lock, owner string) {
 func TestK3_PauseAfterTheCheckIsRefusedByTheGuard(t *testing.T) {
 	nodes := servers(t, 1, lab.Memory)
 	socket, store := guarded(t)
-	paused, err := lab.StartClient(build(t, ""), t.TempDir(), job.Job{Keys: []string{"key"}, TTL: time.Second, Late: true, Register: socket}, nodes)
+	paused, err := lab.StartClient(build(t), t.TempDir(), job.Job{Keys: []string{"key"}, TTL: time.Second, Late: true, Register: socket}, nodes)
 	if err != nil {
 		t.Fatal(err)
 	}

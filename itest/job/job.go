@@ -8,8 +8,8 @@ import (
 // Variable is in the environment of a client process, and holds its Job in JSON.
 const Variable = "HOLDFAST_ITEST_JOB"
 
-// Skew is in the environment of a client process, and holds how far its wall clock is off. Only a client that was built with
-// mutants/skewed-clocks.patch looks at it.
+// Skew is in the environment of a client process, and holds how far its wall clock is off at most. Only one that was built with
+// mutants.Skewed looks at it.
 const Skew = "HOLDFAST_ITEST_SKEW"
 
 // Job is for one process.
@@ -22,6 +22,7 @@ type Job struct {
 	Guard    time.Duration // of Redlock
 	Wait     time.Duration // the longest wait for a lock
 	Work     time.Duration // what most do with it takes less
+	Skew     time.Duration // see Skew
 	Workers  int           // goroutines that take turns
 	Probe    bool          // acquire each key once, and end
 	Late     bool          // look at the lock, be told to go on, and only then write

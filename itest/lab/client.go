@@ -27,7 +27,7 @@ type client struct {
 }
 
 // spawn starts a process for the job, which lacks only what belongs to this client.
-func (c *client) spawn(program, dir string, skew time.Duration, j job.Job) error {
+func (c *client) spawn(program, dir string, j job.Job) error {
 	c.number++
 	c.name = fmt.Sprintf("%s.%d", c.slot, c.number)
 	j.Client = c.name
@@ -41,7 +41,7 @@ func (c *client) spawn(program, dir string, skew time.Duration, j job.Job) error
 		return err
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), job.Variable+"="+string(description), job.Skew+"="+skew.String())
+	cmd.Env = append(os.Environ(), job.Variable+"="+string(description), job.Skew+"="+j.Skew.String())
 	if c.in, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func StartClient(program, dir string, j job.Job, nodes []*Node) (*Client, error)
 		c.links = append(c.links, l)
 	}
 	client := &Client{c}
-	if err := c.spawn(program, dir, 0, j); err != nil {
+	if err := c.spawn(program, dir, j); err != nil {
 		client.Stop()
 		return nil, err
 	}

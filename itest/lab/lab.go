@@ -32,7 +32,7 @@ type Config struct {
 	Wait        time.Duration // the longest wait for a lock; 0 for six leases
 	Work        time.Duration // what most do with a lock takes less; 0 for a twentieth of a lease
 	Latency     time.Duration // of the network, each way
-	Skew        time.Duration // how far the wall clocks of clients are off at most; only for a program with mutants/skewed-clocks.patch
+	Skew        time.Duration // how far the wall clocks of clients are set forward and back, all the time; only for a program with mutants.Skewed
 	Clients     int           // processes; 0 for 4
 	Workers     int           // goroutines in each; 0 for 6
 	Keys        int           // that they take turns on; 0 for 8
@@ -54,7 +54,11 @@ func (c *Config) Mode() string {
 	if c.Nodes == 1 {
 		return "single Redis"
 	}
-	return "Redlock-" + strconv.Itoa(c.Nodes)
+	mode := "Redlock-" + strconv.Itoa(c.Nodes)
+	if c.Skew > 0 {
+		mode += " with clients whose clocks step"
+	}
+	return mode
 }
 
 // Phases of a run, as marked in its history.
@@ -81,7 +85,6 @@ type run struct {
 	clients   []*client
 	register  *register.Register
 	socket    string
-	skew      *rand.Rand // draws the clocks of clients
 
 	mu   sync.Mutex
 	errs []error
@@ -116,7 +119,7 @@ func Build(ctx context.Context, dir, overlay string) (program string, err error)
 // Run runs the laboratory once. When ctx ends it stops at once, with an error. No process outlives it.
 func Run(ctx context.Context, config Config) (_ *Result, err error) {
 	config.complete()
-	r := &run{config: config, skew: rand.New(rand.NewPCG(config.Seed, 2000))}
+	r := &run{config: config}
 	defer r.stop()
 	if err := r.start(ctx); err != nil {
 		return nil, err
@@ -210,16 +213,10 @@ func (r *run) newClient(slot string) (*client, error) {
 }
 
 // spawn starts a client's process.
-func (r *run) spawn(c *client) error {
-	var skew time.Duration
-	if r.config.Skew > 0 {
-		skew = time.Duration(r.skew.Int64N(int64(2*r.config.Skew))) - r.config.Skew
-	}
-	return c.spawn(r.config.Program, r.config.Dir, skew, r.job())
-}
+func (r *run) spawn(c *client) error { return c.spawn(r.config.Program, r.config.Dir, r.job()) }
 
 func (r *run) job() job.Job {
-	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait, Work: r.config.Work,
+	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait, Work: r.config.Work, Skew: r.config.Skew,
 		Workers: r.config.Workers, Register: r.socket}
 	for i := range r.config.Keys {
 		j.Keys = append(j.Keys, "key"+strconv.Itoa(i+1))
@@ -235,7 +232,7 @@ func (r *run) probe() error {
 	}
 	j := r.job()
 	j.Probe = true
-	if err := c.spawn(r.config.Program, r.config.Dir, 0, j); err != nil {
+	if err := c.spawn(r.config.Program, r.config.Dir, j); err != nil {
 		return err
 	}
 	if err := c.await("probed", time.Duration(len(j.Keys))*(r.config.TTL+r.config.Guard+10*time.Second)); err != nil {

@@ -8,6 +8,7 @@ var Promises = []Config{
 	{Nodes: 1, Persistence: Always},
 	{Nodes: 3, Persistence: Memory, Guard: 2 * time.Second},
 	{Nodes: 5, Persistence: EverySec, Guard: 2 * time.Second},
+	{Nodes: 3, Persistence: Always, Guard: 2 * time.Second, Skew: time.Hour},
 }
 
 // Limits are the modes in which the nemesis also breaks what the documentation says that exclusion rests on. Two holders are to be

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/itest/check"
 	"github.com/holdfast-go/holdfast/itest/lab"
+	"github.com/holdfast-go/holdfast/itest/mutants"
 	"github.com/holdfast-go/holdfast/itest/report"
 )
 
@@ -46,7 +47,11 @@ func torture(ctx context.Context, duration time.Duration, seed uint64, dir strin
 	if err != nil {
 		return err
 	}
-	program, err := lab.Build(ctx, work, "")
+	plain, err := lab.Build(ctx, work, "")
+	if err != nil {
+		return err
+	}
+	skewed, err := buildSkewed(ctx, work)
 	if err != nil {
 		return err
 	}
@@ -54,7 +59,10 @@ func torture(ctx context.Context, duration time.Duration, seed uint64, dir strin
 	var runs []report.Run
 	violations := 0
 	for i, config := range plan(duration) {
-		config.Program, config.Seed = program, seed+uint64(i)
+		config.Program, config.Seed = plain, seed+uint64(i)
+		if config.Skew > 0 {
+			config.Program = skewed
+		}
 		config.Dir = filepath.Join(work, fmt.Sprint(i+1))
 		if err := os.Mkdir(config.Dir, 0o755); err != nil {
 			return err
@@ -82,6 +90,19 @@ func torture(ctx context.Context, duration time.Duration, seed uint64, dir strin
 		return fmt.Errorf("%d violations; what was recorded is in %s", violations, work)
 	}
 	return errors.Join(os.RemoveAll(work))
+}
+
+// buildSkewed builds the client program whose wall clock is off.
+func buildSkewed(ctx context.Context, dir string) (program string, err error) {
+	dir = filepath.Join(dir, mutants.Skewed)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	overlay, err := mutants.Overlay(dir, mutants.Skewed)
+	if err != nil {
+		return "", err
+	}
+	return lab.Build(ctx, dir, overlay)
 }
 
 // plan divides the time: two thirds for the promises, one for the limits.
