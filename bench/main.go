@@ -1,10 +1,11 @@
-// Command bench measures Holdfast on one Redis server side by side with the least that a lock can do, with other libraries, and
-// with a token passed through a list. It starts the server and all other processes by itself, has the drivers take turns,
-// and prints medians, their spread, ratios, and goals.
+// Command bench measures Holdfast, on one Redis server and over five, side by side with the least that a lock can do, with other
+// libraries for Redis, with etcd and PostgreSQL, and with a token passed through a list. It starts the servers and all other
+// processes by itself, has the drivers take turns, and prints medians, their spread, ratios, and goals.
 //
 //	go run ./bench -quick
-//	go run ./bench -json results.json
-//	go run ./bench -run latency,contended -drivers holdfast,floor -profile directory
+//	go run ./bench -json results.json -plots directory -markdown document.md
+//	go run ./bench -from results.json -against earlier.json
+//	go run ./bench -redis-only -run latency,contended -drivers holdfast,floor -profile directory
 package main
 
 import (
@@ -69,7 +70,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	drivers := flags.String("drivers", "", "drivers to measure, separated by commas; default all")
 	file := flags.String("json", "", "file to write the results to")
 	plots := flags.String("plots", "", "directory to draw plots into, as SVG")
-	document := flags.String("markdown", "", "document whose generated part is to be written, with the plots that there are in the directory of -plots")
+	document := flags.String("markdown", "", "document to write the tables into, between two lines that it marks, with the plots in the directory of -plots")
 	from := flags.String("from", "", "measure nothing, but take the results from this file, which -json has written")
 	against := flags.String("against", "", "with -from, another file of results: tell whose order differs between the two runs")
 	profile := flags.String("profile", "", "directory for profiles of the processor time, of this process and of workers")
