@@ -72,7 +72,7 @@ func (q *Quorum) heal(p patient, start clock.Instant, to receiver) bool {
 	t, r := s.findLocked(p.claim.Key, p.claim.Owner)
 	// A release that was begun before wins, as the record tells; one that begins from now on comes
 	// after this call on its track. And without validity there is nothing to heal.
-	if r == nil || !r.held || r.over || clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
+	if r == nil || !r.held || clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
 		return false
 	}
 	claim := *p.claim

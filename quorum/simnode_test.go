@@ -26,9 +26,22 @@ type network struct {
 	presence time.Duration
 	trace    func(format string, args ...any)
 
-	// deafToRaise has servers acknowledge a token without storing it, to show that the checks notice.
-	deafToRaise bool
+	broken fault // of all servers, to show that the checks notice
 }
+
+// fault is what servers do that is wrong.
+type fault uint8
+
+const (
+	none              fault = iota
+	deafToRaise             // acknowledge a token without storing it
+	raiseWithoutKey         // acknowledge a token though the key is another's
+	releaseForAll           // release without comparing the owner
+	renewForAll             // renew without comparing the owner
+	serveInQuarantine       // vote in quarantine
+	grantTwice              // grant a key that another holds, now and then
+	ignoreReleases          // confirm a release and do nothing
+)
 
 // weather is how bad the network is, in probabilities of each message, and delays.
 type weather struct {
@@ -400,7 +413,7 @@ func (c *conn) resume() {
 // refusal is the server's quarantine, as the client counts it.
 func (c *conn) refusal(ttl time.Duration) error {
 	s := c.server
-	if c.guard == 0 || !s.forgot {
+	if c.guard == 0 || !s.forgot || s.net.broken == serveInQuarantine {
 		return nil
 	}
 	if rest := c.guard - (s.now() - s.upSince); rest > 0 {
@@ -450,7 +463,7 @@ func (s *server) draw(proposed driver.Token, block uint64) driver.Token {
 func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	k := s.settle(claim.Key, claim.Owner)
 	now := s.now()
-	if k.owner == "" || k.owner == claim.Owner {
+	if k.owner == "" || k.owner == claim.Owner || s.net.broken == grantTwice && s.fence%8 == 0 {
 		k.owner, k.expires, k.token = claim.Owner, now+claim.TTL, s.draw(claim.Token, claim.Block)
 		return driver.Result{State: driver.Held, Token: k.token}
 	}
@@ -495,6 +508,13 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 	k := s.keys[claim.Key]
 	now := s.now()
 	if k == nil || k.owner != claim.Owner || now >= k.expires {
+		switch {
+		case s.net.broken == raiseWithoutKey && claim.Block > 0:
+			s.fence = max(s.fence, claim.Token+driver.Token(claim.Block)-1)
+			return driver.Result{State: driver.Held, Token: claim.Token}
+		case s.net.broken == renewForAll:
+			return driver.Result{State: driver.Held}
+		}
 		return driver.Result{State: driver.Lost}
 	}
 	if claim.Yield {
@@ -507,7 +527,7 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 	k.expires = now + claim.TTL
 	result := driver.Result{State: driver.Held}
 	if claim.Block > 0 {
-		if s.net.deafToRaise {
+		if s.net.broken == deafToRaise {
 			result.Token = max(claim.Token, k.token)
 			return result
 		}
@@ -519,7 +539,10 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 
 func (s *server) release(claim driver.Claim) driver.Result {
 	k := s.settle(claim.Key, "")
-	if k.owner == claim.Owner {
+	if s.net.broken == ignoreReleases {
+		return driver.Result{State: driver.Held}
+	}
+	if k.owner == claim.Owner || k.owner != "" && s.net.broken == releaseForAll {
 		s.pass(claim.Key, k, "")
 		return driver.Result{State: driver.Held}
 	}

@@ -52,7 +52,7 @@ type plan struct {
 	crashes, forgets, freezes, cuts, pauses, rates, jumps, backJumps bool
 	wildClients                                                      bool // their clocks are anything
 	deaths                                                           bool // of holders and waiters
-	deafToRaise                                                      bool
+	broken                                                           fault
 }
 
 // assumptions says which assumptions the history breaks.
@@ -586,7 +586,7 @@ func (p *plan) run(t testing.TB) *history {
 	if *verbose {
 		h.net.trace = h.note
 	}
-	h.net.deafToRaise = p.deafToRaise
+	h.net.broken = p.broken
 	r := rand.New(rand.NewPCG(p.seed, 2))
 	var quorums []*quorum.Quorum
 	var done sync.WaitGroup

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,17 +155,40 @@ func TestR38_RenewalTokens(t *testing.T) {
 	})
 }
 
-// The simulation notices nodes that acknowledge a token and do not keep it, as if there were no second round: tokens do
-// not rise then.
-func TestSimulationNoticesMissingRaise(t *testing.T) {
-	const most = 3000
-	for seed := range uint64(most) {
-		p := newPlan(seed)
-		p.forgets, p.deafToRaise = false, true
-		if h := simulate(t, p); len(h.violations) > 0 {
-			t.Logf("%v: %s", p, h.violations[0])
-			return
-		}
+// The simulation notices nodes that are wrong, each by the invariant that it breaks.
+func TestSimulationNotices(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		broken fault
+		want   string
+		setup  func(*plan)
+	}{
+		{"tokens that are acknowledged and not kept", deafToRaise, "tokens: ", func(p *plan) { p.forgets = false }},
+		{"tokens that are acknowledged without the key", raiseWithoutKey, "", func(p *plan) { p.forgets = false }},
+		{"releases without comparing the owner", releaseForAll, "exclusion: ", nil},
+		{"renewals without comparing the owner", renewForAll, "exclusion: ", nil},
+		{"votes in quarantine", serveInQuarantine, "exclusion: ", func(p *plan) {
+			p.crashes, p.forgets, p.jumps, p.guard = true, true, false, p.ttl+guardOverTTL
+		}},
+		{"keys that are granted twice", grantTwice, "exclusion: ", nil},
+		{"releases that are confirmed and not done", ignoreReleases, "debris: ", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const most = 3000
+			for seed := range uint64(most) {
+				p := newPlan(seed)
+				p.broken = test.broken
+				if test.setup != nil {
+					test.setup(p)
+				}
+				for _, violation := range simulate(t, p).violations {
+					if strings.Contains(violation, test.want) {
+						t.Logf("%v: %s", p, violation)
+						return
+					}
+				}
+			}
+			t.Errorf("%d histories without a violation", most)
+		})
 	}
-	t.Errorf("%d histories without a violation", most)
 }

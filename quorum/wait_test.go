@@ -1,0 +1,205 @@
+package quorum_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// inbox collects what a client is told.
+func (c *client) inbox() chan driver.Notice {
+	in := make(chan driver.Notice, 100)
+	stop := c.Notify(func(n driver.Notice) { in <- n })
+	c.cluster.t.Cleanup(stop)
+	return in
+}
+
+// told returns the next notice, which has to come within n round trips.
+func (c *cluster) told(in chan driver.Notice, n int) driver.Notice {
+	c.t.Helper()
+	time.Sleep(time.Duration(n) * roundTrip)
+	select {
+	case notice := <-in:
+		return notice
+	default:
+		c.t.Fatalf("no notice after %d round trips", n)
+		return driver.Notice{}
+	}
+}
+
+// A release hands the key over to the waiter on a majority of nodes, which tell it so: it need not ask. A minority that is gone
+// does not matter.
+func TestHandoffByNotices(t *testing.T) {
+	for _, n := range []int{1, 3, 4, 5} {
+		for gone := range n - n/2 {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, n)
+				a, b := c.client(), c.client()
+				in := b.inbox()
+				holder := a.claim()
+				first := a.hold(holder).Token
+				waiting := b.queued()
+				waiting.Block = 3
+				if r := b.busy(waiting); r.Presence != time.Second || r.Place != 1 {
+					t.Errorf("%d nodes: place %d, present for %v; want the first place for 1s", n, r.Place, r.Presence)
+				}
+				rest := b.calls("acquire")
+				for i := range gone {
+					c.freeze(i)
+				}
+				a.release(holder, driver.Held)
+				notice := c.told(in, 2)
+				if notice.Kind != driver.Granted || notice.Key != "k" || notice.Owner != waiting.Owner || notice.Token <= first || notice.Block != 3 {
+					t.Errorf("%d of %d nodes gone: notice %+v; want that %s has the key, with a block of 3 tokens above %d", gone, n, notice, waiting.Owner, first)
+				}
+				if calls := b.calls("acquire") - rest; calls > 0 {
+					t.Errorf("%d of %d nodes gone: the waiter had to ask, %d times", gone, n, calls)
+				}
+				if held := c.holds(waiting); held < n/2+1 {
+					t.Errorf("%d of %d nodes gone: the waiter was told that it has the key, and has it on %d", gone, n, held)
+				}
+				b.renew(waiting, driver.Held)
+				for i := range gone {
+					c.thaw(i)
+				}
+				b.release(waiting, driver.Held)
+				select {
+				case more := <-in:
+					t.Errorf("%d of %d nodes gone: a second notice %+v", gone, n, more)
+				default:
+				}
+			})
+		}
+	}
+}
+
+// Nodes that hand over with different tokens make no grant: the waiter is told to ask, which settles them.
+func TestHandoffWithDifferentTokens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder := a.claim()
+		a.hold(holder)
+		waiting := b.queued()
+		b.busy(waiting)
+		rest := a.now()
+		c.fences(rest+1e9, rest+2e9, rest+3e9)
+		a.release(holder, driver.Held)
+		if notice := c.told(in, 2); notice.Kind != driver.Freed || notice.Owner != waiting.Owner {
+			t.Errorf("notice %+v; want that asking is worthwhile", notice)
+		}
+		if token := b.hold(waiting).Token; token < rest+2e9 {
+			t.Errorf("token %d; want one that a majority has acknowledged", token)
+		}
+		b.release(waiting, driver.Held)
+	})
+}
+
+// R1: a grant that was made to a waiter while it was not present any more is over. A notice of it that comes late, when it waits
+// again, must not be taken for a new one.
+func TestR1_LateNoticesAreNoGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder := a.claim()
+		a.hold(holder)
+		waiting := b.queued()
+		presence := b.busy(waiting).Presence
+		time.Sleep(presence + roundTrip) // it does not ask in time: for all it knows it was granted the key, and lost it
+		b.busy(waiting)
+		for _, conn := range b.conns {
+			conn.heard(driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner, Token: a.now(), Block: 1})
+		}
+		if notice := c.told(in, 1); notice.Kind == driver.Granted {
+			t.Errorf("notice %+v while %s holds the key", notice, holder.Owner)
+		}
+		b.busy(waiting)
+		a.renew(holder, driver.Held)
+		a.release(holder, driver.Held)
+		b.hold(waiting)
+		b.release(waiting, driver.Held)
+	})
+}
+
+// The waiter counts on a grant for as long as the last answer of a majority said that it is present. Nodes that did not hear
+// that question will drop it earlier, so what they hand over is no part of a grant.
+func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.hold(holder)
+		presence := b.busy(waiting).Presence
+		time.Sleep(presence / 2)
+		b.cut(true, 3, 4)
+		b.busy(waiting)
+		time.Sleep(60 * time.Millisecond) // until the two have failed to answer
+		b.cut(false, 3, 4)
+		c.freeze(0, 1)
+		a.release(holder, driver.Held)
+		if notice := c.told(in, 2); notice.Kind != driver.Freed {
+			t.Errorf("notice %+v; want that asking is worthwhile, as two of the three nodes may drop it early", notice)
+		}
+		b.hold(waiting)
+		c.thaw(0, 1)
+		b.release(waiting, driver.Held)
+	})
+}
+
+// R24: waiters that were handed a part each do not keep each other from the key: all but one let go, within the node timeout.
+func TestR24_WaitersLetGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		a, b := c.client(), c.client()
+		for _, cl := range []*client{a, b} {
+			cl.inbox()
+		}
+		first, second := a.queued(), b.queued()
+		c.do(func() {
+			// Each has queued on two nodes when the key becomes free there.
+			for i, s := range c.servers {
+				conn, claim := a.conns[i], first
+				if i >= 2 {
+					conn, claim = b.conns[i], second
+				}
+				s.acquire(conn, claim)
+			}
+		})
+		a.busy(first)
+		b.busy(second)
+		time.Sleep(200 * time.Millisecond)
+		h := c.holders("k")
+		if c.holds(first) < 3 && c.holds(second) < 3 {
+			t.Errorf("200 ms later the nodes are held by %v; want a majority of one", h)
+		}
+		a.Release(t.Context(), first)
+		b.Release(t.Context(), second)
+	})
+}
+
+// What a waiter holds and where it waits ends when it gives up, and the next is served.
+func TestWaiterGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b, d := c.client(), c.client(), c.client()
+		in := d.inbox()
+		holder, second, third := a.claim(), b.queued(), d.queued()
+		a.hold(holder)
+		b.busy(second)
+		if r := d.busy(third); r.Place != 2 {
+			t.Errorf("place %d; want 2", r.Place)
+		}
+		b.release(second, driver.Busy)
+		a.release(holder, driver.Held)
+		if notice := c.told(in, 2); notice.Kind != driver.Granted || notice.Owner != third.Owner {
+			t.Errorf("notice %+v; want that %s has the key", notice, third.Owner)
+		}
+		d.release(third, driver.Held)
+		rest()
+		c.clean("k")
+	})
+}
