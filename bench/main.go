@@ -74,7 +74,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	from := flags.String("from", "", "measure nothing, but take the results from this file, which -json has written")
 	against := flags.String("against", "", "with -from, another file of results: tell whose order differs between the two runs")
 	profile := flags.String("profile", "", "directory for profiles of the processor time, of this process and of workers")
-	rounds := flags.Int("rounds", 0, "how often each driver has its turn; default 3 with -quick, else 5")
+	rounds := flags.Int("rounds", 0, "how often each driver has its turn; default 2 with -quick, else 3")
 	list := flags.Bool("list", false, "list scenarios and drivers")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -176,6 +176,10 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		return err
 	}
 	r.head(out)
+	// A file that can not be written is better known now than in a quarter of an hour.
+	if err := r.write(*file); err != nil {
+		return err
+	}
 	for _, s := range scenarios {
 		if len(s.drivers) == 0 || ctx.Err() != nil {
 			continue
@@ -183,14 +187,13 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 		results := s.measureAll(ctx, e)
 		r.add(s, results)
 		r.Scenarios[len(r.Scenarios)-1].print(out)
-	}
-	r.Seconds = time.Since(began).Seconds()
-	r.tail(out)
-	if *file != "" {
+		r.Seconds = time.Since(began).Seconds()
+		// After each scenario: whatever ends the program, what it has measured is not lost.
 		if err := r.write(*file); err != nil {
 			return err
 		}
 	}
+	r.tail(out)
 	if err := r.publish(*plots, *document); err != nil {
 		return err
 	}

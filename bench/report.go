@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -242,7 +243,14 @@ func readReport(name string) (*report, error) {
 	return r, nil
 }
 
+// write writes JSON to a file, and makes its directory. "" is no file.
 func (r *report) write(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
