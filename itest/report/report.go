@@ -74,7 +74,7 @@ func Write(dir string, env Environment, runs []Run) error {
 		findings(&b, r.Found)
 		counts := Count(r.Result, r.Found)
 		fmt.Fprintf(&b, "Faults: %s.\n\nCalls of Acquire that got no lock: %s.\n\n", tally(counts.Faults), tally(counts.Errors))
-		fmt.Fprintf(&b, "%v of it: who held which key, with the last digits of the token; grey is what was broken, red what broke an assumption, dashed what was found.\n\n![Timeline](%s)\n\n", span, picture)
+		fmt.Fprintf(&b, "%v of it: who held which key, with the last digits of the token; grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\n", span, picture)
 	}
 	return os.WriteFile(filepath.Join(dir, "torture.md"), append(bytes.TrimRight(b.Bytes(), "\n"), '\n'), 0o644)
 }

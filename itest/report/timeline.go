@@ -129,6 +129,7 @@ func (p *picture) faults(r *lab.Result) {
 func (p *picture) holders(r *lab.Result) {
 	granted := slices.Clone(r.History.Acquisitions)
 	slices.SortFunc(granted, func(a, b *history.Acquisition) int { return cmp.Compare(a.Granted, b.Granted) })
+	ends := make(map[string]int64) // of the last hold drawn, by key
 	for _, a := range granted {
 		if a.Granted == 0 || a.End() < p.from || a.Granted > p.to {
 			continue
@@ -140,6 +141,11 @@ func (p *picture) holders(r *lab.Result) {
 		if a.Lost() {
 			text += ", and lost it"
 		}
+		if a.Granted < ends[a.Key] {
+			text += ", beside another holder"
+			p.bar(a.Key, a.Granted, min(a.End(), ends[a.Key]), violationColor, "", text)
+		}
+		ends[a.Key] = max(ends[a.Key], a.End())
 		p.bar(a.Key, a.Granted, a.End(), colors[number%len(colors)], strings.TrimPrefix(a.Client, "c")+": ..."+tail, text)
 	}
 }
