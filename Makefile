@@ -119,7 +119,7 @@ spec: ## Check the model of the fencing tokens
 
 .PHONY: itest
 itest: test-needs ## Test on real servers under faults for some minutes, in all modes
-	$(GO_TEST) ./itest -run Promises -args -duration 5m
+	$(GO_TEST) -parallel 4 ./itest -run Promises -args -duration 5m
 
 .PHONY: mutants
 mutants: test-needs ## Show that the checks of itest can fail
