@@ -67,13 +67,16 @@ func TestR29_ForgottenLockIsGrantedTwice(t *testing.T) {
 // over (R32), which it is then granted after. Everything else goes on meanwhile.
 func TestR29_R32_QuarantineKeepsASecondHolderOut(t *testing.T) {
 	t.Parallel()
-	c := start(t, 5)
+	c, clocks := withClocks(t, 5)
 	a, b := c.behindProxies(t, guarded), c.client(t, guarded)
 	a.outOfQuarantine()
 	b.outOfQuarantine()
 	a.cut(true, 3, 4)
 	first, until := a.timed(newClaim("k", shortGuard)) // as long as is allowed
 	c.servers[2].Kill()
+	// It starts late in a second, and soon says that it has been up for one.
+	now := time.Now()
+	clocks[2].Step(t, now.Truncate(time.Second).Add(time.Second+900*time.Millisecond).Sub(now))
 	c.servers[2].Run(t)
 	other := newClaim("other", shortGuard)
 	b.hold(other)
