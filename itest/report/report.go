@@ -81,7 +81,7 @@ func Write(dir string, env Environment, runs []Run) error {
 
 // verdict says what it all amounts to.
 func verdict(b *bytes.Buffer, runs []Run) {
-	violations, undone, refused := 0, 0, 0
+	violations, undone, refused, tokens := 0, 0, 0, 0
 	limits := make(map[string]int)
 	var total time.Duration
 	for i := range runs {
@@ -91,21 +91,33 @@ func verdict(b *bytes.Buffer, runs []Run) {
 		refused += counts.Refused
 		total += runs[i].Result.Config.Duration
 		for _, f := range runs[i].Found {
-			if f.Excuse != "" && f.Check == "exclusion" {
+			switch {
+			case f.Excuse != "" && f.Check == "exclusion":
 				limits[f.Excuse]++
+			case f.Check == "tokens":
+				tokens++
 			}
 		}
 	}
 	fmt.Fprintf(b, "**%d violations in %s of faults.** ", violations, short(total))
-	if len(limits) == 0 {
-		b.WriteString("No lock was held twice.")
-	} else {
-		b.WriteString("A lock was held twice where an assumption was broken that the documentation names, and nowhere else:\n\n")
+	switch {
+	case len(limits) == 0 && violations == 0:
+		b.WriteString("No lock was held twice.\n")
+	case len(limits) > 0:
+		b.WriteString("A lock was held twice where an assumption was broken that the documentation names")
+		if violations == 0 {
+			b.WriteString(", and nowhere else")
+		}
+		b.WriteString(":\n\n")
 		for _, excuse := range slices.SortedFunc(maps.Keys(limits), func(a, b string) int { return cmp.Or(cmp.Compare(limits[b], limits[a]), cmp.Compare(a, b)) }) {
 			fmt.Fprintf(b, "- %d times: %s\n", limits[excuse], excuse)
 		}
 	}
-	fmt.Fprintf(b, "\n\nTokens rose without exception, also there. Some clients go on writing whatever their lock says, as a process does that is paused between looking and writing: "+
+	b.WriteString("\n")
+	if tokens == 0 {
+		b.WriteString("Tokens rose without exception, also there. ")
+	}
+	fmt.Fprintf(b, "Some clients go on writing whatever their lock says, as a process does that is paused between looking and writing: "+
 		"guards refused %d writes. In a store without a guard %d updates would have been lost: **a lock alone does not protect data**.\n\n", refused, undone)
 }
 
