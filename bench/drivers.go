@@ -71,7 +71,7 @@ type preparer interface {
 // renewals where the driver renews.
 func open(ctx context.Context, name string, at site, lease time.Duration) (locker, error) {
 	if len(at.Redis) > 1 {
-		return openOverNodes(ctx, name, at.Redis, lease)
+		return openOverNodes(ctx, name, at, lease)
 	}
 	address := at.Redis[0]
 	switch name {

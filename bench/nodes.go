@@ -27,12 +27,13 @@ const (
 )
 
 // openOverNodes connects a driver to independent servers.
-func openOverNodes(ctx context.Context, name string, addresses []string, lease time.Duration) (locker, error) {
+func openOverNodes(ctx context.Context, name string, at site, lease time.Duration) (locker, error) {
+	addresses := at.Redis
 	switch name {
 	case ours:
-		return openQuorum(ctx, addresses, holdfast.WithTTL(lease))
+		return openQuorum(ctx, at, holdfast.WithTTL(lease))
 	case oursAlone:
-		return openQuorum(ctx, addresses, holdfast.WithTTL(lease), holdfast.WithCohort(1, 0))
+		return openQuorum(ctx, at, holdfast.WithTTL(lease), holdfast.WithCohort(1, 0))
 	case floor, roundTrip:
 		return openNodesFloor(ctx, addresses, lease)
 	case redsyncGoRedis:
@@ -90,14 +91,14 @@ type quorumLocker struct {
 	quorum *quorum.Quorum
 }
 
-func openQuorum(ctx context.Context, addresses []string, options ...holdfast.Option) (locker, error) {
+func openQuorum(ctx context.Context, at site, options ...holdfast.Option) (locker, error) {
 	var backends []driver.Backend
 	abandon := func() {
 		for _, b := range backends {
 			b.Close()
 		}
 	}
-	for _, address := range addresses {
+	for _, address := range at.Redis {
 		b, err := redishold.Open(ctx, "redis://"+address, redishold.WithoutConnecting())
 		if err != nil {
 			abandon()
@@ -107,7 +108,11 @@ func openQuorum(ctx context.Context, addresses []string, options ...holdfast.Opt
 	}
 	// The servers keep nothing on disk, for all drivers alike, and were started a moment ago. With the guard, nothing could be
 	// locked for its first minute. It is a comparison of points of time on the client, and costs nothing else.
-	q, err := quorum.New(backends, quorum.WithGuard(0))
+	settings := []quorum.Option{quorum.WithGuard(0)}
+	if at.NodeTimeout > 0 {
+		settings = append(settings, quorum.WithNodeTimeout(at.NodeTimeout))
+	}
+	q, err := quorum.New(backends, settings...)
 	if err != nil {
 		abandon()
 		return nil, err

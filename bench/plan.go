@@ -36,6 +36,7 @@ type plan struct {
 	faultSettle   time.Duration // for what is under way when a fault is over
 	faultPatience time.Duration // with one measurement of one driver
 	nodesHolding  holdingPlan
+	nodeTimeout   time.Duration // of a quorum; 0 for its default
 }
 
 // holdingPlan is one size of the scenario with many held locks.
@@ -83,4 +84,6 @@ var smokePlan = plan{
 	delays:  []time.Duration{time.Millisecond},
 	hanging: true, tries: 5, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond, faultPatience: 4 * time.Second,
 	nodesHolding: holdingPlan{50, 300 * time.Millisecond, 100 * time.Millisecond},
+	// It runs as a test, with the race detector, on machines that do more than they can.
+	nodeTimeout: 2 * time.Second,
 }

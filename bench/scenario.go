@@ -110,7 +110,8 @@ type results struct {
 	errors   map[string]error
 }
 
-// measureAll has the drivers take turns. A driver that fails is left out from then on.
+// measureAll has the drivers take turns. A driver that hangs is left out from then on; one that fails gets its next turn, since a
+// machine that stands still for a moment is enough for an error, but the failure is told.
 func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 	r := &results{s, make(map[string][]sample), make(map[string]error)}
 	leave, err := e.enter(ctx, s)
@@ -122,7 +123,7 @@ func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 	rounds := cmp.Or(s.rounds, e.rounds)
 	for round := range rounds {
 		for _, name := range s.drivers {
-			if ctx.Err() != nil || r.errors[name] != nil {
+			if ctx.Err() != nil || errors.Is(r.errors[name], errStuck) {
 				continue
 			}
 			if s.peerRounds > 0 && round >= s.peerRounds && slices.Contains(peers, name) {

@@ -14,6 +14,8 @@ type site struct {
 	Redis    []string // addresses; several are nodes of a quorum
 	Etcd     string   // address
 	Postgres string   // URL
+
+	NodeTimeout time.Duration // of a quorum; 0 for its default
 }
 
 // enter makes ready what the scenario measures on. leave takes it away again.
@@ -47,6 +49,7 @@ func (e *env) enter(ctx context.Context, s *scenario) (leave func(), err error) 
 		e.nodes = append(e.nodes, n)
 	}
 	e.at = e.outside
+	e.at.NodeTimeout = e.nodeTimeout
 	for i, n := range e.nodes {
 		address := n.address
 		if i < s.proxies {
