@@ -359,9 +359,19 @@ func TestCloseLetsStragglersEnd(t *testing.T) {
 		c := newCluster(t, 5)
 		a := c.client()
 		claim := a.claim()
+		pause := func(held bool) {
+			c.do(func() {
+				for _, conn := range a.conns[3:] {
+					if conn.held = held; !held {
+						conn.resume()
+					}
+				}
+			})
+		}
+		pause(true)
 		a.hold(claim)
-		rest()
-		a.release(claim, driver.Held)
+		time.AfterFunc(10*time.Millisecond, func() { pause(false) })
+		a.release(claim, driver.Held) // which two nodes are not told before they have answered the acquisition
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -258,6 +258,9 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	case c.closed:
 		net.mu.Unlock()
 		return none, &driver.Error{Err: errSimClosed}
+	case ctx.Err() != nil:
+		net.mu.Unlock()
+		return none, &driver.Error{Err: ctx.Err()}
 	case s.down && s.refusing:
 		net.mu.Unlock()
 		return none, &driver.Error{Err: errSimRefused}
@@ -507,7 +510,10 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 func (s *server) renew(claim driver.Claim) driver.Result {
 	k := s.keys[claim.Key]
 	now := s.now()
-	if k == nil || k.owner != claim.Owner || now >= k.expires {
+	if k != nil && now >= k.expires {
+		k.owner = "" // also if the clock is set back later
+	}
+	if k == nil || k.owner != claim.Owner {
 		switch {
 		case s.net.broken == raiseWithoutKey && claim.Block > 0:
 			s.fence = max(s.fence, claim.Token+driver.Token(claim.Block)-1)
