@@ -141,7 +141,7 @@ func TestRunsAreComparedByTheOrderOfDrivers(t *testing.T) {
 	run := func(a, b, c float64) *report {
 		s := &scenarioReport{Name: "latency", Metrics: []metric{{"p50", "us", -1, 1}}}
 		for name, v := range map[string]float64{"a": a, "b": b, "c": c} {
-			s.Drivers = append(s.Drivers, &driverReport{Name: name, Metrics: map[string]*metricReport{"p50": {Median: v}}})
+			s.Drivers = append(s.Drivers, &driverReport{Name: name, Metrics: map[string]*metricReport{"p50": {Median: v, Rounds: []float64{v}}}})
 		}
 		return &report{Scenarios: []*scenarioReport{s}}
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
 
 // What stands between these lines of a document is written by the program.
@@ -180,9 +182,10 @@ func (r *report) behind() (rows []shortfall) {
 			if theirs == nil || !slices.Contains(peers, d.Name) && !slices.Contains(outside, d.Name) {
 				continue
 			}
-			factor := theirs.Median / mine.Median
+			// Round by round: what slows down a whole round is in both.
+			factor := stats.Ratio(theirs.Rounds, mine.Rounds)
 			if m.Better < 0 {
-				factor = mine.Median / theirs.Median
+				factor = stats.Ratio(mine.Rounds, theirs.Rounds)
 			}
 			if factor > ahead {
 				rows = append(rows, shortfall{scenario: s.Name, driver: d.Name, factor: factor, reason: reason(s.Name, d.Name)})
