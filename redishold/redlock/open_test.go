@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -267,4 +268,47 @@ func TestOptionsPrevail(t *testing.T) {
 	claim := newClaim("k", longTTL)
 	k.hold(claim)
 	k.release(claim, driver.Held)
+}
+
+// A server among them that is of no use, a replica or one with another password, is a node that fails, and it is told apart from one that is
+// away by its Status. When it is mended it takes part.
+func TestUselessNode(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	primary := redistest.Start(t)
+	host, port, _ := net.SplitHostPort(primary.Addr)
+	c.servers[1].Do(t, "REPLICAOF", host, port)
+	c.servers[3].Do(t, "CONFIG", "SET", "requirepass", "secret")
+	k := c.client(t, calm)
+	claim := newClaim("k", longTTL)
+	k.hold(claim)
+	want := map[int]string{1: "read-only replica", 3: "NOAUTH"}
+	redistest.Eventually(t, "the useless ones are told", func() error {
+		var err error
+		for i, n := range k.Status().Nodes {
+			if words := want[i]; words != "" {
+				err = errors.Join(err, redistest.Not(n.Err != nil && strings.Contains(n.Err.Error(), words), "node %d: %+v", i, n))
+			}
+		}
+		return err
+	})
+	c.servers[1].Do(t, "REPLICAOF", "NO", "ONE")
+	client, err := c.servers[3].Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, command := range [][]string{{"AUTH", "secret"}, {"CONFIG", "SET", "requirepass", ""}} {
+		if _, err := client.Try(command...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.healthy()
+	redistest.Eventually(t, "they have the lock", func() error {
+		k.renew(claim, driver.Held)
+		n := c.heldOn(t, claim)
+		return redistest.Not(n == 5, "%d have", n)
+	})
+	k.release(claim, driver.Held)
+	c.nothingLeft(t)
 }
