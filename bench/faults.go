@@ -117,7 +117,7 @@ func faulty(ctx context.Context, e *env, name string, f fault) (s sample, err er
 		}
 	}
 	var healthy, during []time.Duration
-	for start := time.Now(); time.Since(start) < e.span/2; {
+	for start := time.Now(); time.Since(start) < e.span; {
 		took, err := timed()
 		if err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func faulty(ctx context.Context, e *env, name string, f fault) (s sample, err er
 			return nil, fmt.Errorf("pair %d after the fault: %w", len(during)+1, err)
 		}
 		during = append(during, took)
-		if past := time.Since(start); past > e.span/2 && len(during) >= e.tries || past > e.faultSpan {
+		if past := time.Since(start); past > e.span && len(during) >= e.tries || past > e.faultSpan {
 			break
 		}
 	}
