@@ -22,6 +22,7 @@ func TestR3_MinorityFails(t *testing.T) {
 		{"hangs", func(s *server) { s.frozen = true }},
 		{"is gone", func(s *server) { s.crash(false) }},
 		{"refuses", func(s *server) { s.crash(true) }},
+		{"answers after a second", func(s *server) { s.slow = time.Second }},
 		{"has a clock that runs away", func(s *server) { s.setClock(time.Hour, 1000) }},
 	} {
 		for _, n := range []int{3, 5, 7, 9} {

@@ -2,4 +2,4 @@
 
 package quorum_test
 
-const defaultHistories = 1000
+const defaultHistories = 2000

@@ -69,6 +69,7 @@ type server struct {
 	life     int           // counts restarts
 	down     bool          // crashed: calls hang, or are refused
 	refusing bool          // while down
+	slow     time.Duration // by how much it answers later
 	frozen   bool          // calls take effect after the thaw
 	parked   []func()      // calls that arrived while it was frozen
 	forgot   bool          // restarted without its data,
@@ -288,7 +289,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		if loseReply || c.cut {
 			return
 		}
-		time.AfterFunc(delay, func() {
+		time.AfterFunc(delay+s.slow, func() {
 			net.mu.Lock()
 			defer net.mu.Unlock()
 			if c.held {
