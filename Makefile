@@ -21,6 +21,8 @@ BENCHFLAGS ?= -quick
 BENCH    ?= .
 COUNT    ?= 1
 PACKAGES ?= work
+# How many random histories of quorums the tests run without the race detector: about a minute of two CPUs.
+HISTORIES ?= 10000
 # The history that simulate repeats. Empty: new ones.
 SEED ?=
 # For how long fuzz runs each target.
@@ -65,6 +67,7 @@ test-quick: test-needs
 	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
 test-lengthy: test-needs
 	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY),$(satellites))
+	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^TestSimulation$$' $(lengthy)
 	$(if $(filter $(RACY),$(satellites)),$(GO_TEST) $(filter $(RACY),$(satellites)))
 
 .PHONY: test-kernel
