@@ -55,7 +55,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work FUZZTIME=10s PORTS=6390 DURATION=30m"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work HISTORIES=10000 SEED= FUZZTIME=10s PORTS=6390 DURATION=30m"
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
