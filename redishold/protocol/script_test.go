@@ -110,6 +110,7 @@ func TestScripts(t *testing.T) {
 		"AcquireAndRelease":    (*bench).testAcquireAndRelease,
 		"R5_PublishedLayout":   (*bench).testPublishedLayout,
 		"Queue":                (*bench).testQueue,
+		"TheDeadQueueAnew":     (*bench).testTheDeadQueueAnew,
 		"HandoffTellsTheHeir":  (*bench).testHandoffTellsTheHeir,
 		"NoticeIsNeverFatal":   (*bench).testNoticeIsNeverFatal,
 		"MissingNote":          (*bench).testMissingNote,
@@ -171,6 +172,23 @@ func (b *bench) testQueue() {
 	b.want("D releases", b.run("release", "D"), 1)
 	b.want("C has it", b.do("GET", "lock:a"), "C")
 	b.wantOnly("lock:a", b.keys.Fence)
+}
+
+func (b *bench) testTheDeadQueueAnew() {
+	b.acquire("A", "")
+	late := func(owner, ticket string) any {
+		return b.run("acquire", owner, "10000", "100", "103", "0", ticket, "Pchannel", "")
+	}
+	b.wantBusy("B, present for no time", late("B", "0"), "A", 1)
+	b.wantBusy("B, alone, and not asking to queue", late("B", ""), "A", 1)
+	b.wantBusy("C, as B is dead", b.acquire("C", "0"), "A", 1)
+	b.wantBusy("B again", b.acquire("B", "0"), "A", 2)
+	b.wantBusy("D, present for no time", late("D", "0"), "A", 3)
+	b.wantBusy("E, as D is dead", b.acquire("E", "0"), "A", 3)
+	b.wantBusy("D once more", late("D", "0"), "A", 4)
+	b.wantBusy("D itself finds that it was dead", b.acquire("D", ""), "A", 4)
+	b.want("A releases", b.run("release", "A"), 1)
+	b.want("C has it", b.do("GET", "lock:a"), "C")
 }
 
 func (b *bench) testHandoffTellsTheHeir() {
