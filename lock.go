@@ -106,10 +106,10 @@ func (l *Lock) Err() error {
 	s := l.cohort.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.ended() == nil && clock.Now() >= l.deadline() {
+	if now := clock.Now(); l.ended() == nil && now >= l.deadline() {
 		hold := l.outermost().hold
 		s.mu.Unlock()
-		l.cohort.locker.watchdog.inspect(hold, false)
+		l.cohort.locker.watchdog.inspect(hold, now, false)
 		s.mu.Lock()
 	}
 	return l.ended()
@@ -211,7 +211,7 @@ func (l *Lock) Extend(ctx context.Context) error {
 	r := c.locker.request(ctx, requestTime(claim.TTL))
 	results, err := c.locker.backend.Renew(r, []driver.Claim{claim})
 	r.end()
-	err = c.locker.watchdog.renewed(h, start, one(results, err), r, false)
+	err = c.locker.watchdog.renewed(h, start, clock.Now(), one(results, err), r, false)
 	if ended := l.Err(); ended != nil {
 		return ended
 	}
