@@ -53,6 +53,15 @@ in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` show
 
 `
 
+const scope = `## What it does not show
+
+All processes are on one machine, so their clocks run at one rate: the drift allowance is not put to the test, and no host is suspended. The network
+is a proxy in the laboratory's process. A power failure is a kill that takes away what was written to the append-only file shortly before. Servers
+are single ones: Sentinel, Cluster and TLS have tests of their own. Where an assumption was broken, whatever happened at that moment to a
+lock that was held is put down to it.
+
+`
+
 // Write writes the report as Markdown, with its pictures beside it.
 func Write(dir string, env Environment, runs []Run) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -64,6 +73,7 @@ func Write(dir string, env Environment, runs []Run) error {
 		"when they hit is up to the machine.\n\n", env.Date, env.Commit, env.Redis, env.Go, env.Cores, short(env.Duration), env.Seed)
 	verdict(&b, runs)
 	figures(&b, runs)
+	b.WriteString(scope)
 	for i := range runs {
 		r := &runs[i]
 		picture := fmt.Sprintf("torture-%d.svg", i+1)
