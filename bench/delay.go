@@ -14,14 +14,14 @@ import (
 func delayedScenarios(p plan, delay time.Duration) []*scenario {
 	return []*scenario{{
 		name: fmt.Sprintf("latency-%v", delay), title: fmt.Sprintf("uncontended acquire and release, one goroutine, %v more for each round trip", delay),
-		drivers: slices.Concat([]string{ours, oursGoRedis, floor}, singlePeers), floor: floor, rounds: min(2, p.rounds), nodes: 1, proxies: 1, delay: delay,
+		drivers: slices.Concat([]string{ours, oursGoRedis, floor}, singlePeers), floor: floor, rounds: max(1, p.rounds-1), nodes: 1, proxies: 1, delay: delay,
 		measure: delayedLatency,
 		metrics: []metric{{"p50", "ms", -1, 2}, {"p99", "ms", -1, 2}},
 		goals:   []goal{ratioGoal("p50 at most 1.15 x the floor", "p50", ours, floor, atMost, 1.15)},
 	}, {
 		name:    fmt.Sprintf("processes-%v", delay),
 		title:   fmt.Sprintf("one key, %d processes of %d goroutines, nothing to do inside, %v more for each round trip", p.workers, p.each, delay),
-		drivers: slices.Concat([]string{ours, oursAlone, oursGoRedis, blpop}, singlePeers), floor: blpop, rounds: min(2, p.rounds), nodes: 1, proxies: 1, delay: delay,
+		drivers: slices.Concat([]string{ours, oursAlone, oursGoRedis, blpop}, singlePeers), floor: blpop, rounds: max(1, p.rounds-1), nodes: 1, proxies: 1, delay: delay,
 		measure: contendedProcesses,
 		metrics: processMetrics,
 	}}

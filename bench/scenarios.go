@@ -85,7 +85,7 @@ func allScenarios(p plan) []*scenario {
 		},
 	}, &scenario{
 		name: "work", title: fmt.Sprintf("one key, %d processes of %d goroutines, %v inside", p.workers, p.each, p.work),
-		drivers: contended, floor: blpop, rounds: min(2, p.rounds),
+		drivers: contended, floor: blpop, rounds: max(1, p.rounds-1),
 		measure: func(ctx context.Context, e *env, driver string) (sample, error) {
 			return contendedWork(ctx, e, driver, e.work)
 		},

@@ -197,7 +197,8 @@ func newHolding(ctx context.Context, j *job, l locker) (*holding, error) {
 	defer l.release(ctx, first)
 	before := heapInUse()
 	var next atomic.Int64
-	err = forAll(64, func(int) error {
+	// Not more at once than the processors can serve in the time that a quorum gives its nodes.
+	err = forAll(16, func(int) error {
 		for i := int(next.Add(1)) - 1; i < len(keys); i = int(next.Add(1)) - 1 {
 			var err error
 			if h.held[i], err = l.acquire(ctx, keys[i]); err != nil {
