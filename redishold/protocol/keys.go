@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"hash/maphash"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,14 +105,36 @@ type Keys struct {
 	Fence   string // the largest token granted in the slot: a sorted set with one member
 }
 
+// recentKeys keeps the Keys of locks that were used lately, since what is acquired is released, and often
+// acquired again. Long names are left out, for the sake of its size.
+var recentKeys [512]atomic.Pointer[Keys]
+
+const longestRecent = 128
+
+var recentSeed = maphash.MakeSeed()
+
 // KeysOf returns the keys of the lock with this key.
 func KeysOf(lock string) Keys {
+	if len(lock) > longestRecent {
+		return makeKeys(lock)
+	}
+	recent := &recentKeys[maphash.String(recentSeed, lock)%uint64(len(recentKeys))]
+	if keys := recent.Load(); keys != nil && keys.Lock == lock {
+		return *keys
+	}
+	keys := makeKeys(lock)
+	recent.Store(&keys)
+	return keys
+}
+
+func makeKeys(lock string) Keys {
 	slot := Slot(lock)
 	shared := namesOf(slot)
-	// One allocation for both.
+	// One allocation for all.
 	both := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock
 	half := len(both) / 2
-	return Keys{Slot: slot, Lock: lock, Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
+	// The caller's own string may be part of a large one, which would be kept with it.
+	return Keys{Slot: slot, Lock: both[half-len(lock) : half], Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
 }
 
 // endedKey is set for a while when an acquisition has ended of which a request may still arrive. It is used
