@@ -9,10 +9,11 @@ import (
 // holdingScenario is about many locks held, and renewed, at once.
 func holdingScenario(p plan, h holdingPlan) *scenario {
 	drivers := []string{ours, bare}
-	const rounds = 1
+	rounds := 1
 	if h.locks <= 10_000 {
 		// With a goroutine and timers for each lock, ten times as many would take a gigabyte.
 		drivers = append(drivers, rueidisLock)
+		rounds = max(1, p.rounds-1)
 	}
 	return &scenario{
 		name: fmt.Sprintf("held-%d", h.locks), title: fmt.Sprintf("%d locks held by one process, each renewed every %v", h.locks, h.ttl/3),

@@ -47,7 +47,7 @@ type holdingPlan struct {
 }
 
 var fullPlan = plan{
-	name: "full", rounds: 3, limit: 15 * time.Minute, patience: 2 * time.Minute,
+	name: "full", rounds: 3, limit: 18 * time.Minute, patience: 2 * time.Minute,
 	span: time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
 	workers: 4, each: 4, contention: 1500 * time.Millisecond, work: time.Millisecond,
 	handovers: 1500 * time.Millisecond, minHandovers: 10,
