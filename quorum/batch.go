@@ -97,7 +97,7 @@ func (p *batchPart) each(all int, f func(at, k int)) {
 
 // launch asks the nodes that were left out so far. Called with b.mu held.
 func (b *batch) launch(force bool) {
-	deadline := time.Now().Add(b.bound) // of the calls made now; those made before keep theirs
+	deadline := clock.In(b.bound) // of the calls made now; those made before keep theirs
 	b.until = clock.Now().Add(b.bound + grace(b.bound))
 	for i := range b.parts {
 		p := &b.parts[i]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // bounded is the context of one call to a node: it ends at its deadline, or with the Quorum. It makes a timer
@@ -39,7 +41,7 @@ func (b *bounded) Err() error {
 	if err := b.base.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(b.deadline) {
+	if !clock.In(0).Before(b.deadline) {
 		return context.DeadlineExceeded
 	}
 	return nil

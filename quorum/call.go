@@ -119,7 +119,7 @@ func (c *call) ask(n *node) (result driver.Result, err error) {
 	ctx := &c.ctx
 	ctx.base = c.q.base
 	if ctx.deadline.IsZero() || c.queued {
-		ctx.deadline = time.Now().Add(c.bound)
+		ctx.deadline = clock.In(c.bound)
 	}
 	defer ctx.end()
 	switch c.op {

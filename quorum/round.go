@@ -87,7 +87,7 @@ func (r *round) launch(force bool) {
 	}
 	// Nodes may turn out to be needed one after the other. That must not add up.
 	r.until = min(now.Add(full), r.last)
-	deadline := time.Now().Add(r.bound) // of the calls made now; those made before keep theirs
+	deadline := clock.In(r.bound) // of the calls made now; those made before keep theirs
 	var turn, debts nodeSet
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
