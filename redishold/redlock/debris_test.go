@@ -88,7 +88,7 @@ func TestNothingLeftBehind(t *testing.T) {
 // The same through the library: waiters that are given up, and a Locker that is closed.
 func TestLockerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	const query = "restart-guard=0s&node-timeout=300ms"
+	const query = "restart-guard=0s&node-timeout=1s"
 	c := start(t, 5)
 	k := c.client(t, query)
 	locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(longTTL))

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	// Tests mostly wait for servers, so more of them may run than there are processors.
 	flag.Parse()
-	flag.Set("test.parallel", "6")
+	flag.Set("test.parallel", "12")
 	os.Exit(m.Run())
 }
 

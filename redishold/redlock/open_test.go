@@ -163,7 +163,21 @@ func TestSameServerTwice(t *testing.T) {
 	c := start(t, 4)
 	proxy := redistest.NewProxy(t, c.servers[1]) // another address of the same server
 	hosts := []string{c.servers[0].Addr, c.servers[1].Addr, c.servers[2].Addr, c.servers[3].Addr, proxy.Addr}
-	q, err := redlock.Open(t.Context(), "redlock://"+strings.Join(hosts, ","))
+	q, err := redlock.Open(t.Context(), "redlock://"+strings.Join(hosts, ",")+"?"+calm)
+	if err == nil {
+		// The machine is so busy that not all have said in time who they are. Then it is found out when they are asked.
+		k := &client{Quorum: q, t: t}
+		defer k.Close()
+		redistest.Eventually(t, "the second vote is taken away", func() error {
+			claim := newClaim("k", longTTL)
+			if r, err := k.ask(claim); err == nil && r.State == driver.Held {
+				k.release(claim, driver.Held)
+			}
+			n := k.Status().Nodes[4]
+			return redistest.Not(n.State == quorum.Duplicate, "%+v", n)
+		})
+		return
+	}
 	if !errors.Is(err, quorum.ErrSameServer) || q != nil {
 		t.Fatalf("Open: %v, want %v", err, quorum.ErrSameServer)
 	}
@@ -264,7 +278,7 @@ func TestNodeTimeout(t *testing.T) {
 func TestOptionsPrevail(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	k := c.client(t, "restart-guard=1s&node-timeout=1s", redlock.WithQuorum(quorum.WithGuard(0), quorum.WithNodeTimeout(3*time.Second)))
+	k := c.client(t, "restart-guard=1s&node-timeout=100ms", redlock.WithQuorum(quorum.WithGuard(0), quorum.WithNodeTimeout(3*time.Second)))
 	claim := newClaim("k", longTTL)
 	k.hold(claim)
 	k.release(claim, driver.Held)

@@ -250,7 +250,7 @@ func TestR34_R35_RenewalNeedsAMajority(t *testing.T) {
 func TestR3_NothingWithoutMajority(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
-	k := c.client(t, "restart-guard=0s&node-timeout=300ms")
+	k := c.client(t, "restart-guard=0s&node-timeout=1s")
 	held := newClaim("held", longTTL)
 	k.hold(held)
 	for _, s := range c.servers[:3] {

@@ -164,8 +164,8 @@ func TestR33_MajorityRestarts(t *testing.T) {
 func TestR32_GuardBoundsTheTTL(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	for query, ttl := range map[string]time.Duration{"": quorum.DefaultGuard, "restart-guard=10s": 10 * time.Second} {
-		k := c.client(t, query)
+	for query, ttl := range map[string]time.Duration{"": quorum.DefaultGuard, "&restart-guard=10s": 10 * time.Second} {
+		k := c.client(t, "node-timeout=3s"+query)
 		if _, err := k.ask(newClaim("k", ttl+time.Millisecond)); !driver.Permanent(err) || !strings.Contains(err.Error(), ttl.String()) {
 			t.Errorf("%s: a TTL over the guard gives %v", query, err)
 		}
