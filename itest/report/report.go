@@ -69,7 +69,7 @@ func Write(dir string, env Environment, runs []Run) error {
 	}
 	var b bytes.Buffer
 	b.WriteString(head)
-	fmt.Fprintf(&b, "%s, commit %s, %s, %s, %d cores. To repeat it: `make torture DURATION=%s SEED=%d`. The seed gives the same faults in the same order; "+
+	fmt.Fprintf(&b, "%s, commit %s, %s, %s, %d cores. To repeat it, at that commit: `make torture DURATION=%s SEED=%d`. The seed gives the same faults in the same order; "+
 		"when they hit is up to the machine.\n\n", env.Date, env.Commit, env.Redis, env.Go, env.Cores, short(env.Duration), env.Seed)
 	verdict(&b, runs)
 	figures(&b, runs)
