@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -86,12 +87,14 @@ func BenchmarkPair(b *testing.B) {
 		}
 		b.Run(kind.name+"/floor", func(b *testing.B) {
 			nodes := open()
+			var stragglers sync.WaitGroup
 			defer func() {
+				stragglers.Wait()
 				for _, n := range nodes {
 					n.Close()
 				}
 			}()
-			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return floor(ctx, nodes, claim) })
+			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return floor(ctx, nodes, &stragglers, claim) })
 		})
 		b.Run(kind.name+"/quorum", func(b *testing.B) {
 			q, err := quorum.New(open(), quorum.WithGuard(0))
@@ -143,7 +146,7 @@ func pair(ctx context.Context, node driver.Backend, claim driver.Claim) error {
 	return err
 }
 
-func floor(ctx context.Context, nodes []driver.Backend, claim driver.Claim) error {
+func floor(ctx context.Context, nodes []driver.Backend, stragglers *sync.WaitGroup, claim driver.Claim) error {
 	type answer struct {
 		r   driver.Result
 		err error
@@ -154,10 +157,10 @@ func floor(ctx context.Context, nodes []driver.Backend, claim driver.Claim) erro
 	} {
 		answers := make(chan answer, len(nodes))
 		for _, n := range nodes {
-			go func() {
+			stragglers.Go(func() {
 				r, err := call(n)
 				answers <- answer{r, err}
-			}()
+			})
 		}
 		for range len(nodes)/2 + 1 {
 			if a := <-answers; a.err != nil || a.r.State != driver.Held {

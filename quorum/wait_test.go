@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // inbox collects what a client is told.
@@ -208,4 +209,33 @@ func TestWaiterGivesUp(t *testing.T) {
 		rest()
 		c.clean("k")
 	})
+}
+
+// R21, R22: a waiter that got only a part gives it back after a random time, so that several that did do not meet again, and that
+// time is clearly longer than it takes to ask.
+func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
+	kept := func(chance float64) (d time.Duration) {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client(quorum.WithRandom(func() float64 { return chance }))
+			waiting := a.queued()
+			c.do(func() {
+				for _, s := range c.servers[1:] {
+					s.keys["k"] = &simKey{owner: "another", expires: s.now() + time.Minute}
+				}
+			})
+			d = took(func() {
+				a.busy(waiting)
+				for c.holds(waiting) > 0 {
+					time.Sleep(10 * time.Microsecond)
+				}
+			})
+			a.release(waiting, driver.Busy)
+		})
+		return d
+	}
+	short, long := kept(0), kept(0.9)
+	if short < 2*roundTrip || long < short*3/2 || long > 50*time.Millisecond {
+		t.Errorf("kept for %v to %v; want well over a round trip of %v, differently long, and less than the node timeout", short, long, roundTrip)
+	}
 }
