@@ -23,7 +23,7 @@
 //
 // A server with appendonly yes and appendfsync always can not forget and is exempt; it pays for that with a write to
 // disk for every change. Whoever deletes its data, or puts an older copy in its place, has to keep it out for the guard himself: it
-looks like a server that remembers. With appendfsync everysec an orderly shutdown loses nothing (R30), but a power failure can lose the
+// looks like a server that remembers. With appendfsync everysec an orderly shutdown loses nothing (R30), but a power failure can lose the
 // last second (R31), and a server does not tell which of the two it was: it sits the guard out.
 //
 // Which run a server is in, and since when, is what it says itself, in INFO. Its uptime follows its wall clock: one whose
