@@ -34,3 +34,10 @@ type Identified interface {
 	// server before and after a restart. An error follows the rules of the package.
 	Identity(ctx context.Context) (string, error)
 }
+
+// Versioned is a Backend that can tell which version its server has.
+type Versioned interface {
+	// Version returns the version, 7.0.15 for example, that the server had when it answered Identity
+	// last; empty if it has not. It asks nobody.
+	Version() string
+}

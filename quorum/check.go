@@ -13,7 +13,7 @@ import (
 // Check examines the composition, and each node that implements driver.Checker. What is found of a
 // node carries its name. It returns an error only if ctx ends before a majority of the nodes has answered.
 //
-// Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed.
+// Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see [Status.Warnings]).
 func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
@@ -51,6 +51,13 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	}
 	if err := ctx.Err(); err != nil && good < q.need {
 		return nil, unanswered(err)
+	}
+	status := q.Status()
+	for _, line := range status.Warnings() {
+		findings = append(findings, driver.Finding{
+			Severity: driver.Warning, Code: "nodes", Summary: line + ".",
+			Advice: "A node without a vote, or one that behaves otherwise than the others, is missing when another one fails.",
+		})
 	}
 	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 	return findings, nil

@@ -32,6 +32,9 @@ func (q *Quorum) identify(ctx context.Context) error {
 		n.mu.Lock()
 		if r.err == nil {
 			n.identity = r.value
+			if v, ok := n.backend.(driver.Versioned); ok {
+				n.version = v.Version()
+			}
 		}
 		// A node that does not answer now is compared by what it said last. If it has been restarted since
 		// then, that compares unequal, and is made up for when it answers.

@@ -59,6 +59,7 @@ type node struct {
 	reported    NodeState   // what the observer knows
 
 	identity     string // what it said last
+	version      string // of the server that said it; empty if not known
 	identified   bool   // it was compared with the others, or cannot be
 	identifying  bool
 	nextIdentify clock.Instant

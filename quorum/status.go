@@ -1,6 +1,10 @@
 package quorum
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +69,7 @@ type Status struct {
 // NodeStatus describes one node.
 type NodeStatus struct {
 	Name       string // as its errors name it
+	Version    string // of its server; empty if it is not known
 	State      NodeState
 	Err        error         // of the last call that failed; nil if the last one did not
 	Quarantine time.Duration // how long it takes no part; 0 if it is not in quarantine
@@ -115,7 +120,7 @@ func (q *Quorum) Status() Status {
 func (n *node) status(now clock.Instant) NodeStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := NodeStatus{Name: n.name, State: n.stateLocked(now), Pending: int(n.pending.Load()), Owed: len(n.debts)}
+	s := NodeStatus{Name: n.name, Version: n.version, State: n.stateLocked(now), Pending: int(n.pending.Load()), Owed: len(n.debts)}
 	if n.failures > 0 || s.State != Up {
 		s.Err = n.lastErr
 	}
@@ -175,4 +180,28 @@ func (q *Quorum) report(n *node) {
 	if event.Is != event.Was && q.config.observer != nil {
 		q.config.observer(event)
 	}
+}
+
+// Warnings says what is wrong with the nodes in a way that does not pass by itself, a line for each: nodes that refuse, that
+// are another node under a second name, and servers of different major versions. nil if nothing is known to be.
+func (s *Status) Warnings() (lines []string) {
+	versions := make(map[string][]string) // by major version
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		switch n.State {
+		case Refusing:
+			lines = append(lines, (&NodeError{Node: n.Name, Err: n.Err}).Error())
+		case Duplicate:
+			lines = append(lines, fmt.Sprintf("%s: is the same server as another node, and has no vote", n.Name))
+		}
+		if major, _, ok := strings.Cut(n.Version, "."); ok {
+			versions[major] = append(versions[major], n.Name+" has "+n.Version)
+		}
+	}
+	if len(versions) > 1 {
+		all := slices.Concat(slices.Collect(maps.Values(versions))...)
+		slices.Sort(all)
+		lines = append(lines, "servers of different major versions: "+strings.Join(all, ", "))
+	}
+	return lines
 }

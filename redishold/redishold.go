@@ -10,7 +10,7 @@ import (
 )
 
 // Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier, driver.Inspector,
-// driver.Guarded and driver.Identified, and is safe for concurrent use.
+// driver.Guarded, driver.Identified and driver.Versioned, and is safe for concurrent use.
 type Backend = protocol.Backend
 
 // Option sets an option of [Open].
@@ -83,4 +83,5 @@ var _ interface {
 	driver.Inspector
 	driver.Guarded
 	driver.Identified
+	driver.Versioned
 } = (*Backend)(nil)

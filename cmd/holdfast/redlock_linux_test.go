@@ -232,3 +232,27 @@ func TestRedlockQuarantine(t *testing.T) {
 	}
 	f.nothingLeft()
 }
+
+// TestRedlockOfAReplica: a server that is of no use does not keep the others from locking, and is told.
+func TestRedlockOfAReplica(t *testing.T) {
+	t.Parallel()
+	f := startFive(t)
+	replica := f.servers[4]
+	host, port, _ := strings.Cut(f.servers[0].Addr, ":")
+	replica.Do(t, "REPLICAOF", host, port)
+	p := f.run()
+	p.expect("ready")
+	p.stdin.Close()
+	p.expectExit(0)
+	if text := p.allStderr(); !strings.Contains(text, replica.Addr+": ") || !strings.Contains(text, "replica") || strings.Count(text, "\n") != 1 {
+		t.Errorf("stderr is %q, want one line about the replica", text)
+	}
+	quiet := f.run("--quiet")
+	quiet.expect("ready")
+	quiet.stdin.Close()
+	quiet.expectExit(0)
+	if text := quiet.allStderr(); text != "" {
+		t.Errorf("with --quiet, stderr is %q", text)
+	}
+	f.nothingLeft()
+}

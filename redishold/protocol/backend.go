@@ -18,7 +18,7 @@ import (
 const Presence = 3 * time.Second
 
 // Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
-// [driver.Inspector], [driver.Guarded] and [driver.Identified], and is safe for concurrent use.
+// [driver.Inspector], [driver.Guarded], [driver.Identified] and [driver.Versioned], and is safe for concurrent use.
 type Backend struct {
 	transport Transport
 	options   Options
@@ -28,6 +28,7 @@ type Backend struct {
 	contended contention
 	doubts    doubts
 	durable   sync.Map // run_id: bool, for Transports that do not tell
+	version   atomic.Pointer[string]
 }
 
 // Options are what a Backend can be told. The zero value is the default.

@@ -110,5 +110,14 @@ func (b *Backend) runID(ctx context.Context, conn Conn) (string, error) {
 	if err != nil {
 		return "", &driver.Error{Node: nameOf(conn), Permanent: true, Err: err}
 	}
+	b.version.Store(&server.Version)
 	return server.RunID, nil
+}
+
+// Version returns the version of a server, as driver.Versioned describes.
+func (b *Backend) Version() string {
+	if v := b.version.Load(); v != nil {
+		return *v
+	}
+	return ""
 }

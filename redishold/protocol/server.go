@@ -55,9 +55,10 @@ func ParseInfo(name, info string, answered time.Time) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("INFO has uptime_in_seconds %q: %w", fields["uptime_in_seconds"], err)
 	}
-	// Rounded down by the server, and counted from its answer, which left before it came in. The server counts it by its wall
-	// clock: below zero if that was set back, by more than the server has been up (K5). Then it counts as just started.
-	s.Booted = answered.Add(-time.Duration(max(0, up)) * time.Second)
+	// The difference of two times that the server has both cut to whole seconds, so it has been up for a second less at
+	// the worst; counted from its answer, which left before it came in. The server counts by its wall clock: below
+	// zero if that was set back by more than the server has been up (K5). Then it counts as just started.
+	s.Booted = answered.Add(-time.Duration(max(0, up-1)) * time.Second)
 	return s, nil
 }
 

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -97,7 +96,7 @@ func open(ctx context.Context, url string, options []redishold.Option) ([]driver
 			closeAll(backends)
 			return nil, nil, a.explain(err)
 		}
-		backends = append(backends, node{b})
+		backends = append(backends, b)
 	}
 	// After the nodes were opened: until then a part of a password may be taken for hosts.
 	if err := a.validate(); err != nil {
@@ -105,21 +104,6 @@ func open(ctx context.Context, url string, options []redishold.Option) ([]driver
 		return nil, nil, a.explain(err)
 	}
 	return backends, append(a.options, quorum.WithNames(a.names...)), nil
-}
-
-// node is the backend of one server.
-type node struct{ *redishold.Backend }
-
-// uptimeError is by how much the uptime that a server tells may be too long: it is the difference of two times that were
-// both cut to whole seconds.
-const uptimeError = time.Second
-
-// Guard implements driver.Guarded.
-func (n node) Guard(guard time.Duration) {
-	if guard > 0 {
-		guard += uptimeError
-	}
-	n.Backend.Guard(guard)
 }
 
 // join makes one backend of those of the nodes. If it fails it closes them.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/waitline"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 const (
@@ -82,9 +83,17 @@ func (j *job) run(s streams) error {
 	if err != nil {
 		return err
 	}
+	acquired := false
 	defer bounded(func() {
 		if err := backend.Close(); err != nil {
 			say.printf("closing the backend: %v", err)
+		}
+		// Now that all nodes have answered, or never will. An error has said it already.
+		if q, ok := backend.(*quorum.Quorum); ok && acquired && !j.quiet {
+			status := q.Status()
+			for _, line := range status.Warnings() {
+				say.printf("%s", line)
+			}
 		}
 	})
 	line := waitline.New(s.err, j.name, terminalWidth(s.err))
@@ -117,6 +126,7 @@ func (j *job) run(s streams) error {
 	if err != nil {
 		return err
 	}
+	acquired = true
 	result, err := child.Run(child.Command{
 		Path:    j.path,
 		Args:    j.args,
