@@ -155,8 +155,8 @@ func lockOf(queue string) (lock string, ok bool) {
 
 // reserved reports whether the key is one that only a derived key may have.
 func reserved(key string) bool {
-	return strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
-		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix)
+	return strings.HasPrefix(key, Namespace) && (strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
+		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix))
 }
 
 // Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it

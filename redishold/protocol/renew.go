@@ -27,6 +27,9 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 	}
 	results := make([]driver.Result, len(claims))
 	shards := make(map[string]*renewal)
+	cluster := b.transport.Cluster()
+	var slot uint16
+	var r *renewal
 	for i := range claims {
 		claim := &claims[i]
 		if err := validate(claim); err != nil {
@@ -39,20 +42,28 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 			results[i].Err = err
 			continue
 		}
-		slot := Slot(claim.Key)
-		name := b.transport.Shard(slot)
-		r := shards[name]
-		if r == nil {
-			r = &renewal{b: b, slot: slot}
-			shards[name] = r
+		// Where there is no cluster, any slot leads to the same server, and one script may have all keys.
+		if r == nil || cluster {
+			slot = Slot(claim.Key)
+			name := b.transport.Shard(slot)
+			if r = shards[name]; r == nil {
+				r = &renewal{b: b, slot: slot}
+				shards[name] = r
+			}
 		}
-		r.add(i, slot, claim)
+		r.add(i, slot, claim, len(claims)-i)
+	}
+	for _, r := range shards {
+		for _, p := range r.parts {
+			p.complete(claims)
+		}
 	}
 	switch len(shards) {
 	case 0:
 		return results, nil
 	case 1:
 		for _, r := range shards {
+			r.answerInto(results)
 			if err := r.send(ctx); err != nil {
 				if r.size() == len(claims) {
 					return nil, err
@@ -108,15 +119,27 @@ type renewal struct {
 	slot  uint16 // of any of them
 	ttl   time.Duration
 	parts []*renewPart
-	open  map[uint16]*renewPart // by slot on a cluster, else by 0: parts of renew.lua with room for more
+	open  map[uint16]*renewPart // by slot: parts of renew.lua with room for more
+	last  *renewPart            // of those, the one that was last added to
 }
 
 // renewPart is one run of a script.
 type renewPart struct {
 	call
-	keys, args []string
-	claims     []int // indexes
-	results    []driver.Result
+	claims  []int // indexes
+	drew    bool  // it is a run of turn.lua that draws tokens
+	results []driver.Result
+}
+
+// answerInto has the parts put their results where they belong, if they can: at most those of one
+// renewal may, as others are late and then must not write there.
+func (r *renewal) answerInto(results []driver.Result) {
+	for _, p := range r.parts {
+		first, n := p.claims[0], len(p.claims)
+		if p.claims[n-1] == first+n-1 {
+			p.results = results[first : first+n]
+		}
+	}
 }
 
 func (r *renewal) size() (n int) {
@@ -126,29 +149,30 @@ func (r *renewal) size() (n int) {
 	return n
 }
 
-// add puts a claim into a part.
-func (r *renewal) add(index int, slot uint16, claim *driver.Claim) {
+// add puts a claim into a part. There are so many left to add, it included.
+func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 	r.ttl = max(r.ttl, claim.TTL)
 	if claim.Block > 0 || claim.Yield {
 		r.parts = append(r.parts, turnPart(index, slot, claim))
 		return
 	}
-	together := slot
-	if !r.b.transport.Cluster() {
-		together = 0
+	p := r.last
+	if p == nil || p.slot != slot {
+		p = r.open[slot]
 	}
-	p := r.open[together]
 	if p == nil || len(p.claims) == renewChunk {
 		p = &renewPart{call: call{script: renewScript, slot: slot, vote: claim.TTL, effect: true}}
+		if !r.b.transport.Cluster() {
+			p.claims = make([]int, 0, min(left, renewChunk))
+		}
 		r.parts = append(r.parts, p)
 		if r.open == nil {
 			r.open = make(map[uint16]*renewPart)
 		}
-		r.open[together] = p
+		r.open[slot] = p
 	}
+	r.last = p
 	p.claims = append(p.claims, index)
-	p.keys = append(p.keys, claim.Key)
-	p.args = append(p.args, claim.Owner, milliseconds(claim.TTL))
 }
 
 func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
@@ -160,21 +184,29 @@ func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
 	if claim.Yield {
 		yield = "1"
 	}
+	command := turnScript.evalsha(make(Command, 0, 12), "4")
+	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
+		claim.Owner, milliseconds(claim.TTL), first, last, yield)
 	return &renewPart{
 		claims: []int{index},
-		call:   call{script: turnScript, slot: slot, vote: claim.TTL, effect: true},
-		keys:   []string{keys.Lock, keys.Queue, keys.Waiters, keys.Fence},
-		args:   []string{claim.Owner, milliseconds(claim.TTL), first, last, yield},
+		call:   call{script: turnScript, slot: slot, command: command, vote: claim.TTL, effect: true},
+		drew:   first != "",
 	}
 }
 
-// complete makes the command, now that all keys are known.
-func (p *renewPart) complete() Command {
-	p.command = make(Command, 0, 3+len(p.keys)+len(p.args))
-	p.command = p.script.evalsha(p.command, strconv.Itoa(len(p.keys)))
-	p.command = append(p.command, p.keys...)
-	p.command = append(p.command, p.args...)
-	return p.command
+// complete makes the command of a run of renew.lua, now that all its claims are known.
+func (p *renewPart) complete(claims []driver.Claim) {
+	if p.command != nil {
+		return
+	}
+	n := len(p.claims)
+	p.command = p.script.evalsha(make(Command, 0, 3+3*n), strconv.Itoa(n))
+	for _, i := range p.claims {
+		p.command = append(p.command, claims[i].Key)
+	}
+	for _, i := range p.claims {
+		p.command = append(p.command, claims[i].Owner, milliseconds(claims[i].TTL))
+	}
 }
 
 // send sends all parts as one pipeline. An error is that of the whole.
@@ -193,7 +225,7 @@ func (r *renewal) send(ctx context.Context) error {
 		commands = append(commands, infoCommand)
 	}
 	for _, p := range r.parts {
-		commands = append(commands, p.complete())
+		commands = append(commands, p.command)
 	}
 	if b.options.Replicas > 0 {
 		commands = append(commands, b.waitCommand())
@@ -244,9 +276,9 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			return
 		}
 	}
-	p.results = make([]driver.Result, len(p.claims))
+	p.clear()
 	if p.script == turnScript {
-		p.results[0] = turned(reply, p.args[2] != "")
+		p.results[0] = turned(reply, p.drew)
 		return
 	}
 	states, failures := reply, []Reply(nil)
@@ -295,14 +327,24 @@ func (r *renewal) fail(err error) {
 }
 
 func (p *renewPart) fail(err error) {
-	p.results = make([]driver.Result, len(p.claims))
+	p.clear()
 	for i := range p.results {
-		p.results[i].Err = err
+		p.results[i] = driver.Result{Err: err}
+	}
+}
+
+// clear makes room for the results.
+func (p *renewPart) clear() {
+	if p.results == nil {
+		p.results = make([]driver.Result, len(p.claims))
 	}
 }
 
 func (r *renewal) copyTo(results []driver.Result) {
 	for _, p := range r.parts {
+		if &p.results[0] == &results[p.claims[0]] {
+			continue // they are there already
+		}
 		for i, index := range p.claims {
 			results[index] = p.results[i]
 		}
