@@ -57,8 +57,7 @@ type hold struct {
 	gone       bool  // it is no longer cohort.hold
 
 	// Guarded by watchdog.mu:
-	due   clock.Instant // when it next needs attention
-	early time.Duration // how much sooner will do as well
+	early time.Duration // how much sooner than due will do as well
 	index int           // in the heap, -1 if not there
 
 	prev, later *hold // in shard.holds

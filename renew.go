@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -43,12 +42,8 @@ func (w *watchdog) schedule(h *hold) {
 	due, early := h.nextEvent()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h.due, h.early = due, early
-	if h.index >= 0 {
-		heap.Fix(&w.heap, h.index)
-	} else {
-		heap.Push(&w.heap, h)
-	}
+	h.early = early
+	w.heap.put(h, due)
 	switch {
 	case w.stopped == nil:
 		w.stopped = make(chan struct{})
@@ -73,7 +68,7 @@ func (w *watchdog) remove(h *hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h.index >= 0 {
-		heap.Remove(&w.heap, h.index)
+		w.heap.remove(h)
 	}
 }
 
@@ -145,9 +140,10 @@ func (w *watchdog) attend() (renew []*hold) {
 		w.mu.Lock()
 		var h *hold
 		if len(w.heap) > 0 {
-			ahead := w.heap[0].due.Sub(now)
-			if ahead <= 0 || len(renew) > 0 && ahead <= w.heap[0].early {
-				h = heap.Pop(&w.heap).(*hold)
+			first := w.heap[0]
+			ahead := first.due.Sub(now)
+			if ahead <= 0 || len(renew) > 0 && ahead <= first.hold.early {
+				h = first.hold // it is put elsewhere, or taken out, before its shard.mu is free again
 			}
 		}
 		w.mu.Unlock()
@@ -306,27 +302,70 @@ func (w *watchdog) renewed(h *hold, start, now clock.Instant, result driver.Resu
 	return err
 }
 
-// holdHeap orders holds by when they are due. Guarded by watchdog.mu.
-type holdHeap []*hold
+// holdHeap orders holds by when they are due. With all leases renewed at about the same time, the heap is a good part of what
+// a renewal costs the processor, and cache misses are a good part of the heap: so the times are in it, and four children share
+// a cache line. Guarded by watchdog.mu.
+type holdHeap []scheduled
 
-func (q holdHeap) Len() int           { return len(q) }
-func (q holdHeap) Less(i, j int) bool { return q[i].due < q[j].due }
-func (q holdHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+type scheduled struct {
+	due  clock.Instant
+	hold *hold
 }
 
-func (q *holdHeap) Push(x any) {
-	h := x.(*hold)
-	h.index = len(*q)
-	*q = append(*q, h)
+const heapArity = 4
+
+// put adds the hold, or moves it if it is there.
+func (q *holdHeap) put(h *hold, due clock.Instant) {
+	if h.index < 0 {
+		h.index = len(*q)
+		*q = append(*q, scheduled{})
+	}
+	q.settle(h.index, scheduled{due, h})
 }
 
-func (q *holdHeap) Pop() any {
-	old := *q
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
+// remove takes out a hold that is there.
+func (q *holdHeap) remove(h *hold) {
+	last := len(*q) - 1
+	moved := (*q)[last]
+	(*q)[last] = scheduled{}
+	*q = (*q)[:last]
+	if moved.hold != h {
+		q.settle(h.index, moved)
+	}
 	h.index = -1
-	return h
+}
+
+// settle fills the place i, whose content does not count, moving others out of the way.
+func (q holdHeap) settle(i int, s scheduled) {
+	for i > 0 {
+		parent := (i - 1) / heapArity
+		if q[parent].due <= s.due {
+			break
+		}
+		q.set(i, q[parent])
+		i = parent
+	}
+	for {
+		first := i*heapArity + 1
+		if first >= len(q) {
+			break
+		}
+		least := first
+		for child := first + 1; child < min(first+heapArity, len(q)); child++ {
+			if q[child].due < q[least].due {
+				least = child
+			}
+		}
+		if s.due <= q[least].due {
+			break
+		}
+		q.set(i, q[least])
+		i = least
+	}
+	q.set(i, s)
+}
+
+func (q holdHeap) set(i int, s scheduled) {
+	q[i] = s
+	s.hold.index = i
 }

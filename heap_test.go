@@ -1,0 +1,45 @@
+package holdfast
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// The heap is compared with a list while holds come, move and go.
+func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, seed))
+	var heap holdHeap
+	due := make(map[*hold]clock.Instant)
+	holds := make([]*hold, 200)
+	for i := range holds {
+		holds[i] = &hold{index: -1}
+	}
+	for step := range 20_000 {
+		h := holds[random.IntN(len(holds))]
+		if h.index >= 0 && random.IntN(3) == 0 {
+			heap.remove(h)
+			delete(due, h)
+		} else {
+			due[h] = clock.Instant(random.IntN(1000))
+			heap.put(h, due[h])
+		}
+		if len(heap) != len(due) {
+			t.Fatalf("step %d with seed %d: %d holds, want %d", step, seed, len(heap), len(due))
+		}
+		all := make([]clock.Instant, 0, len(heap))
+		for i, s := range heap {
+			if s.hold.index != i || s.due != due[s.hold] {
+				t.Fatalf("step %d with seed %d: place %d has a hold due at %d that believes to be in place %d, due at %d",
+					step, seed, i, s.due, s.hold.index, due[s.hold])
+			}
+			all = append(all, s.due)
+		}
+		if len(all) > 0 && all[0] != slices.Min(all) {
+			t.Fatalf("step %d with seed %d: the first is due at %d, another one at %d", step, seed, all[0], slices.Min(all))
+		}
+	}
+}
