@@ -114,7 +114,7 @@ func TestSharedUndoesAGrantInQuarantine(t *testing.T) {
 	b := protocol.New(protocol.Shared(l), protocol.Options{})
 	b.Guard(time.Minute)
 	var q *driver.QuarantineError
-	if _, err := b.Acquire(t.Context(), claim()); !errors.As(err, &q) || q.Remaining > 57*time.Second || !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := b.Acquire(t.Context(), claim()); !errors.As(err, &q) || q.Remaining > 58*time.Second || !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("Acquire: %v", err)
 	}
 	if got := fmt.Sprint(l.requests()); got != "[acquire k release k]" {
