@@ -635,8 +635,9 @@ func (p *plan) run(t testing.TB) *history {
 	done.Wait()
 
 	// Releases that got lost are made good when the node answers: a second at most, and a round trip. The
-	// quarantine does not keep a node from releasing.
-	time.Sleep(3 * time.Second)
+	// quarantine does not keep a node from releasing. A notice that comes late to a waiter that is gone makes for one more
+	// release, a while after it.
+	time.Sleep(4*time.Second + 2*p.presence)
 	h.debris(quorums)
 	for _, q := range quorums {
 		if err := q.Close(); err != nil {

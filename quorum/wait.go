@@ -47,6 +47,7 @@ type waiter struct {
 	fresh   bool    // a node has said something since the caller asked last
 	hinted  bool    // the caller was told to ask, and has not yet
 	granted bool    // the caller was told that it holds the key
+	left    nodeSet // nodes that it let go without queuing there again, since the caller asked last
 	retreat int     // how often grants were given back, and got again at once
 
 	timer *time.Timer // until a minority is given back; nil if none is set
@@ -95,7 +96,7 @@ func (r *record) wait(claim *driver.Claim, start clock.Instant, q *Quorum) {
 	claim.Ticket = w.claim.Ticket
 	w.claim = *claim
 	w.asking++
-	w.hints, w.fresh, w.hinted = 0, false, false
+	w.hints, w.fresh, w.hinted, w.left = 0, false, false, 0
 }
 
 // lastTicket is the last ticket of this process.
@@ -190,6 +191,7 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 func (w *waiter) notice(i int, n *driver.Notice) {
 	w.fresh = true
 	v := &w.votes[i]
+	v.holder = "" // whoever it was has let go: two waiters that let go must not each take the other for the holder
 	if n.Kind != driver.Granted || v.doubtful || !v.queued {
 		w.hints |= only(i)
 		return
@@ -250,6 +252,13 @@ func (q *Quorum) weighLocked(r *record, key string) (n news) {
 		return q.retreatLocked(r, key, some)
 	case w.timer == nil:
 		w.arm(q, r)
+		fallthrough
+	default:
+		if w.left != 0 && !w.hinted {
+			// Its turn begins while it does not wait everywhere: where it does not, nobody hands over to it, and if
+			// nodes hang that may be all that is missing.
+			return q.hint(r, key)
+		}
 	}
 	return n
 }
@@ -297,7 +306,11 @@ func (q *Quorum) retreatLocked(r *record, key string, some nodeSet) (n news) {
 	}
 	w.hints = 0
 	// Not again for a caller that has stopped asking, either.
-	q.returnLocked(r, key, some, !another && w.told && clock.Now() < w.promised)
+	again := !another && w.told && clock.Now() < w.promised
+	if !again {
+		w.left |= some
+	}
+	q.returnLocked(r, key, some, again)
 	return n
 }
 

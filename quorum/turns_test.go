@@ -1,0 +1,66 @@
+package quorum_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// R24: while a minority hangs, all of the other nodes are needed, so the parts that several waiters got have to meet in one hand. That is done
+// by notices and within some node timeouts: nobody waits until the kernel asks again by itself, which is after a second.
+func TestR24_TurnsWithMinorityHung(t *testing.T) {
+	const (
+		turns   = 50
+		longest = 500 * time.Millisecond // ten node timeouts
+	)
+	for seed := range uint64(40) {
+		for _, contest := range []struct{ clients, workers, cohort int }{{2, 1, 1}, {3, 1, 1}, {3, 3, 2}} {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 5)
+				c.seed, c.presence = seed, 3*time.Second
+				c.weather.delay = []time.Duration{100 * time.Microsecond, time.Millisecond, 2 * time.Millisecond}[seed%3]
+				// What the nodes have granted before differs, so their tokens do.
+				rest := driver.Token(time.Now().UnixMicro())
+				c.fences(rest+2e4, rest+1e4, rest, rest+3e4, rest+4e4)
+				c.freeze(1, 3)
+				var (
+					mu   sync.Mutex
+					all  sync.WaitGroup
+					last = time.Now()
+				)
+				for range contest.clients {
+					l, err := holdfast.New(c.client().Quorum, holdfast.WithTTL(10*time.Second), holdfast.WithCohort(contest.cohort, time.Millisecond))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for range contest.workers {
+						all.Go(func() {
+							for range turns {
+								lock, err := l.Acquire(t.Context(), "k")
+								if err != nil {
+									t.Errorf("seed %d: %v", seed, err)
+									return
+								}
+								mu.Lock()
+								if took := time.Since(last); took > longest {
+									t.Errorf("seed %d: %+v: %v without a turn; want at most %v", seed, contest, took, longest)
+								}
+								last = time.Now()
+								mu.Unlock()
+								if err := lock.Release(t.Context()); err != nil {
+									t.Errorf("seed %d: %v", seed, err)
+								}
+							}
+						})
+					}
+					t.Cleanup(func() { l.Close() })
+				}
+				all.Wait()
+				c.thaw(1, 3)
+			})
+		}
+	}
+}
