@@ -211,7 +211,7 @@ func (l *Lock) Extend(ctx context.Context) error {
 	r := c.locker.request(ctx, requestTime(claim.TTL))
 	results, err := c.locker.backend.Renew(r, []driver.Claim{claim})
 	r.end()
-	err = c.locker.watchdog.renewed(h, start, clock.Now(), one(results, err), r, false)
+	err = c.locker.watchdog.renewed(h, claim.TTL, start, clock.Now(), one(results, err), r, false)
 	if ended := l.Err(); ended != nil {
 		return ended
 	}

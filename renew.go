@@ -242,13 +242,13 @@ func (w *watchdog) renewBatch(batch []*hold) {
 		if err == nil {
 			result = results[i]
 		}
-		w.renewed(h, start, now, result, r, true)
+		w.renewed(h, claims[i].TTL, start, now, result, r, true)
 	}
 }
 
 // renewed takes in the outcome of a renewal, the watchdog's own or an Extend, that left at start and was answered
-// at now. It returns nil, the reason of a loss, or why the outcome is not known.
-func (w *watchdog) renewed(h *hold, start, now clock.Instant, result driver.Result, r *request, own bool) error {
+// at now. ttl is what it asked for. It returns nil, the reason of a loss, or why the outcome is not known.
+func (w *watchdog) renewed(h *hold, ttl time.Duration, start, now clock.Instant, result driver.Result, r *request, own bool) error {
 	l, c := w.locker, h.cohort
 	s := c.shard
 	s.mu.Lock()
@@ -266,11 +266,18 @@ func (w *watchdog) renewed(h *hold, start, now clock.Instant, result driver.Resu
 	}
 	tell := func() {}
 	var err error
+	// A turn with a longer lease has begun meanwhile. Which of the two requests took effect last is not known, so the shorter
+	// lease counts until it is renewed, which is then due at once.
+	overtaken := ttl < h.ttl
 	switch {
 	case margin <= 0:
 		// The old deadline bounds the renewal: an answer after it is too late, whatever it says.
 		err = h.expired()
 		tell = c.expire(h)
+	case overtaken && result.State != driver.Lost && result.State != driver.Yielded:
+		h.deadline = min(h.deadline, start.Add(l.config.validity(ttl)))
+		h.renewAt = now
+		w.schedule(h)
 	case result.State == driver.Held:
 		h.deadline = max(h.deadline, start.Add(l.config.validity(h.ttl)))
 		h.renewAt = start.Add(h.ttl / 3)

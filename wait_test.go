@@ -512,3 +512,39 @@ func TestHandoffWithOtherTermsRenewsFirst(t *testing.T) {
 		b.endsAfter(next, start, validity(12*time.Second))
 	})
 }
+
+// R9, R35: a renewal of a turn that is over may reach the backend after the first one of the next turn, whose lease is longer. The lease
+// is the short one then, and the holder knows, though every later renewal is lost.
+func TestRenewalOfAnEarlierTurnComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		client := b.memory.Client()
+		defer client.Close()
+		late := &spy{Backend: client}
+		const short, long = 6 * time.Second, time.Minute
+		sent := 0
+		late.renew = func(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+			switch {
+			case c[0].TTL == short:
+				time.Sleep(time.Second) // on its way
+			case sent > 0:
+				return nil, &driver.Error{Err: errors.New("cut off")}
+			default:
+				sent++
+			}
+			return client.Renew(ctx, c)
+		}
+		l := b.lockerOn(late, holdfast.WithCohort(100, time.Hour))
+		other, _ := b.locker()
+		lock := b.acquire(l, "key", holdfast.WithTTL(short))
+		got := make(chan *holdfast.Lock)
+		go func() { got <- b.acquire(l, "key", holdfast.WithTTL(long)) }()
+		time.Sleep(short/3 + 100*time.Millisecond)
+		b.release(lock)
+		next := <-got
+		b.acquire(other, "key")
+		if next.Err() == nil {
+			t.Errorf("another process has the key, and this one counts on it for %v more", time.Until(next.Deadline()))
+		}
+	})
+}
