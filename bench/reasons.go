@@ -11,6 +11,8 @@ var reasons = []struct{ scenario, subject, text string }{
 		"acquisition; on the loopback that is a good part of a round trip, and on a network with a delay it does not show"},
 	{"latency", "redsync", "one plain SET and one script, without tokens and without a queue that waiters could be in"},
 	{"latency", redisLock, "one script each, without tokens and without a queue that waiters could be in"},
+	{"latency", redlockNode, "one script each, without tokens and without a queue; its spread shows two speeds, and which one a run gets depends on which " +
+		"processors client and server happen to get"},
 	{"throughput", "at least 0.8", "the processors are what is full, and both server and client do more for each acquisition: the token, the look at the queue"},
 	{"throughput", "at least 1.3", "with a token and a queue for each acquisition, without either for the peer's, the server has more to do"},
 	{"contended", "at least 100", "on a machine of which the peers get that many, they do so since one goroutine takes again what it has just released, " +
@@ -21,6 +23,8 @@ var reasons = []struct{ scenario, subject, text string }{
 	{"processes", "without local", "each handoff is a script that looks after the queue, and a push; BLPOP is two plain commands, and no lock"},
 	{"processes", "with local handoff: longest", "a process keeps the lock for up to 64 turns, and the processes that work at that take the processors' time"},
 	{"handover", "p", "a release looks after the queue in a script and publishes the grant; BLPOP is a push and an answer, and no lock"},
+	{"held-", "client CPU", "each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
+		"third of what is left is the client library writing the longer command"},
 	{"five-latency", "p50 at most", "each node does more for each acquisition, as on one server, and the client compares five answers for the token"},
 	{"five-latency", "redsync", "it sends one plain SET to each node and has no tokens to compare"},
 	{"five-throughput", "at least", "the processors are what is full; each node does more for each acquisition, and the client compares five answers for the token"},
