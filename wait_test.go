@@ -415,6 +415,40 @@ func TestCohortIsBoundedByTime(t *testing.T) {
 	})
 }
 
+// Unless told otherwise a process has 64 turns, or as many as begin within 50 ms.
+func TestCohortDefaults(t *testing.T) {
+	for work, want := range map[time.Duration]int64{0: 64, 9 * time.Millisecond: 6} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			greedy, _ := b.locker()
+			modest, _ := b.locker()
+			var turns atomic.Int64
+			var wait sync.WaitGroup
+			first := b.acquire(greedy, "key")
+			for range 100 {
+				wait.Go(func() {
+					lock := b.acquire(greedy, "key")
+					turns.Add(1)
+					time.Sleep(work)
+					b.release(lock)
+				})
+			}
+			wait.Go(func() {
+				lock := b.acquire(modest, "key")
+				if got := turns.Load(); got != want {
+					t.Errorf("with %v of work: %d turns before another process had its own, want %d", work, got, want)
+				}
+				b.release(lock)
+			})
+			synctest.Wait()
+			turns.Add(1)
+			time.Sleep(work)
+			b.release(first)
+			wait.Wait()
+		})
+	}
+}
+
 // Switched off, no turn is given in memory.
 func TestCohortOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,7 @@ func TestR11R14R15R16R18_MajorityTooLate(t *testing.T) {
 			late  bool
 		}{
 			// The validity of 10 s is 10 s - 100 ms - 2 ms.
-			{9800 * time.Millisecond, false},
+			{9890 * time.Millisecond, false},
 			{9900 * time.Millisecond, true},
 			{11 * time.Second, true},
 		} {
