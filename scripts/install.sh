@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs from Debian what the make targets need beside Go, as far as it is missing.
+# Installs what the make targets need beside Go, as far as it is missing: from Debian, and what that does not have
+# with Go, into the directory bin of GOPATH.
 #
 #   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
 #   scripts/install.sh spec   for make spec: the model checker
@@ -7,7 +8,7 @@
 #   scripts/install.sh bench  for make bench: the servers and foreign clients that Holdfast is measured beside
 #
 # Where everything is there it changes nothing, and needs neither root nor a network. Without root it installs
-# nothing and says what is missing and how to get it.
+# nothing from Debian and says what is missing and how to get it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +36,23 @@ has_compiler() {
 	$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null
 }
 
+# Versions before decide on the condition of a write and write in two steps.
+versitygw=github.com/versity/versitygw
+versitygw_version=v1.8.0
+versitygw_bin=$(go env GOPATH | cut -d: -f1)/bin
+
+# The one in the PATH comes first, whatever its version, unless this script has built it: that one may be of an
+# earlier version, or not whole.
+has_versitygw() {
+	local path
+	if path=$(command -v versitygw) && ! [ "$path" -ef "$versitygw_bin/versitygw" ]; then
+		return 0
+	fi
+	[ "$(built_versitygw)" = "$versitygw_version" ]
+}
+
+built_versitygw() { go version -m "$versitygw_bin/versitygw" | awk '$1 == "mod" { print $3 }'; }
+
 # 6.2 is the oldest server supported, see the README.
 has_redis() {
 	local version
@@ -45,12 +63,23 @@ has_redis() {
 # Debian's own Python, since it is Debian's package of the client that is installed.
 has_python_redis() { /usr/bin/python3 -c 'import redis'; }
 
+# What people run on a terminal under a lock. Any vi will do.
+has_terminal_programs() { command -v top && command -v less && command -v vi && command -v bash; }
+
+has_python() { [ -x /usr/bin/python3 ]; }
+
 has_npm() { command -v node && command -v npm; }
 
-has_etcd() { command -v etcd; }
+has_etcd_server() { command -v etcd; }
+
+has_etcd() { command -v etcd && command -v etcdctl; }
+
+has_flock() { command -v flock; }
 
 # Debian keeps the server's programs out of the PATH.
 has_postgres() { command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
+
+has_mariadb() { { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } && command -v mariadb-install-db; }
 
 has_spin() { command -v spin; }
 
@@ -60,6 +89,11 @@ needs_of() {
 		need "a C compiler, for the race detector" has_compiler gcc libc6-dev
 		need "redis-server 6.2 or newer, to run the backends against" has_redis redis-server
 		need "python3-redis, a foreign client to exclude" has_python_redis python3-redis
+		need "a PostgreSQL server, to guard writes on" has_postgres postgresql
+		need "a MariaDB server, to guard writes on" has_mariadb mariadb-server
+		need "an etcd server, to guard writes on" has_etcd_server etcd-server
+		need "top, less, vi and bash, to run under a lock on a terminal" has_terminal_programs procps less vim-tiny bash
+		need "python3, to run under a lock" has_python python3
 		# npm brings several hundred packages along, so only where a test of this tree asks for it.
 		if [ -n "$(find . -name node_modules -prune -o -name .cache -prune -o -name package.json -print)" ]; then
 			need "node and npm, for foreign clients to exclude" has_npm nodejs npm
@@ -74,7 +108,8 @@ needs_of() {
 		;;
 	bench)
 		need "redis-server 6.2 or newer" has_redis redis-server
-		need "etcd" has_etcd etcd-server
+		need "etcd and etcdctl" has_etcd etcd-server etcd-client
+		need "flock" has_flock util-linux
 		need "a PostgreSQL server" has_postgres postgresql
 		need "python3-redis" has_python_redis python3-redis
 		need "node and npm" has_npm nodejs npm
@@ -89,6 +124,16 @@ needs_of() {
 if [ $# -eq 0 ]; then
 	set -- test spec up
 fi
+# It takes two minutes of two processors, once.
+if [[ " $* " == *" test "* ]] && ! has_versitygw >/dev/null 2>&1; then
+	if [ "$versitygw_bin" = /bin ]; then
+		echo "install.sh: Go has no GOPATH to build versitygw in: set HOME or GOPATH" >&2
+		exit 1
+	fi
+	echo "Building $versitygw@$versitygw_version, an S3 server to guard objects on" >&2
+	GOBIN=$versitygw_bin go install "$versitygw/cmd/versitygw@$versitygw_version"
+fi
+
 for target; do
 	needs_of "$target"
 done

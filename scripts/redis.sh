@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts and stops redis-servers for a first try, with their data below .cache.
+# Starts and stops redis-servers for a first try, with their data below .cache, or in HOLDFAST_TRY_DIR.
 #
 #   scripts/redis.sh up PORT...   starts one on each port of 127.0.0.1; one that runs already is left alone
 #   scripts/redis.sh down         stops all that were started
@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # As the server itself reports it: with all symbolic links resolved.
-data=$(pwd -P)/.cache/redis
+data=$(realpath -m "${HOLDFAST_TRY_DIR:-.cache/redis}")
 
 # ask PORT COMMAND prints the lines of the reply. Unlike redis-cli it gives up on a port whose owner accepts and
 # says nothing.
@@ -36,8 +36,8 @@ up() {
 		return 1
 	fi
 	mkdir -p "$data/$port"
-	# With every write on disk before it is answered the server forgets no lock when it restarts, so a quorum
-	# lets it vote at once.
+	# With every write on disk before it is answered the server forgets no lock when it restarts, so durable=always in a
+	# URL is true and lets it vote at once.
 	redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$data/$port" --logfile redis.log \
 		--save '' --appendonly yes --appendfsync always >/dev/null
 	for ((try = 0; try < 100; try++)); do

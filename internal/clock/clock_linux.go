@@ -13,8 +13,8 @@ const boottime = 7
 // the same clock for all processes of the host.
 func SinceBoot() time.Duration { return sinceBoot() }
 
-// sinceBoot makes the system call itself, as the standard library has no other way to this clock. The
-// call cannot fail: every Linux that Go runs on has the clock.
+// sinceBoot makes the system call itself, as the standard library has no other way to this clock.
+// The call cannot fail: every Linux that Go runs on has the clock.
 func sinceBoot() time.Duration {
 	var now syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&now)), 0)

@@ -20,7 +20,8 @@ func TestK6SuspendedTimeCounts(t *testing.T) {
 	})
 }
 
-// The time of a bubble is exact, however much real time goes by in it, and moves the clock of nobody outside.
+// The time of a bubble is exact, however much real time goes by in it, and moves the clock of
+// nobody outside.
 func TestBubbleTimeIsExact(t *testing.T) {
 	outside := clock.Now()
 	for range 3 {

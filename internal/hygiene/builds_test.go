@@ -1,4 +1,4 @@
-package holdfast_test
+package hygiene
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// systems are what the kernel builds for beside the system that runs the tests: those that have their own clock
-// and file locks, and one on which an int has 32 bits.
+// systems are what the kernel builds for beside the system that runs the tests: those that have
+// their own clock and file locks, and one on which an int has 32 bits.
 var systems = []struct{ os, arch string }{
 	{"darwin", "arm64"},
 	{"windows", "amd64"},
@@ -29,8 +29,8 @@ func TestHygieneBuildsForOtherSystems(t *testing.T) {
 	}
 }
 
-// buildFor builds all packages of the module in dir. It leaves the workspace out: a module that others get has
-// to do without it.
+// buildFor builds all packages of the module in dir. It does so without the workspace, as a user of
+// the module has none.
 func buildFor(t *testing.T, dir, goos, goarch string) error {
 	build := exec.CommandContext(t.Context(), "go", "build", "./...")
 	build.Dir = dir
@@ -63,7 +63,8 @@ func TestHygieneBuildsForOtherSystemsSelfTest(t *testing.T) {
 	for _, system := range systems {
 		err := buildFor(t, dir, system.os, system.arch)
 		if err == nil || !strings.Contains(err.Error(), "a_"+system.os+".go") {
-			t.Errorf("%s/%s: got %v, want a complaint about a_%s.go", system.os, system.arch, err, system.os)
+			t.Errorf("%s/%s: got %v, want a complaint about a_%s.go", system.os, system.arch,
+				err, system.os)
 		}
 	}
 }

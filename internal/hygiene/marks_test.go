@@ -1,4 +1,4 @@
-package holdfast_test
+package hygiene
 
 import (
 	"bytes"
@@ -18,9 +18,11 @@ func TestHygieneMarks(t *testing.T) {
 // The patterns are put together from halves, so that this file does not match them.
 var unfinished = regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|X` + `XX)\b`)
 
-var machinePaths = regexp.MustCompile(`(/ro` + `ot/|/ho` + `me/|/Us` + `ers/|[A-Z]:\\+Us` + `ers\\|/wo` + `rk/)`)
+var machinePaths = regexp.MustCompile(`(/ro` + `ot/|/ho` + `me/|/Us` + `ers/|[A-Z]:\\+Us` +
+	`ers\\|/wo` + `rk/)`)
 
-// markComplaints wants nothing unfinished and nothing that holds only on the machine where it was written.
+// markComplaints wants nothing unfinished and nothing that holds only on the machine where it was
+// written.
 func (s *sourceTree) markComplaints() (complaints []string) {
 	for _, file := range s.files {
 		switch path.Base(file.name) {
@@ -34,10 +36,13 @@ func (s *sourceTree) markComplaints() (complaints []string) {
 		for line := range strings.Lines(string(file.data)) {
 			number++
 			if mark := unfinished.FindString(line); mark != "" {
-				complaints = append(complaints, fmt.Sprintf("%s:%d says %s: finish it, or say in plain words what is not done", file.name, number, mark))
+				complaints = append(complaints,
+					fmt.Sprintf("%s:%d says %s: finish it, or say in plain words what is not done",
+						file.name, number, mark))
 			}
 			if mark := machinePaths.FindString(line); mark != "" {
-				complaints = append(complaints, fmt.Sprintf("%s:%d names %s, a path of one machine", file.name, number, mark))
+				complaints = append(complaints, fmt.Sprintf("%s:%d names %s, a path of one machine",
+					file.name, number, mark))
 			}
 		}
 	}
@@ -47,7 +52,8 @@ func (s *sourceTree) markComplaints() (complaints []string) {
 func TestHygieneMarksSelfTest(t *testing.T) {
 	selfTest(t, (*sourceTree).markComplaints, []treeCase{
 		{"nothing", map[string]string{
-			"a.md":         "TO" + "DOS mktemp X" + "XXXXX, $HO" + "ME/x, /var/lib/redis, /tmp/x, /home" + "made/x\n",
+			"a.md": "TO" + "DOS mktemp X" + "XXXXX, $HO" +
+				"ME/x, /var/lib/redis, /tmp/x, /home" + "made/x\n",
 			"go.sum":       "h1:TO" + "DO/X" + "XX/\n",
 			"testdata/bin": "\x00TO" + "DO",
 		}, nil},
@@ -70,8 +76,8 @@ func TestHygieneSkips(t *testing.T) {
 	report(t, thisRepository(t).skipComplaints())
 }
 
-// skipComplaints wants every test to run or to fail: what is skipped looks like what passed. A test that makes
-// sense on some systems only goes into a file with a build constraint.
+// skipComplaints wants every test to run or to fail: what is skipped looks like what passed. A test
+// that makes sense on some systems only goes into a file with a build constraint.
 func (s *sourceTree) skipComplaints() (complaints []string) {
 	for _, file := range s.goFiles() {
 		if !file.imports("testing") {
@@ -79,9 +85,13 @@ func (s *sourceTree) skipComplaints() (complaints []string) {
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			if call, ok := node.(*ast.CallExpr); ok {
-				if selector, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, selector.Sel.Name) {
-					complaints = append(complaints, fmt.Sprintf("%s calls %s: a test runs or fails; constrain the file to the systems "+
-						"where it makes sense, and fail where a server is missing", s.at(call), selector.Sel.Name))
+				if selector, ok := call.Fun.(*ast.SelectorExpr); ok &&
+					slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, selector.Sel.Name) {
+					complaints = append(complaints,
+						fmt.Sprintf(
+							"%s calls %s: a test runs or fails; constrain the file to the systems "+
+								"where it makes sense, and fail where a server is missing",
+							s.at(call), selector.Sel.Name))
 				}
 			}
 			return true
@@ -114,8 +124,8 @@ var (
 	makeInScript  = regexp.MustCompile(`(?m)^[^#\n]*\bmake (?:-\S+ )*([a-z][a-z-]*)`)
 )
 
-// commandComplaints wants CI to run the very command that the README names, and every make target that a
-// document or CI names to exist.
+// commandComplaints wants CI to run the very command that the README names, and every make target
+// that a document or CI names to exist.
 func (s *sourceTree) commandComplaints() (complaints []string) {
 	text := func(name string) string {
 		if file := s.file(name); file != nil {
@@ -137,12 +147,15 @@ func (s *sourceTree) commandComplaints() (complaints []string) {
 		ci = append(ci, match[1])
 	}
 	if !slices.Contains(ci, "test") {
-		complaints = append(complaints, ".ci/run does not call make test, the command in the README")
+		complaints = append(complaints,
+			".ci/run does not call make test, the command in the README")
 	}
-	for name, named := range map[string][]string{"README.md": readme, "CONTRIBUTING.md": documentedTargets(text("CONTRIBUTING.md")), ".ci/run": ci} {
+	for name, named := range map[string][]string{"README.md": readme,
+		"CONTRIBUTING.md": documentedTargets(text("CONTRIBUTING.md")), ".ci/run": ci} {
 		for _, target := range named {
 			if !targets[target] {
-				complaints = append(complaints, fmt.Sprintf("%s names make %s, which the Makefile does not have", name, target))
+				complaints = append(complaints,
+					fmt.Sprintf("%s names make %s, which the Makefile does not have", name, target))
 			}
 		}
 	}
@@ -150,7 +163,8 @@ func (s *sourceTree) commandComplaints() (complaints []string) {
 	return complaints
 }
 
-// documentedTargets finds make's targets in a Markdown text: in code spans, and at the start of lines of fenced code.
+// documentedTargets finds make's targets in a Markdown text: in code spans, and at the start of
+// lines of fenced code.
 func documentedTargets(markdown string) (targets []string) {
 	fenced := false
 	for line := range strings.Lines(markdown) {
@@ -191,10 +205,15 @@ func TestHygieneCommandsSelfTest(t *testing.T) {
 	}
 	selfTest(t, (*sourceTree).commandComplaints, []treeCase{
 		{"agree", good, nil},
-		{"not in the README", with("README.md", "make test\n"), []string{"README.md does not name"}},
-		{"no README", with("README.md", ""), []string{"README.md does not name", "README.md is missing"}},
-		{"not in CI", with(".ci/run", "# make test\ngo test ./...\n"), []string{".ci/run does not call make test"}},
-		{"no CI", with(".ci/run", ""), []string{".ci/run does not call make test", ".ci/run is missing"}},
-		{"target gone", with("CONTRIBUTING.md", "`make tests`\n"), []string{"CONTRIBUTING.md names make tests"}},
+		{"not in the README", with("README.md", "make test\n"),
+			[]string{"README.md does not name"}},
+		{"no README", with("README.md", ""),
+			[]string{"README.md does not name", "README.md is missing"}},
+		{"not in CI", with(".ci/run", "# make test\ngo test ./...\n"),
+			[]string{".ci/run does not call make test"}},
+		{"no CI", with(".ci/run", ""), []string{".ci/run does not call make test",
+			".ci/run is missing"}},
+		{"target gone", with("CONTRIBUTING.md", "`make tests`\n"),
+			[]string{"CONTRIBUTING.md names make tests"}},
 	})
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package redistest
 
 import (
@@ -11,8 +13,9 @@ import (
 	"time"
 )
 
-// clockSource is a library that is loaded before the C library and shifts the wall clock that a process reads. Of what
-// exists for that, libfaketime hangs redis-server of Debian, which allocates memory before the library is ready.
+// clockSource is a library that is loaded before the C library and shifts the wall clock that a
+// process reads. libfaketime does not serve: it hangs Debian's redis-server, which allocates memory
+// before the library is ready.
 //
 //go:embed preload/clock.c
 var clockSource []byte
@@ -35,7 +38,8 @@ func NewClock(t testing.TB) *Clock {
 		t.Fatal(err)
 	}
 	c := &Clock{library: filepath.Join(dir, "clock.so")}
-	if out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", c.library, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", c.library,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v: install Debian's gcc and libc6-dev\n%s", err, out)
 	}
 	var err error
@@ -53,8 +57,10 @@ func (c *Clock) Step(t testing.TB, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shifted += d
-	// One write of eight bytes, aligned: a process that has the file mapped sees the old value or the new one.
-	if _, err := c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(c.shifted.Microseconds())), 0); err != nil {
+	// One write of eight bytes, aligned: a process that has the file mapped sees the old value or
+	// the new one.
+	if _, err := c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil,
+		uint64(c.shifted.Microseconds())), 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,6 +68,6 @@ func (c *Clock) Step(t testing.TB, d time.Duration) {
 // WithClock has the server live by the clock.
 func WithClock(c *Clock) Option {
 	return func(s *Server) {
-		s.env = append(s.env, "LD_PRELOAD="+c.library, "REDISTEST_CLOCK="+c.offset.Name())
+		s.Env = append(s.Env, "LD_PRELOAD="+c.library, "REDISTEST_CLOCK="+c.offset.Name())
 	}
 }

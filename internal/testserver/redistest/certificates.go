@@ -1,3 +1,5 @@
+//go:build unix
+
 package redistest
 
 import (
@@ -16,8 +18,8 @@ import (
 	"time"
 )
 
-// Certificates are files in PEM form: an authority, and what it has issued for a server at 127.0.0.1 and for
-// a client.
+// Certificates are files in PEM form: an authority, and what it has issued for a server at
+// 127.0.0.1 and for a client.
 type Certificates struct {
 	CA         string      // file with the authority's certificate
 	ServerCert string      // file
@@ -42,7 +44,8 @@ func NewCertificates(t testing.TB) *Certificates {
 		must(os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return path
 	}
-	issue := func(name string, template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (cert, key string, parsed *x509.Certificate, private *ecdsa.PrivateKey) {
+	issue := func(name string, template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (cert,
+		key string, parsed *x509.Certificate, private *ecdsa.PrivateKey) {
 		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		must(err)
 		if signer == nil {
@@ -53,19 +56,22 @@ func NewCertificates(t testing.TB) *Certificates {
 		template.Subject = pkix.Name{CommonName: name}
 		template.NotBefore = time.Now().Add(-time.Hour)
 		template.NotAfter = time.Now().Add(time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signer)
+		der, err := x509.CreateCertificate(rand.Reader, template, parent,
+			&private.PublicKey, signer)
 		must(err)
 		parsed, err = x509.ParseCertificate(der)
 		must(err)
 		keyDER, err := x509.MarshalECPrivateKey(private)
 		must(err)
-		return write(name+".crt", "CERTIFICATE", der), write(name+".key", "EC PRIVATE KEY", keyDER), parsed, private
+		return write(name+".crt", "CERTIFICATE", der), write(name+".key", "EC PRIVATE KEY", keyDER),
+			parsed, private
 	}
 
 	c := new(Certificates)
 	var ca *x509.Certificate
 	var caKey *ecdsa.PrivateKey
-	c.CA, _, ca, caKey = issue("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	c.CA, _, ca, caKey = issue("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, nil, nil)
 	c.ServerCert, c.ServerKey, _, _ = issue("server", &x509.Certificate{
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,

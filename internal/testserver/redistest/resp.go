@@ -1,3 +1,5 @@
+//go:build unix
+
 package redistest
 
 import (
@@ -11,10 +13,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Client is a connection for tests: one command at a time, and no client library whose ways could hide
-// something.
+// Client is a connection for tests: one command at a time, and no client library whose ways could
+// hide something.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -30,7 +34,7 @@ func (e ReplyError) Error() string { return string(e) }
 func (s *Server) Dial() (*Client, error) {
 	var conn net.Conn
 	var err error
-	dialer := &net.Dialer{Timeout: patience}
+	dialer := &net.Dialer{Timeout: testserver.Patience}
 	switch {
 	case s.unix:
 		conn, err = dialer.Dial("unix", s.Addr)
@@ -119,7 +123,7 @@ func (c *Client) Try(args ...string) (any, error) {
 	for _, arg := range args {
 		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
 	}
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(testserver.Patience))
 	if _, err := io.WriteString(c.conn, b.String()); err != nil {
 		return nil, err
 	}
@@ -174,7 +178,7 @@ func (c *Client) Read() (any, error) {
 	return nil, fmt.Errorf("reply %q", line)
 }
 
-// CPU is the processor time that the server has used so far.
+// CPU returns the processor time that the server has used so far.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
 	var total time.Duration

@@ -1,3 +1,5 @@
+//go:build unix
+
 package redistest
 
 import (
@@ -18,11 +20,16 @@ type Proxy struct {
 	changed *sync.Cond
 	conns   map[*link]bool
 	made    int
+	kept    int // requests that are stranded
 	replies Replies
 	spare   []string
 	refuse  bool
 	closed  bool
 }
+
+// pong is the reply to a PING, which libraries send by themselves over connections that are idle.
+// It is never cut, as it is not what a test is about.
+const pong = "+PONG\r\n"
 
 // Replies says what becomes of what the server sends.
 type Replies int
@@ -66,6 +73,9 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return p
 }
 
+// Dial connects to the server through the proxy.
+func (p *Proxy) Dial() (*Client, error) { return (&Server{Addr: p.Addr}).Dial() }
+
 // URL returns redis:// for the proxy.
 func (p *Proxy) URL() string { return "redis://" + p.Addr }
 
@@ -100,18 +110,25 @@ func (p *Proxy) Break() {
 	}
 }
 
-// Conns is how many connections there are.
+// Conns returns how many connections there are.
 func (p *Proxy) Conns() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.conns)
 }
 
-// Made is how many connections there have been.
+// Made returns how many connections there have been.
 func (p *Proxy) Made() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.made
+}
+
+// Kept returns how many requests Strand has ever kept back.
+func (p *Proxy) Kept() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept
 }
 
 func (p *Proxy) serve() {
@@ -148,8 +165,8 @@ func (p *Proxy) serve() {
 	}
 }
 
-// passRequests passes on what the client sends. When the client is gone the server is left, but not before
-// it was sent everything.
+// passRequests passes on what the client sends. When the client is gone, it leaves the server after
+// everything was sent.
 func (p *Proxy) passRequests(l *link) {
 	defer close(l.done)
 	defer l.close()
@@ -161,6 +178,9 @@ func (p *Proxy) passRequests(l *link) {
 		}
 		p.mu.Lock()
 		stranded := l.stranded
+		if stranded != nil {
+			p.kept++
+		}
 		p.mu.Unlock()
 		if stranded != nil {
 			<-stranded
@@ -171,8 +191,8 @@ func (p *Proxy) passRequests(l *link) {
 	}
 }
 
-// Strand keeps back what clients send over the connections that there are now. deliver passes it on, and
-// returns when their clients are gone.
+// Strand keeps back what clients send over the connections that there are now. deliver passes it
+// on, and returns when their clients are gone.
 func (p *Proxy) Strand() (deliver func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +210,8 @@ func (p *Proxy) Strand() (deliver func()) {
 	}
 }
 
-// BreakClients closes all connections on the clients' side. The server's side stays open for what was sent.
+// BreakClients closes all connections on the clients' side. The server's side stays open for what
+// was sent.
 func (p *Proxy) BreakClients() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +231,10 @@ func (p *Proxy) passReplies(l *link) {
 		for p.replies == Hold && !p.closed {
 			p.changed.Wait()
 		}
-		spared := slices.ContainsFunc(p.spare, func(prefix string) bool { return strings.HasPrefix(string(buffer[:n]), prefix) })
+		spared := string(buffer[:n]) == pong ||
+			slices.ContainsFunc(p.spare, func(prefix string) bool {
+				return strings.HasPrefix(string(buffer[:n]), prefix)
+			})
 		cut := !spared && (p.replies == Cut || p.replies == CutOnce)
 		if cut && p.replies == CutOnce {
 			p.replies = Pass

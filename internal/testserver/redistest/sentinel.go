@@ -1,3 +1,5 @@
+//go:build unix
+
 package redistest
 
 import (
@@ -7,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Sentinels are a primary, a replica and three Sentinels that watch over them.
@@ -20,23 +24,27 @@ type Sentinels struct {
 const PrimaryName = "locks"
 
 // StartSentinels starts all of them and waits until the Sentinels know each other and both servers.
+// The replica does not take over unless it is told to, however busy the machine is. See
+// [Sentinels.TakeOver].
 func StartSentinels(t testing.TB, options ...Option) *Sentinels {
 	t.Helper()
 	options = append([]Option{WithArgs("--repl-diskless-sync-delay", "0")}, options...)
 	s := &Sentinels{Primary: Start(t, options...)}
 	host, port, _ := net.SplitHostPort(s.Primary.Addr)
-	s.Replica = Start(t, append(options, WithArgs("--replicaof", host+" "+port))...)
+	s.Replica = Start(t, append(options, WithArgs("--replicaof", host, port))...)
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, startSentinel(t, s.Primary))
 	}
 	for _, sentinel := range s.Sentinels {
-		Eventually(t, "the Sentinels know each other", func() error {
+		testserver.Eventually(t, "the Sentinels know each other", func() error {
 			fields := sentinel.Do(t, "SENTINEL", "MASTER", PrimaryName).([]any)
 			values := make(map[string]string)
 			for i := 0; i+1 < len(fields); i += 2 {
 				values[fields[i].(string)] = fields[i+1].(string)
 			}
-			return Not(values["num-other-sentinels"] == "2" && values["num-slaves"] == "1" && values["flags"] == "master", "%v", values)
+			return testserver.Not(values["num-other-sentinels"] == "2" &&
+				values["num-slaves"] == "1" &&
+				values["flags"] == "master", "%v", values)
 		})
 	}
 	return s
@@ -45,7 +53,7 @@ func StartSentinels(t testing.TB, options ...Option) *Sentinels {
 func startSentinel(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	s := newServer(t)
-	port := strconv.Itoa(FreePort(t))
+	port := strconv.Itoa(testserver.FreePort(t))
 	s.Addr = net.JoinHostPort("127.0.0.1", port)
 	host, primaryPort, _ := net.SplitHostPort(primary.Addr)
 	config := []string{
@@ -53,7 +61,7 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 		"bind 127.0.0.1",
 		"dir " + s.Dir,
 		"sentinel monitor " + PrimaryName + " " + host + " " + primaryPort + " 2",
-		"sentinel down-after-milliseconds " + PrimaryName + " 500",
+		"sentinel down-after-milliseconds " + PrimaryName + " " + nodeTimeout,
 		"sentinel failover-timeout " + PrimaryName + " 5000",
 		"sentinel parallel-syncs " + PrimaryName + " 1",
 	}
@@ -65,7 +73,7 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.args = []string{file, "--sentinel"}
+	s.Args = []string{file, "--sentinel"}
 	s.Run(t)
 	return s
 }

@@ -1,0 +1,82 @@
+//go:build unix
+
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// RenewInMovingSlot moves a slot with leases of b, key by key, and fails the test if one of them
+// cannot be renewed meanwhile. While a slot is moved, some of its keys are at one server and some
+// at the other, and neither answers for both together.
+func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
+	t.Helper()
+	var claims []driver.Claim
+	for i := range 6 {
+		claim := driver.Claim{Key: fmt.Sprintf("{moved}%d", i),
+			Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute}
+		if r, err := b.Acquire(t.Context(), claim); r.State != driver.Held {
+			t.Fatalf("acquire: %v, %v", r.State, err)
+		}
+		claim.TTL += time.Hour
+		claims = append(claims, claim)
+	}
+	if r, err := b.Release(t.Context(), claims[5]); r.State != driver.Held {
+		t.Fatalf("release: %v, %v", r.State, err)
+	}
+	from, to := c.Owner(t, claims[0].Key), c.Primaries[0]
+	if from == to {
+		to = c.Primaries[1]
+	}
+	move := c.openSlot(t, uint16(from.Int(t, "CLUSTER", "KEYSLOT", claims[0].Key)), from, to)
+	renewed := func(when string) {
+		t.Helper()
+		// A renewal that takes long on a busy machine is unknown, and asked for again.
+		testserver.Eventually(t, "all are renewed "+when, func() error {
+			results, err := b.Renew(t.Context(), claims)
+			for i, r := range results {
+				want := driver.Held
+				if i == 5 {
+					want = driver.Lost // and it spoils none
+				}
+				if r.State != want {
+					err = errors.Join(err, fmt.Errorf("claim %d is %v, %v; want %v", i, r.State,
+						r.Err, want))
+				}
+				if r.State != want && r.State != driver.Unknown {
+					t.Fatalf("%s: %v", when, err)
+				}
+			}
+			return err
+		})
+	}
+	renewed("before any has moved")
+	move(claims[0].Key)
+	move(claims[3].Key)
+	renewed("when some have moved")
+	// Fresh tokens are drawn from another key, and there is no server to ask for both. It says so,
+	// and nothing was done.
+	turn := claims[1]
+	turn.Block, turn.Yield = 1, true
+	testserver.Eventually(t, "a fresh run is an outage, and no other's", func() error {
+		results, err := b.Renew(t.Context(), []driver.Claim{claims[2], turn, claims[3]})
+		if err != nil {
+			return err
+		}
+		fresh := results[1]
+		return testserver.Not(results[0].State == driver.Held && results[2].State == driver.Held &&
+			fresh.State == driver.Unknown &&
+			errors.Is(fresh.Err, driver.ErrUnavailable) && !driver.Permanent(fresh.Err),
+			"%+v", results)
+	})
+	for _, i := range []int{1, 2, 4} {
+		move(claims[i].Key)
+	}
+	renewed("when all have moved")
+}
