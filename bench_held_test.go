@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// BenchmarkHeld holds 100,000 locks on memhold. It reports the heap and the processor time that renewing takes for each lock, the
-// goroutines of all, and the percentage of one core that it takes to renew all of them every 10 seconds.
+// BenchmarkHeld holds 100,000 locks on memhold. It reports the heap and the processor time that
+// renewing takes for each lock, the goroutines of all, and the percentage of one core that it takes
+// to renew all of them every 10 seconds.
 func BenchmarkHeld(b *testing.B) {
 	const locks = 100_000
 	ctx := context.Background()

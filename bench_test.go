@@ -24,7 +24,8 @@ func newBenchLocker(b *testing.B, options ...holdfast.Option) *holdfast.Locker {
 	return l
 }
 
-// BenchmarkUncontended is what the kernel and memhold cost together for a TryAcquire and its Release.
+// BenchmarkUncontended is what the kernel and memhold cost together for a TryAcquire and its
+// Release.
 func BenchmarkUncontended(b *testing.B) {
 	l := newBenchLocker(b)
 	ctx := context.Background()
@@ -38,8 +39,9 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkLocalHandoff is 32 goroutines that take turns on one key with nothing to do in it. It reports turns a second and
-// Jain's fairness index over the goroutines' turns (1 is perfectly fair), beside a sync.Mutex used in the same way.
+// BenchmarkLocalHandoff is 32 goroutines that take turns on one key with nothing to do in it. It
+// reports turns a second and Jain's fairness index over the goroutines' turns (1 is perfectly
+// fair), beside a sync.Mutex used in the same way.
 func BenchmarkLocalHandoff(b *testing.B) {
 	const goroutines = 32
 	ctx := context.Background()

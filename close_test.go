@@ -2,11 +2,16 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
 )
 
 func TestCloseReleasesEverything(t *testing.T) {
@@ -92,4 +97,127 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 		}
 		b.mustBeFree(other, "key")
 	})
+}
+
+// Close says so if a key is left to its TTL, even by a clean-up that was refused earlier.
+func TestCloseTellsOfKeysLeftToTheirTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		left := func(prepare func(*holdfast.Locker, memhold.Faults)) error {
+			client := b.memory.Client()
+			defer client.Close()
+			l, err := holdfast.New(client, holdfast.WithTTL(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			prepare(l, client.Faults())
+			defer func() { time.Sleep(time.Minute) }()
+			return l.Close()
+		}
+		refusal := &driver.Error{Permanent: true, Err: errors.New("READONLY")}
+		mustBe(t, left(func(l *holdfast.Locker, faults memhold.Faults) {
+			lock := b.acquire(l, "key")
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+			lock.Release(background)
+			synctest.Wait()
+		}), holdfast.ErrUnavailable, refusal)
+		mustBe(t, left(func(l *holdfast.Locker, faults memhold.Faults) {
+			lock := b.acquire(l, "key")
+			faults.Freeze()
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			lock.Release(ctx)
+		}), holdfast.ErrUnknown)
+		mustBe(t, left(func(l *holdfast.Locker, faults memhold.Faults) {
+			b.acquire(l, "key")
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+		}), refusal)
+		if err := left(func(l *holdfast.Locker, faults memhold.Faults) {
+			lock := b.acquire(l, "key")
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+			lock.Release(background)
+			time.Sleep(126 * time.Second) // it has expired by itself, whatever was on its way
+		}); err != nil {
+			t.Errorf("nothing is left: %v", err)
+		}
+	})
+}
+
+// However many keys are left, the error of Close fits into a log. It still holds all errors.
+func TestErrorOfCloseIsBounded(t *testing.T) {
+	for _, keys := range []int{1, 5, 6, 3000} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			client := b.memory.Client()
+			defer client.Close()
+			l, err := holdfast.New(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			faults := client.Faults()
+			for i := range keys {
+				b.acquire(l, fmt.Sprint("key", i))
+			}
+			rare := &driver.Error{Permanent: true, Err: errors.New("MOVED")}
+			often := &driver.Error{Permanent: true, Err: errors.New("READONLY")}
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Key: "key0", Err: rare})
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: often})
+			err = l.Close()
+			mustBe(t, err, rare, holdfast.ErrUnavailable)
+			var some *driver.Error
+			if !errors.As(err, &some) || !some.Permanent {
+				t.Errorf("of %d keys, errors.As finds %v", keys, some)
+			}
+			text := err.Error()
+			if named := strings.Count(text, `"key`); named != min(keys, 5) || len(text) > 1000 {
+				t.Errorf("the error about %d keys names %d of them in %d bytes: %.1000s", keys,
+					named, len(text), text)
+			}
+			all := fmt.Sprintf("release of %d keys", keys)
+			more := fmt.Sprintf("; and %d more", keys-5)
+			if !strings.Contains(text, all) || strings.Contains(text, more) != (keys > 5) {
+				t.Errorf("the error about %d keys: %.1000s", keys, text)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// A short outage during Close leaves no key behind.
+func TestCloseRepeatsReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Releases, Times: 3, Err: driver.ErrUnavailable})
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		b.mustBeFree(other, "key")
+	})
+}
+
+// A request may take effect as late as the end of its clean-up. Then the key is taken for a TTL
+// from there, and Close says so.
+func TestCloseTellsOfALateRequest(t *testing.T) {
+	for _, permanent := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker(holdfast.WithTTL(time.Minute))
+			other, _ := b.locker()
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, Delay: 64 * time.Second})
+			refusal := &driver.Error{Permanent: permanent, Err: errors.New("refused")}
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, "key")
+			mustBe(t, err, context.DeadlineExceeded)
+			time.Sleep(120 * time.Second)
+			mustBe(t, l.Close(), refusal, holdfast.ErrUnavailable)
+			b.mustBeHeld(other, "key")
+			time.Sleep(5 * time.Second)
+			b.mustBeFree(other, "key")
+		})
+	}
 }

@@ -1,124 +1,90 @@
 package holdfast
 
 import (
-	"context"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// A cohort is all that one Locker has to do with one key. Of its goroutines only one talks to the backend (it leads); the
-// others wait in memory, and get the key handed over in turns. With local handoff switched off, every acquisition is a
-// cohort of its own.
+// A cohort is all that one Locker has to do with one key on the same terms. Of its goroutines only
+// one talks to the backend (it leads); the others wait in memory, and get the key handed over in
+// turns. With local handoff switched off, every acquisition is a cohort of its own.
 //
 // A cohort is always in one of four states:
 //
-//	held       lock != nil: a goroutine has its turn, or had it until its maximum hold (limbo)
-//	leading    leading && hold == nil: a goroutine acquires, or releases, at the backend
-//	extending  leading && hold != nil: a goroutine asks for a fresh run, or has to yield
+//	held       lock != nil: a goroutine has its turn. After its maximum hold it is in limbo: it was
+//	           told of the loss, but the key stays until it releases or the lease ends
+//	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
+//	extending  leading && lease != nil: a goroutine asks for a fresh run, or has to yield
 //	gone       removed from its shard
 //
-// Waiters exist in the first three only; whoever leaves a state serves the next one.
+// Waiters exist in the first three only. Whoever ends a state serves the next waiter.
 type cohort struct {
 	locker *Locker
 	shard  *shard
 	key    string // the full key
+	terms  terms
 
 	// Guarded by shard.mu:
-	hold    *hold
-	lock    *Lock // the turn in progress
-	leading bool
+	other   *cohort // the next one of the same key in shard.keys, on other terms
+	lease   *lease  // the hold at the backend; nil if there is none
+	lock    *Lock   // the turn in progress
+	leading bool    // a goroutine talks to the backend for all
 	waiters waiterList
-	pending *pending      // an acquisition that its leader left to the next one
+	pending *pendingClaim // under way, or left by its leader to the next one
 	since   clock.Instant // when the run of turns began
 	turns   int           // of the run, so far
 
-	// What most cohorts need one of in their lives, made in one piece with them.
-	firstHold hold
-	firstLock Lock
+	// Most cohorts need one of each, so they are allocated with the cohort.
+	firstLease lease
+	firstLock  Lock
 }
 
-// hold is a lease that a cohort has at the backend.
-type hold struct {
-	cohort *cohort
-	owner  string
-
-	// Guarded by cohort.shard.mu:
-	ttl        time.Duration // what is asked for
-	lease      time.Duration // what was granted last: less than the TTL after a handoff
-	next, last Token         // the tokens that are left
-	deadline   clock.Instant // the end of the validity
-	renewAt    clock.Instant
-	renew      bool  // the watchdog is to renew it
-	renewing   bool  // and is doing so
-	missed     int   // renewals in a row that brought nothing
-	err        error // what the last of them brought
-	gone       bool  // it is no longer cohort.hold
-
-	// Guarded by watchdog.mu:
-	early time.Duration // how much sooner than due will do as well
-	index int           // in the heap, -1 if not there
-
-	prev, later *hold // in shard.holds
-}
-
-func (h *hold) claim() driver.Claim {
-	return driver.Claim{Key: h.cohort.key, Owner: h.owner, TTL: h.ttl}
-}
-
-// holdList is an intrusive list.
-type holdList struct{ first *hold }
-
-func (l *holdList) add(h *hold) {
-	h.later = l.first
-	if h.later != nil {
-		h.later.prev = h
+// find returns the cohort of the key and the terms, or nil. The caller holds s.mu.
+func (s *shard) find(key string, t terms) *cohort {
+	c := s.keys[key]
+	for c != nil && c.terms != t {
+		c = c.other
 	}
-	l.first = h
+	return c
 }
 
-func (l *holdList) remove(h *hold) {
-	if h.prev != nil {
-		h.prev.later = h.later
-	} else {
-		l.first = h.later
+// add puts the cohort where find finds it. The caller holds s.mu.
+func (s *shard) add(c *cohort) {
+	c.other = s.keys[c.key]
+	s.keys[c.key] = c
+}
+
+// remove takes the cohort out if it is there. The caller holds s.mu.
+func (s *shard) remove(c *cohort) {
+	first := s.keys[c.key]
+	switch {
+	case first == c && c.other == nil:
+		delete(s.keys, c.key)
+	case first == c:
+		s.keys[c.key] = c.other
+	default:
+		for b := first; b != nil; b = b.other {
+			if b.other == c {
+				b.other = c.other
+				break
+			}
+		}
 	}
-	if h.later != nil {
-		h.later.prev = h.prev
-	}
-	h.prev, h.later = nil, nil
+	c.other = nil
 }
 
-// start takes a fresh lease, or a renewed one, into use. The caller holds shard.mu.
-func (c *cohort) start(h *hold) {
-	c.hold = h
-	c.shard.holds.add(h)
-}
+// startRun begins a new run of turns.
+func (c *cohort) startRun(now clock.Instant) { c.since, c.turns = now, 0 }
 
-// drop forgets the lease. The caller holds shard.mu, and sees to the key.
-func (c *cohort) drop() {
-	h := c.hold
-	h.gone = true
-	c.hold = nil
-	c.shard.holds.remove(h)
-	c.locker.watchdog.remove(h)
-}
-
-// run begins a new run of turns.
-func (c *cohort) run(now clock.Instant) { c.since, c.turns = now, 0 }
-
-// block is how many tokens a lease needs.
-func (c *cohort) block() uint64 { return uint64(c.locker.config.turns) }
-
-// turn gives the next turn to an asker. The caller holds shard.mu.
-func (c *cohort) turn(a *asker, now clock.Instant) *Lock {
-	h := c.hold
+// giveTurn gives the next turn to a call. The caller holds shard.mu.
+func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
+	h := c.lease
 	l := &c.firstLock
 	if l.cohort != nil {
 		l = new(Lock)
 	}
-	l.cohort, l.key, l.token, l.maxHold, l.granted, l.hold = c, a.key, h.next, a.terms.maxHold, now, h
+	l.cohort, l.key, l.token, l.maxHold, l.granted, l.lease = c, a.key, h.next, a.maxHold, now, h
 	h.next++
 	c.turns++
 	c.lock = l
@@ -129,25 +95,26 @@ func (c *cohort) turn(a *asker, now clock.Instant) *Lock {
 	return l
 }
 
-// mayPass reports whether the asker can have the next turn of the run without asking the backend.
-func (c *cohort) mayPass(a *asker, now clock.Instant) bool {
-	h := c.hold
+// mayPass reports whether the next turn of the run can begin without asking the backend. The caller
+// holds shard.mu.
+func (c *cohort) mayPass(now clock.Instant) bool {
+	h := c.lease
 	switch {
 	case h == nil || now.Sub(c.since) >= c.locker.config.span:
 		return false
 	case h.next > h.last:
-		return false // the block of tokens is as long as a run of turns
-	case !h.renew || !a.terms.renew || h.ttl != a.terms.ttl:
-		// A turn that is not renewed works on the lease it gets: it needs a fresh one, of the length asked for.
-		return false
+		return false // the block of tokens bounds the run
+	case !c.terms.renew:
+		return false // nobody renews the lease, so each turn needs a full one
 	default:
-		// The watchdog keeps well over half of the lease in good times. With less than a third, ask.
-		return h.deadline.Sub(now) > h.lease/3
+		// The watchdog keeps well over half of the lease in good times. With less than a third,
+		// ask.
+		return h.deadline.Sub(now) > h.granted/3
 	}
 }
 
-// serve lets the next waiter have a turn or, if that takes the backend, lead. It reports false if nobody
-// waits. The caller holds shard.mu; nobody has a turn or leads.
+// serve lets the next waiter have a turn or, if that takes the backend, lead. It reports false if
+// nobody waits. The caller holds shard.mu; nobody has a turn or leads.
 func (c *cohort) serve() bool {
 	w := c.waiters.pop()
 	if w == nil {
@@ -155,70 +122,77 @@ func (c *cohort) serve() bool {
 	}
 	// The clock decides whether the next turn is valid, so it is read here, not before.
 	now := clock.Now()
-	if c.mayPass(&w.asker, now) {
-		w.ready <- verdict{lock: c.turn(&w.asker, now)}
+	if c.mayPass(now) {
+		w.ready <- outcome{lock: c.giveTurn(&w.call, now)}
 		return true
 	}
 	c.leading = true
 	c.locker.tasks.Add(1) // done when the leading ends
-	w.ready <- verdict{lead: true}
+	w.ready <- outcome{lead: true}
 	return true
 }
 
-// retire serves the next waiter; if there is none, it gives up lease and acquisition and removes the cohort. The
-// caller holds shard.mu and is allowed to raise tasks; nobody has a turn or leads.
-func (c *cohort) retire() {
+// drop forgets the lease. The caller holds shard.mu, and sees to the key at the backend.
+func (c *cohort) drop() {
+	h := c.lease
+	h.gone = true
+	h.settle() // whoever waits to change it finds it gone
+	c.lease = nil
+	c.shard.leases.remove(h)
+	c.locker.watchdog.remove(h)
+}
+
+// giveBack drops the lease and has the key released in the background. The caller holds shard.mu
+// and may raise tasks (see Locker).
+func (c *cohort) giveBack() {
+	claim := c.lease.claim()
+	c.drop()
+	c.locker.cleanUp(claim)
+}
+
+// serveOrRetire serves the next waiter. If there is none, it gives up lease and pending claim, and
+// removes the cohort. The caller holds shard.mu and may raise tasks; nobody has a turn or leads.
+func (c *cohort) serveOrRetire() {
 	if c.serve() {
 		return
 	}
-	if h := c.hold; h != nil {
-		c.drop()
-		c.locker.abandon(h.claim())
+	if c.lease != nil {
+		c.giveBack()
 	}
 	if p := c.pending; p != nil {
-		c.pending = nil
-		p.abandon(c.locker)
+		c.abandon(p)
 	}
-	c.remove()
+	c.shard.remove(c)
 }
 
-// remove takes the cohort out of its shard. The caller holds shard.mu.
-func (c *cohort) remove() {
-	if c.shard.keys[c.key] == c {
-		delete(c.shard.keys, c.key)
+// resume has the watchdog renew a lease again that passed to the next turn after a maximum hold.
+// The caller holds shard.mu.
+func (c *cohort) resume(h *lease, limbo bool) {
+	if limbo && c.lease == h {
+		c.locker.watchdog.schedule(h)
 	}
 }
 
-// lose ends the lease without a release, and the turn with it if there is one. The caller holds shard.mu, and calls the
-// function returned after it has let go of it.
-func (c *cohort) lose(h *hold, reason error) (tell func()) {
-	c.drop()
-	l := c.lock
-	if l == nil {
-		return func() {} // whoever leads finds out by itself
+// returnTurn takes back a turn whose caller gave up before it saw it. Its token stays unused. The
+// caller holds shard.mu.
+func (c *cohort) returnTurn(l *Lock) {
+	if l.lease == nil {
+		return // lost in the meantime
 	}
+	h, limbo := l.lease, l.err != nil
+	if !limbo {
+		l.err = (*releasedError)(l)
+		c.locker.counters.held.Add(-1)
+	}
+	l.lease = nil
 	c.lock = nil
-	l.hold = nil
-	tell = func() {}
-	if l.err == nil {
-		tell = c.lost(l, reason)
-	}
-	c.retire()
-	return tell
+	c.serveOrRetire()
+	c.resume(h, limbo)
 }
 
-// expire is lose for a lease whose validity is over, which may still be in the way at the backend.
-func (c *cohort) expire(h *hold) (tell func()) {
-	claim := h.claim()
-	tell = c.lose(h, h.expired())
-	if !c.shard.closed {
-		c.locker.abandon(claim)
-	}
-	return tell
-}
-
-// lost ends a turn. The caller holds shard.mu, and calls the function returned after it has let go of it.
-func (c *cohort) lost(l *Lock, reason error) (tell func()) {
+// loseTurn ends a turn. The caller holds shard.mu, and calls tell after unlocking it. tell ends
+// channels and contexts first, and then queues the event for the observers.
+func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	locker := c.locker
 	err := l.lostError(reason)
 	end := l.finish(err)
@@ -227,108 +201,45 @@ func (c *cohort) lost(l *Lock, reason error) (tell func()) {
 	held := clock.Now().Sub(l.granted)
 	return func() {
 		end()
-		if reason != ErrClosed {
-			locker.config.logger.Warn("holdfast: lock lost", "key", l.key, "token", uint64(l.token), "held", held, "reason", reason)
-		}
-		if hook := locker.config.hooks.Lost; hook != nil {
-			hook(LostEvent{Key: l.key, Held: held, Err: err})
-		}
+		locker.tellLost(l, err, held)
 	}
 }
 
-// release ends a turn at its holder's wish.
-func (c *cohort) release(ctx context.Context, l *Lock) error {
-	locker, s := c.locker, c.shard
-	s.mu.Lock()
-	ended := l.err
-	if ended != nil && l.hold == nil {
-		s.mu.Unlock()
-		return ended
-	}
-	h := l.hold
-	// Only a local handoff needs the clock: otherwise the backend knows whether the key was ours until now.
-	if ended == nil && c.waiters.first != nil && clock.Now() >= h.deadline {
-		tell := c.expire(h)
-		s.mu.Unlock()
-		tell()
-		return l.err
-	}
-	l.hold = nil
-	c.lock = nil
-	tell := func() {}
-	if ended == nil {
-		tell = l.finish((*releasedError)(l))
-		locker.counters.held.Add(-1)
-		locker.counters.released.Add(1)
-	}
-
-	if c.waiters.first != nil {
-		c.serve()
-		local, turns, waiting := c.lock != nil, c.turns, c.waiters.length
-		s.mu.Unlock()
-		tell()
-		if local {
-			locker.counters.handedOver.Add(1)
-			if hook := locker.config.hooks.HandedOver; hook != nil {
-				hook(HandedOverEvent{Key: l.key, Token: l.token, Turns: turns - 1, Waiting: waiting})
-			}
-		}
-		locker.tellReleased(l, true, ended)
-		return ended
-	}
-
-	claim := h.claim()
+// loseLease ends the lease without a release, and the turn with it if there is one. The caller
+// holds shard.mu, and calls tell after unlocking it.
+func (c *cohort) loseLease(reason error) (tell func()) {
 	c.drop()
-	c.leading = true // whoever comes now asks after the release
-	counted := !s.closed
-	if counted {
-		locker.tasks.Add(1)
+	l := c.lock
+	if l == nil {
+		return func() {} // whoever leads finds out by itself
 	}
-	s.mu.Unlock()
-	tell()
-
-	err := ctx.Err()
-	if err != nil {
-		err = contextError(ctx)
-	} else {
-		r := locker.request(ctx, requestTime(claim.TTL))
-		var result driver.Result
-		result, err = locker.backend.Release(r, claim)
-		r.end()
-		switch {
-		case err != nil:
-			err = r.explain(err)
-		case result.State == driver.Lost:
-			locker.counters.lost.Add(1)
-			err = l.lostError(errGone)
-		}
+	c.lock = nil
+	l.lease = nil
+	tell = func() {}
+	if l.err == nil {
+		tell = c.loseTurn(l, reason)
 	}
-
-	s.mu.Lock()
-	if ended == nil && isLost(err) {
-		l.err = err
-	}
-	if err != nil && !isLost(err) && counted {
-		locker.abandon(claim)
-	}
-	c.leading = false
-	c.retire()
-	s.mu.Unlock()
-	if counted {
-		locker.tasks.Done()
-	}
-	switch {
-	case ended != nil:
-		err = ended
-	case err != nil && !isLost(err):
-		err = keyError("release", l.key, err)
-	}
-	locker.tellReleased(l, false, err)
-	return err
+	c.serveOrRetire()
+	return tell
 }
 
-func (l *Locker) tellReleased(lock *Lock, local bool, err error) {
-	if hook := l.config.hooks.Released; hook != nil {
-		hook(ReleasedEvent{Key: lock.key, Token: lock.token, Held: clock.Now().Sub(lock.granted), Local: local, Err: err})
+// expire is loseLease for a lease whose validity is over. It has the key released in the
+// background, as it may still be in the way at the backend.
+func (c *cohort) expire() (tell func()) {
+	claim, reason := c.lease.claim(), c.lease.expired()
+	if !c.shard.closed {
+		c.locker.cleanUp(claim)
+	}
+	return c.loseLease(reason)
+}
+
+func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {
+	if err.Reason != ErrClosed {
+		l.warn("holdfast: lock lost", "key", lock.key, "token", uint64(lock.token), "held", held,
+			"reason", err.Reason)
+	}
+	if hook := l.config.hooks.Lost; hook != nil {
+		event := LostEvent{Key: lock.key, Held: held, Err: err}
+		hook(event)
 	}
 }

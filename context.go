@@ -2,8 +2,8 @@ package holdfast
 
 import "context"
 
-// lockContext is what Lock.Context returns. It carries the lock, so that acquiring the same key below
-// it is a nested acquisition: Go has no thread identity for reentrancy to follow.
+// lockContext is what Lock.Context returns. It carries the lock, so that acquiring the same key
+// with it is nested: Go has no thread identity that could tell.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

@@ -9,8 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Every error of this package wraps exactly one of the following, or the error and cause of
-// a context that ended, and names the key. Use errors.Is and errors.As.
+// Every error about a key names it. Every error wraps exactly one of the following, or the error
+// and the cause of a context that ended. There are three exceptions. A [*LostError] also wraps
+// ErrMaxHold or ErrClosed, if that is its reason. The error of [Locker.Close] wraps that of each
+// key, and that of [Locker.Do] what its function returned. Use errors.Is and errors.As.
 var (
 	// ErrHeld: another acquisition holds the key. Found in every [*HeldError].
 	ErrHeld = errors.New("held by another")
@@ -22,7 +24,8 @@ var (
 	// error that wraps it wraps ErrLost as well.
 	ErrMaxHold = errors.New("maximum hold reached")
 
-	// ErrUnavailable: the backend did not serve the request, which had no effect.
+	// ErrUnavailable: the backend did not serve the request, or too late to count. Nothing comes
+	// of it.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrUnknown: the request may or may not have taken effect. An acquisition that
@@ -36,7 +39,7 @@ var (
 	ErrClosed = errors.New("locker closed")
 
 	// ErrInvalid: an argument or option has a value that is not allowed. Nothing was done.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = driver.ErrInvalid
 )
 
 // Holder says who holds a key, as far as its owner value tells.
@@ -59,7 +62,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	s := "holdfast: " + strconv.Quote(e.Key) + " is held by " + e.Holder.String()
 	if e.ExpiresIn > 0 {
-		s += ", lease ends in " + e.ExpiresIn.Round(time.Millisecond).String()
+		s += ", lease ends in " + e.ExpiresIn.Round(time.Millisecond).String() + " unless renewed"
 	}
 	return s
 }
@@ -68,7 +71,7 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // LostError says that a lock is no longer held though its holder did not release it.
-// errors.Is finds ErrLost in it, and what Reason wraps.
+// errors.Is finds ErrLost in it, and ErrMaxHold or ErrClosed if that is the reason; nothing else.
 type LostError struct {
 	// Key is the key of the lock.
 	Key string
@@ -77,7 +80,8 @@ type LostError struct {
 	Token Token
 
 	// Reason says how the lock was lost: what the backend answered, why no renewal
-	// succeeded in time, ErrMaxHold, or ErrClosed.
+	// succeeded in time, ErrMaxHold, or ErrClosed. It does not wrap the error of a
+	// renewal: a lost lock is not a backend that is unavailable.
 	Reason error
 }
 
@@ -102,5 +106,4 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("holdfast: %w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-func isLost(err error) bool    { return errors.Is(err, ErrLost) }
 func isUnknown(err error) bool { return errors.Is(err, ErrUnknown) }

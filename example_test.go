@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -21,11 +22,12 @@ func Example() {
 	}
 	defer locker.Close()
 
-	err = locker.Do(context.Background(), "invoice/42", func(ctx context.Context, lock *holdfast.Lock) error {
-		// ctx ends when the lock is lost. lock.Token() goes along with every write.
-		fmt.Println("paying", lock.Key())
-		return ctx.Err()
-	})
+	err = locker.Do(context.Background(), "invoice/42",
+		func(ctx context.Context, lock *holdfast.Lock) error {
+			// ctx ends when the lock is lost. lock.Token() goes along with every write.
+			fmt.Println("paying", lock.Key())
+			return ctx.Err()
+		})
 	fmt.Println("error:", err)
 	// Output:
 	// paying invoice/42
@@ -104,4 +106,49 @@ func ExampleLock_Token() {
 	defer current.Release(context.Background())
 	fmt.Println(write(current.Token()), write(old.Token()))
 	// Output: <nil> overtaken
+}
+
+// Goroutines that share the context of a lock are one holder. Here a mutex keeps them apart.
+func ExampleLock_Context_goroutines() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, err := holdfast.New(backend)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	ctx := context.Background()
+	lock, err := locker.Acquire(ctx, "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+	held := lock.Context(ctx)
+
+	nested, err := locker.TryAcquire(held, "report")
+	fmt.Println("with the lock's context: same token", err == nil && nested.Token() == lock.Token())
+	_, err = locker.TryAcquire(ctx, "report")
+	fmt.Println("with another context: held", errors.Is(err, holdfast.ErrHeld))
+
+	var (
+		wait  sync.WaitGroup
+		mu    sync.Mutex // the lock does not exclude these two from each other
+		pages int
+	)
+	for range 2 {
+		wait.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if held.Err() == nil {
+				pages++
+			}
+		})
+	}
+	wait.Wait()
+	fmt.Println("pages:", pages)
+	// Output:
+	// with the lock's context: same token true
+	// with another context: held true
+	// pages: 2
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// FuzzKey: a key is either refused as invalid, or can be locked, excludes itself and no other, and leaves nothing behind.
+// FuzzKey: a key is either refused as invalid, or can be locked, excludes itself and no other, and
+// leaves nothing behind.
 func FuzzKey(f *testing.F) {
 	f.Add("lock:", "invoice/42", "invoice/43")
 	f.Add("", "", "a")
@@ -33,7 +34,8 @@ func FuzzKey(f *testing.F) {
 		defer rival.Close()
 
 		lock, err := l.TryAcquire(background, key)
-		if valid := len(key) >= 1 && len(prefix)+len(key) <= 1024; (err == nil) != valid || !valid && !errors.Is(err, holdfast.ErrInvalid) {
+		if valid := len(key) >= 1 && len(prefix)+len(key) <= 1024; (err == nil) != valid ||
+			!valid && !errors.Is(err, holdfast.ErrInvalid) {
 			t.Fatalf("key of %d bytes behind a prefix of %d: %v", len(key), len(prefix), err)
 		}
 		if err != nil {

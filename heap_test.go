@@ -12,11 +12,11 @@ import (
 func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
-	var heap holdHeap
-	due := make(map[*hold]clock.Instant)
-	holds := make([]*hold, 200)
+	var heap leaseHeap
+	due := make(map[*lease]clock.Instant)
+	holds := make([]*lease, 200)
 	for i := range holds {
-		holds[i] = &hold{index: -1}
+		holds[i] = &lease{index: -1}
 	}
 	for step := range 20_000 {
 		h := holds[random.IntN(len(holds))]
@@ -32,14 +32,16 @@ func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
 		}
 		all := make([]clock.Instant, 0, len(heap))
 		for i, s := range heap {
-			if s.hold.index != i || s.due != due[s.hold] {
-				t.Fatalf("step %d with seed %d: place %d has a hold due at %d that believes to be in place %d, due at %d",
-					step, seed, i, s.due, s.hold.index, due[s.hold])
+			if s.lease.index != i || s.due != due[s.lease] {
+				t.Fatalf(
+					"step %d with seed %d: place %d has a hold due at %d that believes to be in place %d, due at %d",
+					step, seed, i, s.due, s.lease.index, due[s.lease])
 			}
 			all = append(all, s.due)
 		}
 		if len(all) > 0 && all[0] != slices.Min(all) {
-			t.Fatalf("step %d with seed %d: the first is due at %d, another one at %d", step, seed, all[0], slices.Min(all))
+			t.Fatalf("step %d with seed %d: the first is due at %d, another one at %d", step, seed,
+				all[0], slices.Min(all))
 		}
 	}
 }

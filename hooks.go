@@ -2,9 +2,16 @@ package holdfast
 
 import "time"
 
-// Hooks are called on what a Locker does; nil ones are not. They run on the goroutine that
-// does it, outside all locks of the Locker: they may call it, and must not block. They may run
-// concurrently.
+// Hooks observe a Locker. Nil hooks are skipped.
+//
+// The hooks of one [WithHooks] are called one after the other, on a goroutine of their own, a
+// moment after the event. Events that one goroutine caused are told in order. When Lost is called,
+// Done is closed and contexts have ended.
+//
+// A hook that blocks delays the other hooks of the same WithHooks. It delays no lock, no log and no
+// other observer. At most 10,000 events wait for it. Further ones are dropped, and the log says so.
+// A hook that panics is logged. A hook may call the Locker, Close included. Events from before
+// Close may still be told after it.
 type Hooks struct {
 	// Acquired: an acquisition succeeded. Nested ones (see [Locker.Acquire]) are not reported.
 	Acquired func(AcquiredEvent)
@@ -12,8 +19,8 @@ type Hooks struct {
 	// Refused: an acquisition failed, for whatever reason.
 	Refused func(RefusedEvent)
 
-	// Waiting: a waiter was told by the backend that it has to wait, or to wait on. Of
-	// all goroutines of a Locker that wait for a key, one asks for all.
+	// Waiting: the backend answered a waiting acquisition that the key is held. Of all goroutines
+	// of a Locker that wait for a key on the same terms, one asks for all.
 	Waiting func(WaitingEvent)
 
 	// Renewed: the watchdog or Extend asked for a renewal, with this outcome.
@@ -25,7 +32,8 @@ type Hooks struct {
 	// HandedOver: a release passed the key to another goroutine of the Locker, in memory.
 	HandedOver func(HandedOverEvent)
 
-	// Released: a lock was released by its holder, in memory or at the backend.
+	// Released: a lock was released by its holder, in memory or at the backend, or by a Release
+	// after its maximum hold.
 	Released func(ReleasedEvent)
 }
 
@@ -44,7 +52,7 @@ type RefusedEvent struct {
 	Err    error         // what the caller gets
 }
 
-// WaitingEvent describes a wait.
+// WaitingEvent describes an answer to an acquisition that waits.
 type WaitingEvent struct {
 	Key       string        // as the caller named it
 	Holder    Holder        // zero if not known
@@ -59,7 +67,13 @@ type RenewedEvent struct {
 	Token  Token         // the lock's; 0 if none was in use
 	Took   time.Duration // from the request to its answer
 	Margin time.Duration // validity left when the renewal was answered, before it counted
-	Err    error         // nil if renewed; a *LostError if the backend no longer has it; else it is tried again
+	// nil if renewed; a *LostError if the backend no longer has it, or answered too late; else it
+	// is tried again
+	Err error
+}
+
+func (e *RenewedEvent) loss(reason error) error {
+	return &LostError{Key: e.Key, Token: e.Token, Reason: reason}
 }
 
 // LostEvent describes a loss.
@@ -82,6 +96,52 @@ type ReleasedEvent struct {
 	Key   string        // as the caller named it
 	Token Token         // the lock's
 	Held  time.Duration // from the grant
-	Local bool          // the key was handed over in memory
-	Err   error         // nil, or why it is not known that the backend freed the key
+	Local bool          // the backend was not asked: another goroutine goes on with the lease
+	Err   error         // what Release returned
+}
+
+// on returns hooks that only have the observer call h.
+func (h Hooks) on(o *observer) Hooks {
+	return Hooks{
+		Acquired:   later(o, h.Acquired),
+		Refused:    later(o, h.Refused),
+		Waiting:    later(o, h.Waiting),
+		Renewed:    later(o, h.Renewed),
+		Lost:       later(o, h.Lost),
+		HandedOver: later(o, h.HandedOver),
+		Released:   later(o, h.Released),
+	}
+}
+
+func later[Event any](o *observer, hook func(Event)) func(Event) {
+	if hook == nil {
+		return nil
+	}
+	return func(e Event) { o.tell(func() { hook(e) }) }
+}
+
+// and returns hooks that call those of h and of more, neither of which block or panic.
+func (h Hooks) and(more Hooks) Hooks {
+	return Hooks{
+		Acquired:   both(h.Acquired, more.Acquired),
+		Refused:    both(h.Refused, more.Refused),
+		Waiting:    both(h.Waiting, more.Waiting),
+		Renewed:    both(h.Renewed, more.Renewed),
+		Lost:       both(h.Lost, more.Lost),
+		HandedOver: both(h.HandedOver, more.HandedOver),
+		Released:   both(h.Released, more.Released),
+	}
+}
+
+func both[Event any](first, second func(Event)) func(Event) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(e Event) {
+		first(e)
+		second(e)
+	}
 }

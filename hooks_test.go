@@ -3,16 +3,19 @@ package holdfast_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -38,14 +41,23 @@ func (r *recorder) take() string {
 
 func (r *recorder) hooks() holdfast.Hooks {
 	return holdfast.Hooks{
-		Acquired: func(e holdfast.AcquiredEvent) { r.add("acquired %s after %v, local %v", e.Key, e.Waited, e.Local) },
-		Refused:  func(e holdfast.RefusedEvent) { r.add("refused %s after %v: %v", e.Key, e.Waited, e.Err) },
-		Waiting: func(e holdfast.WaitingEvent) {
-			r.add("waiting for %s after %v, place %d, holder %s, for %v", e.Key, e.Waited, e.Place, e.Holder.Label, e.ExpiresIn)
+		Acquired: func(e holdfast.AcquiredEvent) {
+			r.add("acquired %s after %v, local %v", e.Key, e.Waited, e.Local)
 		},
-		Renewed:    func(e holdfast.RenewedEvent) { r.add("renewed %s with %v left: %v", e.Key, e.Margin, e.Err) },
-		Lost:       func(e holdfast.LostEvent) { r.add("lost %s after %v", e.Key, e.Held) },
-		HandedOver: func(e holdfast.HandedOverEvent) { r.add("handed over %s, turn %d, %d wait", e.Key, e.Turns, e.Waiting) },
+		Refused: func(e holdfast.RefusedEvent) {
+			r.add("refused %s after %v: %v", e.Key, e.Waited, e.Err)
+		},
+		Waiting: func(e holdfast.WaitingEvent) {
+			r.add("waiting for %s after %v, place %d, holder %s, for %v", e.Key, e.Waited, e.Place,
+				e.Holder.Label, e.ExpiresIn)
+		},
+		Renewed: func(e holdfast.RenewedEvent) {
+			r.add("renewed %s with %v left: %v", e.Key, e.Margin, e.Err)
+		},
+		Lost: func(e holdfast.LostEvent) { r.add("lost %s after %v", e.Key, e.Held) },
+		HandedOver: func(e holdfast.HandedOverEvent) {
+			r.add("handed over %s, turn %d, %d wait", e.Key, e.Turns, e.Waiting)
+		},
 		Released: func(e holdfast.ReleasedEvent) {
 			r.add("released %s after %v, local %v: %v", e.Key, e.Held, e.Local, e.Err)
 		},
@@ -57,8 +69,10 @@ func TestHooksAndStats(t *testing.T) {
 		b := newBench(t)
 		var r recorder
 		var log bytes.Buffer
-		l, faults := b.locker(holdfast.WithTTL(30*time.Second), holdfast.WithPrefix("p:"), holdfast.WithLabel("mine"),
-			holdfast.WithHooks(r.hooks()), holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		l, faults := b.locker(holdfast.WithTTL(30*time.Second), holdfast.WithPrefix("p:"),
+			holdfast.WithLabel("mine"),
+			holdfast.WithHooks(r.hooks()),
+			holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		other, _ := b.locker(holdfast.WithPrefix("p:"), holdfast.WithLabel("theirs"))
 		expect := func(step, want string) {
 			t.Helper()
@@ -76,7 +90,8 @@ func TestHooksAndStats(t *testing.T) {
 		if s := l.Stats(); s.Held != 1 || s.Waiting != 1 {
 			t.Errorf("%d held, %d waiting; want 1 and 1", s.Held, s.Waiting)
 		}
-		// The run of turns has lasted longer than its span, so the backend is asked for a fresh one.
+		// The run of turns has lasted longer than its span, so the backend is asked for a fresh
+		// one.
 		b.release(lock)
 		expect("release", "acquired key after 0s, local false\n"+
 			"renewed key with 19.698s left: <nil>\n"+
@@ -96,7 +111,9 @@ func TestHooksAndStats(t *testing.T) {
 		lock = b.acquire(l, "key")
 		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Err: driver.ErrUnavailable})
 		time.Sleep(12 * time.Second)
-		if got := r.take(); !strings.Contains(got, "renewed key with 19.698s left: backend unavailable") || !strings.HasSuffix(got, "left: <nil>") {
+		if got := r.take(); !strings.Contains(got,
+			"renewed key with 19.698s left: backend unavailable") ||
+			!strings.HasSuffix(got, "left: <nil>") {
 			t.Errorf("a missed renewal and its repetition:\n%s", got)
 		}
 		faults.Lose("p:key")
@@ -111,11 +128,72 @@ func TestHooksAndStats(t *testing.T) {
 			}
 		}
 		got := l.Stats()
-		want := holdfast.Stats{Acquired: 3, Refused: 1, Released: 2, Lost: 1, Renewed: 2, RenewalsMissed: 1}
+		want := holdfast.Stats{Acquired: 3, Refused: 1, Released: 2, Lost: 1, Renewed: 2,
+			RenewalsMissed: 1}
 		if got != want {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	})
+}
+
+// A renewal names the token of the lock whose lease it was.
+func TestRenewalNamesTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var tokens []holdfast.Token
+		l, faults := b.locker(holdfast.WithHooks(holdfast.Hooks{
+			Renewed: func(e holdfast.RenewedEvent) { tokens = append(tokens, e.Token) },
+		}))
+		lock := b.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Err: driver.ErrUnavailable})
+		time.Sleep(time.Minute)
+		b.release(lock)
+		synctest.Wait()
+		if len(tokens) < 2 {
+			t.Errorf("%d renewals; want one that failed, and some more", len(tokens))
+		}
+		for _, token := range tokens {
+			if token != lock.Token() {
+				t.Errorf("a renewal of a lock with token %d names %d", lock.Token(), token)
+			}
+		}
+	})
+}
+
+// A renewal that finds the lock lost says so in the words of every loss.
+func TestRenewalOfALostLockIsALoss(t *testing.T) {
+	for name, lose := range map[string]func(memhold.Faults){
+		"deleted": func(f memhold.Faults) { f.Lose("key") },
+		"answered too late": func(f memhold.Faults) {
+			f.Freeze()
+			// Not when the watchdog looks for suspends, four times a second: the answer comes
+			// first.
+			time.AfterFunc(3700*time.Millisecond, func() {
+				clock.SimulateSuspend(time.Minute)
+				f.Thaw()
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var last holdfast.RenewedEvent
+				l, faults := b.locker(
+					holdfast.WithHooks(holdfast.Hooks{Renewed: func(e holdfast.RenewedEvent) {
+						last = e
+					}}))
+				lock := b.acquire(l, "key")
+				time.Sleep(9 * time.Second)
+				lose(faults)
+				<-lock.Done()
+				synctest.Wait()
+				var lost *holdfast.LostError
+				if !errors.As(last.Err, &lost) || lost.Key != "key" || lost.Token != lock.Token() {
+					t.Errorf("the last renewal: %v; want a loss that names key and token", last.Err)
+				}
+			})
+		})
+	}
 }
 
 // Hooks run outside all locks: they may call the Locker.
@@ -123,10 +201,10 @@ func TestHooksMayCallTheLocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var l *holdfast.Locker
-		var lock *holdfast.Lock
+		var current atomic.Pointer[holdfast.Lock]
 		call := func() {
 			l.Stats()
-			if lock != nil {
+			if lock := current.Load(); lock != nil {
 				_ = lock.Err()
 				lock.Deadline()
 			}
@@ -139,13 +217,15 @@ func TestHooksMayCallTheLocker(t *testing.T) {
 			HandedOver: func(holdfast.HandedOverEvent) { call() },
 			Released:   func(holdfast.ReleasedEvent) { call() },
 		}))
-		lock = b.acquire(l, "key")
+		lock := b.acquire(l, "key")
+		current.Store(lock)
 		time.Sleep(10 * time.Millisecond)
 		go func() { b.release(b.acquire(l, "key")) }()
 		synctest.Wait()
 		b.release(lock)
 		synctest.Wait()
 		lock = b.acquire(l, "key")
+		current.Store(lock)
 		faults.Lose("key")
 		<-lock.Done()
 	})

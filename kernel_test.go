@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -20,11 +21,12 @@ var background = context.Background()
 
 // validity is how long a lease counts with the default drift allowance.
 func validity(ttl time.Duration) time.Duration {
-	return ttl - time.Duration(float64(ttl)*holdfast.DefaultDrift) - holdfast.DriftConstant
+	return ttl - time.Duration(float64(ttl)*holdfast.DefaultDrift) - 2*time.Millisecond
 }
 
-// bench is a memory with Lockers on it, as many processes on one server. When the test ends it closes the
-// Lockers and checks that nothing is left: no key at the backend, nothing counted as held or waiting.
+// bench is a memory with Lockers on it, as many processes on one server. When the test ends it
+// closes the Lockers and checks that nothing is left: no key at the backend, nothing counted as
+// held or waiting.
 type bench struct {
 	t       *testing.T
 	memory  *memhold.Backend
@@ -77,7 +79,8 @@ func (b *bench) check() {
 	b.memory.Close()
 }
 
-func (b *bench) acquire(l *holdfast.Locker, key string, options ...holdfast.AcquireOption) *holdfast.Lock {
+func (b *bench) acquire(l *holdfast.Locker, key string,
+	options ...holdfast.AcquireOption) *holdfast.Lock {
 	b.t.Helper()
 	lock, err := l.Acquire(background, key, options...)
 	if err != nil {
@@ -150,8 +153,10 @@ func TestAcquireAndRelease(t *testing.T) {
 		}
 		_, err := l2.TryAcquire(background, "invoice/42")
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Key != "invoice/42" || held.Holder.Label != "report" || held.Holder.PID == 0 ||
-			held.ExpiresIn != holdfast.DefaultTTL {
+		if !errors.As(err, &held) || held.Key != "invoice/42" || held.Holder.Label != "report" ||
+			held.Holder.PID == 0 ||
+			held.ExpiresIn != holdfast.DefaultTTL ||
+			!strings.HasSuffix(err.Error(), ", lease ends in 30s unless renewed") {
 			t.Errorf("other locker: %#v", err)
 		}
 		_, err = l1.TryAcquire(background, "invoice/42")
@@ -199,7 +204,11 @@ func TestOptionsAreValidated(t *testing.T) {
 	}{
 		{"TTL zero", holdfast.WithTTL(0), []string{"TTL 0s", "10ms"}},
 		{"TTL negative", holdfast.WithTTL(-time.Second), []string{"TTL -1s", "10ms"}},
-		{"TTL under the floor", holdfast.WithTTL(9 * time.Millisecond), []string{"TTL 9ms", "10ms"}},
+		{"TTL under the floor", holdfast.WithTTL(9 * time.Millisecond),
+			[]string{"TTL 9ms", "10ms"}},
+		{"TTL too long", holdfast.WithTTL(math.MaxInt64), []string{"2562047h", "8784h"}},
+		{"maximum hold too long", holdfast.WithMaxHold(math.MaxInt64),
+			[]string{"2562047h", "8784h"}},
 		{"maximum hold negative", holdfast.WithMaxHold(-1), []string{"-1ns", "negative"}},
 		{"maximum hold under the TTL", holdfast.WithMaxHold(time.Second), []string{"1s", "30s"}},
 		{"label too long", holdfast.WithLabel(strings.Repeat("x", 129)), []string{"129", "128"}},
@@ -208,9 +217,10 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"drift not a number", holdfast.WithDrift(math.NaN()), []string{"NaN"}},
 		{"prefix too long", holdfast.WithPrefix(strings.Repeat("p", 1024)), []string{"1024"}},
 		{"cohort of none", holdfast.WithCohort(0, time.Second), []string{"0 turns"}},
-		{"cohort too large", holdfast.WithCohort(1<<21, time.Second), []string{"2097152", "1048576"}},
+		{"cohort too large", holdfast.WithCohort(1<<21, time.Second),
+			[]string{"2097152", "1048576"}},
 		{"cohort without span", holdfast.WithCohort(2, 0), []string{"span 0s", "2 turns"}},
-		{"nil", nil, []string{"nil"}},
+		{"nil", nil, []string{"option 1 is nil: leave it out"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			check := func(err error) {
@@ -242,21 +252,74 @@ func TestOptionsAreValidated(t *testing.T) {
 			}
 		})
 	}
-	if _, err := holdfast.New(nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "backend nil") {
-		t.Errorf("nil backend: %v", err)
+	var unopened *memhold.Backend
+	for _, none := range []driver.Backend{nil, unopened} {
+		if _, err := holdfast.New(none); !errors.Is(err, holdfast.ErrInvalid) ||
+			!strings.Contains(err.Error(), "backend is nil") {
+			t.Errorf("New(%#v): %v", none, err)
+		}
 	}
+}
+
+// limited is a backend that takes no TTL over a minute, and counts what it is asked.
+type limited struct {
+	*memhold.Backend
+	asked int
+}
+
+func (b *limited) CheckTTL(ttl time.Duration) error {
+	if ttl > time.Minute {
+		return &driver.Error{Invalid: true, Err: fmt.Errorf("TTL %v: at most 1m0s", ttl)}
+	}
+	return nil
+}
+
+func (b *limited) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	b.asked++
+	return b.Backend.Acquire(ctx, c)
+}
+
+// What the backend will never grant is known before anything is sent: a Locker's own TTL from New.
+func TestTTLThatTheBackendDoesNotTake(t *testing.T) {
+	b := newBench(t)
+	backend := &limited{Backend: b.memory}
+	check := func(err error) {
+		t.Helper()
+		if mustBe(t, err, holdfast.ErrInvalid); !strings.Contains(err.Error(),
+			"TTL 1m1s: at most 1m0s") {
+			t.Errorf("%v; want it to name the TTL, and what is allowed", err)
+		}
+	}
+	_, err := holdfast.New(backend, holdfast.WithTTL(61*time.Second))
+	check(err)
+	l := b.lockerOn(backend, holdfast.WithTTL(time.Minute))
+	for _, acquire := range []func(context.Context, string,
+		...holdfast.AcquireOption) (*holdfast.Lock, error){l.Acquire, l.TryAcquire} {
+		_, err = acquire(background, "key", holdfast.WithTTL(61*time.Second))
+		if check(err); !strings.Contains(err.Error(), `"key"`) {
+			t.Errorf("%v; want it to name the key", err)
+		}
+	}
+	if backend.asked != 0 {
+		t.Errorf("the backend was asked %d times", backend.asked)
+	}
+	b.release(b.acquire(l, "key", holdfast.WithTTL(59*time.Second)))
 }
 
 func TestKeysAreValidated(t *testing.T) {
 	b := newBench(t)
 	l, _ := b.locker(holdfast.WithPrefix("p:"))
-	for key, want := range map[string]string{"": "1 to 1022 bytes", strings.Repeat("k", 1023): "1025 bytes"} {
+	for key, want := range map[string]string{"": "1 to 1022 bytes",
+		strings.Repeat("k", 1023): "1025 bytes"} {
 		_, err := l.Acquire(background, key)
 		mustBe(t, err, holdfast.ErrInvalid)
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
 		}
-		err = l.Do(background, key, func(context.Context, *holdfast.Lock) error { t.Error("called"); return nil })
+		err = l.Do(background, key, func(context.Context, *holdfast.Lock) error {
+			t.Error("called")
+			return nil
+		})
 		mustBe(t, err, holdfast.ErrInvalid)
 	}
 	mustBe(t, l.Do(background, "key", nil), holdfast.ErrInvalid)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // shardCount spreads unrelated keys over as many mutexes. A power of two.
@@ -19,9 +19,9 @@ const shardCount = 32
 // closeTime bounds how long Close waits for the backend.
 const closeTime = 5 * time.Second
 
-// Locker acquires locks on one backend. It is safe for concurrent use, and one per process and backend is enough:
-// the goroutines of one Locker queue in memory, renewals are sent together. It has no goroutine while nothing is held or
-// waited for. It is not a sync.Locker: that is what [Lock] comes closest to.
+// Locker acquires locks on one backend. It is safe for concurrent use. One per process and backend
+// is enough: its goroutines queue in memory, and it sends renewals together. A moment after the
+// last lock it has no goroutine, unless it still removes something. It is not a sync.Locker.
 type Locker struct {
 	backend  driver.Backend
 	config   config
@@ -29,47 +29,57 @@ type Locker struct {
 	pushes   bool   // the backend is a Notifier
 	unnotify func()
 
-	seed     maphash.Seed
-	shards   [shardCount]shard
-	watchdog watchdog
-	pool     waiterPool
-	grants   grants
-	highest  highest
-	counters counters
+	seed       maphash.Seed
+	shards     [shardCount]shard
+	watchdog   watchdog
+	pool       waiterPool
+	addressees addressees
+	highest    highest
+	counters   counters
+	log        observer
+	unreleased unreleased
 
 	closed  atomic.Bool
 	closing chan struct{}   // closed by Close: ends waits
 	life    context.Context // ended by Close when its time is up: ends requests
 	end     context.CancelFunc
 
-	// tasks counts leaders, releases and clean-ups. It is raised by what it counts already, or under the mutex of a
-	// shard that is not closed: so never from 0 once Close waits for it.
+	// tasks counts leaders, releases, renewals and clean-ups. Only a counted task may raise it, or
+	// a caller with the mutex of a shard that is not closed. So it never rises from 0 once Close
+	// waits for it.
 	tasks sync.WaitGroup
 }
 
 // shard is the part of a Locker's keys that one mutex guards.
 type shard struct {
 	mu     sync.Mutex
-	keys   map[string]*cohort
-	holds  holdList // all leases, also of cohorts that are not in keys
-	closed bool     // Close has been here
+	keys   map[string]*cohort // the first of each key, see cohort.other
+	leases leaseList          // all leases, also of cohorts that are not in keys
+	closed bool               // Close has ended what was in it
 }
 
-// New returns a Locker on backend, which it does not own: several Lockers may share one, and whoever opened the backend
-// closes it, after the Lockers. It fails with ErrInvalid if backend is nil or an option is out of range.
+// New returns a Locker on backend. The Locker does not own the backend: several Lockers may share
+// one, and the program that opened the backend closes it after the Lockers. New fails with
+// ErrInvalid if backend is nil or a nil pointer, an option is nil or out of range, or the backend
+// does not allow the TTL (driver.Limited). Options are not looked into: no function makes one that
+// is a nil pointer.
 func New(backend driver.Backend, options ...Option) (*Locker, error) {
-	if backend == nil {
-		return nil, invalid("backend nil: open one, for example with memhold.New")
+	// A nil pointer is what a variable has whose Open failed, or was never called.
+	if v := reflect.ValueOf(backend); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, invalid("backend is nil: open one, for example with memhold.New")
 	}
 	c := defaults()
-	for _, o := range options {
+	for i, o := range options {
 		if o == nil {
-			return nil, invalid("option nil: leave it out")
+			return nil, nilOption(i)
 		}
 		o.applyToLocker(&c)
 	}
 	if err := c.validate(); err != nil {
 		return nil, err
+	}
+	if err := takes(backend, c.ttl); err != nil {
+		return nil, fmt.Errorf("holdfast: %w", err)
 	}
 	l := &Locker{
 		backend: backend,
@@ -82,47 +92,63 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	for i := range l.shards {
 		l.shards[i].keys = make(map[string]*cohort)
 	}
+	l.log.logger = c.logger
+	for _, hooks := range c.observers {
+		l.config.hooks = l.config.hooks.and(hooks.on(&observer{logger: c.logger, log: &l.log}))
+	}
 	l.watchdog.locker = l
 	l.watchdog.wake = make(chan struct{}, 1)
 	if n, ok := backend.(driver.Notifier); ok {
 		l.pushes = true
-		l.unnotify = n.Notify(l.grants.deliver)
+		l.unnotify = n.Notify(l.addressees.deliver)
 	}
 	return l, nil
 }
 
-// Acquire waits until the key is ours, or ctx ends. On success the caller must Release the Lock.
+// Acquire waits until it has the key, or ctx ends. ctx bounds the wait only: the Lock outlives it.
+// On success the caller must Release the Lock.
 //
-// Goroutines of this Locker are served in the order in which they asked; between processes, the backend's queue decides if
-// it keeps one. With a ctx that comes from [Lock.Context] of a lock on the same key that is still held, the result is a nested Lock:
-// it shares token and lease, options do not apply, and only the release of the outermost frees the key.
+// Goroutines of this Locker that ask on the same terms (TTL, and renewed or not) get the key in the
+// order in which they asked. Between terms and between processes, the backend's queue decides, if
+// it has one. If ctx comes from [Lock.Context] of this Locker's lock on the key, still held, the
+// result is a nested Lock, and options do not apply: see Reentrancy in the package documentation.
 //
-// On failure nothing is held, and what a request may have left behind is removed in the background. The
-// error is that of ctx, with its cause, if ctx ended; ErrUnavailable or ErrUnknown if the backend gave no answer, at
-// once if it never did, or for a whole TTL after it last did; at once if it refuses for good; ErrInvalid for a bad key or option;
-// ErrClosed after Close.
+// On failure the caller holds nothing, and the Locker removes in the background what a request may
+// have left behind. The error is
+//   - the error of ctx, with its cause, if ctx ended first;
+//   - ErrUnavailable or ErrUnknown if the backend gave no answer: at once if it refuses for good;
+//     after one request if it never answered, or two if the first may have taken effect; otherwise
+//     after a whole TTL without an answer;
+//   - ErrInvalid for a bad key or option, or a nil ctx;
+//   - ErrClosed after Close.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }
 
-// TryAcquire is Acquire with a single attempt. If the key is taken it fails with a [*HeldError], and leaves no trace.
-// A key that another goroutine of this Locker holds, waits for, or is releasing, is taken; the backend is not asked.
-func (l *Locker) TryAcquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
+// TryAcquire is Acquire with a single attempt. If the key is taken it fails with a [*HeldError],
+// and leaves no trace. Other errors are those of Acquire. While another goroutine of this Locker
+// holds the key on the same terms, waits for it or releases it, the key counts as taken, and the
+// backend is not asked. With local handoff switched off, TryAcquire always asks.
+func (l *Locker) TryAcquire(ctx context.Context, key string,
+	options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, false, options)
 }
 
-// Do acquires the key as [Locker.Acquire] does, calls f, and releases the lock, also when f panics. The context
-// that f gets ends with the lock. Do returns the error of f, joined with a [*LostError] if the lock was lost before
-// f returned. A release that is not confirmed is no error of f's work: it goes on in the background, and hooks and log tell.
-func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lock) error, options ...AcquireOption) error {
+// Do acquires the key as [Locker.Acquire] does, calls f, and releases the lock, even if f panics.
+// The context that f gets ends with the lock. Do returns the error of f, or that of Acquire if it
+// did not call f; ErrInvalid if f is nil. It joins a [*LostError] if the lock was lost before f
+// returned. An unconfirmed release is not an error of Do: it goes on in the background, and hooks
+// and log report it.
+func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lock) error,
+	options ...AcquireOption) error {
 	if f == nil {
-		return invalid("function nil for %q: give one", key)
+		return invalid("function is nil for %q: give one", key)
 	}
 	lock, err := l.Acquire(ctx, key, options...)
 	if err != nil {
 		return err
 	}
-	// Not the caller's context: that it ended is no reason to leave the key to its TTL.
+	// Not the caller's context: the key must be released even if that has ended.
 	defer lock.Release(context.WithoutCancel(ctx))
 	err = f(lock.Context(ctx), lock)
 	var lost *LostError
@@ -132,13 +158,23 @@ func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lo
 	return err
 }
 
-// Stats returns the Locker's counters. It takes no lock.
+// Stats returns the Locker's counters. It takes no mutex.
 func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 
-// Close ends every wait with ErrClosed, ends every lock with a [*LostError] that wraps ErrClosed, releases the keys, and
-// waits for clean-ups that are under way; if the backend does not answer, for five seconds at most. It returns an error if
-// keys may be left to their TTL. No goroutine of the Locker is left then. Closing again does nothing and
-// returns nil. The backend stays open.
+// Close ends every wait with ErrClosed, and every lock with a [*LostError] that wraps ErrClosed. It
+// releases the keys, and waits for these releases and for clean-ups under way: for five seconds at
+// most, if the backend does not answer.
+//
+// It returns an error if keys may be left to their TTL, even by an earlier clean-up. Its text names
+// five of them at most; errors.Is and errors.As look at all. If a call of the backend outlives its
+// context, Close returns a second later, with an error that wraps ErrUnknown too. Otherwise no
+// goroutine of the Locker is left, except those that still tell hooks and log what has happened: so
+// a hook may call Close. Closing again does nothing and returns nil. The backend stays open.
+//
+// Close cannot know one thing. A request that was given up may still be in the network. If no later
+// release is answered, and the backend carries the request out more than the TTL and five seconds
+// after it was given up, then the key is taken for a TTL from there, and Close may have returned
+// nil.
 func (l *Locker) Close() error {
 	if l.closed.Swap(true) {
 		return nil
@@ -152,14 +188,28 @@ func (l *Locker) Close() error {
 	for i := range l.shards {
 		claims = append(claims, l.closeShard(&l.shards[i])...)
 	}
-	l.watchdog.stop()
-	left := l.releaseAll(claims)
-	l.tasks.Wait()
-	if l.unnotify != nil {
-		l.unnotify()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.watchdog.stop()
+		l.releaseAll(claims)
+		l.tasks.Wait()
+		if l.unnotify != nil {
+			l.unnotify()
+		}
+	}()
+	// Close must return even if a call of the backend outlives its context, or waits for Close.
+	stuck := make(chan struct{})
+	late := time.AfterFunc(closeTime+time.Second, func() { close(stuck) })
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-stuck:
+		return fmt.Errorf("holdfast: close: a call of the backend has not returned: %w",
+			append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
 	}
-	if len(left) > 0 {
-		return fmt.Errorf("holdfast: close: release of %d of %d keys not confirmed: %w", len(left), len(claims), errors.Join(left...))
+	if left := l.unreleased.errors(); len(left) > 0 {
+		return fmt.Errorf("holdfast: close: release of %d keys not confirmed: %w", len(left), left)
 	}
 	return nil
 }
@@ -168,15 +218,17 @@ func (l *Locker) Close() error {
 func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	s.mu.Lock()
 	s.closed = true
-	for _, c := range s.keys {
-		for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {
-			w.ready <- verdict{err: ErrClosed}
+	for _, first := range s.keys {
+		for c := first; c != nil; c = c.other {
+			for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {
+				w.ready <- outcome{err: ErrClosed}
+			}
 		}
 	}
 	var after []func()
-	for h := s.holds.first; h != nil; h = s.holds.first {
+	for h := s.leases.first; h != nil; h = s.leases.first {
 		claims = append(claims, h.claim())
-		after = append(after, h.cohort.lose(h, ErrClosed))
+		after = append(after, h.cohort.loseLease(ErrClosed))
 	}
 	s.mu.Unlock()
 	for _, f := range after {
@@ -185,81 +237,19 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	return claims
 }
 
-// releaseAll releases claims side by side and returns the errors.
-func (l *Locker) releaseAll(claims []driver.Claim) (failed []error) {
+// releaseAll releases claims side by side.
+func (l *Locker) releaseAll(claims []driver.Claim) {
 	const workers = 64
 	var (
-		mu   sync.Mutex
 		wait sync.WaitGroup
 		next atomic.Int64
 	)
 	for range min(workers, len(claims)) {
 		wait.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(claims) {
-					return
-				}
-				r := l.request(context.Background(), requestTime(claims[i].TTL))
-				_, err := l.backend.Release(r, claims[i])
-				r.end()
-				if err != nil {
-					mu.Lock()
-					failed = append(failed, keyError("release", l.userKey(claims[i].Key), r.explain(err)))
-					mu.Unlock()
-				}
+			for i := int(next.Add(1)) - 1; i < len(claims); i = int(next.Add(1)) - 1 {
+				l.releaseUntilAnswered(claims[i])
 			}
 		})
 	}
 	wait.Wait()
-	return failed
-}
-
-// shard returns the shard of a full key.
-func (l *Locker) shard(fullKey string) *shard {
-	return &l.shards[maphash.String(l.seed, fullKey)%shardCount]
-}
-
-// fullKey is the key as the backend knows it.
-func (l *Locker) fullKey(key string) (string, error) {
-	switch full := l.config.prefix + key; {
-	case key == "":
-		return "", invalid("key %q: must have 1 to %d bytes", key, driver.MaxKeyLen-len(l.config.prefix))
-	case len(full) > driver.MaxKeyLen:
-		return "", invalid("key %.40q... has %d bytes with its prefix: at most %d are allowed", key, len(full), driver.MaxKeyLen)
-	default:
-		return full, nil
-	}
-}
-
-// userKey is the key as the caller knows it.
-func (l *Locker) userKey(fullKey string) string { return fullKey[len(l.config.prefix):] }
-
-// abandon releases a claim in the background: one whose acquisition was given up, whose lease ran out without an answer, or
-// whose release was not confirmed. It asks until it has an answer, or until what it would remove has expired by itself. The
-// caller is allowed to raise tasks.
-func (l *Locker) abandon(claim driver.Claim) {
-	l.tasks.Go(func() {
-		until := clock.Now().Add(claim.TTL)
-		for attempt := 0; ; attempt++ {
-			r := l.request(context.Background(), requestTime(claim.TTL))
-			_, err := l.backend.Release(r, claim)
-			r.end()
-			if err == nil {
-				return
-			}
-			if clock.Now() >= until || driver.Permanent(err) || !l.sleep(backoff(attempt)) {
-				l.config.logger.Warn("holdfast: key left to its TTL", "key", l.userKey(claim.Key), "error", r.explain(err))
-				return
-			}
-		}
-	})
-}
-
-// sleep waits for d, and reports false if the Locker's life ended.
-func (l *Locker) sleep(d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(l.life, d)
-	defer cancel()
-	<-ctx.Done()
-	return l.life.Err() == nil
 }

@@ -9,30 +9,35 @@ import (
 
 // Defaults of the options.
 const (
-	// DefaultTTL is the lease of an acquisition, renewed every third of it.
+	// DefaultTTL is the TTL of an acquisition. The lease is renewed after every third of it.
 	DefaultTTL = 30 * time.Second
 
-	// MinTTL is the shortest lease accepted.
+	// MinTTL is the shortest TTL accepted: 10 milliseconds.
 	MinTTL = driver.MinTTL
 
+	// MaxTTL is the longest TTL, and the longest maximum hold, accepted: 366 days.
+	MaxTTL = driver.MaxTTL
+
 	// DefaultDrift is the part of the TTL set aside for clocks that run at different rates;
-	// DriftConstant is always added to it (R16, R19).
+	// 2 ms are always added to it.
 	DefaultDrift = 0.01
 
-	// DriftConstant is the fixed part of the drift allowance: it covers the resolution of the
-	// servers' expiry.
-	DriftConstant = 2 * time.Millisecond
-
 	// DefaultCohortTurns and DefaultCohortSpan bound how often and for how long goroutines of
-	// one Locker hand a key to each other before other processes are asked.
+	// one Locker hand a key to each other before the backend is asked whether others wait.
 	DefaultCohortTurns = 64
 	DefaultCohortSpan  = 50 * time.Millisecond
-
-	// MaxCohortTurns is the largest number of turns accepted.
-	MaxCohortTurns = 1 << 20
 )
 
-// config is what the options of a Locker and of one acquisition amount to.
+const (
+	// driftConstant is the fixed part of the drift allowance: it covers the resolution of the
+	// servers' expiry.
+	driftConstant = 2 * time.Millisecond
+
+	// maxCohortTurns is the largest number of turns accepted.
+	maxCohortTurns = 1 << 20
+)
+
+// config holds the options of a Locker, or of one acquisition.
 type config struct {
 	ttl     time.Duration
 	maxHold time.Duration
@@ -44,18 +49,22 @@ type config struct {
 	drift  float64
 	turns  int
 	span   time.Duration
-	hooks  Hooks
-	logger *slog.Logger
+	logger *slog.Logger // nil: none
+
+	observers []Hooks // as they were given
+	hooks     Hooks   // of all observers, made by New; each only passes an event on
 }
+
+// nilOption is the error for a nil option at index i of a list.
+func nilOption(i int) error { return invalid("option %d is nil: leave it out", i+1) }
 
 func defaults() config {
 	return config{
-		ttl:    DefaultTTL,
-		renew:  true,
-		drift:  DefaultDrift,
-		turns:  DefaultCohortTurns,
-		span:   DefaultCohortSpan,
-		logger: slog.New(slog.DiscardHandler),
+		ttl:   DefaultTTL,
+		renew: true,
+		drift: DefaultDrift,
+		turns: DefaultCohortTurns,
+		span:  DefaultCohortSpan,
 	}
 }
 
@@ -78,99 +87,128 @@ type acquireOption func(*config)
 func (f acquireOption) applyToLocker(c *config)  { f(c) }
 func (f acquireOption) applyToAcquire(c *config) { f(c) }
 
-// WithTTL sets the lease: how long the key stays locked when its holder is gone, and how
-// long a holder may work that cannot renew (R9). Default [DefaultTTL], at least [MinTTL]. It must be
-// well above the round trip to the backend; a backend may set a maximum.
+// WithTTL sets the length of the lease: how long the key stays locked after its holder is gone, and
+// how long a holder may work without a renewal. Default [DefaultTTL], from [MinTTL] to [MaxTTL]. It
+// must be well above the round trip to the backend. A backend may allow fewer TTLs
+// (driver.Limited). New and Acquire fail with ErrInvalid if the TTL is not allowed.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return acquireOption(func(c *config) { c.ttl = ttl })
 }
 
-// WithMaxHold bounds how long a lock is kept by renewal (R36). When it is reached, the lock ends with
-// [ErrMaxHold]; the key becomes free when the holder releases it or the lease runs out. Default 0:
-// no bound. Set it where a stuck holder is worse than one that is interrupted: the
-// watchdog renews for as long as the process lives, whatever its goroutines do.
+// WithMaxHold bounds how long a lock is held, however it is renewed. After that time the lock ends
+// with [ErrMaxHold]. The key becomes free when the holder releases it or the lease runs out. At
+// most [MaxTTL], and at least the TTL if the lease is renewed. Default 0: no bound. Set it where a
+// stuck holder is worse than an interrupted one: the watchdog renews for as long as the process
+// lives, whatever its goroutines do.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(c *config) { c.maxHold = d })
 }
 
 // WithLabel adds a readable label, at most 128 bytes, to the owner value, beside host and process
-// ID. It is shown to whoever waits for the key or inspects the backend. Keep secrets out of it.
+// ID. Default none. Everybody who waits for the key or inspects the backend sees it: keep secrets
+// out of it. Turns handed over in memory show the label of the one that began the lease.
 func WithLabel(label string) AcquireOption {
 	return acquireOption(func(c *config) { c.label = label })
 }
 
-// WithoutRenewal switches the watchdog off: the lock ends with its lease, unless
-// [Lock.Extend] is called.
+// WithoutRenewal switches the watchdog off: the lock ends with its lease, unless [Lock.Extend] is
+// called. Each acquisition asks the backend for a full lease, behind others of this Locker too.
 func WithoutRenewal() AcquireOption {
 	return acquireOption(func(c *config) { c.renew = false })
 }
 
-// WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default none.
+// WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default
+// none.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(c *config) { c.prefix = prefix })
 }
 
-// WithDrift sets the part of the TTL set aside for clocks that run at different rates, 0 <= drift < 0.5.
-// Default [DefaultDrift]. The validity of a lease is TTL - (TTL x drift + [DriftConstant]) from before the
-// first request (R11, R16). All clients and servers of a key must agree on the rate of time within it.
+// WithDrift sets aside a part of the TTL for clocks that run at different rates, 0 <= drift < 0.5.
+// Default [DefaultDrift]. A lease is valid for TTL - (TTL x drift + 2 ms) from before its first
+// request. The clocks of all clients and servers of a key must differ in rate by less than drift:
+// 0.01 is one part in a hundred.
 func WithDrift(drift float64) Option {
 	return lockerOption(func(c *config) { c.drift = drift })
 }
 
-// WithCohort bounds local handoff: while goroutines of this Locker wait for a key, it is
-// handed from one to the next in memory, at most turns times in a row and, counted from the first, no
-// longer than span; then a waiter of another process gets its turn. Defaults [DefaultCohortTurns] and
-// [DefaultCohortSpan]. With turns 1 (span is ignored) there is no local handoff: every acquisition asks the backend.
+// WithCohort bounds local handoff: a run has at most turns turns, and none of them begins later
+// than span after the first. Then a waiter of another process gets its turn. The package
+// documentation says under Waiting how long that one waits. turns is 1 to 1,048,576, and span
+// positive. Defaults [DefaultCohortTurns] and [DefaultCohortSpan].
+//
+// With turns 1 (span is ignored) there is no local handoff: every acquisition asks the backend, and
+// waits in its queue.
 func WithCohort(turns int, span time.Duration) Option {
 	return lockerOption(func(c *config) { c.turns, c.span = turns, span })
 }
 
-// WithHooks has the Locker call hooks. Only the last one given counts.
+// WithHooks has the Locker call hooks, on a goroutine of their own. If it is given several times,
+// all of them are called. Default none.
 func WithHooks(hooks Hooks) Option {
-	return lockerOption(func(c *config) { c.hooks = hooks })
+	return lockerOption(func(c *config) { c.observers = append(c.observers, hooks) })
 }
 
-// WithLogger has the Locker log losses and failed renewals and clean-ups. Default: silent.
+// WithLogger has the Locker log losses but those by Close, renewals and clean-ups that failed,
+// hooks that panicked, events that were dropped, and every [Lock] that became garbage while it was
+// held. It logs on a goroutine of its own. Of several loggers the last one counts. Default, and
+// with nil: silent.
+//
+// It costs each acquisition one more allocation: that is how a forgotten Lock is noticed. Nobody
+// can release such a lock: it is renewed until its maximum hold, or until the Locker is closed.
 func WithLogger(logger *slog.Logger) Option {
-	return lockerOption(func(c *config) {
-		if logger == nil {
-			logger = slog.New(slog.DiscardHandler)
-		}
-		c.logger = logger
-	})
+	return lockerOption(func(c *config) { c.logger = logger })
 }
 
 // validate checks all options together.
 func (c *config) validate() error {
+	if err := c.validateLocker(); err != nil {
+		return err
+	}
 	switch {
 	case c.ttl < MinTTL:
 		return invalid("TTL %v: must be at least %v", c.ttl, MinTTL)
+	case c.ttl > MaxTTL:
+		return invalid("TTL %v: must be at most %v", c.ttl, MaxTTL)
+	case c.validity(c.ttl) <= 0:
+		return invalid("TTL %v leaves no validity after a drift allowance of %v", c.ttl,
+			c.allowance(c.ttl))
 	case c.maxHold < 0:
 		return invalid("maximum hold %v: must not be negative", c.maxHold)
+	case c.maxHold > MaxTTL:
+		return invalid("maximum hold %v: must be at most %v; 0 means none", c.maxHold, MaxTTL)
 	case c.maxHold > 0 && c.maxHold < c.ttl && c.renew:
-		return invalid("maximum hold %v is shorter than the TTL %v: it would never be renewed; shorten the TTL", c.maxHold, c.ttl)
+		return invalid(
+			"maximum hold %v is shorter than the TTL %v: it would never be renewed; shorten the TTL",
+			c.maxHold, c.ttl)
 	case len(c.label) > driver.MaxLabelLen:
-		return invalid("label %.40q... has %d bytes: at most %d are allowed", c.label, len(c.label), driver.MaxLabelLen)
+		return invalid("label %.40q... has %d bytes: at most %d are allowed", c.label,
+			len(c.label), driver.MaxLabelLen)
+	}
+	return nil
+}
+
+// validateLocker checks the options of a Locker alone.
+func (c *config) validateLocker() error {
+	switch {
 	case !(c.drift >= 0 && c.drift < 0.5):
 		return invalid("drift %v: must be at least 0 and less than 0.5", c.drift)
-	case c.validity(c.ttl) <= 0:
-		return invalid("TTL %v leaves no validity after a drift allowance of %v", c.ttl, c.allowance(c.ttl))
 	case len(c.prefix) >= driver.MaxKeyLen:
-		return invalid("prefix %.40q... has %d bytes: prefix and key together may have %d", c.prefix, len(c.prefix), driver.MaxKeyLen)
-	case c.turns < 1 || c.turns > MaxCohortTurns:
-		return invalid("cohort of %d turns: must be 1 to %d", c.turns, MaxCohortTurns)
+		return invalid("prefix %.40q... has %d bytes: prefix and key together may have %d",
+			c.prefix, len(c.prefix), driver.MaxKeyLen)
+	case c.turns < 1 || c.turns > maxCohortTurns:
+		return invalid("cohort of %d turns: must be 1 to %d", c.turns, maxCohortTurns)
 	case c.turns > 1 && c.span <= 0:
 		return invalid("cohort span %v with %d turns: must be positive", c.span, c.turns)
 	}
 	return nil
 }
 
-// allowance is the drift allowance of a lease (R16).
+// allowance returns the drift allowance of a lease of that length.
 func (c *config) allowance(lease time.Duration) time.Duration {
-	return time.Duration(float64(lease)*c.drift) + DriftConstant
+	return time.Duration(float64(lease)*c.drift) + driftConstant
 }
 
-// validity is how long a lease counts from before its request.
+// validity returns how long a lease of that length counts, from before its request.
 func (c *config) validity(lease time.Duration) time.Duration {
 	return lease - c.allowance(lease)
 }

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,10 +10,17 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-func TestReentrancyFollowsTheContext(t *testing.T) {
+func TestReentrancyFollowsTheContext(t *testing.T) { testReentrancy(t) }
+
+// With a log the caller has a handle on the lock, which must not be told from the lock.
+func TestReentrancyWithHandles(t *testing.T) {
+	testReentrancy(t, holdfast.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
+func testReentrancy(t *testing.T, options ...holdfast.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		l, _ := b.locker()
+		l, _ := b.locker(options...)
 		other, _ := b.locker()
 		outer := b.acquire(l, "key")
 		ctx := outer.Context(background)
@@ -27,7 +35,8 @@ func TestReentrancyFollowsTheContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if inner.Token() != outer.Token() || innermost.Token() != outer.Token() || !inner.Deadline().Equal(outer.Deadline()) {
+		if inner.Token() != outer.Token() || innermost.Token() != outer.Token() ||
+			!inner.Deadline().Equal(outer.Deadline()) {
 			t.Error("nested locks do not share token and lease")
 		}
 		if err := inner.Extend(background); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,15 +15,15 @@ import (
 // maxRequestTime bounds a single request to the backend, however long the lease is.
 const maxRequestTime = 5 * time.Second
 
-// requestTime is the bound on one request: short against the lease, so that several fit into it (R13), but
-// with a short lease not so short that a slow network can not answer.
+// requestTime is the bound on one request: short against the lease, so that several fit into it,
+// but not so short that a slow network cannot answer.
 func requestTime(ttl time.Duration) time.Duration {
 	return min(max(ttl/6, min(50*time.Millisecond, ttl/2)), maxRequestTime)
 }
 
-// request is the context of one call of the backend: the caller's context, bounded by a time of its own and by
-// the Locker's life. It costs one allocation, and a timer only if the backend asks for Done: that is most of
-// the cost of context.WithTimeout, which a backend in memory does not need.
+// request is the context of one call of the backend: the caller's context, bounded by a time of its
+// own and by the Locker's life. It costs one allocation, and a timer only if the backend asks for
+// Done: that is most of the cost of context.WithTimeout, which a backend in memory does not need.
 type request struct {
 	context.Context // the caller's
 	locker          *Locker
@@ -33,6 +34,7 @@ type request struct {
 	timed  context.Context // nil until Done was asked for
 	cancel context.CancelFunc
 	unhook func() bool
+	ended  bool
 }
 
 func (l *Locker) request(ctx context.Context, bound time.Duration) *request {
@@ -41,7 +43,7 @@ func (l *Locker) request(ctx context.Context, bound time.Duration) *request {
 	return r
 }
 
-// begin makes a request, which is used once, of a zero one.
+// begin fills in a zero request. A request is used once.
 func (r *request) begin(ctx context.Context, l *Locker, bound time.Duration) {
 	r.Context, r.locker, r.bound, r.deadline = ctx, l, bound, clock.In(bound)
 }
@@ -56,7 +58,12 @@ func (r *request) Deadline() (time.Time, bool) {
 func (r *request) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.timed == nil {
+	switch {
+	case r.timed != nil:
+	case r.ended: // a backend that asks too late must not leave a timer behind
+		r.timed, r.cancel = context.WithCancel(r.Context)
+		r.cancel()
+	default:
 		r.timed, r.cancel = context.WithDeadline(r.Context, r.deadline)
 		r.unhook = context.AfterFunc(r.locker.life, r.cancel)
 	}
@@ -88,15 +95,23 @@ func (r *request) Value(key any) any {
 func (r *request) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ended = true
 	if r.timed != nil {
 		r.unhook()
 		r.cancel()
 	}
 }
 
-// explain turns what a call of the backend returned into the error the caller gets to see: the error of
-// its own context if that ended, else one of the backend's two kinds. The request's own
-// time bound is not the caller's doing, so context.DeadlineExceeded must not show through.
+// backoff is the random pause after the nth failure in a row, counted from 0.
+func backoff(n int) time.Duration {
+	span := min(50*time.Millisecond<<min(n, 5), maxPause)
+	return span/2 + rand.N(span/2)
+}
+
+// explain turns the error of a call of the backend into the caller's: the error of the caller's
+// context if that ended, else one that wraps ErrUnavailable, ErrUnknown or ErrInvalid. The
+// request's own time bound is not the caller's doing, so context.DeadlineExceeded must not show
+// through.
 func (r *request) explain(err error) error {
 	switch {
 	case err == nil:
@@ -104,20 +119,40 @@ func (r *request) explain(err error) error {
 	case r.Context.Err() != nil:
 		return contextError(r.Context)
 	case r.locker.life.Err() != nil:
-		return &driver.Error{Maybe: true, Err: ErrClosed}
+		// Not ErrClosed as well: an error is of one kind.
+		return &driver.Error{Maybe: true, Err: errors.New("no answer before the Locker was closed")}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known := &driver.Error{Maybe: true}
 		errors.As(err, &known)
 		return &driver.Error{
 			Node:  known.Node,
 			Maybe: known.Maybe,
-			Err:   fmt.Errorf("no answer within %v", r.bound),
+			Err:   fmt.Errorf("no answer within %v%s", r.bound, diagnosis(known.Err)),
 		}
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnknown):
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnknown), errors.Is(err, ErrInvalid):
 		return err
 	default:
 		return &driver.Error{Maybe: true, Err: err}
 	}
+}
+
+// diagnosis is what a backend says about why it did not answer, beyond that its context ended.
+func diagnosis(err error) string {
+	switch err {
+	case nil, context.DeadlineExceeded, context.Canceled:
+		return ""
+	default:
+		return ": " + err.Error()
+	}
+}
+
+// ending is the error of the context if it has ended, or nil. It is not called under a mutex: a
+// caller's own kind of context may ask a Lock.
+func ending(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return contextError(ctx)
 }
 
 // contextError is the error of a context that has ended, and its cause.

@@ -5,7 +5,7 @@ import "sync/atomic"
 // Stats is a snapshot of a Locker's counters. Those in the past tense count since New.
 type Stats struct {
 	Held    int // locks held now, nested ones not counted
-	Waiting int // calls of Acquire that wait now
+	Waiting int // calls of Acquire that wait now, without those that are just asking the backend
 
 	Acquired       uint64 // acquisitions that succeeded, local handoffs included
 	Refused        uint64 // acquisitions that failed, for whatever reason

@@ -4,31 +4,55 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Token is a fencing token (R38): every acquisition has one, and an acquisition of a key that starts
-// after another has completed has a larger one. Send it along with each write to what the lock
-// protects, and have that refuse a token smaller than the largest it has seen. The zero Token is none.
+// Token is a fencing token: every acquisition has one, and an acquisition of a key that starts
+// after another has completed has a larger one. Send it with each write to the protected store, and
+// have the store refuse a token smaller than the largest it has seen. The zero Token means none.
 type Token = driver.Token
+
+const (
+	// maxLead is how far ahead of its clock a Locker reserves tokens beyond the one it needs, in
+	// microseconds. Tokens follow the clock, so that they keep rising after a backend lost its
+	// counter. That is safer the less they are ahead of it.
+	maxLead = 1_000_000
+
+	// maxBelieved is how far ahead of its clock a Locker believes a token, in microseconds: a day.
+	// A counter that somebody set wrongly must not spread to other keys.
+	maxBelieved = 24 * 60 * 60 * 1_000_000
+)
 
 // highest is the largest token a Locker has seen.
 type highest struct{ token atomic.Uint64 }
 
-// propose returns a token to ask for: the wall clock in microseconds, or one more than the largest seen if
-// the clock is behind. The clock makes tokens rise again where a backend lost its counter; a clock that is
-// wrong does no harm, as the backend never goes below its counter.
-func (h *highest) propose() Token {
-	return Token(max(clock.Microseconds(), h.token.Load()+1))
+// propose returns the token to ask for: the larger of wall, a reading of the wall clock in
+// microseconds, and one more than the largest token seen. The clock makes tokens rise again after a
+// backend lost its counter. A wrong clock does no harm: the backend never goes below its counter.
+func (h *highest) propose(wall uint64) Token {
+	return Token(max(wall, h.token.Load()+1))
 }
 
-// saw notes that a block of tokens was granted.
-func (h *highest) saw(first Token, block uint64) {
+// saw notes that a block of tokens was granted. wall is a reading of the wall clock from before the
+// request.
+func (h *highest) saw(first Token, block, wall uint64) {
 	last := uint64(first) + block - 1
+	if last > wall+maxBelieved {
+		return
+	}
 	for {
 		old := h.token.Load()
 		if last <= old || h.token.CompareAndSwap(old, last) {
 			return
 		}
 	}
+}
+
+// block returns how many tokens to reserve when proposing first: one for each turn that a run may
+// have, but none more than maxLead ahead of the wall clock, except the first.
+func (l *Locker) block(first Token, wall uint64) uint64 {
+	limit := wall + maxLead
+	if uint64(first) >= limit {
+		return 1
+	}
+	return min(uint64(l.config.turns), limit-uint64(first))
 }

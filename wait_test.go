@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A waiter in another process gets the key in the moment of the release, without asking again.
+// A waiter in another process gets the key at the release, without asking again.
 func TestWaiterIsWokenByRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -30,8 +30,12 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 		if next.Token() <= lock.Token() {
 			t.Errorf("token %d after %d", next.Token(), lock.Token())
 		}
-		// The grant is only as long as the presence; the watchdog has it renewed to the full TTL at once.
-		synctest.Wait()
+		// The grant is only as long as the presence. Most runs of turns end before it is renewed.
+		time.Sleep(holdfast.DefaultCohortSpan)
+		if n := l2.Stats().Renewed; n != 0 {
+			t.Errorf("renewed %d times already", n)
+		}
+		time.Sleep(time.Second)
 		if left := time.Until(next.Deadline()); left < validity(holdfast.DefaultTTL)-time.Second {
 			t.Errorf("valid for %v after the handoff, want the full TTL", left)
 		}
@@ -55,7 +59,8 @@ func TestR9HandoffWithoutRenewalGivesFullLease(t *testing.T) {
 	})
 }
 
-// A grant by handoff is valid only for what is left of the waiter's presence, until a renewal succeeds.
+// A grant by handoff is valid only for what is left of the waiter's presence, until a renewal
+// succeeds.
 func TestHandoffIsValidForThePresence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const presence = 3 * time.Second
@@ -80,7 +85,8 @@ func TestRunGoesOnAfterHandoff(t *testing.T) {
 		l1, _ := b.locker()
 		l2, faults := b.locker(holdfast.WithCohort(64, time.Second))
 		lock := b.acquire(l1, "key")
-		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Delay: time.Second}) // the lease stays short for that long
+		// the lease stays short for that long
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Delay: time.Second})
 		var wait sync.WaitGroup
 		for range 20 {
 			wait.Go(func() { b.release(b.acquire(l2, "key")) })
@@ -95,7 +101,8 @@ func TestRunGoesOnAfterHandoff(t *testing.T) {
 	})
 }
 
-// A waiter that gives up leaves its place in the backend's queue to the next goroutine of its Locker.
+// A waiter that gives up leaves its place in the backend's queue to the next goroutine of its
+// Locker.
 func TestPlaceInQueueIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -128,10 +135,11 @@ func TestPlaceInQueueIsPassedOn(t *testing.T) {
 	})
 }
 
-// A lost wake-up costs at most a second.
+// A lost notice costs at most a second.
 func TestLostNoticeCostsAtMostASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, presence := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
+		for _, presence := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second,
+			time.Minute} {
 			b := newBench(t, memhold.WithPresence(presence))
 			l1, _ := b.locker()
 			l2, faults := b.locker()
@@ -165,8 +173,8 @@ func (l *late) Notify(f func(driver.Notice)) (stop func()) {
 	return l.Backend.Notify(func(n driver.Notice) { kept = append(kept, n) })
 }
 
-// A notice that comes so late that its grant has run out, and the waiter has queued once more, is not taken for a new
-// grant: somebody else holds the key.
+// A notice may come so late that its grant has ended and the waiter has queued again. It is not
+// taken for a new grant: somebody else holds the key.
 func TestR1LateNoticeIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -180,7 +188,8 @@ func TestR1LateNoticeIsNotTaken(t *testing.T) {
 		got := make(chan *holdfast.Lock, 1)
 		go func() { got <- b.acquire(l2, "key") }()
 		synctest.Wait()
-		client.Faults().Inject(memhold.Fault{Err: &driver.Error{Err: errors.New("connection refused")}})
+		client.Faults().Inject(
+			memhold.Fault{Err: &driver.Error{Err: errors.New("connection refused")}})
 		b.release(lock) // hands over to the waiter, which does not hear of it
 		time.Sleep(4 * time.Second)
 		lock = b.acquire(l3, "key")
@@ -206,14 +215,79 @@ func TestR2DeadHolderCostsItsTTL(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
 		l, faults := b.locker()
 		dead := b.memory.Client()
-		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead holder", TTL: 20 * time.Second})
-		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead waiter", TTL: 20 * time.Second, Queue: true})
+		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead holder",
+			TTL: 20 * time.Second})
+		dead.Acquire(background, driver.Claim{Key: "key", Owner: "dead waiter",
+			TTL: 20 * time.Second, Queue: true})
 		dead.Close()
 		start := time.Now()
 		faults.LoseNotices(true)
 		lock := b.acquire(l, "key")
 		if waited := time.Since(start); waited < 20*time.Second || waited > 21*time.Second {
 			t.Errorf("got the key after %v, want soon after the dead holder's 20s", waited)
+		}
+		b.release(lock)
+	})
+}
+
+// freeing is a backend without a queue that tells everybody when a key was released.
+type freeing struct {
+	*memhold.Backend
+	tell  func(driver.Notice)
+	asked map[string]int // by key
+}
+
+func (f *freeing) Notify(tell func(driver.Notice)) (stop func()) {
+	f.tell = tell
+	return func() {}
+}
+
+func (f *freeing) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	f.asked[c.Key]++
+	c.Queue = false
+	return f.Backend.Acquire(ctx, c)
+}
+
+func (f *freeing) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	defer f.tell(driver.Notice{Kind: driver.Freed, Key: c.Key})
+	return f.Backend.Release(ctx, c)
+}
+
+// A notice to everybody who waits for a key wakes those, and no others.
+func TestNoticeToEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		backend := &freeing{Backend: b.memory, asked: make(map[string]int)}
+		l := b.lockerOn(backend, holdfast.WithCohort(1, 0))
+		lock, another := b.acquire(l, "key"), b.acquire(l, "another")
+		got := next(l, background)
+		go l.Acquire(t.Context(), "another")
+		synctest.Wait()
+		start, asked := time.Now(), backend.asked["another"]
+		b.release(lock)
+		b.release(<-got)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("got the key %v after the notice; want at once", took)
+		}
+		synctest.Wait()
+		if again := backend.asked["another"] - asked; again != 0 {
+			t.Errorf("asked %d times for a key that the notice is not about; want no time", again)
+		}
+		b.release(another)
+	})
+}
+
+// A waiter without a place in a queue asks when the lease that is in its way ends.
+func TestDeadHolderIsNotWaitedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.memory.Acquire(background, driver.Claim{Key: "key", Owner: "dead holder",
+			TTL: 20 * time.Second})
+		start := time.Now()
+		lock := b.acquire(b.lockerOn(&freeing{Backend: b.memory, asked: make(map[string]int)}),
+			"key")
+		if waited := time.Since(start); waited > 20*time.Second+5*time.Millisecond {
+			t.Errorf("got the key after %v, want it within 5ms of the dead holder's 20s", waited)
 		}
 		b.release(lock)
 	})
@@ -258,7 +332,8 @@ func TestR21R22PollingDelaysAreRandomAndLonger(t *testing.T) {
 				}
 			}
 			if n := len(p.asked); n < 60 || n > 1000 || len(distinct) < n/2 {
-				t.Errorf("round trip %v: asked %d times in a minute, with %d different pauses", roundTrip, n, len(distinct))
+				t.Errorf("round trip %v: asked %d times in a minute, with %d different pauses",
+					roundTrip, n, len(distinct))
 			}
 			b.release(next)
 		}
@@ -273,7 +348,9 @@ func TestWaitEndsWithPermanentErrorAtOnce(t *testing.T) {
 		lock := b.acquire(l1, "key")
 		refusal := &driver.Error{Permanent: true, Err: errors.New("READONLY")}
 		start := time.Now()
-		time.AfterFunc(5*time.Second, func() { faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, Err: refusal}) })
+		time.AfterFunc(5*time.Second, func() {
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1, Err: refusal})
+		})
 		_, err := l2.Acquire(background, "key")
 		mustBe(t, err, refusal, holdfast.ErrUnavailable)
 		if waited := time.Since(start); waited > 7*time.Second {
@@ -319,6 +396,34 @@ func TestOutage(t *testing.T) {
 			}
 			faults.Clear()
 			b.release(lock)
+		})
+	})
+	t.Run("after a run of turns is sat out for a TTL from its last answer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker(holdfast.WithTTL(time.Minute), holdfast.WithoutRenewal())
+			other, _ := b.locker()
+			lock := b.acquire(l, "key")
+			var wait sync.WaitGroup
+			wait.Go(func() {
+				next := b.acquire(other, "key")
+				time.Sleep(50 * time.Second)
+				b.release(next)
+			})
+			synctest.Wait()
+			wait.Go(func() {
+				last, err := l.Acquire(background, "key")
+				if err != nil {
+					t.Errorf("an outage of 30 s ended the wait: %v", err)
+					return
+				}
+				b.release(last)
+			})
+			time.Sleep(55 * time.Second)
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Err: down})
+			time.AfterFunc(30*time.Second, faults.Clear)
+			b.release(lock) // the key is yielded to the other, by a Renew that is answered
+			wait.Wait()
 		})
 	})
 	t.Run("tells all goroutines that wait", func(t *testing.T) {
@@ -393,7 +498,8 @@ func TestLocalOrder(t *testing.T) {
 	})
 }
 
-// Fairness between processes is part of the contract: while another Locker waits, a run of turns is bounded by count...
+// Fairness between processes is part of the contract: while another Locker waits, a run of turns is
+// bounded by count...
 func TestCohortIsBoundedByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const turns = 8
@@ -410,7 +516,8 @@ func TestCohortIsBoundedByTime(t *testing.T) {
 		b := newBench(t)
 		greedy, _ := b.locker(holdfast.WithCohort(1000, 50*time.Millisecond))
 		modest, _ := b.locker()
-		// The turn in which the span ends is the last: 50 ms are 6 turns of 10 ms, counted from the start of the first.
+		// The turn in which the span ends is the last: 50 ms are 6 turns of 10 ms, counted from the
+		// start of the first.
 		testCohortBound(t, b, greedy, modest, 10*time.Millisecond, 6)
 	})
 }
@@ -436,7 +543,9 @@ func TestCohortDefaults(t *testing.T) {
 			wait.Go(func() {
 				lock := b.acquire(modest, "key")
 				if got := turns.Load(); got != want {
-					t.Errorf("with %v of work: %d turns before another process had its own, want %d", work, got, want)
+					t.Errorf(
+						"with %v of work: %d turns before another process had its own, want %d",
+						work, got, want)
 				}
 				b.release(lock)
 			})
@@ -463,7 +572,8 @@ func TestCohortOff(t *testing.T) {
 	})
 }
 
-func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, work time.Duration, bound int) {
+func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, work time.Duration,
+	bound int) {
 	t.Helper()
 	var run atomic.Int64 // turns of greedy since modest last had the key
 	var last holdfast.Token
@@ -547,8 +657,9 @@ func TestHandoffWithOtherTermsRenewsFirst(t *testing.T) {
 	})
 }
 
-// R9, R35: a renewal of a turn that is over may reach the backend after the first one of the next turn, whose lease is longer. The lease
-// is the short one then, and the holder knows, though every later renewal is lost.
+// R9, R35: a renewal of a turn that is over may reach the backend after the first one of the next
+// turn, whose lease is longer. The lease is the short one then, and the holder knows, though every
+// later renewal is lost.
 func TestRenewalOfAnEarlierTurnComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -578,7 +689,8 @@ func TestRenewalOfAnEarlierTurnComesLate(t *testing.T) {
 		next := <-got
 		b.acquire(other, "key")
 		if next.Err() == nil {
-			t.Errorf("another process has the key, and this one counts on it for %v more", time.Until(next.Deadline()))
+			t.Errorf("another process has the key, and this one counts on it for %v more",
+				time.Until(next.Deadline()))
 		}
 	})
 }

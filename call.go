@@ -1,0 +1,196 @@
+package holdfast
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// terms are the TTL, and whether the lease is renewed. Acquisitions of one key on the same terms
+// share a lease, in turns. Others queue at the backend, as another process would. So a lease never
+// changes its terms.
+type terms struct {
+	ttl   time.Duration
+	renew bool // the watchdog renews it
+}
+
+// call is one call of Acquire or TryAcquire.
+type call struct {
+	key     string // as the caller named it
+	terms   terms
+	maxHold time.Duration
+	suffix  string // of the owner value
+	since   clock.Instant
+	wait    bool // Acquire, not TryAcquire
+}
+
+// call returns a call with the caller's options. It fails with ErrInvalid.
+func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, error) {
+	a := call{key: key, since: clock.Now(), wait: wait}
+	config := &l.config
+	if len(options) > 0 {
+		own := l.config
+		for i, o := range options {
+			if o == nil {
+				return a, nilOption(i)
+			}
+			o.applyToAcquire(&own)
+		}
+		if err := own.validate(); err != nil {
+			return a, err
+		}
+		if err := takes(l.backend, own.ttl); err != nil {
+			return a, keyError("acquire", key, err)
+		}
+		config = &own
+	}
+	a.terms, a.maxHold, a.suffix = terms{config.ttl, config.renew}, config.maxHold, l.suffix
+	if config.label != l.config.label {
+		a.suffix = driver.OwnerSuffix(config.label)
+	}
+	return a, nil
+}
+
+// takes returns an error if the backend would refuse claims with that TTL.
+func takes(backend driver.Backend, ttl time.Duration) error {
+	if b, ok := backend.(driver.Limited); ok {
+		return b.CheckTTL(ttl)
+	}
+	return nil
+}
+
+// acquire is Acquire if wait is set, else TryAcquire.
+func (l *Locker) acquire(ctx context.Context, key string, wait bool,
+	options []AcquireOption) (*Lock, error) {
+	a, err := l.call(key, wait, options)
+	var full string
+	if err == nil {
+		full, err = l.fullKey(key)
+	}
+	if err == nil && ctx == nil {
+		err = invalid("context is nil for %q: use context.Background()", key)
+	}
+	if err != nil {
+		return l.refused(&a, err)
+	}
+	if ctx.Err() != nil {
+		return l.refused(&a, keyError("acquire", key, contextError(ctx)))
+	}
+	if lock := l.nested(ctx, full); lock != nil {
+		return lock, nil
+	}
+	lock, local, err := l.enter(ctx, full, &a)
+	if err != nil {
+		// Not errors.As: the cause of a context may be another lock's HeldError.
+		if _, ok := err.(*HeldError); !ok {
+			err = keyError("acquire", key, err)
+		}
+		return l.refused(&a, err)
+	}
+	l.counters.acquired.Add(1)
+	if hook := l.config.hooks.Acquired; hook != nil {
+		event := AcquiredEvent{Key: key, Token: lock.token, Waited: lock.granted.Sub(a.since),
+			Local: local}
+		hook(event)
+	}
+	if l.log.logger != nil {
+		return lock.newHandle(), nil
+	}
+	return lock, nil
+}
+
+func (l *Locker) refused(a *call, err error) (*Lock, error) {
+	l.counters.refused.Add(1)
+	if hook := l.config.hooks.Refused; hook != nil {
+		event := RefusedEvent{Key: a.key, Waited: clock.Now().Sub(a.since), Err: err}
+		hook(event)
+	}
+	return nil, err
+}
+
+// enter joins the cohort of the key and the terms, or founds it and leads.
+func (l *Locker) enter(ctx context.Context, full string,
+	a *call) (lock *Lock, local bool, err error) {
+	s := l.shard(full)
+	done := ctx.Done() // not under the mutex: a caller's own kind of context may ask a Lock
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, false, ErrClosed
+	}
+	c := s.find(full, a.terms)
+	if c == nil {
+		c = &cohort{locker: l, shard: s, key: full, terms: a.terms, leading: true}
+		if l.config.turns > 1 {
+			s.add(c)
+		}
+		l.tasks.Add(1)
+		s.mu.Unlock()
+		lock, err = c.lead(ctx, a, a.since)
+		return lock, false, err
+	}
+	if !a.wait {
+		defer s.mu.Unlock()
+		return nil, false, c.heldError(a)
+	}
+	w := l.pool.get(a)
+	c.waiters.push(w)
+	s.mu.Unlock()
+
+	o := c.wait(ctx, done, w)
+	if o.lead {
+		lock, err = c.lead(ctx, a, clock.Now())
+		return lock, false, err
+	}
+	return o.lock, true, o.err
+}
+
+// wait returns the waiter's outcome, or the error of ctx once done is closed, the channel of ctx.
+func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outcome {
+	c.locker.counters.waiting.Add(1)
+	defer c.locker.counters.waiting.Add(-1)
+	select {
+	case o := <-w.ready:
+		c.locker.pool.put(w)
+		return o
+	case <-done:
+	}
+	c.withdraw(w)
+	// Last, and not under the mutex: a caller's own kind of context may ask a Lock, or panic.
+	return outcome{err: contextError(ctx)}
+}
+
+// withdraw removes a waiter whose caller gave up. If its outcome came first, the turn or the lead
+// passes to the next waiter.
+func (c *cohort) withdraw(w *waiter) {
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer c.locker.pool.put(w)
+	if c.waiters.remove(w) {
+		return
+	}
+	switch o := <-w.ready; {
+	case o.lock != nil:
+		c.returnTurn(o.lock)
+	case o.lead:
+		c.leading = false
+		c.serveOrRetire()
+		c.locker.tasks.Done()
+	}
+}
+
+// heldError is the error of a TryAcquire that finds the cohort at work. The caller holds shard.mu.
+func (c *cohort) heldError(a *call) error {
+	e := &HeldError{Key: a.key}
+	switch {
+	case c.lease != nil:
+		e.Holder = driver.ParseOwner(c.lease.owner)
+		e.ExpiresIn = max(0, c.lease.deadline.Sub(clock.Now()))
+	case c.pending != nil:
+		e.Holder = driver.ParseOwner(c.pending.holder)
+	}
+	return e
+}

@@ -1,0 +1,110 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// Lock.Release: "with a context that has ended already, everything is done in the background". The
+// context of another lock that was lost has a *LostError for its cause. Taken for the backend's
+// answer, that would leave the key unreleased, and Close would not tell.
+func TestReleaseWithTheContextOfALostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		outer := b.acquire(l, "outer")
+		ctx := outer.Context(background)
+		inner, err := l.Acquire(ctx, "inner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults.Lose("outer")
+		<-ctx.Done() // at the next renewal
+		t.Logf("release of inner: %v", inner.Release(ctx))
+		time.Sleep(time.Second)
+		if lock, err := other.TryAcquire(background, "inner"); err != nil {
+			t.Errorf("a second after the release: %v", err)
+		} else {
+			lock.Release(background)
+		}
+	})
+}
+
+// The same when the context ends during the request.
+func TestReleaseDuringWhichAnotherLockIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		ctx, cancel := context.WithCancelCause(background)
+		inner := b.acquire(l, "inner")
+		faults.Freeze()
+		time.AfterFunc(100*time.Millisecond, faults.ThawDropping)
+		time.AfterFunc(50*time.Millisecond, func() {
+			cancel(&holdfast.LostError{Key: "outer", Reason: errors.New("x")})
+		})
+		t.Logf("release of inner: %v", inner.Release(ctx))
+		time.Sleep(time.Second)
+		if lock, err := other.TryAcquire(background, "inner"); err != nil {
+			t.Errorf("a second after the release: %v", err)
+		} else {
+			lock.Release(background)
+		}
+	})
+}
+
+// doc.go: "What was cancelled, failed or timed out leaves no key that blocks others beyond one
+// round trip". A cause that wraps ErrUnavailable, as errgroup.WithContext gives when another
+// acquisition of the group failed, must not be taken for the backend's word that the request had no
+// effect.
+func TestAcquireCancelledBecauseAnotherWasUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		defer faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+			ReplyDelay: 200 * time.Millisecond})()
+		ctx, cancel := context.WithCancelCause(background)
+		time.AfterFunc(100*time.Millisecond, func() {
+			cancel(fmt.Errorf("the other lock of the group: %w", holdfast.ErrUnavailable))
+		})
+		_, err := l.Acquire(ctx, "key")
+		t.Logf("acquire: %v", err)
+		time.Sleep(time.Second)
+		if lock, err := other.TryAcquire(background, "key"); err != nil {
+			t.Errorf("a second after the cancelled acquisition: %v", err)
+		} else {
+			lock.Release(background)
+		}
+	})
+}
+
+// A lock may be released with its own context. That ends with the lock, but the backend is still
+// asked.
+func TestReleaseWithTheLocksOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		lock := b.acquire(l, "key")
+		ctx, cancel := context.WithCancel(lock.Context(background))
+		defer cancel()
+		if err := lock.Release(ctx); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		b.mustBeFree(other, "key")
+
+		lock = b.acquire(l, "key")
+		faults.Freeze()
+		mustBe(t, lock.Release(lock.Context(background)), holdfast.ErrUnknown)
+		faults.Thaw()
+	})
+}

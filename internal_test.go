@@ -1,0 +1,347 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A turn that is returned after its maximum hold, since its caller gave up, does not keep the key.
+func TestReturnedTurnIsReleasedAfterItsMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key", WithMaxHold(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		<-lock.Done()
+		s := lock.cohort.shard
+		s.mu.Lock()
+		lock.cohort.returnTurn(lock)
+		s.mu.Unlock()
+		synctest.Wait()
+		if _, err := l.TryAcquire(context.Background(), "key"); err != nil {
+			t.Error(err)
+		}
+		if held := l.Stats().Held; held != 1 {
+			t.Errorf("%d held, want 1", held)
+		}
+	})
+}
+
+// A backend that asks for Done after its call has returned leaves nothing behind.
+func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
+	memory := memhold.New()
+	defer memory.Close()
+	l, err := New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before := runtime.NumGoroutine()
+	for range 1000 {
+		r := l.request(context.Background(), time.Hour)
+		r.end()
+		select {
+		case <-r.Done():
+		default:
+			t.Fatal("a request that has ended is not done")
+		}
+		if r.Err() == nil || context.Cause(r) == nil {
+			t.Fatal("a request that has ended has no error")
+		}
+		if r.unhook != nil {
+			t.Fatal("a request that has ended waits for the Locker's end")
+		}
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines, %d before", after, before)
+	}
+}
+
+// The caller learns what the backend found out about why it did not answer, but does not mistake
+// the bound of a request for its own deadline.
+func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
+	memory := memhold.New()
+	defer memory.Close()
+	l, err := New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := l.request(context.Background(), time.Second)
+	defer r.end()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{context.DeadlineExceeded, "outcome unknown: no answer within 1s"},
+		{&driver.Error{Node: "a", Err: context.DeadlineExceeded},
+			"a: backend unavailable: no answer within 1s"},
+		{
+			&driver.Error{Err: errors.Join(errors.New("kept locked by process 7"),
+				context.DeadlineExceeded)},
+			"backend unavailable: no answer within 1s: kept locked by process 7",
+		},
+	} {
+		err := r.explain(c.err)
+		if !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v is explained as %v, want %s", c.err, err, c.want)
+		}
+	}
+}
+
+// Tokens do not run away from the clock, however fast acquisitions are, so that they go on rising
+// when a counter is lost.
+func TestTokensStayNearTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithCohort(maxCohortTurns, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var last Token
+		for range 100_000 { // at one moment
+			lock, err := l.Acquire(context.Background(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lock.Token() <= last {
+				t.Fatalf("token %d after %d", lock.Token(), last)
+			}
+			last = lock.Token()
+			lock.Release(context.Background())
+		}
+		// A block that ends a second ahead, and single tokens from then on.
+		if lead := uint64(last) - clock.Microseconds(); lead > 1_100_000 {
+			t.Errorf("tokens are %v ahead of the clock", time.Duration(lead)*time.Microsecond)
+		}
+		memory.Faults().Forget()
+		time.Sleep(1100 * time.Millisecond)
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.Token() <= last {
+			t.Errorf("token %d after %d: it fell with the counter", lock.Token(), last)
+		}
+	})
+}
+
+// A counter that somebody set wrongly does not spread: a Locker does not carry it over to other
+// keys.
+func TestHighestDoesNotBelieveEverything(t *testing.T) {
+	var h highest
+	wall := clock.Microseconds()
+	h.saw(Token(wall+1000), 64, wall)
+	if got, want := h.propose(wall), Token(wall+1064); got != want {
+		t.Errorf("proposes %d, want %d", got, want)
+	}
+	for _, wrong := range []Token{Token(wall + maxBelieved), 1<<53 - 1, math.MaxInt64} {
+		h.saw(wrong, 64, wall)
+		if got, want := h.propose(wall), Token(wall+1064); got != want {
+			t.Errorf("after token %d proposes %d, want %d", wrong, got, want)
+		}
+	}
+}
+
+// When a turn is returned after its maximum hold, the next turn has a lease that is renewed again.
+func TestReturnedTurnIsHandedOnAndRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithCohort(64, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		lock, err := l.Acquire(ctx, "key", WithMaxHold(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan *Lock)
+		go func() {
+			lock, err := l.Acquire(ctx, "key")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lock
+		}()
+		time.Sleep(time.Minute)
+		<-lock.Done()
+		s := lock.cohort.shard
+		s.mu.Lock()
+		// as wait does whose context ended, and which did not run until now
+		lock.cohort.returnTurn(lock)
+		s.mu.Unlock()
+		second := <-next
+		time.Sleep(time.Hour)
+		if err := second.Err(); err != nil {
+			t.Error(err)
+		}
+		second.Release(ctx)
+	})
+}
+
+// A hint that comes before the leader has run does not displace the grant, so the leader need not
+// ask.
+func TestHintDisplacesNoGrant(t *testing.T) {
+	granted, freed := driver.Notice{Kind: driver.Granted, Token: 1},
+		driver.Notice{Kind: driver.Freed}
+	later := driver.Notice{Kind: driver.Granted, Token: 2}
+	for _, c := range []struct {
+		told []driver.Notice
+		want driver.Notice
+	}{
+		{[]driver.Notice{granted, freed}, granted},
+		{[]driver.Notice{granted, {}}, granted},
+		{[]driver.Notice{freed, granted}, granted},
+		{[]driver.Notice{granted, later}, later},
+	} {
+		notices := make(chan driver.Notice, 1)
+		for _, n := range c.told {
+			post(notices, n)
+		}
+		if got := <-notices; got != c.want {
+			t.Errorf("of %v, %v is kept; want %v", c.told, got, c.want)
+		}
+	}
+}
+
+// panicking is a backend that panics when it is asked for a key.
+type panicking struct{ *memhold.Backend }
+
+func (panicking) Acquire(context.Context, driver.Claim) (driver.Result, error) {
+	panic("a backend's fault")
+}
+
+// An acquisition that ends with a panic is forgotten.
+func TestPanicLeavesNobodyWaiting(t *testing.T) {
+	memory := memhold.New()
+	defer memory.Close()
+	l, err := New(panicking{memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	func() {
+		defer func() { recover() }()
+		l.Acquire(context.Background(), "key")
+	}()
+	l.addressees.mu.Lock()
+	defer l.addressees.mu.Unlock()
+	if n := len(l.addressees.waiting); n > 0 {
+		t.Errorf("%d acquisitions wait for notices; want none", n)
+	}
+}
+
+// Tokens rise above those of a fresh run, too, where the backend has lost its counter.
+func TestTokensRiseAboveAFreshRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // all at one moment: the clock is no help
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithCohort(2, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *Lock)
+		for range 6 {
+			go func() {
+				lock, err := l.Acquire(context.Background(), "key")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}()
+		}
+		synctest.Wait()
+		for range 6 {
+			lock.Release(context.Background())
+			lock = <-got
+		}
+		last := lock.Token()
+		memory.Faults().Forget()
+		lock.Release(context.Background())
+		if lock, err = l.Acquire(context.Background(), "key"); err != nil {
+			t.Fatal(err)
+		}
+		if lock.Token() <= last {
+			t.Errorf("token %d after %d", lock.Token(), last)
+		}
+		lock.Release(context.Background())
+	})
+}
+
+// A check of a lease for its holder marks no renewal as under way: nobody would make it.
+func TestCheckRenewsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.watchdog.check(lock.lease, lock.lease.renewAt.Add(time.Second))
+		s := lock.cohort.shard
+		s.mu.Lock()
+		asking := lock.lease.asking
+		s.mu.Unlock()
+		if asking {
+			t.Error("a renewal counts as under way")
+		}
+		time.Sleep(time.Hour)
+		if err := lock.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A Locker remembers no more keys left to their TTLs than there are.
+func TestUnreleasedForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var u unreleased
+		for range 10_000 {
+			u.add(errors.New("refused"), clock.Now().Add(100*time.Millisecond))
+			time.Sleep(time.Millisecond)
+		}
+		if n := cap(u.keys); n > 500 {
+			t.Errorf("room for %d keys, of which 100 are left", n)
+		}
+		if n := len(u.errors()); n != 99 {
+			t.Errorf("%d keys are left, want 99", n)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n := len(u.errors()); n != 0 {
+			t.Errorf("%d keys are left when their time is over", n)
+		}
+	})
+}

@@ -1,0 +1,355 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// lead talks to the backend for the cohort until the caller has the key, or has to give up. On
+// entry the cohort is leading and the caller is a counted task; lead ends both. start is a reading
+// of the clock from before the call.
+func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *Lock, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.unwind()
+		}
+		c.locker.tasks.Done()
+	}()
+	c.shard.mu.Lock()
+	h := c.lease
+	c.shard.mu.Unlock()
+	decided := false
+	var answered clock.Instant
+	if h != nil {
+		if lock, decided, err = c.freshRun(ctx, a, h); !decided {
+			start, answered = clock.Now(), h.heard // no mutex: a lease that is gone does not change
+		}
+	}
+	if !decided {
+		lock, err = c.ask(ctx, a, start, answered)
+	}
+	returned = true
+	return lock, err
+}
+
+// unwind lets others lead after the backend, or the caller's context, has panicked. The panic goes
+// on.
+func (c *cohort) unwind() {
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.leading {
+		return
+	}
+	c.leading = false
+	if c.lease != nil {
+		c.giveBack()
+	}
+	if p := c.pending; p != nil {
+		c.pending = nil
+		c.locker.addressees.forget(p)
+		c.locker.cleanUp(p.claim) // it may have been granted
+	}
+	c.serveOrRetire()
+}
+
+// freshRun asks the backend, at the end of a run of turns, for a fresh lease and tokens for the
+// next run, unless another process waits: then the key goes there in the same step (see
+// WithCohort). decided is false if the cohort has no lease any more and has to ask for the key
+// anew.
+//
+// A lease whose fresh run was not confirmed is given up, whatever the reason: the backend may have
+// yielded the key.
+func (c *cohort) freshRun(ctx context.Context, a *call,
+	h *lease) (lock *Lock, decided bool, err error) {
+	l, s := c.locker, c.shard
+	ok, err := h.reserve(ctx)
+	if err != nil {
+		s.mu.Lock()
+		c.leading = false
+		c.serveOrRetire()
+		s.mu.Unlock()
+		return nil, true, err
+	}
+	if !ok {
+		return nil, false, nil
+	}
+	claim := h.claim()
+	wall := clock.Microseconds()
+	claim.Token, claim.Yield = l.highest.propose(wall), true
+	claim.Block = l.block(claim.Token, wall)
+	start := clock.Now()
+	r := l.request(ctx, h.renewalTime())
+	results, err := l.backend.Renew(r, []driver.Claim{claim})
+	r.end()
+	result, ended := one(results, err), ending(ctx)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.settle()
+	h.hear(start, result)
+	now := clock.Now()
+	switch {
+	case c.lease != h:
+		return nil, false, nil // it ran out meanwhile, and is being cleaned up
+	case result.State == driver.Held && result.Token > 0 && now < h.deadline:
+		l.highest.saw(result.Token, claim.Block, wall)
+		h.next, h.last = result.Token, result.Token+Token(claim.Block)-1
+		h.confirm(start, claim.TTL)
+		if now >= h.deadline {
+			break
+		}
+		c.leading = false
+		c.startRun(now)
+		if ended != nil {
+			l.watchdog.schedule(h)
+			c.serveOrRetire()
+			return nil, true, ended
+		}
+		return c.giveTurn(a, now), true, nil
+	}
+	if result.State == driver.Yielded || result.State == driver.Lost {
+		c.drop()
+	} else {
+		c.giveBack()
+	}
+	if ended != nil {
+		c.leading = false
+		c.serveOrRetire()
+		return nil, true, ended
+	}
+	return nil, false, nil
+}
+
+// ask acquires the key at the backend. start is a reading of the clock from before the first
+// request. answered is when the last request left that the backend answered, or 0.
+func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant) (*Lock, error) {
+	l := c.locker
+	p := c.takePending(a, answered)
+	r := &p.first
+	if r.locker != nil {
+		r = new(request) // it was another leader's
+	}
+	for ; ; r = new(request) {
+		if l.closed.Load() {
+			return nil, c.giveUp(ctx, a, p, ErrClosed)
+		}
+		if p.asked == 0 {
+			p.asked = start
+		}
+		result, err := c.question(ctx, a, p, r)
+
+		var pause time.Duration
+		switch {
+		case err != nil:
+			var goesOn bool
+			if pause, goesOn = p.missed(err, start, a.wait, ctx.Err() != nil); !goesOn {
+				return nil, c.giveUp(ctx, a, p, err)
+			}
+		case result.State == driver.Held:
+			return c.begin(ctx, a, p, grant{start: start, length: p.claim.TTL, token: result.Token,
+				block: p.claim.Block})
+		default:
+			known := c.heard(p, result, start)
+			if !a.wait {
+				c.giveUp(ctx, a, p, nil)
+				return nil, &HeldError{Key: a.key, Holder: driver.ParseOwner(result.Holder),
+					ExpiresIn: result.ExpiresIn}
+			}
+			if !known {
+				p = c.replacePending(a, p)
+				start = clock.Now()
+				continue
+			}
+			l.tellWaiting(a, result)
+			pause = p.pause(result, clock.Now().Sub(start), l.pushes)
+		}
+
+		notice, err := c.sleep(ctx, p, pause)
+		if err != nil {
+			return nil, c.giveUp(ctx, a, p, err)
+		}
+		if g, ok := c.pushed(p, notice); ok {
+			return c.begin(ctx, a, p, g)
+		}
+		start = clock.Now()
+	}
+}
+
+// question asks the backend once. r is a zero request. It returns Held, Busy or an error.
+func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
+	r *request) (driver.Result, error) {
+	l := c.locker
+	p.wall = clock.Microseconds()
+	p.claim.Token, p.claim.Queue = l.highest.propose(p.wall), a.wait
+	if p.claim.Block == 0 {
+		p.claim.Block = l.block(p.claim.Token, p.wall)
+	}
+	r.begin(ctx, l, requestTime(p.claim.TTL))
+	result, err := l.backend.Acquire(r, p.claim)
+	r.end()
+	if err != nil {
+		return result, r.explain(err)
+	}
+	if result.State == driver.Busy || result.State == driver.Held && result.Token > 0 {
+		return result, nil
+	}
+	err = fmt.Errorf("backend answered an acquisition with %v, token %d",
+		result.State, result.Token)
+	return result, &driver.Error{Maybe: true, Permanent: true, Err: err}
+}
+
+// shortRenewal divides the length of a lease that a notice brought: after that time it is renewed.
+// On Redis a waiter is present for three seconds, so it is 50 ms, as long as DefaultCohortSpan.
+const shortRenewal = 60
+
+// grant is what the backend has granted.
+type grant struct {
+	start  clock.Instant // when the request left; the lease counts from here
+	length time.Duration
+	token  Token
+	block  uint64
+	short  bool // to be renewed soon
+}
+
+// pushed returns the grant that a notice brings, and false if it brings none that can be used. The
+// grant lasts for the presence in the backend's last answer, from when that request left. It never
+// lasts longer than the TTL, so that a renewal cannot shorten it.
+//
+// The notice does not count while a request is without an answer: the backend may count another
+// presence since, so the leader asks again. Nor does it count without renewal: such a lock needs
+// the full lease from the start.
+func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
+	if n.Kind != driver.Granted || n.Token == 0 || p.failed > 0 || p.presence == 0 ||
+		!c.terms.renew {
+		return grant{}, false
+	}
+	now := clock.Now()
+	g := grant{
+		start:  p.present,
+		length: min(p.presence, c.terms.ttl),
+		token:  n.Token,
+		block:  min(max(n.Block, 1), p.claim.Block),
+		short:  true,
+	}
+	return g, now < g.start.Add(c.locker.config.validity(g.length))
+}
+
+func (l *Locker) tellWaiting(a *call, result driver.Result) {
+	hook := l.config.hooks.Waiting
+	if hook == nil {
+		return
+	}
+	event := WaitingEvent{
+		Key:       a.key,
+		Holder:    driver.ParseOwner(result.Holder),
+		ExpiresIn: result.ExpiresIn,
+		Place:     result.Place,
+		Waited:    clock.Now().Sub(a.since),
+	}
+	hook(event)
+}
+
+// sleep waits until it is time to ask again, or a notice says so.
+func (c *cohort) sleep(ctx context.Context, p *pendingClaim,
+	d time.Duration) (driver.Notice, error) {
+	c.locker.counters.waiting.Add(1)
+	defer c.locker.counters.waiting.Add(-1)
+	// Not a timer channel: the race detector crashes on those when two goroutines of a synctest
+	// bubble touch theirs at the same time (seen with Go 1.26).
+	notices := c.locker.addressees.notices(p)
+	timer := time.AfterFunc(d, func() { post(notices, driver.Notice{}) })
+	defer timer.Stop()
+	select {
+	case n := <-notices:
+		return n, nil
+	case <-ctx.Done():
+		return driver.Notice{}, contextError(ctx)
+	case <-c.locker.closing:
+		return driver.Notice{}, ErrClosed
+	}
+}
+
+// begin starts a lease on what the backend has granted, and gives the caller its turn. It fails if
+// the validity is over already, ctx has ended or the Locker is closed.
+func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (*Lock, error) {
+	l, s := c.locker, c.shard
+	if a.wait && l.pushes {
+		l.addressees.forget(p)
+	}
+	l.highest.saw(g.token, g.block, p.wall)
+	ended := ending(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock.Now()
+	c.leading = false
+	c.pending = nil
+	h := &c.firstLease
+	if h.cohort != nil {
+		h = new(lease)
+	}
+	h.cohort, h.owner, h.index = c, p.claim.Owner, -1
+	h.next, h.last = g.token, g.token+Token(g.block)-1
+	h.confirm(g.start, g.length)
+	if g.short {
+		// Not at once: most runs of turns end before, and the request for a fresh run would have to
+		// wait for the answer.
+		h.renewAt = min(h.renewAt, now.Add(g.length/shortRenewal))
+	}
+	var err error
+	switch {
+	case s.closed:
+		err = ErrClosed
+	case now >= h.deadline:
+		err = &driver.Error{Err: fmt.Errorf("granted, but the answer took %v of a lease of %v",
+			now.Sub(g.start), g.length)}
+	default:
+		c.lease = h
+		s.leases.add(h)
+		c.startRun(now)
+		if ended == nil {
+			return c.giveTurn(a, now), nil
+		}
+		l.watchdog.schedule(h)
+		c.serveOrRetire()
+		return nil, ended
+	}
+	l.cleanUp(p.claim)
+	c.serveOrRetire()
+	return nil, err
+}
+
+// giveUp ends the caller's lead, and returns its error: that of ctx if it ended, else err. If ctx
+// ended and others wait, the next leader takes over the pending claim, with its place in the
+// backend's queue. If the backend failed, all who wait get the same error.
+func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error) error {
+	s := c.shard
+	if a.wait && c.locker.pushes {
+		c.locker.addressees.forget(p) // before the next leader expects it
+	}
+	ended := ending(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.leading = false
+	switch {
+	case ended != nil && c.waiters.first != nil:
+		err = ended
+	case ended != nil:
+		err = ended
+		c.abandon(p)
+	case err != nil:
+		c.abandon(p)
+		for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {
+			w.ready <- outcome{err: err}
+		}
+	default:
+		c.abandon(p)
+	}
+	c.serveOrRetire()
+	return err
+}

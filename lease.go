@@ -1,0 +1,137 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// errGone is the reason of a loss that the backend reports.
+var errGone = errors.New("the backend no longer has it: it expired or was removed")
+
+// lease is one hold of a key at the backend, under one owner value.
+//
+// At most one request that changes a lease is under way: a renewal of the watchdog, an Extend, or
+// the question for a fresh run. Of two, nobody could say which took effect last. A request that was
+// cut off may still take effect, but before any later one; a renewal may be overtaken where that
+// does no harm, see the rules in package driver.
+type lease struct {
+	cohort *cohort
+	owner  string
+
+	// Guarded by cohort.shard.mu:
+	// the length of the last grant: the TTL, or less after a handoff by the backend
+	granted    time.Duration
+	next, last Token // the tokens that are left
+	// when the last request left that the backend is known to have answered
+	heard    clock.Instant
+	deadline clock.Instant // the end of the validity
+	renewAt  clock.Instant
+	asking   bool // a request that changes the lease is under way
+	// of the watchdog's next renewal; only the watchdog reads it
+	bound    time.Duration
+	answered chan struct{} // closed when asking ends; nil unless somebody waits for that
+	err      error         // of the last renewal, if it was not confirmed
+	gone     bool          // it is no longer cohort.lease
+
+	// Guarded by watchdog.mu:
+	early time.Duration // how much sooner than due will do as well
+	index int           // in the heap, -1 if not there
+
+	prev, later *lease // in shard.leases
+}
+
+func (h *lease) claim() driver.Claim {
+	return driver.Claim{Key: h.cohort.key, Owner: h.owner, TTL: h.cohort.terms.ttl}
+}
+
+// confirm has the lease last for granted from start, when the request left that the backend
+// granted. The caller holds shard.mu.
+func (h *lease) confirm(start clock.Instant, granted time.Duration) {
+	h.heard, h.granted = start, granted
+	h.deadline = start.Add(h.cohort.locker.config.validity(granted))
+	h.renewAt = start.Add(granted / 3)
+	h.err = nil
+}
+
+// hear notes the answer, if it is one, to a request that left at start. The caller holds shard.mu.
+func (h *lease) hear(start clock.Instant, result driver.Result) {
+	if result.State != driver.Unknown {
+		h.heard = start
+	}
+}
+
+// reserve waits until no request that changes the lease is under way, and reserves the next one for
+// the caller, who ends it with settle. It reports false if the lease is gone, and fails with the
+// error of ctx if that ends first.
+func (h *lease) reserve(ctx context.Context) (bool, error) {
+	s := h.cohort.shard
+	for {
+		s.mu.Lock()
+		if h.gone || !h.asking {
+			there := !h.gone
+			h.asking = true
+			s.mu.Unlock()
+			return there, nil
+		}
+		if h.answered == nil {
+			h.answered = make(chan struct{})
+		}
+		answered := h.answered
+		s.mu.Unlock()
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return false, contextError(ctx)
+		}
+	}
+}
+
+// settle ends the request that changes the lease. The caller holds shard.mu.
+func (h *lease) settle() {
+	h.asking = false
+	if h.answered != nil {
+		close(h.answered)
+		h.answered = nil
+	}
+}
+
+// expired is the reason of a loss by the clock. It does not wrap the error of the last renewal:
+// errors.Is must find ErrLost, and not ErrUnavailable.
+func (h *lease) expired() error {
+	switch {
+	case h.err != nil:
+		return fmt.Errorf("its validity ended before a renewal was confirmed: %v", h.err)
+	case h.cohort.terms.renew:
+		return errors.New("its validity ended before a renewal was confirmed")
+	default:
+		return errors.New("its lease ended")
+	}
+}
+
+// leaseList is an intrusive list.
+type leaseList struct{ first *lease }
+
+func (l *leaseList) add(h *lease) {
+	h.later = l.first
+	if h.later != nil {
+		h.later.prev = h
+	}
+	l.first = h
+}
+
+func (l *leaseList) remove(h *lease) {
+	if h.prev != nil {
+		h.prev.later = h.later
+	} else {
+		l.first = h.later
+	}
+	if h.later != nil {
+		h.later.prev = h.prev
+	}
+	h.prev, h.later = nil, nil
+}

@@ -1,0 +1,105 @@
+package holdfast
+
+import (
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// ender is what ends with a lock: a context or a nested lock. end is called once, outside all
+// mutexes.
+type ender interface{ end(cause error) }
+
+// outermost returns the lock that l is nested in, or l.
+func (l *Lock) outermost() *Lock {
+	if l.root != nil {
+		return l.root
+	}
+	return l
+}
+
+// ended returns why the lock has ended, or nil. A nested lock has ended as soon as the outermost
+// has, even if its own end comes a moment later. The caller holds shard.mu.
+func (l *Lock) ended() error {
+	if l.err == nil {
+		return l.outermost().err
+	}
+	return l.err
+}
+
+// deadline returns the end of the validity or of the maximum hold, whichever comes first. The
+// caller holds shard.mu, and the lock is held.
+func (l *Lock) deadline() clock.Instant {
+	l = l.outermost()
+	deadline := l.lease.deadline
+	if limit, ok := l.limit(); ok && limit < deadline {
+		deadline = limit
+	}
+	return deadline
+}
+
+// limit is when the maximum hold is reached, if there is one.
+func (l *Lock) limit() (clock.Instant, bool) {
+	return l.granted.Add(l.maxHold), l.maxHold > 0
+}
+
+// attach has e end with the lock. The caller holds shard.mu.
+func (l *Lock) attach(e ender) {
+	if l.ends == nil {
+		l.ends = make(map[ender]struct{})
+	}
+	l.ends[e] = struct{}{}
+}
+
+func (l *Lock) detach(e ender) {
+	s := l.cohort.shard
+	s.mu.Lock()
+	delete(l.ends, e)
+	s.mu.Unlock()
+}
+
+// finish ends the lock for the reason err. The caller holds shard.mu, and calls tell after
+// unlocking it: that ends contexts and nested locks, and closes Done.
+func (l *Lock) finish(err error) (tell func()) {
+	l.err = err
+	done, ends := l.done, l.ends
+	l.ends = nil
+	if done == nil && len(ends) == 0 {
+		return func() {}
+	}
+	return func() {
+		for e := range ends {
+			e.end(err)
+		}
+		// Last, so that whoever wakes up by it finds everything ended.
+		if done != nil {
+			close(done)
+		}
+	}
+}
+
+// end ends a nested lock with the one it is nested in.
+func (l *Lock) end(cause error) {
+	s := l.cohort.shard
+	s.mu.Lock()
+	if l.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	tell := l.finish(cause)
+	s.mu.Unlock()
+	tell()
+}
+
+// releasedError says that a lock was released. It is the Lock under another type: every release
+// needs one, so it must not cost an allocation.
+type releasedError Lock
+
+func (e *releasedError) Error() string {
+	return fmt.Sprintf("holdfast: %q: %v", e.key, ErrReleased)
+}
+func (e *releasedError) Is(target error) bool { return target == ErrReleased }
+
+func (l *Lock) lostError(reason error) *LostError {
+	return &LostError{Key: l.key, Token: l.token, Reason: reason}
+}

@@ -1,0 +1,105 @@
+package holdfast_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A lock that reached its maximum hold, and was then found gone by its release, is lost once.
+func TestOneLockIsLostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		lock := b.acquire(l, "key", holdfast.WithMaxHold(time.Minute))
+		<-lock.Done()
+		faults.Lose("key")
+		lock.Release(background)
+		if s := l.Stats(); s.Lost != 1 {
+			t.Errorf("%d lost of %d acquired, want 1", s.Lost, s.Acquired)
+		}
+	})
+}
+
+// A loss that only Release finds is reported and counted like any other.
+func TestLossFoundByReleaseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		told := 0
+		l, faults := b.locker(holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) {
+			told++
+		}}),
+			holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		lock := b.acquire(l, "key")
+		faults.Lose("key")
+		err := lock.Release(background)
+		synctest.Wait()
+		s := l.Stats()
+		if !errors.Is(err, holdfast.ErrLost) || told != int(s.Lost) || log.Len() == 0 ||
+			s.Released+s.Lost != s.Acquired {
+			t.Errorf(
+				"release: %v; Stats: %d lost, %d released of %d; hook Lost called %d times; log %q",
+				err, s.Lost, s.Released, s.Acquired, told, &log)
+		}
+	})
+}
+
+// A clean-up comes a second after the backend answers again, at the latest.
+func TestCleanUpComesWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		var worst time.Duration
+		for i := range 20 {
+			lock := b.acquire(l, "key")
+			remove := faults.Inject(memhold.Fault{Err: errors.New("down")})
+			lock.Release(background)
+			time.Sleep(5*time.Second + time.Duration(i)*50*time.Millisecond)
+			remove() // the backend answers again, without delay
+			start := time.Now()
+			for {
+				lock, err := other.TryAcquire(background, "key")
+				if err == nil {
+					lock.Release(background)
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			worst = max(worst, time.Since(start))
+		}
+		if worst > time.Second {
+			t.Errorf("the key was taken for up to %v more", worst)
+		}
+	})
+}
+
+// The log tells of a release that was never confirmed.
+func TestLogTellsOfAReleaseThatIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		l, faults := b.locker(holdfast.WithTTL(time.Second),
+			holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		err := l.Do(background, "key", func(context.Context, *holdfast.Lock) error {
+			faults.Inject(memhold.Fault{Err: errors.New("down")})
+			return nil
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if log.Len() == 0 {
+			t.Errorf(
+				"Do: %v; the release was never confirmed, not in an hour, and the log is empty",
+				err)
+		}
+		faults.Clear()
+	})
+}

@@ -1,0 +1,81 @@
+package holdfast
+
+import (
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// addressees are the pending claims that wait for a notice, by owner value.
+type addressees struct {
+	mu      sync.Mutex
+	waiting map[string]*pendingClaim
+}
+
+// channel returns p.notices, and makes it if there is none. The caller holds addressees.mu.
+func (p *pendingClaim) channel() chan driver.Notice {
+	if p.notices == nil {
+		p.notices = make(chan driver.Notice, 1)
+	}
+	return p.notices
+}
+
+// expect has notices for the claim delivered. It is called before the first request, since a
+// notice may overtake the answer.
+func (a *addressees) expect(p *pendingClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = make(map[string]*pendingClaim)
+	}
+	a.waiting[p.claim.Owner] = p
+}
+
+// notices returns the channel for notices of the claim. It is made on demand: most claims are
+// granted without it.
+func (a *addressees) notices(p *pendingClaim) chan driver.Notice {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return p.channel()
+}
+
+func (a *addressees) forget(p *pendingClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, p.claim.Owner)
+}
+
+// post keeps the latest notice, except that a grant is not displaced by a hint.
+func post(notices chan driver.Notice, n driver.Notice) {
+	for {
+		select {
+		case notices <- n:
+			return
+		default:
+		}
+		select {
+		case old := <-notices:
+			if old.Kind == driver.Granted && n.Kind != driver.Granted {
+				n = old
+			}
+		default:
+		}
+	}
+}
+
+// deliver passes a notice on. It never blocks: one notice is enough to make the leader ask.
+func (a *addressees) deliver(n driver.Notice) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n.Owner != "" {
+		if p := a.waiting[n.Owner]; p != nil {
+			post(p.channel(), n)
+		}
+		return
+	}
+	for _, p := range a.waiting {
+		if p.claim.Key == n.Key {
+			post(p.channel(), n)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package holdfast_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// recovered calls f as net/http calls a handler.
+func recovered(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f()
+}
+
+// fragile is a backend of which one call panics.
+type fragile struct {
+	*memhold.Backend
+	next atomic.Pointer[string] // the call that does; nil: none
+}
+
+func (f *fragile) breakIn(call string) { f.next.Store(&call) }
+
+func (f *fragile) pass(call string) {
+	if next := f.next.Load(); next != nil && *next == call && f.next.CompareAndSwap(next, nil) {
+		panic("a backend's fault")
+	}
+}
+
+func (f *fragile) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	f.pass("acquire")
+	r, err := f.Backend.Acquire(ctx, c)
+	f.pass("acquired")
+	return r, err
+}
+
+func (f *fragile) Renew(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+	f.pass("renew")
+	return f.Backend.Renew(ctx, c)
+}
+
+func (f *fragile) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	f.pass("release")
+	return f.Backend.Release(ctx, c)
+}
+
+// A panic of the backend that the caller recovers from leaves the key to others, and Close returns.
+func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
+	calls := map[string]func(t *testing.T, l *holdfast.Locker, lock *holdfast.Lock){
+		"acquire": func(t *testing.T, l *holdfast.Locker, _ *holdfast.Lock) {
+			l.Acquire(background, "another")
+		},
+		"acquired": func(t *testing.T, l *holdfast.Locker, _ *holdfast.Lock) {
+			l.TryAcquire(background, "another")
+		},
+		"release": func(t *testing.T, _ *holdfast.Locker, lock *holdfast.Lock) {
+			lock.Release(background)
+		},
+		"renew": func(t *testing.T, _ *holdfast.Locker, lock *holdfast.Lock) {
+			defer func() {
+				p := recover()
+				time.Sleep(time.Minute)
+				if err := lock.Err(); err != nil {
+					t.Errorf("no longer renewed: %v", err)
+				}
+				panic(p)
+			}()
+			lock.Extend(background)
+		},
+	}
+	for call, f := range calls {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				client := &fragile{Backend: b.memory.Client()}
+				b.clients = append(b.clients, client.Backend)
+				l := b.lockerOn(client)
+				other, _ := b.locker()
+				lock := b.acquire(l, "key")
+				client.breakIn(call)
+				recovered(t, func() { f(t, l, lock) })
+				lock.Release(background)
+				synctest.Wait()
+				for _, key := range []string{"key", "another"} {
+					b.mustBeFree(other, key)
+					b.mustBeFree(l, key)
+				}
+			})
+		})
+	}
+	t.Run("fresh run", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			client := &fragile{Backend: b.memory.Client()}
+			b.clients = append(b.clients, client.Backend)
+			l := b.lockerOn(client)
+			other, _ := b.locker()
+			lock := b.acquire(l, "key")
+			var wait sync.WaitGroup
+			wait.Go(func() { recovered(t, func() { l.Acquire(background, "key") }) })
+			time.Sleep(time.Second)
+			client.breakIn("renew")
+			b.release(lock)
+			wait.Wait()
+			synctest.Wait()
+			b.mustBeFree(other, "key")
+			b.mustBeFree(l, "key")
+		})
+	})
+}
+
+// A nil context is refused where that is safe, and does not keep a lock from being released.
+func TestNilContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		var none context.Context
+		_, err := l.Acquire(none, "key")
+		mustBe(t, err, holdfast.ErrInvalid)
+		_, err = l.TryAcquire(none, "key")
+		mustBe(t, err, holdfast.ErrInvalid)
+		lock := b.acquire(l, "key")
+		mustBe(t, lock.Extend(none), holdfast.ErrInvalid)
+		if err := lock.Release(none); err != nil {
+			t.Error(err)
+		}
+		b.mustBeFree(other, "key")
+		b.mustBeFree(l, "key")
+	})
+}

@@ -1,0 +1,138 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, or
+// releases it at the backend.
+func (c *cohort) release(ctx context.Context, l *Lock) error {
+	locker, s := c.locker, c.shard
+	s.mu.Lock()
+	ended := l.err // after its maximum hold, the key is still ours
+	if ended != nil && l.lease == nil {
+		s.mu.Unlock()
+		return ended
+	}
+	h := l.lease
+	// Only a local handoff needs the clock: otherwise the backend knows whether the key was ours
+	// until now.
+	if ended == nil && c.waiters.first != nil && clock.Now() >= h.deadline {
+		tell := c.expire()
+		err := l.err
+		s.mu.Unlock()
+		tell()
+		return err
+	}
+	l.lease = nil
+	c.lock = nil
+	tell := func() {}
+	if ended == nil {
+		tell = l.finish((*releasedError)(l))
+		locker.counters.held.Add(-1)
+	}
+	if c.waiters.first != nil {
+		c.handOver(l, h, ended, tell)
+		return ended
+	}
+	claim := h.claim()
+	c.drop()
+	c.leading = true // whoever comes now asks after the release
+	locker.tasks.Add(1)
+	s.mu.Unlock()
+	tell()
+	return c.releaseAtBackend(ctx, l, claim, ended)
+}
+
+// handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
+func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
+	locker := c.locker
+	c.serve()
+	if ended == nil {
+		locker.counters.released.Add(1)
+	}
+	c.resume(h, ended != nil)
+	local, turns, waiting := c.lock != nil, c.turns, c.waiters.length
+	c.shard.mu.Unlock()
+	tell()
+	if local {
+		locker.counters.handedOver.Add(1)
+		if hook := locker.config.hooks.HandedOver; hook != nil {
+			event := HandedOverEvent{Key: l.key, Token: l.token, Turns: turns - 1, Waiting: waiting}
+			hook(event)
+		}
+	}
+	locker.tellReleased(l, true, ended)
+}
+
+// releaseAtBackend asks the backend once, within ctx. A release that is not confirmed goes on in
+// the background. On entry the cohort is leading and the caller is a counted task; it ends both.
+func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim,
+	ended error) error {
+	locker, s := c.locker, c.shard
+	// Deferred, so that a panic of the backend, or of ctx, leaves what a missing answer would have
+	// left.
+	confirmed := false
+	defer func() {
+		s.mu.Lock()
+		if !confirmed {
+			locker.cleanUp(claim)
+		}
+		c.leading = false
+		c.serveOrRetire()
+		s.mu.Unlock()
+		locker.tasks.Done()
+	}()
+
+	err := ending(ctx)
+	if errors.Is(err, (*releasedError)(l)) {
+		ctx, err = context.WithoutCancel(ctx), nil // it ended with this lock, just now
+	}
+	lost := false
+	if err == nil {
+		r := locker.request(ctx, requestTime(claim.TTL))
+		var result driver.Result
+		result, err = locker.backend.Release(r, claim)
+		r.end()
+		err = r.explain(err)
+		lost = err == nil && result.State == driver.Lost
+	}
+	confirmed = err == nil
+	switch {
+	case ended != nil:
+		err = ended
+	case lost:
+		err = c.foundLost(l)
+	default:
+		locker.counters.released.Add(1)
+		if err != nil {
+			err = keyError("release", l.key, err)
+		}
+	}
+	locker.tellReleased(l, false, err)
+	return err
+}
+
+// foundLost reports a loss that only the answer to the release has shown. The lock counts as
+// released already.
+func (c *cohort) foundLost(l *Lock) error {
+	err := l.lostError(errGone)
+	c.shard.mu.Lock()
+	l.err = err
+	c.shard.mu.Unlock()
+	c.locker.counters.lost.Add(1)
+	c.locker.tellLost(l, err, clock.Now().Sub(l.granted))
+	return err
+}
+
+func (l *Locker) tellReleased(lock *Lock, local bool, err error) {
+	if hook := l.config.hooks.Released; hook != nil {
+		event := ReleasedEvent{Key: lock.key, Token: lock.token,
+			Held: clock.Now().Sub(lock.granted), Local: local, Err: err}
+		hook(event)
+	}
+}

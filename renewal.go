@@ -1,0 +1,168 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// maxBatch is how many leases one call of the backend renews.
+const maxBatch = 1000
+
+// renewable reports whether the watchdog is to renew the lease: not after the maximum hold. The
+// caller holds shard.mu.
+func (h *lease) renewable() bool {
+	l := h.cohort.lock
+	return h.cohort.terms.renew && (l == nil || l.err == nil)
+}
+
+// slack is how much earlier than due a lease may be renewed.
+func (h *lease) slack() time.Duration { return h.cohort.terms.ttl / 30 }
+
+// renew sends renewals in batches, side by side, so that a slow batch delays no other. The leases
+// of a batch have the same time bound, so a long lease does not get the bound of a short one.
+func (w *watchdog) renew(leases []*lease) {
+	for len(leases) > 0 {
+		bound := leases[0].bound
+		n := 1
+		for i := 1; i < len(leases) && n < maxBatch; i++ {
+			if leases[i].bound == bound {
+				leases[n], leases[i] = leases[i], leases[n]
+				n++
+			}
+		}
+		batch := leases[:n:n]
+		leases = leases[n:]
+		s := batch[0].cohort.shard
+		s.mu.Lock()
+		if !s.closed {
+			w.locker.tasks.Go(func() { w.renewBatch(batch, bound) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+// renewalTime bounds a request that changes the lease. After a handoff the lease is short, and must
+// leave time to ask again.
+func (h *lease) renewalTime() time.Duration { return requestTime(h.granted) }
+
+func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
+	claims := make([]driver.Claim, len(batch))
+	for i, h := range batch {
+		claims[i] = h.claim()
+	}
+	// Read before the request leaves: the validity of all counts from here.
+	start := clock.Now()
+	r := w.locker.request(context.Background(), bound)
+	results, err := w.locker.backend.Renew(r, claims)
+	now := clock.Now()
+	r.end()
+	if err == nil && len(results) != len(claims) {
+		err = fmt.Errorf("backend gave %d results for %d claims", len(results), len(claims))
+	}
+	for i, h := range batch {
+		result := driver.Result{Err: err}
+		if err == nil {
+			result = results[i]
+		}
+		result.Err = r.explain(result.Err)
+		w.renewed(h, start, now, result)
+	}
+}
+
+// renewed applies the outcome of a renewal, the watchdog's or an Extend's, that left at start and
+// was answered at now. The error in result is explained already. It returns nil, a LostError, or
+// why the outcome is not known.
+func (w *watchdog) renewed(h *lease, start, now clock.Instant, result driver.Result) error {
+	l, c := w.locker, h.cohort
+	s := c.shard
+	s.mu.Lock()
+	h.settle()
+	if h.gone {
+		s.mu.Unlock()
+		return nil // whoever ended it has seen to the key
+	}
+	h.hear(start, result)
+	margin := h.deadline.Sub(now)
+	event := RenewedEvent{Key: l.userKey(c.key), Took: now.Sub(start), Margin: margin}
+	if c.lock != nil {
+		event.Token = c.lock.token
+	}
+	tell := func() {}
+	var err error
+	switch {
+	case margin <= 0:
+		// The old deadline bounds the renewal: an answer after it is too late, whatever it says.
+		err = event.loss(h.expired())
+		tell = c.expire()
+	case result.State == driver.Held:
+		h.confirm(start, c.terms.ttl)
+		l.counters.renewed.Add(1)
+		w.schedule(h)
+	case result.State == driver.Lost, result.State == driver.Yielded:
+		err = event.loss(errGone)
+		tell = c.loseLease(errGone)
+	default:
+		if err = result.Err; err == nil {
+			err = &driver.Error{Maybe: true, Err: fmt.Errorf("backend answered a renewal with %v",
+				result.State)}
+		}
+		h.err = err
+		h.renewAt = now.Add(h.granted/60 + rand.N(h.granted/30))
+		l.counters.renewalsMissed.Add(1)
+		w.schedule(h)
+	}
+	s.mu.Unlock()
+	tell()
+	if err != nil {
+		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
+	}
+	if hook := l.config.hooks.Renewed; hook != nil {
+		event.Err = err
+		hook(event)
+	}
+	return err
+}
+
+// extend renews the lease for a holder. It leaves a lease alone that is gone.
+func (c *cohort) extend(ctx context.Context, h *lease) error {
+	if ok, err := h.reserve(ctx); !ok {
+		return err
+	}
+	answered := false
+	defer func() {
+		if !answered { // the backend or the context panicked: the watchdog goes on renewing
+			c.shard.mu.Lock()
+			defer c.shard.mu.Unlock()
+			h.settle()
+			if !h.gone {
+				c.locker.watchdog.schedule(h)
+			}
+		}
+	}()
+	claim := h.claim()
+	start := clock.Now()
+	r := c.locker.request(ctx, h.renewalTime())
+	results, err := c.locker.backend.Renew(r, []driver.Claim{claim})
+	now := clock.Now()
+	r.end()
+	result := one(results, err)
+	result.Err = r.explain(result.Err) // asks the caller's context, so not under the mutex
+	answered = true
+	return c.locker.watchdog.renewed(h, start, now, result)
+}
+
+// one is the result of a batch of one.
+func one(results []driver.Result, err error) driver.Result {
+	switch {
+	case err != nil:
+		return driver.Result{Err: err}
+	case len(results) != 1:
+		return driver.Result{Err: fmt.Errorf("backend gave %d results for 1 claim", len(results))}
+	}
+	return results[0]
+}

@@ -1,0 +1,84 @@
+package holdfast
+
+import "sync"
+
+// waiter is a goroutine that waits in its cohort. What waits at the backend is a queued claim.
+type waiter struct {
+	call  call
+	ready chan outcome // has room for the one outcome
+
+	// Guarded by cohort.shard.mu:
+	prev, next *waiter
+	queued     bool
+}
+
+// outcome ends a waiter's wait: with a lock, with the order to lead, or with an error.
+type outcome struct {
+	lock *Lock
+	lead bool
+	err  error
+}
+
+// waiterPool saves making a channel for each wait. Each Locker has its own pool: channels must not
+// pass between bubbles of testing/synctest.
+type waiterPool struct{ pool sync.Pool }
+
+func (p *waiterPool) get(a *call) *waiter {
+	w, _ := p.pool.Get().(*waiter)
+	if w == nil {
+		w = &waiter{ready: make(chan outcome, 1)}
+	}
+	w.call = *a
+	return w
+}
+
+// put takes the waiter back. Its channel is empty and nobody else knows it any more.
+func (p *waiterPool) put(w *waiter) {
+	w.call = call{}
+	p.pool.Put(w)
+}
+
+// waiterList is the order in which the waiters of a cohort asked. Guarded by cohort.shard.mu.
+type waiterList struct {
+	first, last *waiter
+	length      int
+}
+
+func (l *waiterList) push(w *waiter) {
+	w.prev, w.next, w.queued = l.last, nil, true
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+	l.length++
+}
+
+func (l *waiterList) pop() *waiter {
+	w := l.first
+	if w != nil {
+		l.remove(w)
+	}
+	return w
+}
+
+// remove reports whether w was in the list.
+func (l *waiterList) remove(w *waiter) bool {
+	if !w.queued {
+		return false
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.prev, w.next, w.queued = nil, nil, false
+	l.length--
+	return true
+}

@@ -1,0 +1,205 @@
+package holdfast
+
+import (
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+const (
+	// readingsShared is how many leases in a row share one reading of the clock. A reading costs as
+	// much as the rest of their handling, which takes microseconds.
+	readingsShared = 32
+
+	// suspendCheck is how often a Locker that holds something looks whether the host was suspended:
+	// timers do not count that time, so a deadline may have passed before its timer fires.
+	suspendCheck = 250 * time.Millisecond
+)
+
+// watchdog renews the leases of a Locker and tells of those that end. It is one goroutine for all
+// of them, which exists only while there is a lease, and a heap by the time at which each next
+// needs attention.
+type watchdog struct {
+	locker *Locker
+	wake   chan struct{} // has room for one
+
+	mu      sync.Mutex
+	heap    leaseHeap
+	next    clock.Instant // when the goroutine looks again
+	stopped chan struct{} // closed when it has ended; nil if there is none
+}
+
+// schedule puts the lease into the heap by its next event. The caller holds the lease's shard.mu,
+// which comes before watchdog.mu.
+func (w *watchdog) schedule(h *lease) {
+	due, early := h.nextEvent()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.early = early
+	w.heap.put(h, due)
+	switch {
+	case w.stopped == nil:
+		w.stopped = make(chan struct{})
+		w.next = due
+		go w.run(w.stopped)
+	case due < w.next:
+		w.next = due
+		w.rouse()
+	}
+}
+
+// rouse makes the goroutine look now.
+func (w *watchdog) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove takes the lease out. The caller holds its shard.mu.
+func (w *watchdog) remove(h *lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.index >= 0 {
+		w.heap.remove(h)
+	}
+}
+
+// stop ends the goroutine, if there is one, and waits for it. All leases have ended.
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	stopped := w.stopped
+	w.rouse()
+	w.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// nextEvent returns when the lease next needs attention, and how much earlier it may have it:
+// renewals that are due at about the same time go out together. The caller holds shard.mu.
+func (h *lease) nextEvent() (next clock.Instant, early time.Duration) {
+	next = h.deadline
+	if h.renewable() && !h.asking && h.renewAt < next {
+		next, early = h.renewAt, h.slack()
+	}
+	if l := h.cohort.lock; l != nil && l.err == nil {
+		if limit, ok := l.limit(); ok && limit < next {
+			next, early = limit, 0
+		}
+	}
+	return next, early
+}
+
+func (w *watchdog) run(stopped chan struct{}) {
+	defer close(stopped)
+	timer := time.AfterFunc(suspendCheck, w.rouse)
+	defer timer.Stop()
+	w.rouse()
+	idle := 0
+	for {
+		<-w.wake
+		w.renew(w.attend())
+
+		w.mu.Lock()
+		if len(w.heap) > 0 {
+			idle = 0
+		} else if idle++; idle > 1 || w.locker.closed.Load() {
+			// Stay for one more round: the next lock may be about to come.
+			w.stopped = nil
+			w.mu.Unlock()
+			return
+		}
+		now := clock.Now()
+		w.next = now.Add(suspendCheck)
+		if len(w.heap) > 0 {
+			w.next = min(w.next, w.heap[0].due)
+		}
+		wait := w.next.Sub(now)
+		w.mu.Unlock()
+		if wait > 0 {
+			timer.Reset(wait)
+		} else {
+			w.rouse() // no timer that is due: see "No timer channels" in DESIGN.md
+		}
+	}
+}
+
+// attend looks after every lease that is due, and returns those to renew.
+func (w *watchdog) attend() (renew []*lease) {
+	var now clock.Instant
+	for i := 0; ; i++ {
+		if i%readingsShared == 0 {
+			now = clock.Now()
+		}
+		w.mu.Lock()
+		var h *lease
+		if len(w.heap) > 0 {
+			first := w.heap[0]
+			ahead := first.due.Sub(now)
+			if ahead <= 0 || len(renew) > 0 && ahead <= first.lease.early {
+				// It stays in the heap until inspect moves it, or somebody ends it.
+				h = first.lease
+			}
+		}
+		w.mu.Unlock()
+		if h == nil {
+			return renew
+		}
+		if w.inspect(h, now, len(renew) > 0) {
+			renew = append(renew, h)
+		}
+	}
+}
+
+// inspect acts on the lease as of now, and reports whether it is to be renewed: if that is due, or
+// with early if it is nearly due.
+func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool) {
+	s := h.cohort.shard
+	s.mu.Lock()
+	tell, over := w.judge(h, now)
+	if !over {
+		if h.renewable() && !h.asking {
+			ahead := h.renewAt.Sub(now)
+			renew = ahead <= 0 || early && ahead <= h.slack()
+			h.asking, h.bound = renew, h.renewalTime()
+		}
+		w.schedule(h)
+	}
+	s.mu.Unlock()
+	tell()
+	return renew
+}
+
+// check ends the lease, or the turn, if it is over at now. It renews nothing.
+func (w *watchdog) check(h *lease, now clock.Instant) {
+	s := h.cohort.shard
+	s.mu.Lock()
+	tell, over := w.judge(h, now)
+	if !over {
+		w.schedule(h)
+	}
+	s.mu.Unlock()
+	tell()
+}
+
+// judge ends what is over at now: the lease, or the turn at its maximum hold. It reports whether
+// the lease is over. The caller holds shard.mu, and calls tell after unlocking it.
+func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
+	c := h.cohort
+	switch {
+	case h.gone:
+		return func() {}, true
+	case now >= h.deadline:
+		return c.expire(), true
+	}
+	if l := c.lock; l != nil && l.err == nil {
+		if limit, ok := l.limit(); ok && now >= limit {
+			// Limbo: the holder has been told, and has what is left of the lease to stop and
+			// release. Nobody else gets the key before.
+			return c.loseTurn(l, ErrMaxHold), false
+		}
+	}
+	return func() {}, false
+}
