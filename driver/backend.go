@@ -27,7 +27,7 @@ type Backend interface {
 	// [Result.Err] when this claim's outcome is not known. One bad claim never spoils
 	// another's result.
 	//
-	// An error means that the outcome of all claims is unknown; the results are nil then.
+	// An error is that of all claims; the results are nil then.
 	Renew(ctx context.Context, claims []Claim) ([]Result, error)
 
 	// Release ends a hold, or leaves the queue, whichever the claim is in. If others
@@ -38,8 +38,8 @@ type Backend interface {
 	Release(ctx context.Context, claim Claim) (Result, error)
 
 	// Close gives up the backend's connections and goroutines. Keys that are still
-	// held run into their TTL. Calls after Close fail with ErrUnavailable. Closing
-	// twice is safe.
+	// held run into their TTL, or end with their client. Calls after Close fail with
+	// ErrUnavailable. Closing twice is safe.
 	Close() error
 }
 
@@ -50,9 +50,9 @@ type Notifier interface {
 	// queued, until stop is called. A backend may also call f with notices that concern
 	// other Lockers' claims; f ignores an owner value that it does not know.
 	//
-	// f does not block and does not call the Backend. Notices are hints that may be
-	// lost, late or repeated: a waiter that is granted its claim also learns
-	// it from its next heartbeat. After stop has returned, f is not called again.
+	// f does not block and does not call the Backend. Notices are hints that may be lost, late or
+	// repeated: a waiter that is granted its claim also learns it from its next heartbeat. After
+	// stop has returned, f is not called again. Calling stop twice is safe.
 	Notify(f func(Notice)) (stop func())
 }
 
@@ -61,11 +61,13 @@ type NoticeKind uint8
 
 const (
 	// Granted: the queued claim with this owner value holds the key now, with
-	// Notice.Token. Its lease is what remains of its presence (see [Result.Presence]).
+	// Notice.Token. Its lease is what remains of its presence (see [Result.Presence]). A waiter
+	// that asks again and is told Busy only after its presence may have ended takes no notice
+	// for that owner value any more: it may be of a grant that is over. It asks with a new one.
 	Granted NoticeKind = iota + 1
 
-	// Freed: the key may be free, and asking now is worthwhile. An empty Owner
-	// addresses everybody who waits for the key, a set one only that waiter.
+	// Freed: the key may be free, so asking now is worthwhile. An empty Owner addresses everybody
+	// who waits for the key, another one only that waiter.
 	Freed
 )
 
@@ -73,7 +75,7 @@ const (
 type Notice struct {
 	Kind  NoticeKind
 	Key   string // the full key, as in Claim.Key
-	Owner string // the owner value addressed, see the kinds
+	Owner string // the owner value that is addressed; see the kinds
 	Token Token  // Granted: first token of the block
 	Block uint64 // Granted: how many tokens, 0 means 1
 }

@@ -12,7 +12,11 @@ const MaxKeyLen = 1024
 // MinTTL is the shortest TTL that the kernel lets through.
 const MinTTL = 10 * time.Millisecond
 
-// Token is a fencing token (R38). Tokens of one key rise strictly from one
+// MaxTTL is the longest TTL that the kernel lets through: 366 days. A backend counts on it where it
+// adds a TTL to a time.
+const MaxTTL = 366 * 24 * time.Hour
+
+// Token is a fencing token. Tokens of one key rise strictly from one
 // acquisition to the next, on every backend, so the protected store can refuse a
 // writer that was overtaken. Tokens of different keys are not comparable. They look like
 // microseconds since 1970 and stay below 2^53, so they survive JSON.
@@ -21,21 +25,21 @@ type Token uint64
 // String formats the token in decimal.
 func (t Token) String() string { return strconv.FormatUint(uint64(t), 10) }
 
-// Claim is one acquisition, from its first request to its release. The key and the
-// owner value identify it; an owner value is never used again.
+// Claim is what a backend is asked for: one hold of a key, from its first request to its
+// release. The key and the owner value identify it; an owner value is never used again.
 type Claim struct {
 	_ struct{} // keyed literals only: fields will be added
 
 	// Key names what is locked: 1 to MaxKeyLen arbitrary bytes.
 	Key string
 
-	// Owner is the owner value (R6): unique over all clients and all acquisitions, made
+	// Owner is the owner value: unique over all clients and all claims, made
 	// by [NewOwner], and readable by [ParseOwner] for the sake of whoever inspects
 	// the backend.
 	Owner string
 
 	// TTL is the lease asked for, counted by the backend from when it applies
-	// the request. At least a millisecond.
+	// the request. From a millisecond to MaxTTL.
 	TTL time.Duration
 
 	// Token is, for Acquire and for Renew with a Block, the smallest token the caller wants:
@@ -52,8 +56,8 @@ type Claim struct {
 	Queue bool
 
 	// Ticket orders the queue: smaller tickets are served first, and equal ones by owner value. It
-	// lets a composition of backends have the same order on each. 0 means the order of arrival, as if
-	// the ticket were the backend's clock in microseconds.
+	// lets a composition of backends have the same order on each. 0 means the order of arrival: the
+	// ticket is the backend's clock then, see [Result.Clock], raised over the last one it gave.
 	Ticket uint64
 
 	// Yield asks Renew to hand the key to the first live waiter instead, if there is one.
@@ -98,9 +102,9 @@ type Result struct {
 
 	State State
 
-	// Token is, when Held by Acquire or by Renew with a Block, the first token of the
-	// block granted, of which there are as many as were asked for. Asking again for
-	// what is held already may answer with a new block; both are the claim's.
+	// Token is, when Held by Acquire or by Renew with a Block, the first token of the block
+	// granted, of which there are as many as were asked for. Asking again for a key that the claim
+	// holds already may give a new block; both are the claim's.
 	Token Token
 
 	// Holder is, when Busy, the owner value that holds the key; empty if not known.
@@ -113,12 +117,18 @@ type Result struct {
 	// next; 0 if not queued or not known.
 	Place int
 
-	// Presence is, when Busy and queued, for how long the claim counts as present,
-	// from when this request was applied. The waiter asks again about three times in
-	// that span. A grant by handoff is valid for what remains of it. 0 means that the
-	// claim was not queued: the waiter has to come back by itself.
+	// Presence is, when Busy and queued, for how long the claim counts as present, from when this
+	// request was applied. The waiter asks again three times in that span, or more often. A grant
+	// by handoff is valid for what remains of it. 0 means that the claim was not queued: the waiter
+	// has to come back by itself. While a claim waits, its presence may get shorter once, as when a
+	// setting is changed, and not longer again.
 	Presence time.Duration
 
-	// Err is, when Unknown in a batch, why. It follows the rules for errors of the package.
+	// Clock is, when Busy and queued, what the backend's clock showed when it applied the request,
+	// in microseconds since 1970. The backend takes tickets from the same clock, see
+	// [Claim.Ticket]. 0 if not known.
+	Clock uint64
+
+	// Err is, when Unknown in a batch, the reason. It follows the rules for errors of the package.
 	Err error
 }

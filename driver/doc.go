@@ -6,7 +6,7 @@
 //
 // # Division of labour
 //
-// A backend makes single attempts. It never retries, renews or waits by itself:
+// A backend makes single attempts. It never asks again for a claim, renews or waits by itself:
 // waiting, renewal, local handoff and the rules of validity live in the kernel,
 // once, for all backends. A backend answers three questions about a [Claim]:
 // may I hold it ([Backend.Acquire]), do I still hold it ([Backend.Renew]), and
@@ -14,11 +14,11 @@
 //
 // # Outcomes
 //
-// What the backend knows is a [Result], never an error: [Held], [Busy], [Lost] or
-// [Yielded]. An error says that the backend could not say. It is an [*Error] when
-// the backend can tell more: that it was unavailable ([ErrUnavailable]), or that
-// the request may or may not have taken effect ([ErrUnknown]). The zero [State] is
-// [Unknown], so a forgotten assignment can not grant a lock.
+// What the backend knows is a [Result], never an error: [Held], [Busy], [Lost] or [Yielded]. An
+// error says that the backend could not say. It is an [*Error] when the backend can tell more: that
+// it was unavailable ([ErrUnavailable]), that the request may or may not have taken effect
+// ([ErrUnknown]), or that the request is not allowed ([ErrInvalid]). The zero [State] is [Unknown],
+// so a forgotten assignment cannot grant a lock.
 //
 // # Rules every backend keeps
 //
@@ -32,17 +32,33 @@
 //     is gone, and never touches another owner's.
 //   - Tokens are unique per key, and rise: a grant that starts after another
 //     completed gets a larger token. See [Claim.Token] and [Claim.Block].
-//   - Two calls for one key take effect in the order in which they were made, also
-//     when the first returned early because its context ended. So a Release after an
-//     Acquire that was cut off leaves nothing behind.
+//   - Two calls for one key take effect in the order in which they were made, even if the first
+//     returned early because its context ended. So a Release after an Acquire that was cut off
+//     leaves nothing behind. Only a Renew may be overtaken: it changes nothing but a hold that
+//     is still there. One with Yield may end that hold late, so nobody counts on a hold for which
+//     an earlier Renew with Yield has no answer.
 //   - Every method returns when its context ends, whatever the client library does.
 //   - All methods are safe for concurrent use.
 //
 // # Capabilities
 //
-// What not every backend can do is an interface of its own, found by type
-// assertion on the Backend: [Notifier], [Inspector], [Checker]. A capability
-// that is absent is absent; none answers with a value that means nothing.
+// What some backends cannot do is an interface of its own. Who needs it, as the kernel does the
+// first and the fourth, finds it by a type assertion on the Backend:
+//
+//   - [Notifier] tells waiters that their turn has come.
+//   - [Inspector] lists keys, their holders and their waiters.
+//   - [Checker] examines the installation.
+//   - [Limited] takes some TTLs only, and says which.
+//   - [Guarder] sits out a quarantine after a restart.
+//   - [Member] remembers which set of nodes its server belongs to.
+//   - [Identifier] tells one server from another, and one run from the next.
+//   - [Versioner] knows the version of its server.
+//
+// The last four are for a backend that is a node of a composition, as in package quorum. A missing
+// capability is a missing method: no method answers with a value that means nothing.
+//
+// A backend that relies on something for a limited time reads [LeaseClock], which counts suspended
+// time.
 //
 // # Room for what comes next
 //

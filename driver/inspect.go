@@ -10,11 +10,12 @@ import (
 // that may be outdated when it is read; never decide on it whether to enter a section.
 type Inspector interface {
 	// List yields every key that is held or waited for and that begins with prefix, in no
-	// particular order, without its waiters. It stops at the first error, which it yields.
+	// particular order, without its waiters. It stops at the first error, which it yields; that is
+	// the error of ctx if that ends.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
-	// Inspect describes one key with its waiters. A key that nobody holds or waits
-	// for gives an Entry with only Key set.
+	// Inspect describes one key with its waiters. A key that nobody holds or waits for gives an
+	// Entry with only Key set. An error follows the rules of the package.
 	Inspect(ctx context.Context, key string) (Entry, error)
 }
 
@@ -35,7 +36,8 @@ type Party struct {
 // Checker is a Backend that can examine its own installation for what would break the
 // promises: an eviction policy, a replica that may be promoted, two nodes that are one.
 type Checker interface {
-	// Check returns what it found, worst first. An error means that it could not look.
+	// Check returns what it found, worst first. An error means that it could not look, and follows
+	// the rules of the package.
 	Check(ctx context.Context) ([]Finding, error)
 }
 

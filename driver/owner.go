@@ -33,8 +33,8 @@ func OwnerSuffix(label string) string {
 	return "/" + host + "/" + strconv.Itoa(os.Getpid()) + "/" + printable(label)
 }
 
-// NewOwner returns a fresh owner value: 18 random bytes in base64, then suffix, as
-// [OwnerSuffix] made it. It is unique over all clients and all requests (R6).
+// NewOwner returns a fresh owner value: 18 random bytes in base64, then suffix, as [OwnerSuffix]
+// made it. It is unique over all clients and all claims.
 func NewOwner(suffix string) string {
 	var random [ownerRandom]byte
 	rand.Read(random[:]) // never fails: it ends the process instead

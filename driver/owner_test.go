@@ -19,7 +19,8 @@ func TestOwnerValueIsReadable(t *testing.T) {
 	if s := o.String(); !strings.HasPrefix(s, "nightly/report (pid ") {
 		t.Errorf("described as %q", s)
 	}
-	if s := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(""))).String(); !strings.HasPrefix(s, "pid ") {
+	if s := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(""))).String(); !strings.HasPrefix(
+		s, "pid ") {
 		t.Errorf("without label described as %q", s)
 	}
 	if s := driver.ParseOwner("f3a9\n").String(); s != `"f3a9\n"` {
@@ -30,8 +31,8 @@ func TestOwnerValueIsReadable(t *testing.T) {
 	}
 }
 
-// FuzzOwner: whatever is in a backend, describing it gives one printable line, and a label comes back as it went in except for what
-// could disturb a terminal.
+// FuzzOwner: whatever is in a backend, describing it gives one printable line, and a label comes
+// back as it went in except for what could disturb a terminal.
 func FuzzOwner(f *testing.F) {
 	f.Add("label", "value/host/1/label")
 	f.Add("\x1b[2J", "AAAAAAAAAAAAAAAAAAAAAAAA/\x1b/7/\x07")
@@ -43,8 +44,10 @@ func FuzzOwner(f *testing.F) {
 				t.Errorf("%q described as %q", v, s)
 			}
 		}
-		plain := utf8.ValidString(label) && !strings.ContainsFunc(label, unicode.IsControl) && !strings.ContainsRune(label, utf8.RuneError)
-		if o := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(label))); plain && o.Label != label {
+		plain := utf8.ValidString(label) && !strings.ContainsFunc(label, unicode.IsControl) &&
+			!strings.ContainsRune(label, utf8.RuneError)
+		if o := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(label))); plain &&
+			o.Label != label {
 			t.Errorf("label %q read back as %q", label, o.Label)
 		}
 	})
@@ -56,11 +59,15 @@ func TestErrorTellsItsKindAndCause(t *testing.T) {
 		{Node: "a:6379", Err: cause},
 		{Node: "a:6379", Maybe: true, Err: cause},
 		{Node: "a:6379", Permanent: true, Err: cause},
+		{Node: "a:6379", Invalid: true, Err: cause},
 	} {
-		if !errors.Is(e, cause) || errors.Is(e, driver.ErrUnknown) != e.Maybe || errors.Is(e, driver.ErrUnavailable) == e.Maybe {
+		available := !e.Maybe && !e.Invalid
+		if !errors.Is(e, cause) || errors.Is(e, driver.ErrUnknown) != e.Maybe ||
+			errors.Is(e, driver.ErrUnavailable) != available ||
+			errors.Is(e, driver.ErrInvalid) != e.Invalid {
 			t.Errorf("%+v: wrong kind or cause", e)
 		}
-		if driver.Permanent(e) != e.Permanent {
+		if driver.Permanent(e) != (e.Permanent || e.Invalid) {
 			t.Errorf("%+v: Permanent gives %v", e, !e.Permanent)
 		}
 		for _, want := range []string{"a:6379", "connection refused"} {

@@ -10,13 +10,15 @@ var capabilityRules = []rule{
 		_, notifier := b.(driver.Notifier)
 		_, inspector := b.(driver.Inspector)
 		_, checks := b.(driver.Checker)
-		_, guarded := b.(driver.Guarded)
-		_, identified := b.(driver.Identified)
+		_, guarded := b.(driver.Guarder)
+		_, identified := b.(driver.Identifier)
 		s.stated("Notify", s.Capabilities.Notify, notifier)
 		s.stated("Inspect", s.Capabilities.Inspect, inspector)
 		s.stated("Check", s.Capabilities.Check, checks)
 		s.stated("Guard", s.Capabilities.Guard, guarded)
 		s.stated("Identify", s.Capabilities.Identify, identified)
+		_, member := b.(driver.Member)
+		s.stated("Member", s.Capabilities.Member, member)
 	}},
 	{name: "Capabilities/Hooks", check: func(s *suite) {
 		s.stated("CanLose", s.Capabilities.CanLose, s.store.Lose != nil)
@@ -58,6 +60,8 @@ func (s *suite) stated(capability string, stated, found bool) {
 	case stated && !found:
 		s.Errorf("the harness states Capabilities.%s, but it is not there", capability)
 	case found && !stated:
-		s.Errorf("it is there, but the harness does not state Capabilities.%s: rules would be left out", capability)
+		s.Errorf(
+			"it is there, but the harness does not state Capabilities.%s: rules would be left out",
+			capability)
 	}
 }

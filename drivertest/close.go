@@ -26,7 +26,10 @@ var closeRules = []rule{
 			s.Fatalf("Close: %v", err)
 		}
 		calls := s.calls(b, s.claim("k"), held)
-		calls["Release"] = func(ctx context.Context) error { _, err := b.Release(ctx, held); return err }
+		calls["Release"] = func(ctx context.Context) error {
+			_, err := b.Release(ctx, held)
+			return err
+		}
 		for name, call := range calls {
 			ctx, cancel := s.limit()
 			defer cancel()

@@ -24,11 +24,13 @@ var contextRules = []rule{
 				if err := call(ctx); err == nil {
 					s.Errorf("%s with a context that has ended: no error", name)
 				} else if !errors.Is(err, ctx.Err()) {
-					s.Errorf("%s with a context that has ended: %v; want an error that is %q", name, err, ctx.Err())
+					s.Errorf("%s with a context that has ended: %v; want an error that is %q", name,
+						err, ctx.Err())
 				}
 			}
 			if _, err := b.Release(ctx, held); !errors.Is(err, ctx.Err()) {
-				s.Errorf("Release with a context that has ended: %v; want an error that is %q", err, ctx.Err())
+				s.Errorf("Release with a context that has ended: %v; want an error that is %q", err,
+					ctx.Err())
 			}
 			s.release(b, a, driver.Lost)
 			s.free(b, "k")
@@ -44,9 +46,11 @@ var contextRules = []rule{
 		for name, call := range s.calls(b, s.claim("k"), held) {
 			if name == "Acquire" || name == "Renew" {
 				s.cutOff(name, call)
-			} else if err := s.brief(name, call); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			} else if err := s.brief(name, call); err != nil &&
+				!errors.Is(err, context.DeadlineExceeded) {
 				// What is known without the store may be told.
-				s.Errorf("%s failed with %v; want an error that is %q", name, err, context.DeadlineExceeded)
+				s.Errorf("%s failed with %v; want an error that is %q", name,
+					err, context.DeadlineExceeded)
 			}
 		}
 		s.cutOff("Release", func(ctx context.Context) error {
@@ -58,8 +62,14 @@ var contextRules = []rule{
 		b := s.open()
 		a := s.claim("k")
 		thaw := s.store.Freeze(s, b)
-		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, a); return err })
-		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, a); return err })
+		s.cutOff("Acquire", func(ctx context.Context) error {
+			_, err := b.Acquire(ctx, a)
+			return err
+		})
+		s.cutOff("Release", func(ctx context.Context) error {
+			_, err := b.Release(ctx, a)
+			return err
+		})
 		thaw()
 		// By the same client, so it comes after the two.
 		s.free(b, "k")
@@ -70,8 +80,14 @@ var contextRules = []rule{
 		a, w := s.claim("k"), s.queued("k")
 		s.hold(b, a)
 		thaw := s.store.Freeze(s, b)
-		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, w); return err })
-		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, w); return err })
+		s.cutOff("Acquire", func(ctx context.Context) error {
+			_, err := b.Acquire(ctx, w)
+			return err
+		})
+		s.cutOff("Release", func(ctx context.Context) error {
+			_, err := b.Release(ctx, w)
+			return err
+		})
 		thaw()
 		s.release(b, w, driver.Lost)
 		s.release(b, a, driver.Held)
@@ -82,21 +98,34 @@ var contextRules = []rule{
 		a, c := s.claim("k"), s.claim("k")
 		s.hold(b, a)
 		thaw := s.store.Freeze(s, b)
-		s.cutOff("Release", func(ctx context.Context) error { _, err := b.Release(ctx, a); return err })
-		s.cutOff("Acquire", func(ctx context.Context) error { _, err := b.Acquire(ctx, c); return err })
+		s.cutOff("Release", func(ctx context.Context) error {
+			_, err := b.Release(ctx, a)
+			return err
+		})
+		s.cutOff("Acquire", func(ctx context.Context) error {
+			_, err := b.Acquire(ctx, c)
+			return err
+		})
 		thaw()
 		s.hold(b, c)
 	}},
 }
 
 // calls returns every call that takes a context, but Release. They claim, and renew held.
-func (s *suite) calls(b driver.Backend, claim, held driver.Claim) map[string]func(context.Context) error {
+func (s *suite) calls(b driver.Backend, claim,
+	held driver.Claim) map[string]func(context.Context) error {
 	calls := map[string]func(context.Context) error{
 		"Acquire": func(ctx context.Context) error { _, err := b.Acquire(ctx, claim); return err },
-		"Renew":   func(ctx context.Context) error { _, err := b.Renew(ctx, []driver.Claim{held}); return err },
+		"Renew": func(ctx context.Context) error {
+			_, err := b.Renew(ctx, []driver.Claim{held})
+			return err
+		},
 	}
 	if i, ok := b.(driver.Inspector); ok {
-		calls["Inspect"] = func(ctx context.Context) error { _, err := i.Inspect(ctx, held.Key); return err }
+		calls["Inspect"] = func(ctx context.Context) error {
+			_, err := i.Inspect(ctx, held.Key)
+			return err
+		}
 		calls["List"] = func(ctx context.Context) error {
 			for _, err := range i.List(ctx, "") {
 				if err != nil {
@@ -109,8 +138,11 @@ func (s *suite) calls(b driver.Backend, claim, held driver.Claim) map[string]fun
 	if c, ok := b.(driver.Checker); ok {
 		calls["Check"] = func(ctx context.Context) error { _, err := c.Check(ctx); return err }
 	}
-	if i, ok := b.(driver.Identified); ok {
-		calls["Identity"] = func(ctx context.Context) error { _, err := i.Identity(ctx); return err }
+	if i, ok := b.(driver.Identifier); ok {
+		calls["Identity"] = func(ctx context.Context) error {
+			_, err := i.Identity(ctx)
+			return err
+		}
 	}
 	return calls
 }

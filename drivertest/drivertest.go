@@ -1,7 +1,8 @@
 // Package drivertest checks that a backend keeps the contract of package driver.
 //
-// A backend's own tests call [Run] with a [Harness], which says how to get at a store, what the backend can do, and how
-// to make the store misbehave. Each rule of the contract is a subtest on an empty store.
+// A backend's own tests call [Run] with a [Harness], which says how to get at a store, what the
+// backend can do, and how to make the store misbehave. Each rule of the contract is a subtest on an
+// empty store.
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, drivertest.Harness{
@@ -24,16 +25,16 @@
 //
 // # Nothing is left out silently
 //
-// The harness states every capability. One that it states and the backend lacks fails, and so does one that the
-// backend has and the harness does not state. Rules that a capability would bring are listed in the log of
-// [Run] when it is absent.
+// The harness states every capability. A capability that is stated but absent fails the test, and
+// so does one that is there but not stated. [Run] logs the rules that it leaves out for want of a
+// capability.
 //
 // # Time
 //
-// Against a server the suite runs in real time: it waits for a state where something must happen, and for a time to
-// pass where something must not. [Harness.TTL] must be long against any pause of the machine, and [Harness.ShortTTL] and the
-// presence of waiters short enough to wait for. A backend in memory sets [Harness.Bubble], and
-// every rule runs in the fake time of a testing/synctest bubble.
+// Against a server the suite runs in real time: it waits for a state if something must happen, and
+// for a time to pass if nothing must. [Harness.TTL] must be long against any pause of the machine,
+// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A backend in memory
+// sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest bubble.
 package drivertest
 
 import (
@@ -56,8 +57,8 @@ const (
 type Harness struct {
 	_ struct{} // keyed literals only: fields will be added
 
-	// NewStore returns an empty store, for one rule. What it starts ends by t.Cleanup. Stores are used
-	// one after the other, so it may empty and return the same server each time. Required.
+	// NewStore returns an empty store, for one rule. What it starts ends by t.Cleanup. Stores are
+	// used one after the other, so it may empty and return the same server each time. Required.
 	NewStore func(t testing.TB) Store
 
 	// Capabilities says what the backend and the store can do.
@@ -66,7 +67,7 @@ type Harness struct {
 	// TTL is for leases that must not end while a rule runs. Default [DefaultTTL].
 	TTL time.Duration
 
-	// ShortTTL is for leases that the suite waits for to end, and for waiters that die. It must be
+	// ShortTTL is for leases whose end the suite waits for, and for waiters that die. It must be
 	// long enough for a few requests. Default [DefaultShortTTL].
 	ShortTTL time.Duration
 
@@ -77,8 +78,8 @@ type Harness struct {
 	// Elapse returns when d has passed for the store and for this process. Default time.Sleep.
 	Elapse func(t testing.TB, d time.Duration)
 
-	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore and Open make then
-	// belongs to the bubble, so it must not use a network or processes.
+	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore and
+	// Open make then belongs to the bubble, so it must not use a network or processes.
 	Bubble bool
 }
 
@@ -90,8 +91,9 @@ type Capabilities struct {
 	Notify   bool // it is a driver.Notifier
 	Inspect  bool // it is a driver.Inspector
 	Check    bool // it is a driver.Checker
-	Guard    bool // it is a driver.Guarded
-	Identify bool // it is a driver.Identified
+	Guard    bool // it is a driver.Guarder
+	Identify bool // it is a driver.Identifier
+	Member   bool // it is a driver.Member
 
 	// Of the backend, found by trying.
 	Queue     bool // a busy claim with Queue set is queued, and granted in its turn
@@ -108,30 +110,31 @@ type Capabilities struct {
 	CanKillHolder bool // Store.KillHolder
 }
 
-// Store is what a backend connects to, with the hooks that make it misbehave. Hooks that are not there are nil, and
-// Capabilities says so.
+// Store is what a backend connects to, with the hooks that make it misbehave. A missing hook is
+// nil, and Capabilities says so.
 type Store struct {
 	_ struct{} // keyed literals only: fields will be added
 
-	// Open returns a new client of the store, as another process would have one. The suite closes it. Required.
+	// Open returns a new client of the store, as another process would have one. The suite closes
+	// it. Required.
 	Open func(t testing.TB) driver.Backend
 
-	// Lose removes key from its holder at once, as if the store had evicted it. Nobody is told, and waiters
-	// stay. Somebody holds the key when it is called.
+	// Lose removes key from its holder at once, as if the store had evicted it. Nobody is told, and
+	// waiters stay. Somebody holds the key when it is called.
 	Lose func(t testing.TB, key string)
 
-	// CutReply has the next call on the client take effect and its reply get lost.
+	// CutReply has the next call on the client take effect, and its reply lost.
 	CutReply func(t testing.TB, client driver.Backend)
 
-	// Freeze has the calls on the client hang, from now until thaw is called, for example by SIGSTOP to the
-	// server; then those that were sent take effect. thaw may be called twice.
+	// Freeze has the calls on the client hang, from now until thaw is called, for example by
+	// SIGSTOP to the server; then those that were sent take effect. thaw may be called twice.
 	Freeze func(t testing.TB, client driver.Backend) (thaw func())
 
 	// Forget restarts the store without its data and returns when it answers again.
 	Forget func(t testing.TB)
 
-	// KillHolder starts another process that holds key by a lease of the harness's ShortTTL, kills it with
-	// SIGKILL while it holds the key, and returns when it is dead.
+	// KillHolder starts another process that holds key by a lease of the harness's ShortTTL, kills
+	// it with SIGKILL while it holds the key, and returns when it is dead.
 	KillHolder func(t testing.TB, key string)
 }
 
@@ -154,7 +157,8 @@ func Run(t *testing.T, harness Harness) {
 		})
 	}
 	if len(absent) > 0 {
-		t.Logf("not run, as the harness states that the capability is absent: %s", strings.Join(absent, ", "))
+		t.Logf("not run, as the harness states that the capability is absent: %s",
+			strings.Join(absent, ", "))
 	}
 }
 
@@ -173,7 +177,7 @@ func (h *Harness) setDefaults() {
 	}
 }
 
-// inTime runs f in the time that the harness asks for.
+// inTime runs f in fake or real time, as the harness says.
 func (h *Harness) inTime(t *testing.T, f func(*testing.T)) {
 	if h.Bubble {
 		synctest.Test(t, f)

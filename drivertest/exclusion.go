@@ -74,7 +74,8 @@ var exclusionRules = []rule{
 		first := s.hold(b, a)
 		again := s.hold(b, a)
 		if again.Token != first.Token && again.Token < first.Token+5 {
-			s.Fatalf("asking again gave token %d, inside the block of 5 from %d", again.Token, first.Token)
+			s.Fatalf("asking again gave token %d, inside the block of 5 from %d",
+				again.Token, first.Token)
 		}
 		s.busy(b, s.claim("k"), a)
 		// It is one hold, not two: one release ends it.
@@ -118,10 +119,11 @@ var exclusionRules = []rule{
 		s.hold(b, a)
 		r := s.busy(b, c, a)
 		if r.Place != 0 || r.Presence != 0 {
-			s.Errorf("busy without Queue gave place %d and presence %v; want none", r.Place, r.Presence)
+			s.Errorf("busy without Queue gave place %d and presence %v; want none",
+				r.Place, r.Presence)
 		}
 		s.release(b, c, driver.Lost)
-		s.busy(b, c, a)
+		s.busy(b, s.claim("k"), a)
 		s.release(b, a, driver.Held)
 		s.free(b, "k")
 	}},
@@ -140,8 +142,8 @@ var exclusionRules = []rule{
 		start := clock.Now()
 		s.hold(b1, a)
 		s.eventuallyHeld(b2, s.claim("k"))
-		// The lease began after start, so it can not be over earlier. The allowance is the kernel's for clocks
-		// that differ and servers that round.
+		// The lease began after start, so it cannot be over earlier. The allowance is the kernel's
+		// for clocks that differ and servers that round.
 		if took := clock.Now().Sub(start); took < a.TTL-a.TTL/100-margin/5 {
 			s.Fatalf("a lease of %v was over after %v", a.TTL, took)
 		}

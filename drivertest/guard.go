@@ -12,7 +12,7 @@ var guardRules = []rule{
 	{name: "Guard/RefusesLongerTTL", needs: guard, check: func(s *suite) {
 		guard := s.guardSpan()
 		b := s.open()
-		b.(driver.Guarded).Guard(guard)
+		b.(driver.Guarder).Guard(guard)
 		s.unguarded(b)
 		a := s.claim("k")
 		a.TTL = guard + time.Second
@@ -22,9 +22,7 @@ var guardRules = []rule{
 		if err == nil {
 			s.Fatalf("Acquire with a TTL over the guard = %v; want an error", r.State)
 		}
-		if s.fails("Acquire with a TTL over the guard", err, driver.ErrUnavailable); !driver.Permanent(err) {
-			s.Fatalf("Acquire with a TTL over the guard failed with %v; want a permanent error", err)
-		}
+		s.fails("Acquire with a TTL over the guard", err, driver.ErrInvalid)
 		c := s.claim("k")
 		c.TTL = guard
 		s.hold(b, c)
@@ -34,17 +32,18 @@ var guardRules = []rule{
 		if err == nil && len(results) == 1 && results[0].State == driver.Unknown {
 			err = results[0].Err
 		}
-		if !driver.Permanent(err) {
-			s.Fatalf("Renew with a TTL over the guard gave %+v and %v; want a permanent error", results, err)
+		if !errors.Is(err, driver.ErrInvalid) {
+			s.Fatalf("Renew with a TTL over the guard gave %+v and %v; want %v", results,
+				err, driver.ErrInvalid)
 		}
-		b.(driver.Guarded).Guard(0)
+		b.(driver.Guarder).Guard(0)
 		s.release(b, c, driver.Held)
 		s.hold(b, a)
 	}},
 	{name: "Guard/R32_Quarantine", needs: guard | forget, check: func(s *suite) {
 		guard := s.guardSpan()
 		b := s.open()
-		b.(driver.Guarded).Guard(guard)
+		b.(driver.Guarder).Guard(guard)
 		s.unguarded(b)
 		before := s.short(s.claim("k"))
 		s.hold(b, before)
@@ -65,7 +64,7 @@ var guardRules = []rule{
 	}},
 	{name: "Guard/OffByZero", needs: guard | forget, check: func(s *suite) {
 		b := s.open()
-		b.(driver.Guarded).Guard(0)
+		b.(driver.Guarder).Guard(0)
 		s.hold(b, s.claim("k"))
 		s.store.Forget(s)
 		s.eventually("Acquire is refused without a guard", func() bool {
@@ -80,7 +79,8 @@ var guardRules = []rule{
 	}},
 }
 
-// guardSpan returns a guard that can be waited for, in whole seconds, as servers tell their uptime in them.
+// guardSpan returns a guard that is short enough to wait for, in whole seconds, as servers tell
+// their uptime in seconds.
 func (s *suite) guardSpan() time.Duration {
 	return (2*s.ShortTTL + 2*time.Second).Truncate(time.Second)
 }
@@ -105,8 +105,8 @@ func (s *suite) unguarded(b driver.Backend) {
 	s.release(b, c, driver.Held)
 }
 
-// quarantined checks that Acquire and Renew are refused for the guard at most. Broken connections to
-// the server are overcome first.
+// quarantined checks that Acquire and Renew are refused, for the guard at most. First it waits
+// until broken connections are made again.
 func (s *suite) quarantined(b driver.Backend, guard time.Duration) {
 	s.Helper()
 	ctx, cancel := s.limit()
@@ -123,7 +123,8 @@ func (s *suite) quarantined(b driver.Backend, guard time.Duration) {
 			s.Fatalf("%s failed with %v, which is permanent", what, err)
 		}
 		if q.Remaining <= 0 || q.Remaining > guard {
-			s.Fatalf("%s: quarantine for another %v; want at most the guard of %v", what, q.Remaining, guard)
+			s.Fatalf("%s: quarantine for another %v; want at most the guard of %v", what,
+				q.Remaining, guard)
 		}
 		return true
 	}

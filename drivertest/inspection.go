@@ -26,7 +26,8 @@ var inspectionRules = []rule{
 			if t := e.Holder.Token; t != token && t != 0 {
 				s.Fatalf("Inspect shows token %d; the holder has %d", t, token)
 			}
-			if left := e.Holder.ExpiresIn; left < 0 || left > a.TTL || left == 0 && s.Capabilities.ExpiresIn {
+			if left := e.Holder.ExpiresIn; left < 0 || left > a.TTL || left == 0 &&
+				s.Capabilities.ExpiresIn {
 				s.Fatalf("Inspect shows a lease of %v; want what remains of %v", left, a.TTL)
 			}
 		}
@@ -53,11 +54,13 @@ var inspectionRules = []rule{
 		for _, w := range e.Waiters {
 			got = append(got, w.Owner)
 			if w.ExpiresIn < 0 || w.Token != 0 {
-				s.Errorf("Inspect shows waiter %+v; want no token, and what remains of a presence", w)
+				s.Errorf("Inspect shows waiter %+v; want no token, and what remains of a presence",
+					w)
 			}
 		}
 		if e.Holder.Owner != a.Owner || !slices.Equal(got, want) {
-			s.Fatalf("Inspect shows holder %q and waiters %q; want %q and %q", e.Holder.Owner, got, a.Owner, want)
+			s.Fatalf("Inspect shows holder %q and waiters %q; want %q and %q", e.Holder.Owner, got,
+				a.Owner, want)
 		}
 	}},
 	{name: "Inspect/DeadAreNotShown", needs: inspect | queue | expiry, check: func(s *suite) {
@@ -74,7 +77,8 @@ var inspectionRules = []rule{
 	}},
 	{name: "List/ByPrefix", needs: inspect, check: func(s *suite) {
 		b := s.open()
-		keys := []string{"a", "a*", "a*b", "ab", "a\x00", "a\xff", "A", "b", "[a]b", "a?b", "?", "{a}", `a\b`}
+		keys := []string{"a", "a*", "a*b", "ab", "a\x00", "a\xff", "A", "b", "[a]b", "a?b", "?",
+			"{a}", `a\b`}
 		for _, key := range keys {
 			s.hold(b, s.claim(key))
 		}
@@ -99,8 +103,10 @@ var inspectionRules = []rule{
 			if err != nil {
 				s.Fatalf("List: %v", err)
 			}
-			if e.Key != "k" || e.Holder.Owner != a.Owner || e.Holder.Token != token && e.Holder.Token != 0 || e.Waiters != nil {
-				s.Fatalf("List yields %+v; want the holder %q with token %d, and no waiters", e, a.Owner, token)
+			if e.Key != "k" || e.Holder.Owner != a.Owner || e.Holder.Token != token &&
+				e.Holder.Token != 0 || e.Waiters != nil {
+				s.Fatalf("List yields %+v; want the holder %q with token %d, and no waiters", e,
+					a.Owner, token)
 			}
 		}
 		s.release(b, a, driver.Held)
@@ -119,7 +125,8 @@ var inspectionRules = []rule{
 		cancel()
 		for _, err := range b.(driver.Inspector).List(ctx, "") {
 			if !errors.Is(err, context.Canceled) {
-				s.Fatalf("List with a context that has ended yields %v; want an error that is %q", err, context.Canceled)
+				s.Fatalf("List with a context that has ended yields %v; want an error that is %q",
+					err, context.Canceled)
 			}
 		}
 		// The backend is not stuck in the iteration that was left.
@@ -133,7 +140,8 @@ var inspectionRules = []rule{
 			s.Fatalf("Check: %v", err)
 		}
 		for i, f := range findings {
-			if f.Severity < driver.Note || f.Severity > driver.Failure || f.Code == "" || f.Summary == "" {
+			if f.Severity < driver.Note || f.Severity > driver.Failure || f.Code == "" ||
+				f.Summary == "" {
 				s.Errorf("finding %+v: want a severity, a code and a summary", f)
 			}
 			if i > 0 && f.Severity > findings[i-1].Severity {
@@ -144,7 +152,8 @@ var inspectionRules = []rule{
 	{name: "Identity/IsStable", needs: identify, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
 		if x, y, z := s.identity(b1), s.identity(b1), s.identity(b2); x == "" || x != y || x != z {
-			s.Fatalf("Identity of one store is %q, %q, and %q by another client; want the same", x, y, z)
+			s.Fatalf("Identity of one store is %q, %q, and %q by another client; want the same", x,
+				y, z)
 		}
 	}},
 	{name: "Identity/R32_ChangesWithRestart", needs: identify | forget, check: func(s *suite) {
@@ -154,7 +163,7 @@ var inspectionRules = []rule{
 		s.eventually("Identity is the one from before the restart", func() bool {
 			ctx, cancel := s.limit()
 			defer cancel()
-			after, err := b.(driver.Identified).Identity(ctx)
+			after, err := b.(driver.Identifier).Identity(ctx)
 			return err == nil && after != before
 		})
 	}},
@@ -198,7 +207,8 @@ func (s *suite) lists(i driver.Inspector, prefix string, want []string) {
 		delete(got, key)
 	}
 	if len(got) > 0 {
-		s.Errorf("List(%q) yields %d keys too many, such as %.40q", prefix, len(got), slices.Collect(maps.Keys(got))[0])
+		s.Errorf("List(%q) yields %d keys too many, such as %.40q", prefix, len(got),
+			slices.Collect(maps.Keys(got))[0])
 	}
 }
 
@@ -206,7 +216,7 @@ func (s *suite) identity(b driver.Backend) string {
 	s.Helper()
 	ctx, cancel := s.limit()
 	defer cancel()
-	identity, err := b.(driver.Identified).Identity(ctx)
+	identity, err := b.(driver.Identifier).Identity(ctx)
 	if err != nil {
 		s.Fatalf("Identity: %v", err)
 	}

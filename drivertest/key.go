@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -25,36 +26,39 @@ var keyRules = []rule{
 	{name: "Keys/Awkward", check: func(s *suite) {
 		long := strings.Repeat("x", driver.MaxKeyLen-1)
 		s.distinct([]string{
-			"a", "A", "aa", "a ", " a", "a\x00", "\x00a", "a\n", "a\r\n", "a.", "a/", "a//", "/a", "a\\", "a%", "a%20", "a+",
-			"ä", "a\u0308", "Ä", "ß", "ss", "ı", "i", "I", "İ", "K", "\u212a", // forms that Unicode takes for equal, or folds
-			".", "..", "/", "//", "./a", "../a", "a/../a", "a/b", "a/b/c", "~", "-", "--", "-a", "*", "?", "[a]", "a*", "a?",
+			"a", "A", "aa", "a ", " a", "a\x00", "\x00a", "a\n", "a\r\n", "a.", "a/", "a//", "/a",
+			"a\\", "a%", "a%20", "a+",
+			// forms that Unicode holds equal, or folds
+			"ä", "a\u0308", "Ä", "ß", "ss", "ı", "i", "I", "İ", "K", "\u212a",
+			".", "..", "/", "//", "./a", "../a", "a/../a", "a/b", "a/b/c", "~", "-", "--", "-a",
+			"*", "?", "[a]", "a*", "a?",
 			"{", "}", "{}", "{a}", "{a}b", "a{b}", "{{a}}", "{}{a}", "}{", "a{", "a}", "{\x00}",
-			"CON", "nul", "com1", "lost+found", ".lock", "a.lock", "a.tmp", "$HOME", "`a`", "a;b", "a|b", "'a'", `"a"`, "a\tb",
+			"CON", "nul", "com1", "lost+found", ".lock", "a.lock", "a.tmp", "$HOME", "`a`", "a;b",
+			"a|b", "'a'", `"a"`, "a\tb",
 			"\xff", "\xff\xfe", "a\xff", "\xc3", "\xc3\x28", "\xed\xa0\x80", "\xf8\x88\x80\x80\x80",
 			"0", "00", "1e3", "1000", "true", "null", "nil", "__proto__", "lock:a", "holdfast:a",
-			long, long + "x", long + "y", long + "\xff", strings.Repeat("\x00", driver.MaxKeyLen), strings.Repeat("ü", driver.MaxKeyLen/2),
-			strings.Repeat("a/", driver.MaxKeyLen/2), strings.Repeat("\xff", 255), strings.Repeat("\xff", 256), strings.Repeat("x", 255), strings.Repeat("x", 256),
+			long, long + "x", long + "y", long + "\xff", strings.Repeat("\x00", driver.MaxKeyLen),
+			strings.Repeat("ü", driver.MaxKeyLen/2),
+			strings.Repeat("a/", driver.MaxKeyLen/2), strings.Repeat("\xff", 255),
+			strings.Repeat("\xff", 256), strings.Repeat("x", 255), strings.Repeat("x", 256),
 		})
 	}},
 }
 
-// distinct holds all keys at once, sees that each is its own lock, also to its waiters, and frees them.
+// distinct holds all keys at once, checks that each is a lock with a queue of its own, and frees
+// them.
 func (s *suite) distinct(keys []string) {
 	s.Helper()
 	b := s.open()
 	claims := make([]driver.Claim, len(keys))
 	for i, key := range keys {
-		claims[i] = s.claim(key)
+		claims[i] = s.lasting(b, s.claim(key))
 		s.hold(b, claims[i])
 	}
 	if i, ok := b.(driver.Inspector); ok {
 		s.lists(i, "", keys)
 	}
-	for i, r := range s.renewAll(b, claims) {
-		if r.State != driver.Held {
-			s.Fatalf("Renew(%q) = %v (%v); want held", keys[i], r.State, r.Err)
-		}
-	}
+	s.batch(b, claims, slices.Repeat([]driver.State{driver.Held}, len(claims))...)
 	for _, c := range claims {
 		w := s.queued(c.Key)
 		s.busy(b, w, c)

@@ -20,15 +20,19 @@ type mutant struct {
 	name string
 	red  []string // the rules that must find it, at least
 
-	acquire  func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error)
-	renew    func(b *memhold.Backend, ctx context.Context, claims []driver.Claim) ([]driver.Result, error)
-	release  func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error)
-	close    func(b *memhold.Backend) error
-	notify   func(b *memhold.Backend, f func(driver.Notice)) func()
-	inspect  func(b *memhold.Backend, ctx context.Context, key string) (driver.Entry, error)
-	list     func(b *memhold.Backend, ctx context.Context, prefix string) iter.Seq2[driver.Entry, error]
+	acquire func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error)
+	renew   func(b *memhold.Backend, ctx context.Context,
+		claims []driver.Claim) ([]driver.Result, error)
+	release func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result, error)
+	close   func(b *memhold.Backend) error
+	notify  func(b *memhold.Backend, f func(driver.Notice)) func()
+	inspect func(b *memhold.Backend, ctx context.Context, key string) (driver.Entry, error)
+	list    func(b *memhold.Backend, ctx context.Context,
+		prefix string) iter.Seq2[driver.Entry, error]
 	guard    func(b *memhold.Backend, guard time.Duration)
 	identity func(b *memhold.Backend, ctx context.Context) (string, error)
+	join     func(b *memhold.Backend, set driver.Set)
+	move     func(b *memhold.Backend, ctx context.Context, from, to driver.Set) (driver.Set, error)
 
 	options []memhold.Option
 	harness func(*drivertest.Harness)
@@ -98,6 +102,21 @@ func (b *backend) Guard(guard time.Duration) {
 	b.Backend.Guard(guard)
 }
 
+func (b *backend) Join(set driver.Set) {
+	if b.m.join != nil {
+		b.m.join(b.Backend, set)
+		return
+	}
+	b.Backend.Join(set)
+}
+
+func (b *backend) Move(ctx context.Context, from, to driver.Set) (driver.Set, error) {
+	if b.m.move != nil {
+		return b.m.move(b.Backend, ctx, from, to)
+	}
+	return b.Backend.Move(ctx, from, to)
+}
+
 func (b *backend) Identity(ctx context.Context) (string, error) {
 	if b.m.identity != nil {
 		return b.m.identity(b.Backend, ctx)
@@ -127,14 +146,19 @@ func ctxError(ctx context.Context) error {
 func harnessOf(m *mutant) drivertest.Harness {
 	h := drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
-			first := memhold.New(append([]memhold.Option{memhold.WithPresence(presence)}, m.options...)...)
+			first := memhold.New(append([]memhold.Option{memhold.WithPresence(presence)},
+				m.options...)...)
 			t.Cleanup(func() { first.Close() })
-			unwrap := func(b driver.Backend) *memhold.Backend { return b.(interface{ raw() *memhold.Backend }).raw() }
+			unwrap := func(b driver.Backend) *memhold.Backend {
+				return b.(interface{ raw() *memhold.Backend }).raw()
+			}
 			store := drivertest.Store{
 				Open: func(testing.TB) driver.Backend { return &backend{first.Client(), m} },
 				Lose: func(_ testing.TB, key string) { first.Faults().Lose(key) },
 				CutReply: func(_ testing.TB, client driver.Backend) {
-					unwrap(client).Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Renewals | memhold.Releases, Times: 1, CutReply: true})
+					unwrap(client).Faults().Inject(
+						memhold.Fault{Calls: memhold.Acquires | memhold.Renewals | memhold.Releases,
+							Times: 1, CutReply: true})
 				},
 				Freeze: func(_ testing.TB, client driver.Backend) (thaw func()) {
 					faults := unwrap(client).Faults()
@@ -144,8 +168,10 @@ func harnessOf(m *mutant) drivertest.Harness {
 				Forget: func(testing.TB) { first.Faults().Forget() },
 				KillHolder: func(t testing.TB, key string) {
 					b := &backend{first.Client(), m}
-					c := driver.Claim{Key: key, Owner: driver.NewOwner("dead"), TTL: drivertest.DefaultShortTTL}
-					if r, err := b.Acquire(context.Background(), c); err != nil || r.State != driver.Held {
+					c := driver.Claim{Key: key, Owner: driver.NewOwner("dead"),
+						TTL: drivertest.DefaultShortTTL}
+					if r, err := b.Acquire(context.Background(), c); err != nil ||
+						r.State != driver.Held {
 						t.Errorf("the holder to be killed is %v, %v", r.State, err)
 					}
 					b.Backend.Close()
@@ -157,7 +183,7 @@ func harnessOf(m *mutant) drivertest.Harness {
 			return store
 		},
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Guard: true, Identify: true,
+			Notify: true, Inspect: true, Guard: true, Identify: true, Member: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true, CanKillHolder: true,
 		},
@@ -180,7 +206,8 @@ func TestSoundBackendPasses(t *testing.T) {
 			store: func(s *drivertest.Store, first *memhold.Backend) {
 				s.Open = func(testing.TB) driver.Backend {
 					return inspected{&backend{first.Client(), &mutant{}}, []driver.Finding{
-						{Severity: driver.Failure, Code: "a", Summary: "A."}, {Severity: driver.Note, Code: "b", Summary: "B."},
+						{Severity: driver.Failure, Code: "a", Summary: "A."},
+						{Severity: driver.Note, Code: "b", Summary: "B."},
 					}}
 				}
 			},
@@ -188,8 +215,8 @@ func TestSoundBackendPasses(t *testing.T) {
 	})
 }
 
-// TestMutantsAreFound sees that the rules are not green by accident: each of these backends breaks the contract, and
-// each of the rules named must say so.
+// TestMutantsAreFound checks that the rules can fail: each of these backends breaks the contract,
+// and each of the named rules must say so.
 func TestMutantsAreFound(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
@@ -206,7 +233,7 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 }
 
-// TestEveryRuleHasAMutant sees that no rule was added that has never been seen to fail.
+// TestEveryRuleHasAMutant checks that every rule has been seen to fail.
 func TestEveryRuleHasAMutant(t *testing.T) {
 	var shown []string
 	for _, m := range mutants() {
@@ -219,16 +246,20 @@ func TestEveryRuleHasAMutant(t *testing.T) {
 	}
 }
 
-// TestRecorderFailsForItself sees that a mutant that is found does not fail the test that looks for it, and that a
-// sound backend is not taken for one.
+// TestRecorderFailsForItself checks that a mutant fails only its recorder, not the test around it,
+// and that a sound backend fails neither.
 func TestRecorderFailsForItself(t *testing.T) {
-	if failed, log := drivertest.Broken(t, harnessOf(&mutant{}), "Release/R7_ComparesOwner"); failed {
+	if failed, log := drivertest.Broken(t, harnessOf(&mutant{}),
+		"Release/R7_ComparesOwner"); failed {
 		t.Errorf("a sound backend is found to be broken: %s", log)
 	}
-	unable := &mutant{acquire: func(*memhold.Backend, context.Context, driver.Claim) (driver.Result, error) {
+	unable := &mutant{acquire: func(*memhold.Backend, context.Context, driver.Claim) (driver.Result,
+		error) {
 		return driver.Result{}, errors.New("unable")
 	}}
-	if failed, _ := drivertest.Broken(t, harnessOf(unable), "Release/R7_ComparesOwner"); !failed || t.Failed() {
-		t.Errorf("failed = %v for a backend that is broken, and %v for the test", failed, t.Failed())
+	if failed, _ := drivertest.Broken(t, harnessOf(unable), "Release/R7_ComparesOwner"); !failed ||
+		t.Failed() {
+		t.Errorf("failed = %v for a backend that is broken, and %v for the test", failed,
+			t.Failed())
 	}
 }

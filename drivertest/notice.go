@@ -7,14 +7,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Notices tell waiters that it is their turn. They are hints: the rules require that they come while nothing is
-// wrong, that what they say is true, and that nothing depends on them.
+// Notices tell waiters that it is their turn. They are hints: the rules require that they come
+// while nothing is wrong, that they are true, and that nothing depends on them.
 var noticeRules = []rule{
 	{name: "Notices/GrantIsPushed", needs: queue | notify, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
 		inbox := s.listen(b2)
-		// A subscription may take effect after Notify has returned, and what comes before is lost. So
-		// grants are repeated until the first notice came, and must be pushed each from then on.
+		// A subscription may take effect after Notify has returned, and notices before that are
+		// lost. So grants are repeated until the first notice comes. From then on each grant must
+		// be pushed.
 		var last driver.Token
 		for pushed, tries := 0, 0; pushed < 3; tries++ {
 			a, w := s.claim("k"), s.queued("k")
@@ -54,7 +55,8 @@ var noticeRules = []rule{
 			s.release(b, step.leaves, driver.Held)
 			s.hold(b, step.next)
 			for _, n := range inbox.all() {
-				if n.Kind == driver.Granted && n.Owner != x.Owner && (n.Owner != y.Owner || step.next.Owner == x.Owner) {
+				if n.Kind == driver.Granted && n.Owner != x.Owner &&
+					(n.Owner != y.Owner || step.next.Owner == x.Owner) {
 					s.Fatalf("notice %+v while the holder is %q", n, step.next.Owner)
 				}
 			}
@@ -88,7 +90,7 @@ var noticeRules = []rule{
 			s.hold(b, a)
 			s.wait(b, w, a, 1)
 			s.release(b, a, driver.Held)
-			// Whoever still listens has heard of it, or will not.
+			// A listener has heard of it by now, or never will.
 			inbox.await(w.Owner, s.Patience/10)
 			s.hold(b, w)
 			s.release(b, w, driver.Held)

@@ -72,7 +72,9 @@ var queueRules = []rule{
 			w.Ticket = 1000
 			line[i] = client{b, w}
 		}
-		slices.SortFunc(line, func(x, y client) int { return strings.Compare(x.claim.Owner, y.claim.Owner) })
+		slices.SortFunc(line, func(x, y client) int {
+			return strings.Compare(x.claim.Owner, y.claim.Owner)
+		})
 		for _, i := range []int{3, 0, 4, 1, 2} {
 			s.busy(b, line[i].claim, a)
 		}
@@ -167,8 +169,8 @@ type client struct {
 	claim driver.Claim
 }
 
-// served releases the holder and then each of the line in turn, and checks that it is the next one's turn each
-// time: nobody else is let in, and the key is free in the end.
+// served releases the holder and then each of the line in turn, and checks that it is the next
+// one's turn each time: nobody else is let in, and the key is free in the end.
 func (s *suite) served(holder client, line []client) {
 	s.Helper()
 	key := holder.claim.Key
@@ -185,8 +187,8 @@ func (s *suite) served(holder client, line []client) {
 	s.free(holder.Backend, key)
 }
 
-// skipped queues four waiters, lets those at the given indexes die and the others live, and checks that
-// only these are served.
+// skipped queues four waiters, lets those at the given indexes die and the others live, and checks
+// that only these are served.
 func (s *suite) skipped(dead ...int) {
 	s.Helper()
 	b := s.open()

@@ -1,9 +1,11 @@
 package drivertest
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // Release ends one acquisition and no other.
@@ -25,7 +27,8 @@ var releaseRules = []rule{
 		if a.Owner[:1] == first {
 			first = "y"
 		}
-		for _, owner := range []string{a.Owner + "x", a.Owner[:len(a.Owner)-1], first + a.Owner[1:]} {
+		for _, owner := range []string{a.Owner + "x", a.Owner[:len(a.Owner)-1],
+			first + a.Owner[1:]} {
 			other := a
 			other.Owner = owner
 			s.release(b, other, driver.Lost)
@@ -86,7 +89,7 @@ var renewalRules = []rule{
 		s.elapse(a.TTL)
 		s.busy(b, s.claim("k"), a)
 		s.renew(b, a, driver.Held)
-		// The last renewal counts, also if it asks for less.
+		// The last renewal counts, even if it asks for less.
 		s.eventuallyHeld(b, s.claim("k"))
 	}},
 	{name: "Renew/R34_NeverCreates", check: func(s *suite) {
@@ -139,7 +142,8 @@ var renewalRules = []rule{
 	}},
 	{name: "Renew/BatchKeepsOrder", check: func(s *suite) {
 		b := s.open()
-		held, gone, never, another := s.claim("held"), s.claim("gone"), s.claim("never"), s.claim("another")
+		held, gone, never, another := s.claim("held"), s.claim("gone"), s.claim("never"),
+			s.claim("another")
 		s.hold(b, held)
 		s.hold(b, gone)
 		s.release(b, gone, driver.Held)
@@ -154,14 +158,19 @@ var renewalRules = []rule{
 		b := s.open()
 		claims := make([]driver.Claim, n)
 		want := make([]driver.State, n)
+		renewed := clock.Now()
 		for i := range claims {
 			claims[i] = s.claim("k" + string(rune('a'+i%26)) + string(rune('A'+i/26)))
 			if want[i] = driver.Lost; i%7 != 0 {
 				s.hold(b, claims[i])
 				want[i] = driver.Held
 			}
+			if i%100 == 99 || clock.Now().Sub(renewed) > s.TTL/4 {
+				// Leases must not end meanwhile, however long a thousand acquisitions take.
+				renewed = clock.Now()
+				s.batch(b, claims[:i+1], want[:i+1]...)
+			}
 		}
-		s.batch(b, claims, want...)
 		slices.Reverse(claims)
 		slices.Reverse(want)
 		s.batch(b, claims, want...)
@@ -178,12 +187,26 @@ var renewalRules = []rule{
 	}},
 }
 
-// batch renews claims with the given outcomes.
+// batch renews claims, with the given outcomes. Unknown outcomes are asked for again, as a Locker
+// would: a shard that is slow once breaks no rule. Its claims may have yielded the first time.
 func (s *suite) batch(b driver.Backend, claims []driver.Claim, want ...driver.State) {
 	s.Helper()
-	for i, r := range s.renewAll(b, claims) {
-		if r.State != want[i] {
-			s.Fatalf("Renew of %d claims: result %d, of %q, is %v (%v); want %v", len(claims), i, claims[i].Key, r.State, r.Err, want[i])
+	again := false
+	s.eventually("a renewal is still unknown", func() bool {
+		var open []driver.Claim
+		var wanted []driver.State
+		for i, r := range s.renewAll(b, claims) {
+			switch {
+			case r.State == driver.Unknown && errors.Is(r.Err, driver.ErrUnknown):
+				open, wanted = append(open, claims[i]), append(wanted, want[i])
+			case r.State == want[i]:
+			case again && want[i] == driver.Yielded && r.State == driver.Lost:
+			default:
+				s.Fatalf("Renew of %d claims: result %d, of %q, is %v (%v); want %v", len(claims),
+					i, claims[i].Key, r.State, r.Err, want[i])
+			}
 		}
-	}
+		claims, want, again = open, wanted, true
+		return len(open) == 0
+	})
 }

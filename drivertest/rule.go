@@ -19,6 +19,7 @@ const (
 	checker
 	guard
 	identify
+	member
 	queue
 	holder
 	expiresIn
@@ -34,9 +35,12 @@ const (
 func (c Capabilities) features() feature {
 	var have feature
 	for f, has := range map[feature]bool{
-		notify: c.Notify, inspect: c.Inspect, checker: c.Check, guard: c.Guard, identify: c.Identify,
-		queue: c.Queue, holder: c.Holder, expiresIn: c.ExpiresIn, expiry: c.Expiry, outlives: c.Outlives,
-		lose: c.CanLose, cutReply: c.CanCutReply, freeze: c.CanFreeze, forget: c.CanForget, killHolder: c.CanKillHolder,
+		notify: c.Notify, inspect: c.Inspect, checker: c.Check, guard: c.Guard,
+		identify: c.Identify, member: c.Member,
+		queue: c.Queue, holder: c.Holder, expiresIn: c.ExpiresIn, expiry: c.Expiry,
+		outlives: c.Outlives,
+		lose:     c.CanLose, cutReply: c.CanCutReply, freeze: c.CanFreeze, forget: c.CanForget,
+		killHolder: c.CanKillHolder,
 	} {
 		if has {
 			have |= f
@@ -63,6 +67,7 @@ func rules() []rule {
 		keyRules,
 		inspectionRules,
 		guardRules,
+		memberRules,
 		closeRules,
 		processRules,
 		loadRules,

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// suite is what the check of one rule works with. Its methods end the test when a call does not go as
-// it has to, except where they say otherwise; only the goroutine of the check may call those.
+// suite is what the check of one rule works with. Its methods end the test if an answer is wrong,
+// except where they say otherwise. Only the check's own goroutine may call methods that end the
+// test.
 type suite struct {
 	testing.TB
 	*Harness
@@ -41,7 +42,8 @@ func (s *suite) open() driver.Backend {
 
 // claim returns a new claim on key with the harness's TTL that does not queue.
 func (s *suite) claim(key string) driver.Claim {
-	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("drivertest")), TTL: s.TTL}
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("drivertest")),
+		TTL: s.TTL}
 }
 
 // queued returns a new claim on key that queues.
@@ -51,13 +53,13 @@ func (s *suite) queued(key string) driver.Claim {
 	return c
 }
 
-// short gives the claim the lease that the suite waits for to end.
+// short gives the claim a lease whose end the suite waits for.
 func (s *suite) short(c driver.Claim) driver.Claim {
 	c.TTL = s.ShortTTL
 	return c
 }
 
-// limit returns a context for one call. It ends long after a call has to be back.
+// limit returns a context for one call. It ends long after a call should have returned.
 func (s *suite) limit() (context.Context, context.CancelFunc) {
 	// Not the test's context, which has ended when clean-ups run.
 	return context.WithTimeout(context.WithoutCancel(s.Context()), s.Patience)
@@ -88,7 +90,7 @@ func (s *suite) hold(b driver.Backend, c driver.Claim) driver.Result {
 	return r
 }
 
-// busy asks for the claim, which must be held by the claim by.
+// busy asks for the claim. The answer must be that the claim by holds the key.
 func (s *suite) busy(b driver.Backend, c, by driver.Claim) driver.Result {
 	s.Helper()
 	r := s.try(b, c)
@@ -101,13 +103,14 @@ func (s *suite) busy(b driver.Backend, c, by driver.Claim) driver.Result {
 	return r
 }
 
-// wait queues the claim, which must be held by the claim by and be told that it is at place. An earlier
-// call of it is confirmed.
+// wait queues the claim. The answer must be that the claim by holds the key, and that this one is
+// at place. If it is queued already, that is confirmed.
 func (s *suite) wait(b driver.Backend, c, by driver.Claim, place int) driver.Result {
 	s.Helper()
 	r := s.busy(b, c, by)
 	if r.Place != place {
-		s.Fatalf("Acquire(%q) is busy at place %d in the queue; want place %d", c.Key, r.Place, place)
+		s.Fatalf("Acquire(%q) is busy at place %d in the queue; want place %d", c.Key,
+			r.Place, place)
 	}
 	if r.Presence <= 0 {
 		s.Fatalf("Acquire(%q) is queued with a presence of %v; want more than 0", c.Key, r.Presence)
@@ -115,7 +118,7 @@ func (s *suite) wait(b driver.Backend, c, by driver.Claim, place int) driver.Res
 	return r
 }
 
-// release releases the claim, which must be in the given state until then.
+// release releases the claim, which must have been in the given state.
 func (s *suite) release(b driver.Backend, c driver.Claim, want driver.State) {
 	s.Helper()
 	ctx, cancel := s.limit()
@@ -185,13 +188,13 @@ func (s *suite) eventuallyHeld(b driver.Backend, c driver.Claim) driver.Result {
 	return r
 }
 
-// elapse lets a lease or presence of d that runs already end.
+// elapse waits for the end of a lease or presence of d that runs already.
 func (s *suite) elapse(d time.Duration) {
 	s.Helper()
 	s.Elapse(s, d+d/50+margin)
 }
 
-// elapseWith lets d pass while the waiters keep asking, all of which stay busy.
+// elapseWith lets d pass while the waiters keep asking. All of them must stay busy.
 func (s *suite) elapseWith(d, presence time.Duration, b driver.Backend, waiters ...driver.Claim) {
 	s.Helper()
 	pause := min(presence/4, d)

@@ -2,7 +2,7 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// Tokens of a key are unique and rise (R38).
+// Tokens of a key are unique and rise.
 var tokenRules = []rule{
 	{name: "Tokens/R38_RiseOverAcquisitions", check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
@@ -58,10 +58,12 @@ var tokenRules = []rule{
 		a.Token = proposed
 		second := s.hold(b, a).Token
 		if s.rises(first, second); second < proposed || second >= 1<<53 {
-			s.Fatalf("token %d was granted where %d was proposed; want at least that, and less than 2^53", second, uint64(proposed))
+			s.Fatalf(
+				"token %d was granted where %d was proposed; want at least that, and less than 2^53",
+				second, uint64(proposed))
 		}
 		s.release(b, a, driver.Held)
-		// What was proposed counts from then on, also for those who propose less.
+		// A proposed token counts from then on, even for claims that propose less.
 		c := s.claim("k")
 		c.Token = 7
 		s.rises(second, s.hold(b, c).Token)

@@ -2,7 +2,7 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// A call whose reply is lost reports that its outcome is unknown, and whatever it was, the next call copes.
+// A call whose reply is lost reports an unknown outcome. The next call copes with either outcome.
 var unknownRules = []rule{
 	{name: "Unknown/AcquireIsMineOnAskingAgain", needs: cutReply, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()

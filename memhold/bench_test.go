@@ -13,7 +13,8 @@ import (
 func BenchmarkAcquireRelease(b *testing.B) {
 	backend := memhold.New()
 	defer backend.Close()
-	claim := driver.Claim{Key: "invoice/42", Owner: driver.NewOwner(driver.OwnerSuffix("")), TTL: 30 * time.Second, Token: 1, Block: 64}
+	claim := driver.Claim{Key: "invoice/42", Owner: driver.NewOwner(driver.OwnerSuffix("")),
+		TTL: 30 * time.Second, Token: 1, Block: 64}
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -30,7 +31,8 @@ func held(b *testing.B, backend driver.Backend, n int) []driver.Claim {
 	suffix := driver.OwnerSuffix("")
 	claims := make([]driver.Claim, n)
 	for i := range claims {
-		claims[i] = driver.Claim{Key: fmt.Sprintf("invoice/%08d", i), Owner: driver.NewOwner(suffix), TTL: time.Hour}
+		claims[i] = driver.Claim{Key: fmt.Sprintf("invoice/%08d", i),
+			Owner: driver.NewOwner(suffix), TTL: time.Hour}
 	}
 	for _, claim := range claims {
 		if r, err := backend.Acquire(b.Context(), claim); err != nil || r.State != driver.Held {
@@ -92,7 +94,8 @@ func BenchmarkMemory(b *testing.B) {
 	suffix := driver.OwnerSuffix("")
 	claims := make([]driver.Claim, n)
 	for i := range claims {
-		claims[i] = driver.Claim{Key: fmt.Sprintf("invoice/%08d", i), Owner: driver.NewOwner(suffix), TTL: time.Hour}
+		claims[i] = driver.Claim{Key: fmt.Sprintf("invoice/%08d", i),
+			Owner: driver.NewOwner(suffix), TTL: time.Hour}
 	}
 	heap := func() uint64 {
 		runtime.GC()

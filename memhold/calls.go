@@ -16,9 +16,10 @@ const maxToken = 1 << 53
 const renewChunk = 512
 
 // Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
-// queued and present for the presence, or for its TTL if that is shorter. It fails with ErrUnavailable when ctx
-// has ended, after Close and in quarantine, and, permanently, for a claim that is not allowed; ErrUnknown comes
-// only from [Faults].
+// queued and present for the presence, or for its TTL if that is shorter. It fails with
+// ErrUnavailable when ctx has ended, after Close, in quarantine and under another set (see
+// [Backend.Join]), and with ErrInvalid for a claim that is not allowed; ErrUnknown comes only from
+// [Faults].
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, &driver.Error{Err: err}
@@ -62,7 +63,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 	}
 
 	result := driver.Result{State: driver.Busy, Holder: e.owner, ExpiresIn: e.expires.Sub(now)}
-	var w *waiter
+	var w *queuedClaim
 	if e.queue != nil {
 		e.queue.prune(now)
 		w = e.queue.find(claim.Owner)
@@ -73,7 +74,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		}
 		return result
 	}
-	result.Presence = min(m.presence, claim.TTL)
+	result.Presence, result.Clock = min(m.presence, claim.TTL), clock.Microseconds()
 	until := now.Add(result.Presence)
 	if w != nil {
 		w.until, w.token, w.block, w.client = until, claim.Token, claim.Block, b
@@ -83,10 +84,11 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		if e.queue == nil {
 			e.queue = m.newQueue(claim.Key)
 		}
-		w = &waiter{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token, block: claim.Block, client: b}
+		w = &queuedClaim{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token,
+			block: claim.Block, client: b}
 		if w.ticket == 0 {
-			// Raised over the last one: the wall clock may stand still or be set back, and the order
-			// of arrival must not follow it.
+			// Raised over the last one: the wall clock may stand still or be set back, and the
+			// order of arrival must not follow it.
 			m.ticket = max(m.ticket+1, clock.Microseconds())
 			w.ticket = m.ticket
 		}
@@ -98,8 +100,8 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 }
 
 // Renew extends each claim that still holds its key, as driver.Backend describes. It fails as
-// [Backend.Acquire] does, for the whole batch; single claims that are not allowed give Unknown with a
-// permanent error.
+// [Backend.Acquire] does, for the whole batch; single claims that are not allowed give Unknown with
+// ErrInvalid.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Err: err}
@@ -142,7 +144,7 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 	}
 	e := m.keys[claim.Key]
 	if e == nil || e.owner != claim.Owner || now >= e.expires {
-		// Settling a key that has run out is left to its timer and to the next who asks for it.
+		// Settling an expired key is left to its timer, or to the next call for it.
 		result.State = driver.Lost
 		return
 	}
@@ -226,6 +228,9 @@ func (b *Backend) refuse(claim *driver.Claim, now clock.Instant) error {
 	if b.closed {
 		return errClosed()
 	}
+	if err := b.disagrees(); err != nil {
+		return err
+	}
 	if b.guard > 0 {
 		return b.quarantine(claim, now)
 	}
@@ -240,7 +245,7 @@ func (e constError) Error() string { return string(e) }
 
 const errBackendClosed = constError("memhold: backend closed")
 
-// validate checks what the kernel promises of a claim, as a backend that cannot store it would.
+// validate checks what the kernel promises of a claim, as a backend on a server would have to.
 func validate(claim *driver.Claim) error {
 	switch {
 	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
@@ -249,6 +254,8 @@ func validate(claim *driver.Claim) error {
 		return refused("empty owner value")
 	case claim.TTL < time.Millisecond:
 		return refused("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
+	case claim.TTL > driver.MaxTTL:
+		return refused("TTL %v: must be at most %v", claim.TTL, driver.MaxTTL)
 	case claim.Token >= maxToken || claim.Block >= maxToken:
 		return refused("token %d with block %d: must be less than 2^53", claim.Token, claim.Block)
 	}
@@ -256,5 +263,5 @@ func validate(claim *driver.Claim) error {
 }
 
 func refused(format string, args ...any) error {
-	return &driver.Error{Permanent: true, Err: fmt.Errorf("memhold: "+format, args...)}
+	return &driver.Error{Invalid: true, Err: fmt.Errorf("memhold: "+format, args...)}
 }

@@ -23,7 +23,9 @@ func harness(bubble bool) drivertest.Harness {
 					}
 				},
 				CutReply: func(_ testing.TB, client driver.Backend) {
-					client.(*memhold.Backend).Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Renewals | memhold.Releases, Times: 1, CutReply: true})
+					client.(*memhold.Backend).Faults().Inject(
+						memhold.Fault{Calls: memhold.Acquires | memhold.Renewals | memhold.Releases,
+							Times: 1, CutReply: true})
 				},
 				Freeze: func(_ testing.TB, client driver.Backend) (thaw func()) {
 					faults := client.(*memhold.Backend).Faults()
@@ -34,7 +36,7 @@ func harness(bubble bool) drivertest.Harness {
 			}
 		},
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Guard: true, Identify: true,
+			Notify: true, Inspect: true, Guard: true, Identify: true, Member: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true,
 		},
@@ -44,7 +46,8 @@ func harness(bubble bool) drivertest.Harness {
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness(true)) }
 
-// TestConformanceInRealTime sees that the suite serves a backend that can not be put into a bubble.
+// TestConformanceInRealTime checks that the suite serves a backend that cannot be put into a
+// bubble.
 func TestConformanceInRealTime(t *testing.T) {
 	t.Parallel() // it mostly waits
 	h := harness(false)

@@ -15,7 +15,7 @@ func (b *Backend) Timers() int {
 	defer b.memory.mu.Unlock()
 	n := 0
 	for _, e := range b.memory.keys {
-		// Stop reports whether it stopped the timer: that asks it and nobody else. So it is started again.
+		// Stop reports whether the timer ran; nothing else tells. So it is started again.
 		if e.queue != nil && e.queue.timer.Stop() {
 			e.queue.timer.Reset(e.queue.at.Sub(clock.Now()))
 			n++
@@ -24,7 +24,7 @@ func (b *Backend) Timers() int {
 	return n
 }
 
-// Halt has whatever is to be done to the memory wait for resume.
+// Halt has all calls of the memory wait for resume.
 func (b *Backend) Halt() (resume func()) {
 	b.memory.mu.Lock()
 	return b.memory.mu.Unlock

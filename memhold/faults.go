@@ -8,16 +8,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Faults makes a memory misbehave, for tests. Get it from [Backend.Faults]. It is safe for concurrent use,
-// and costs an atomic load a call while nothing is wrong.
+// Faults makes a memory misbehave, for tests. Get it from [Backend.Faults]. It is safe for
+// concurrent use, and costs an atomic load a call while nothing is wrong.
 //
-// Two kinds of fault are told apart. Those of the path (Inject, Freeze, LoseNotices) concern the calls of this
-// client only, as a network would. Those of the memory (Lose, Give, Restart, Forget) concern
-// every client, as a server would, and take effect at once, frozen paths or not.
+// There are two kinds of fault. Those of the path (Inject, Freeze, LoseNotices) concern the calls
+// of this client only, as a network would. Those of the memory (Lose, Give, Restart, Forget)
+// concern every client, as a server would, and take effect at once, frozen paths or not.
 //
-// The path keeps the rule of package driver that calls take effect in the order in which they were made, also
-// when their contexts ended: it is one queue a client, in which a delayed call holds up those behind it. A call whose
-// context has ended already, or whose claim is not allowed, never reaches it.
+// The path keeps the rule of package driver that calls take effect in the order in which they were
+// made, even if their contexts ended: it is one queue for each client, in which a delayed call
+// holds up those behind it. A call whose context has ended already, or whose claim is not allowed,
+// never reaches it.
 type Faults struct{ b *Backend }
 
 // Faults returns the fault surface of this client.
@@ -37,21 +38,23 @@ const (
 	AllCalls = Acquires | Renewals | Releases | Inspections | Identities
 )
 
-// Fault is what happens to calls on their way to the memory and back. Where several match a call, it
-// suffers them all: delays add up, and of several errors the first injected is reported.
+// Fault is what happens to calls on their way to the memory and back. A call suffers all that match
+// it: delays add up, and of several errors the first injected is reported.
 type Fault struct {
 	// Calls says which kinds of call; 0 means all.
 	Calls Calls
 
-	// Key restricts the fault to calls about this key; empty means all calls. Of a batch of renewals, Err and
-	// CutReply then concern only the claims on the key, as results that are Unknown; delays concern the whole batch.
+	// Key restricts the fault to calls about this key; empty means all calls. Of a batch of
+	// renewals, Err and CutReply then concern only the claims on the key, as results that are
+	// Unknown; delays concern the whole batch.
 	Key string
 
-	// Times is how many calls the fault lasts for, or claims of a batch if Key is set; 0 means until it is removed.
+	// Times is how many calls the fault lasts for, or claims of a batch if Key is set; 0 means
+	// until it is removed.
 	Times int
 
-	// Err makes the call fail without reaching the memory. A *driver.Error is reported as it is; anything
-	// else is wrapped in one, which says ErrUnknown if Err does, and else ErrUnavailable.
+	// Err makes the call fail without reaching the memory. A *driver.Error is reported as it is;
+	// anything else is wrapped in one, which says ErrUnknown if Err does, and else ErrUnavailable.
 	Err error
 
 	// CutReply has the call take effect and report ErrUnknown.
@@ -72,30 +75,30 @@ func (f Faults) Inject(fault Fault) (remove func()) { return f.b.line.inject(fau
 // were injected with an Err are reported at once, as by a client that cannot send.
 func (f Faults) Freeze() { f.b.line.freeze() }
 
-// Thaw ends a freeze: the calls that hang take effect, in the order in which they were made, and the
-// notices arrive. Also calls whose contexts have ended take effect.
+// Thaw ends a freeze: the calls that hang take effect, in the order in which they were made, and
+// the notices arrive. Calls whose contexts have ended take effect too.
 func (f Faults) Thaw() { f.b.line.thaw(false) }
 
-// ThawDropping ends a freeze as a broken connection would: the calls and notices that hang are lost. Calls whose callers still
-// wait fail with ErrUnknown.
+// ThawDropping ends a freeze as a broken connection would: the calls and notices that hang are
+// lost. The calls fail with ErrUnknown.
 func (f Faults) ThawDropping() { f.b.line.thaw(true) }
 
-// LoseNotices has notices to this client get lost, or not any longer.
+// LoseNotices sets whether notices to this client are lost.
 func (f Faults) LoseNotices(lose bool) { f.b.line.loseNotices(lose) }
 
-// Clear ends all faults of the path: injected ones are removed, a freeze thaws, notices arrive. Calls
-// that were delayed stay delayed.
+// Clear ends all faults of the path: injected ones are removed, a freeze thaws, notices arrive.
+// Calls that were delayed stay delayed.
 func (f Faults) Clear() {
 	f.b.line.clear()
 	f.b.line.thaw(false)
 }
 
-// Hanging returns how many calls are on their way to the memory, also those whose callers have
-// gone. A test that waits for a call to be made waits for this to change.
+// Hanging returns how many calls are on their way to the memory, with those whose callers have
+// gone. A test waits for it to change when it waits for a call to be made.
 func (f Faults) Hanging() int { return f.b.line.hanging() }
 
-// Lose takes key from its holder as if the memory had evicted it, and reports whether
-// somebody held it. Nobody is told. Waiters stay: the next call for the key passes it to the first of them.
+// Lose takes key from its holder as if the memory had evicted it, and reports whether somebody held
+// it. Nobody is told. Waiters stay: the next call for the key passes it to the first of them.
 func (f Faults) Lose(key string) bool {
 	now := clock.Now()
 	m := f.b.memory
@@ -105,7 +108,7 @@ func (f Faults) Lose(key string) bool {
 	if e == nil || e.owner == "" || now >= e.expires {
 		return false
 	}
-	// expires stays: the timer of a queue is still of use.
+	// expires stays: the timer of a queue still serves.
 	e.owner, e.token = "", 0
 	if e.free() {
 		m.remove(key, e)
@@ -113,8 +116,8 @@ func (f Faults) Lose(key string) bool {
 	return true
 }
 
-// Give gives key to owner for ttl, whoever holds it, as if a client that knows neither queue nor tokens had
-// got it. Nobody is told; waiters stay.
+// Give gives key to owner for ttl, whoever holds it, as if a client that knows neither queue nor
+// tokens had got it. Nobody is told; waiters stay.
 func (f Faults) Give(key, owner string, ttl time.Duration) {
 	now := clock.Now()
 	m := f.b.memory
@@ -159,11 +162,11 @@ func (m *memory) restart(forget bool) {
 		}
 	}
 	m.keys, m.peak, m.sweepAt = make(map[string]*entry), 0, minSweep
-	m.fence, m.ticket = 0, 0
+	m.fence, m.ticket, m.set = 0, 0, driver.Set{}
 	m.forgot, m.forgotAt = true, now
 }
 
-// asError makes an error of the contract from the one of a Fault.
+// asError returns the error of a Fault as the contract wants it.
 func asError(err error) error {
 	if _, ok := err.(*driver.Error); ok {
 		return err

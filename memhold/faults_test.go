@@ -52,15 +52,18 @@ func start(calls ...func() (driver.Result, error)) []*call {
 	return started
 }
 
-func acquiring(ctx context.Context, b *memhold.Backend, c driver.Claim) func() (driver.Result, error) {
+func acquiring(ctx context.Context, b *memhold.Backend,
+	c driver.Claim) func() (driver.Result, error) {
 	return func() (driver.Result, error) { return b.Acquire(ctx, c) }
 }
 
-func releasing(ctx context.Context, b *memhold.Backend, c driver.Claim) func() (driver.Result, error) {
+func releasing(ctx context.Context, b *memhold.Backend,
+	c driver.Claim) func() (driver.Result, error) {
 	return func() (driver.Result, error) { return b.Release(ctx, c) }
 }
 
-func renewing(ctx context.Context, b *memhold.Backend, c driver.Claim) func() (driver.Result, error) {
+func renewing(ctx context.Context, b *memhold.Backend,
+	c driver.Claim) func() (driver.Result, error) {
 	return func() (driver.Result, error) {
 		r, err := b.Renew(ctx, []driver.Claim{c})
 		if err != nil {
@@ -137,7 +140,8 @@ func TestGive(t *testing.T) {
 		b.Faults().Give("k", "stranger", 2*time.Second)
 		renew(t, b, a, driver.Lost)
 		release(t, b, a, driver.Lost)
-		if r := acquire(t, b, claim("k", "b"), driver.Busy); r.Holder != "stranger" || r.ExpiresIn != 2*time.Second || r.Place != 1 {
+		if r := acquire(t, b, claim("k", "b"), driver.Busy); r.Holder != "stranger" ||
+			r.ExpiresIn != 2*time.Second || r.Place != 1 {
 			t.Errorf("busy: %+v; want the stranger for 2s, and the first place", r)
 		}
 		time.Sleep(2 * time.Second)
@@ -265,7 +269,8 @@ func TestFrozenNotices(t *testing.T) {
 	})
 }
 
-// TestKeptNoticesComeFirst has a later notice wait to be delivered while the freeze ends that kept an earlier one.
+// TestKeptNoticesComeFirst has a later notice wait to be delivered while the freeze ends that kept
+// an earlier one.
 func TestKeptNoticesComeFirst(t *testing.T) {
 	pair(t, func(t *testing.T, b, watch *memhold.Backend) {
 		granted := listen(b)
@@ -288,8 +293,8 @@ func TestKeptNoticesComeFirst(t *testing.T) {
 	})
 }
 
-// TestOneCallAtATime sees that of two calls on their way, the second is not taken out of the line
-// before the first has taken effect. It is not in a bubble, as those do not see who waits for a mutex.
+// TestOneCallAtATime checks that of two calls on their way, the second leaves the line only when
+// the first has taken effect. It is not in a bubble, as those do not see who waits for a mutex.
 func TestOneCallAtATime(t *testing.T) {
 	b := memhold.New()
 	defer b.Close()
@@ -372,9 +377,12 @@ func TestInjectError(t *testing.T) {
 	} {
 		pair(t, func(t *testing.T, b, watch *memhold.Backend) {
 			acquire(t, b, claim("held", "a"), driver.Held)
-			b.Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Renewals, Times: 2, Err: test.err})
-			for _, c := range start(acquiring(t.Context(), b, claim("k", "a")), renewing(t.Context(), b, claim("held", "a"))) {
-				if c.expect(t, driver.Unknown, test.kind); !errors.Is(c.err, errors.Unwrap(test.err)) && !errors.Is(c.err, test.err) {
+			b.Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Renewals, Times: 2,
+				Err: test.err})
+			for _, c := range start(acquiring(t.Context(), b, claim("k", "a")),
+				renewing(t.Context(), b, claim("held", "a"))) {
+				if c.expect(t, driver.Unknown, test.kind); !errors.Is(c.err,
+					errors.Unwrap(test.err)) && !errors.Is(c.err, test.err) {
 					t.Errorf("%v does not wrap %v", c.err, test.err)
 				}
 				if driver.Permanent(c.err) != test.permanent {
@@ -395,15 +403,19 @@ func TestInjectIsRemoved(t *testing.T) {
 		remove := b.Faults().Inject(memhold.Fault{Err: driver.ErrUnavailable})
 		other := b.Faults().Inject(memhold.Fault{Calls: memhold.Releases, Err: driver.ErrUnknown})
 		for range 3 {
-			start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnavailable)
+			start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t,
+				driver.Unknown, driver.ErrUnavailable)
 		}
 		if _, err := b.Identity(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Identity: %v; want unavailable: no Calls means all", err)
 		}
-		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnavailable) // the first injected
+		// the first injected
+		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnavailable)
 		remove()
 		remove()
-		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnknown)
+		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnknown)
 		acquire(t, b, claim("k", "a"), driver.Held)
 		other()
 		release(t, b, claim("k", "a"), driver.Held)
@@ -420,7 +432,8 @@ func TestInjectIsRemoved(t *testing.T) {
 
 func TestFaultsOfOneKey(t *testing.T) {
 	pair(t, func(t *testing.T, b, watch *memhold.Backend) {
-		x, y, z := lasting(claim("x", "a"), 10*time.Second), lasting(claim("y", "a"), 10*time.Second), claim("z", "a")
+		x, y, z := lasting(claim("x", "a"), 10*time.Second),
+			lasting(claim("y", "a"), 10*time.Second), claim("z", "a")
 		for _, c := range []driver.Claim{x, y, z} {
 			acquire(t, b, c, driver.Held)
 		}
@@ -452,10 +465,13 @@ func TestFaultsOfOneKey(t *testing.T) {
 
 func TestCutReply(t *testing.T) {
 	pair(t, func(t *testing.T, b, watch *memhold.Backend) {
-		b.Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Releases, Times: 2, CutReply: true})
-		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnknown)
+		b.Faults().Inject(memhold.Fault{Calls: memhold.Acquires | memhold.Releases, Times: 2,
+			CutReply: true})
+		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnknown)
 		expectHolder(t, watch, "k", "a")
-		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnknown)
+		start(releasing(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnknown)
 		expectHolder(t, watch, "k", "")
 		acquire(t, b, claim("k", "a"), driver.Held)
 	})
@@ -494,7 +510,8 @@ func TestReplyDelay(t *testing.T) {
 		b.Faults().Inject(memhold.Fault{Times: 2, ReplyDelay: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		calls := start(acquiring(t.Context(), b, claim("k", "a")), releasing(ctx, b, claim("k", "a")))
+		calls := start(acquiring(t.Context(), b, claim("k", "a")),
+			releasing(ctx, b, claim("k", "a")))
 		expectHolder(t, watch, "k", "") // both took effect
 		calls[0].hangs(t)
 		time.Sleep(100 * time.Millisecond)
@@ -513,7 +530,8 @@ func TestRestart(t *testing.T) {
 		acquire(t, b, claim("k", "b"), driver.Busy)
 		b.Faults().Freeze()
 		watch.Faults().Inject(memhold.Fault{Delay: time.Second})
-		calls := start(releasing(t.Context(), b, claim("k", "a")), releasing(t.Context(), watch, claim("k", "a")))
+		calls := start(releasing(t.Context(), b, claim("k", "a")),
+			releasing(t.Context(), watch, claim("k", "a")))
 		watch.Faults().Restart()
 		for _, c := range calls {
 			c.expect(t, driver.Unknown, driver.ErrUnknown)
@@ -521,7 +539,8 @@ func TestRestart(t *testing.T) {
 		b.Faults().Clear()
 		watch.Faults().Clear()
 		time.Sleep(2 * time.Second)
-		if after, err := b.Identity(t.Context()); err != nil || after == before || !strings.HasPrefix(after, "memory-") {
+		if after, err := b.Identity(t.Context()); err != nil || after == before ||
+			!strings.HasPrefix(after, "memory-") {
 			t.Errorf("identity %q, %v after a restart of %q", after, err, before)
 		}
 		// Nothing was forgotten, so there is no quarantine.
@@ -556,11 +575,13 @@ func TestForget(t *testing.T) {
 		}
 
 		var q *driver.QuarantineError
-		if _, err := b.Acquire(t.Context(), c); !errors.As(err, &q) || q.Remaining != 10*time.Second || driver.Permanent(err) {
+		if _, err := b.Acquire(t.Context(), c); !errors.As(err, &q) ||
+			q.Remaining != 10*time.Second || driver.Permanent(err) {
 			t.Errorf("Acquire in quarantine: %v; want another 10s, not permanent", err)
 		}
 		time.Sleep(4 * time.Second)
-		if _, err := b.Renew(t.Context(), []driver.Claim{c}); !errors.As(err, &q) || q.Remaining != 6*time.Second {
+		if _, err := b.Renew(t.Context(), []driver.Claim{c}); !errors.As(err, &q) ||
+			q.Remaining != 6*time.Second {
 			t.Errorf("Renew in quarantine: %v; want another 6s", err)
 		}
 		release(t, b, c, driver.Lost)
@@ -591,7 +612,8 @@ func TestGuardRefusesLongerTTL(t *testing.T) {
 	a := lasting(claim("k", "a"), time.Second)
 	acquire(t, b, a, driver.Held)
 	r, err := b.Renew(t.Context(), []driver.Claim{claim("k", "a"), a})
-	if err != nil || r[0].State != driver.Unknown || !driver.Permanent(r[0].Err) || r[1].State != driver.Held {
+	if err != nil || r[0].State != driver.Unknown || !driver.Permanent(r[0].Err) ||
+		r[1].State != driver.Held {
 		t.Errorf("Renew with one TTL over the guard: %+v, %v", r, err)
 	}
 }
@@ -600,16 +622,19 @@ func TestCloseCutsHangingCalls(t *testing.T) {
 	pair(t, func(t *testing.T, b, watch *memhold.Backend) {
 		b.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Delay: time.Second})
 		b.Faults().Inject(memhold.Fault{Calls: memhold.Releases, ReplyDelay: time.Second})
-		calls := start(releasing(t.Context(), b, claim("l", "a")), acquiring(t.Context(), b, claim("k", "a")))
+		calls := start(releasing(t.Context(), b, claim("l", "a")),
+			acquiring(t.Context(), b, claim("k", "a")))
 		b.Close()
 		for _, c := range calls {
 			c.expect(t, driver.Unknown, driver.ErrUnknown)
 		}
 		time.Sleep(2 * time.Second)
 		expectHolder(t, watch, "k", "")
-		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnavailable)
+		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnavailable)
 		b.Faults().Freeze()
-		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t, driver.Unknown, driver.ErrUnavailable)
+		start(acquiring(t.Context(), b, claim("k", "a")))[0].expect(t,
+			driver.Unknown, driver.ErrUnavailable)
 		b.Faults().Clear()
 	})
 }

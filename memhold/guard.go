@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Guard has this client refuse Acquire and Renew for the guard after the memory forgot
-// everything ([Faults.Forget]), and claims with a TTL over the guard at any time. A new memory, and one that was restarted with
-// its data, has forgotten nothing and is not in quarantine. 0 switches it off.
+// Guard has this client refuse Acquire and Renew for the guard after the memory forgot everything
+// ([Faults.Forget]), and claims with a TTL over the guard at any time. A new memory, and one that
+// was restarted with its data, has forgotten nothing and is not in quarantine. 0 switches it off.
 func (b *Backend) Guard(guard time.Duration) {
 	b.memory.mu.Lock()
 	b.guard = guard
@@ -34,8 +34,9 @@ func overGuard(ttl, guard time.Duration) error {
 	return refused("TTL %v: at most the restart guard of %v is allowed", ttl, guard)
 }
 
-// Identity returns a value that is this memory's alone and changes when it is restarted. It fails with
-// ErrUnavailable when ctx has ended and after Close; ErrUnknown comes only from [Faults].
+// Identity returns a value that no other memory has, and that changes when this one is restarted.
+// It fails with ErrUnavailable when ctx has ended and after Close; ErrUnknown comes only from
+// [Faults].
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", &driver.Error{Err: err}

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// List yields every key that is held or waited for and begins with prefix, in no particular order, without
-// its waiters: one snapshot, taken when the iteration begins. ctx ends the iteration with an error. It
-// fails as [Backend.Inspect] does.
+// List yields every key that is held or waited for and begins with prefix, in no particular order,
+// without its waiters: one snapshot, taken when the iteration begins. ctx ends the iteration with
+// an error. It fails as [Backend.Inspect] does.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := ctx.Err(); err != nil {
@@ -91,7 +91,8 @@ func (b *Backend) inspect(key string) (driver.Entry, error) {
 	if e.queue != nil {
 		for _, w := range e.queue.waiters {
 			if now < w.until {
-				entry.Waiters = append(entry.Waiters, driver.Party{Owner: w.owner, ExpiresIn: w.until.Sub(now)})
+				entry.Waiters = append(entry.Waiters,
+					driver.Party{Owner: w.owner, ExpiresIn: w.until.Sub(now)})
 			}
 		}
 	}

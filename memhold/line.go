@@ -15,9 +15,9 @@ const (
 	errLineCut  = constError("memhold: connection cut off")
 )
 
-// line is the path of a client's calls to the memory while something is wrong with it. While nothing is,
-// Backend.faulty is false and calls pass it by; it stays true until what the line holds has taken effect,
-// so that no call overtakes another.
+// line is the path of a client's calls to the memory while something is wrong with it. While
+// nothing is, Backend.faulty is false and calls pass it by; it stays true until what the line holds
+// has taken effect, so that no call overtakes another.
 type line struct {
 	b *Backend
 
@@ -37,12 +37,12 @@ type line struct {
 type request struct {
 	apply func()
 	due   clock.Instant
-	done  chan struct{} // closed when it was applied, or will never be
+	done  chan struct{} // closed when it was applied, or never will be
 	err   error         // why it never will be
 }
 
-// verdict is what the faults that match a call amount to.
-type verdict struct {
+// effect is the sum of the faults that match a call.
+type effect struct {
 	err          error
 	cut          bool
 	delay, reply time.Duration
@@ -53,8 +53,9 @@ func (l *line) init(b *Backend) {
 	l.cutoff = make(chan struct{})
 }
 
-// through sends a call along the line. It returns what apply returned, or the fault that came between.
-func through[T any](ctx context.Context, l *line, calls Calls, key string, apply func() (T, error)) (T, error) {
+// through sends a call along the line. It returns what apply returned, or the error of a fault.
+func through[T any](ctx context.Context, l *line, calls Calls, key string,
+	apply func() (T, error)) (T, error) {
 	// Not named results: apply may run after this has returned.
 	var result T
 	var err error
@@ -67,19 +68,27 @@ func through[T any](ctx context.Context, l *line, calls Calls, key string, apply
 }
 
 func (l *line) acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return through(ctx, l, Acquires, claim.Key, func() (driver.Result, error) { return l.b.acquire(&claim) })
+	return through(ctx, l, Acquires, claim.Key, func() (driver.Result, error) {
+		return l.b.acquire(&claim)
+	})
 }
 
 func (l *line) release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return through(ctx, l, Releases, claim.Key, func() (driver.Result, error) { return l.b.release(&claim) })
+	return through(ctx, l, Releases, claim.Key, func() (driver.Result, error) {
+		return l.b.release(&claim)
+	})
 }
 
 func (l *line) list(ctx context.Context, prefix string) ([]driver.Entry, error) {
-	return through(ctx, l, Inspections, "", func() ([]driver.Entry, error) { return l.b.list(prefix) })
+	return through(ctx, l, Inspections, "", func() ([]driver.Entry, error) {
+		return l.b.list(prefix)
+	})
 }
 
 func (l *line) inspect(ctx context.Context, key string) (driver.Entry, error) {
-	return through(ctx, l, Inspections, key, func() (driver.Entry, error) { return l.b.inspect(key) })
+	return through(ctx, l, Inspections, key, func() (driver.Entry, error) {
+		return l.b.inspect(key)
+	})
 }
 
 func (l *line) identity(ctx context.Context) (string, error) {
@@ -89,8 +98,9 @@ func (l *line) identity(ctx context.Context) (string, error) {
 // renew sends a batch. Faults of single keys take their claims out of it or spoil their results.
 func (l *line) renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	whole := l.judge(Renewals, "")
-	single := make([]verdict, len(claims))
-	sent := make([]driver.Claim, 0, len(claims)) // a copy: the caller may be gone, and use its slice again
+	single := make([]effect, len(claims))
+	// a copy: the caller may leave, and use its slice again
+	sent := make([]driver.Claim, 0, len(claims))
 	for i := range claims {
 		v := l.judgeKey(Renewals, claims[i].Key)
 		whole.delay, whole.reply = whole.delay+v.delay, whole.reply+v.reply
@@ -123,19 +133,19 @@ func (l *line) renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 }
 
 // judge finds what happens to a call about key, which is empty if it is about none or several.
-func (l *line) judge(calls Calls, key string) verdict {
+func (l *line) judge(calls Calls, key string) effect {
 	return l.match(calls, func(f *Fault) bool { return f.Key == "" || f.Key == key })
 }
 
 // judgeKey finds what happens to one claim of a batch.
-func (l *line) judgeKey(calls Calls, key string) verdict {
+func (l *line) judgeKey(calls Calls, key string) effect {
 	return l.match(calls, func(f *Fault) bool { return f.Key != "" && f.Key == key })
 }
 
-func (l *line) match(calls Calls, matches func(*Fault) bool) verdict {
+func (l *line) match(calls Calls, matches func(*Fault) bool) effect {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var v verdict
+	var v effect
 	l.faults = slices.DeleteFunc(l.faults, func(f *Fault) bool {
 		if f.Calls&calls == 0 || !matches(f) {
 			return false
@@ -156,8 +166,9 @@ func (l *line) match(calls Calls, matches func(*Fault) bool) verdict {
 	return v
 }
 
-// send puts a call into the line and waits until it has taken effect, or will not, or ctx ends.
-func (l *line) send(ctx context.Context, v verdict, apply func()) error {
+// send puts a call into the line. It waits until the call has taken effect, or never will, or ctx
+// ends.
+func (l *line) send(ctx context.Context, v effect, apply func()) error {
 	if v.err != nil {
 		return v.err
 	}
@@ -199,8 +210,8 @@ func (l *line) send(ctx context.Context, v verdict, apply func()) error {
 	return nil
 }
 
-// run applies the requests that are due, unless another goroutine does. Called with l.mu held, which it
-// gives up while a request is applied: that delivers notices.
+// run applies the requests that are due, unless another goroutine does. Called with l.mu held,
+// which it unlocks while it applies a request: that delivers notices.
 func (l *line) run() {
 	for !l.running && !l.frozen && len(l.waiting) > 0 {
 		r := l.waiting[0]
@@ -229,7 +240,7 @@ func (l *line) wake() {
 	l.mu.Unlock()
 }
 
-// update says whether calls and notices have to come here. Called with l.mu held.
+// update sets whether calls and notices have to come here. Called with l.mu held.
 func (l *line) update() {
 	l.b.faulty.Store(!l.closed && (l.frozen || l.losing || l.running ||
 		len(l.faults) > 0 || len(l.waiting) > 0 || len(l.kept) > 0))
@@ -279,7 +290,8 @@ func (l *line) thaw(drop bool) {
 	l.run()
 	l.mu.Unlock()
 	if kept {
-		// By the one that delivers, so that no later notice overtakes those that were kept.
+		// The goroutine that delivers sends them, so that no later notice overtakes those that were
+		// kept.
 		m := l.b.memory
 		m.mu.Lock()
 		m.outbox = append(m.outbox, delivery{client: l.b})
@@ -300,7 +312,8 @@ func (l *line) hanging() int {
 	return len(l.waiting)
 }
 
-// keep reports whether the line has taken the notice: it was lost, or waits for the end of the freeze.
+// keep reports whether the line has taken the notice: to lose it, or to keep it until the freeze
+// ends.
 func (l *line) keep(d delivery) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +328,7 @@ func (l *line) keep(d delivery) bool {
 	return false
 }
 
-// unkeep hands out the notices that were kept, unless they have to wait again.
+// unkeep returns the notices that were kept, unless they have to wait again.
 func (l *line) unkeep() []delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package memhold is a backend in the memory of this process: it excludes the Lockers of one process
-// from each other, and makes a test of code that locks fast and exact.
+// Package memhold is a backend in the memory of this process: it excludes the Lockers of one
+// process from each other, and makes a test of code that locks fast and exact.
 //
-// It keeps the whole contract of package driver: leases that expire, a queue with direct
-// handoff, notices, fencing tokens and inspection. What it holds ends with the process, so it
-// protects nothing that outlives it.
+// It keeps the whole contract of package driver: leases that expire, a queue with direct handoff,
+// notices, fencing tokens and inspection. What it holds ends with the process, so it protects
+// nothing that outlives it.
 //
 //	backend := memhold.New()
 //	defer backend.Close()
@@ -14,9 +14,9 @@
 //
 // # Several clients
 //
-// Lockers that are given the same Backend exclude each other. Where a test wants to stand for several
-// processes, of which one is cut off, [Backend.Client] makes more clients of the same memory,
-// each with faults of its own.
+// Lockers that are given the same Backend exclude each other. Where a test wants to stand for
+// several processes, of which one is cut off, [Backend.Client] makes more clients of the same
+// memory, each with faults of its own.
 //
 // # Faults
 //
@@ -41,19 +41,20 @@ const MinPresence = time.Millisecond
 
 // Backend is a client of a memory. Make one with [New]. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Guarded and
-// driver.Identified.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Guarder,
+// driver.Identifier and driver.Member.
 type Backend struct {
 	memory *memory
 
-	// faulty says that calls and notices have to go through line. It is the whole price of
-	// the fault surface where it is not used.
+	// faulty says that calls and notices have to go through line. To look at it is all that the
+	// fault surface costs when it is not used.
 	faulty atomic.Bool
 	line   line
 
 	// Guarded by memory.mu:
 	closed      bool
 	guard       time.Duration
+	set         driver.Set    // the set of its claims; zero if that does not matter
 	subscribers []*subscriber // replaced, never changed in place
 }
 
@@ -61,8 +62,9 @@ var (
 	_ driver.Backend    = (*Backend)(nil)
 	_ driver.Notifier   = (*Backend)(nil)
 	_ driver.Inspector  = (*Backend)(nil)
-	_ driver.Guarded    = (*Backend)(nil)
-	_ driver.Identified = (*Backend)(nil)
+	_ driver.Guarder    = (*Backend)(nil)
+	_ driver.Identifier = (*Backend)(nil)
+	_ driver.Member     = (*Backend)(nil)
 )
 
 // Option sets an option of [New].
@@ -73,9 +75,9 @@ type option func(*memory)
 func (f option) apply(m *memory) { f(m) }
 
 // WithPresence sets how long a waiter counts as present after it last asked, and so for how long at
-// most a waiter that has died holds up those behind it. Default [DefaultPresence]. A claim with a shorter TTL
-// is present for that only, so that a dead waiter never costs more than its TTL. WithPresence
-// panics if presence is less than [MinPresence].
+// most a waiter that has died holds up those behind it. Default [DefaultPresence]. A claim with a
+// shorter TTL is present for that only, so that a dead waiter never costs more than its TTL.
+// WithPresence panics if presence is less than [MinPresence].
 func WithPresence(presence time.Duration) Option {
 	if presence < MinPresence {
 		panic(fmt.Sprintf("memhold: presence %v: must be at least %v", presence, MinPresence))
@@ -83,7 +85,8 @@ func WithPresence(presence time.Duration) Option {
 	return option(func(m *memory) { m.presence = presence })
 }
 
-// New returns the first client of a new, empty memory. Close it when it is no longer used.
+// New returns the first client of a new, empty memory. Close it when it is no longer used. It
+// panics if an option is nil.
 func New(options ...Option) *Backend {
 	m := &memory{
 		keys:     make(map[string]*entry),
@@ -91,15 +94,18 @@ func New(options ...Option) *Backend {
 		presence: DefaultPresence,
 		identity: newIdentity(),
 	}
-	for _, o := range options {
+	for i, o := range options {
+		if o == nil {
+			panic(fmt.Sprintf("memhold: option %d is nil: leave it out", i+1))
+		}
 		o.apply(m)
 	}
 	return m.client()
 }
 
-// Client returns another client of the same memory, as another process would be of a server: claims made
-// through either exclude each other, while notices, faults, [Backend.Guard] and [Backend.Close]
-// concern one client only. It may be called after Close.
+// Client returns another client of the same memory, as another process would be of a server: claims
+// made through either exclude each other, while notices, faults, [Backend.Guard] and
+// [Backend.Close] concern one client only. It may be called after Close.
 func (b *Backend) Client() *Backend { return b.memory.client() }
 
 func (m *memory) client() *Backend {
@@ -109,7 +115,7 @@ func (m *memory) client() *Backend {
 	m.mu.Lock()
 	m.clients = append(m.clients, b)
 	if len(m.clients) == 1 {
-		// The last Close stopped the timers of a memory that is used again.
+		// The Close of the last client stopped all timers.
 		for _, e := range m.keys {
 			if e.queue != nil {
 				m.arm(e, now)
@@ -120,9 +126,9 @@ func (m *memory) client() *Backend {
 	return b
 }
 
-// Close ends the client: its calls fail with ErrUnavailable from now on, those that hang in a fault with
-// ErrUnknown, and it delivers no more notices. What it holds runs into its TTL, what it has queued into its
-// presence. No timer and no goroutine is left when the last client of a memory is
+// Close ends the client: its calls fail with ErrUnavailable from now on, those that hang in a fault
+// with ErrUnknown, and it delivers no more notices. What it holds runs into its TTL, what it has
+// queued into its presence. No timer and no goroutine is left when the last client of a memory is
 // closed. Closing twice is safe. The error is always nil.
 func (b *Backend) Close() error {
 	m := b.memory

@@ -131,8 +131,10 @@ func TestDeadWaitersArePassedOverByThemselves(t *testing.T) {
 		defer b.Close()
 		granted := listen(b)
 		acquire(t, b, lasting(claim("k", "a"), 3*time.Second), driver.Held)
-		acquire(t, b, lasting(claim("k", "b"), 2*time.Second), driver.Busy) // dead when a's lease ends
-		acquire(t, b, claim("k", "c"), driver.Busy)                         // dies with the key in hand
+		// dead when a's lease ends
+		acquire(t, b, lasting(claim("k", "b"), 2*time.Second), driver.Busy)
+		// dies with the key in hand
+		acquire(t, b, claim("k", "c"), driver.Busy)
 		time.Sleep(time.Second)
 		acquire(t, b, claim("k", "d"), driver.Busy)
 		time.Sleep(2 * time.Second)
@@ -156,7 +158,8 @@ func TestPresence(t *testing.T) {
 		t.Errorf("presence %v; want 7s", r.Presence)
 	}
 	// A dead waiter must not cost more than its TTL.
-	if r := acquire(t, b, lasting(claim("k", "c"), time.Second), driver.Busy); r.Presence != time.Second {
+	if r := acquire(t, b, lasting(claim("k", "c"), time.Second),
+		driver.Busy); r.Presence != time.Second {
 		t.Errorf("presence %v with a TTL of 1s; want 1s", r.Presence)
 	}
 	if r := acquire(t, memhold.New(), claim("k", "a"), driver.Held); r.Presence != 0 {
@@ -170,6 +173,15 @@ func TestPresence(t *testing.T) {
 	memhold.WithPresence(0)
 }
 
+func TestNilOptionPanics(t *testing.T) {
+	defer func() {
+		if p := fmt.Sprint(recover()); p != "memhold: option 2 is nil: leave it out" {
+			t.Errorf("panic %q", p)
+		}
+	}()
+	memhold.New(memhold.WithPresence(time.Second), nil)
+}
+
 func TestRefusedClaims(t *testing.T) {
 	b := memhold.New()
 	defer b.Close()
@@ -181,16 +193,19 @@ func TestRefusedClaims(t *testing.T) {
 		"no TTL":         func(c *driver.Claim) { c.TTL = 0 },
 		"huge token":     func(c *driver.Claim) { c.Token = 1 << 53 },
 		"negative TTL":   func(c *driver.Claim) { c.TTL = -time.Second },
+		"endless TTL":    func(c *driver.Claim) { c.TTL = driver.MaxTTL + 1 },
 		"enormous block": func(c *driver.Claim) { c.Block = 1 << 53 },
 	} {
 		bad := good
 		change(&bad)
-		if r, err := b.Acquire(t.Context(), bad); !driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("%s: Acquire = %v, %v; want a permanent error", name, r.State, err)
+		if r, err := b.Acquire(t.Context(), bad); !driver.Permanent(err) ||
+			!errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: Acquire = %v, %v; want ErrInvalid", name, r.State, err)
 		}
 		acquire(t, b, good, driver.Held)
 		r, err := b.Renew(t.Context(), []driver.Claim{bad, good})
-		if err != nil || r[0].State != driver.Unknown || !driver.Permanent(r[0].Err) || r[1].State != driver.Held {
+		if err != nil || r[0].State != driver.Unknown || !driver.Permanent(r[0].Err) ||
+			r[1].State != driver.Held {
 			t.Errorf("%s: Renew = %+v, %v; want only the bad claim refused", name, r, err)
 		}
 		release(t, b, good, driver.Held)
@@ -200,8 +215,8 @@ func TestRefusedClaims(t *testing.T) {
 	}
 }
 
-// TestLongQueue has many waiters, of which some leave and some die, and sees that the others
-// are served in the order of their tickets. A queue of this length is searched by an index.
+// TestLongQueue has many waiters, of which some leave and some die, and checks that the others are
+// served in the order of their tickets. A queue of this length is searched by an index.
 func TestLongQueue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -277,13 +292,14 @@ func TestNoticesGoToTheClientThatWaits(t *testing.T) {
 		release(t, b1, claim("k", "b"), driver.Held)
 		expectGrants(t, two, "b")
 		if h := holder(t, b1, "k"); h != "c" {
-			t.Errorf("%q holds k; want the waiter, which is present though its client was closed", h)
+			t.Errorf("%q holds k; want the waiter, which is present though its client was closed",
+				h)
 		}
 	})
 }
 
-// TestSubscriberHoldsUpNobody blocks a subscriber, which it must not do, to see that neither calls nor
-// the memory wait for it, and that stop does.
+// TestSubscriberHoldsUpNobody has a subscriber block, against the contract. Neither calls nor the
+// memory wait for it, but stop does.
 func TestSubscriberHoldsUpNobody(t *testing.T) {
 	b := memhold.New()
 	defer b.Close()
@@ -309,7 +325,8 @@ func TestSubscriberHoldsUpNobody(t *testing.T) {
 	select {
 	case <-stopped:
 		t.Fatal("stop returned while the subscriber was called")
-	case <-time.After(20 * time.Millisecond): // long enough for a stop that does not wait, as a rule
+	case <-time.After(20 * time.Millisecond):
+		// long enough for a stop that does not wait, as a rule
 	}
 	close(leave)
 	<-stopped
@@ -360,7 +377,7 @@ func TestCloseStopsTheTimers(t *testing.T) {
 	})
 }
 
-// TestQueueOfTheDeadEnds sees that a key whose holder renews for ever does not keep waiters that are gone.
+// TestQueueOfTheDeadEnds checks that a key whose holder renews for ever does not keep dead waiters.
 func TestQueueOfTheDeadEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New(memhold.WithPresence(time.Second))
@@ -388,9 +405,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		const n = 50_000
 		b := memhold.New()
 		defer b.Close()
-		// Leases that end with nobody there to notice: they must not pile up.
+		// Leases that end and that nobody asks for again must not pile up.
 		for i := range n {
-			acquire(t, b, lasting(claim(fmt.Sprint("short", i), "a"), time.Millisecond), driver.Held)
+			acquire(t, b, lasting(claim(fmt.Sprint("short", i), "a"), time.Millisecond),
+				driver.Held)
 			if i%100 == 99 {
 				time.Sleep(time.Millisecond)
 			}
@@ -434,7 +452,8 @@ func TestEndedContextTakesNoPart(t *testing.T) {
 	defer b.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Acquire(ctx, claim("k", "a")); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := b.Acquire(ctx, claim("k", "a")); !errors.Is(err, context.Canceled) ||
+		!errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire: %v; want canceled, without effect", err)
 	}
 	if h := holder(t, b, "k"); h != "" {

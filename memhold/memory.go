@@ -23,8 +23,8 @@ type memory struct {
 	mu sync.Mutex
 
 	// keys has an entry for every key that is held or waited for, and for some whose lease has run
-	// out: no timer watches a key without waiters, so they are found when they are asked for
-	// or when the map has doubled (sweepAt). peak is its largest size since it was made.
+	// out: no timer watches a key without waiters, so such a key is found when somebody asks for it
+	// or when the map has doubled (sweepAt). peak is the map's largest size since it was made.
 	keys    map[string]*entry
 	peak    int
 	sweepAt int
@@ -32,22 +32,23 @@ type memory struct {
 	spare       []*entry
 	spareQueues []*queue
 
-	// fence is the largest token granted. All keys share it: that makes tokens of one key rise faster, which
-	// harms nobody, and leaves nothing behind for a key that was released.
+	// fence is the largest token granted. All keys share it: tokens of one key then rise faster,
+	// which harms nobody, and a key that was released leaves nothing behind.
 	fence driver.Token
 
-	// ticket is the last one that was given to a claim that brought none.
+	// ticket is the last one given to a claim that had none.
 	ticket uint64
 
 	presence time.Duration
 	clients  []*Backend // those not closed
 
 	identity string
+	set      driver.Set    // which it belongs to; zero: none yet
 	forgot   bool          // the memory was restarted without its data,
 	forgotAt clock.Instant // then
 
-	// outbox holds notices that were decided on and not delivered, in order. delivered is an
-	// empty one for reuse.
+	// outbox holds notices that are not delivered yet, in order. delivered is an empty one for
+	// reuse.
 	outbox     []delivery
 	delivered  []delivery
 	delivering bool
@@ -84,7 +85,7 @@ func (m *memory) remove(key string, e *entry) {
 	if len(m.spare) < maxSpare {
 		m.spare = append(m.spare, e)
 	}
-	// Go's maps do not shrink. Each copy is paid for by the removals before it.
+	// Go's maps do not shrink. The removals before a copy pay for it.
 	if m.peak > minSweep && len(m.keys) < m.peak/8 {
 		keys := make(map[string]*entry, len(m.keys))
 		maps.Copy(keys, m.keys)
@@ -130,13 +131,14 @@ func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
 		e.owner, e.expires = w.owner, w.until
 		e.token = m.draw(w.token, w.block)
 		if w.owner != asker {
-			m.notify(w.client, driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: e.token, Block: w.block})
+			m.notify(w.client, driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner,
+				Token: e.token, Block: w.block})
 		}
 	}
 	m.tend(e, now)
 }
 
-// tend drops a queue that has become empty, and else sees to its timer.
+// tend drops a queue that has become empty, and else sets its timer.
 func (m *memory) tend(e *entry, now clock.Instant) {
 	if len(e.queue.waiters) > 0 {
 		m.arm(e, now)
@@ -167,15 +169,15 @@ func (m *memory) draw(proposed driver.Token, block uint64) driver.Token {
 	return token
 }
 
-// arm has the key passed on when the holder's lease ends. A timer that is due earlier stays: it finds the lease
-// renewed and is armed again, which is cheaper than to move it with every renewal.
+// arm has the key passed on when the holder's lease ends. A timer that is due earlier stays: it
+// finds the lease renewed and is armed again, which is cheaper than to move it with every renewal.
 func (m *memory) arm(e *entry, now clock.Instant) {
 	q := e.queue
 	if len(m.clients) == 0 || q.armed && q.at <= e.expires {
 		return
 	}
 	q.armed, q.at = true, e.expires
-	wait := e.expires.Sub(now)
+	wait := max(1, e.expires.Sub(now)) // never a timer that is due: see DESIGN.md
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() { m.fire(q) })
 	} else {
@@ -183,8 +185,8 @@ func (m *memory) arm(e *entry, now clock.Instant) {
 	}
 }
 
-// fire is what the timer of a queue does. It may come late, when the queue was dropped, or serves another
-// key by now: it looks, and finds nothing to do.
+// fire is called by the timer of a queue. It may come late, when the queue was dropped or serves
+// another key: then it finds nothing to do.
 func (m *memory) fire(q *queue) {
 	now := clock.Now()
 	m.mu.Lock()
@@ -197,7 +199,7 @@ func (m *memory) fire(q *queue) {
 	q.armed = false
 	m.settle(key, e, now, "")
 	if e.queue != nil {
-		// The holder may renew for ever while its waiters are gone: then this ends the queue.
+		// The holder may renew for ever while all waiters are dead: then this ends the queue.
 		e.queue.prune(now)
 		m.tend(e, now)
 	}
@@ -207,7 +209,7 @@ func (m *memory) fire(q *queue) {
 	m.unlock()
 }
 
-// unlock unlocks mu and delivers what notices there are.
+// unlock unlocks mu and delivers the notices in the outbox.
 func (m *memory) unlock() {
 	deliver := len(m.outbox) > 0 && !m.delivering
 	if deliver {

@@ -73,7 +73,9 @@ func (m *model) pass(name string, k *modelKey, at time.Duration, asker string) {
 }
 
 func (k *modelKey) prune(now time.Duration) {
-	k.waiters = slices.DeleteFunc(slices.Clone(k.waiters), func(w modelWaiter) bool { return w.until <= now })
+	k.waiters = slices.DeleteFunc(slices.Clone(k.waiters), func(w modelWaiter) bool {
+		return w.until <= now
+	})
 }
 
 func (k *modelKey) place(owner string) int {
@@ -161,8 +163,9 @@ func (m *model) inspect(name string) driver.Entry {
 	return e
 }
 
-// run makes the calls that data describes on memhold and on the model, and compares every answer, every
-// notice and, after each call, the whole state of the key. Tokens it compares with the rules, not with numbers.
+// run makes the calls that data describes on memhold and on the model, and compares every answer,
+// every notice and, after each call, the whole state of the key. Tokens it compares with the rules,
+// not with numbers.
 func run(t *testing.T, data []byte) {
 	const presence = 3 * time.Second
 	clients := []*memhold.Backend{memhold.New(memhold.WithPresence(presence))}
@@ -171,7 +174,8 @@ func run(t *testing.T, data []byte) {
 	ctx := t.Context()
 	last := make(map[string]driver.Token) // last token of the last block
 
-	// What one call granted, to its caller and to waiters, has to be above all before, and disjoint.
+	// What one call granted, to its caller and to waiters, has to be above all before, and
+	// disjoint.
 	var granted []driver.Claim // Token is the first of the block
 	grant := func(c driver.Claim, token driver.Token) {
 		t.Helper()
@@ -200,7 +204,9 @@ func run(t *testing.T, data []byte) {
 			got[n.Key] = append(got[n.Key], modelGrant{n.Key, n.Owner, n.Block})
 			grant(driver.Claim{Key: n.Key, Block: n.Block}, n.Token)
 		}
-		slices.SortFunc(granted, func(a, b driver.Claim) int { return cmp.Compare(a.Token, b.Token) })
+		slices.SortFunc(granted, func(a, b driver.Claim) int {
+			return cmp.Compare(a.Token, b.Token)
+		})
 		for _, g := range granted {
 			if g.Token <= last[g.Key] {
 				t.Fatalf("token %d of %q follows %d", g.Token, g.Key, last[g.Key])
@@ -218,7 +224,8 @@ func run(t *testing.T, data []byte) {
 	}
 
 	ttls := []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second, time.Minute}
-	pauses := []time.Duration{time.Microsecond, 300 * time.Millisecond, time.Second, 2200 * time.Millisecond}
+	pauses := []time.Duration{time.Microsecond, 300 * time.Millisecond, time.Second,
+		2200 * time.Millisecond}
 	for len(data) >= 3 {
 		op, who, arg := data[0], data[1], data[2]
 		data = data[3:]
@@ -245,6 +252,10 @@ func run(t *testing.T, data []byte) {
 				grant(c, got.Token)
 				got.Token = 0
 			}
+			if queued := want.State == driver.Busy && want.Place > 0; (got.Clock > 0) != queued {
+				t.Fatalf("Acquire(%+v) tells the clock %d; queued: %v", c, got.Clock, queued)
+			}
+			got.Clock = 0
 			if err != nil || got != want {
 				t.Fatalf("Acquire(%+v) = %+v, %v; want %+v", c, got, err, want)
 			}
@@ -287,6 +298,7 @@ func run(t *testing.T, data []byte) {
 					grant(c, got.Token)
 					got.Token = 0
 				}
+				got.Clock = 0
 				if err != nil || got != want {
 					t.Fatalf("Acquire(%+v) of a lost key = %+v, %v; want %+v", c, got, err, want)
 				}
@@ -301,7 +313,8 @@ func run(t *testing.T, data []byte) {
 		}
 		got.Holder.Token = 0
 		if want := m.inspect(c.Key); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("state after op %d by %s with %08b:\n%+v; want\n%+v", op%8, c.Owner, arg, got, want)
+			t.Fatalf("state after op %d by %s with %08b:\n%+v; want\n%+v", op%8, c.Owner, arg,
+				got, want)
 		}
 	}
 
@@ -343,7 +356,8 @@ func FuzzBackend(f *testing.F) {
 	// Tickets, a yield with blocks, a loss and a stranger.
 	f.Add([]byte{0, 0, 0x0f, 0, 1, 0xe2, 0, 2, 0x62, 3, 0, 0x2e, 7, 3, 0x12, 4, 1, 0, 4, 2, 0})
 	// Two keys, two clients, leases that end while others wait.
-	f.Add([]byte{0, 0, 0, 0, 8, 1, 0, 0x11, 3, 0, 0x1a, 3, 5, 0, 2, 5, 0, 2, 5, 0, 3, 0, 0x11, 3, 3, 0x11, 7})
+	f.Add([]byte{0, 0, 0, 0, 8, 1, 0, 0x11, 3, 0, 0x1a, 3, 5, 0, 2, 5, 0, 2, 5, 0, 3, 0, 0x11, 3, 3,
+		0x11, 7})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 3*500 {
 			return

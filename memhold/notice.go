@@ -12,8 +12,8 @@ type subscriber struct {
 	f  func(driver.Notice) // nil once stopped
 }
 
-// delivery is a notice with those who get it. One with nobody to get it stands for the notices that the
-// client's line kept during a freeze.
+// delivery is a notice and its subscribers. A delivery without subscribers stands for the notices
+// that the client's line kept during a freeze.
 type delivery struct {
 	client *Backend
 	to     []*subscriber
@@ -30,10 +30,10 @@ func (d *delivery) send() {
 	}
 }
 
-// Notify calls f with every grant of a claim that this client queued, until stop is called.
-// Calls are made one after the other, in the order of the grants, by whichever goroutine caused or found them; no lock of the
-// memory is held. f must not block and not call the Backend or stop. stop waits for a call
-// that is under way; after it f is not called again. Calling it twice is safe.
+// Notify calls f with every grant of a claim that this client queued, until stop is called. Calls
+// are made one after the other, in the order of the grants, by whichever goroutine caused or found
+// them; no lock of the memory is held. f must not block and not call the Backend or stop. stop
+// waits for a call that is under way; after it f is not called again. Calling it twice is safe.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	s := &subscriber{f: f}
 	m := b.memory
@@ -65,8 +65,8 @@ func (m *memory) notify(client *Backend, notice driver.Notice) {
 	}
 }
 
-// deliver empties the outbox. Only one goroutine does it at a time, which keeps the order; the others leave
-// theirs to it and never wait for a subscriber.
+// deliver empties the outbox. Only one goroutine does it at a time, which keeps the order; the
+// others leave theirs to it and never wait for a subscriber.
 func (m *memory) deliver() {
 	for {
 		m.mu.Lock()

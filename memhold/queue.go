@@ -9,14 +9,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// indexAbove is the length above which a queue finds its waiters by a map. Few are found faster by looking.
+// indexAbove is the length above which a queue finds its waiters by a map. Few are found faster by
+// looking.
 const indexAbove = 32
 
-// queue is the waiters of one key. It is guarded by memory.mu.
+// queue is the queued claims of one key, which comments here call its waiters. It is guarded by
+// memory.mu.
 type queue struct {
 	key     string
-	waiters []*waiter          // in the order in which they will be served
-	index   map[string]*waiter // by owner value; nil for a short queue
+	waiters []*queuedClaim          // in the order in which they will be served
+	index   map[string]*queuedClaim // by owner value; nil for a short queue
 
 	// soonest is not after the end of any waiter's presence: until then nobody is dead.
 	soonest clock.Instant
@@ -27,8 +29,8 @@ type queue struct {
 	at    clock.Instant
 }
 
-// waiter is a queued claim.
-type waiter struct {
+// queuedClaim is a claim that waits for the key.
+type queuedClaim struct {
 	owner  string
 	ticket uint64
 	until  clock.Instant // end of its presence
@@ -38,11 +40,11 @@ type waiter struct {
 }
 
 // order compares by ticket, then by owner value.
-func (w *waiter) order(ticket uint64, owner string) int {
+func (w *queuedClaim) order(ticket uint64, owner string) int {
 	return cmp.Or(cmp.Compare(w.ticket, ticket), cmp.Compare(w.owner, owner))
 }
 
-func (q *queue) find(owner string) *waiter {
+func (q *queue) find(owner string) *queuedClaim {
 	if q.index != nil {
 		return q.index[owner]
 	}
@@ -55,12 +57,14 @@ func (q *queue) find(owner string) *waiter {
 }
 
 // position returns where the waiter is, or would be.
-func (q *queue) position(w *waiter) int {
-	i, _ := slices.BinarySearchFunc(q.waiters, w, func(x, w *waiter) int { return x.order(w.ticket, w.owner) })
+func (q *queue) position(w *queuedClaim) int {
+	i, _ := slices.BinarySearchFunc(q.waiters, w, func(x, w *queuedClaim) int {
+		return x.order(w.ticket, w.owner)
+	})
 	return i
 }
 
-func (q *queue) insert(w *waiter) {
+func (q *queue) insert(w *queuedClaim) {
 	if len(q.waiters) == 0 {
 		q.soonest = w.until
 	}
@@ -70,14 +74,14 @@ func (q *queue) insert(w *waiter) {
 	case q.index != nil:
 		q.index[w.owner] = w
 	case len(q.waiters) > indexAbove:
-		q.index = make(map[string]*waiter, 2*indexAbove)
+		q.index = make(map[string]*queuedClaim, 2*indexAbove)
 		for _, w := range q.waiters {
 			q.index[w.owner] = w
 		}
 	}
 }
 
-func (q *queue) remove(w *waiter) {
+func (q *queue) remove(w *queuedClaim) {
 	i := q.position(w)
 	q.waiters = slices.Delete(q.waiters, i, i+1)
 	delete(q.index, w.owner)
@@ -85,7 +89,7 @@ func (q *queue) remove(w *waiter) {
 
 // pop removes and returns the first live waiter, and drops the dead ones before it. It
 // returns nil if none is alive.
-func (q *queue) pop(now clock.Instant) *waiter {
+func (q *queue) pop(now clock.Instant) *queuedClaim {
 	for i, w := range q.waiters {
 		q.waiters[i] = nil
 		delete(q.index, w.owner)
