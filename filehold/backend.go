@@ -1,124 +1,309 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
 package filehold
 
 import (
 	"context"
-	"errors"
-	"iter"
+	"fmt"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Backend keeps locks in a directory. Open one with [Open]; one for each process and directory is enough. It is safe for
-// concurrent use.
+// Backend keeps locks in a directory. Open one with [Open]; one for each process and directory is
+// enough. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector and driver.Identified.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector and driver.Identifier.
 type Backend struct {
-	core *core
+	dir     *directory
+	member  *member
+	notices notices
+	ctx     context.Context // ends when Close begins
+	cancel  context.CancelFunc
+	helpers sync.WaitGroup // goroutines that Close waits for
+	closed  sync.Once
+	sweeps  sync.Mutex // locked while a sweep runs in the background
+
+	lanes lanes
+
+	work    sync.Mutex // protects what follows; its owner never waits for another process
+	tokens  tokens
+	mine    map[string]*claims // by the name of the key's file
+	watches map[memberID]*watch
+	buf     []byte
+	gone    error // set once the directory is lost
 }
 
 var (
 	_ driver.Backend    = (*Backend)(nil)
 	_ driver.Notifier   = (*Backend)(nil)
 	_ driver.Inspector  = (*Backend)(nil)
-	_ driver.Identified = (*Backend)(nil)
+	_ driver.Identifier = (*Backend)(nil)
 )
 
-// Open opens the directory dir for locks, and creates it with mode 0700 if it does not exist but its parent does.
-// Whatever the spelling of dir, the same directory gives the same locks.
+// Open opens the directory dir for locks, and creates it with mode 0700 if it does not exist but
+// its parent does. Whatever the spelling of dir, the same directory gives the same locks.
 //
-// It fails with a [*driver.Error], permanent unless waiting may help, that says what is wrong: dir cannot
-// be created; is not a directory; belongs to another user (see [WithSharedDirectory]); can be written to by everybody and is not sticky;
-// cannot be written to by us; is on a network file system; holds other files; has a layout that this version
-// does not know; is used by processes whose clock is not ours; or the system has no flock. errors.Is finds fs.ErrNotExist,
-// fs.ErrPermission and the like where they are the cause. It waits at most ten seconds for a process that keeps
-// the directory to itself, and then fails with an error that names it.
+// It fails with a [*driver.Error] that says what is wrong. The error is permanent unless waiting
+// may help. Open refuses dir if
+//   - it cannot create dir, or dir is not a directory;
+//   - dir belongs to another user (see [WithSharedDirectory]);
+//   - everybody can write to dir and it is not sticky, or this process cannot write to it;
+//   - dir is on a network file system, or the system has no flock;
+//   - its file system has no named pipes, or no hard links;
+//   - dir has other files, or a layout that this version does not know;
+//   - processes with another clock use dir;
+//   - an option is nil (ErrInvalid).
 //
-// An open Backend uses five file descriptors and two goroutines, whatever it holds, and on top of that one of each for
-// every process that one of its waiters waits behind. Close it when it is no longer used.
+// errors.Is finds fs.ErrNotExist, fs.ErrPermission and the like where they are the cause. Open
+// waits for no other process. For up to a second it cleans up after processes that died.
+//
+// An open Backend uses two file descriptors and two goroutines, whatever it holds. It uses one
+// more of each for every process that one of its waiters waits behind, and for every key that a
+// call works on or whose file another process keeps locked. Close it when it is no longer used.
 func Open(dir string, options ...Option) (*Backend, error) {
-	var cfg config
-	for _, o := range options {
-		if o == nil {
-			return nil, &driver.Error{Node: dir, Permanent: true, Err: errors.New("option nil: leave it out")}
-		}
-		o.apply(&cfg)
-	}
-	core, err := openCore(dir, cfg)
+	cfg, err := configure(dir, options)
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{core: core}, nil
+	d, err := openDirectory(dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.join()
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{dir: d, member: m, tokens: tokens{dir: d, temporary: m.temporary()},
+		mine: make(map[string]*claims), watches: make(map[memberID]*watch)}
+	b.lanes = lanes{dir: d, serve: b.serve, byName: make(map[string]*lane)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	// The check comes after the joining: of two members with different clocks, at least one then
+	// sees the other.
+	if err = d.checkClock(m.id); err == nil && !d.known {
+		err = d.mark(m.temporary())
+	}
+	if err == nil {
+		b.tokens.counter, err = d.openCounter(m.temporary(), false)
+	}
+	if err == nil {
+		err = d.topUp(b.tokens.counter)
+	}
+	if err != nil {
+		b.cancel()
+		m.remove()
+		d.leave(m)
+		return nil, b.dir.wrap(err)
+	}
+	b.helpers.Go(func() { m.receive(b.lanes.look) })
+	b.helpers.Go(b.keepHouse)
+	ctx, cancel := context.WithTimeout(context.Background(), firstSweep)
+	defer cancel()
+	b.sweep(ctx, rollOfNewcomer)
+	return b, nil
 }
 
-// Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is queued and present for
-// three seconds, or for its TTL if that is shorter.
+// Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
+// queued and present for three seconds, or for its TTL if that is shorter.
 //
-// When ctx ends before the claim was looked at, it fails with ErrUnavailable, and the claim has had no effect;
-// the error names the process that keeps the directory to itself, if that is why. When ctx ends while the
-// file system works on it, it fails with ErrUnknown. Other failures are ErrUnavailable: the file system's own, permanent
-// ones for a claim that is not allowed, a directory that was removed and after Close.
+// If ctx ends before the Backend has looked at the claim, Acquire fails with ErrUnavailable and the
+// claim has no effect. The error names the process that keeps the key's file locked, if that is the
+// cause. If ctx ends while the file system works on the claim, Acquire fails with ErrUnknown. A
+// claim that is not allowed is ErrInvalid. Other failures of the file system are ErrUnavailable. A
+// removed directory and a closed Backend are permanent errors.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return b.core.acquire(ctx, claim)
+	if err := b.validate(&claim); err != nil {
+		return driver.Result{}, err
+	}
+	return b.one(ctx, jobAcquire, claim)
 }
 
-// Renew extends each claim that still holds its key, as driver.Backend describes. It fails as [Backend.Acquire] does, for the
-// whole batch; what concerns one claim only is in its result. If the directory was removed, every claim is Lost.
+// Renew extends each claim that still holds its key, as driver.Backend describes. It fails as
+// [Backend.Acquire] does if nothing is known of any claim. An error that concerns some claims only
+// is in their results. If the directory was removed, every claim is Lost. If another process keeps
+// the file of one key locked for more than some milliseconds, that claim's result has the error,
+// and the other claims do not wait for it.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
-	return b.core.renew(ctx, claims)
+	if err := b.usable(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]driver.Result, len(claims))
+	jobs := make([]*job, len(claims))
+	var valid []*job
+	for i := range claims {
+		jobs[i] = &job{kind: jobRenew, name: keyName(claims[i].Key), claim: claims[i]}
+		if err := b.validate(&claims[i]); err != nil {
+			jobs[i].result.Err = err
+		} else {
+			valid = append(valid, jobs[i])
+		}
+	}
+	if err := b.lanes.do(ctx, valid...); err != nil {
+		return nil, err
+	}
+	known := len(claims) == 0
+	for i, j := range jobs {
+		results[i] = j.result
+		known = known || j.result.Err == nil
+	}
+	if !known && ctx.Err() != nil {
+		return nil, results[0].Err
+	}
+	return results, nil
 }
 
-// Release ends a hold or leaves the queue, as driver.Backend describes. It frees the key at once, no matter who has
-// inherited what (see [Backend.Inherit]). It fails as [Backend.Acquire] does.
+// Release ends a hold or leaves the queue, as driver.Backend describes. It frees the key at once,
+// no matter who has inherited what (see [Backend.Inherit]). It fails as [Backend.Acquire] does.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return b.core.release(ctx, claim)
+	return b.one(ctx, jobRelease, claim)
 }
 
-// Notify calls f with every grant of a claim that this Backend has queued, until stop is called or the Backend is
-// closed. Calls are made one at a time. f must not block, and must call neither the Backend nor stop. stop waits for
-// a call that is under way; after it f is not called again. Calling it twice is safe.
-func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
-	return b.core.notify(f)
+func (b *Backend) one(ctx context.Context, kind jobKind,
+	claim driver.Claim) (driver.Result, error) {
+	if err := b.usable(ctx); err != nil {
+		return driver.Result{}, err
+	}
+	j := &job{kind: kind, name: keyName(claim.Key), claim: claim}
+	if err := b.lanes.do(ctx, j); err != nil {
+		return driver.Result{}, err
+	}
+	if j.result.Err != nil {
+		return driver.Result{}, j.result.Err
+	}
+	return j.result, nil
 }
 
-// List yields every key that is held or waited for and begins with prefix, without its waiters. It does not
-// hold up those who lock. It yields an error and stops when ctx ends, after Close, and when the directory cannot
-// be read.
-func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
-	return b.core.list(ctx, prefix)
-}
+// Notify calls f with every grant of a claim that this Backend has queued, until stop is called or
+// the Backend is closed. Calls are made one at a time. f must not block, and must call neither the
+// Backend nor stop. stop waits for a call that is under way; after it f is not called again.
+// Calling it twice is safe.
+func (b *Backend) Notify(f func(driver.Notice)) (stop func()) { return b.notices.listen(f) }
 
-// Inspect describes one key with its waiters. It fails as [Backend.List] does.
-func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
-	return b.core.inspect(ctx, key)
-}
-
-// Identity names the directory, as long as the machine runs: it is the same for every way to spell the
-// directory. It fails after Close and when the directory was removed.
+// Identity names the directory, as long as the machine runs: it is the same for every way to spell
+// the directory. It fails after Close and when the directory was removed.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
-	return b.core.identity(ctx)
+	if err := b.usable(ctx); err != nil {
+		return "", err
+	}
+	id, err := identify(b.dir.path)
+	if err != nil {
+		return "", b.dir.wrap(err)
+	}
+	return fmt.Sprintf("%x-%x-%x", b.dir.boot, id.dev, id.ino), nil
 }
 
 // Dir returns the directory's absolute path, without symbolic links.
-func (b *Backend) Dir() string { return b.core.path() }
+func (b *Backend) Dir() string { return b.dir.path }
 
-// Inherit returns the files that a child process must inherit if what this Backend holds is not to pass to anybody else before
-// the child has ended as well, however this process ends. They are for [os/exec.Cmd.ExtraFiles]. They belong to the Backend:
-// do not close them, and start the child before Close.
+// Inherit returns files for a child process, for [os/exec.Cmd.ExtraFiles]. If the child has them,
+// nobody else gets the locks of this Backend before the child has ended too, however this process
+// ends. The files belong to the Backend: do not close them, and start the child before Close.
 //
-// Without them, a child that is killed together with its parent, or by the parent-death signal, may still run when the
-// next holder starts: the kernel closes the files of a dead process before it tells anybody of the death. With
-// them the locks of a killed parent last until every process that has the files has ended or closed them, or until their leases
-// run out, whichever comes first: there is nobody left to renew them.
+// Without them, a child that is killed together with its parent, or by the parent-death signal, may
+// still run when the next holder starts: the kernel closes the files of a dead process before it
+// tells anybody of the death. With them the locks of a killed parent last until every process that
+// has the files has ended or closed them, or until their leases run out, whichever comes first:
+// there is nobody left to renew them.
 //
 // Release and Close free what they free no matter who has the files.
-func (b *Backend) Inherit() []*os.File { return b.core.inherit() }
+func (b *Backend) Inherit() []*os.File { return []*os.File{b.member.alive} }
 
-// Close ends the use of the directory. Calls that are under way, and all after it, fail with ErrUnavailable; what is queued
-// leaves the queue. A key that is still held stays locked until its lease runs out or the process
-// ends, since its holder may rely on it; release keys before. If none is held, nothing of this Backend
-// is left in the directory. No goroutine is left. Closing twice is safe. The error is always nil.
+// Close ends the use of the directory. Calls under way and later calls fail with ErrUnavailable,
+// and waiters leave their queues. A key that is still held stays locked until its lease runs out or
+// the process ends, since its holder may rely on it: release keys before. If none is held, Close
+// leaves nothing of this Backend in the directory. It waits for up to a second for keys whose files
+// another process keeps locked. Each of them leaves a goroutine and a file descriptor, until that
+// process lets go. Closing twice is safe. The error is always nil.
 func (b *Backend) Close() error {
-	b.core.close()
+	b.closed.Do(b.leave)
+	return nil
+}
+
+// leavePatience is how long Close waits for file locks that other processes have.
+const leavePatience = time.Second
+
+// leave takes our waiters out of their queues and ends everything that could still call us.
+func (b *Backend) leave() {
+	b.lanes.close()
+	b.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
+	defer cancel()
+	forgets := b.forgets()
+	clean := b.lanes.do(ctx, forgets...) == nil
+	for _, j := range forgets {
+		clean = clean && j.result.Err == nil
+	}
+	b.lanes.end()
+
+	b.work.Lock()
+	var until time.Duration // end of the last lease that we have
+	for _, mine := range b.mine {
+		mine.disarm()
+		until = max(until, mine.lease)
+	}
+	for id := range b.watches {
+		b.endWatch(id)
+	}
+	if b.gone != nil || until <= clock.SinceBoot() {
+		until = 0
+	}
+	clean = clean && b.gone == nil && until == 0
+	b.work.Unlock()
+
+	b.notices.stop()
+	if clean {
+		b.member.remove()
+	}
+	b.member.wake.Close() // receive then ends
+	b.helpers.Wait()
+	b.dir.stay(b.member, until)
+}
+
+// forgets returns a job for each key whose record may name us, and for each lane: who waits for
+// these jobs waits for the lanes to end.
+func (b *Backend) forgets() (jobs []*job) {
+	b.work.Lock()
+	defer b.work.Unlock()
+	names := b.lanes.names()
+	for name := range b.mine {
+		names[name] = true
+	}
+	for name := range names {
+		jobs = append(jobs, &job{kind: jobForget, name: name})
+	}
+	return jobs
+}
+
+// usable fails if ctx has ended or the Backend is closed.
+func (b *Backend) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &driver.Error{Node: b.dir.path, Err: err}
+	}
+	if b.ctx.Err() != nil {
+		return b.dir.fail("%w", errClosed)
+	}
+	return nil
+}
+
+const maxOwnerLen = 512
+
+// validate refuses a claim that breaks the driver contract or does not fit into a file.
+func (b *Backend) validate(claim *driver.Claim) error {
+	refuse := func(format string, args ...any) error {
+		return &driver.Error{Node: b.dir.path, Invalid: true, Err: fmt.Errorf(format, args...)}
+	}
+	switch {
+	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
+		return refuse("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
+	case len(claim.Owner) == 0 || len(claim.Owner) > maxOwnerLen:
+		return refuse("owner value of %d bytes: must have 1 to %d", len(claim.Owner), maxOwnerLen)
+	case claim.TTL < time.Millisecond:
+		return refuse("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
+	case claim.Token > maxToken || claim.Block > maxToken:
+		return refuse("token %d with a block of %d: must be below 2^53", claim.Token, claim.Block)
+	}
 	return nil
 }

@@ -59,11 +59,12 @@ func BenchmarkAcquireReleaseParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkFloorAcquireRelease is the least that a lock in a file can do, without a token or a lease: make a file under a file lock, and
-// remove it under the file lock.
+// BenchmarkFloorAcquireRelease is the least that a lock in a file can do, without a token or a
+// lease: make a file under a file lock, and remove it under the file lock.
 func BenchmarkFloorAcquireRelease(b *testing.B) {
 	dir := b.TempDir()
-	fd, err := syscall.Open(filepath.Join(dir, "lock"), syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	fd, err := syscall.Open(filepath.Join(dir, "lock"),
+		syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -78,7 +79,8 @@ func BenchmarkFloorAcquireRelease(b *testing.B) {
 	}
 	for b.Loop() {
 		locked(func() {
-			fd, err := syscall.Open(key, syscall.O_CREAT|syscall.O_EXCL|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+			fd, err := syscall.Open(key,
+				syscall.O_CREAT|syscall.O_EXCL|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -11,20 +11,42 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// copyDir makes what a directory is after a power loss: files that were synced, and what there is of the others.
-func copyDir(t *testing.T, from string, fence []byte) (to string) {
+// copyDir makes what a directory is after a power loss: the ceiling that was synced, and what there
+// is of the other files.
+func copyDir(t *testing.T, from, ceiling string, counter []byte) (to string) {
 	t.Helper()
 	to = filepath.Join(t.TempDir(), "locks")
 	if err := os.CopyFS(to, regular{os.DirFS(from)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(to, 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"", "keys", "members", "fence"} {
+		if err := os.Chmod(filepath.Join(to, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(to, "fence"), fence, 0o600); err != nil {
-		t.Fatal(err)
+	fence := filepath.Join(to, "fence")
+	for _, name := range fenceNames(t, fence) {
+		if err := os.Remove(filepath.Join(fence, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(fence, ceiling), "")
+	if counter != nil {
+		write(t, filepath.Join(fence, "counter"), string(counter))
 	}
 	return to
+}
+
+func fenceNames(t *testing.T, fence string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(fence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 func read(t *testing.T, path string) []byte {
@@ -36,13 +58,21 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// TestTokensSurvivePowerLoss takes the machine's memory away, over and over, on systems that tell one boot from the next and on
-// those that do not.
+// TestTokensSurvivePowerLoss takes the machine's memory away, over and over, on systems that tell
+// one boot from the next and on those that do not.
 func TestTokensSurvivePowerLoss(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		var durable []byte
-		filehold.OnSync(t, func(fence []byte) { durable = fence })
 		dir := filepath.Join(t.TempDir(), "locks")
+		var durable string
+		filehold.OnSync(t, func(int) {
+			if entries, err := os.ReadDir(filepath.Join(dir, "fence")); err == nil {
+				for _, e := range entries {
+					if e.Name() != "counter" {
+						durable = e.Name()
+					}
+				}
+			}
+		})
 		var highest uint64
 		for boot := range byte(6) {
 			filehold.SetBoot(t, boot, known)
@@ -51,7 +81,7 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 			for i := range 20 {
 				if i == 5 {
 					// Never synced: what the disk has of it is old.
-					counter = read(t, filepath.Join(dir, "mutex"))
+					counter = read(t, filepath.Join(dir, "fence", "counter"))
 				}
 				c := claim("k")
 				c.Block = 100
@@ -69,18 +99,38 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 			// Somebody holds a key when the power goes.
 			acquire(t, b, claim("held"))
 			highest++
-			before := dir
-			dir = copyDir(t, before, durable)
 			if boot%3 == 2 {
 				counter = nil
 			}
-			if boot%3 > 0 {
-				write(t, filepath.Join(dir, "mutex"), string(counter))
-			}
+			dir = copyDir(t, dir, durable, counter)
 		}
 		b := open(t, dir)
 		if r := acquire(t, b, claim("held")); r.Token == 0 {
 			t.Errorf("a key of an earlier boot is still held: %+v", r)
+		}
+	}
+}
+
+// TestUnknownBootsShareTheTokens has processes that cannot tell boots apart, or tell them apart in
+// different ways, use a directory by turns.
+func TestUnknownBootsShareTheTokens(t *testing.T) {
+	dir := t.TempDir()
+	var backends []*filehold.Backend
+	for boot := range byte(4) {
+		filehold.SetBoot(t, boot, boot%2 == 0)
+		backends = append(backends, open(t, dir))
+	}
+	var highest driver.Token
+	for range 10 {
+		for i, b := range backends {
+			c := claim("k")
+			c.Token = 1
+			r := acquire(t, b, c)
+			if r.State != driver.Held || r.Token <= highest {
+				t.Fatalf("backend %d: %+v after token %d", i, r, highest)
+			}
+			highest = r.Token
+			release(t, b, c)
 		}
 	}
 }

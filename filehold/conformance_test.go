@@ -14,18 +14,23 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // with the others that wait for processes and disks
 	drivertest.Run(t, drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
 			dir := t.TempDir()
 			return drivertest.Store{
-				Open:       func(t testing.TB) driver.Backend { return &faulty{Backend: open(t, dir)} },
+				Open: func(t testing.TB) driver.Backend {
+					return &faulty{Backend: open(t, dir)}
+				},
 				Lose:       func(t testing.TB, key string) { filehold.Lose(t, open(t, dir), key) },
 				KillHolder: func(t testing.TB, key string) { killHolder(t, dir, key) },
-				CutReply:   func(t testing.TB, client driver.Backend) { client.(*faulty).cut.Store(true) },
+				CutReply: func(t testing.TB, client driver.Backend) {
+					client.(*faulty).cut.Store(true)
+				},
 				Freeze: func(t testing.TB, client driver.Backend) func() {
 					f := client.(*faulty)
 					f.frozen.Store(true)
-					resume := filehold.Stall(t, f.Backend)
+					resume := filehold.Hang(f.Backend)
 					return func() {
 						f.frozen.Store(false)
 						resume()
@@ -41,8 +46,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// faulty loses the answer to a call when it is told to. It hangs, when frozen, in calls that need no mutex and so
-// do not hang by themselves: the suite expects it of all.
+// faulty loses the answer to a call when it is told to. It hangs, when frozen, in calls that the
+// directory has no part in and that so do not hang by themselves: the suite expects it of all.
 type faulty struct {
 	*filehold.Backend
 	cut, frozen atomic.Bool

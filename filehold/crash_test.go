@@ -87,7 +87,8 @@ func TestR2_KilledHolderFreesAtOnce(t *testing.T) {
 	tidy(t, dir)
 }
 
-// TestR2_KilledWaitersAreSkipped kills the holder and the waiters behind it, from both ends and all at once. Who is left gets the key.
+// TestR2_KilledWaitersAreSkipped kills the holder and the waiters behind it, from both ends and all
+// at once. Who is left gets the key.
 func TestR2_KilledWaitersAreSkipped(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {1, 0, 2}} {
 		dir := t.TempDir()
@@ -118,8 +119,8 @@ func TestR2_KilledWaitersAreSkipped(t *testing.T) {
 	}
 }
 
-// TestDeathOfHandedOver kills one holder after the other, each of which got the key by handoff: the next one in the queue notices,
-// though it began to wait behind a waiter.
+// TestDeathOfHandedOver kills one holder after the other, each of which got the key by handoff: the
+// next one in the queue notices, though it began to wait behind a waiter.
 func TestDeathOfHandedOver(t *testing.T) {
 	dir := t.TempDir()
 	var line []*process
@@ -133,7 +134,8 @@ func TestDeathOfHandedOver(t *testing.T) {
 		p.kill()
 		granted(t, line[i+1].notices, claims[i+1])
 	}
-	// In the other direction: a waiter leaves, and the one behind it notices the death of whom it waits behind now.
+	// In the other direction: a waiter leaves, and the one behind it notices the death of whom it
+	// waits behind now.
 	dir = t.TempDir()
 	a, b, c := start(t, dir), start(t, dir), start(t, dir)
 	ca, cb, cc := queued("k"), queued("k"), queued("k")
@@ -146,7 +148,8 @@ func TestDeathOfHandedOver(t *testing.T) {
 	granted(t, c.notices, cc)
 }
 
-// TestDeadLeaveNothing kills a process that holds keys which nobody waits for, while another lives on.
+// TestDeadLeaveNothing kills a process that holds keys which nobody waits for, while another lives
+// on.
 func TestDeadLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -178,14 +181,32 @@ func TestDeadLeaveNothing(t *testing.T) {
 	p.do("acquire", claims...)
 	p.kill()
 	filehold.Tick(b)
-	eventually(t, "the dead one's keys are gone", func() bool { return keyFiles(t, dir) == 1 && members(t, dir) == 1 })
+	eventually(t, "the dead one's keys are gone", func() bool {
+		return keyFiles(t, dir) == 1 && members(t, dir) == 1
+	})
 	want(t, "mine", renew(t, b, mine)[0], driver.Held)
 	release(t, b, mine)
 	b.Close()
 	tidy(t, dir)
 }
 
-// TestAbandonedLeaveNothing lets leases and presences of a live process run out that nobody asks about any more.
+// TestSweepOfAnotherDirectory replaces the directory, and kills a process that holds keys in the
+// new one. A Backend of the old one must not remove the pipe that tells of keys to free.
+func TestSweepOfAnotherDirectory(t *testing.T) {
+	dir := t.TempDir() + "/locks"
+	b := open(t, dir)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir)
+	p.do("acquire", claim("k1"), claim("k2"), claim("k3"))
+	p.kill()
+	filehold.Tick(b)
+	tidy(t, dir)
+}
+
+// TestAbandonedLeaveNothing lets leases and presences of a live process run out that nobody asks
+// about any more.
 func TestAbandonedLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -226,7 +247,8 @@ func TestR2_StoppedHolderCostsItsTTL(t *testing.T) {
 	want(t, "waiter's renewal", renew(t, b, second)[0], driver.Held)
 }
 
-// TestStoppedWaiterCostsItsPresence stops a waiter whose turn comes. Its grant ends with its presence.
+// TestStoppedWaiterCostsItsPresence stops a waiter whose turn comes. Its grant ends with its
+// presence.
 func TestStoppedWaiterCostsItsPresence(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir)
@@ -275,9 +297,6 @@ func TestInherit(t *testing.T) {
 			t.Fatalf("the child is gone: %v", err)
 		}
 		want(t, "waiter while the child lives", acquire(t, b, second), driver.Busy)
-	}
-	if n := filehold.Suspicions(b); n > 0 {
-		t.Errorf("the holder was taken for dead %d times while the child lives", n)
 	}
 	// There is nobody to renew what the dead one held.
 	eventually(t, "a lease ends though the child lives", func() bool {
@@ -346,7 +365,8 @@ func TestReleaseDespiteInheritance(t *testing.T) {
 	}
 }
 
-// TestNoticeAfterMissedGrant has a waiter miss its turn, wait again with the same claim, and be told again.
+// TestNoticeAfterMissedGrant has a waiter miss its turn, wait again with the same claim, and be
+// told again.
 func TestNoticeAfterMissedGrant(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)
@@ -358,7 +378,9 @@ func TestNoticeAfterMissedGrant(t *testing.T) {
 		acquire(t, b, w)
 		release(t, a, first)
 		granted(t, notices, w)
-		eventually(t, "its grant has run out", func() bool { return acquire(t, a, first).State == driver.Held })
+		eventually(t, "its grant has run out", func() bool {
+			return acquire(t, a, first).State == driver.Held
+		})
 	}
 }
 
@@ -391,6 +413,7 @@ func TestNoticeNamesTheClaim(t *testing.T) {
 
 // TestTenThousandKeysWithFewFiles holds far more keys than a process may have open files.
 func TestTenThousandKeysWithFewFiles(t *testing.T) {
+	t.Parallel() // with the others that wait for processes and disks
 	dir := t.TempDir()
 	p := start(t, dir, "FILEHOLD_TEST_FEW_FILES=1")
 	claims := make([]driver.Claim, 10_000)
@@ -419,12 +442,13 @@ func TestMessagesMayBeGarbage(t *testing.T) {
 	dir := t.TempDir()
 	b, c := open(t, dir), open(t, dir)
 	notices := listen(b)
-	pipe, err := os.OpenFile(filehold.MemberFile(b)+".wake", os.O_WRONLY, 0)
+	pipe, err := os.OpenFile(filehold.MemberFile(b), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pipe.Close()
-	for i, garbage := range []string{"x", strings.Repeat("hf1g", 500), "hf1", strings.Repeat("\x00", 60_000)} {
+	for i, garbage := range []string{"x", strings.Repeat("hf1g", 500), "hf1",
+		strings.Repeat("\x00", 60_000)} {
 		if _, err := pipe.WriteString(garbage); err != nil {
 			t.Fatal(err)
 		}
@@ -460,4 +484,22 @@ func TestContextOfCallEnds(t *testing.T) {
 	if _, err := b.Acquire(ctx, claim("k")); err == nil || driver.Permanent(err) {
 		t.Errorf("acquire: %v", err)
 	}
+}
+
+// TestDeathWithoutDescriptors kills a holder while its waiter can open no file. The waiter gets the
+// key once it can again, though nothing happens any more.
+func TestDeathWithoutDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	b, holder := open(t, dir), start(t, dir)
+	notices := listen(b)
+	holder.acquire(claim("k"))
+	w := queued("k")
+	w.TTL = filehold.Presence
+	want(t, "waiter", acquire(t, b, w), driver.Busy)
+	failed, heal := filehold.FailOpens(t)
+	holder.kill()
+	// The first look may come before the death, the second comes with it.
+	eventually(t, "the waiter looks again and again", func() bool { return failed.Load() > 2 })
+	heal()
+	granted(t, notices, w)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,8 +27,8 @@ func init() { roles["open"] = openAsUser }
 // nobody is a user that owns nothing in these tests.
 const nobody = 65534
 
-// openAsUser opens FILEHOLD_TEST_DIR as the user FILEHOLD_TEST_USER, with the umask 077, acquires and
-// releases a key, and says what went wrong.
+// openAsUser opens FILEHOLD_TEST_DIR as the user FILEHOLD_TEST_USER, with the umask 077, acquires
+// and releases a key, and says what went wrong.
 func openAsUser() {
 	if user := os.Getenv("FILEHOLD_TEST_USER"); user != "" {
 		uid, err := strconv.Atoi(user)
@@ -42,7 +43,8 @@ func openAsUser() {
 	}
 	b, err := filehold.Open(os.Getenv("FILEHOLD_TEST_DIR"), options...)
 	if err != nil {
-		fmt.Printf("%v permanent=%v permission=%v", err, driver.Permanent(err), errors.Is(err, fs.ErrPermission))
+		fmt.Printf("%v permanent=%v permission=%v", err, driver.Permanent(err),
+			errors.Is(err, fs.ErrPermission))
 		return
 	}
 	ctx := context.Background()
@@ -141,13 +143,16 @@ func TestOpenMakesDirectory(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	base := t.TempDir()
 	t.Run("nil option", func(t *testing.T) {
-		if _, err := filehold.Open(base, nil); !driver.Permanent(err) || !strings.Contains(err.Error(), "option nil") {
+		if _, err := filehold.Open(base, filehold.WithSharedDirectory(), nil); !errors.Is(err,
+			driver.ErrInvalid) ||
+			!strings.Contains(err.Error(), "option 2 is nil: leave it out") {
 			t.Errorf("Open: %v; want a permanent error that says so", err)
 		}
 	})
 	t.Run("no name", func(t *testing.T) { refused(t, "", nil, `""`) })
 	t.Run("no parent", func(t *testing.T) {
-		refused(t, filepath.Join(base, "a", "b"), fs.ErrNotExist, "does not exist", filepath.Join(base, "a"))
+		refused(t, filepath.Join(base, "a", "b"), fs.ErrNotExist, "does not exist",
+			filepath.Join(base, "a"))
 	})
 	t.Run("dangling link", func(t *testing.T) {
 		link := filepath.Join(base, "link")
@@ -156,6 +161,44 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		refused(t, link, fs.ErrNotExist, "cannot be found")
 	})
+	t.Run("loop of links", func(t *testing.T) {
+		link := filepath.Join(base, "loop")
+		if err := os.Symlink(link, link); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, link, syscall.ELOOP, link)
+	})
+	for _, mode := range []fs.FileMode{0o777, 0o777 | fs.ModeSticky} {
+		t.Run(fmt.Sprintf("another's link in a directory of mode %v", mode), func(t *testing.T) {
+			public, ours := t.TempDir(), t.TempDir()
+			if err := os.Chmod(public, mode); err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(public, "locks")
+			if err := os.Symlink(ours, link); err != nil {
+				t.Fatal(err)
+			}
+			open(t, link).Close() // our own
+			if os.Geteuid() != 0 {
+				return // only root can make a link of another user
+			}
+			if err := os.Lchown(link, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, link, fs.ErrPermission, link, fmt.Sprintf("belongs to user %d", nobody))
+			if _, err := filehold.Open(filepath.Join(link, "below")); !errors.Is(err,
+				fs.ErrPermission) {
+				t.Errorf("Open below the link: %v", err)
+			}
+			if _, err := os.Lstat(filepath.Join(ours, "below")); err == nil {
+				t.Error("a directory was made below the link of another")
+			}
+			if err := os.Chown(public, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+			open(t, link).Close() // of whose the directory is
+		})
+	}
 	t.Run("file", func(t *testing.T) {
 		file := filepath.Join(base, "file")
 		write(t, file, "")
@@ -170,7 +213,8 @@ func TestOpenRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, dir, fs.ErrPermission, "everybody", "sticky", "drwxrwxrwx")
-		if _, err := filehold.Open(dir, filehold.WithSharedDirectory()); err == nil || !strings.Contains(err.Error(), "sticky") {
+		if _, err := filehold.Open(dir, filehold.WithSharedDirectory()); err == nil ||
+			!strings.Contains(err.Error(), "sticky") {
 			t.Errorf("shared: %v", err)
 		}
 		if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
@@ -192,7 +236,8 @@ func TestOpenRefuses(t *testing.T) {
 		} else {
 			dir = "/" // who else would own it
 		}
-		refused(t, dir, fs.ErrPermission, fmt.Sprintf("belongs to user %d", owner), fmt.Sprintf("runs as user %d", os.Geteuid()), "WithSharedDirectory")
+		refused(t, dir, fs.ErrPermission, fmt.Sprintf("belongs to user %d", owner),
+			fmt.Sprintf("runs as user %d", os.Geteuid()), "WithSharedDirectory")
 	})
 	t.Run("other files", func(t *testing.T) {
 		dir := t.TempDir()
@@ -202,11 +247,15 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("the directory now holds %v", names)
 		}
 	})
-	t.Run("future layout", func(t *testing.T) {
-		dir := made(t)
-		write(t, filepath.Join(dir, "holdfast"), "holdfast lock directory, layout 2\n")
-		refused(t, dir, nil, `layout "2"`, "knows layout 1")
-	})
+	for _, other := range []string{"1", "2", "next"} {
+		t.Run("layout "+other, func(t *testing.T) {
+			dir := made(t)
+			write(t, filepath.Join(dir, "holdfast"), "holdfast lock directory, layout "+other+"\n")
+			refused(t, dir, nil, "has layout "+strconv.Quote(other), "understands layout 3",
+				"stop all processes that use it", "remove the directory",
+				"name another one for all of them")
+		})
+	}
 	t.Run("other marker", func(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "holdfast"), "my notes\n")
@@ -214,18 +263,10 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("fence gone", func(t *testing.T) {
 		dir := made(t)
-		if err := os.Remove(filepath.Join(dir, "fence")); err != nil {
+		if err := os.RemoveAll(filepath.Join(dir, "fence")); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, dir, fs.ErrNotExist, "fence", "tokens could go back")
-	})
-	t.Run("fence damaged", func(t *testing.T) {
-		dir := made(t)
-		write(t, filepath.Join(dir, "fence"), "")
-		write(t, filepath.Join(dir, "mutex"), "")
-		if _, err := filehold.Open(dir); err == nil || !strings.Contains(err.Error(), "tokens could go back") {
-			t.Errorf("Open: %v", err)
-		}
 	})
 	t.Run("keys is a file", func(t *testing.T) {
 		dir := made(t)
@@ -241,14 +282,38 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("other clock", func(t *testing.T) {
 		dir := t.TempDir()
+		filehold.SetClock(t, 1)
 		b := open(t, dir)
-		filehold.SetBoot(t, 77, true)
-		if _, err := filehold.Open(dir); oneClock == (err == nil) || err != nil && !strings.Contains(err.Error(), "another clock") {
-			t.Errorf("Open: %v", err)
-		}
+		filehold.SetClock(t, 2)
+		refused(t, dir, nil, "another clock")
+		filehold.SetClock(t, 0)
+		refused(t, dir, nil, "this process cannot read /proc")
 		b.Close()
+		c := open(t, dir)
+		filehold.SetClock(t, 1)
+		refused(t, dir, nil, "a process that uses it cannot read /proc")
+		c.Close()
 		open(t, dir)
 	})
+}
+
+// TestPipesTellNothingOfOtherMachines leaves the pipe of a member that has another clock, and that
+// nobody has open here. On a file system that two kernels may share, it may live on the other.
+func TestPipesTellNothingOfOtherMachines(t *testing.T) {
+	dir := made(t)
+	filehold.SetClock(t, 1)
+	left := filepath.Join(dir, "members", "02"+strings.Repeat("0", 30))
+	if err := syscall.Mkfifo(left, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("many kernels", func(t *testing.T) {
+		filehold.SetManyKernels(t)
+		refused(t, dir, nil, "another clock", "on another machine", "remove "+left)
+	})
+	open(t, dir)
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a dead member left is there: %v", err)
+	}
 }
 
 // TestOpenWithoutPermission opens directories as a user who may not write to them.
@@ -267,8 +332,10 @@ func TestOpenWithoutPermission(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Chmod(own, 0o755) })
 	for dir, says := range map[string][]string{
-		own:                           {"not writable for user", "dr-xr-xr-x", "permission denied", "permanent=true", "permission=true"},
-		filepath.Join(own, "missing"): {"cannot be created", "dr-xr-xr-x", "permission denied", "permanent=true", "permission=true"},
+		own: {"not writable for user", "dr-xr-xr-x", "permission denied",
+			"permanent=true", "permission=true"},
+		filepath.Join(own, "missing"): {"cannot be created", "dr-xr-xr-x", "permission denied",
+			"permanent=true", "permission=true"},
 	} {
 		out := runOpen(t, append(env, "FILEHOLD_TEST_DIR="+dir)...)
 		for _, s := range says {
@@ -293,7 +360,8 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// asNobody returns the environment that makes a process run as a user who is not root, and gives dir to that user.
+// asNobody returns the environment that makes a process run as a user who is not root, and gives
+// dir to that user.
 func asNobody(t *testing.T, dir string) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -305,7 +373,8 @@ func asNobody(t *testing.T, dir string) []string {
 	return []string{fmt.Sprint("FILEHOLD_TEST_USER=", nobody)}
 }
 
-// TestSharedDirectory uses a directory from two users, if we may become another, and else from one, with a umask that keeps others out.
+// TestSharedDirectory uses a directory from two users, if we may become another, and else from one,
+// with a umask that keeps others out.
 func TestSharedDirectory(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o777 | fs.ModeSticky, 0o770 | fs.ModeSetgid} {
 		dir := filepath.Join(reachable(t), "locks")
@@ -350,6 +419,38 @@ func TestSharedDirectory(t *testing.T) {
 	}
 }
 
+// TestLeftOverOfAnotherUser has one user die while it furnishes a directory that everybody may use.
+// Another cleans up after him.
+func TestLeftOverOfAnotherUser(t *testing.T) {
+	dir := filepath.Join(reachable(t), "locks")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"keys", "members", "fence"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := filepath.Join(dir, "members", strings.Repeat("0a", 16)+".tmp")
+	write(t, left, "")
+	env := []string{"FILEHOLD_TEST_SHARED=1", "FILEHOLD_TEST_DIR=" + dir}
+	if os.Geteuid() == 0 {
+		env = append(env, fmt.Sprint("FILEHOLD_TEST_USER=", nobody))
+	}
+	if out := runOpen(t, env...); out != "" {
+		t.Errorf("another user: %s", out)
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was left is there: %v", err)
+	}
+}
+
 // TestSpellingsOfOneDirectory opens a directory by several names. All are one.
 func TestSpellingsOfOneDirectory(t *testing.T) {
 	base := t.TempDir()
@@ -370,7 +471,8 @@ func TestSpellingsOfOneDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{dir + "/", dir + "//.", "locks", "./locks/", "locks/../locks", link, link + "/", "link", indirect, base + "/./link/../locks"} {
+	for _, name := range []string{dir + "/", dir + "//.", "locks", "./locks/", "locks/../locks",
+		link, link + "/", "link", indirect, base + "/./link/../locks"} {
 		b := open(t, name)
 		if r := acquire(t, b, claim("k")); r.State != driver.Busy || r.Holder != first.Owner {
 			t.Errorf("%s: %+v; want it held by the first", name, r)
@@ -435,8 +537,12 @@ func TestManyOpenAtOnce(t *testing.T) {
 // TestDirectoryRemoved takes everything away under a holder.
 func TestDirectoryRemoved(t *testing.T) {
 	for name, remove := range map[string]func(t *testing.T, dir string, b *filehold.Backend) error{
-		"removed": func(_ *testing.T, dir string, _ *filehold.Backend) error { return os.RemoveAll(dir) },
-		"moved":   func(_ *testing.T, dir string, _ *filehold.Backend) error { return os.Rename(dir, dir+".old") },
+		"removed": func(_ *testing.T, dir string, _ *filehold.Backend) error {
+			return os.RemoveAll(dir)
+		},
+		"moved": func(_ *testing.T, dir string, _ *filehold.Backend) error {
+			return os.Rename(dir, dir+".old")
+		},
 		"replaced": func(t *testing.T, dir string, _ *filehold.Backend) error {
 			err := os.Rename(dir, dir+".old")
 			open(t, dir)
@@ -453,9 +559,8 @@ func TestDirectoryRemoved(t *testing.T) {
 		"without members": func(_ *testing.T, dir string, _ *filehold.Backend) error {
 			return os.RemoveAll(filepath.Join(dir, "members"))
 		},
-		"without our file": func(_ *testing.T, _ string, b *filehold.Backend) error { return os.Remove(filehold.MemberFile(b)) },
-		"without mutex": func(_ *testing.T, dir string, _ *filehold.Backend) error {
-			return os.Remove(filepath.Join(dir, "mutex"))
+		"without our file": func(_ *testing.T, _ string, b *filehold.Backend) error {
+			return os.Remove(filehold.MemberFile(b))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -472,19 +577,40 @@ func TestDirectoryRemoved(t *testing.T) {
 			}
 			want(t, "release", release(t, b, c), driver.Lost)
 			_, err := b.Acquire(context.Background(), claim("k"))
-			if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) || !strings.Contains(err.Error(), "removed or replaced") {
+			if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) ||
+				!strings.Contains(err.Error(), "removed or replaced") {
 				t.Errorf("acquire: %v; want a permanent error that says what happened", err)
 			}
-			// Whoever comes now is served; but if he can see that there was a holder, not before its lease ends.
-			again := open(t, dir)
-			state := driver.Held
-			if name == "without mutex" {
-				state = driver.Busy
+			// Nothing more is made where the directory was.
+			b.Acquire(context.Background(), claim("later"))
+			if _, err := os.Lstat(filehold.KeyFile(b, "later")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file of a key in a directory that was lost: %v", err)
 			}
-			want(t, "new holder", acquire(t, again, claim("k")), state)
+			// Whoever comes now is served.
+			want(t, "new holder", acquire(t, open(t, dir), claim("k")), driver.Held)
 			want(t, "renewal", renew(t, b, c)[0], driver.Lost)
 		})
 	}
+	t.Run("counter", func(t *testing.T) {
+		dir := t.TempDir()
+		b := open(t, dir)
+		c := claim("k")
+		before := acquire(t, b, c).Token
+		if err := os.Remove(filepath.Join(dir, "fence", "counter")); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, dir)
+		want(t, "renewal", renew(t, b, c)[0], driver.Held)
+		for _, b := range []*filehold.Backend{b, again} {
+			c := claim("other")
+			r := acquire(t, b, c)
+			if r.Token <= before {
+				t.Errorf("token %d after %d", r.Token, before)
+			}
+			before = r.Token
+			release(t, b, c)
+		}
+	})
 	t.Run("key", func(t *testing.T) {
 		b := open(t, t.TempDir())
 		c := claim("k")
@@ -512,7 +638,8 @@ func TestDamagedKey(t *testing.T) {
 	}
 	write(t, file, strings.Repeat("x", int(info.Size())))
 	ctx := context.Background()
-	if _, err := b.Acquire(ctx, claim("k")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), file) {
+	if _, err := b.Acquire(ctx, claim("k")); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("acquire: %v; want an error that names %s", err, file)
 	}
 	results := renew(t, b, other, c, other)
@@ -555,7 +682,8 @@ func TestDamagedKeyOfTheDead(t *testing.T) {
 	want(t, "after all have died", acquire(t, open(t, dir), claim("k")), driver.Held)
 }
 
-// TestFailingDisk lets every sync fail: who needs a token above the ceiling is told, the others go on.
+// TestFailingDisk lets every sync fail: who needs a token above the ceiling is told, the others go
+// on.
 func TestFailingDisk(t *testing.T) {
 	b := open(t, t.TempDir())
 	c := claim("k")
@@ -564,8 +692,12 @@ func TestFailingDisk(t *testing.T) {
 	above := claim("above")
 	above.Token = driver.Token(time.Now().Add(time.Hour).UnixMicro())
 	_, err := b.Acquire(context.Background(), above)
-	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, syscall.EIO) || driver.Permanent(err) {
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, syscall.EIO) ||
+		driver.Permanent(err) {
 		t.Errorf("acquire: %v; want a passing error that wraps EIO", err)
+	}
+	if n := keyFiles(t, b.Dir()); n != 1 {
+		t.Errorf("%d files of keys after an acquisition that failed; want 1", n)
 	}
 	below := claim("below")
 	want(t, "below the ceiling", acquire(t, b, below), driver.Held)
@@ -585,6 +717,24 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
+// TestLongestTTL claims for as long as there are numbers for.
+func TestLongestTTL(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	first, second := claim("k"), queued("k")
+	first.TTL, second.TTL = math.MaxInt64, math.MaxInt64
+	want(t, "first", acquire(t, a, first), driver.Held)
+	r := acquire(t, b, second)
+	want(t, "second", r, driver.Busy)
+	if r.ExpiresIn <= 0 || r.Presence <= 0 {
+		t.Errorf("the second is told %+v", r)
+	}
+	want(t, "renewal", renew(t, a, first)[0], driver.Held)
+	want(t, "second again", acquire(t, b, second), driver.Busy)
+	want(t, "release", release(t, a, first), driver.Held)
+	want(t, "second at last", acquire(t, b, second), driver.Held)
+}
+
 // TestTokensStayExactInJSON proposes tokens at the end of what they may be.
 func TestTokensStayExactInJSON(t *testing.T) {
 	b := open(t, t.TempDir())
@@ -595,12 +745,13 @@ func TestTokensStayExactInJSON(t *testing.T) {
 	}
 	ctx := context.Background()
 	c.Token, c.Block = 1, 51
-	if _, err := b.Acquire(ctx, c); !driver.Permanent(err) || !strings.Contains(err.Error(), "2^53") {
+	if _, err := b.Acquire(ctx, c); !driver.Permanent(err) ||
+		!strings.Contains(err.Error(), "2^53") {
 		t.Errorf("beyond the end: %v; want a permanent error", err)
 	}
 	c.Block = 50
 	if r := acquire(t, b, c); r.Token != 1<<53-50 {
-		t.Errorf("token %d, want %d", r.Token, 1<<53-50)
+		t.Errorf("token %d, want %d", r.Token, int64(1<<53-50))
 	}
 	for _, change := range []func(c *driver.Claim){
 		func(c *driver.Claim) { c.Token = 1 << 53 },
@@ -613,8 +764,85 @@ func TestTokensStayExactInJSON(t *testing.T) {
 	} {
 		bad := claim("bad")
 		change(&bad)
-		if _, err := b.Acquire(ctx, bad); !driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("acquire %.20q, TTL %v, token %d, block %d: %v; want a permanent error", bad.Key, bad.TTL, bad.Token, bad.Block, err)
+		if _, err := b.Acquire(ctx, bad); !driver.Permanent(err) ||
+			!errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("acquire %.20q, TTL %v, token %d, block %d: %v; want ErrInvalid", bad.Key,
+				bad.TTL, bad.Token, bad.Block, err)
 		}
+	}
+}
+
+// TestSpellingThroughLinkAndBack spells directories as the system understands it: the .. of a
+// symbolic link is the parent of what it leads to. One of them does not exist before.
+func TestSpellingThroughLinkAndBack(t *testing.T) {
+	tmp := t.TempDir()
+	for _, name := range []string{"a", "a/b", "a/locks"} {
+		if err := os.Mkdir(filepath.Join(tmp, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("a/b", filepath.Join(tmp, "link")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(tmp)
+	for _, name := range []string{"locks", "new"} {
+		want(t, name, acquire(t, open(t, tmp+"/link/../"+name+"/."), claim("k")), driver.Held)
+		want(t, name+", as it is", acquire(t, open(t, filepath.Join(tmp, "a", name)), claim("k")),
+			driver.Busy)
+		want(t, name+", relative", acquire(t, open(t, "link/../"+name), claim("k")), driver.Busy)
+	}
+}
+
+// TestMarkerIsNoFile has a named pipe where the marker would be. Open does not wait for who would
+// write to it.
+func TestMarkerIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "holdfast"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, driver.ErrUnavailable, "holdfast", "no lock directory")
+}
+
+// TestSharedDirectoryHalfMade has who makes a shared directory die before the others may use what
+// is in it. When he opens it again, they may.
+func TestSharedDirectoryHalfMade(t *testing.T) {
+	dir := shareable(t)
+	subs := []string{"keys", "members", "fence"}
+	for _, sub := range subs {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, filehold.WithSharedDirectory())
+	for _, sub := range subs {
+		if info, err := os.Stat(filepath.Join(dir, sub)); err != nil ||
+			info.Mode().Perm() != 0o770 {
+			t.Errorf("%s: %v, %v; want mode 0770", sub, info.Mode(), err)
+		}
+	}
+}
+
+// TestOtherVersionMarksFirst has a process of another version make the same new directory at the
+// same time, and mark it first. The two would not exclude each other, so this one gives way.
+func TestOtherVersionMarksFirst(t *testing.T) {
+	dir := t.TempDir()
+	marker := filepath.Join(dir, "holdfast")
+	const theirs = "holdfast lock directory, layout 999\n"
+	filehold.InsteadOfSync(t, dir, func() error {
+		return os.WriteFile(marker, []byte(theirs), 0o600)
+	})
+	b, err := filehold.Open(dir)
+	if err == nil {
+		b.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), `has layout "999"`) {
+		t.Errorf("open: %v; want an error that names the layout", err)
+	}
+	if text, err := os.ReadFile(marker); string(text) != theirs {
+		t.Errorf("the marker says %q (%v); want %q", text, err, theirs)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "members"))
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left behind in members: %v (%v)", entries, err)
 	}
 }

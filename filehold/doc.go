@@ -1,5 +1,5 @@
-// Package filehold is a backend on a directory: it excludes the processes of one machine from each other, with
-// nothing to install and nothing to run.
+// Package filehold is a backend on a directory: it excludes the processes of one machine from each
+// other, with nothing to install and nothing to run.
 //
 //	backend, err := filehold.Open("/var/lib/myservice/locks")
 //	if err != nil {
@@ -10,36 +10,72 @@
 //
 // # What it promises
 //
-// A process that dies, however it dies, frees what it held at once: the kernel ends its file lock. One that
-// is stopped or hangs costs at most its TTL. Waiters queue in the order in which they came, over all
-// processes; the one whose turn it is gets a message, and needs no further look at the directory. Fencing tokens never go back,
-// also when processes are killed at any point, and after a power loss.
+// A process that dies, however it dies, frees its keys at once: the kernel closes its files. A
+// process that is stopped or hangs blocks the keys that it holds or waits for, for at most its TTL;
+// see also the caveats. It blocks no other key, wherever it is stopped: no file lock covers the
+// whole directory. Waiters queue in the order in which they came, over all processes. The next one
+// gets a message. Fencing tokens never go back, also after a power loss and when processes are
+// killed at any point, as long as nobody replaces files in the directory.
 //
-// The directory is known by what it is, not by how it is spelled: through a symbolic link, a relative path or a bind mount it
-// is the same one, and so are the locks in it.
+// A symbolic link, a relative path and a bind mount all lead to the same directory, and so to the
+// same locks.
 //
 // # Caveats
 //
-// One machine means one running kernel. A directory on a network file system is refused where it is recognised (on
-// Linux, macOS and FreeBSD); directories that several machines share by other means, for example a FUSE mount, can
-// not be told from local ones: do not use them.
+// A process changes a key under a file lock of that key, which it has for some microseconds. If it
+// is stopped just then, it keeps the file lock until it runs again. Until then nobody can acquire,
+// renew or release that one key. A holder in another process learns that it cannot renew, and its
+// lease ends. Nobody else gets the key, and waiters may lose their places. List and Inspect still
+// show the key. If a call is cut off by this, its error names the key and, on Linux, the process. A
+// renewal of several keys still answers for the others. Continue that process or kill it. If a
+// process is stopped while it cleans up after dead ones, nobody else cleans up: files stay, but no
+// key is blocked.
 //
-// All who use a directory trust each other: whoever can write to it can take a lock away. See [WithSharedDirectory].
+// One machine means one running kernel. Open refuses network file systems that it recognises (on
+// Linux, macOS and FreeBSD). It cannot recognise every directory that several machines share, a
+// FUSE mount for example: do not use those.
 //
-// Leases count the time in which the machine is suspended on Linux. Elsewhere they are counted by the wall clock, the only one
-// that all processes share there, so setting it forward ends leases early.
+// All users of a directory trust each other: everybody who can write to it can take a lock away.
+// See [WithSharedDirectory].
 //
-// Removing the directory, or a file in it, takes locks away: those who held them are told at their next renewal.
+// On Linux, leases count the time in which the machine is suspended. On other systems they follow
+// the wall clock, the only clock that all processes share there. So setting it forward ends leases
+// early.
 //
-// Systems without flock, Windows among them, are not served: Open says so.
+// Containers may share a directory on a local file system. On Linux, a process finds by
+// /proc/self/ns/time whether it has the same clock as the others. Its /proc may show processes only
+// (subset=pid), and its boot_id may be its own. Each such process, and each change from one boot_id
+// to another, costs an fsync in Open. Open refuses a process in another time namespace while others
+// use the directory. It also refuses a process without /proc beside processes with one, and the
+// reverse.
+//
+// Removing the directory, or the file of a key or of an open Backend, takes locks away: their
+// holders learn it at the next renewal. So does replacing the file of a key, or the directory keys,
+// by an older copy: the older content is then in force.
+//
+// Tokens go back if an older copy replaces the directory fence, or a new directory replaces the
+// whole one. Then the guarded store refuses new holders. A process that has drawn a token since
+// then refuses to grant older ones, and says so; other processes cannot know. You may remove, move
+// and copy the counter in fence at any time, but never put an older one in its place. If the bound
+// is lost, Open and Acquire say so. Then make an empty file in fence, whose name is a number not
+// below any granted token.
+//
+// Do not read the named pipes in members, not even to look: a dead member whose pipe somebody reads
+// seems to live, and its leases then end with their TTLs.
+//
+// A cleaner of temporary directories that spares sticky files, as systemd-tmpfiles does, spares all
+// files on Linux. While the directory is open, such a cleaner may remove the directory keys when no
+// key is in use; filehold makes it again.
+//
+// Systems without flock, such as Windows, are not supported: Open says so.
 //
 // # What is in the directory
 //
 //	holdfast        marks the directory and its layout
-//	mutex           the file lock under which everything else is changed; holds the token counter
-//	fence           the durable bound of the tokens
+//	fence/          the durable bound of the tokens, as the name of a file; and their counter
 //	keys/           one small file for each key that is held or waited for, and none for any other
-//	members/        three files for each open Backend: one that it keeps locked while it lives, and two named pipes
+//	members/        a named pipe for each open Backend, which it keeps open while it lives
 //
-// Nothing in it is worth a backup but the fence.
+// Do not restore any of it from a backup: locks that were released would be held, and tokens would
+// go back.
 package filehold

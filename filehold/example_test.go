@@ -61,8 +61,8 @@ func Example() {
 	// acquired
 }
 
-// A child that must not run without the lock inherits what keeps it, so that nobody else gets the lock as long as the child
-// runs, even if this process is killed.
+// A child that must not run without the lock inherits what keeps it, so that nobody else gets the
+// lock as long as the child runs, even if this process is killed.
 func ExampleBackend_Inherit() {
 	backend, err := filehold.Open("/var/lib/myservice/locks")
 	if err != nil {
@@ -74,11 +74,12 @@ func ExampleBackend_Inherit() {
 		log.Fatal(err)
 	}
 	defer locker.Close()
-	err = locker.Do(context.Background(), "migration", func(ctx context.Context, lock *holdfast.Lock) error {
-		cmd := exec.CommandContext(ctx, "migrate", "--token", lock.Token().String())
-		cmd.ExtraFiles = backend.Inherit()
-		return cmd.Run()
-	})
+	err = locker.Do(context.Background(), "migration",
+		func(ctx context.Context, lock *holdfast.Lock) error {
+			cmd := exec.CommandContext(ctx, "migrate", "--token", lock.Token().String())
+			cmd.ExtraFiles = backend.Inherit()
+			return cmd.Run()
+		})
 	if err != nil {
 		log.Fatal(err)
 	}

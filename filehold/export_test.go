@@ -3,109 +3,94 @@
 package filehold
 
 import (
+	"context"
 	"os"
+	ossignal "os/signal"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Lose takes key from its holder, as if its lease had run out. Waiters stay.
 func Lose(t testing.TB, b *Backend, key string) {
-	done := make(chan error, 1)
-	b.core.post(func(t *turn) {
-		var buf [2 * keyPlace]byte
-		var scratch []byte
-		var k keyFile
-		err := t.loadKey(&k, key, buf[:])
-		if err == nil {
-			k.record.holder = nil
-			err = t.storeKey(&k, &scratch)
-			k.close()
-		}
-		done <- err
-	})
-	if err := <-done; err != nil {
+	k, err := b.dir.lockKey(keyName(key), false, "")
+	if err == nil {
+		defer k.close()
+		err = k.load(new([]byte))
+	}
+	if err == nil {
+		k.record.holder = nil
+		err = k.store()
+	}
+	if err != nil {
 		t.Errorf("lose %q: %v", key, err)
 	}
 }
 
-// Stall takes the mutex of the directory that b has open, as a process that is stopped at the wrong moment does, until
-// resume is called.
-func Stall(t testing.TB, b *Backend) (resume func()) {
-	resume, err := StallDir(b.core.dir.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resume
-}
-
-// StallDir is Stall for a directory.
-func StallDir(dir string) (resume func(), err error) {
-	fd, err := openFile(dir+"/"+mutexName, syscall.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	m := mutex{fd: fd}
-	if err := m.lock(nil); err != nil {
-		return nil, err
-	}
-	return func() { closeFile(fd) }, nil
-}
-
-// Suspicions returns how often b had reason to think that a member which it watches is dead, and found it alive.
-func Suspicions(b *Backend) (n int) {
+// Hang has b hang, as in a call of the file system that does not return, until resume is called or
+// b is closed.
+func Hang(b *Backend) (resume func()) {
+	b.work.Lock()
 	done := make(chan struct{})
-	b.core.post(func(t *turn) {
-		for _, w := range t.watches {
-			n += w.tries
+	go func() {
+		defer b.work.Unlock()
+		select {
+		case <-done:
+		case <-b.ctx.Done():
 		}
-		close(done)
-	})
-	<-done
+	}()
+	return func() { close(done) }
+}
+
+// KeepKey locks a key in the directory, as a process does that is stopped at the wrong moment,
+// until resume is called.
+func KeepKey(dir, key string) (resume func(), err error) {
+	d := &directory{keys: dir + "/" + keysName + "/", fileMode: 0o600}
+	k, err := d.lockKey(keyName(key), true, "")
+	if err != nil {
+		return nil, err
+	}
+	return k.close, nil
+}
+
+// Queued returns how many jobs wait to be done.
+func Queued(b *Backend) (n int) {
+	b.lanes.mu.Lock()
+	defer b.lanes.mu.Unlock()
+	for _, l := range b.lanes.byName {
+		n += len(l.jobs)
+	}
 	return n
 }
 
-// Queued returns how many jobs wait for the worker.
-func Queued(b *Backend) int {
-	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
-	return len(b.core.jobs)
+// Kept reports whether b waits for the lock of a key.
+func Kept(b *Backend, key string) bool {
+	b.lanes.mu.Lock()
+	defer b.lanes.mu.Unlock()
+	l := b.lanes.byName[keyName(key)]
+	return l != nil && l.kept != nil
 }
 
-// Tick does at once what is done every now and then, and returns when it is begun.
-func Tick(b *Backend) {
-	done := make(chan struct{})
-	b.core.post(func(*turn) { b.core.turnTick() })
-	b.core.post(func(*turn) { close(done) })
-	<-done
-}
+// Tick does at once what is done every now and then.
+func Tick(b *Backend) { b.tick() }
 
 // Tracked returns how many keys b has claims on.
-func Tracked(b *Backend) (n int) {
-	done := make(chan struct{})
-	b.core.post(func(t *turn) { n = len(t.mine); close(done) })
-	<-done
-	return n
+func Tracked(b *Backend) int {
+	b.work.Lock()
+	defer b.work.Unlock()
+	return len(b.mine)
 }
 
 // KeyFile returns the path of the file of a key.
-func KeyFile(b *Backend, key string) string { return b.core.dir.keys + keyName(key) }
+func KeyFile(b *Backend, key string) string { return b.dir.keys + keyName(key) }
 
 // MemberFile returns the path of the file that says that b is open.
-func MemberFile(b *Backend) string { return b.core.member.path }
+func MemberFile(b *Backend) string { return b.member.path }
 
 // Presence is how long a waiter counts as present.
 const Presence = presence
-
-// SetOpenPatience sets how long Open waits for the mutex.
-func SetOpenPatience(t testing.TB, d time.Duration) {
-	old := openPatience
-	openPatience = d
-	t.Cleanup(func() { openPatience = old })
-}
 
 // SetNetworkFS has every directory be on a file system of that name.
 func SetNetworkFS(t testing.TB, name string) {
@@ -113,22 +98,38 @@ func SetNetworkFS(t testing.TB, name string) {
 	t.Cleanup(func() { networkFSSource = networkFS })
 }
 
-// SetBoot has Open believe that the machine was booted anew. Unless known, one boot cannot be told from the next.
+// SetManyKernels has every directory be on a file system that machines may share.
+func SetManyKernels(t testing.TB) {
+	oneKernelSource = func(string) bool { return false }
+	t.Cleanup(func() { oneKernelSource = oneKernel })
+}
+
+// SetBoot has Open believe that the machine was booted anew. Unless known, one boot cannot be told
+// from the next.
 func SetBoot(t testing.TB, boot byte, known bool) {
-	bootMarkSource = func() (bootMark, bool) { return bootMark{boot}, known }
+	bootMarkSource = func() bootMark {
+		if !known {
+			return bootMark{}
+		}
+		return bootMark{boot + 1}
+	}
 	t.Cleanup(func() { bootMarkSource = readBootMark })
 }
 
-// OnSync has f called with the content of the fence after each sync of it.
-func OnSync(t testing.TB, f func(fence []byte)) {
+// SetClock has Open believe that it has another clock, or, with 0, that nothing tells which.
+func SetClock(t testing.TB, mark byte) {
+	clockMarkSource = func(string) clockMark { return clockMark{mark} }
+	t.Cleanup(func() { clockMarkSource = readClockMark })
+}
+
+// OnSync has f called after each sync of something in dir/fence with the names that are durable
+// since.
+func OnSync(t testing.TB, f func(fd int)) {
 	sysFsync = func(fd int) error {
 		if err := syscall.Fsync(fd); err != nil {
 			return err
 		}
-		content := make([]byte, fencePlace+sealSize)
-		if n, err := readAt(fd, content, 0); err == nil && n == len(content) {
-			f(content)
-		}
+		f(fd)
 		return nil
 	}
 	t.Cleanup(func() { sysFsync = syscall.Fsync })
@@ -142,16 +143,29 @@ func FailSync(t testing.TB) (heal func()) {
 	return heal
 }
 
-// DieAt kills this process before its nth call that changes something in a directory, or, if torn, in the middle of it, if
-// it can be cut short. It returns how to get the number of calls so far, and which of them could be cut short.
+// DieAt kills this process before its nth call that changes something in a directory, or, if torn,
+// in the middle of it, if it can be cut short. It returns how to get the number of calls so far,
+// and which of them could be cut short.
 func DieAt(n int, torn bool) (calls func() (int, []int)) {
+	return signalAt(n, torn,
+		syscall.SIGKILL)
+}
+
+// StopAt is DieAt, but stops this process, until it is continued.
+func StopAt(n int) { signalAt(n, false, syscall.SIGSTOP) }
+
+func signalAt(n int, torn bool, signal syscall.Signal) (calls func() (int, []int)) {
 	var count atomic.Int64
 	var mu sync.Mutex
 	var writes []int
 	step := func() bool { return count.Add(1) == int64(n) }
 	die := func() {
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+		// The signal may go to another thread first, and this one run on for a while.
+		continued := make(chan os.Signal, 1)
+		ossignal.Notify(continued, syscall.SIGCONT)
+		defer ossignal.Stop(continued)
+		syscall.Kill(os.Getpid(), signal)
+		<-continued
 	}
 	sysOpen = func(path string, mode int, perm uint32) (int, error) {
 		if mode&syscall.O_CREAT != 0 && step() && !torn {
@@ -195,6 +209,12 @@ func DieAt(n int, torn bool) (calls func() (int, []int)) {
 			return call(path, mode)
 		}
 	}
+	sysLink = func(from, to string) error {
+		if step() && !torn {
+			die()
+		}
+		return syscall.Link(from, to)
+	}
 	sysMkdir, sysMkfifo = mode(syscall.Mkdir), mode(syscall.Mkfifo)
 	sysFsync = func(fd int) error {
 		if step() && !torn {
@@ -216,4 +236,176 @@ func DieAt(n int, torn bool) (calls func() (int, []int)) {
 }
 
 // FenceNames are the names of files that a directory has while nobody uses it.
-var FenceNames = strings.Fields(markerName + " " + mutexName + " " + fenceName + " " + keysName + " " + membersName)
+var FenceNames = strings.Fields(markerName + " " + fenceName + " " + keysName + " " + membersName)
+
+// Look has b put a key in order, as it does when there is reason to, and returns when that is done.
+func Look(b *Backend, key string) {
+	b.lanes.do(context.Background(), &job{kind: jobLook, name: keyName(key)})
+}
+
+var flockTries, flockWaits atomic.Int64
+
+var flockFails atomic.Bool
+
+// Counted from the start: what an earlier test has left behind still uses it when a later one
+// begins.
+func init() {
+	sysFlock = func(fd, how int) error {
+		if how == syscall.LOCK_EX|syscall.LOCK_NB && flockFails.Load() {
+			return syscall.ENOLCK
+		}
+		switch how {
+		case syscall.LOCK_EX:
+			flockWaits.Add(1)
+		case syscall.LOCK_EX | syscall.LOCK_NB:
+			flockTries.Add(1)
+		}
+		return syscall.Flock(fd, how)
+	}
+}
+
+// CountFlocks counts from now on how often a file lock is tried for, and how often the kernel is
+// asked to wait for one.
+func CountFlocks() (tries, waits *atomic.Int64) {
+	flockTries.Store(0)
+	flockWaits.Store(0)
+	return &flockTries, &flockWaits
+}
+
+// StopAtNextWrite stops this process for good, with SIGSTOP, before it next writes to a file of the
+// directory, which is under the mutex.
+func StopAtNextWrite() {
+	sysPwrite = func(int, []byte, int64) (int, error) {
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // the signal may go to another thread first, and this one run on for a while
+	}
+}
+
+var messagesLost atomic.Bool
+
+func init() {
+	sysWrite = func(fd int, b []byte) (int, error) {
+		if messagesLost.Load() {
+			return 0, syscall.EAGAIN
+		}
+		return syscall.Write(fd, b)
+	}
+}
+
+// LoseMessages has the messages between members be lost, as when their pipes are full.
+func LoseMessages() (heal func()) {
+	messagesLost.Store(true)
+	return func() { messagesLost.Store(false) }
+}
+
+// FailFlock has the file locks that are tried for fail, as when the kernel has no memory for them.
+func FailFlock(t testing.TB) (heal func()) {
+	flockFails.Store(true)
+	heal = func() { flockFails.Store(false) }
+	t.Cleanup(heal)
+	return heal
+}
+
+// AfterLink has f called with each second name that a file was given. Call it before Open.
+func AfterLink(t testing.TB, f func(name string)) {
+	t.Cleanup(func() { sysLink = syscall.Link })
+	sysLink = func(from, to string) error {
+		err := syscall.Link(from, to)
+		f(to)
+		return err
+	}
+}
+
+// unlinks and renames stand for the system calls of those names, unless they are nil. What an
+// earlier test has left behind, such as a Backend whose lease lasts, calls them in a later one.
+var (
+	unlinks atomic.Pointer[func(path string) error]
+	renames atomic.Pointer[func(from, to string) error]
+)
+
+func init() {
+	sysUnlink = func(path string) error {
+		if f := unlinks.Load(); f != nil {
+			return (*f)(path)
+		}
+		return syscall.Unlink(path)
+	}
+	sysRename = func(from, to string) error {
+		if f := renames.Load(); f != nil {
+			return (*f)(from, to)
+		}
+		return syscall.Rename(from, to)
+	}
+}
+
+func replaceUnlink(t testing.TB, f func(path string) error) {
+	unlinks.Store(&f)
+	t.Cleanup(func() { unlinks.Store(nil) })
+}
+
+// BeforeUnlink has f called with each path that is removed.
+func BeforeUnlink(t testing.TB, f func(path string)) {
+	replaceUnlink(t, func(path string) error {
+		f(path)
+		return syscall.Unlink(path)
+	})
+}
+
+// AfterUnlink has f called with each path that was removed.
+func AfterUnlink(t testing.TB, f func(path string)) {
+	replaceUnlink(t, func(path string) error {
+		err := syscall.Unlink(path)
+		f(path)
+		return err
+	})
+}
+
+// InsteadOfSync has f called instead of the syncs of the directory dir.
+func InsteadOfSync(t testing.TB, dir string, f func() error) {
+	t.Cleanup(func() { sysFsync = syscall.Fsync })
+	sysFsync = func(fd int) error {
+		st, err := statOpen(fd)
+		if err != nil {
+			return err
+		}
+		if id, err := identify(dir); err == nil && id == idOf(&st) {
+			return f()
+		}
+		return syscall.Fsync(fd)
+	}
+}
+
+// AfterMap has f called each time the counter of the tokens was mapped.
+func AfterMap(t testing.TB, f func()) {
+	t.Cleanup(func() { sysMmap = syscall.Mmap })
+	sysMmap = func(fd int, offset int64, length, prot, flags int) ([]byte, error) {
+		b, err := syscall.Mmap(fd, offset, length, prot, flags)
+		f()
+		return b, err
+	}
+}
+
+var (
+	opensFail atomic.Bool
+	openFails atomic.Int64
+)
+
+func init() {
+	sysOpen = func(path string, mode int, perm uint32) (int, error) {
+		if opensFail.Load() {
+			openFails.Add(1)
+			return -1, syscall.EMFILE
+		}
+		return syscall.Open(path, mode, perm)
+	}
+}
+
+// FailOpens has every file fail to open, as when the process has no descriptor left. failed counts
+// them.
+func FailOpens(t testing.TB) (failed *atomic.Int64, heal func()) {
+	openFails.Store(0)
+	opensFail.Store(true)
+	heal = func() { opensFail.Store(false) }
+	t.Cleanup(heal)
+	return &openFails, heal
+}

@@ -3,47 +3,49 @@
 package filehold
 
 import (
-	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// fenceModel has simulated processes draw tokens from one directory and raise its ceiling, step by step, in a random
-// order; some are killed between two steps, and the machine loses its memory now and then. What it checks:
+// fenceModel has simulated processes draw tokens from one directory in a random order; some put a
+// new counter in place of the one in force, at any moment of the others' work, and the machine
+// loses its memory now and then. What it checks:
 //
-//   - each token is larger than every one before, whoever drew it, whatever happened in between;
+//   - each token is larger than every one that was granted before it was asked for, whoever drew
+//     it, whatever happened in between;
 //   - after every step, the disk alone is enough to go on above all tokens granted.
 type fenceModel struct {
-	t       *testing.T
-	random  *rand.Rand
-	d       *directory
-	path    string
-	disk    []byte // what of the fence is durable
-	highest uint64
-	boots   byte
-	counter []byte       // what was once in the file of the counter
-	raises  []modelRaise // under way, by different processes
-	losses  int
-}
+	t         *testing.T
+	random    *rand.Rand
+	d         *directory
+	disk      []string // the names in the fence that are durable
+	highest   uint64
+	boots     byte
+	old       []byte     // what was once in the file of the counter
+	processes []*counter // of each process, the counter that it has open
+	losses    int
 
-type modelRaise struct {
-	raise
-	synced bool
+	interferes bool // another process acts
 }
 
 func TestTokensNeverGoBack(t *testing.T) {
 	t.Cleanup(func() { sysFsync = syscall.Fsync })
-	for round := range 40 {
+	t.Cleanup(func() { renames.Store(nil) })
+	for round := range 20 {
 		seed := rand.Uint64()
-		m := &fenceModel{t: t, random: rand.New(rand.NewPCG(seed, 0)), path: t.TempDir()}
-		m.d = &directory{path: m.path, fileMode: 0o600, dirMode: 0o700, bootKnown: true}
-		m.check(m.d.makeFence())
+		m := &fenceModel{t: t, random: rand.New(rand.NewPCG(seed, 0))}
+		m.d = &directory{fence: t.TempDir() + "/", fileMode: 0o600}
 		sysFsync = m.fsync
+		rename := m.rename
+		renames.Store(&rename)
+		m.check(m.d.makeFence())
 		m.boot()
 		for step := range 400 {
 			m.step()
@@ -54,17 +56,7 @@ func TestTokensNeverGoBack(t *testing.T) {
 		if m.losses == 0 {
 			t.Fatalf("seed %d: the machine never lost its memory", seed)
 		}
-		m.d.close()
-		sysFsync = syscall.Fsync
 	}
-}
-
-// fsync puts the fence on the disk.
-func (m *fenceModel) fsync(fd int) error {
-	if fd == m.d.fence {
-		m.disk = m.fence()
-	}
-	return nil
 }
 
 func (m *fenceModel) check(err error) {
@@ -74,85 +66,139 @@ func (m *fenceModel) check(err error) {
 	}
 }
 
-// boot opens the files, as after a boot.
+func (m *fenceModel) ceilings() []string {
+	names, err := namesIn(m.d.fence)
+	m.check(err)
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := strconv.Atoi(name)
+		return err != nil
+	})
+}
+
+// fsync puts the names on the disk. Another process acts before or after that.
+func (m *fenceModel) fsync(int) error {
+	m.interfere()
+	m.disk = m.ceilings()
+	m.interfere()
+	return nil
+}
+
+func (m *fenceModel) rename(from, to string) error {
+	if !strings.HasPrefix(to, m.d.fence) { // of a Backend whose lease outlived its test
+		return syscall.Rename(from, to)
+	}
+	m.interfere()
+	err := syscall.Rename(from, to)
+	m.interfere()
+	return err
+}
+
+// interfere has another process act in the middle of what one does.
+func (m *fenceModel) interfere() {
+	if m.interferes || m.random.IntN(3) > 0 {
+		return
+	}
+	m.interferes = true
+	defer func() { m.interferes = false }()
+	switch m.random.IntN(4) {
+	case 0:
+		m.replace()
+	case 1:
+		_, err := m.d.raiseCeiling(min(maxToken, m.need()))
+		m.check(err)
+	default:
+		if len(m.processes) > 0 {
+			m.draw()
+		}
+	}
+}
+
+// boot starts processes, as after a boot.
 func (m *fenceModel) boot() {
-	m.d.close()
+	m.processes = nil
 	m.boots++
 	m.d.boot = bootMark{m.boots}
-	var err error
-	m.d.fence, err = openFile(m.path+"/"+fenceName, os.O_RDWR, 0)
-	m.check(err)
-	m.d.mutex.fd, err = openFile(m.path+"/"+mutexName, os.O_RDWR|os.O_CREATE, 0o600)
-	m.check(err)
-	m.disk = m.fence()
-	m.raises = nil
+	m.disk = m.ceilings()
+	for range 3 {
+		m.start()
+	}
 }
 
-func (m *fenceModel) fence() []byte {
-	content, err := os.ReadFile(filepath.Join(m.path, fenceName))
+// start has a process open the counter.
+func (m *fenceModel) start() {
+	c, err := m.d.openCounter(m.temporary(), false)
 	m.check(err)
-	return content
+	m.processes = append(m.processes, c)
 }
+
+func (m *fenceModel) temporary() string {
+	return m.d.fence + strconv.FormatUint(m.random.Uint64(), 16) + temporarySuffix
+}
+
+// replace puts another counter in place of the one in force.
+func (m *fenceModel) replace() { m.check(m.d.makeCounter(m.temporary())) }
 
 func (m *fenceModel) step() {
+	if len(m.processes) == 0 {
+		m.start()
+	}
 	switch n := m.random.IntN(100); {
-	case n < 55:
-		m.draw()
 	case n < 70:
-		m.begin(m.need())
+		m.draw()
 	case n < 80:
-		m.sync()
-	case n < 92:
-		m.end()
-	case n < 95:
-		// A process is killed in the middle of a write.
-		m.tear(m.path+"/"+mutexName, 0)
-	case n < 97:
-		if len(m.raises) > 0 {
-			i := m.random.IntN(len(m.raises)) // a process is killed while it raises the ceiling
-			m.raises = append(m.raises[:i], m.raises[i+1:]...)
-		}
-	case n < 98:
-		var err error
-		m.counter, err = os.ReadFile(m.path + "/" + mutexName)
+		_, err := m.d.raiseCeiling(min(maxToken, m.need()))
 		m.check(err)
+	case n < 88:
+		m.replace()
+	case n < 90:
+		m.check(removeFile(m.d.fence + counterName))
+	case n < 92:
+		// A process that cannot tell boots apart comes.
+		boot := m.d.boot
+		m.d.boot = bootMark{}
+		m.start()
+		m.d.boot = boot
+	case n < 94:
+		m.start()
+	case n < 96:
+		m.old, _ = os.ReadFile(m.d.fence + counterName)
 	default:
 		m.loseMemory()
 	}
 }
 
 func (m *fenceModel) need() uint64 {
-	switch m.random.IntN(4) {
+	switch m.random.IntN(3) {
 	case 0:
 		return m.highest + m.random.Uint64N(1<<20)
 	case 1:
 		return (m.highest>>30 + 1) << 30 // as others may ask for at the same time
-	case 2:
-		return clock.Microseconds() + m.random.Uint64N(1<<30)
 	default:
 		return m.highest + m.random.Uint64N(1<<34)
 	}
 }
 
-// draw is turn.draw in one process or another.
+// draw is tokens.draw in one process or another.
 func (m *fenceModel) draw() {
-	tr := turn{directory: m.d}
+	before := m.highest
 	proposed := m.need()
 	if m.random.IntN(2) == 0 {
 		proposed = m.random.Uint64N(m.highest + 1)
 	}
 	block := 1 + m.random.Uint64N(100)
-	token, err := tr.draw(proposed, block)
-	if need, ok := isCeiling(err); ok {
-		m.begin(need)
-		return
-	}
+	c := &tokens{dir: m.d, temporary: m.temporary()}
+	i := m.random.IntN(len(m.processes))
+	c.counter = m.processes[i]
+	// not to be used by another in the middle of this
+	m.processes = slices.Delete(m.processes, i, i+1)
+	defer func() { m.processes = append(m.processes, c.counter) }()
+	token, err := c.draw(proposed, block)
 	m.check(err)
 	if err != nil {
 		return
 	}
-	if token <= m.highest || token < proposed {
-		m.t.Errorf("token %d after %d, proposed %d", token, m.highest, proposed)
+	if token <= before || token < proposed {
+		m.t.Errorf("token %d after %d, proposed %d", token, before, proposed)
 	}
 	m.highest = max(m.highest, token+block-1)
 	m.recoverable()
@@ -160,99 +206,106 @@ func (m *fenceModel) draw() {
 
 // recoverable checks that what is durable now bounds every token granted.
 func (m *fenceModel) recoverable() {
-	high := uint64(0)
-	for _, place := range [][]byte{m.disk, m.disk[fencePlace:]} {
-		high = max(high, decodeCeiling(place).value)
-	}
-	if high < m.highest {
-		m.t.Errorf("the durable ceiling is %d, and token %d is granted", high, m.highest)
-	}
-}
-
-func (m *fenceModel) begin(need uint64) {
-	r, err := m.d.beginRaise(min(need, maxToken))
-	m.check(err)
-	m.raises = append(m.raises, modelRaise{raise: r})
-}
-
-func (m *fenceModel) sync() {
-	if len(m.raises) > 0 {
-		m.check(syncFile(m.d.fence))
-		m.raises[m.random.IntN(len(m.raises))].synced = true
-	}
-}
-
-func (m *fenceModel) end() {
-	for i, r := range m.raises {
-		if r.synced {
-			m.check(m.d.endRaise(r.raise))
-			m.raises = append(m.raises[:i], m.raises[i+1:]...)
+	for _, name := range m.disk {
+		if value, _ := strconv.ParseUint(name, 10, 64); value >= m.highest {
 			return
 		}
 	}
+	m.t.Errorf("durable ceilings %v, and token %d is granted", m.disk, m.highest)
 }
 
-// tear overwrites the beginning of a record.
-func (m *fenceModel) tear(path string, offset int64) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	m.check(err)
-	defer f.Close()
-	garbage := make([]byte, m.random.IntN(40))
-	for i := range garbage {
-		garbage[i] = byte(m.random.Uint32())
-	}
-	_, err = f.WriteAt(garbage, offset)
-	m.check(err)
-}
-
-// loseMemory restarts the machine with what is on the disk, and any part of what was on its way there.
+// loseMemory restarts the machine with what is on the disk, or with what was on its way there: a
+// name was changed or was not.
 func (m *fenceModel) loseMemory() {
 	m.losses++
-	now := m.fence()
-	disk := bytes.Clone(m.disk)
-	for _, offset := range []int{0, fencePlace} {
-		n := m.random.IntN(sealSize + 1) // how much of the place has arrived
-		if m.random.IntN(2) == 0 {
-			n = []int{0, sealSize}[m.random.IntN(2)]
+	if m.random.IntN(2) == 0 {
+		for _, name := range m.ceilings() {
+			m.check(removeFile(m.d.fence + name))
 		}
-		copy(disk[offset:offset+n], now[offset:])
+		for _, name := range m.disk {
+			m.check(os.WriteFile(m.d.fence+name, nil, 0o600))
+		}
 	}
-	m.check(os.WriteFile(m.path+"/"+fenceName, disk, 0o600))
-	switch m.random.IntN(4) {
+	switch m.random.IntN(3) {
 	case 0:
-		m.check(os.Truncate(m.path+"/"+mutexName, 0))
+		m.check(removeFile(m.d.fence + counterName))
 	case 1:
 		// Never synced, so whatever of it reached the disk.
-		m.check(os.WriteFile(m.path+"/"+mutexName, m.counter, 0o600))
-	case 2:
-		m.tear(m.path+"/"+mutexName, 0)
+		m.check(removeFile(m.d.fence + counterName))
+		m.check(os.WriteFile(m.d.fence+counterName, m.old, 0o600))
 	}
 	m.boot()
 }
 
-func FuzzCounter(f *testing.F) {
-	c := counter{boot: bootMark{1}, next: 7, durable: 9}
-	f.Add(c.seal())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, whole := decodeCounter(b)
-		if !whole {
-			if c != (counter{}) {
-				t.Errorf("%x is not whole, and is read as %+v", b, c)
+// TestTokensAreUniqueAtOnce has many draw at the same time, while the counter is replaced over and
+// over. Each one's tokens rise, and none is drawn twice.
+func TestTokensAreUniqueAtOnce(t *testing.T) {
+	d := &directory{fence: t.TempDir() + "/", fileMode: 0o600, boot: bootMark{1}}
+	if err := d.makeFence(); err != nil {
+		t.Fatal(err)
+	}
+	const drawers, draws = 8, 2000
+	drawn := make([][]uint64, drawers)
+	var done sync.WaitGroup
+	for i := range drawers {
+		c := &tokens{dir: d, temporary: d.fence + strconv.Itoa(i) + "x"}
+		var err error
+		if c.counter, err = d.openCounter(c.temporary, false); err != nil {
+			t.Fatal(err)
+		}
+		done.Go(func() {
+			for n := range draws {
+				if i == 0 && n%20 == 0 {
+					if err := d.makeCounter(c.temporary); err != nil {
+						t.Error(err)
+					}
+				}
+				token, err := c.draw(0, 2)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				drawn[i] = append(drawn[i], token)
 			}
-			return
+		})
+	}
+	done.Wait()
+	seen := make(map[uint64]bool)
+	for i, drawn := range drawn {
+		if !slices.IsSorted(drawn) {
+			t.Errorf("the tokens of %d go back", i)
 		}
-		sealed := c.seal()
-		if again, whole := decodeCounter(sealed); !whole || again != c || !bytes.Equal(sealed[sealSize:], b[sealSize:len(sealed)]) {
-			t.Errorf("%x is read as %+v", b, c)
+		for _, token := range drawn {
+			if seen[token] || seen[token+1] {
+				t.Fatalf("token %d was drawn twice", token)
+			}
+			seen[token], seen[token+1] = true, true
 		}
-	})
+	}
 }
 
-func FuzzCeiling(f *testing.F) {
-	f.Add(seal(nil, 12345, nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if c := decodeCeiling(b); c.whole && !bytes.Equal(seal(nil, c.value, nil), b[:sealSize]) {
-			t.Errorf("%x is read as %+v", b, c)
-		}
-	})
+// TestCounterCutShort cuts the file of the counter short while it is in use. That is an error, and
+// not the end of the process.
+func TestCounterCutShort(t *testing.T) {
+	d := &directory{fence: t.TempDir() + "/", fileMode: 0o600, boot: bootMark{1}}
+	if err := d.makeFence(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.openCounter(d.fence+"x.tmp", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(d.fence+counterName, 0); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := d.draw(c, 0, 0, 1); err == nil {
+		t.Errorf("drew %d", token)
+	}
+	// As the error says.
+	if err := os.Remove(d.fence + counterName); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := d.draw(c, 0, 0, 1); !errors.Is(err, errReplaced) {
+		t.Errorf("drew %d, %v; want %v", token, err, errReplaced)
+	}
 }

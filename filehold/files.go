@@ -4,29 +4,33 @@ package filehold
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 )
 
-// The files of an operation are opened, read and closed by plain system calls: package os would make a File with
-// a finalizer of each, and try to register it with the poller.
+// An operation opens, reads and closes its files by plain system calls: package os would make a
+// File with a finalizer of each, and try to register it with the poller.
 
-// The calls that change something are variables, so that tests can die before, in and after each of them.
+// The calls that change something are variables, so that a test can die, or let another process
+// act, before, in and after each of them.
 var (
 	sysOpen   = syscall.Open
 	sysPwrite = syscall.Pwrite
+	sysWrite  = syscall.Write
 	sysUnlink = syscall.Unlink
 	sysRename = syscall.Rename
+	sysLink   = syscall.Link
 	sysMkdir  = syscall.Mkdir
 	sysMkfifo = syscall.Mkfifo
 	sysFsync  = syscall.Fsync
 	sysFlock  = syscall.Flock
+	sysMmap   = syscall.Mmap
 )
 
-// interruptible makes a system call until it is not interrupted by a signal.
+// interruptible repeats a system call that a signal interrupts.
 func interruptible(call func() error) error {
 	for {
 		if err := call(); err != syscall.EINTR {
@@ -102,11 +106,6 @@ func renameFile(from, to string) error {
 	return nil
 }
 
-// syncFile makes the content of a file durable.
-func syncFile(fd int) error {
-	return os.NewSyscallError("fsync", interruptible(func() error { return sysFsync(fd) }))
-}
-
 // tryFlock takes a file lock, or fails with EWOULDBLOCK.
 func tryFlock(fd, how int) error {
 	return interruptible(func() error { return sysFlock(fd, how|syscall.LOCK_NB) })
@@ -118,22 +117,22 @@ func unflock(fd int) {
 
 // syncDir makes the names in a directory durable.
 func syncDir(path string) error {
-	d, err := os.Open(path)
+	fd, err := openFile(path, syscall.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	// Some file systems cannot, and say so; they have nothing to sync.
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return err
+	defer closeFile(fd)
+	err = interruptible(func() error { return sysFsync(fd) })
+	if err == syscall.EINVAL || err == syscall.ENOTSUP {
+		return nil // this file system has no names to sync
 	}
-	return nil
+	return os.NewSyscallError("fsync", err)
 }
 
 // fileID tells files apart, whatever their names.
 type fileID struct{ dev, ino uint64 }
 
-func (id *fileID) set(st *syscall.Stat_t) { id.dev, id.ino = uint64(st.Dev), uint64(st.Ino) }
+func idOf(st *syscall.Stat_t) fileID { return fileID{uint64(st.Dev), uint64(st.Ino)} }
 
 // identify returns what the file at path is, through symbolic links.
 func identify(path string) (id fileID, err error) {
@@ -141,18 +140,22 @@ func identify(path string) (id fileID, err error) {
 	if err := interruptible(func() error { return syscall.Stat(path, &st) }); err != nil {
 		return fileID{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	id.set(&st)
-	return id, nil
+	return idOf(&st), nil
 }
 
-// identifyOpen returns what an open file is, and whether it still has a name.
-func identifyOpen(fd int) (id fileID, named bool, err error) {
-	var st syscall.Stat_t
-	if err := interruptible(func() error { return syscall.Fstat(fd, &st) }); err != nil {
-		return fileID{}, false, os.NewSyscallError("fstat", err)
+// isNamed reports whether the file at path is that one.
+func isNamed(path string, id fileID) (bool, error) {
+	now, err := identify(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
 	}
-	id.set(&st)
-	return id, st.Nlink > 0, nil
+	return err == nil && now == id, err
+}
+
+// statOpen describes an open file.
+func statOpen(fd int) (st syscall.Stat_t, err error) {
+	err = interruptible(func() error { return syscall.Fstat(fd, &st) })
+	return st, os.NewSyscallError("fstat", err)
 }
 
 // namesIn lists a directory, in no order.
@@ -165,7 +168,18 @@ func namesIn(path string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// isTemporary reports whether a file of that name is never in force: it was left by a process that died.
-func isTemporary(name string) bool { return strings.HasSuffix(name, temporarySuffix) }
+// describe names the owner and the mode of a file.
+func describe(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "which is gone"
+	}
+	return fmt.Sprintf("owner %d, mode %v", ownerOf(info), info.Mode())
+}
 
-const temporarySuffix = ".tmp"
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}

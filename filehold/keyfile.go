@@ -8,30 +8,37 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 )
 
-// The file of a key holds its record. There is none for a key that nobody holds or waits for.
+// The file of a key holds its record. The file's lock is the key's: a process needs it to change
+// the record. A key that nobody holds or waits for has no file. A process removes the file under
+// its lock; so a process that has locked a file asks whether the key's name still leads to it, and
+// begins anew if not. That the file has some name says nothing: it may have the temporary one of
+// its maker, or that of a copy by hard links.
 //
-// A record that fits into keyPlace bytes is written to one of two places, by turns. So a process that is killed while it
-// writes leaves the older record in force, as if it had not begun; renewing needs no new block, so it goes on when the
-// disk is full; and the file system has nothing to put on the disk at once, as it would for a file that is renamed over
-// another. A larger record, which takes a dozen waiters, goes to a new file that replaces the old one.
+// A record is written to one of two places of its size, by turns. So a process that is killed while
+// it writes leaves the older record in force, a renewal needs no new block and goes on when the
+// disk is full, and a reader needs no lock. Larger records, which takes a dozen waiters, have their
+// places behind the smaller ones, each eight times as large.
 
 const (
 	keyPlace = 2048
 
-	// replaceName is where a file is made that replaces another.
-	replaceName = "replace" + temporarySuffix
+	// largestKeyFile is beyond any queue that a machine can have: a damaged file may be of any
+	// length.
+	largestKeyFile = 256 << 20
 )
 
-// keyFile is the file of a key, read. Its methods are for those who hold the mutex.
+// keyFile is the file of a key, locked.
 type keyFile struct {
 	path     string
-	fd       int // -1: there is no file, or none that counts
+	fd       int // -1: there is no file
+	size     int64
 	sequence uint64
-	place    int  // of the record in force
-	large    bool // the record in force takes more than a place
 	record   record
 }
 
@@ -41,155 +48,182 @@ func keyName(key string) string {
 }
 
 // isKeyName reports whether a file of that name is the file of a key.
-func isKeyName(name string) bool { return len(name) == 2*sha256.Size }
+func isKeyName(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && len(name) == 2*sha256.Size
+}
 
-// damaged is the error of a file that no accident explains that we know of. What it says may be in force, so
-// nobody gets the key until somebody has looked.
+// damaged is the error of a file that no death of a process explains. A claim in it may be in
+// force, so nobody gets the key until a person has looked.
 func damaged(path string) error {
 	return fmt.Errorf("%s: %w; if nobody can hold its key any more, remove it", path, errDamaged)
 }
 
-// loadKey reads the file of a key into k; close it. buf is for two places.
-func (d *directory) loadKey(k *keyFile, key string, buf []byte) error {
-	if err := d.loadFile(k, keyName(key), buf); err != nil {
-		return err
+// errKept: another process, or another Backend, has the file lock of a key.
+var errKept = errors.New("its lock is not free")
+
+// lockKey opens the file of a key and locks it. With create it makes a missing file, and else it
+// returns a keyFile without one. If another has the lock, it fails with errKept and returns the
+// open file. temporary is a name to make files under.
+func (d *directory) lockKey(name string, create bool, temporary string) (k keyFile, err error) {
+	k = keyFile{path: d.keys + name}
+	for {
+		if k.fd, err = d.openKey(k.path, create, temporary); err != nil {
+			if !create && errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return k, err
+		}
+		switch err := tryFlock(k.fd, syscall.LOCK_EX); {
+		case err == syscall.EWOULDBLOCK:
+			return k, errKept
+		case err != nil:
+			return k, os.NewSyscallError("flock", err)
+		}
+		if named, err := k.locked(); named || err != nil {
+			return k, err
+		}
 	}
-	switch k.record.key {
-	case key:
-		return nil
-	case "":
-		k.record.key = key
-		return nil
-	}
-	k.close()
-	return damaged(k.path)
 }
 
-// loadFile is loadKey by the name of the file; the record has no key if there is none.
-func (d *directory) loadFile(k *keyFile, name string, buf []byte) (err error) {
-	*k = keyFile{path: d.keys + name, fd: -1}
-	k.fd, err = openFile(k.path, syscall.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+func (d *directory) openKey(path string, create bool, temporary string) (int, error) {
+	flags := syscall.O_RDWR
+	if create && !d.shared {
+		flags |= syscall.O_CREAT
+	}
+	fd, err := openFile(path, flags, d.fileMode)
+	if !create || !errors.Is(err, fs.ErrNotExist) {
+		return fd, err
+	}
+	if !d.shared {
+		if err := d.makeKeys(); err != nil {
+			return -1, err
+		}
+		return openFile(path, flags, d.fileMode)
+	}
+	// The file gets its permissions before its name: no other user must find it without them.
+	if err := d.makeFile(temporary, nil, false); err != nil {
+		return -1, err
+	}
+	err = interruptible(func() error { return sysLink(temporary, path) })
+	removeFile(temporary)
+	if err == syscall.ENOENT {
+		if err := d.makeKeys(); err != nil {
+			return -1, err
+		}
+	} else if err != nil && err != syscall.EEXIST {
+		return -1, &fs.PathError{Op: "link", Path: path, Err: err}
+	}
+	return d.openKey(path, create, temporary)
+}
+
+// makeKeys makes the directory of the keys anew: cleaners of temporary directories remove an empty
+// one.
+func (d *directory) makeKeys() error { return d.makeDir(filepath.Clean(d.keys)) }
+
+// locked reports whether a file that we have locked is still the key's, and closes it if not.
+func (k *keyFile) locked() (named bool, err error) {
+	st, err := statOpen(k.fd)
+	if err == nil {
+		named, err = isNamed(k.path, idOf(&st))
+	}
+	if !named || err != nil {
+		k.close()
+		return false, err
+	}
+	k.size = st.Size
+	return true, nil
+}
+
+// load reads the record. It uses buf again.
+func (k *keyFile) load(buf *[]byte) error {
+	if k.fd < 0 || k.size == 0 {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	payload, err := k.read(buf)
-	if err == nil && payload == nil {
-		// Whoever made the file was killed before it was whole, and told nobody that it has the key.
-		k.close()
-		return removeFile(k.path)
-	}
-	if err == nil {
+	if err == nil && payload != nil {
 		k.record, err = decodeRecord(payload)
-	}
-	if err == nil && k.record.key == "" {
-		err = errDamaged
+		if err == nil && k.path[len(k.path)-2*sha256.Size:] != keyName(k.record.key) {
+			err = errDamaged
+		}
 	}
 	if errors.Is(err, errDamaged) {
-		err = damaged(k.path)
-	}
-	if err != nil {
-		k.close()
+		k.record = record{}
+		return damaged(k.path)
 	}
 	return err
 }
 
-// read returns the payload in force; nil if no record was ever completed.
-func (k *keyFile) read(buf []byte) ([]byte, error) {
-	n, err := readAt(k.fd, buf, 0)
+// read returns the payload in force, or nil if no record was ever completed.
+func (k *keyFile) read(buf *[]byte) (payload []byte, err error) {
+	if k.size > largestKeyFile {
+		return nil, errDamaged
+	}
+	b := slices.Grow((*buf)[:0], int(k.size))[:k.size]
+	*buf = b
+	n, err := readAt(k.fd, b, 0)
 	if err != nil {
 		return nil, err
 	}
-	sequence, payload, size, err := unseal(buf[:min(n, keyPlace)])
-	if size > keyPlace {
-		// Never written in place, so never half. What is in the second place belongs to it.
-		if n == len(buf) {
-			whole := make([]byte, size)
-			copy(whole, buf)
-			m, err := readAt(k.fd, whole[min(n, size):], int64(n))
-			if err != nil {
-				return nil, err
+	first := errDamaged
+	size := int64(keyPlace)
+	for begin := int64(0); begin < int64(n); begin, size = begin+2*size, 8*size {
+		for _, offset := range []int64{begin, min(begin+size, int64(n))} {
+			sequence, p, err := unseal(b[offset:min(offset+size, int64(n))])
+			if offset == 0 {
+				first = err
 			}
-			buf, n = whole, n+m
+			if err == nil && (payload == nil || sequence > k.sequence) {
+				k.sequence, payload = sequence, p
+			}
 		}
-		k.large = true
-		k.sequence, payload, _, err = unseal(buf[:min(n, size)])
-		if err == errShort {
-			err = errDamaged
-		}
-		return payload, err
 	}
-	if err == nil {
-		k.sequence, k.place = sequence, 0
-	}
-	if n > keyPlace {
-		if sequence, second, _, err2 := unseal(buf[keyPlace:n]); err2 == nil && (err != nil || sequence > k.sequence) {
-			k.sequence, k.place = sequence, 1
-			return second, nil
-		}
-	} else if err == errShort {
-		return nil, nil
-	}
-	if err != nil {
+	if payload == nil && (n > keyPlace || first != errShort) {
 		return nil, errDamaged
 	}
+	// A file without a record is new, or its maker was killed before it had the key.
 	return payload, nil
 }
 
-// store puts the record into force. buf is scratch space.
-func (d *directory) storeKey(k *keyFile, buf *[]byte) error {
+// place returns the offset of a record of that size, and where both places of that size end.
+func place(size int, sequence uint64) (offset, end int64) {
+	room := int64(keyPlace)
+	for room < int64(size) {
+		offset += 2 * room
+		room *= 8
+	}
+	end = offset + 2*room
+	if sequence%2 == 0 { // the first is 1
+		offset += room
+	}
+	return offset, end
+}
+
+// store puts the record into force, or removes the file of a free key.
+func (k *keyFile) store() error {
+	if k.fd < 0 {
+		return nil
+	}
 	if k.record.free() {
-		if k.fd < 0 {
-			return nil
-		}
-		k.close()
 		return removeFile(k.path)
 	}
-	k.sequence++
-	*buf = seal((*buf)[:0], k.sequence, k.record.append(nil))
-	sealed := *buf
-	switch {
-	case k.fd < 0 && len(sealed) <= keyPlace:
-		fd, err := d.create(k.path, syscall.O_RDWR)
-		if err != nil {
+	sealed := seal(k.sequence+1, k.record.encode())
+	offset, end := place(len(sealed), k.sequence+1)
+	// Both places take up their blocks before the first use, so that renewals need no new one. The
+	// two smallest lie within one block, as a rule.
+	if end > 2*keyPlace && k.size < end {
+		if err := writeAt(k.fd, make([]byte, end-k.size), k.size); err != nil {
 			return err
 		}
-		k.fd = fd
-		if err := writeAt(fd, sealed, 0); err != nil {
-			k.close()
-			removeFile(k.path)
-			return err
-		}
-		return nil
-	case k.fd >= 0 && len(sealed) <= keyPlace && !k.large:
-		return writeAt(k.fd, sealed, int64(1-k.place)*keyPlace)
-	default:
-		return d.replace(k.path, sealed)
 	}
+	return writeAt(k.fd, sealed, offset)
 }
 
-// replace makes a file with that content in the place of another. It does not last through a reboot, and neither need it.
-func (d *directory) replace(path string, content []byte) error {
-	temporary := d.keys + replaceName
-	if err := removeFile(temporary); err != nil {
-		return err
-	}
-	fd, err := d.create(temporary, syscall.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer closeFile(fd)
-	if err := writeAt(fd, content, 0); err != nil {
-		removeFile(temporary)
-		return err
-	}
-	return renameFile(temporary, path)
-}
-
+// close unlocks the file and closes it. A child that was just forked has it open too, so closing
+// alone would not unlock it.
 func (k *keyFile) close() {
 	if k.fd >= 0 {
+		unflock(k.fd)
 		closeFile(k.fd)
 		k.fd = -1
 	}

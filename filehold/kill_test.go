@@ -26,13 +26,24 @@ func init() {
 	roles["churn"] = churn
 }
 
-// die goes through everything that a Backend does to a directory, and is killed at the call that FILEHOLD_TEST_AT says. It tells
-// each token that it was granted, and in the end how many calls there are.
+// die goes through everything that a Backend does to a directory, and is killed at the call that
+// FILEHOLD_TEST_AT says. It tells each token that it was granted, and in the end how many calls
+// there are.
 func die() {
 	at, err := strconv.Atoi(os.Getenv("FILEHOLD_TEST_AT"))
 	check(err)
 	calls := filehold.DieAt(at, os.Getenv("FILEHOLD_TEST_TORN") != "")
-	dir := os.Getenv("FILEHOLD_TEST_DIR")
+	use(os.Getenv("FILEHOLD_TEST_DIR"))
+	n, writes := calls()
+	fmt.Println("calls", n)
+	for _, at := range writes {
+		fmt.Println("write", at)
+	}
+}
+
+// use does everything that a Backend does to a directory, with the keys "k" and "k2", and tells
+// each token that it was granted.
+func use(dir string) {
 	a, err := filehold.Open(dir)
 	check(err)
 	b, err := filehold.Open(dir)
@@ -81,11 +92,6 @@ func die() {
 	tell(a.Release(ctx, x)) // the file is removed
 	check(a.Close())
 	check(b.Close())
-	n, writes := calls()
-	fmt.Println("calls", n)
-	for _, at := range writes {
-		fmt.Println("write", at)
-	}
 }
 
 func check(err error) {
@@ -128,12 +134,15 @@ func runDie(t testing.TB, dir string, at int, torn bool) (d death) {
 	return d
 }
 
-// TestKilledAtAnyCall kills a process before, and in the middle of, each call with which it changes the directory. Its invariants:
+// TestKilledAtAnyCall kills a process before, and in the middle of, each call with which it changes
+// the directory. Its invariants:
 //
 //   - nothing that it held is held any more, nor in anybody's way;
 //   - tokens go on above its own;
-//   - when others have used the directory nothing of it is left, whether somebody else was there all the time or not.
+//   - when others have used the directory nothing of it is left, whether somebody else was there
+//     all the time or not.
 func TestKilledAtAnyCall(t *testing.T) {
+	t.Parallel() // with the others that wait for processes and disks
 	all := runDie(t, t.TempDir(), 0, false)
 	t.Logf("%d calls, %d of them writes", all.calls, len(all.writes))
 	if all.calls < 100 || len(all.writes) < 30 {
@@ -167,24 +176,30 @@ func TestKilledAtAnyCall(t *testing.T) {
 				c.Token = 1
 				r := acquire(t, b, c)
 				if r.State != driver.Held || uint64(r.Token) <= highest {
-					t.Fatalf("killed at %d, torn %v: acquire %q: %+v, after token %d", at, torn, key, r, highest)
+					t.Fatalf("killed at %d, torn %v: acquire %q: %+v, after token %d", at, torn,
+						key, r, highest)
 				}
 				highest = uint64(r.Token)
 				want(t, "release", release(t, b, c), driver.Held)
 			}
 			if witnessed {
 				if n := keyFiles(t, dir); n > 0 {
-					t.Errorf("killed at %d, torn %v: %d files of keys are left while a witness lives", at, torn, n)
+					t.Errorf(
+						"killed at %d, torn %v: %d files of keys are left while a witness lives",
+						at, torn, n)
 				}
 				if n := members(t, dir); n != 2 {
-					t.Errorf("killed at %d, torn %v: %d members are left while a witness lives; want 2", at, torn, n)
+					t.Errorf(
+						"killed at %d, torn %v: %d members are left while a witness lives; want 2",
+						at, torn, n)
 				}
 				witness.Close()
 			}
 			b.Close()
 			tidy(t, dir)
 			if names, err := os.ReadDir(dir); err != nil || len(names) != len(filehold.FenceNames) {
-				t.Errorf("killed at %d, torn %v: the directory holds %v, %v; want %q", at, torn, names, err, filehold.FenceNames)
+				t.Errorf("killed at %d, torn %v: the directory holds %v, %v; want %q", at, torn,
+					names, err, filehold.FenceNames)
 			}
 			if t.Failed() {
 				t.FailNow()
@@ -200,7 +215,8 @@ func churn() {
 	notices := listen(b)
 	log, err := os.OpenFile(os.Getenv("FILEHOLD_TEST_LOG"), os.O_WRONLY|os.O_APPEND, 0)
 	check(err)
-	// One write to the end of a file is one piece, and the file is the order of all processes' events.
+	// One write to the end of a file is one piece, and the file is the order of all processes'
+	// events.
 	say := func(format string, args ...any) {
 		_, err := fmt.Fprintf(log, format+"\n", args...)
 		check(err)
@@ -249,8 +265,8 @@ func churn() {
 	}
 }
 
-// TestKilledAtAnyTime has processes acquire and release, and kills them at random moments. Its invariants, from
-// the log that all write to:
+// TestKilledAtAnyTime has processes acquire and release, and kills them at random moments. Its
+// invariants, from the log that all write to:
 //
 //   - nobody enters a key while another, who was not killed before, is inside;
 //   - each one who enters a key has a larger token than all before it;
@@ -280,7 +296,8 @@ func TestKilledAtAnyTime(t *testing.T) {
 		cmd := living[i]
 		living = append(living[:i], living[i+1:]...)
 		eventually(t, "the process has entered", func() bool {
-			return failed.Load() || strings.Contains(events(), fmt.Sprintf(" %d\n", cmd.Process.Pid))
+			return failed.Load() ||
+				strings.Contains(events(), fmt.Sprintf(" %d\n", cmd.Process.Pid))
 		})
 		// Before the kill: what others do next may come from it.
 		fmt.Fprintf(log, "kill - 0 %d\n", cmd.Process.Pid)
@@ -327,7 +344,8 @@ func TestKilledAtAnyTime(t *testing.T) {
 		case "enter":
 			turns++
 			if other := inside[key]; other != "" {
-				t.Fatalf("line %d: process %s enters %s while %s is inside", number, pid, key, other)
+				t.Fatalf("line %d: process %s enters %s while %s is inside", number, pid,
+					key, other)
 			}
 			if token <= highest[key] {
 				t.Fatalf("line %d: token %d after %d", number, token, highest[key])

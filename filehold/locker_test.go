@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// TestLockersTakeTurns has the goroutines of several Lockers, each with a Backend of its own, take turns at one key. Its invariants:
+// TestLockersTakeTurns has the goroutines of several Lockers, each with a Backend of its own, take
+// turns at one key. Its invariants:
 //
 //   - never two are inside;
 //   - each turn has a larger token than the one before;

@@ -9,96 +9,102 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// A member of the directory is an open Backend. It has a file members/<id> that it keeps locked: the kernel ends
-// the lock when the last process that has the file open has ended. Beside it are two named pipes: into <id>.wake others write
-// messages, and <id>.alive the member keeps open for writing, so that others are told when it dies.
+// A member of the directory is an open Backend. It has a named pipe members/<id>, which it keeps
+// open for reading. The kernel closes the pipe when the last process that has it open has ended.
+// Another member that can open it for writing knows that this one lives; it writes messages into
+// the pipe, and the system tells it when nobody has the pipe open for reading any more. Files in
+// the making are called <id>.tmp.
 //
-// A member's file is never locked again once it is unlocked. So whoever finds it unlocked, under the mutex, knows for good
-// that the member is dead, and renames it to <id>.dead, which is a note that there may be keys to free; see sweep.
+// A member opens its pipe before it names it, and nobody opens it for reading again. So a closed
+// pipe says for good that its member is dead, and without a pipe there is no member. The pipe of a
+// dead member is a note that there may be keys to free; see sweep.
 
-const (
-	wakeSuffix  = ".wake"
-	aliveSuffix = ".alive"
-	deadSuffix  = ".dead"
-)
+const temporarySuffix = ".tmp"
+
+// memberID names an open Backend. It begins with the mark of its clock; the rest is random, and
+// never used again.
+type memberID [16]byte
+
+func newMemberID(mark clockMark) (id memberID) {
+	rand.Read(id[copy(id[:], mark[:]):])
+	return id
+}
+
+func (id memberID) String() string { return hex.EncodeToString(id[:]) }
+
+// clock returns the mark of the clock by which the member's leases are counted.
+func (id memberID) clock() clockMark { return clockMark(id[:]) }
 
 // member is our own membership.
 type member struct {
 	id    memberID
 	path  string
-	file  *os.File
-	file0 fileID
-	alive *os.File
-	wake  *os.File // both ends
+	file  fileID
+	alive *os.File // both ends, for children: a pipe with a writer never ends
+	wake  *os.File // for messages; opened apart, since package exec has alive block
 }
 
-// join makes a member. The mutex is held.
-func (d *directory) join() (*member, error) {
-	m := new(member)
-	rand.Read(m.id[:])
-	m.path = d.members + m.id.String()
-	err := d.enroll(m)
-	if err != nil {
+// join makes a member.
+func (d *directory) join() (m *member, err error) {
+	for range 100 {
+		m = &member{id: newMemberID(d.clock)}
+		m.path = d.members + m.id.String()
+		if err = d.enroll(m); err == nil {
+			return m, nil
+		}
 		m.remove()
-		m.leave()
-		return nil, d.wrap(err)
+		d.leave(m)
+		// A sweep may take a pipe that is not open yet for waste.
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
-	return m, nil
+	return nil, d.wrap(err)
 }
 
 func (d *directory) enroll(m *member) error {
-	for _, suffix := range []string{wakeSuffix, aliveSuffix} {
-		if err := d.makePipe(m.path + suffix); err != nil {
-			return fmt.Errorf("its file system has no named pipes: %w", err)
-		}
+	if err := d.makePipe(m.temporary()); err != nil {
+		return fmt.Errorf("its file system has no named pipes: %w", err)
 	}
-	// Both ends: the member shall find the pipe empty, and not ended, when nobody else has it open.
-	fd, err := openFile(m.path+wakeSuffix, syscall.O_RDWR|syscall.O_NONBLOCK, 0)
+	fd, err := openFile(m.temporary(), syscall.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	m.wake = os.NewFile(uintptr(fd), m.path+wakeSuffix)
-	fd, err = openFile(m.path+aliveSuffix, syscall.O_RDWR, 0)
+	m.alive = os.NewFile(uintptr(fd), m.path)
+	if fd, err = openFile(m.temporary(), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return err
+	}
+	m.wake = os.NewFile(uintptr(fd), m.path)
+	st, err := statOpen(fd)
 	if err != nil {
 		return err
 	}
-	m.alive = os.NewFile(uintptr(fd), m.path+aliveSuffix)
-
-	// Locked before it has its name: those who look without the mutex must not take it for dead.
-	fd, err = d.create(m.path+temporarySuffix, syscall.O_RDWR)
-	if err != nil {
-		return err
-	}
-	m.file = os.NewFile(uintptr(fd), m.path)
-	if err := tryFlock(fd, syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("its file system has no file locks: %w", os.NewSyscallError("flock", err))
-	}
-	if err := writeAt(fd, fmt.Appendf(nil, "process %d\n", os.Getpid()), 0); err != nil {
-		return err
-	}
-	if m.file0, _, err = identifyOpen(fd); err != nil {
-		return err
-	}
-	return renameFile(m.path+temporarySuffix, m.path)
+	m.file = idOf(&st)
+	return renameFile(m.temporary(), m.path)
 }
+
+// temporary is a name for files in the making, one after the other.
+func (m *member) temporary() string { return m.path + temporarySuffix }
 
 // remove removes the member's files. If they stay, others find them, and then free the keys.
 func (m *member) remove() {
-	for _, suffix := range []string{temporarySuffix, "", wakeSuffix, aliveSuffix} {
-		removeFile(m.path + suffix)
-	}
+	removeFile(m.temporary())
+	removeFile(m.path)
 }
 
 // leave ends the membership.
-func (m *member) leave() {
-	if m.file != nil {
-		// Unlocked, and not only closed: a child may have inherited it.
-		unflock(int(m.file.Fd()))
-		m.file.Close()
+func (d *directory) leave(m *member) {
+	// A child that has inherited the pipe keeps it open. A closed one takes its place.
+	if m.inPlace() == nil && d.makePipe(m.temporary()) == nil {
+		renameFile(m.temporary(), m.path)
 	}
 	if m.alive != nil {
 		m.alive.Close()
@@ -108,139 +114,102 @@ func (m *member) leave() {
 	}
 }
 
-var errGone = errors.New("the directory, or what belongs into it, was removed or replaced since it was opened; open it again")
+// stay ends the membership at until: the holder of a lock relies on its lease, and does not know
+// that the Backend was closed.
+func (d *directory) stay(m *member, until time.Duration) {
+	if rest := until - clock.SinceBoot(); rest > 0 {
+		// The timer's clock is not that of leases, so stay looks again.
+		time.AfterFunc(rest, func() { d.stay(m, until) })
+		return
+	}
+	d.leave(m)
+}
 
-// inPlace checks that everybody who opens the directory now comes to the same files as we do. Otherwise
-// others may hold what we think is ours. The mutex is held.
-func (c *core) inPlace() error {
-	if id, err := identify(c.member.path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && id != c.member.file0 {
+var errGone = errors.New(
+	"the directory, or what belongs into it, was removed or replaced since it was opened; " +
+		"open it again")
+
+// inPlace checks that everybody who opens the directory now comes to the same files as we do.
+// Otherwise others may hold what we think is ours.
+func (m *member) inPlace() error {
+	named, err := isNamed(m.path, m.file)
+	if err == nil && !named {
 		return errGone
-	} else if err != nil {
-		return err
 	}
-	if _, named, err := identifyOpen(c.dir.mutex.fd); err != nil {
-		return err
-	} else if !named {
-		return errGone
-	}
-	return nil
+	return err
 }
 
-// living reports whether a member lives. When it cannot tell, it says yes: then only the lease bounds the claim.
-//
-// It may be called without the mutex, but then only to show the result to people.
-func (d *directory) living(id memberID) bool {
-	fd, err := openFile(d.members+id.String(), syscall.O_RDONLY, 0)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+// living reports whether a member lives. When it cannot tell, it says yes: then only the lease
+// bounds the claim. left: a dead member has left its pipe.
+func (d *directory) living(id memberID) (lives, left bool) {
+	fd, err := openFile(d.members+id.String(), syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+	switch {
+	case err == nil:
+		closeFile(fd)
+		return true, false
+	case errors.Is(err, syscall.ENXIO):
+		// A pipe says nothing about processes of another machine.
+		dead := id.clock() == d.clock || oneKernelSource(d.path)
+		return !dead, dead
+	default:
+		return !errors.Is(err, fs.ErrNotExist), false
 	}
-	defer closeFile(fd)
-	// Shared, so that those who look at the same time do not find each other's lock.
-	if err := tryFlock(fd, syscall.LOCK_SH); err != nil {
-		return true
-	}
-	unflock(fd)
-	return false
 }
 
-// roll is what the members directory holds.
-type roll struct {
-	members []memberID // that have a file, dead or alive
-	dead    []memberID // that are marked as dead
-	waste   []string   // names of files of members that are neither
-}
-
-func (d *directory) readRoll() (r roll, err error) {
+// roll returns the members that have files, dead or alive or just coming.
+func (d *directory) roll() (members []memberID, err error) {
 	names, err := namesIn(d.members)
-	if err != nil {
-		return r, err
-	}
-	seen := make(map[memberID]bool)
 	for _, name := range names {
-		id, suffix, ok := parseMember(name)
-		switch {
-		case !ok:
-		case suffix == "":
-			r.members = append(r.members, id)
-			seen[id] = true
-		case suffix == deadSuffix:
-			r.dead = append(r.dead, id)
-			seen[id] = true
+		if id, ok := parseMember(name); ok && !slices.Contains(members, id) {
+			members = append(members, id)
 		}
 	}
-	for _, name := range names {
-		if id, suffix, ok := parseMember(name); ok && suffix != "" && !seen[id] {
-			r.waste = append(r.waste, name)
-		}
-	}
-	return r, nil
+	return members, err
 }
 
-func parseMember(name string) (id memberID, suffix string, ok bool) {
-	const digits = 2 * len(id)
-	if len(name) < digits {
-		return id, "", false
-	}
-	name, suffix = name[:digits], name[digits:]
-	if _, err := hex.Decode(id[:], []byte(name)); err != nil || strings.ToLower(name) != name {
-		return id, "", false
-	}
-	switch suffix {
-	case "", wakeSuffix, aliveSuffix, deadSuffix, temporarySuffix:
-		return id, suffix, true
-	}
-	return id, "", false
+func parseMember(name string) (id memberID, ok bool) {
+	digits := strings.TrimSuffix(name, temporarySuffix)
+	n, err := hex.Decode(id[:], []byte(digits[:min(len(digits), 2*len(id))]))
+	return id, err == nil && n == len(id) && id.String() == digits
 }
 
-// markDead notes that a member is dead. The mutex is held.
-func (d *directory) markDead(id memberID) {
-	path := d.members + id.String()
-	renameFile(path, path+deadSuffix)
+// alone reports whether no other member lives. Then no other process has a claim on anything.
+func (d *directory) alone(me memberID) bool {
+	members, err := d.roll()
+	return err == nil && !slices.ContainsFunc(members, func(id memberID) bool {
+		lives, _ := d.living(id)
+		return lives && id != me
+	})
 }
 
-// bury removes the last files of a dead member. The note of its death comes last: as long as it is there, somebody will do the rest.
-func (d *directory) bury(id memberID) {
-	path := d.members + id.String()
-	for _, suffix := range []string{wakeSuffix, aliveSuffix, deadSuffix} {
-		removeFile(path + suffix)
-	}
-}
-
-// clear empties the directory of keys and members if no member is alive: then nothing that it says is in force. It
-// reports whether that was so. The mutex is held, and we are not a member yet.
-func (d *directory) clear() (bool, error) {
-	r, err := d.readRoll()
+// checkClock fails if a living member counts its leases by another clock.
+func (d *directory) checkClock(me memberID) error {
+	members, err := d.roll()
 	if err != nil {
-		return false, err
+		return d.wrap(err)
 	}
-	for _, id := range r.members {
-		if d.living(id) {
-			return false, nil
+	for _, id := range members {
+		if id.clock() == me.clock() {
+			continue
 		}
-	}
-	if err := removeThose(d.keys, func(name string) bool { return isKeyName(name) || isTemporary(name) }); err != nil {
-		return false, err
-	}
-	return true, removeThose(d.members, isMemberName)
-}
-
-func isMemberName(name string) bool {
-	_, _, ok := parseMember(name)
-	return ok
-}
-
-// removeThose removes the files of a directory, the path of which ends with a slash, with such names.
-func removeThose(dir string, such func(name string) bool) error {
-	names, err := namesIn(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if such(name) {
-			if err := removeFile(dir + name); err != nil {
-				return err
-			}
+		if lives, _ := d.living(id); lives {
+			return d.otherClock(id)
 		}
 	}
 	return nil
+}
+
+// otherClock is the error of a directory that a member with another clock uses.
+func (d *directory) otherClock(id memberID) error {
+	clock := "another clock (time namespace), or on another machine"
+	if d.clock == (clockMark{}) || id.clock() == (clockMark{}) {
+		who := "a process that uses it"
+		if d.clock == (clockMark{}) {
+			who = "this process"
+		}
+		clock = fmt.Sprintf("a clock that may be another: %s cannot read /proc/self/ns/time (no /proc)",
+			who)
+	}
+	return d.fail("is in use by processes with %s: leases there and here cannot be compared; "+
+		"if none of them lives, remove %s%v", clock, d.members, id)
 }

@@ -10,7 +10,9 @@ const mountLocal = 0x1000
 // networkFS names the network file system that the directory is on, or returns "".
 func networkFS(path string) string {
 	var st syscall.Statfs_t
-	if interruptible(func() error { return syscall.Statfs(path, &st) }) != nil || uint64(st.Flags)&mountLocal != 0 {
+	if interruptible(func() error {
+		return syscall.Statfs(path, &st)
+	}) != nil || uint64(st.Flags)&mountLocal != 0 {
 		return ""
 	}
 	var name []byte

@@ -93,7 +93,8 @@ func toWire(c driver.Claim) wireClaim {
 }
 
 func (c wireClaim) claim() driver.Claim {
-	return driver.Claim{Key: string(c.Key), Owner: c.Owner, TTL: c.TTL, Token: c.Token, Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Yield: c.Yield}
+	return driver.Claim{Key: string(c.Key), Owner: c.Owner, TTL: c.TTL, Token: c.Token,
+		Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Yield: c.Yield}
 }
 
 func fromResult(r driver.Result) wireResult {
@@ -101,13 +102,15 @@ func fromResult(r driver.Result) wireResult {
 }
 
 func (r wireResult) result() driver.Result {
-	return driver.Result{State: r.State, Token: r.Token, Holder: r.Holder, ExpiresIn: r.ExpiresIn, Place: r.Place, Presence: r.Presence}
+	return driver.Result{State: r.State, Token: r.Token, Holder: r.Holder, ExpiresIn: r.ExpiresIn,
+		Place: r.Place, Presence: r.Presence}
 }
 
 // fewFiles is a limit on open files far below the number of keys that are held.
 const fewFiles = 64
 
-// serve does what it is told on its standard input, one request after the other, on the directory FILEHOLD_TEST_DIR.
+// serve does what it is told on its standard input, one request after the other, on the directory
+// FILEHOLD_TEST_DIR.
 func serve() {
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
@@ -117,7 +120,8 @@ func serve() {
 		out.Encode(r)
 	}
 	if os.Getenv("FILEHOLD_TEST_FEW_FILES") != "" {
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE,
+			&syscall.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
 			panic(err)
 		}
 	}
@@ -225,7 +229,8 @@ func tryStart(t testing.TB, dir string, env ...string) (*process, error) {
 	}
 	p := &process{
 		t: t, cmd: cmd, in: json.NewEncoder(stdin),
-		replies: make(chan reply, 1), notices: make(chan driver.Notice, 1000), waited: make(chan struct{}),
+		replies: make(chan reply, 1), notices: make(chan driver.Notice, 1000),
+		waited: make(chan struct{}),
 	}
 	go func() {
 		defer close(p.waited)

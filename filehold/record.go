@@ -5,21 +5,16 @@ package filehold
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/hex"
+
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// memberID names an open Backend. It is random, and never used again.
-type memberID [16]byte
-
-func (id memberID) String() string { return hex.EncodeToString(id[:]) }
-
-// record is what the directory knows of one key. Times are on the clock that all processes of the machine
-// share, clock.SinceBoot. They need no mark of the boot that they belong to: a claim counts only while the member that made it
-// lives, and no member lives through a boot.
+// record is what the directory knows of one key. Times are on the clock that all processes of the
+// machine share, clock.SinceBoot. They need no mark of the boot that they belong to: a claim counts
+// only while the member that made it lives, and no member lives through a boot.
 type record struct {
 	key    string
 	holder *party
@@ -35,14 +30,14 @@ type party struct {
 	block  uint64
 	ticket uint64 // waiter: its place
 
-	// arrived: the ticket stands for the order of arrival and was not given by the waiter.
+	// arrived: the ticket is the order of arrival, not one that the waiter brought.
 	arrived bool
 
-	// disturbed says that whom the waiter waits behind is not who it was. Not stored.
+	// disturbed: the waiter waits behind another party than before. Not stored.
 	disturbed bool
 }
 
-// free reports whether there is nothing to remember.
+// free reports whether nobody holds the key or waits for it.
 func (r *record) free() bool { return r.holder == nil && len(r.queue) == 0 }
 
 // find returns the waiter's index in the queue, or -1.
@@ -50,7 +45,7 @@ func (r *record) find(owner string) int {
 	return slices.IndexFunc(r.queue, func(w *party) bool { return w.owner == owner })
 }
 
-// remove takes a waiter out. The one behind it now waits behind somebody else.
+// remove takes a waiter out of the queue.
 func (r *record) remove(i int) {
 	r.queue = slices.Delete(r.queue, i, i+1)
 	if i < len(r.queue) {
@@ -61,8 +56,7 @@ func (r *record) remove(i int) {
 // insert puts a waiter where its ticket says.
 func (r *record) insert(w *party) {
 	if w.ticket == 0 {
-		// After the last one to arrive: the wall clock may stand still or be set back, and the order of
-		// arrival must not follow it.
+		// Not by the clock alone: the wall clock may stand still or be set back.
 		w.ticket, w.arrived = max(clock.Microseconds(), 1), true
 		for _, other := range r.queue {
 			if other.arrived {
@@ -79,118 +73,96 @@ func (r *record) insert(w *party) {
 	}
 }
 
-const (
-	recordVersion = 1
+const recordVersion = 1
 
-	partyArrived = 1 << 0
-)
-
-func (r *record) append(b []byte) []byte {
-	b = append(b, recordVersion)
-	b = appendString(b, r.key)
-	if r.holder != nil {
-		b = append(b, 1)
-		b = r.holder.append(b)
-	} else {
-		b = append(b, 0)
-	}
-	b = binary.AppendUvarint(b, uint64(len(r.queue)))
-	for _, w := range r.queue {
-		b = w.append(b)
-	}
-	return b
+// encode returns the record in bytes.
+func (r *record) encode() []byte {
+	c := coder{}
+	r.code(&c)
+	return c.b
 }
 
-func (p *party) append(b []byte) []byte {
-	b = appendString(b, p.owner)
-	b = append(b, p.member[:]...)
-	b = binary.AppendUvarint(b, uint64(p.until))
-	b = binary.AppendUvarint(b, p.token)
-	b = binary.AppendUvarint(b, p.block)
-	b = binary.AppendUvarint(b, p.ticket)
-	var flags byte
-	if p.arrived {
-		flags |= partyArrived
-	}
-	return append(b, flags)
-}
-
-func appendString(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
-// decodeRecord reads what append wrote. It fails with errDamaged.
-func decodeRecord(b []byte) (record, error) {
-	d := decoder{b: b}
-	var r record
-	version := d.byte()
-	r.key = d.string()
-	if d.byte() != 0 {
-		r.holder = d.party()
-	}
-	n := d.number()
-	// Not trusted with an allocation: each waiter takes some bytes.
-	if n > uint64(len(d.b)) {
-		d.bad = true
-	}
-	for i := uint64(0); i < n && !d.bad; i++ {
-		r.queue = append(r.queue, d.party())
-	}
-	if d.bad || len(d.b) > 0 || version != recordVersion {
+// decodeRecord reads what encode wrote. It fails with errDamaged.
+func decodeRecord(b []byte) (r record, err error) {
+	c := coder{b: b, reads: true}
+	if r.code(&c); c.bad || len(c.b) > 0 {
 		return record{}, errDamaged
 	}
 	return r, nil
 }
 
-// decoder takes values off the front of b; once that fails, bad stays set and the values mean nothing.
-type decoder struct {
-	b   []byte
-	bad bool
+func (r *record) code(c *coder) {
+	version := uint64(recordVersion)
+	c.number(&version)
+	c.bad = c.bad || version != recordVersion
+	c.text(&r.key)
+	var holders []*party
+	if r.holder != nil {
+		holders = append(holders, r.holder)
+	}
+	c.parties(&holders)
+	c.bad = c.bad || len(holders) > 1
+	if len(holders) > 0 {
+		r.holder = holders[0]
+	}
+	c.parties(&r.queue)
 }
 
-func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.b)) {
-		d.bad = true
-		d.b = nil
-		return nil
-	}
-	taken := d.b[:n]
-	d.b = d.b[n:]
-	return taken
+// coder appends values to b or, if it reads, takes them off its front. After a failure bad stays
+// set and the values mean nothing.
+type coder struct {
+	b          []byte
+	reads, bad bool
 }
 
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
+func (c *coder) number(v *uint64) {
+	if !c.reads {
+		c.b = binary.AppendUvarint(c.b, *v)
+		return
 	}
-	return 0
+	n := 0
+	if *v, n = binary.Uvarint(c.b); n <= 0 {
+		c.b, c.bad = nil, true
+		return
+	}
+	c.b = c.b[n:]
 }
 
-func (d *decoder) number() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.bad = true
-		d.b = nil
-		return 0
+func (c *coder) text(s *string) {
+	n := uint64(len(*s))
+	c.number(&n)
+	switch {
+	case !c.reads:
+		c.b = append(c.b, *s...)
+	case n > uint64(len(c.b)):
+		c.b, c.bad = nil, true
+	default:
+		*s, c.b = string(c.b[:n]), c.b[n:]
 	}
-	d.b = d.b[n:]
-	return v
 }
 
-func (d *decoder) string() string { return string(d.take(d.number())) }
-
-func (d *decoder) party() *party {
-	p := new(party)
-	p.owner = d.string()
-	copy(p.member[:], d.take(uint64(len(p.member))))
-	p.until = time.Duration(d.number())
-	p.token = d.number()
-	p.block = d.number()
-	p.ticket = d.number()
-	p.arrived = d.byte()&partyArrived != 0
-	if p.until < 0 {
-		d.bad = true
+func (c *coder) parties(list *[]*party) {
+	n := uint64(len(*list))
+	c.number(&n)
+	for i := uint64(0); i < n && !c.bad; i++ {
+		if c.reads {
+			*list = append(*list, new(party))
+		}
+		c.party((*list)[i])
 	}
-	return p
+}
+
+func (c *coder) party(p *party) {
+	member, until, arrived := string(p.member[:]), uint64(p.until), uint64(0)
+	if p.arrived {
+		arrived = 1
+	}
+	c.text(&p.owner)
+	c.text(&member)
+	for _, v := range []*uint64{&until, &p.token, &p.block, &p.ticket, &arrived} {
+		c.number(v)
+	}
+	copy(p.member[:], member)
+	p.until, p.arrived = time.Duration(until), arrived == 1
+	c.bad = c.bad || len(member) != len(p.member) || p.until < 0 || arrived > 1
 }

@@ -8,9 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,19 +23,23 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-func init() { roles["stall"] = stall }
+func init() {
+	roles["keep"] = keep
+	roles["stop"] = stopInside
+	roles["stop at"] = stopAt
+}
 
-// stall keeps the mutex of FILEHOLD_TEST_DIR.
-func stall() {
-	_, err := filehold.StallDir(os.Getenv("FILEHOLD_TEST_DIR"))
+// keep keeps the lock of the key "k" in FILEHOLD_TEST_DIR.
+func keep() {
+	_, err := filehold.KeepKey(os.Getenv("FILEHOLD_TEST_DIR"), "k")
 	check(err)
-	fmt.Println("stalled")
+	fmt.Println("kept")
 	io.Copy(io.Discard, os.Stdin)
 }
 
-func startStall(t *testing.T, dir string) (pid int, kill func()) {
+func startKeep(t *testing.T, dir string) (pid int, kill func()) {
 	t.Helper()
-	cmd := command("stall", "FILEHOLD_TEST_DIR="+dir)
+	cmd := command("keep", "FILEHOLD_TEST_DIR="+dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -54,97 +63,304 @@ func startStall(t *testing.T, dir string) (pid int, kill func()) {
 	return cmd.Process.Pid, kill
 }
 
-// names checks that the error says which process is to blame, where the system tells.
+// names checks that the error says which key is stuck, and which process is to blame, where the
+// system tells.
 func names(t *testing.T, what string, err error, pid int) {
 	t.Helper()
-	says := "kept locked by another process"
+	says := `key "k" is kept locked by another process`
 	if runtime.GOOS == "linux" {
-		says = fmt.Sprintf("kept locked by process %d", pid)
+		says = fmt.Sprintf(`key "k" is kept locked by process %d`, pid)
 	}
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: %v; want it to say %q", what, err, says)
 	}
 }
 
-// TestStalledMutex has another process keep the mutex, as one does that is stopped at the wrong moment.
-func TestStalledMutex(t *testing.T) {
+func short() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 100*time.Millisecond)
+}
+
+// useOtherKeys does everything that a Backend does, but for what concerns the keys of somebody who
+// is stopped. Nothing of it may wait.
+func useOtherKeys(t *testing.T, dir string, b *filehold.Backend, held driver.Claim) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	other, err := filehold.Open(dir)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	notices := listen(other)
+	c, w := claim("other"), queued("other")
+	if r, err := b.Acquire(ctx, c); err != nil || r.State != driver.Held {
+		t.Fatalf("acquire: %+v, %v", r, err)
+	}
+	if r, err := other.Acquire(ctx, w); err != nil || r.State != driver.Busy {
+		t.Fatalf("queue: %+v, %v", r, err)
+	}
+	if r, err := b.Renew(ctx, []driver.Claim{c, held}); err != nil || r[0].State != driver.Held ||
+		r[1].State != driver.Held {
+		t.Fatalf("renew: %+v, %v", r, err)
+	}
+	if r, err := b.Release(ctx, c); err != nil || r.State != driver.Held {
+		t.Fatalf("release: %+v, %v", r, err)
+	}
+	granted(t, notices, w)
+	if r, err := other.Release(ctx, w); err != nil || r.State != driver.Held {
+		t.Fatalf("release: %+v, %v", r, err)
+	}
+	found := false
+	for e, err := range b.List(ctx, "") {
+		if err != nil {
+			t.Fatalf("list: %v", err)
+		}
+		found = found || e.Key == held.Key && e.Holder.Owner == held.Owner
+	}
+	if !found {
+		t.Fatal("list: what is held is not in it")
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Fatal("it took for ever")
+	}
+}
+
+// stopInside is stopped while it acquires the key "k" in FILEHOLD_TEST_DIR.
+func stopInside() {
+	b, err := filehold.Open(os.Getenv("FILEHOLD_TEST_DIR"))
+	check(err)
+	filehold.StopAtNextWrite()
+	b.Acquire(context.Background(), queued("k"))
+	fmt.Println("not stopped")
+}
+
+// startStopped starts a process that is stopped while it has the lock of the key "k", and returns
+// when it is.
+func startStopped(t *testing.T, dir string) (pid int, kill func()) {
+	t.Helper()
+	cmd := command("stop", "FILEHOLD_TEST_DIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	t.Cleanup(kill)
+	if status := awaitStop(t, cmd); !status.Stopped() {
+		t.Fatalf("the process was not stopped: status %v", status)
+	}
+	return cmd.Process.Pid, kill
+}
+
+// awaitStop waits until a process is stopped or has ended.
+func awaitStop(t *testing.T, cmd *exec.Cmd) (status syscall.WaitStatus) {
+	t.Helper()
+	for {
+		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err == nil {
+			return status
+		}
+		if err != syscall.EINTR {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStoppedProcessCostsOtherKeysNothing stops a process while it changes a key. All other keys
+// are used as ever. Of its own, what can be seen is seen, and who asks is told whom to blame; when
+// it is killed, all goes on.
+func TestStoppedProcessCostsOtherKeysNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
-	c, d := claim("k"), claim("d")
+	c, held := claim("k"), claim("held")
 	acquire(t, b, c)
-	acquire(t, b, d)
-	pid, kill := startStall(t, dir)
-
-	short := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.Background(), 100*time.Millisecond)
+	acquire(t, b, held)
+	pid, kill := startStopped(t, dir)
+	useOtherKeys(t, dir, b, held)
+	if e, err := b.Inspect(context.Background(), "k"); err != nil || e.Holder.Owner != c.Owner {
+		t.Errorf("inspect: %+v, %v", e, err)
 	}
-	other := claim("other")
-	for what, call := range map[string]func(context.Context) error{
-		"acquire": func(ctx context.Context) error { _, err := b.Acquire(ctx, other); return err },
-		"renew":   func(ctx context.Context) error { _, err := b.Renew(ctx, []driver.Claim{c}); return err },
-	} {
-		ctx, cancel := short()
-		err := call(ctx)
-		cancel()
-		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || driver.Permanent(err) {
-			t.Errorf("%s: %v; want a passing ErrUnavailable that is DeadlineExceeded", what, err)
-		}
-		names(t, what, err, pid)
-	}
-	// A release counts when it can.
 	ctx, cancel := short()
-	_, err := b.Release(ctx, c)
+	r, err := b.Renew(ctx, []driver.Claim{c})
+	cancel()
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+		driver.Permanent(err) {
+		t.Errorf(
+			"renewal of the key: %+v, %v; want a passing ErrUnavailable that is DeadlineExceeded",
+			r, err)
+	}
+	names(t, "renewal", err, pid)
+
+	kill()
+	want(t, "renewal when it is dead", renew(t, b, c)[0], driver.Held)
+	want(t, "release", release(t, b, c), driver.Held)
+	want(t, "next", acquire(t, b, claim("k")), driver.Held)
+}
+
+// TestStuckKeyDelaysNoOtherRenewal renews a key that is stuck together with others, with a context
+// that does not end.
+func TestStuckKeyDelaysNoOtherRenewal(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c, held := claim("k"), claim("held")
+	acquire(t, b, c)
+	acquire(t, b, held)
+	pid, kill := startKeep(t, dir)
+	for range 3 { // before it is known that the key is stuck, and after
+		r := renew(t, b, c, held)
+		want(t, "the other key", r[1], driver.Held)
+		if r[0].State != driver.Unknown || !errors.Is(r[0].Err, driver.ErrUnavailable) ||
+			driver.Permanent(r[0].Err) {
+			t.Errorf("the key that is stuck: %+v; want a passing ErrUnavailable", r[0])
+		}
+		names(t, "renewal", r[0].Err, pid)
+	}
+	kill()
+	eventually(t, "both are renewed", func() bool {
+		r := renew(t, b, c, held)
+		return r[0].State == driver.Held && r[1].State == driver.Held
+	})
+}
+
+// stopAt is die, but is stopped and not killed.
+func stopAt() {
+	at, err := strconv.Atoi(os.Getenv("FILEHOLD_TEST_AT"))
+	check(err)
+	filehold.StopAt(at)
+	use(os.Getenv("FILEHOLD_TEST_DIR"))
+}
+
+// TestStoppedAtAnyCall stops a process before each call with which it changes the directory, also
+// while it opens and closes it. Others use all keys but its own; then it goes on to its end, as if
+// nothing had been.
+func TestStoppedAtAnyCall(t *testing.T) {
+	t.Parallel() // with the others that wait for processes and disks
+	all := runDie(t, t.TempDir(), 0, false)
+	for at := 1; at <= all.calls; at++ {
+		if rand.IntN(3) > 0 {
+			continue // others at the next run
+		}
+		dir := t.TempDir()
+		b := open(t, dir)
+		held := claim("held")
+		acquire(t, b, held)
+		cmd := command("stop at", "FILEHOLD_TEST_DIR="+dir, "FILEHOLD_TEST_AT="+strconv.Itoa(at))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		status := awaitStop(t, cmd)
+		if status.Stopped() {
+			useOtherKeys(t, dir, b, held)
+			if t.Failed() {
+				t.Errorf("stopped at call %d", at)
+			}
+			cmd.Process.Signal(syscall.SIGCONT)
+			status = awaitStop(t, cmd)
+		}
+		if !status.Exited() || status.ExitStatus() != 0 {
+			t.Errorf("stopped at call %d, the process ended with %v", at, status)
+		}
+		release(t, b, held)
+		b.Close()
+		tidy(t, dir)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// TestStuckKey has another process keep the lock of a key, as one does that is stopped at the wrong
+// moment.
+func TestStuckKey(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := claim("k")
+	acquire(t, b, c)
+	pid, kill := startKeep(t, dir)
+	ctx, cancel := short()
+	_, err := b.Acquire(ctx, claim("k"))
+	cancel()
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+		driver.Permanent(err) {
+		t.Errorf("acquire: %v; want a passing ErrUnavailable that is DeadlineExceeded", err)
+	}
+	names(t, "acquire", err, pid)
+	// A release counts when it can.
+	ctx, cancel = short()
+	_, err = b.Release(ctx, c)
 	cancel()
 	if !errors.Is(err, driver.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("release: %v; want ErrUnknown that is DeadlineExceeded", err)
 	}
 	names(t, "release", err, pid)
-	filehold.SetOpenPatience(t, 100*time.Millisecond)
-	_, err = filehold.Open(dir)
-	if !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
-		t.Errorf("open: %v; want a passing ErrUnavailable", err)
-	}
-	names(t, "open", err, pid)
-	// What can be seen without the mutex is seen.
-	if e, err := b.Inspect(context.Background(), "d"); err != nil || e.Holder.Owner != d.Owner {
-		t.Errorf("inspect: %+v, %v", e, err)
-	}
 	// Who asks again and again leaves nothing behind.
 	for range 1000 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
-		if _, err := b.Acquire(ctx, other); err == nil {
-			t.Fatal("acquired while stalled")
+		if _, err := b.Acquire(ctx, claim("k")); err == nil {
+			t.Fatal("acquired while the key was stuck")
 		}
 		cancel()
 	}
 	if n := filehold.Queued(b); n > 200 {
 		t.Errorf("%d calls that were given up wait for their turn", n)
 	}
-
 	kill()
 	want(t, "key released meanwhile", acquire(t, b, claim("k")), driver.Held)
-	want(t, "key never acquired", acquire(t, b, claim("other")), driver.Held)
-	want(t, "renewal", renew(t, b, d)[0], driver.Held)
 }
 
-// TestCloseWhileStalled closes while the mutex cannot be had.
-func TestCloseWhileStalled(t *testing.T) {
+// TestStuckCallsKeepTheirOrder asks for a key while it is stuck.
+func TestStuckCallsKeepTheirOrder(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	resume, err := filehold.KeepKey(dir, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := claim("k")
+	calls := []func() (driver.Result, error){
+		func() (driver.Result, error) { return b.Acquire(context.Background(), c) },
+		func() (driver.Result, error) { return b.Release(context.Background(), c) },
+		func() (driver.Result, error) { return b.Release(context.Background(), c) },
+	}
+	results := make([]chan driver.State, len(calls))
+	for i, call := range calls {
+		results[i] = make(chan driver.State, 1)
+		go func() {
+			r, err := call()
+			if err != nil {
+				t.Error(err)
+			}
+			results[i] <- r.State
+		}()
+		eventually(t, "the call waits", func() bool { return filehold.Queued(b) == i+1 })
+	}
+	resume()
+	for i, want := range []driver.State{driver.Held, driver.Held, driver.Lost} {
+		if got := <-results[i]; got != want {
+			t.Errorf("call %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestCloseWhileStuck closes while a key cannot be had.
+func TestCloseWhileStuck(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
 	w := open(t, dir)
 	notices := listen(w)
-	free := claim("free")
-	acquire(t, b, free)
-	release(t, b, free)
 	first, second := queued("k"), queued("k")
 	acquire(t, w, second) // holds it
 	acquire(t, b, first)  // waits
-	_, kill := startStall(t, dir)
+	_, kill := startKeep(t, dir)
 	hanging := make(chan error, 1)
 	go func() {
-		_, err := b.Acquire(context.Background(), claim("x"))
+		_, err := b.Acquire(context.Background(), claim("k"))
 		hanging <- err
 	}()
+	eventually(t, "the call hangs", func() bool { return filehold.Queued(b) == 1 })
 	b.Close()
 	if err := <-hanging; !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
 		t.Errorf("a call that hung: %v; want a permanent ErrUnavailable", err)
@@ -160,24 +376,178 @@ func TestCloseWhileStalled(t *testing.T) {
 	tidy(t, dir)
 }
 
-// TestReleaseLeftBehindCounts gives up waiting for a release, and then closes.
-func TestReleaseLeftBehindCounts(t *testing.T) {
+// TestCloseEndsWhatWaitsInside closes while a look that the Backend makes by itself, as a sweep
+// does, waits for a key that cannot be had.
+func TestCloseEndsWhatWaitsInside(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
+	resume, err := filehold.KeepKey(dir, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resume()
+	looked := make(chan struct{})
+	go func() { filehold.Look(b, "k"); close(looked) }()
+	eventually(t, "the look waits", func() bool { return filehold.Kept(b, "k") })
+	b.Close()
+	select {
+	case <-looked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the look still waits")
+	}
+}
+
+// TestCloseKeepsStuckLeases closes a Backend whose key is stuck, before its lease ends.
+func TestCloseKeepsStuckLeases(t *testing.T) {
+	dir := t.TempDir()
+	b, w := open(t, dir), open(t, dir)
+	acquire(t, b, claim("k"))
+	_, kill := startKeep(t, dir)
+	b.Close()
+	kill()
+	want(t, "another", acquire(t, w, claim("k")), driver.Busy)
+}
+
+// leaveRelease has b acquire a key of dir, keeps the key's lock, and gives up waiting for the
+// release. resume lets go of the key's lock.
+func leaveRelease(t *testing.T, b *filehold.Backend, dir string) (resume func()) {
+	t.Helper()
 	c := claim("k")
 	acquire(t, b, c)
-	_, kill := startStall(t, dir)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	resume, err := filehold.KeepKey(dir, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := short()
 	defer cancel()
 	if _, err := b.Release(ctx, c); !errors.Is(err, driver.ErrUnknown) {
 		t.Fatalf("release: %v; want ErrUnknown", err)
 	}
+	return resume
+}
+
+// TestReleaseLeftBehindCounts gives up waiting for a release, and then closes.
+func TestReleaseLeftBehindCounts(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	resume := leaveRelease(t, b, dir)
 	closed := make(chan struct{})
 	go func() {
 		b.Close()
 		close(closed)
 	}()
-	kill()
+	resume()
 	<-closed
 	want(t, "next", acquire(t, open(t, dir), claim("k")), driver.Held)
+}
+
+// TestCloseAfterKeyWasGivenBack closes with a release left behind. It gives the key back, and then
+// another process takes the key and keeps its lock, so Close cannot look at it any more: what Close
+// knew of the key before is gone, and there is no lease to wait for.
+func TestCloseAfterKeyWasGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	taken := make(chan func(), 1)
+	var removals atomic.Int32
+	filehold.AfterUnlink(t, func(path string) {
+		if !strings.Contains(path, "/keys/") || removals.Add(1) > 1 {
+			return
+		}
+		letGo, err := filehold.KeepKey(dir, "k")
+		if err != nil {
+			t.Error(err)
+		}
+		taken <- letGo
+	})
+	b := open(t, dir)
+	resume := leaveRelease(t, b, dir)
+	closed := make(chan struct{})
+	go func() {
+		b.Close()
+		close(closed)
+	}()
+	eventually(t, "Close asks for what is left", func() bool { return filehold.Queued(b) == 2 })
+	resume()
+	<-closed
+	(<-taken)()
+	eventually(t, "what Close left has ended", func() bool { return filehold.Queued(b) == 0 })
+	want(t, "next", acquire(t, open(t, dir), claim("k")), driver.Held)
+}
+
+// TestKeyIsWaitedForInTheKernel has the lock of a key not be free for long: who waits for it leaves
+// the processor to who has it.
+func TestKeyIsWaitedForInTheKernel(t *testing.T) {
+	tries, waits := filehold.CountFlocks()
+	dir := t.TempDir()
+	b := open(t, dir)
+	resume, err := filehold.KeepKey(dir, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries.Store(0)
+	done := make(chan driver.Result)
+	go func() { done <- acquire(t, b, claim("k")) }()
+	eventually(t, "it waits in the kernel", func() bool { return waits.Load() == 1 })
+	resume()
+	want(t, "acquired when the lock was free", <-done, driver.Held)
+	const most = 4 // each try may overtake those who wait
+	if n := tries.Load(); n > most {
+		t.Errorf("tried %d times; want %d at most", n, most)
+	}
+}
+
+// TestCloseLeavesOneWaitForAKey closes a Backend while two keys are stuck, for each of which
+// several calls wait.
+func TestCloseLeavesOneWaitForAKey(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	var resume []func()
+	for _, key := range []string{"k", "k2"} {
+		r, err := filehold.KeepKey(dir, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resume = append(resume, r)
+		for range 3 {
+			go b.Acquire(context.Background(), claim(key))
+		}
+	}
+	eventually(t, "the calls wait", func() bool { return filehold.Queued(b) == 6 })
+	b.Close()
+	if n := waitersForLocks(); n > 2 {
+		t.Errorf("Close left %d goroutines; its documentation says one for each key", n)
+	}
+	for _, r := range resume {
+		r()
+	}
+	eventually(t, "nobody waits for a lock that is free", func() bool {
+		return waitersForLocks() == 0
+	})
+}
+
+// waitersForLocks counts goroutines that wait in the kernel for the lock of a key.
+func waitersForLocks() int {
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "filehold.(*Backend).await(")
+}
+
+// TestKeyRemovedWhileWaitedFor frees a key, and so removes its file, while another Backend waits
+// for the lock of that file: what that one then has locked is not the key's any more.
+func TestKeyRemovedWhileWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	b, other := open(t, dir), open(t, dir)
+	resume, err := filehold.KeepKey(dir, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := claim("k")
+	done := make(chan driver.Result)
+	go func() { done <- acquire(t, b, c) }()
+	eventually(t, "the call waits", func() bool { return filehold.Queued(b) == 1 })
+	if err := os.Remove(filehold.KeyFile(b, "k")); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	want(t, "acquired", <-done, driver.Held)
+	want(t, "another", acquire(t, other, claim("k")), driver.Busy)
+	want(t, "release", release(t, b, c), driver.Held)
 }

@@ -4,137 +4,128 @@ package filehold
 
 import (
 	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"time"
 )
 
-// sweep frees the keys of members that are marked as dead, and then removes what is left of them. Keys that somebody waits for
-// are freed sooner, by who waits; the others hold nobody up, but would be there for ever.
-type sweep struct {
-	wanted bool     // somebody was marked as dead
-	names  []string // files of keys that are still to be looked at
-	dead   []memberID
-	locks  []int // on the files of the dead: nobody else sweeps for them
-	idle   []chan struct{}
-}
+// tickAfter is the time to the next tick. It is random, so that many processes do not tick at once.
+func tickAfter() time.Duration { return 30*time.Second + rand.N(30*time.Second) }
 
-// sweepAtOnce is for how many dead members one sweep is.
-const sweepAtOnce = 64
-
-func (s *sweep) due() bool { return s.wanted || len(s.dead) > 0 }
-
-func (s *sweep) end() {
-	for _, fd := range s.locks {
-		closeFile(fd)
-	}
-	s.rest()
-	*s = sweep{}
-}
-
-// rest tells those who wait for the end of the sweep.
-func (s *sweep) rest() {
-	for _, idle := range s.idle {
-		close(idle)
-	}
-	s.idle = nil
-}
-
-// callRoll looks at every member. The mutex is held.
-func (t *turn) callRoll() {
-	r, err := t.readRoll()
-	if err != nil {
-		return
-	}
-	for _, id := range r.members {
-		t.lives(id) // notes that it does not
-	}
-	for _, name := range r.waste {
-		// Left by a process that was killed on its way in or out: otherwise it would have the mutex.
-		removeFile(t.members + name)
-	}
-	if len(r.dead) > 0 {
-		t.sweep.wanted = true
+func (b *Backend) keepHouse() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-time.After(tickAfter()):
+			b.tick()
+		}
 	}
 }
 
-// firstSweep cleans up after those who died before we came, and waits for that until ctx ends.
-func (c *core) firstSweep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// tick does the work that no call causes.
+func (b *Backend) tick() {
+	b.endWatches()
+	b.work.Lock()
+	c := b.tokens.counter
+	b.work.Unlock()
+	b.dir.topUp(c) // on failure, the next draw that needs more reports it
+	ctx, cancel := context.WithTimeout(b.ctx, tickAfter())
 	defer cancel()
-	idle := make(chan struct{})
-	c.post(func(t *turn) {
-		t.callRoll()
-		t.sweep.idle = append(t.sweep.idle, idle)
+	b.sweep(ctx, everybody)
+}
+
+// A sweep frees the keys of dead members, and then removes their pipes. A waiter frees the key that
+// it wants sooner than that. The other keys block nobody, but their files would stay for ever.
+
+const (
+	// firstSweep is how long Open cleans up.
+	firstSweep = time.Second
+
+	// rollOfNewcomer is how many members Open looks at. A hundred processes that start at once must
+	// not all look at each other; and of many short processes, one hits upon the dead.
+	rollOfNewcomer = 8
+
+	everybody = math.MaxInt
+)
+
+// startSweep sweeps in the background, unless we do already.
+func (b *Backend) startSweep() {
+	if b.ctx.Err() != nil || !b.sweeps.TryLock() {
+		return
+	}
+	b.helpers.Go(func() {
+		defer b.sweeps.Unlock()
+		ctx, cancel := context.WithTimeout(b.ctx, tickAfter())
+		defer cancel()
+		b.sweep(ctx, everybody)
 	})
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	}
 }
 
-// sweepSome goes on with the sweep.
-func (t *turn) sweepSome(left *int, need *uint64) {
-	s := &t.sweep
-	if len(s.dead) == 0 {
-		if !s.wanted {
-			return
-		}
-		s.wanted = false
-		t.beginSweep()
-	}
-	for len(s.names) > 0 && *left > 0 {
-		*left--
-		if n, ceiling := isCeiling(t.lookAt(s.names[0])); ceiling {
-			*need = n
-			return
-		}
-		s.names = s.names[1:]
-	}
-	if len(s.names) == 0 {
-		for i, id := range s.dead {
-			t.bury(id)
-			closeFile(s.locks[i])
-		}
-		s.dead, s.locks = nil, nil
-	}
-}
-
-func (t *turn) beginSweep() {
-	s := &t.sweep
-	r, err := t.readRoll()
+// sweep looks at so many members, and cleans up after the dead among them. It leaves that to
+// another process that is at it: a hundred must not all look at every key.
+func (b *Backend) sweep(ctx context.Context, atMost int) {
+	lock, err := openFile(b.dir.members, syscall.O_RDONLY, 0)
 	if err != nil {
 		return
 	}
-	for _, id := range r.dead {
-		if len(s.dead) == sweepAtOnce {
-			s.wanted = true
-			break
-		}
-		fd, err := openFile(t.members+id.String()+deadSuffix, syscall.O_RDONLY, 0)
-		if err != nil {
-			continue
-		}
-		if tryFlock(fd, syscall.LOCK_EX) != nil {
-			closeFile(fd) // another process sweeps; if it dies, the next roll call finds the file again
-			continue
-		}
-		s.dead = append(s.dead, id)
-		s.locks = append(s.locks, fd)
-	}
-	if len(s.dead) == 0 {
+	defer closeFile(lock)
+	if tryFlock(lock, syscall.LOCK_EX) != nil {
 		return
 	}
-	// Listed after they were marked as dead, and so after their last write.
-	names, err := namesIn(t.keys)
+	defer unflock(lock)
+	dead := b.dir.clearWaste(b.member.id, atMost)
+	if len(dead) == 0 {
+		return
+	}
+	// We list the keys after the members were found dead, and so after their last write.
+	names, err := namesIn(b.dir.keys)
 	if err != nil {
-		s.end()
 		return
 	}
-	s.names = slices.DeleteFunc(names, func(name string) bool {
-		if isTemporary(name) {
-			removeFile(t.keys + name) // nobody is making it: we have the mutex
+	clean := true
+	for _, name := range names {
+		if !isKeyName(name) {
+			continue
 		}
-		return !isKeyName(name)
+		look := &job{kind: jobLook, name: name}
+		if b.lanes.do(ctx, look) != nil || ctx.Err() != nil {
+			return
+		}
+		// a damaged record names no member
+		if err := look.result.Err; err != nil && !errors.Is(err, errDamaged) {
+			clean = false
+		}
+	}
+	if !clean {
+		return
+	}
+	for _, id := range dead {
+		(&member{path: b.dir.members + id.String()}).remove()
+	}
+}
+
+// clearWaste returns the dead among so many other members. It removes the temporary file of a
+// process that died before it was a member.
+func (d *directory) clearWaste(me memberID, atMost int) (dead []memberID) {
+	members, err := d.roll()
+	if err != nil {
+		return nil
+	}
+	members = slices.DeleteFunc(members, func(id memberID) bool { return id == me })
+	rand.Shuffle(len(members), func(i, j int) {
+		members[i], members[j] = members[j], members[i]
 	})
+	for _, id := range members[:min(atMost, len(members))] {
+		if lives, left := d.living(id); left {
+			dead = append(dead, id)
+		} else if !lives {
+			// A process that is just joining makes its file anew.
+			removeFile(d.members + id.String() + temporarySuffix)
+		}
+	}
+	return dead
 }

@@ -7,36 +7,59 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"time"
 )
 
 const (
-	// keepBit is set on every file: cleaners of temporary directories leave sticky files alone (XDG base directories).
+	// keepBit is on every file: cleaners of temporary directories spare sticky files (XDG base
+	// directories).
 	keepBit = syscall.S_ISVTX
 
-	// deathPoll is how often to look whether a member lives that is waited for; 0: its pipe tells.
-	deathPoll = 0
-
-	// oneClock says that processes with different boot marks can not use one directory at the same time.
-	oneClock = true
+	// pipesTell: the system tells a writer of a named pipe when it has no reader left.
+	pipesTell = true
 )
 
-// pause blocks the thread: the timers of package time are too coarse in a process that does nothing else.
-func pause(d time.Duration) {
-	ts := syscall.NsecToTimespec(int64(d))
-	syscall.Nanosleep(&ts, nil)
-}
-
-// readBootMark returns what is the same for all processes that share a boot and a clock.
-func readBootMark() (mark bootMark, known bool) {
+// readBootMark returns what is the same for all processes that share a boot, or the zero mark.
+func readBootMark() (mark bootMark) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return mark, false
+		return mark
 	}
-	// Processes in another time namespace have another clock, and so leases that cannot be compared with ours.
-	namespace, _ := os.Readlink("/proc/self/ns/time")
-	sum := sha256.Sum256(append(bytes.TrimSpace(boot), namespace...))
-	return bootMark(sum[:len(mark)]), true
+	sum := sha256.Sum256(bytes.TrimSpace(boot))
+	return bootMark(sum[:])
+}
+
+// readClockMark returns what is the same for all processes that share a clock and the directory, or
+// the zero mark. Each time namespace has its clock. On a file system that two kernels could share,
+// each kernel has its own too.
+func readClockMark(path string) (mark clockMark) {
+	namespace, err := os.Readlink("/proc/self/ns/time")
+	if err != nil {
+		if _, err := os.Lstat("/proc/self/ns"); err != nil {
+			return mark
+		}
+		namespace = "older than time namespaces"
+	}
+	if !oneKernel(path) {
+		boot := readBootMark()
+		namespace += string(boot[:])
+	}
+	sum := sha256.Sum256([]byte(namespace))
+	return clockMark(sum[:])
+}
+
+// oneKernel reports whether the directory is on a file system that only one running kernel can
+// have.
+func oneKernel(path string) bool {
+	var st syscall.Statfs_t
+	if interruptible(func() error { return syscall.Statfs(path, &st) }) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case 0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0xf2f52010, 0x2fc12fc1:
+		// ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS
+		return true
+	}
+	return false
 }
 
 // networkFS names the network file system that the directory is on, or returns "".
@@ -73,11 +96,7 @@ func networkFS(path string) string {
 }
 
 // flockHolder returns the process that holds a lock on the file, or 0 if it is not known.
-func flockHolder(fd int) int {
-	id, _, err := identifyOpen(fd)
-	if err != nil {
-		return 0
-	}
+func flockHolder(id fileID) int {
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
 		return 0

@@ -3,222 +3,169 @@
 package filehold
 
 import (
-	"crypto/sha256"
-	"math/rand/v2"
+	"context"
+	"math"
 	"os"
 	"slices"
 	"syscall"
 	"time"
 )
 
-// track is what we know of a key on which we have a claim. It belongs to the worker.
-type track struct {
-	until   time.Duration // when the last of our claims runs out
-	lease   time.Duration // when our lease does; 0: we do not hold it
-	waiting []waiting
-	behind  []memberID  // members that our waiters wait behind, and that are watched
-	timer   *time.Timer // fires when the lease of the holder runs out that the first waiter, ours, waits behind
+// claims is what we know of a key on which we have a claim.
+type claims struct {
+	lease   time.Duration // end of our lease; 0: we do not hold the key
+	waiting []string      // owner values of our waiters
+	behind  []memberID    // members that our waiters wait behind
+	timer   *time.Timer   // fires when the first claim ends that matters to us
 }
 
-type waiting struct {
-	owner string
-	hash  [sha256.Size]byte
-}
-
-func (tr *track) disarm() {
-	if tr.timer != nil {
-		tr.timer.Stop()
+func (mine *claims) disarm() {
+	if mine.timer != nil {
+		mine.timer.Stop()
 	}
 }
 
-// track takes in what the record says of our claims. Each waiter watches the one before it in the queue, and the first one the
-// holder: so a death is noticed by who is next, and when several die, by the first who lives. If somebody leaves the queue
-// or pushes in, the one behind gets a message and looks again.
-func (t *turn) track(r *record) {
-	c := t.core
-	tr := c.mine[r.key]
-	var until, lease time.Duration
-	var now []waiting
-	var behind []memberID
-	if r.holder != nil && r.holder.member == c.member.id {
-		lease = r.holder.until
-		until = lease
+// follow takes in what a record says of our claims, after a job. Each waiter watches the member
+// before it in the queue, and the first waiter the holder. So the next in line notices a death, and
+// of several deaths the first living waiter. When a waiter leaves the queue or pushes in, the one
+// behind it gets a message and looks again.
+func (b *Backend) follow(j *job, s *step) {
+	mine := b.mine[j.name]
+	if mine == nil {
+		mine = new(claims)
 	}
-	ahead := r.holder
-	for _, w := range r.queue {
-		if w.member == c.member.id {
-			until = max(until, w.until)
-			now = append(now, tr.expect(c, r.key, w.owner))
-			if ahead != nil && ahead.member != c.member.id && !slices.Contains(behind, ahead.member) {
-				behind = append(behind, ahead.member)
-			}
-		}
-		ahead = w
+	mine.disarm()
+	// Every grant passes here first. So a waiter of ours that holds the key now has not heard of
+	// it, unless this job is its own question.
+	if h := s.holder; h != nil && slices.Contains(mine.waiting, h.owner) &&
+		!(j.kind == jobAcquire && j.claim.Owner == h.owner) {
+		b.notices.deliver(s.key, h)
 	}
-	if tr == nil {
-		if until == 0 {
-			return
-		}
-		tr = new(track)
-		c.mine[r.key] = tr
-	}
-	for _, w := range tr.waiting {
-		if !slices.ContainsFunc(now, func(n waiting) bool { return n.owner == w.owner }) {
-			c.notices.forget(w.hash)
-		}
-	}
-	tr.waiting = now
-	for _, id := range behind {
-		c.watch(id, r.key)
-	}
-	for _, id := range tr.behind {
-		if !slices.Contains(behind, id) {
-			c.unwatch(id, r.key)
-		}
-	}
-	tr.behind = behind
-	tr.until, tr.lease = until, lease
-	if until == 0 {
-		tr.disarm()
-		delete(c.mine, r.key)
+	due := mine.read(s)
+	if due == math.MaxInt64 {
+		delete(b.mine, j.name)
 		return
 	}
-	if r.holder == nil || len(r.queue) == 0 || r.queue[0].member != c.member.id {
-		tr.disarm()
-		return
+	b.mine[j.name] = mine
+	for _, id := range mine.behind {
+		b.watch(id)
 	}
-	// Not before: who looks too early finds the lease in force, and is not told again.
-	d := r.holder.until - t.now + time.Millisecond
-	if tr.timer == nil {
-		key := r.key
-		tr.timer = time.AfterFunc(d, func() { c.post(func(t *turn) { t.looks = append(t.looks, key) }) })
-	} else {
-		tr.timer.Reset(d)
-	}
+	// A look before the end would find the claim in force, and no other look would follow.
+	mine.timer = time.AfterFunc(due-s.now+time.Millisecond, func() { b.lanes.look(j.name) })
 }
 
-// expect has a grant of the claim by another member delivered. It comes before others can see the claim in the queue, as we
-// have the mutex.
-func (tr *track) expect(c *core, key, owner string) waiting {
-	if tr != nil {
-		for _, w := range tr.waiting {
-			if w.owner == owner {
-				return w
-			}
+// read takes in what the record says of us. It returns the first end of a claim that matters to us:
+// of ours, and of the holder that the first waiter, ours, waits behind. Without a claim of ours it
+// returns the largest number.
+func (mine *claims) read(s *step) (due time.Duration) {
+	mine.lease, mine.waiting, mine.behind = 0, mine.waiting[:0], s.behind()
+	due = math.MaxInt64
+	if s.holder != nil && s.holder.member == s.me {
+		mine.lease = s.holder.until
+		due = mine.lease
+	}
+	for i, w := range s.queue {
+		if w.member != s.me {
+			continue
+		}
+		mine.waiting = append(mine.waiting, w.owner)
+		if due = min(due, w.until); i == 0 && s.holder != nil {
+			due = min(due, s.holder.until)
 		}
 	}
-	w := waiting{owner, claimHash(key, owner)}
-	c.notices.expect(w.hash, claimName{key, owner})
-	return w
+	return due
 }
 
-// watch is a member whose death concerns waiters of ours. Where the system reports the end of a pipe, a goroutine
-// reads from the one that the member keeps open, which blocks no thread. Elsewhere a timer looks.
+// watch is a member whose death concerns waiters of ours.
 type watch struct {
-	keys  map[string]struct{}
-	pipe  *os.File
-	timer *time.Timer
-	tries int
+	ctx  context.Context
+	stop context.CancelFunc
+	pipe *os.File // nil: we have to look now and then
 }
 
-// deathDelays are the times between looks after the pipe has ended. A process that dies closes the pipe and unlocks its
-// file in no certain order; and a child may have inherited only one of the two.
-var deathDelays = []time.Duration{
-	50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
-	100 * time.Millisecond, 300 * time.Millisecond, time.Second,
-}
+// deathPoll is how often we look whether a member lives, where its pipe does not tell, or did.
+const deathPoll = 100 * time.Millisecond
 
-func (c *core) watch(id memberID, key string) {
-	w := c.watches[id]
-	if w == nil {
-		w = &watch{keys: make(map[string]struct{})}
-		c.watches[id] = w
-		c.beginWatch(id, w)
-	}
-	w.keys[key] = struct{}{}
-}
-
-// unwatch keeps the watch for a while: who waits for a key often waits again soon, behind the same.
-func (c *core) unwatch(id memberID, key string) {
-	if w := c.watches[id]; w != nil {
-		delete(w.keys, key)
-	}
-}
-
-func (c *core) beginWatch(id memberID, w *watch) {
-	if deathPoll > 0 {
-		c.watchLater(id, w, deathPoll)
+// watch starts to watch a member. endWatches ends that later: a process often waits again soon
+// behind the same member.
+func (b *Backend) watch(id memberID) {
+	if b.watches[id] != nil {
 		return
 	}
-	fd, err := openFile(c.dir.members+id.String()+aliveSuffix, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		// Gone, if it is not that we have too many files; then the heartbeats have to do.
-		c.watchLater(id, w, deathDelays[0])
-		return
-	}
-	w.pipe = os.NewFile(uintptr(fd), aliveSuffix)
-	c.readers.Go(func() {
-		var b [1]byte
-		for {
-			n, err := w.pipe.Read(b[:])
-			if err == nil && n > 0 {
-				continue // nobody has anything to say here
-			}
-			break
+	w := new(watch)
+	w.ctx, w.stop = context.WithCancel(b.ctx)
+	b.watches[id] = w
+	if pipesTell {
+		path := b.dir.members + id.String()
+		fd, err := openFile(path, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil { // else it is dead, or we have no descriptor left
+			w.pipe = os.NewFile(uintptr(fd), path)
 		}
-		// After endWatch the watch is another, or none, and this does nothing.
-		c.post(func(t *turn) { t.checkWatch(id, w) })
-	})
-}
-
-func (c *core) watchLater(id memberID, w *watch, d time.Duration) {
-	w.timer = time.AfterFunc(d, func() { c.post(func(t *turn) { t.checkWatch(id, w) }) })
-}
-
-// checkWatch looks whether the member lives, after there was reason to think that it does not.
-func (t *turn) checkWatch(id memberID, w *watch) {
-	if t.watches[id] != w {
-		return
 	}
-	delete(t.known, id) // it may have died since it was looked at
-	if !t.lives(id) {
-		for key := range w.keys {
-			t.looks = append(t.looks, key)
+	b.helpers.Go(func() { b.attend(id, w) })
+}
+
+// attend waits for a member's death, and then looks at the keys that our waiters want of it.
+func (b *Backend) attend(id memberID, w *watch) {
+	dead := func(uintptr) bool {
+		lives, _ := b.dir.living(id)
+		return !lives
+	}
+	if w.pipe != nil {
+		// This waits for an event of the pipe, and blocks no thread. The only event is that
+		// its last reader is gone. It comes once: if we cannot look at the pipe just then, for want
+		// of a descriptor, we have to look again.
+		asked := false
+		wait := func(fd uintptr) bool {
+			over := asked || dead(fd)
+			asked = true
+			return over
 		}
-		t.endWatch(id)
+		if conn, err := w.pipe.SyscallConn(); err == nil {
+			conn.Read(wait)
+		}
+	}
+	for w.ctx.Err() == nil && !dead(0) {
+		select {
+		case <-w.ctx.Done():
+		case <-time.After(deathPoll):
+		}
+	}
+	b.work.Lock()
+	defer b.work.Unlock()
+	if b.watches[id] != w {
 		return
 	}
-	switch {
-	case deathPoll > 0:
-		t.watchLater(id, w, deathPoll)
-	case w.tries < len(deathDelays):
-		d := deathDelays[w.tries]
-		t.watchLater(id, w, d+rand.N(d))
-		w.tries++
-	default:
-		t.endWatch(id) // begun again by the next heartbeat
+	b.endWatch(id)
+	for name, mine := range b.mine {
+		if slices.Contains(mine.behind, id) {
+			b.lanes.look(name)
+		}
 	}
 }
 
-func (c *core) endWatch(id memberID) {
-	w := c.watches[id]
-	if w == nil {
-		return
-	}
-	delete(c.watches, id)
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+func (b *Backend) endWatch(id memberID) {
+	w := b.watches[id]
+	delete(b.watches, id)
+	w.stop()
 	if w.pipe != nil {
 		w.pipe.Close()
 	}
 }
 
-// dropWatches ends those that no key needs any more.
-func (c *core) dropWatches() {
-	for id, w := range c.watches {
-		if len(w.keys) == 0 {
-			c.endWatch(id)
+// endWatches ends the watches that no waiter of ours needs.
+func (b *Backend) endWatches() {
+	b.work.Lock()
+	defer b.work.Unlock()
+	needed := make(map[memberID]bool)
+	for _, mine := range b.mine {
+		for _, id := range mine.behind {
+			needed[id] = true
+		}
+	}
+	for id := range b.watches {
+		if !needed[id] {
+			b.endWatch(id)
 		}
 	}
 }

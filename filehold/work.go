@@ -4,244 +4,155 @@ package filehold
 
 import (
 	"errors"
-	"math/rand/v2"
-	"time"
+	"os"
+	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-const (
-	// chunk is how many keys are looked at before the mutex is given up for others. It keeps a turn to about a
-	// millisecond.
-	chunk = 64
-
-	// courtesy is how long others get for taking the mutex after a long turn.
-	courtesy = 50 * time.Microsecond
-)
-
-// tickAfter is when to look for what nobody else looks for. Random, so that many processes do not do so at once.
-func tickAfter() time.Duration { return 30*time.Second + rand.N(30*time.Second) }
-
-// work is the worker.
-func (c *core) work() {
-	defer close(c.ended)
-	long := false
-	for {
-		select {
-		case <-c.stop:
-			c.finish()
-			return
-		default:
+// serve does the jobs of a lane.
+func (b *Backend) serve(l *lane) {
+	for j := b.lanes.next(l); j != nil; j = b.lanes.next(l) {
+		b.work.Lock()
+		k, err := keyFile{fd: -1}, b.gone
+		if err == nil {
+			k, err = b.dir.lockKey(l.name, j.kind == jobAcquire, b.member.temporary())
 		}
-		if c.take(); len(c.taken) == 0 && c.idle() {
-			long = false
-			select {
-			case <-c.kick:
-			case <-c.tick.C:
-				c.turnTick()
-				c.tick.Reset(tickAfter())
-			case <-c.stop:
-			}
-			continue
+		if errors.Is(err, errKept) {
+			b.work.Unlock()
+			err = b.await(l, &k)
+			b.work.Lock()
 		}
-		if long {
-			pause(courtesy)
+		if err != errUnnamed {
+			b.perform(j, &k, err)
 		}
-		need := c.serve()
-		long = len(c.taken) > 0 || !c.idle()
-		if need > 0 {
-			if err := c.raiseCeiling(need, c.stop); err != nil {
-				c.turn.unraised = c.failed(err)
-			}
-		}
+		b.work.Unlock()
 	}
 }
 
-// idle reports whether there is nothing to do in the background.
-func (c *core) idle() bool { return len(c.looks) == 0 && !c.sweep.due() }
+// errUnnamed: the file whose lock we waited for is no longer the key's.
+var errUnnamed = errors.New("the file has lost its name")
 
-// take adds jobs that were submitted to c.taken.
-func (c *core) take() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.abandoned = 0
-	if len(c.taken) == 0 {
-		// The slices change places, so that neither has to be made again.
-		c.taken, c.jobs = c.jobs, c.taken[:0]
+// await waits for the file lock of a key. It waits in the kernel, which keeps a queue: a hundred
+// processes that tried again and again would leave the one that has the lock no processor. Nothing
+// can end such a wait, so Close leaves it behind.
+func (b *Backend) await(l *lane, k *keyFile) error {
+	st, err := statOpen(k.fd)
+	if err != nil {
+		k.close()
+		return err
+	}
+	file := idOf(&st)
+	b.lanes.keep(l, &file)
+	err = interruptible(func() error { return sysFlock(k.fd, syscall.LOCK_EX) })
+	b.lanes.keep(l, nil)
+	if err != nil {
+		k.close()
+		return os.NewSyscallError("flock", err)
+	}
+	if named, err := k.locked(); named || err != nil {
+		return err
+	}
+	return errUnnamed
+}
+
+// perform does a job on a locked key and unlocks it. err says why the key could not be locked.
+func (b *Backend) perform(j *job, k *keyFile, err error) {
+	defer k.close()
+	made := err == nil && k.fd >= 0 && k.size == 0
+	s := step{me: b.member.id, now: clock.SinceBoot(), lives: b.lives, draw: b.tokens.draw,
+		record: &k.record}
+	var r driver.Result
+	begun := b.lanes.begin(j)
+	if begun && err == nil {
+		r, err = b.change(j, k, &s)
+	}
+	if made && (err != nil || !begun) {
+		removeFile(k.path) // a key that nobody holds or waits for has no file
+	}
+	k.close()
+	if !begun {
 		return
 	}
-	c.taken = append(c.taken, c.jobs...)
-	clear(c.jobs)
-	c.jobs = c.jobs[:0]
-}
-
-// serve takes the mutex and does a chunk of what there is to do. If the ceiling has to be raised for
-// that, it returns to what.
-func (c *core) serve() (need uint64) {
-	t := &c.turn
-	err := c.gone
-	if err == nil {
-		if err = c.dir.mutex.lock(c.stop); errors.Is(err, errStopped) {
-			return 0 // finish answers the jobs
-		}
-		if err == nil {
-			if err = c.inPlace(); err != nil {
-				c.dir.mutex.unlock()
-				if errors.Is(err, errGone) {
-					c.gone = errGone
-				}
-			}
+	// Only a check afterwards covers the whole change.
+	gone := b.inPlace()
+	switch {
+	case gone != nil:
+		r = b.refuse(j.kind, gone)
+	case err != nil:
+		r = driver.Result{Err: b.dir.wrap(err)}
+	default:
+		b.follow(j, &s)
+		for _, id := range s.concerned() {
+			b.dir.send(id, j.name)
 		}
 	}
-	t.begin()
-	left := chunk
-	for len(c.taken) > 0 && left > 0 {
-		j := c.taken[0]
-		if !j.begin() {
-			c.taken = c.taken[1:]
-			continue
-		}
-		if err != nil {
-			c.refuse(j, err)
-		} else if again := c.do(t, j, &left, &need); again {
-			break
-		}
-		c.served = append(c.served, j)
-		c.taken = c.taken[1:]
+	b.lanes.finish(j, r)
+}
+
+// change applies a job to the record of a key.
+func (b *Backend) change(j *job, k *keyFile, s *step) (r driver.Result, err error) {
+	err = k.load(&b.buf)
+	if errors.Is(err, errDamaged) && b.mine[j.name] == nil && b.dir.alone(b.member.id) {
+		err = nil // no living member can hold what the record said
 	}
 	if err != nil {
-		c.looks, c.sweep = nil, sweep{}
-	} else {
-		if need == 0 {
-			t.background(&left, &need)
-		}
-		for _, id := range t.died {
-			c.dir.markDead(id)
-			c.sweep.wanted = true
-		}
-		c.dir.mutex.unlock()
-		if !c.sweep.due() {
-			c.sweep.rest()
-		}
+		return r, err
 	}
-	if need == 0 {
-		t.unraised = nil
-	}
-	c.tell(t)
-	for i, j := range c.served {
-		close(j.done)
-		c.served[i] = nil
-	}
-	c.served = c.served[:0]
-	return need
-}
-
-// do does a job, or as much of it as there is time left. It reports whether it has to be taken up again: because there is more of it, or
-// because the ceiling has to be raised first.
-func (c *core) do(t *turn, j *job, left *int, need *uint64) (again bool) {
-	var ceiling bool
+	s.prune()
 	switch j.kind {
 	case jobAcquire:
-		*left--
-		j.result, j.err = t.acquire(&j.claim)
-		*need, ceiling = isCeiling(j.err)
-	case jobRelease:
-		*left--
-		j.result, j.err = t.release(&j.claim)
-		*need, ceiling = isCeiling(j.err)
-	case jobInternal:
-		*left--
-		j.run(t)
+		s.record.key = j.claim.Key
+		r, err = s.acquire(&j.claim)
 	case jobRenew:
-		for j.next < len(j.claims) {
-			if *left <= 0 {
-				return true
-			}
-			*left--
-			claim, result := &j.claims[j.next], &j.results[j.next]
-			if result.Err = c.validate(claim); result.Err == nil {
-				var err error
-				*result, err = t.renew(claim)
-				if *need, ceiling = isCeiling(err); ceiling {
-					*result = driver.Result{}
-					return true
-				}
-				if err != nil {
-					*result = driver.Result{Err: c.failed(err)}
-				}
-			}
-			j.next++
-		}
-		return false
+		r, err = s.renew(&j.claim)
+	case jobRelease:
+		r = s.release(&j.claim)
+	case jobLook:
+		s.tidy()
+	case jobForget:
+		s.forget()
 	}
-	if ceiling {
-		j.err = nil
+	if err == nil && (s.changed || k.record.free()) {
+		err = k.store()
+	}
+	return r, err
+}
+
+// inPlace fails if another directory is now where ours was: a change in ours is then worth nothing.
+func (b *Backend) inPlace() error {
+	if b.gone != nil {
+		return b.gone
+	}
+	err := b.member.inPlace()
+	if errors.Is(err, errGone) {
+		b.gone = err
+	}
+	return err
+}
+
+// refuse is the answer to a job in a directory that others no longer find, or may not find.
+func (b *Backend) refuse(kind jobKind, err error) driver.Result {
+	switch {
+	case !errors.Is(err, errGone):
+		return driver.Result{Err: &driver.Error{Node: b.dir.path, Maybe: true, Err: err}}
+	case kind == jobRenew || kind == jobRelease:
+		// A process that opens the directory now finds the keys free.
+		return driver.Result{State: driver.Lost}
+	default:
+		return driver.Result{Err: b.dir.fail("%w", err)}
+	}
+}
+
+// lives reports whether a member lives.
+func (b *Backend) lives(id memberID) bool {
+	if id == b.member.id {
 		return true
 	}
-	if j.err != nil {
-		j.result, j.err = driver.Result{}, c.failed(j.err)
+	lives, left := b.dir.living(id)
+	if left {
+		b.startSweep()
 	}
-	return false
-}
-
-// refuse answers a job when the directory cannot be used.
-func (c *core) refuse(j *job, err error) {
-	switch {
-	case j.kind == jobInternal:
-	case errors.Is(err, errGone) && j.kind == jobRenew:
-		// Whoever opens the directory now, or makes it anew, finds the keys free.
-		for i := range j.results {
-			j.results[i] = driver.Result{State: driver.Lost}
-		}
-	case errors.Is(err, errGone) && j.kind == jobRelease:
-		j.result = driver.Result{State: driver.Lost}
-	case errors.Is(err, errGone):
-		j.err = c.errGone()
-	case j.kind == jobRenew && j.next > 0:
-		for i := j.next; i < len(j.results); i++ {
-			j.results[i].Err = c.failed(err)
-		}
-	default:
-		j.err = c.failed(err)
-	}
-}
-
-// background does what can wait.
-func (t *turn) background(left *int, need *uint64) {
-	for len(t.looks) > 0 && *left > 0 {
-		*left--
-		// An error means that the key cannot be read, or the next holder gets no token. Those who ask for it are told.
-		if n, ceiling := isCeiling(t.look(t.looks[0])); ceiling {
-			*need = n
-			return
-		}
-		t.looks = t.looks[1:]
-	}
-	t.sweepSome(left, need)
-}
-
-// tell sends what a turn has brought about.
-func (c *core) tell(t *turn) {
-	for i := range t.messages {
-		c.dir.send(&t.messages[i])
-	}
-	for _, n := range t.notices {
-		c.notices.deliver(n)
-	}
-}
-
-// turnTick begins what is due every now and then.
-func (c *core) turnTick() {
-	c.dropWatches()
-	c.post(func(t *turn) {
-		// Claims that ran out and that nobody has asked about since.
-		for key, tr := range t.mine {
-			if tr.until <= t.now {
-				t.looks = append(t.looks, key)
-			}
-		}
-		t.callRoll()
-		t.raiseAhead()
-		t.counts = false // the counter may be another now
-	})
+	return lives
 }

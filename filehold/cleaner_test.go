@@ -1,0 +1,92 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filehold_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filehold"
+)
+
+// TestDamagedKeyDoesNotEndSweeps damages the file of one key. What the dead have left behind is
+// cleaned up all the same.
+func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	open(t, dir) // so that what the damaged file says may be in force
+	write(t, filehold.KeyFile(b, "damaged"), string(make([]byte, 4096)))
+	for range 3 {
+		p := start(t, dir)
+		for i := range 20 {
+			p.do("acquire", claim(fmt.Sprint("key", i)))
+		}
+		p.kill()
+	}
+	eventually(t, "the damaged file is all that is left", func() bool {
+		filehold.Tick(b)
+		return keyFiles(t, dir) == 1 && members(t, dir) == 2
+	})
+}
+
+// TestKeysRemoved removes the directory of the keys when it is empty, as cleaners of temporary
+// directories do.
+func TestKeysRemoved(t *testing.T) {
+	for name, options := range map[string][]filehold.Option{"own": nil,
+		"shared": {filehold.WithSharedDirectory()}} {
+		t.Run(name, func(t *testing.T) {
+			dir := shareable(t)
+			a, b := open(t, dir, options...), open(t, dir, options...)
+			keys := filepath.Join(dir, "keys")
+			before, err := os.Stat(keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(keys); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "first", acquire(t, a, claim("k")), driver.Held)
+			want(t, "second", acquire(t, b, claim("k")), driver.Busy)
+			if after, err := os.Stat(keys); err != nil || after.Mode() != before.Mode() {
+				t.Errorf("keys: %v, %v; want the mode %v", after, err, before.Mode())
+			}
+		})
+	}
+}
+
+// TestDamagedKeyHidesNoOther damages the files of two keys, one so that it is very long, and takes
+// no space. All others are listed, and nobody dies of the two.
+func TestDamagedKeyHidesNoOther(t *testing.T) {
+	b := open(t, t.TempDir())
+	for i := range 6 {
+		acquire(t, b, claim(fmt.Sprint("key", i)))
+	}
+	write(t, filehold.KeyFile(b, "damaged"), string(make([]byte, 4096)))
+	write(t, filehold.KeyFile(b, "long"), "")
+	if err := os.Truncate(filehold.KeyFile(b, "long"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	open(t, b.Dir())
+	keys, failures := 0, 0
+	for entry, err := range b.List(context.Background(), "") {
+		if err != nil {
+			failures++
+		} else if entry.Key != "" {
+			keys++
+		}
+	}
+	if keys != 6 || failures != 1 {
+		t.Errorf("%d keys are listed, and %d failures; want 6 and 1", keys, failures)
+	}
+	for _, key := range []string{"damaged", "long"} {
+		if _, err := b.Acquire(context.Background(), claim(key)); err == nil ||
+			!strings.Contains(err.Error(), filehold.KeyFile(b, key)) {
+			t.Errorf("acquire %q: %v; want an error that names its file", key, err)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filehold
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// presence is how long a waiter counts as present after it last asked. It asks three times in that
+// span, so a message that is lost costs a second.
+const presence = 3 * time.Second
+
+// maxTTL keeps times within their type.
+const maxTTL = 100 * 365 * 24 * time.Hour
+
+// step is one change of one key's record. Its methods are the rules of the driver contract. They
+// know nothing of files, and what they do is in force when the record is stored; if one fails, it
+// is not.
+type step struct {
+	me    memberID
+	now   time.Duration // the clock of all processes
+	lives func(memberID) bool
+	draw  func(proposed, block uint64) (uint64, error)
+	*record
+	changed bool
+	passed  *party // the waiter that was handed the key
+}
+
+// current reports whether a party's lease or presence is in force. We cannot tell the end of one
+// that counts by another clock: it is in force while its member lives.
+func (s *step) current(p *party) bool {
+	return (s.now < p.until || p.member.clock() != s.me.clock()) && s.lives(p.member)
+}
+
+// drop removes the waiters that dead names.
+func (s *step) drop(dead func(*party) bool) {
+	for i := 0; i < len(s.queue); {
+		if dead(s.queue[i]) {
+			s.remove(i)
+			s.changed = true
+		} else {
+			i++
+		}
+	}
+}
+
+// prune removes claims that have ended. It keeps a waiter whose presence lasts, dead or alive,
+// until its turn comes or another member sees it die: a look at each costs a system call.
+func (s *step) prune() {
+	if s.holder != nil && !s.current(s.holder) {
+		s.holder = nil
+		s.changed = true
+	}
+	s.drop(func(w *party) bool { return s.now >= w.until && !s.current(w) })
+}
+
+// next returns the first live waiter, and removes the dead ones before it.
+func (s *step) next() *party {
+	for len(s.queue) > 0 && !s.lives(s.queue[0].member) {
+		s.remove(0)
+		s.changed = true
+	}
+	if len(s.queue) == 0 {
+		return nil
+	}
+	return s.queue[0]
+}
+
+// pass gives a free key to the first live waiter, for the rest of its presence. Without a token the
+// key stays free, and the next job tries again: a release must not fail for that.
+func (s *step) pass() {
+	if s.holder != nil {
+		return
+	}
+	w := s.next()
+	if w == nil {
+		return
+	}
+	token, err := s.draw(w.token, max(w.block, 1))
+	if err != nil {
+		return
+	}
+	s.queue = s.queue[1:]
+	s.holder = w
+	w.token = token
+	s.changed = true
+	s.passed = w
+}
+
+// grant makes the claim the holder.
+func (s *step) grant(claim *driver.Claim) (driver.Result, error) {
+	block := max(claim.Block, 1)
+	token, err := s.draw(uint64(claim.Token), block)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	s.holder = &party{owner: claim.Owner, member: s.me, until: s.now + min(claim.TTL, maxTTL),
+		token: token, block: block}
+	s.changed = true
+	return driver.Result{State: driver.Held, Token: driver.Token(token)}, nil
+}
+
+func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
+	if s.holder == nil {
+		w := s.next()
+		if w != nil && w.owner == claim.Owner {
+			s.queue = s.queue[1:]
+			w = nil
+		}
+		if w == nil {
+			return s.grant(claim)
+		}
+		s.pass()
+	} else if s.holder.owner == claim.Owner {
+		return s.grant(claim)
+	}
+	result := driver.Result{State: driver.Busy}
+	if s.holder != nil {
+		result.Holder, result.ExpiresIn = s.holder.owner, max(0, s.holder.until-s.now)
+	}
+	i := s.find(claim.Owner)
+	if i < 0 && !claim.Queue {
+		return result, nil
+	}
+	if i < 0 {
+		s.insert(&party{owner: claim.Owner, ticket: claim.Ticket})
+		i = s.find(claim.Owner)
+	}
+	result.Presence = min(presence, claim.TTL)
+	result.Place = i + 1
+	w := s.queue[i]
+	w.member = s.me
+	w.until = s.now + result.Presence
+	w.token, w.block = uint64(claim.Token), claim.Block
+	s.changed = true
+	return result, nil
+}
+
+func (s *step) renew(claim *driver.Claim) (driver.Result, error) {
+	h := s.holder
+	if h == nil || h.owner != claim.Owner {
+		s.pass()
+		return driver.Result{State: driver.Lost}, nil
+	}
+	if claim.Yield {
+		s.holder = nil
+		if s.pass(); s.holder != nil {
+			return driver.Result{State: driver.Yielded}, nil
+		}
+		s.holder = h // nobody waits, or no token could be drawn
+	}
+	result := driver.Result{State: driver.Held}
+	if claim.Block > 0 {
+		token, err := s.draw(uint64(claim.Token), claim.Block)
+		if err != nil {
+			return driver.Result{}, err
+		}
+		h.token, h.block = token, claim.Block
+		result.Token = driver.Token(token)
+	}
+	h.member = s.me
+	h.until = s.now + min(claim.TTL, maxTTL)
+	s.changed = true
+	return result, nil
+}
+
+func (s *step) release(claim *driver.Claim) driver.Result {
+	result := driver.Result{State: driver.Lost}
+	if s.holder != nil && s.holder.owner == claim.Owner {
+		s.holder = nil
+		s.changed = true
+		result.State = driver.Held
+	} else if i := s.find(claim.Owner); i >= 0 {
+		s.remove(i)
+		s.changed = true
+		result.State = driver.Busy
+	}
+	s.pass()
+	return result
+}
+
+// tidy removes all dead waiters and hands a free key over.
+func (s *step) tidy() {
+	s.drop(func(w *party) bool { return !s.lives(w.member) })
+	s.pass()
+}
+
+// forget removes our own waiters.
+func (s *step) forget() {
+	s.drop(func(w *party) bool { return w.member == s.me })
+	s.pass()
+}
+
+// behind returns the members, without ourselves, that waiters of ours wait right behind.
+func (s *step) behind() []memberID {
+	var parties []*party
+	ahead := s.holder
+	for _, w := range s.queue {
+		if w.member == s.me && ahead != nil {
+			parties = append(parties, ahead)
+		}
+		ahead = w
+	}
+	return s.others(parties)
+}
+
+// concerned returns the members, without ourselves, that have to look at the key: to whom it was
+// handed over, and whose waiters now wait behind another party.
+func (s *step) concerned() []memberID {
+	var parties []*party
+	if s.passed != nil {
+		parties = append(parties, s.passed)
+	}
+	for _, w := range s.queue {
+		if w.disturbed {
+			parties = append(parties, w)
+		}
+	}
+	return s.others(parties)
+}
+
+func (s *step) others(parties []*party) (members []memberID) {
+	for _, p := range parties {
+		if p.member != s.me && !slices.Contains(members, p.member) {
+			members = append(members, p.member)
+		}
+	}
+	return members
+}

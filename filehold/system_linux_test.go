@@ -1,3 +1,0 @@
-package filehold_test
-
-const oneClock = true
