@@ -1,14 +1,14 @@
 package goredishold_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,76 +18,31 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/goredishold"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 const (
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 
-	// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the
-	// server to have been up for that long.
+	// testTTL is long against any pause of the machine. It is also the guard of a rule that waits
+	// for the server to have been up for that long.
 	testTTL = 8 * time.Second
-
-	// holderEnv makes the test binary a process that holds a key: address, key and TTL, separated by newlines.
-	holderEnv = "GOREDISHOLD_TEST_HOLDER"
 )
 
 func TestMain(m *testing.M) {
-	if order := os.Getenv(holderEnv); order != "" {
-		if err := holdForEver(strings.Split(order, "\n")); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+	testserver.PlayHolder(func(_ context.Context, address string) (driver.Backend, error) {
+		if strings.Contains(address, ",") {
+			return goredishold.New(
+				redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(address, ",")}))
 		}
-	}
+		return goredishold.New(redis.NewClient(&redis.Options{Addr: address}))
+	})
 	// Tests mostly wait for servers, so more of them may run than there are processors.
 	flag.Parse()
 	flag.Set("test.parallel", "12")
 	os.Exit(m.Run())
-}
-
-func holdForEver(order []string) error {
-	ttl, err := time.ParseDuration(order[2])
-	if err != nil {
-		return err
-	}
-	client := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: order[0]}))
-	if strings.Contains(order[0], ",") {
-		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(order[0], ",")})
-	}
-	b, err := goredishold.New(client)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	claim := driver.Claim{Key: order[1], Owner: driver.NewOwner(driver.OwnerSuffix("doomed")), TTL: ttl}
-	if r, err := b.Acquire(ctx, claim); err != nil || r.State != driver.Held {
-		return fmt.Errorf("Acquire = %v, %w", r.State, err)
-	}
-	fmt.Println("held")
-	select {}
-}
-
-// killHolder has a process of its own hold the key, and kills it.
-func killHolder(t testing.TB, address, key string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holderEnv+"="+strings.Join([]string{address, key, drivertest.DefaultShortTTL.String()}, "\n"))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	cmd.Process.Kill()
-	cmd.Wait()
-	if line != "held\n" {
-		t.Fatalf("the holder said %q", line)
-	}
 }
 
 // open returns a Backend over a client, both closed at the end of the test.
@@ -105,7 +60,7 @@ func open(t testing.TB, client redis.UniversalClient) *goredishold.Backend {
 }
 
 var capabilities = drivertest.Capabilities{
-	Notify: true, Inspect: true, Guard: true, Identify: true,
+	Notify: true, Inspect: true, Check: true, Guard: true, Identify: true, Member: true,
 	Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 	CanLose: true, CanKillHolder: true,
 }
@@ -131,7 +86,9 @@ func TestConformanceClient(t *testing.T) {
 					server.Kill()
 					server.Run(t)
 				},
-				KillHolder: func(t testing.TB, key string) { killHolder(t, server.Addr, key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, server.Addr, key)
+				},
 			}
 		},
 		Capabilities: all,
@@ -146,6 +103,7 @@ func TestConformanceClusterClient(t *testing.T) {
 	for _, p := range cluster.Primaries {
 		addresses = append(addresses, p.Addr)
 	}
+	addresses = slices.Clip(addresses) // each client appends to them
 	drivertest.Run(t, drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
 			cluster.FlushAll(t)
@@ -153,8 +111,12 @@ func TestConformanceClusterClient(t *testing.T) {
 				Open: func(t testing.TB) driver.Backend {
 					return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses}))
 				},
-				Lose:       func(t testing.TB, key string) { cluster.Owner(t, key).Do(t, "DEL", key) },
-				KillHolder: func(t testing.TB, key string) { killHolder(t, strings.Join(addresses, ","), key) },
+				Lose: func(t testing.TB, key string) {
+					cluster.Owner(t, key).Do(t, "DEL", key)
+				},
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, strings.Join(addresses, ","), key)
+				},
 			}
 		},
 		Capabilities: capabilities,
@@ -174,10 +136,15 @@ func TestConformanceFailoverClient(t *testing.T) {
 			s.Primary.Do(t, "FLUSHALL")
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
-					return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.PrimaryName, SentinelAddrs: addresses}))
+					return open(t,
+						redis.NewFailoverClient(
+							&redis.FailoverOptions{MasterName: redistest.PrimaryName,
+								SentinelAddrs: addresses}))
 				},
-				Lose:       func(t testing.TB, key string) { s.Primary.Do(t, "DEL", key) },
-				KillHolder: func(t testing.TB, key string) { killHolder(t, s.Primary.Addr, key) },
+				Lose: func(t testing.TB, key string) { s.Primary.Do(t, "DEL", key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, s.Primary.Addr, key)
+				},
 			}
 		},
 		Capabilities: capabilities,
@@ -186,30 +153,69 @@ func TestConformanceFailoverClient(t *testing.T) {
 }
 
 func claim(key string) driver.Claim {
-	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute, Queue: true}
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")),
+		TTL: time.Minute, Queue: true}
 }
 
 func TestNewBadInput(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]redis.UniversalClient{
-		"nil": nil, "nil client": (*redis.Client)(nil), "nil cluster client": (*redis.ClusterClient)(nil),
-		"ring": redis.NewRing(&redis.RingOptions{}),
+		"nil": nil, "nil client": (*redis.Client)(nil),
+		"nil cluster client": (*redis.ClusterClient)(nil),
+		"ring":               redis.NewRing(&redis.RingOptions{}),
 	} {
-		if _, err := goredishold.New(client); !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+		if _, err := goredishold.New(client); !errors.Is(err, driver.ErrInvalid) ||
+			!driver.Permanent(err) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	for want, option := range map[string]goredishold.Option{
+		"option 1 is nil: leave it out": nil,
+		"-1 replicas":                   goredishold.WithReplicas(-1, 0),
+		"replica timeout 1m0s":          goredishold.WithReplicas(1, time.Minute),
+	} {
+		if _, err := goredishold.New(client, option); !errors.Is(err, driver.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("error %v: want ErrInvalid with %q", err, want)
 		}
 	}
 }
 
+// A URL is no address to the library, which repeats it in its errors, with the password.
+func TestNewShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	const url = "redis://user:hidden@127.0.0.1:1"
+	for name, client := range map[string]redis.UniversalClient{
+		"client": redis.NewClient(&redis.Options{Addr: url}),
+		"cluster client": redis.NewClusterClient(
+			&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", url}}),
+	} {
+		b, err := goredishold.New(client)
+		if err == nil {
+			_, err = b.Acquire(t.Context(), claim("k"))
+			t.Errorf("%s: New takes it; Acquire: %v", name, err)
+			continue
+		}
+		if !driver.Permanent(err) || strings.Contains(err.Error(), "hidden") ||
+			!strings.Contains(err.Error(), "ParseURL") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	open(t, redis.NewClient(&redis.Options{Network: "unix", Addr: "/run/a@b.sock"}))
+}
+
 func TestServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	address := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 	for name, client := range map[string]redis.UniversalClient{
 		"client":  redis.NewClient(&redis.Options{Addr: address}),
 		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}}),
 	} {
 		b := open(t, client)
-		if _, err := b.Acquire(t.Context(), claim("k")); !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) || !strings.Contains(err.Error(), "refused") {
+		if _, err := b.Acquire(t.Context(), claim("k")); !errors.Is(err, driver.ErrUnavailable) ||
+			driver.Permanent(err) || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -226,7 +232,8 @@ func TestBothPackagesOnOneServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lockers []*holdfast.Locker
-	for _, backend := range []driver.Backend{direct, open(t, redis.NewClient(&redis.Options{Addr: server.Addr}))} {
+	for _, backend := range []driver.Backend{direct,
+		open(t, redis.NewClient(&redis.Options{Addr: server.Addr}))} {
 		locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"))
 		if err != nil {
 			t.Fatal(err)
@@ -252,9 +259,9 @@ func TestBothPackagesOnOneServer(t *testing.T) {
 			}
 			next <- lock
 		}()
-		redistest.Eventually(t, "the waiter is queued", func() error {
+		testserver.Eventually(t, "the waiter is queued", func() error {
 			entry, err := direct.Inspect(ctx, "lock:k")
-			return errors.Join(err, redistest.Not(len(entry.Waiters) == 1, "%+v", entry))
+			return errors.Join(err, testserver.Not(len(entry.Waiters) == 1, "%+v", entry))
 		})
 		if err := lock.Release(ctx); err != nil {
 			t.Fatal(err)
@@ -281,15 +288,17 @@ func TestClientStaysOpen(t *testing.T) {
 	}
 }
 
-// With the library's own limits a request to a server that hangs comes back late; the caller does not.
+// With the library's own limits a request to a server that hangs comes back late; the caller does
+// not.
 func TestStragglersAreKeptOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server)
 	b := open(t, redis.NewClient(&redis.Options{Addr: proxy.Addr, PoolSize: 1}))
 	first, other := claim("k"), claim("other")
-	// The scripts are known to the server, as what is sent late would else do nothing.
-	for _, call := range []func(context.Context, driver.Claim) (driver.Result, error){b.Acquire, b.Release} {
+	// The server must know the scripts, or a late request would do nothing.
+	for _, call := range []func(context.Context, driver.Claim) (driver.Result, error){b.Acquire,
+		b.Release} {
 		if _, err := call(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
@@ -297,12 +306,13 @@ func TestStragglersAreKeptOut(t *testing.T) {
 	deliver := proxy.Strand()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := b.Acquire(ctx, first); !errors.Is(err, driver.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Acquire(ctx, first); !errors.Is(err, driver.ErrUnknown) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Acquire: %v", err)
 	}
 	// The library notices, and sends the acquisition again.
 	proxy.BreakClients()
-	redistest.Eventually(t, "released over a new connection", func() error {
+	testserver.Eventually(t, "released over a new connection", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := b.Release(ctx, first)
@@ -312,5 +322,217 @@ func TestStragglersAreKeptOut(t *testing.T) {
 	server.Do(t, "PING")
 	if value := server.Do(t, "GET", "k"); value != nil {
 		t.Errorf("the acquisition took effect after its release: %v", value)
+	}
+}
+
+// counting counts the acquisitions that fail.
+type counting struct {
+	*goredishold.Backend
+	failed atomic.Int32
+}
+
+func (c *counting) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	r, err := c.Backend.Acquire(ctx, claim)
+	if err != nil {
+		c.failed.Add(1)
+	}
+	return r, err
+}
+
+// A primary behind one name takes no writes for a moment while another one takes over.
+func TestWaiterOutlastsAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := func() redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: server.Addr})
+	}
+	backend := &counting{Backend: open(t, client())}
+	var lockers []*holdfast.Locker
+	for _, b := range []driver.Backend{open(t, client()), backend} {
+		locker, err := holdfast.New(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locker.Close() })
+		lockers = append(lockers, locker)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	lock, err := lockers[0].Acquire(ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		second, err := lockers[1].Acquire(ctx, "k")
+		if err == nil {
+			err = second.Release(ctx)
+		}
+		got <- err
+	}()
+	testserver.Eventually(t, "the waiter is queued", func() error {
+		entry, err := backend.Inspect(ctx, "k")
+		return errors.Join(err, testserver.Not(len(entry.Waiters) == 1, "%+v", entry))
+	})
+	server.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	testserver.Eventually(t, "the waiter was refused", func() error {
+		select {
+		case err := <-got:
+			t.Fatalf("the wait ended: %v", err)
+		default:
+		}
+		return testserver.Not(backend.failed.Load() >= 2, "%d times", backend.failed.Load())
+	})
+	server.Do(t, "REPLICAOF", "NO", "ONE")
+	testserver.Eventually(t, "released", func() error { return lock.Release(ctx) })
+	if err := <-got; err != nil {
+		t.Errorf("Acquire while the server was read-only: %v", err)
+	}
+}
+
+// A user that may not subscribe hears of grants by asking, and gets a free lock as everybody does.
+func TestSubscribingIsForbidden(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, rules := range map[string][]string{
+		"no command":  {"on", ">secret", "~*", "&*", "+@all", "-subscribe"},
+		"no channels": {"on", ">secret", "~*", "resetchannels", "+@all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server.Do(t, append([]string{"ACL", "SETUSER", "mute", "reset"}, rules...)...)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "mute",
+				Password: "secret"})
+			b := open(t, client)
+			// Long, and shorter than what a subscription may take.
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+			defer cancel()
+			holder, waiter := claim("k"), claim("k")
+			if r, err := b.Acquire(ctx, holder); err != nil || r.State != driver.Held {
+				t.Fatalf("Acquire of a free key: %v, %v", r.State, err)
+			}
+			subscribing := func() string { return server.String(t, "INFO", "commandstats") }
+			if r, err := b.Acquire(ctx, waiter); err != nil || r.State != driver.Busy ||
+				r.Place != 1 {
+				t.Fatalf("Acquire of a key that is held: %+v, %v", r, err)
+			}
+			before := calls(subscribing(), "subscribe")
+			for range 5 {
+				if r, err := b.Acquire(ctx, waiter); err != nil || r.State != driver.Busy {
+					t.Fatalf("Acquire of a key that is held: %+v, %v", r, err)
+				}
+			}
+			if after := calls(subscribing(), "subscribe"); after != before {
+				t.Errorf("it asked again and again: %q, then %q", before, after)
+			}
+			if r, err := b.Release(ctx, holder); err != nil || r.State != driver.Held {
+				t.Fatalf("Release: %v, %v", r.State, err)
+			}
+			if r, err := b.Acquire(ctx, waiter); err != nil || r.State != driver.Held {
+				t.Errorf("Acquire when its turn has come: %v, %v", r.State, err)
+			}
+			if r, err := b.Release(ctx, waiter); err != nil || r.State != driver.Held {
+				t.Errorf("Release: %v, %v", r.State, err)
+			}
+		})
+	}
+}
+
+// calls returns the line of INFO commandstats on a command; empty if there is none.
+func calls(stats, command string) string {
+	for line := range strings.Lines(stats) {
+		if strings.HasPrefix(line, "cmdstat_"+command+":") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// Every call returns when its context ends, even while the library, which ignores contexts there,
+// asks a server that hangs who serves which slot.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	var addresses []string
+	for _, p := range cluster.Primaries {
+		addresses = append(addresses, p.Addr)
+		p.Freeze()
+	}
+	b := open(t,
+		redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses, ReadTimeout: -1,
+			DialTimeout: time.Hour}))
+	for name, call := range map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			_, err := b.Acquire(ctx, claim("k"))
+			return err
+		},
+		"Release": func(ctx context.Context) error {
+			_, err := b.Release(ctx, claim("k"))
+			return err
+		},
+		"Renew": func(ctx context.Context) error {
+			results, err := b.Renew(ctx, []driver.Claim{claim("a"), claim("b"), claim("c")})
+			for _, r := range results {
+				err = errors.Join(err, r.Err)
+			}
+			return err
+		},
+		"Identity": func(ctx context.Context) error { _, err := b.Identity(ctx); return err },
+		"Inspect":  func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
+		"List": func(ctx context.Context) error {
+			for _, err := range b.List(ctx, "") {
+				return err
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- call(ctx) }()
+			select {
+			case err := <-done:
+				if !errors.Is(err, context.DeadlineExceeded) ||
+					!errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrUnknown) {
+					t.Errorf("%v", err)
+				}
+			case <-time.After(patience / 3):
+				t.Errorf("goes on after the end of its context, for as long as the servers hang")
+			}
+		})
+	}
+	for _, p := range cluster.Primaries {
+		p.Thaw()
+	}
+	testserver.Eventually(t, "the servers are of use again", func() error {
+		r, err := b.Acquire(t.Context(), claim("k"))
+		return errors.Join(err, testserver.Not(r.State == driver.Held, "%v", r.State))
+	})
+}
+
+func TestClusterClientRenewsInASlotThatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	redistest.RenewInMovingSlot(t, c,
+		open(t,
+			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
+}
+
+// A server repeats the beginning of a command that it does not know, and the library's greeting has
+// the login in it.
+func TestServersWordsTellNoSecret(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithArgs("--rename-command", "HELLO", "",
+		"--rename-command", "AUTH", ""))
+	for name, client := range map[string]redis.UniversalClient{
+		"client": redis.NewClient(&redis.Options{Addr: server.Addr, Username: "u",
+			Password: "hidden"}),
+		"cluster client": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr},
+			Username: "u", Password: "hidden"}),
+	} {
+		_, err := open(t, client).Acquire(t.Context(), claim("k"))
+		if err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// BenchmarkPair compares an uncontended acquisition and its release with the least that a lock can do by the
-// same client library: SET NX PX, and a script that compares and deletes. The variants take turns in one run,
-// so that their ratio means something on a busy machine. It reports medians in microseconds, ratios to the
-// floor, and what the server's CPU had to do for a pair.
+// BenchmarkPair compares an uncontended acquisition and its release with the least that a lock can
+// do by the same client library: SET NX PX, and a script that compares and deletes. The variants
+// take turns in one run, so that their ratio means something on a busy machine. It reports medians
+// in microseconds, ratios to the floor, and what the server's CPU had to do for a pair.
 func BenchmarkPair(b *testing.B) {
 	server := redistest.Start(b)
 	variants := pairVariants(b, server)
@@ -60,7 +60,8 @@ type pairVariant struct {
 
 func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true,
+		DisableRetry:      true,
 		PipelineMultiplex: -1, AlwaysPipelining: true,
 	})
 	if err != nil {
@@ -80,10 +81,13 @@ func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 	return []pairVariant{
 		{"floor", func(ctx context.Context, key string) error {
 			owner := driver.NewOwner(suffix)
-			if err := client.Do(ctx, client.B().Set().Key(key).Value(owner).Nx().PxMilliseconds(30000).Build()).Error(); err != nil {
+			if err := client.Do(ctx,
+				client.B().Set().Key(key).Value(owner).Nx().PxMilliseconds(
+					30000).Build()).Error(); err != nil {
 				return err
 			}
-			return client.Do(ctx, client.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(owner).Build()).Error()
+			return client.Do(ctx,
+				client.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(owner).Build()).Error()
 		}},
 		{"driver", func(ctx context.Context, key string) error {
 			claim := driver.Claim{Key: key, Owner: driver.NewOwner(suffix), TTL: 30 * time.Second,
@@ -104,9 +108,10 @@ func pairVariants(b *testing.B, server *redistest.Server) []pairVariant {
 	}
 }
 
-// measure runs pairs for a while on as many keys as goroutines. It returns the median time and the rate of
-// pairs, and the microseconds of server CPU that one costs.
-func measure(b *testing.B, server *redistest.Server, goroutines int, pair func(context.Context, string) error) (time.Duration, float64, float64) {
+// measure runs pairs for a while on as many keys as goroutines. It returns the median time and the
+// rate of pairs, and the microseconds of server CPU that one costs.
+func measure(b *testing.B, server *redistest.Server, goroutines int,
+	pair func(context.Context, string) error) (time.Duration, float64, float64) {
 	const span = 300 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -139,7 +144,8 @@ func measure(b *testing.B, server *redistest.Server, goroutines int, pair func(c
 	if len(all) == 0 {
 		b.Fatal("nothing was measured")
 	}
-	return middle(all), float64(len(all)) / took.Seconds(), float64(cpu.Microseconds()) / float64(len(all))
+	return middle(all), float64(len(all)) / took.Seconds(),
+		float64(cpu.Microseconds()) / float64(len(all))
 }
 
 func middle[T time.Duration | float64](values []T) T {

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 // Not parallel: it counts the goroutines of the process.
@@ -37,9 +38,10 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		}
 		b.Close()
 	}
-	redistest.Eventually(t, "all goroutines have ended", func() error {
+	testserver.Eventually(t, "all goroutines have ended", func() error {
 		after := runtime.NumGoroutine()
-		return redistest.Not(after <= before+3, "%d goroutines, %d before", after, before) // the silent server has three of its own
+		// the silent server has three of its own
+		return testserver.Not(after <= before+3, "%d goroutines, %d before", after, before)
 	})
 }
 
@@ -58,7 +60,8 @@ func TestACLWithoutSubscribe(t *testing.T) {
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), first))
 	mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), second))
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), first))
-	mustBe(t, "nobody is told, and the heartbeat finds it", driver.Held)(b.Acquire(t.Context(), second))
+	mustBe(t, "nobody is told, and the heartbeat finds it",
+		driver.Held)(b.Acquire(t.Context(), second))
 }
 
 // What waits for a connection that is being made returns when the Backend is closed.

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// sharded is the transport of a cluster. It knows which server serves which slot, and learns when that
-// changes: from the servers' redirections, and by asking when one of them does not answer.
+// sharded is the transport of a cluster. It knows which server serves which slot, and learns of
+// changes from redirections, and by asking when a server does not answer.
 type sharded struct {
 	config *config
 	slots  [protocol.Slots]atomic.Pointer[node]
@@ -27,22 +27,22 @@ type sharded struct {
 	mu      sync.Mutex
 	closed  bool
 	nodes   map[string]*node      // by address
-	retired map[*node]*time.Timer // those that serve nothing any more, and when they are closed
+	retired map[*node]*time.Timer // those that serve nothing any more; the timer closes them
 	asking  *topology             // under way
 }
 
-// topology is one way of asking who serves what, for all who need it.
+// topology is one look at who serves what, which all who need it share.
 type topology struct {
 	done chan struct{}
 	err  error
 }
 
 const (
-	// topologyPatience bounds asking for the slots: any server's answer will do.
+	// topologyPatience bounds asking for the slots; one server's answer is enough.
 	topologyPatience = 2 * time.Second
 
-	// lingering is how long a server that serves no slots any more keeps its connection, for what is on its
-	// way.
+	// lingering is how long the connection to a server that serves no slots any more is kept, for
+	// requests on their way.
 	lingering = 10 * time.Second
 )
 
@@ -61,9 +61,10 @@ func (t *sharded) newNode(address string) *node {
 		name:    address,
 		find:    func(context.Context) (string, error) { return address, nil },
 		trouble: func() { t.look.ask() },
-		check: func(s *protocol.Server) error {
+		check: func(s *protocol.Server, _ bool) error {
 			if !s.Cluster {
-				return &driver.Error{Node: s.Name, Permanent: true, Err: errors.New("the server is not in cluster mode: use redis://")}
+				return &driver.Error{Node: s.Name, Permanent: true,
+					Err: errors.New("the server is not in cluster mode: use redis://")}
 			}
 			return nil
 		},
@@ -92,7 +93,8 @@ func (t *sharded) Conn(ctx context.Context, slot uint16) (protocol.Conn, error) 
 			return nil, err
 		}
 		if n = t.slots[slot].Load(); n == nil {
-			return nil, &driver.Error{Err: fmt.Errorf("no server of the cluster serves slot %d", slot)}
+			return nil, &driver.Error{Err: fmt.Errorf("no server of the cluster serves slot %d",
+				slot)}
 		}
 	}
 	c, err := n.connect(ctx)
@@ -116,7 +118,7 @@ func (t *sharded) Follow(ctx context.Context, slot uint16, address string) (prot
 		return nil, &driver.Error{Err: fmt.Errorf("redirected to %q: %w", address, err)}
 	}
 	if host == "" || host == "?" {
-		// The server does not know its own name: it is the one by which the cluster was reached.
+		// The server does not know its own name, so use the one by which the cluster was reached.
 		host, _, _ = net.SplitHostPort(t.config.addresses[0])
 	}
 	n, err := t.node(net.JoinHostPort(host, port))
@@ -159,7 +161,7 @@ func (t *sharded) Ordered() bool { return true }
 
 func (t *sharded) Cluster() bool { return true }
 
-func (t *sharded) Listen(f func(string)) { t.config.hear = f }
+func (t *sharded) Listen(f func(*protocol.Server, string)) { t.config.hear = f }
 
 func (t *sharded) Close() error {
 	t.look.stop()
@@ -175,12 +177,12 @@ func (t *sharded) Close() error {
 	}
 	t.mu.Unlock()
 	for _, n := range nodes {
-		n.close() // takes the node's own lock, under which it may ask for a look
+		n.close() // takes the node's mutex, under which it may ask for a look
 	}
 	return nil
 }
 
-// refresh asks who serves what, or waits for the answer to somebody else's question.
+// refresh asks who serves what, or waits for a look that is under way.
 func (t *sharded) refresh(ctx context.Context) error {
 	t.mu.Lock()
 	if t.closed {
@@ -208,8 +210,8 @@ func (t *sharded) refresh(ctx context.Context) error {
 	}
 }
 
-// ask asks all servers at once and takes the first answer. One that hangs does not matter, nor one that is
-// gone.
+// ask asks all servers at once and takes the first answer, so servers that hang or are gone do no
+// harm.
 func (t *sharded) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), topologyPatience)
 	defer cancel()
@@ -218,7 +220,7 @@ func (t *sharded) ask() error {
 	for _, n := range t.nodes {
 		nodes = append(nodes, n)
 	}
-	// Those of the URL, even if they served nothing last time.
+	// Include those of the URL, even if they served nothing last time.
 	for _, address := range t.config.addresses {
 		if t.nodes[address] == nil {
 			n := t.newNode(address)
@@ -279,13 +281,14 @@ func (n *node) slots(ctx context.Context) ([]slotRange, error) {
 		}
 	}
 	if len(ranges) == 0 {
-		return nil, &driver.Error{Node: c.name, Err: errors.New("no server of the cluster serves any slot")}
+		return nil, &driver.Error{Node: c.name,
+			Err: errors.New("no server of the cluster serves any slot")}
 	}
 	return ranges, nil
 }
 
-// parseSlotRange reads one entry of CLUSTER SLOTS: first and last slot, then the primary and the replicas. A
-// server that does not know its name has the one by which it was reached.
+// parseSlotRange reads one entry of CLUSTER SLOTS: first and last slot, then the primary and the
+// replicas. A server that does not know its name gets host, the name by which it was reached.
 func parseSlotRange(entry *rueidis.RedisMessage, host string) (slotRange, bool) {
 	fields, err := entry.ToArray()
 	if err != nil || len(fields) < 3 {
@@ -294,7 +297,8 @@ func parseSlotRange(entry *rueidis.RedisMessage, host string) (slotRange, bool) 
 	first, err1 := fields[0].ToInt64()
 	last, err2 := fields[1].ToInt64()
 	primary, err3 := fields[2].ToArray()
-	if err1 != nil || err2 != nil || err3 != nil || len(primary) < 2 || first < 0 || first > last || last >= protocol.Slots {
+	if err1 != nil || err2 != nil || err3 != nil || len(primary) < 2 || first < 0 || first > last ||
+		last >= protocol.Slots {
 		return slotRange{}, false
 	}
 	if name, err := primary[0].ToString(); err == nil && name != "" && name != "?" {
@@ -307,7 +311,7 @@ func parseSlotRange(entry *rueidis.RedisMessage, host string) (slotRange, bool) 
 	return slotRange{first, last, net.JoinHostPort(host, strconv.FormatInt(port, 10))}, true
 }
 
-// take puts an answer to use. Slots that it does not mention are served by nobody.
+// take applies an answer. Nobody serves slots that it does not mention.
 func (t *sharded) take(ranges []slotRange) error {
 	var serves [protocol.Slots]*node
 	for _, r := range ranges {

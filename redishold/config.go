@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"time"
 
@@ -27,18 +26,18 @@ type config struct {
 	sentinelUsername string
 	sentinelPassword string
 
-	replicas       int
-	replicaTimeout time.Duration
-	lazy           bool
+	options protocol.Options
+	lazy    bool
+	durable bool // the operator says that the server forgets nothing
 
 	maxChannels int // of a connection, see routes
 	channelIdle time.Duration
 
-	id   string       // of the Backend
-	hear func(string) // takes the messages
+	id   string                         // of the Backend
+	hear func(*protocol.Server, string) // takes the messages
 }
 
-// mode is how the deployment is made up.
+// mode is the kind of deployment.
 type mode uint8
 
 const (
@@ -48,14 +47,17 @@ const (
 )
 
 func newConfig() *config {
-	return &config{maxChannels: defaultMaxChannels, channelIdle: defaultChannelIdle, id: rand.Text(), hear: func(string) {}}
+	return &config{maxChannels: defaultMaxChannels, channelIdle: defaultChannelIdle,
+		id: rand.Text(), hear: func(*protocol.Server, string) {}}
 }
 
-// channel is where this Backend hears of the slot, or of everything if the slot is protocol.Slots.
+// channel returns the channel with this Backend's notices for the slot, or all notices if the slot
+// is protocol.Slots.
 func (g *config) channel(slot uint16) string { return protocol.Channel(slot, g.id) }
 
-// client is the library's configuration of one connection. It is told not to do what is done here, once for
-// all libraries: retry, reconnect, cache, look for a cluster.
+// client returns the library's configuration for one connection. The library must not retry,
+// reconnect, cache or look for a cluster: this package does that itself, or package protocol for
+// all libraries.
 func (g *config) client() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		Username:          g.username,
@@ -67,9 +69,9 @@ func (g *config) client() rueidis.ClientOption {
 		DisableRetry:      true,
 		DisableCache:      true,
 
-		// One connection, and all commands through its queue: what the library otherwise does for a lone
-		// caller is to read and write itself, bound to that caller's deadline, after which the connection is
-		// broken.
+		// One connection, and all commands through its queue. Otherwise the library lets a lone
+		// caller read and write by itself under its own deadline, which breaks the connection when
+		// it ends.
 		PipelineMultiplex: -1,
 		AlwaysPipelining:  true,
 		RingScaleEachConn: queueScale,
@@ -77,14 +79,16 @@ func (g *config) client() rueidis.ClientOption {
 		ReadBufferEachConn:  1 << 16,
 		WriteBufferEachConn: 1 << 16,
 
-		// A connection that is silent for a second is sent a PING, and given up if that is not answered.
+		// A connection that is silent for a second is sent a PING, and given up if that is not
+		// answered.
 		Dialer:           net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
 		ConnWriteTimeout: silence,
 	}
 }
 
-// dialer gives dial the form that the library wants, bound to ctx.
-func (g *config) dialer(ctx context.Context) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+// dialer returns dial, bound to ctx, in the form that the library wants.
+func (g *config) dialer(ctx context.Context) func(context.Context, string, *net.Dialer,
+	*tls.Config) (net.Conn, error) {
 	return func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return g.dial(ctx, address)
 	}
@@ -97,7 +101,8 @@ func (g *config) dial(ctx context.Context, address string) (net.Conn, error) {
 	if g.unix {
 		return new(net.Dialer).DialContext(ctx, "unix", address)
 	}
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second}}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true,
+		Idle: 15 * time.Second}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil || g.tls == nil {
 		return conn, err
@@ -106,14 +111,5 @@ func (g *config) dial(ctx context.Context, address string) (net.Conn, error) {
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		if ctx.Err() != nil {
-			// A Redis without TLS waits for the end of what it takes for a command.
-			err = fmt.Errorf("no answer to the TLS handshake, as from a server without TLS: %w", err)
-		}
-		return nil, err
-	}
-	return secure, nil
+	return secure(ctx, conn, config)
 }

@@ -1,29 +1,26 @@
 package redishold_test
 
 import (
-	"bufio"
 	"context"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
-// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for the server
-// to have been up for that long.
+// testTTL is long against any pause of the machine. It is also the guard of a rule that waits for
+// the server to have been up for that long.
 const testTTL = 8 * time.Second
 
 // capabilities are those of every deployment.
 var capabilities = drivertest.Capabilities{
-	Notify: true, Inspect: true, Guard: true, Identify: true,
+	Notify: true, Inspect: true, Check: true, Guard: true, Identify: true, Member: true,
 	Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 	CanLose: true, CanKillHolder: true,
 }
@@ -56,11 +53,15 @@ func TestConformanceStandalone(t *testing.T) {
 					server.Kill()
 					server.Run(t)
 				},
-				KillHolder: func(t testing.TB, key string) { killHolder(t, server.URL(), key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, server.URL(), key)
+				},
 			}
 		},
-		Capabilities: with(func(c *drivertest.Capabilities) { c.CanFreeze, c.CanCutReply, c.CanForget = true, true, true }),
-		TTL:          testTTL,
+		Capabilities: with(func(c *drivertest.Capabilities) {
+			c.CanFreeze, c.CanCutReply, c.CanForget = true, true, true
+		}),
+		TTL: testTTL,
 	})
 }
 
@@ -71,9 +72,13 @@ func TestConformanceCluster(t *testing.T) {
 		NewStore: func(t testing.TB) drivertest.Store {
 			cluster.FlushAll(t)
 			return drivertest.Store{
-				Open:       func(t testing.TB) driver.Backend { return open(t, cluster.URL()) },
-				Lose:       func(t testing.TB, key string) { cluster.Owner(t, key).Do(t, "DEL", key) },
-				KillHolder: func(t testing.TB, key string) { killHolder(t, cluster.URL(), key) },
+				Open: func(t testing.TB) driver.Backend { return open(t, cluster.URL()) },
+				Lose: func(t testing.TB, key string) {
+					cluster.Owner(t, key).Do(t, "DEL", key)
+				},
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, cluster.URL(), key)
+				},
 				Freeze: func(testing.TB, driver.Backend) (thaw func()) {
 					for _, p := range cluster.Primaries {
 						p.Freeze()
@@ -98,9 +103,11 @@ func TestConformanceSentinel(t *testing.T) {
 		NewStore: func(t testing.TB) drivertest.Store {
 			s.Primary.Do(t, "FLUSHALL")
 			return drivertest.Store{
-				Open:       func(t testing.TB) driver.Backend { return open(t, s.URL()) },
-				Lose:       func(t testing.TB, key string) { s.Primary.Do(t, "DEL", key) },
-				KillHolder: func(t testing.TB, key string) { killHolder(t, s.URL(), key) },
+				Open: func(t testing.TB) driver.Backend { return open(t, s.URL()) },
+				Lose: func(t testing.TB, key string) { s.Primary.Do(t, "DEL", key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, s.URL(), key)
+				},
 			}
 		},
 		Capabilities: capabilities,
@@ -125,25 +132,4 @@ func open(t testing.TB, url string, options ...redishold.Option) *redishold.Back
 	}
 	t.Cleanup(func() { b.Close() })
 	return b
-}
-
-// killHolder has a process of its own hold the key, and kills it.
-func killHolder(t testing.TB, url, key string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holderEnv+"="+strings.Join([]string{url, key, drivertest.DefaultShortTTL.String()}, "\n"))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	cmd.Process.Kill()
-	cmd.Wait()
-	if line != "held\n" {
-		t.Fatalf("the holder said %q", line)
-	}
 }

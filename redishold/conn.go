@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,35 +17,43 @@ import (
 )
 
 const (
-	// dialTimeout bounds making a connection: each of connecting, greeting and looking around.
+	// dialTimeout bounds each of connecting, greeting and looking at the server.
 	dialTimeout = 5 * time.Second
 
-	// silence is for how long a connection may owe an answer before it is given up for a new one. Until then
-	// requests to a server that hangs queue up in order, which is what lets a release take effect behind the
-	// acquisition it undoes.
+	// silence is how long a connection may owe an answer before a new one replaces it. Until then
+	// requests to a server that hangs queue up in order, so a release takes effect behind the
+	// acquisition that it undoes.
 	silence = 5 * time.Second
 
-	// queueScale makes the library's queue of a connection hold 2^11 requests: more than maxPending.
-	queueScale = 11
+	// queueScale makes the library's queue of a connection hold 2^9 requests: more than
+	// maxRequests. Each takes 330 bytes, in use or not, on every connection. With 2^11 a connection
+	// costs 901 KiB, not 384. In five pairs of runs in turn, an acquisition with its release took
+	// 0.97 times the CPU of 2^11 with 64 callers at once (0.75 to 1.10), 1.2 times with 1,000 (1.0
+	// to 1.4), which then queue here, and 0.8 times with 3,000 (0.8 to 1.1).
+	queueScale = 9
 )
 
-// conn is one TCP connection for the whole of its life: it is verified once, carries all commands to its
-// server in order, hears its notices, and when it breaks it is not mended. That is what makes it possible to
-// say which server, since when up, took a command.
+// conn is one TCP connection for the whole of its life: it is verified once, carries all commands
+// to its server in order, hears its notices, and is never mended when it breaks. So it is known
+// which run of which server took a command.
 type conn struct {
 	node   *node
 	name   string // address of the server
 	wire   rueidis.DedicatedClient
 	client rueidis.Client
-	net    net.Conn         // guarded by mu while the connection is made
-	server *protocol.Server // does not change once dial has returned
-	id     int64            // of the connection on the server; 0 if not known
+	net    net.Conn                        // guarded by mu while the connection is made
+	server *protocol.Server                // as found when the connection was made
+	known  atomic.Pointer[protocol.Server] // what is known now
+	broken atomic.Bool                     // a read has failed
+	id     int64                           // of the connection on the server; 0 if not known
 
-	flights *flights
+	requests *requests
+	first    firstWords
 
 	mu        sync.Mutex
-	abandoned []*flight // requests whose callers have left and which are still on their way
-	sweeping  bool      // a goroutine waits for those
+	emptied   bool       // the server has lost its data since it was looked at
+	abandoned []*request // requests still on their way whose callers have left
+	sweeping  bool       // a goroutine waits for those
 	routes    routes
 
 	dying sync.Once
@@ -52,13 +61,14 @@ type conn struct {
 	err   error
 }
 
-// errSkipped answers the library's own attempt to connect: it would make a connection that is not used.
+// errSkipped refuses the library's own attempt to connect: nothing would use that connection.
 var errSkipped = errors.New("no connection wanted")
 
-// dial makes a connection to the server at address and verifies it. A former connection to the same run of
-// the server is closed there, so that nothing it still carries takes effect after what the new one will.
+// dial makes a connection to the server at address and verifies it. It has the server close a
+// former connection to the same run, so that nothing which that one still carries takes effect
+// after requests on the new one.
 func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
-	c := &conn{node: n, name: address, flights: new(flights), dead: make(chan struct{})}
+	c := &conn{node: n, name: address, requests: new(requests), dead: make(chan struct{})}
 	var dialed error
 	var calls int
 	option := n.config.client()
@@ -76,16 +86,16 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 			if ctx.Err() != nil {
 				c.hangUp()
 			}
-			conn = &gathering{conn, c.flights}
+			conn = &gathering{conn, c}
 		}
 		return conn, dialed
 	}
-	// With ForceSingleClient the client comes even though it has not connected.
+	// With ForceSingleClient NewClient returns a client though it has not connected.
 	c.client, err = rueidis.NewClient(option)
 	if c.client == nil {
 		return nil, &driver.Error{Node: address, Permanent: true, Err: err}
 	}
-	// The library does not know of ctx while it connects and says HELLO.
+	// The library ignores ctx while it connects and says HELLO.
 	stop := context.AfterFunc(ctx, c.hangUp)
 	defer stop()
 	c.wire, _ = c.client.Dedicate()
@@ -110,6 +120,8 @@ func dialFailure(address string, err error) error {
 	var notTLS tls.RecordHeaderError
 	var alert tls.AlertError
 	switch {
+	case errors.Is(err, errPlain):
+		failure.Permanent = true
 	case errors.As(err, &notTLS):
 		failure.Permanent = true
 		failure.Err = fmt.Errorf("the server does not speak TLS: %w", err)
@@ -119,31 +131,19 @@ func dialFailure(address string, err error) error {
 	return failure
 }
 
-// greet finds out about the server and prepares it for what comes.
+// greet looks at the server and sets the connection up.
 func (c *conn) greet(ctx context.Context, former *conn) error {
 	// The library has said HELLO and logged in by now; the first command tells how that went.
 	info, err := c.ask(ctx, c.wire.B().Info().Build())
 	if err != nil {
 		return c.greetFailure(err)
 	}
-	text, _ := info.ToString()
-	if c.server, err = protocol.ParseInfo(c.name, text, time.Now()); err != nil {
-		return &driver.Error{Node: c.name, Permanent: true, Err: err}
-	}
-	c.server.Failover = c.node.config.mode != standalone
-	if err := c.node.suits(c.server); err != nil {
+	if err := c.look(info, time.Now(), former != nil); err != nil {
 		return err
 	}
-	sameRun := former != nil && former.server.RunID == c.server.RunID
-	if former != nil && !sameRun && c.server.Booted.Before(c.node.absent()) {
-		// This run began after the one that the former connection led to. The uptime that a server tells
-		// follows its wall clock, which may have been set forward. And a server that has taken over from
-		// another one counts as just started, as it may not have heard of the last locks.
-		c.server.Booted = c.node.absent()
-	}
-
-	hooks := rueidis.PubSubHooks{OnMessage: c.onMessage, OnSubscription: c.onSubscription}
-	gone := c.wire.SetPubSubHooks(hooks)
+	c.wire.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: c.onMessage,
+		OnSubscription: c.onSubscription})
+	gone := c.wire.SetOnInvalidations(c.onInvalidations)
 	go func() {
 		err, ok := <-gone
 		if !ok {
@@ -151,9 +151,31 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 		}
 		c.close(err)
 	}()
-
+	// Look again, now that the server tells when it loses its data. Tracking may be forbidden.
 	b := c.wire.B()
-	commands := []rueidis.Completed{b.ClientId().Build(), b.ConfigGet().Parameter("append*").Build()}
+	results, err := c.askAll(ctx, []rueidis.Completed{b.ClientTracking().On().Optin().Build(),
+		b.Info().Build()})
+	if err != nil {
+		return c.greetFailure(err)
+	}
+	if info, err = results[1].ToMessage(); err != nil {
+		return c.greetFailure(err)
+	}
+	now := time.Now()
+	if err := c.look(info, now, former != nil); err != nil {
+		return err
+	}
+	_, refused := serverText(results[0].Error())
+	c.server.Blind = refused
+	sameRun := c.compare(former, now)
+	if c.node.config.durable {
+		if err := c.checkDurable(ctx); err != nil {
+			return err
+		}
+	}
+	c.learned()
+
+	commands := []rueidis.Completed{b.ClientId().Build()}
 	if sameRun && former.id != 0 {
 		commands = append(commands, b.ClientKill().Id(former.id).Build())
 	}
@@ -164,8 +186,7 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	for _, need := range protocol.Needs(c.sharded()) {
 		commands = append(commands, c.build(need))
 	}
-	results, err := c.askAll(ctx, commands)
-	if err != nil {
+	if results, err = c.askAll(ctx, commands); err != nil {
 		return c.greetFailure(err)
 	}
 	for _, result := range results[optional:] {
@@ -175,18 +196,76 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 			return err
 		}
 	}
-	// What comes before those may be forbidden; none of it is indispensable.
+	// The commands before those may be forbidden; none is indispensable.
 	c.id, _ = results[0].AsInt64()
-	settings, _ := results[1].AsStrMap()
-	c.server.Durable = settings["appendonly"] == "yes" && settings["appendfsync"] == "always"
 	return c.subscribe(ctx)
+}
+
+// look reads what the server says of itself, and returns an error if it cannot be used. served says
+// that it could be used before.
+func (c *conn) look(info rueidis.RedisMessage, answered time.Time, served bool) (err error) {
+	text, _ := info.ToString()
+	if c.server, err = protocol.ParseInfo(c.name, text, answered); err != nil {
+		return &driver.Error{Node: c.name, Permanent: true, Err: err}
+	}
+	c.server.Failover = c.node.config.mode != standalone
+	if err := c.node.suits(c.server, served); err != nil {
+		return err
+	}
+	if failure := c.first.failure(c.name); failure != nil {
+		return failure // HELLO is disabled: the library can do without it, notices cannot
+	}
+	return nil
+}
+
+// compare corrects what was found by what the former connection knew (nil if there was none). It
+// reports whether both lead to the same run of the server.
+func (c *conn) compare(former *conn, now time.Time) (sameRun bool) {
+	if former == nil {
+		c.server.Follow(nil, now)
+		return false
+	}
+	before := former.Server()
+	c.server.Follow(before, now)
+	if before.RunID == c.server.RunID {
+		return true
+	}
+	if c.server.Booted.Before(c.node.absent()) {
+		// This run began after the one that the former connection led to. The uptime that a server
+		// tells follows its wall clock, which may have been set forward. And a server that has
+		// taken over from another one counts as just started, as it may not have heard of the last
+		// locks.
+		c.server.Booted = c.node.absent()
+	}
+	return false
+}
+
+// learned publishes what was found out about the server.
+func (c *conn) learned() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.emptied {
+		c.server = c.server.Emptied(time.Now())
+	}
+	c.known.Store(c.server)
+}
+
+// empty notes that the server has lost its data.
+func (c *conn) empty() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.emptied = true
+	if server := c.known.Load(); server != nil {
+		c.known.Store(server.Emptied(time.Now()))
+	}
 }
 
 // sharded reports whether notices come on a channel for each slot.
 func (c *conn) sharded() bool { return c.server.Cluster && c.server.AtLeast(7, 0) }
 
 // askAll sends commands of the greeting. An error is one of the connection.
-func (c *conn) askAll(ctx context.Context, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
+func (c *conn) askAll(ctx context.Context,
+	commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	results := c.wire.DoMulti(ctx, commands...)
@@ -205,24 +284,6 @@ func (c *conn) ask(ctx context.Context, command rueidis.Completed) (rueidis.Redi
 	return c.wire.Do(ctx, command).ToMessage()
 }
 
-func (c *conn) greetFailure(err error) error {
-	if text, ok := serverText(err); ok {
-		failure := protocol.ServerFailure(c.name, text, false)
-		if protocol.IsServerError(failure, "NOPROTO") {
-			failure.Err = fmt.Errorf("the server is older than the oldest supported, Redis %s: %w", oldest, failure.Err)
-		}
-		return failure
-	}
-	hint := ""
-	switch g := c.node.config; {
-	case g.tls == nil && !g.unix:
-		hint = " (as from a server that wants TLS)"
-	case g.tls != nil && len(g.tls.Certificates) == 0 && g.tls.GetClientCertificate == nil:
-		hint = " (as from a server that wants a client certificate)"
-	}
-	return &driver.Error{Node: c.name, Err: fmt.Errorf("connected, and then%s: %w", hint, err)}
-}
-
 // serverText tells an error of the server from one of the connection.
 func serverText(err error) (string, bool) {
 	if err, ok := rueidis.IsRedisErr(err); ok {
@@ -231,11 +292,12 @@ func serverText(err error) (string, bool) {
 	return "", false
 }
 
-// Server returns what was found out when the connection was made.
-func (c *conn) Server() *protocol.Server { return c.server }
+// Server returns what is known about the server by now.
+func (c *conn) Server() *protocol.Server { return c.known.Load() }
 
 // Do sends the commands and waits for their replies.
-func (c *conn) Do(ctx context.Context, commands []protocol.Command, replies []protocol.Reply) error {
+func (c *conn) Do(ctx context.Context, commands []protocol.Command,
+	replies []protocol.Reply) error {
 	f, err := c.enter(ctx)
 	if err != nil {
 		return err
@@ -256,13 +318,13 @@ func (c *conn) Do(ctx context.Context, commands []protocol.Command, replies []pr
 }
 
 // enter waits for a place among the requests.
-func (c *conn) enter(ctx context.Context) (*flight, error) {
+func (c *conn) enter(ctx context.Context) (*request, error) {
 	select {
 	case <-c.dead:
 		return nil, &driver.Error{Node: c.name, Err: c.err}
 	default:
 	}
-	if f := c.flights.begin(ctx, c.dead); f != nil {
+	if f := c.requests.begin(ctx, c.dead); f != nil {
 		return f, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -272,18 +334,18 @@ func (c *conn) enter(ctx context.Context) (*flight, error) {
 }
 
 // leave gives the place back and judges how the request ended.
-func (c *conn) leave(f *flight, err error) error {
+func (c *conn) leave(f *request, err error) error {
 	if err == nil {
-		c.flights.end(f, false)
+		c.requests.end(f, false)
 		return nil
 	}
 	if ended := f.Err(); ended != nil {
-		c.flights.end(f, true)
+		c.requests.end(f, true)
 		c.abandon(f)
 		c.node.trouble()
 		return &driver.Error{Node: c.name, Maybe: true, Err: ended}
 	}
-	c.flights.end(f, false)
+	c.requests.end(f, false)
 	c.close(err)
 	return &driver.Error{Node: c.name, Maybe: true, Err: err}
 }
@@ -292,11 +354,12 @@ func (c *conn) build(command protocol.Command) rueidis.Completed {
 	return c.wire.B().Arbitrary(command...).Build()
 }
 
-// read reads the result of a request, and takes note of what it says about the server.
+// read reads the result of a request, and notes what it says about the server.
 func (c *conn) read(result rueidis.RedisResult, reply *protocol.Reply) (err error) {
 	*reply, err = replyOfResult(result)
-	if reply.Kind == protocol.Failure && protocol.IsServerError(protocol.ServerFailure("", reply.Str, false), "READONLY") {
-		// What was a primary is none any more. The next connection finds out who is.
+	if reply.Kind == protocol.Failure &&
+		protocol.IsServerError(protocol.ServerFailure("", reply.Str, false), "READONLY") {
+		// The server is no longer the primary. The next connection finds the one that is.
 		c.close(protocol.ServerError(reply.Str))
 	}
 	return err
@@ -330,6 +393,9 @@ func replyOf(message *rueidis.RedisMessage) protocol.Reply {
 		}
 		return protocol.Reply{Kind: protocol.List, List: list}
 	}
+	if message.IsMap() {
+		return replyOfMap(message)
+	}
 	text, err := message.ToString() // of any of the kinds of string
 	switch {
 	case err == nil:
@@ -340,9 +406,19 @@ func replyOf(message *rueidis.RedisMessage) protocol.Reply {
 	return protocol.Reply{Kind: protocol.Failure, Str: err.Error()}
 }
 
-// abandon takes note of a request that goes on without its caller. Its place is free when a PING sent after
+// replyOfMap lists each key and then its value, as the older form of the protocol does.
+func replyOfMap(message *rueidis.RedisMessage) protocol.Reply {
+	fields, _ := message.ToMap()
+	list := make([]protocol.Reply, 0, 2*len(fields))
+	for key, value := range fields {
+		list = append(list, protocol.Reply{Kind: protocol.String, Str: key}, replyOf(&value))
+	}
+	return protocol.Reply{Kind: protocol.List, List: list}
+}
+
+// abandon notes a request that goes on without its caller. Its place is free when a PING sent after
 // it is answered, since answers come in order.
-func (c *conn) abandon(f *flight) {
+func (c *conn) abandon(f *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abandoned = append(c.abandoned, f)
@@ -362,9 +438,9 @@ func (c *conn) sweep() {
 		if len(abandoned) == 0 {
 			return
 		}
-		// Any answer will do, and so will the end of the connection.
+		// Any answer is enough, and so is the end of the connection.
 		c.wire.Do(context.Background(), c.wire.B().Ping().Build())
-		c.flights.vacate(abandoned)
+		c.requests.vacate(abandoned)
 	}
 }
 
@@ -377,14 +453,16 @@ func (c *conn) hangUp() {
 	}
 }
 
-// close ends the connection. What is on its way fails; what the server has received takes effect all the same.
+// close ends the connection. Requests on their way fail; those that the server has received still
+// take effect.
 func (c *conn) close(err error) {
 	c.dying.Do(func() {
 		c.err = err
 		close(c.dead)
 		c.node.forget(c)
 		c.hangUp()
-		// By itself: it waits for goroutines of the library's, one of which may have called this.
+		// On a goroutine of its own: it waits for goroutines of the library, one of which may have
+		// called this.
 		go func() {
 			c.wire.Close()
 			c.client.Close()

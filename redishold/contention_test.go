@@ -21,16 +21,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 const (
-	// contenderEnv makes the test binary a process that contends: the lock's URL, the store's address and how many turns a
-	// run may have, separated by newlines.
+	// contenderEnv makes the test binary a process that contends: the lock's URL, the store's
+	// address and how many turns a run may have, separated by newlines.
 	contenderEnv = "REDISHOLD_TEST_CONTENDER"
 
-	// contentionEnv is for how long they contend, as time.ParseDuration reads it. Default contentionSpan.
+	// contentionEnv is for how long they contend, as time.ParseDuration reads it. Default
+	// contentionSpan.
 	contentionEnv  = "HOLDFAST_CONTENTION"
 	contentionSpan = 10 * time.Second
 
@@ -41,7 +43,9 @@ const (
 // history is what a process reports when it has ended.
 type history struct {
 	Turns []guardedTurn
-	Stale int      // turns that were over before their work was, as a pause makes them
+	Stale int // turns that were over before their work was, as a pause makes them
+	// requests that were not answered in time, as a pause or a busy machine makes them
+	Mute  int
 	Wrong []string // what must not happen
 }
 
@@ -51,15 +55,18 @@ type guardedTurn struct {
 	Entered, Left time.Duration
 }
 
-// Processes with goroutines each increment a counter that another server keeps: they read it, and write what they read
-// plus one. That server knows nothing of locks, but refuses a token smaller than the largest it has seen. All the while
-// one process after another is paused for longer than its lease, in the middle of whatever it does.
-// Two have local handoff, two have not. Invariants:
+// Processes with goroutines each increment a counter that another server keeps: they read it, and
+// write what they read plus one. That server knows nothing of locks, but refuses a token smaller
+// than the largest it has seen. All the while one process after another is paused for longer than
+// its lease, in the middle of whatever it does. Two have local handoff, two have not. Invariants:
 //
 //   - no two turns overlap, as far as they were valid;
 //   - each has a larger token than the one before;
 //   - a token is refused only to who finds its lock lost, too;
 //   - no increment that was accepted is lost.
+//
+// With so short a lease a request has a few dozen milliseconds. That one is not answered by then is
+// no more than a failed try: whatever it has done meanwhile must not break an invariant.
 func TestProcessesGuardACounter(t *testing.T) {
 	t.Parallel()
 	span := contentionSpan
@@ -111,7 +118,9 @@ func TestProcessesGuardACounter(t *testing.T) {
 		if len(h.Turns) == 0 {
 			t.Errorf("process %d had no turn", i)
 		}
-		t.Logf("process %d: %d turns, and %d that were over before their work was", i, len(h.Turns), h.Stale)
+		t.Logf(
+			"process %d: %d turns, %d that were over before their work was, %d requests without an answer",
+			i, len(h.Turns), h.Stale, h.Mute)
 		turns = append(turns, h.Turns...)
 		accepted += len(h.Turns)
 	}
@@ -119,7 +128,8 @@ func TestProcessesGuardACounter(t *testing.T) {
 	for i := 1; i < len(turns); i++ {
 		before, turn := turns[i-1], turns[i]
 		if turn.Entered < before.Left {
-			t.Fatalf("token %d was valid until %v, and token %d from %v", before.Token, before.Left, turn.Token, turn.Entered)
+			t.Fatalf("token %d was valid until %v, and token %d from %v", before.Token, before.Left,
+				turn.Token, turn.Entered)
 		}
 		if turn.Token <= before.Token {
 			t.Fatalf("after token %d came %d", before.Token, turn.Token)
@@ -133,8 +143,8 @@ func TestProcessesGuardACounter(t *testing.T) {
 // now is the time on a clock that all processes share and that nobody sets.
 func now() time.Duration {
 	var reading unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &reading); err != nil {
-		panic(err) // every Linux has it
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &reading); err != nil {
+		panic(err) // every Unix has it
 	}
 	return time.Duration(reading.Nano())
 }
@@ -149,7 +159,8 @@ type contender struct {
 func startContender(t *testing.T, url, store string, run int) *contender {
 	t.Helper()
 	p := &contender{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), contenderEnv+"="+strings.Join([]string{url, store, strconv.Itoa(run)}, "\n"))
+	p.cmd.Env = append(os.Environ(),
+		contenderEnv+"="+strings.Join([]string{url, store, strconv.Itoa(run)}, "\n"))
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -160,7 +171,7 @@ func startContender(t *testing.T, url, store string, run int) *contender {
 		t.Fatal(err)
 	}
 	p.in, p.out = in, out
-	if err := redistest.StartProcess(p.cmd); err != nil {
+	if err := testserver.StartProcess(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -196,7 +207,8 @@ func contend(order string) error {
 		return err
 	}
 	defer b.Close()
-	locker, err := holdfast.New(b, holdfast.WithTTL(contentionTTL), holdfast.WithCohort(turns, 50*time.Millisecond))
+	locker, err := holdfast.New(b, holdfast.WithTTL(contentionTTL),
+		holdfast.WithCohort(turns, 50*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -218,13 +230,14 @@ func contend(order string) error {
 	for _, h := range histories {
 		whole.Turns = append(whole.Turns, h.Turns...)
 		whole.Stale += h.Stale
+		whole.Mute += h.Mute
 		whole.Wrong = append(whole.Wrong, h.Wrong...)
 	}
 	return gob.NewEncoder(os.Stdout).Encode(whole)
 }
 
-// guardedStore keeps a counter for whoever shows a token that is not smaller than those before. With one argument it
-// reads, with two it writes the second. It gives the counter, or -1.
+// guardedStore keeps a counter for whoever shows a token that is not smaller than those before.
+// With one argument it reads, with two it writes the second. It gives the counter, or -1.
 const guardedStore = `
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'token') or 0) then
 	return -1
@@ -245,15 +258,17 @@ func (h *history) contend(ctx context.Context, locker *holdfast.Locker, address 
 	for {
 		lock, err := locker.Acquire(ctx, "counter")
 		if err != nil {
-			if ctx.Err() == nil {
-				h.wrong("Acquire: %v", err)
+			if ctx.Err() != nil {
+				return
 			}
-			return
+			h.failed("Acquire", err)
+			continue
 		}
 		h.turn(lock, store)
 		// What was lost is no error of the release.
-		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
-			h.wrong("Release: %v", err)
+		if err := lock.Release(context.Background()); err != nil &&
+			!errors.Is(err, holdfast.ErrLost) {
+			h.failed("Release", err)
 		}
 	}
 }
@@ -270,7 +285,8 @@ func (h *history) turn(lock *holdfast.Lock, store *redistest.Client) {
 	left := entered + time.Until(lock.Deadline())
 	count, err := store.Try("EVAL", guardedStore, "1", "counter", token)
 	if n, ok := count.(int64); err == nil && ok && n >= 0 {
-		count, err = store.Try("EVAL", guardedStore, "1", "counter", token, strconv.FormatInt(n+1, 10))
+		count, err = store.Try("EVAL", guardedStore, "1", "counter", token,
+			strconv.FormatInt(n+1, 10))
 	}
 	if err != nil {
 		h.wrong("store: %v", err)
@@ -291,6 +307,15 @@ func (h *history) turn(lock *holdfast.Lock, store *redistest.Client) {
 	default:
 		h.Stale++
 	}
+}
+
+// failed notes an error of the lock.
+func (h *history) failed(call string, err error) {
+	if errors.Is(err, holdfast.ErrUnknown) || errors.Is(err, holdfast.ErrUnavailable) {
+		h.Mute++
+		return
+	}
+	h.wrong("%s: %v", call, err)
 }
 
 func (h *history) wrong(format string, args ...any) {

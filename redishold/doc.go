@@ -1,39 +1,70 @@
-// Package redishold keeps locks in Redis or Valkey: a lone server, a primary behind Sentinels, or a Cluster.
+// Package redishold keeps locks in Redis or Valkey: a lone server, a primary behind Sentinels, or a
+// Cluster.
 //
 //	backend, err := redishold.Open(ctx, "redis://localhost:6379")
 //	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"))
 //
-// A lock is a plain string key with a TTL, as every Redlock client writes it, so other libraries exclude
-// Holdfast and are excluded by it. What is stored besides is described in package protocol. Redis 6.2 or
-// later is needed.
+// A lock is a plain string key with a TTL, as every Redlock client writes it, so other libraries
+// exclude Holdfast and are excluded by it. Package protocol describes what else is stored. Redis
+// 6.2 or later is needed. The tests have run on Redis 6.2.16, 7.0.15, 7.4.1 and the first milestone
+// of 8.0, and on Valkey 8.0.1 and a state of its development between 8.0 and 8.1.
 //
 // # Caveats
 //
-// Replication is asynchronous. When a primary fails before a replica has heard of a lock and that replica
-// takes over, the lock is forgotten and can be granted twice (R4): behind Sentinels and in a Cluster the lock
-// is for efficiency, unless the fencing token is checked where it matters. The wait parameter of the URL
-// narrows the window and does not close it. The fence may be forgotten in the same way; tokens still rise
-// then, as far as the clocks of clients agree.
+// Replication is asynchronous. When a primary fails before a replica has heard of a lock and that
+// replica takes over, the lock is forgotten and can be granted twice: behind Sentinels and in a
+// Cluster the lock is for efficiency, unless the fencing token is checked where it matters. The
+// wait parameter of the URL narrows the window but does not close it. The fence, the counter of
+// tokens, may be forgotten in the same way; tokens still rise then, as far as the clocks of clients
+// agree.
 //
-// A server that loses its memory in a restart forgets its locks; see driver.Guarded for a quarantine. A
-// server with appendonly yes keeps them through an orderly restart (R30), and with appendfsync everysec it
-// can lose the last second's in a power failure (R31). With an eviction policy other than noeviction a server
-// that runs out of memory may forget locks, and with one for all keys the fence as well.
+// A server that loses its memory in a restart forgets its locks; see driver.Guarder for a
+// quarantine. Only durable=always in the URL exempts a server from it. That is the operator's word
+// that the server never lost anything it had answered: it has always run with appendonly yes,
+// appendfsync always and no-appendfsync-on-rewrite no, and its data was never replaced by an older
+// copy. The server is asked for the three settings on each connection, and refused if it
+// contradicts. The settings tell nothing about earlier runs.
 //
-// While a slot of a Cluster is being moved, its locks can be renewed, but calls to acquire and to release one
-// may fail with ErrUnavailable until it has arrived.
+// A server with appendonly yes keeps its locks through an orderly restart. With appendfsync
+// everysec it can lose those of the last second in a power failure. With an eviction policy other
+// than noeviction a server that runs out of memory may forget locks, and with one for all keys the
+// fence as well.
+//
+// A waiter counts as present for three seconds after it last asked, or for its TTL if that is
+// shorter. It asks about once a second, so a server that does not answer for more than two seconds
+// may take its waiters for gone. When they ask again they get their places back, but if the lock is
+// free by then, the first to ask has it. Held locks are not affected.
+//
+// A server that was the primary and takes no writes any more counts as an outage: another server
+// may take over under its name. A server that was a replica from the start is refused permanently.
+//
+// Between client and server there may be a proxy that passes on bytes, with or without TLS: it ends
+// the client's connection when the server ends its own. Other proxies know the protocol and share
+// connections: they keep the client's connection over a restart of the server and connect again by
+// themselves. That hides the restart for up to ten seconds. The setup of the connection, such as
+// login and database, is lost, and the quarantine begins too late: a server that has forgotten a
+// lock in the restart may vote for the next claim. With Redlock that makes two holders, if the
+// first one's majority needed the forgotten vote. Connect to the servers themselves, or by a proxy
+// of the first kind.
+//
+// While a slot of a Cluster is being moved, its locks can be renewed, but calls to acquire and to
+// release one may fail with ErrUnavailable until it has arrived. If that takes longer than waiters
+// count as present, the same holds.
 //
 // # Access
 //
 // The least that an ACL user needs, with the prefix lock: for keys:
 //
-//	ACL SETUSER locks on >secret ~lock:* ~holdfast:* &holdfast:*
-//		+get +set +del +exists +pexpire +pttl +time +eval +evalsha +script|load
+//	ACL SETUSER locks on >secret ~lock:* ~holdfast:* resetchannels &holdfast:*
+//		+get +getrange +set +del +exists +pexpire +pttl +time +eval +evalsha +script|load
 //		+zadd +zscore +zrem +zrangebyscore +zcount +zrevrank +hset +hget +hdel
 //		+publish +subscribe +info +ping
 //
-// On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking; with a database other than 0,
-// +select; with the wait parameter, +wait; to list locks, +scan. Three more commands are used where they are
-// allowed: +client|id and +client|kill make sure that a broken connection carries nothing any more before the
-// next one is used, and with +config|get a server that can not forget is told from one that can.
+// On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking; with a database
+// other than 0, +select; with the wait parameter, +wait; with durable=always, +config|get; to list
+// locks, +scan; for a check, +config|get. Three more commands are used where they are allowed.
+// +client|id and +client|kill make sure that a broken connection carries nothing any more before
+// the next one is used. With +client|tracking a server tells when it has lost all its data without
+// a restart. Without it, waiters confirm each notice of a grant by asking, and nobody notices when
+// a server with durable=always is emptied.
 package redishold

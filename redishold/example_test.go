@@ -19,7 +19,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer backend.Close()
-	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"), holdfast.WithTTL(10*time.Second))
+	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"),
+		holdfast.WithTTL(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import "time"
 
 // WithChannels changes how many sharded channels are kept, and for how long one that nobody uses.
 func WithChannels(most int, idle time.Duration) Option {
-	return func(g *config) { g.maxChannels, g.channelIdle = most, idle }
+	return option(func(g *config) { g.maxChannels, g.channelIdle = most, idle })
 }
 
 // Parsed is what a URL amounts to.
@@ -25,8 +25,10 @@ func Parse(url string) (Parsed, error) {
 		return Parsed{}, err
 	}
 	return Parsed{
-		Addresses: g.addresses, Username: g.username, Password: g.password, SentinelUser: g.sentinelUsername,
-		SentinelSecret: g.sentinelPassword, Primary: g.primary, Database: g.database, Replicas: g.replicas,
-		WaitTimeout: g.replicaTimeout, TLS: g.tls != nil, Unix: g.unix,
+		Addresses: g.addresses, Username: g.username, Password: g.password,
+		SentinelUser:   g.sentinelUsername,
+		SentinelSecret: g.sentinelPassword, Primary: g.primary, Database: g.database,
+		Replicas:    g.options.Replicas,
+		WaitTimeout: g.options.ReplicaTimeout, TLS: g.tls != nil, Unix: g.unix,
 	}, nil
 }

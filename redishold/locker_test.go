@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold"
 )
 
 func newLocker(t *testing.T, backend driver.Backend, options ...holdfast.Option) *holdfast.Locker {
 	t.Helper()
-	locker, err := holdfast.New(backend, append([]holdfast.Option{holdfast.WithPrefix("lock:")}, options...)...)
+	locker, err := holdfast.New(backend, append([]holdfast.Option{holdfast.WithPrefix("lock:")},
+		options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +31,8 @@ func newLocker(t *testing.T, backend driver.Backend, options ...holdfast.Option)
 	return locker
 }
 
-// Several Lockers, as in several processes, with goroutines each and now and then a caller that gives up.
-// Invariants:
+// Several Lockers, as in several processes, with goroutines each and now and then a caller that
+// gives up. Invariants:
 //
 //   - nobody is inside while another is;
 //   - each turn has a larger token than the one before;
@@ -49,7 +53,8 @@ func TestLockersContend(t *testing.T) {
 				for round := range 40 {
 					impatient, cancel := context.WithCancel(ctx)
 					if round%7 == j {
-						impatient, cancel = context.WithTimeout(ctx, time.Duration(i+1)*time.Millisecond)
+						impatient, cancel = context.WithTimeout(ctx,
+							time.Duration(i+1)*time.Millisecond)
 					}
 					lock, err := locker.Acquire(impatient, "k")
 					cancel()
@@ -82,9 +87,9 @@ func TestLockersContend(t *testing.T) {
 	if turns < 500 {
 		t.Errorf("only %d turns", turns)
 	}
-	redistest.Eventually(t, "only fences are left", func() error {
+	testserver.Eventually(t, "only fences are left", func() error {
 		keys := server.Do(t, "KEYS", "*").([]any)
-		return redistest.Not(len(keys) == 1, "%v", keys)
+		return testserver.Not(len(keys) == 1, "%v", keys)
 	})
 }
 
@@ -106,7 +111,7 @@ func TestR37_LossIsToldAtTheNextRenewal(t *testing.T) {
 func TestFrozenServerEndsTheLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locker := newLocker(t, open(t, server.URL()), holdfast.WithTTL(time.Second))
+	locker := newLocker(t, open(t, server.URL()), holdfast.WithTTL(3*time.Second))
 	var locks []*holdfast.Lock
 	for i := range 10 {
 		lock, err := locker.Acquire(t.Context(), fmt.Sprint("k", i))
@@ -144,13 +149,68 @@ func TestWaiterOutlastsARestart(t *testing.T) {
 		}
 		got <- err
 	}()
-	redistest.Eventually(t, "the waiter is queued", func() error {
-		return redistest.Not(waiter.Stats().Waiting == 1, "not yet")
+	testserver.Eventually(t, "the waiter is queued", func() error {
+		return testserver.Not(waiter.Stats().Waiting == 1, "not yet")
 	})
 	server.Kill()
 	server.Run(t)
-	redistest.Eventually(t, "released", func() error { return lock.Release(ctx) })
+	testserver.Eventually(t, "released", func() error { return lock.Release(ctx) })
 	if err := <-got; err != nil {
 		t.Errorf("Acquire over a restart of the server: %v", err)
+	}
+}
+
+// counting counts the acquisitions that fail.
+type counting struct {
+	*redishold.Backend
+	failed atomic.Int32
+}
+
+func (c *counting) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	r, err := c.Backend.Acquire(ctx, claim)
+	if err != nil {
+		c.failed.Add(1)
+	}
+	return r, err
+}
+
+// A primary behind one name, as those who run Redis for others have it, takes no writes for a
+// moment while another one takes over.
+func TestWaiterOutlastsAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	backend := &counting{Backend: open(t, server.URL())}
+	holder, waiter := newLocker(t, open(t, server.URL())), newLocker(t, backend)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	lock, err := holder.Acquire(ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		second, err := waiter.Acquire(ctx, "k")
+		if err == nil {
+			err = second.Release(ctx)
+		}
+		got <- err
+	}()
+	testserver.Eventually(t, "the waiter is queued", func() error {
+		entry, err := backend.Inspect(ctx, "lock:k")
+		return errors.Join(err, testserver.Not(len(entry.Waiters) == 1, "%+v", entry))
+	})
+	server.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	testserver.Eventually(t, "the waiter was refused, over more than one connection", func() error {
+		select {
+		case err := <-got:
+			t.Fatalf("the wait ended: %v", err)
+		default:
+		}
+		return testserver.Not(backend.failed.Load() >= 3, "%d times", backend.failed.Load())
+	})
+	server.Do(t, "REPLICAOF", "NO", "ONE")
+	testserver.Eventually(t, "released", func() error { return lock.Release(ctx) })
+	if err := <-got; err != nil {
+		t.Errorf("Acquire while the server was read-only: %v", err)
 	}
 }

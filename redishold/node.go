@@ -19,16 +19,19 @@ const (
 	oldestMinor = 2
 )
 
-// node is one server, or one role that servers take turns in: the primary that Sentinels name. It has one
+// node is one server, or the primary that Sentinels name, whichever server that is. It has one
 // connection at a time.
 type node struct {
 	config *config
 	name   string
 	find   func(ctx context.Context) (address string, err error)
-	check  func(*protocol.Server) error // whether the server is of the right kind
 
-	// trouble is called when a request was not answered in time or a connection has broken: another server may
-	// have taken over. It does not block.
+	// check returns an error if the server is not of the right kind. served says that one of that
+	// kind was there before.
+	check func(s *protocol.Server, served bool) error
+
+	// trouble is called when a request was not answered in time or a connection has broken: another
+	// server may have taken over. It does not block.
 	trouble func()
 
 	live atomic.Pointer[conn] // nil if there is none
@@ -40,7 +43,7 @@ type node struct {
 	gone    time.Time // when the server was last seen not to be there
 }
 
-// attempt is one way of connecting, for all who need it.
+// attempt is an attempt to connect, which all who need it share.
 type attempt struct {
 	done   chan struct{}
 	cancel context.CancelFunc
@@ -50,7 +53,7 @@ type attempt struct {
 
 var errClosed = errors.New("backend closed")
 
-// connect returns the live connection, or waits for one. A server that refuses is reported at once.
+// connect returns the live connection, or waits for one. It fails at once if the server refuses.
 func (n *node) connect(ctx context.Context) (*conn, error) {
 	if c := n.live.Load(); c != nil {
 		return c, nil
@@ -67,8 +70,8 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	}
 }
 
-// begin joins the attempt to connect, or starts one. It goes on when those who wait for it have left: the
-// next call needs the connection too.
+// begin returns the attempt to connect that is under way, or starts one. It goes on when nobody
+// waits for it any more: the next call needs the connection too.
 func (n *node) begin() (*attempt, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,7 +127,7 @@ func (n *node) run(ctx context.Context, a *attempt, former *conn) {
 	}
 }
 
-// forget takes out a connection that has broken.
+// forget removes a connection that has broken.
 func (n *node) forget(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,22 +137,24 @@ func (n *node) forget(c *conn) {
 	}
 }
 
-// absent is when the server was last seen not to be there.
+// absent returns when the server was last seen not to be there.
 func (n *node) absent() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.gone
 }
 
-// suits reports why the server can not be used.
-func (n *node) suits(s *protocol.Server) error {
+// suits returns an error if the server cannot be used.
+func (n *node) suits(s *protocol.Server, served bool) error {
 	if !s.AtLeast(oldestMajor, oldestMinor) {
-		return &driver.Error{Node: s.Name, Permanent: true, Err: fmt.Errorf("version %s is too old: Redis %s or later is needed", s.Version, oldest)}
+		return &driver.Error{Node: s.Name, Permanent: true,
+			Err: fmt.Errorf("version %s is too old: Redis %s or later is needed", s.Version,
+				oldest)}
 	}
-	return n.check(s)
+	return n.check(s, served)
 }
 
-// drop gives up the connection, for the next call to make a new one.
+// drop gives up the connection. The next call makes a new one.
 func (n *node) drop(err error) {
 	if c := n.live.Load(); c != nil {
 		c.close(err)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// occasional runs something in the background when it is asked to, but not more than once at a time, nor
-// twice within a pause: what is asked for meanwhile is done after it.
+// occasional runs something in the background on request, once at a time and with a pause after
+// each run. A request that comes meanwhile is served after the pause.
 type occasional struct {
 	pause time.Duration
 	run   func()

@@ -1,13 +1,15 @@
 package redishold_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// A Backend that knows of no contention acquires without a script. These are the cases in which it meets some.
+// A Backend that knows of no contention acquires without a script. These are the cases in which it
+// meets some.
 
 func TestPlainAcquisitionMeetsWaiters(t *testing.T) {
 	t.Parallel()
@@ -17,9 +19,11 @@ func TestPlainAcquisitionMeetsWaiters(t *testing.T) {
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
 	mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), waiter))
 	server.Do(t, "DEL", "k")
-	r := mustBe(t, "acquire out of turn", driver.Busy)(open(t, server.URL()).Acquire(t.Context(), late))
+	r := mustBe(t, "acquire out of turn",
+		driver.Busy)(open(t, server.URL()).Acquire(t.Context(), late))
 	if r.Holder != waiter.Owner || r.Place != 1 {
-		t.Errorf("busy, held by %q, at place %d; want held by the waiter, at place 1", r.Holder, r.Place)
+		t.Errorf("busy, held by %q, at place %d; want held by the waiter, at place 1",
+			r.Holder, r.Place)
 	}
 	if got := server.String(t, "GET", "k"); got != waiter.Owner {
 		t.Errorf("the key is held by %q", got)
@@ -69,5 +73,27 @@ func TestPlainAcquisitionIsNotOursToTake(t *testing.T) {
 	if r.Holder != first.Owner || r.ExpiresIn <= 0 || r.Place != 0 {
 		t.Errorf("%+v", r)
 	}
-	mustBe(t, "again, by another connection", driver.Held)(open(t, server.URL()).Acquire(t.Context(), first))
+	mustBe(t, "again, by another connection",
+		driver.Held)(open(t, server.URL()).Acquire(t.Context(), first))
+}
+
+// A SET that has succeeded stands, whatever becomes of the script that is asked next: the outcome
+// is unknown, or the key would be left for its TTL.
+func TestPlainAcquisitionWhoseScriptIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL())
+	server.Do(t, "ACL", "SETUSER", "default", "-zadd", "-evalsha")
+	claim := newClaim("k")
+	_, err := b.Acquire(t.Context(), claim)
+	if got := server.String(t, "GET", "k"); got != claim.Owner {
+		t.Fatalf("the key is %q: the test is about one that was set", got)
+	}
+	if !errors.Is(err, driver.ErrUnknown) || !driver.Permanent(err) {
+		t.Errorf("Acquire: %v; want the outcome unknown, for good", err)
+	}
+	server.Do(t, "ACL", "SETUSER", "default", "-set")
+	if _, err := b.Acquire(t.Context(), newClaim("other")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire with SET refused as well: %v; want that nothing was done", err)
+	}
 }

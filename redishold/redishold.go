@@ -4,58 +4,93 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier, driver.Inspector,
-// driver.Guarded, driver.Identified and driver.Versioned, and is safe for concurrent use.
+// Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier,
+// driver.Inspector, driver.Checker, driver.Guarder, driver.Member, driver.Identifier and
+// driver.Versioner, and is safe for concurrent use.
 type Backend = protocol.Backend
 
 // Option sets an option of [Open].
-type Option func(*config)
+type Option interface{ applyToOpen(*config) }
 
-// WithTLS has connections use TLS with this configuration, whatever the URL says about it. The server's name
-// for verification is the host connected to, unless the configuration sets one. nil changes nothing.
+// SharedOption sets an option of [New]. Every SharedOption is an Option of [Open] as well.
+type SharedOption interface {
+	Option
+	applyToNew(*protocol.Options)
+}
+
+type option func(*config)
+
+func (f option) applyToOpen(g *config) { f(g) }
+
+type sharedOption func(*protocol.Options)
+
+func (f sharedOption) applyToOpen(g *config)          { f(&g.options) }
+func (f sharedOption) applyToNew(o *protocol.Options) { f(o) }
+
+// WithTLS has connections use TLS with this configuration, whatever the URL says about it. The
+// server's name for verification is the host connected to, unless the configuration sets one. nil
+// changes nothing.
 func WithTLS(c *tls.Config) Option {
-	return func(g *config) {
+	return option(func(g *config) {
 		if c != nil {
 			g.tls = c.Clone()
 		}
-	}
+	})
 }
 
-// WithoutConnecting has [Open] return without having connected: what is wrong with the server shows in the
-// first call that needs it. Default: Open fails. It is for those who can go on without this server,
-// as a quorum can.
+// WithoutConnecting has [Open] return without connecting. An error of the server then shows in the
+// first call that needs it. It is for callers that can work without this server, as a quorum can.
+// Default: Open connects, and fails if it cannot.
 func WithoutConnecting() Option {
-	return func(g *config) { g.lazy = true }
+	return option(func(g *config) { g.lazy = true })
 }
 
-// Open returns a Backend on the deployment that the URL names, and connects to it, bounded by ctx. It is
-// closed by its Close. The forms are
+// WithReplicas has each acquisition and renewal wait until that many replicas, 0 to 255, have
+// confirmed it, for at most timeout: 1 ms to 1 s; 0 means 100 ms. Default none. The parameters wait
+// and wait-timeout of a URL do the same; the option prevails.
+func WithReplicas(replicas int, timeout time.Duration) SharedOption {
+	return sharedOption(func(o *protocol.Options) {
+		o.Replicas, o.ReplicaTimeout = replicas, timeout
+	})
+}
+
+// Open returns a Backend on the deployment that the URL names, and connects to it. ctx bounds that,
+// not the Backend's life. The caller closes the Backend. The forms of a URL are
 //
 //	redis://[user[:password]@]host[:port][/database]
 //	redis+unix:///path/of/socket[?db=database]
 //	redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/primary[/database]
 //	redis+cluster://[user[:password]@]host[:port][,host[:port]...]
 //
-// and the same with rediss for redis for TLS. Parameters are, after '?' and separated by '&': tls-ca,
-// tls-cert and tls-key, files with certificates and key in PEM form; wait, how many replicas have to confirm
-// each acquisition and renewal, and wait-timeout, for how long that may take (100ms); sentinel-user and
-// sentinel-password.
+// and the same with rediss for redis for TLS. Parameters are, after '?' and separated by '&':
+// tls-ca, tls-cert and tls-key, files with certificates and key in PEM form; wait, how many
+// replicas have to confirm each acquisition and renewal, and wait-timeout, for how long that may
+// take (100ms); durable=always, the operator's word that a lone server forgets nothing in a
+// restart, see the package documentation; sentinel-user and sentinel-password.
 //
-// It fails with an error that says what part of the URL is wrong; or, as a *driver.Error, with ErrUnavailable
-// when the server can not be reached or used: a Redis older than 6.2, a read-only replica, a cluster named as
-// a single server or the reverse, a refused login. No error holds a password.
+// It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option is
+// nil or out of range. It fails with ErrUnavailable, in a *driver.Error, if the server cannot be
+// reached or used: a Redis older than 6.2, a read-only replica, a cluster named as a single server
+// or the reverse, a refused login. No error holds a password.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	g := newConfig()
 	if err := g.parse(url); err != nil {
-		return nil, fmt.Errorf("redishold: %w", err)
+		return nil, fmt.Errorf("redishold: %w", &driver.Error{Invalid: true, Err: err})
 	}
-	for _, option := range options {
-		option(g)
+	for i, o := range options {
+		if o == nil {
+			return nil, nilOption(i)
+		}
+		o.applyToOpen(g)
+	}
+	if err := g.options.Validate(); err != nil {
+		return nil, fmt.Errorf("redishold: %w", err)
 	}
 	var transport protocol.Transport
 	switch g.mode {
@@ -66,7 +101,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	case cluster:
 		transport = newCluster(g)
 	}
-	b := protocol.New(transport, protocol.Options{Replicas: g.replicas, ReplicaTimeout: g.replicaTimeout})
+	b := protocol.New(transport, g.options)
 	if g.lazy {
 		return b, nil
 	}
@@ -77,11 +112,18 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	return b, nil
 }
 
+// nilOption returns the error for a nil option at index i of a list.
+func nilOption(i int) error {
+	return fmt.Errorf("redishold: %w: option %d is nil: leave it out", driver.ErrInvalid, i+1)
+}
+
 var _ interface {
 	driver.Backend
 	driver.Notifier
 	driver.Inspector
-	driver.Guarded
-	driver.Identified
-	driver.Versioned
+	driver.Checker
+	driver.Guarder
+	driver.Identifier
+	driver.Member
+	driver.Versioner
 } = (*Backend)(nil)

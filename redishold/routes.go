@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// routes are the channels that a connection is subscribed to. All notices for this process come on one
-// channel, except on a cluster that has sharded channels: there it is one for each slot in which somebody
+// routes are the channels that a connection is subscribed to. All notices for this Backend come on
+// one channel. On a cluster with sharded channels there is one for each slot in which somebody
 // waits.
 type routes struct {
 	whole string                // the one channel's route; empty if there is none
@@ -27,13 +27,13 @@ type slotRoute struct {
 }
 
 const (
-	// defaultMaxChannels is how many sharded channels are kept before those that nobody has used for
+	// With more sharded channels than defaultMaxChannels, those that nobody has used for
 	// defaultChannelIdle are given up. A waiter uses its channel about once a second.
 	defaultMaxChannels = 256
 	defaultChannelIdle = time.Minute
 )
 
-// subscribe makes the one channel ready, or sees that there will be many.
+// subscribe subscribes to the one channel, or prepares for one in each slot.
 func (c *conn) subscribe(ctx context.Context) error {
 	if c.sharded() {
 		c.routes.slots = make(map[uint16]*slotRoute)
@@ -42,9 +42,10 @@ func (c *conn) subscribe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	channel := c.node.config.channel(protocol.Slots)
-	if err := c.wire.Do(ctx, c.wire.B().Subscribe().Channel(channel).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
+	if err := c.wire.Do(ctx, c.wire.B().Subscribe().Channel(channel).Build()).Error(); err != nil &&
+		!rueidis.IsRedisNil(err) {
 		if _, ok := serverText(err); ok {
-			return nil // not allowed to: waiters rely on their heartbeats
+			return nil // not allowed: waiters rely on their heartbeats
 		}
 		return &driver.Error{Node: c.name, Err: err}
 	}
@@ -52,7 +53,7 @@ func (c *conn) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// Route returns where notices for the slot are heard.
+// Route returns the channel on which notices for the slot are heard.
 func (c *conn) Route(ctx context.Context, slot uint16) string {
 	c.mu.Lock()
 	if c.routes.slots == nil {
@@ -79,7 +80,8 @@ func (c *conn) Route(ctx context.Context, slot uint16) string {
 	return ""
 }
 
-// subscribeSlot is not bound to the caller's context: others may wait for it too.
+// subscribeSlot subscribes to a slot's channel. No caller's context bounds it: others may wait for
+// it too.
 func (c *conn) subscribeSlot(slot uint16, r *slotRoute) {
 	ctx, cancel := context.WithTimeout(context.Background(), silence)
 	defer cancel()
@@ -95,7 +97,7 @@ func (c *conn) subscribeSlot(slot uint16, r *slotRoute) {
 	close(r.ready)
 }
 
-// prune gives up channels that nobody waits on any more. Called with c.mu held.
+// prune gives up channels that nobody uses any more. Called with c.mu held.
 func (c *conn) prune() {
 	if len(c.routes.slots) < c.node.config.maxChannels {
 		return
@@ -103,13 +105,26 @@ func (c *conn) prune() {
 	for slot, r := range c.routes.slots {
 		if time.Since(r.used) > c.node.config.channelIdle {
 			delete(c.routes.slots, slot)
-			go c.wire.Do(context.Background(), c.wire.B().Sunsubscribe().Channel(r.route[1:]).Build())
+			go c.wire.Do(context.Background(),
+				c.wire.B().Sunsubscribe().Channel(r.route[1:]).Build())
 		}
 	}
 }
 
 // onMessage hears a notice. It runs on the goroutine that reads all replies and must not block.
-func (c *conn) onMessage(message rueidis.PubSubMessage) { c.node.config.hear(message.Message) }
+func (c *conn) onMessage(message rueidis.PubSubMessage) {
+	c.node.config.hear(c.Server(), message.Message)
+}
+
+// onInvalidations hears that the server has deleted all its data: somebody told it to, or it has
+// become a replica. The server tells this to connections that have tracking on, even if they track
+// no keys. The library also calls it when the connection ends. It runs on the goroutine that reads
+// all replies, so replies that come later are judged by it.
+func (c *conn) onInvalidations(keys []rueidis.RedisMessage) {
+	if keys == nil && !c.broken.Load() {
+		c.empty()
+	}
+}
 
 // onSubscription hears that the server has ended a subscription, since the slot has moved.
 func (c *conn) onSubscription(s rueidis.PubSubSubscription) {

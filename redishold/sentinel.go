@@ -24,8 +24,8 @@ type sentinels struct {
 }
 
 const (
-	// sentinelPatience is how long the others may take when one Sentinel has answered: one that was cut off
-	// from the rest may be the first to speak, and wrong.
+	// sentinelPatience is how long to wait for the other Sentinels when one has answered: one that
+	// is cut off from the rest may answer first, and be wrong.
 	sentinelPatience = 200 * time.Millisecond
 
 	// troublePause is the least time between two looks at who serves what.
@@ -34,23 +34,26 @@ const (
 
 func newSentinel(g *config) *single {
 	s := &sentinels{config: g, addresses: slices.Clone(g.addresses)}
-	n := &node{config: g, name: "primary " + g.primary, find: s.find, check: func(server *protocol.Server) error {
-		switch {
-		case server.Cluster:
-			return &driver.Error{Node: server.Name, Permanent: true, Err: errors.New("the server is part of a cluster: use redis+cluster://")}
-		case server.Replica:
-			// The Sentinels have not finished, or know better than the server by now.
-			return &driver.Error{Node: server.Name, Err: fmt.Errorf("named as primary, and still a replica of %s", server.Primary)}
-		}
-		return nil
-	}}
+	n := &node{config: g, name: "primary " + g.primary, find: s.find,
+		check: func(server *protocol.Server, _ bool) error {
+			switch {
+			case server.Cluster:
+				return &driver.Error{Node: server.Name, Permanent: true,
+					Err: errors.New("the server is part of a cluster: use redis+cluster://")}
+			case server.Replica:
+				// The Sentinels are not done yet, or the server's answer is out of date.
+				return &driver.Error{Node: server.Name,
+					Err: fmt.Errorf("named as primary, and still a replica of %s", server.Primary)}
+			}
+			return nil
+		}}
 	look := &occasional{pause: troublePause, run: func() { s.compare(n) }}
 	n.trouble = look.ask
 	return &single{config: g, node: n, stop: look.stop}
 }
 
-// compare gives up the connection if the Sentinels name another primary by now. A server that hangs does not
-// say that it is none any more.
+// compare gives up the connection if the Sentinels now name another primary. A server that hangs
+// cannot say that it is no longer the primary.
 func (s *sentinels) compare(n *node) {
 	c := n.live.Load()
 	if c == nil {
@@ -134,7 +137,8 @@ func (s *sentinels) ask(ctx context.Context, address string) (a sentinelAnswer) 
 	name := "sentinel " + address
 	switch text, ok := serverText(err); {
 	case rueidis.IsRedisNil(err):
-		return sentinelAnswer{err: &driver.Error{Node: name, Permanent: true, Err: fmt.Errorf("knows no primary %q", s.config.primary)}}
+		return sentinelAnswer{err: &driver.Error{Node: name, Permanent: true,
+			Err: fmt.Errorf("knows no primary %q", s.config.primary)}}
 	case ok:
 		return sentinelAnswer{err: protocol.ServerFailure(name, text, false)}
 	case err != nil:
@@ -142,7 +146,8 @@ func (s *sentinels) ask(ctx context.Context, address string) (a sentinelAnswer) 
 	}
 	host, _ := replies[0].AsStrSlice()
 	if len(host) != 2 {
-		return sentinelAnswer{err: &driver.Error{Node: name, Err: fmt.Errorf("names the primary as %q", host)}}
+		return sentinelAnswer{err: &driver.Error{Node: name,
+			Err: fmt.Errorf("names the primary as %q", host)}}
 	}
 	a.primary = net.JoinHostPort(host[0], host[1])
 	others, _ := replies[1].ToArray()
@@ -154,7 +159,7 @@ func (s *sentinels) ask(ctx context.Context, address string) (a sentinelAnswer) 
 	return a
 }
 
-// learn keeps what Sentinels say about each other, for when those of the URL are gone.
+// learn keeps the addresses of other Sentinels, in case those of the URL are gone.
 func (s *sentinels) learn(others []string) {
 	const most = 16
 	s.mu.Lock()

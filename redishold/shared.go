@@ -2,6 +2,7 @@ package redishold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,20 +18,28 @@ import (
 
 // New returns a Backend over a client that the application has already. It does not close it.
 //
-// What [Open] promises about order rests on one connection a server, which is not known of a client that was
-// made elsewhere: it may have several, and makes new ones as it likes. So requests for one lock are sent one
-// after the other, each when the one before it has come back, and an acquisition that arrives after its
-// release in spite of that finds a mark which the release left for it (for a minute). That costs a few more
-// commands than Open does, and notices take one more connection. Prefer Open where nothing speaks against it.
+// With [Open] the order of requests rests on one connection per server. A client that was made
+// elsewhere may have several, and makes new ones as it likes. So requests for one lock are sent one
+// after the other, each when the one before it has returned. If an acquisition arrives after its
+// release all the same, it finds a mark that the release has left for it, for a minute. That costs
+// a few more commands than Open does, and notices take one more connection. Prefer Open if you can.
 //
-// New fails with a permanent *driver.Error if client is nil.
+// New fails with ErrInvalid if client or an option is nil, or an option is out of range.
 func New(client rueidis.Client, options ...SharedOption) (*Backend, error) {
 	if client == nil {
-		return nil, &driver.Error{Permanent: true, Err: fmt.Errorf("redishold: client nil: make one with rueidis.NewClient, or use Open")}
+		return nil, &driver.Error{Invalid: true,
+			Err: errors.New(
+				"redishold: client is nil: make one with rueidis.NewClient, or use Open")}
 	}
 	var o protocol.Options
-	for _, option := range options {
-		option(&o)
+	for i, option := range options {
+		if option == nil {
+			return nil, nilOption(i)
+		}
+		option.applyToNew(&o)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("redishold: %w", err)
 	}
 	l := &library{client: client, cluster: client.Mode() == rueidis.ClientModeCluster}
 	if l.cluster {
@@ -39,22 +48,14 @@ func New(client rueidis.Client, options ...SharedOption) (*Backend, error) {
 	return protocol.New(protocol.Shared(l), o), nil
 }
 
-// SharedOption sets an option of [New].
-type SharedOption func(*protocol.Options)
-
-// WithReplicas has each acquisition and renewal wait until that many replicas have confirmed it, for at most
-// timeout. Default none. It is what the wait parameter of a URL does.
-func WithReplicas(replicas int, timeout time.Duration) SharedOption {
-	return func(o *protocol.Options) { o.Replicas, o.ReplicaTimeout = replicas, timeout }
-}
-
-// library is rueidis in the hands of somebody else.
+// library is a rueidis client that the application owns.
 type library struct {
-	client  rueidis.Client
-	cluster bool
+	client    rueidis.Client
+	cluster   bool
+	unsharded atomic.Bool // its servers have no sharded channels
 
-	// table says which server serves which slot, as far as this is known: the client finds out for itself and
-	// does not tell. It only serves to send together what goes to one server.
+	// table says which server serves which slot, as far as is known. The client knows, but does not
+	// tell. The table only serves to send commands for one server together.
 	table   atomic.Pointer[slotTable]
 	looking atomic.Bool
 }
@@ -64,14 +65,13 @@ type slotTable struct {
 	at      time.Time
 }
 
-// tableAge is after how long the table is asked for again.
+// tableAge is how old the table may get before it is asked for again.
 const tableAge = 30 * time.Second
 
-// libraryNode is a server: of a cluster the one that serves the slot, as the client knows.
+// libraryNode is a server; of a cluster, the one that serves the slot by the client's word.
 type libraryNode struct {
 	client rueidis.Client
 	slot   uint16 // protocol.Slots if it does not matter
-	server string
 }
 
 func (l *library) Node(ctx context.Context, slot uint16) (protocol.Node, error) {
@@ -82,14 +82,23 @@ func (l *library) Node(ctx context.Context, slot uint16) (protocol.Node, error) 
 	if table == nil || time.Since(table.at) > tableAge {
 		l.look()
 	}
-	n := libraryNode{client: l.client, slot: slot}
-	if table != nil {
-		n.server = table.servers[slot]
+	return libraryNode{client: l.client, slot: slot}, nil
+}
+
+// At is never called: the client follows redirections itself.
+func (l *library) At(_ context.Context, address string) (protocol.Node, error) {
+	return nil, fmt.Errorf("redirected to %s", address)
+}
+
+// Shard returns the server's address, or the slot if that is not known.
+func (l *library) Shard(slot uint16) string {
+	if !l.cluster {
+		return ""
 	}
-	if n.server == "" {
-		n.server = strconv.Itoa(int(slot)) // on its own
+	if table := l.table.Load(); table != nil && table.servers[slot] != "" {
+		return table.servers[slot]
 	}
-	return n, nil
+	return strconv.Itoa(int(slot))
 }
 
 // look asks for the table in the background.
@@ -141,14 +150,15 @@ func (l *library) Reload() { l.look() }
 
 func (l *library) NotSent(error) bool { return false }
 
-func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command, replies []protocol.Reply) error {
+func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command,
+	replies []protocol.Reply) error {
 	multi := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
 		multi[i] = n.client.B().Arbitrary(command...).Build()
 		switch {
 		case n.slot == protocol.Slots:
 		case len(command) > 3 && strings.HasPrefix(command[0], "EVAL"):
-			// By its own key: requests for several slots may be sent together.
+			// By the command's own key: requests for several slots may be sent together.
 			multi[i] = multi[i].SetSlot(command[3])
 		default:
 			multi[i] = multi[i].SetSlot(protocol.Tag(n.slot))
@@ -164,12 +174,13 @@ func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command, 
 	return nil
 }
 
-func (l *library) Sharded() bool { return l.cluster }
+// Sharded is true of a cluster, until one of its servers says that it has no sharded channels, as
+// Redis 6.2 does.
+func (l *library) Sharded() bool { return l.cluster && !l.unsharded.Load() }
 
-// Name is the server's address, or the slot if that is not known.
-func (n libraryNode) Name() string { return n.server }
-
-func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(), err error) {
+func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(),
+	err error) {
+	sharded := strings.Contains(channel, "{")
 	life, cancel := context.WithCancel(context.Background())
 	confirmed := make(chan struct{})
 	confirm := sync.OnceFunc(func() { close(confirmed) })
@@ -182,12 +193,14 @@ func (l *library) Subscribe(ctx context.Context, channel string, hear func(strin
 		})
 		for {
 			var command rueidis.Completed
-			if l.cluster {
+			if sharded {
 				command = l.client.B().Ssubscribe().Channel(channel).Build()
 			} else {
 				command = l.client.B().Subscribe().Channel(channel).Build()
 			}
-			err := l.client.Receive(hooked, command, func(m rueidis.PubSubMessage) { hear(m.Message) })
+			err := l.client.Receive(hooked, command, func(m rueidis.PubSubMessage) {
+				hear(m.Message)
+			})
 			select {
 			case failed <- err:
 			default:
@@ -205,6 +218,9 @@ func (l *library) Subscribe(ctx context.Context, channel string, hear func(strin
 	case <-confirmed:
 		return cancel, nil
 	case err = <-failed:
+		if text, ok := serverText(err); ok && sharded && strings.Contains(text, "unknown command") {
+			l.unsharded.Store(true)
+		}
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -212,6 +228,6 @@ func (l *library) Subscribe(ctx context.Context, channel string, hear func(strin
 	return nil, err
 }
 
-// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters rely on their
-// heartbeats.
+// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters rely on
+// their heartbeats.
 const subscribePause = 200 * time.Millisecond

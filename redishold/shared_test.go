@@ -3,6 +3,7 @@ package redishold_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +11,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 // newShared returns a Backend over a client with the library's own defaults.
@@ -42,8 +44,8 @@ func TestConformanceSharedClient(t *testing.T) {
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
 					proxy := redistest.NewProxy(t, server)
-					// None of these is the answer to the call: the greeting of one more connection, that a
-					// channel is subscribed to, and that a script has to be sent.
+					// None of these is the answer to the call: the greeting of one more connection,
+					// that a channel is subscribed to, and that a script has to be sent.
 					proxy.Spare("%", ">", "-NOSCRIPT")
 					b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr}})
 					proxies[b] = proxy
@@ -54,16 +56,22 @@ func TestConformanceSharedClient(t *testing.T) {
 					server.Freeze()
 					return server.Thaw
 				},
-				CutReply: func(_ testing.TB, client driver.Backend) { proxies[client].SetReplies(redistest.CutOnce) },
+				CutReply: func(_ testing.TB, client driver.Backend) {
+					proxies[client].SetReplies(redistest.CutOnce)
+				},
 				Forget: func(t testing.TB) {
 					server.Kill()
 					server.Run(t)
 				},
-				KillHolder: func(t testing.TB, key string) { killHolder(t, server.URL(), key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, server.URL(), key)
+				},
 			}
 		},
-		Capabilities: with(func(c *drivertest.Capabilities) { c.CanFreeze, c.CanForget, c.CanCutReply = true, true, true }),
-		TTL:          testTTL,
+		Capabilities: with(func(c *drivertest.Capabilities) {
+			c.CanFreeze, c.CanForget, c.CanCutReply = true, true, true
+		}),
+		TTL: testTTL,
 	})
 }
 
@@ -75,10 +83,15 @@ func TestConformanceSharedClusterClient(t *testing.T) {
 			cluster.FlushAll(t)
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
-					return newShared(t, rueidis.ClientOption{InitAddress: []string{cluster.Primaries[0].Addr}})
+					return newShared(t,
+						rueidis.ClientOption{InitAddress: []string{cluster.Primaries[0].Addr}})
 				},
-				Lose:       func(t testing.TB, key string) { cluster.Owner(t, key).Do(t, "DEL", key) },
-				KillHolder: func(t testing.TB, key string) { killHolder(t, cluster.URL(), key) },
+				Lose: func(t testing.TB, key string) {
+					cluster.Owner(t, key).Do(t, "DEL", key)
+				},
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, cluster.URL(), key)
+				},
 			}
 		},
 		Capabilities: capabilities,
@@ -87,20 +100,69 @@ func TestConformanceSharedClusterClient(t *testing.T) {
 }
 
 func TestNewNeedsAClient(t *testing.T) {
-	if _, err := redishold.New(nil); !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+	_, err := redishold.New(nil)
+	if !errors.Is(err, driver.ErrInvalid) || !driver.Permanent(err) ||
+		!strings.Contains(err.Error(), "client is nil") {
 		t.Errorf("New(nil): %v", err)
 	}
 }
 
-// A request that the library gave up, and that arrives after what was sent since over another connection,
-// must not take the lock for an acquisition that was released.
+// Open and New refuse the same options by the same words, before they ask a server.
+func TestOptionsAreValidated(t *testing.T) {
+	t.Parallel()
+	client, err := rueidis.NewClient(
+		rueidis.ClientOption{InitAddress: []string{redistest.Start(t).Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, c := range []struct {
+		option redishold.SharedOption
+		want   []string
+	}{
+		{nil, []string{"option 1 is nil: leave it out"}},
+		{redishold.WithReplicas(-1, 0), []string{"-1 replicas", "0 to 255"}},
+		{redishold.WithReplicas(256, 0), []string{"256 replicas", "0 to 255"}},
+		{redishold.WithReplicas(1, time.Microsecond), []string{"replica timeout 1µs", "1ms to 1s"}},
+		{redishold.WithReplicas(1, time.Minute), []string{"replica timeout 1m0s", "1ms to 1s"}},
+	} {
+		_, fromNew := redishold.New(client, c.option)
+		_, fromOpen := redishold.Open(t.Context(), "redis://127.0.0.1:1", c.option)
+		for _, err := range []error{fromNew, fromOpen} {
+			for _, want := range c.want {
+				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v: want ErrInvalid with %q", err, want)
+				}
+			}
+		}
+	}
+}
+
+// Replicas given to Open are waited for as those of the URL are, and prevail over them.
+func TestOpenWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.URL(), redishold.WithReplicas(1, time.Millisecond))
+	if _, err := b.Acquire(t.Context(), newClaim("replicas")); err == nil ||
+		!strings.Contains(err.Error(), "replica") {
+		t.Errorf("without a replica: %v, want an error that tells of replicas", err)
+	}
+	b = open(t, server.URL()+"?wait=1", redishold.WithReplicas(0, 0))
+	if r, err := b.Acquire(t.Context(), newClaim("none")); err != nil || r.State != driver.Held {
+		t.Errorf("the option does not prevail: %v, %v", r, err)
+	}
+}
+
+// A request that the library gave up, and that arrives after what was sent since over another
+// connection, must not take the lock for an acquisition that was released.
 func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr}, ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
 	claim := newClaim("k")
-	// The scripts are known to the server, as what is sent late would else do nothing.
+	// The server must know the scripts, or a late request would do nothing.
 	other := newClaim("other")
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), other))
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), other))
@@ -109,7 +171,7 @@ func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 		t.Fatalf("Acquire: %v", err)
 	}
 	proxy.BreakClients()
-	redistest.Eventually(t, "released over a new connection", func() error {
+	testserver.Eventually(t, "released over a new connection", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r, err := b.Release(ctx, claim)
@@ -124,4 +186,75 @@ func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 		t.Errorf("the acquisition took effect after its release: %v", value)
 	}
 	granted(t, b, newClaim("k"))
+}
+
+// A request to yield that arrives after its holder was told to go on would let another holder in
+// beside it.
+func TestNoLateRequestOfASharedClientHandsOverWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		PipelineMultiplex: -1})
+	others := newShared(t, rueidis.ClientOption{InitAddress: []string{server.Addr}})
+	holder, waiter := newClaim("k"), newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
+	turn := holder
+	turn.Yield, turn.Block = true, 1
+	// The server must know the script, or a late request would do nothing.
+	if results, err := b.Renew(t.Context(), []driver.Claim{turn}); err != nil ||
+		results[0].State != driver.Held {
+		t.Fatalf("Renew: %+v, %v", results, err)
+	}
+	deliver := proxy.Strand()
+	told := make(chan bool, 1)
+	go func() {
+		results, err := b.Renew(t.Context(), []driver.Claim{turn})
+		told <- err == nil && results[0].State == driver.Held
+	}()
+	testserver.Eventually(t, "the request is on its way", func() error {
+		return testserver.Not(proxy.Kept() > 0, "not yet")
+	})
+	proxy.BreakClients()
+	holds := <-told
+	mustBe(t, "queue", driver.Busy)(others.Acquire(t.Context(), waiter))
+	deliver()
+	server.Do(t, "PING")
+	if now := server.String(t, "GET", "k"); holds && now != holder.Owner {
+		t.Errorf("the holder was told that it holds the key, which is %q's now: two hold it", now)
+	}
+}
+
+// Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way
+// of all servers.
+func TestSharedClientWithoutShardedChannels(t *testing.T) {
+	t.Parallel()
+	var without redistest.Option = func(*redistest.Server) {}
+	if redistest.AtLeast(t, 7, 0) {
+		without = redistest.WithArgs("--rename-command", "SSUBSCRIBE", "", "--rename-command",
+			"SPUBLISH", "")
+	}
+	cluster := redistest.StartCluster(t, 3, 0, without)
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{cluster.Primaries[0].Addr}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	notices := make(chan driver.Notice, 10)
+	defer b.Notify(func(n driver.Notice) { notices <- n })()
+	for _, key := range []string{"a", "b", "c", "d"} {
+		holder, waiter := newClaim(key), newClaim(key)
+		mustBe(t, "acquire", driver.Held)(b.Acquire(ctx, holder))
+		mustBe(t, "queue", driver.Busy)(b.Acquire(ctx, waiter))
+		// the first may find out that there are no such channels
+		mustBe(t, "ask again", driver.Busy)(b.Acquire(ctx, waiter))
+		mustBe(t, "release", driver.Held)(b.Release(ctx, holder))
+		select {
+		case n := <-notices:
+			if n.Owner != waiter.Owner {
+				t.Errorf("notice %+v", n)
+			}
+		case <-ctx.Done():
+			t.Fatalf("%s: no notice of the grant", key)
+		}
+		mustBe(t, "release", driver.Held)(b.Release(ctx, waiter))
+	}
 }

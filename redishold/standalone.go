@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// single is the transport of a deployment with one server that counts: a lone one, or the primary that
+// single is the transport of a deployment with one server in use: a lone one, or the primary that
 // Sentinels name.
 type single struct {
 	config *config
@@ -24,12 +24,17 @@ func newStandalone(g *config) *single {
 		name:    address,
 		find:    func(context.Context) (string, error) { return address, nil },
 		trouble: func() {},
-		check: func(s *protocol.Server) error {
+		check: func(s *protocol.Server, served bool) error {
 			switch {
 			case s.Cluster:
-				return &driver.Error{Node: address, Permanent: true, Err: errors.New("the server is part of a cluster: use redis+cluster://")}
+				return &driver.Error{Node: address, Permanent: true,
+					Err: errors.New("the server is part of a cluster: use redis+cluster://")}
 			case s.Replica:
-				return &driver.Error{Node: address, Permanent: true, Err: fmt.Errorf("the server is a read-only replica of %s: use that one", s.Primary)}
+				// After a primary this is an outage: the roles are changing, and the name may soon
+				// lead to another server.
+				return &driver.Error{Node: address, Permanent: !served,
+					Err: fmt.Errorf("the server is a read-only replica of %s: use that one",
+						s.Primary)}
 			}
 			return nil
 		},
@@ -47,7 +52,9 @@ func (t *single) Conn(ctx context.Context, _ uint16) (protocol.Conn, error) {
 func (t *single) Shard(uint16) string { return "" }
 
 func (t *single) Follow(_ context.Context, _ uint16, address string) (protocol.Conn, error) {
-	return nil, &driver.Error{Node: t.node.name, Permanent: true, Err: fmt.Errorf("the server is part of a cluster and says to ask %s: use redis+cluster://", address)}
+	return nil, &driver.Error{Node: t.node.name, Permanent: true,
+		Err: fmt.Errorf("the server is part of a cluster and says to ask %s: use redis+cluster://",
+			address)}
 }
 
 func (t *single) All(ctx context.Context) ([]protocol.Conn, error) {
@@ -62,7 +69,7 @@ func (t *single) Ordered() bool { return true }
 
 func (t *single) Cluster() bool { return false }
 
-func (t *single) Listen(f func(string)) { t.config.hear = f }
+func (t *single) Listen(f func(*protocol.Server, string)) { t.config.hear = f }
 
 func (t *single) Close() error {
 	t.node.close()

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/redishold/internal/hosts"
 )
 
 // schemes are the forms of URLs. "rediss" in place of "redis" means TLS.
@@ -27,50 +29,55 @@ var schemes = map[string]struct {
 	"rediss+cluster":  {mode: cluster, tls: true},
 }
 
-// parse reads a URL. Its errors quote the part that is wrong, unless that may be a piece of a password.
+// parse reads a URL. Any part of it may be a piece of a password, if a character was not escaped or
+// the '@' was forgotten. So errors quote only values of known parameters that are not secret. They
+// name hosts and parameters by number.
 func (g *config) parse(raw string) error {
-	err := g.parseParts(raw)
-	// A password with a '/' or '?' in it ends where it looks like the path, and the rest of it up to the '@'
-	// is taken for something else.
+	// A password with a '/', '?' or '#' in it seems to end there, and the rest of it up to the '@'
+	// would be taken for the path or a parameter.
 	_, rest, _ := strings.Cut(raw, "://")
-	if i := strings.IndexAny(rest, "/?#"); err != nil && i >= 0 && strings.Contains(rest[i:], "@") {
-		return errors.New("URL: not well formed, with an '@' behind '/', '?' or '#': in user name, password and parameters escape these with %")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return errors.New(
+			"URL: has an '@' behind '/', '?' or '#': in user name, password, path and parameters escape these with %")
 	}
-	return err
+	return g.parseParts(raw)
 }
 
 func (g *config) parseParts(raw string) error {
 	name, rest, ok := strings.Cut(raw, "://")
 	scheme, known := schemes[name]
 	if !ok || !known {
-		return errors.New("URL: must begin with redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster:// (or rediss+ for TLS)")
+		return errors.New(
+			"URL: must begin with redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster:// (or rediss+ for TLS)")
 	}
 	g.mode, g.unix = scheme.mode, scheme.unix
 	if scheme.tls {
 		g.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 
-	// Apart from the hosts, of which there may be several, it is an ordinary URL.
+	// Apart from the list of hosts it is an ordinary URL.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
 	}
-	user, hosts := "", authority
+	user, list := "", authority
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, hosts = authority[:i+1], authority[i+1:]
+		user, list = authority[:i+1], authority[i+1:]
 	}
 	u, err := url.Parse("redis://" + user + "host" + tail)
 	if err != nil {
-		return errors.New("URL: user name, password, path or parameters are not well formed: escape special characters with %")
+		return errors.New(
+			"URL: user name, password, path or parameters are not well formed: escape special characters with %")
 	}
 	if u.Fragment != "" {
-		return errors.New("URL: has a fragment after '#', which means nothing here: escape the character with %23")
+		return errors.New(
+			"URL: has a fragment after '#', which means nothing here: escape the character with %23")
 	}
 	if u.User != nil {
 		g.username = u.User.Username()
 		g.password, _ = u.User.Password()
 	}
-	if err := g.setHosts(hosts); err != nil {
+	if err := g.setHosts(list); err != nil {
 		return err
 	}
 	if err := g.setPath(u.Path); err != nil {
@@ -79,10 +86,11 @@ func (g *config) parseParts(raw string) error {
 	return g.setParameters(u.RawQuery)
 }
 
-func (g *config) setHosts(hosts string) error {
+func (g *config) setHosts(list string) error {
 	if g.unix {
-		if hosts != "" {
-			return fmt.Errorf("URL: host %q before the path of a socket: three slashes are needed", hosts)
+		if list != "" {
+			return errors.New(
+				"URL: a host before the path of a socket: three slashes are needed, or an '@' behind the login")
 		}
 		return nil
 	}
@@ -90,36 +98,16 @@ func (g *config) setHosts(hosts string) error {
 	if g.mode == sentinel {
 		port = "26379"
 	}
-	for host := range strings.SplitSeq(hosts, ",") {
-		address, err := hostPort(host, port)
-		if err != nil {
-			return err
-		}
-		g.addresses = append(g.addresses, address)
+	if n := strings.Count(list, ",") + 1; g.mode == standalone && n != 1 {
+		return fmt.Errorf(
+			"URL: %d hosts for one server: use redis+cluster:// or redis+sentinel://, or redlock:// for independent servers",
+			n)
 	}
-	if g.mode == standalone && len(g.addresses) != 1 {
-		return fmt.Errorf("URL: %d hosts for one server: use redis+cluster:// or redis+sentinel://, or redlock:// for independent servers", len(g.addresses))
+	var err error
+	if g.addresses, err = hosts.Parse(list, port); err != nil {
+		return fmt.Errorf("URL: %w", err)
 	}
 	return nil
-}
-
-// hostPort completes "host", "host:port", "[::1]" or "[::1]:port".
-func hostPort(s, port string) (string, error) {
-	host := s
-	if h, p, err := net.SplitHostPort(s); err == nil {
-		host, port = h, p
-	} else if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
-		host = s[1 : len(s)-1]
-	} else if strings.ContainsAny(s, ":[]") {
-		return "", fmt.Errorf("URL: host %q: must be host, host:port or [address]:port", s)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("URL: port %q of host %q: must be 1 to 65535", port, host)
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 func (g *config) setPath(path string) error {
@@ -146,62 +134,83 @@ func (g *config) setDatabase(s string) error {
 	}
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return fmt.Errorf("URL: database %q: must be a number, 0 or more", s)
+		return errors.New("URL: the database must be a number, 0 or more")
 	}
 	if n != 0 && g.mode == cluster {
-		return fmt.Errorf("URL: database %d: a cluster has only database 0", n)
+		return errors.New("URL: a cluster has only database 0")
 	}
 	g.database = int(n)
 	return nil
 }
 
-// setParameters reads what follows '?'. Each may be given once.
+// parameters are those that may follow '?'.
+var parameters = []string{"db", "tls-ca", "tls-cert", "tls-key", "wait", "wait-timeout", "durable",
+	"sentinel-user", "sentinel-password"}
+
+// readParameters reads what follows '?'. Each parameter may be given once.
+func readParameters(query string) (map[string]string, error) {
+	values := make(map[string]string)
+	i := 0
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		i++
+		rawName, rawValue, _ := strings.Cut(pair, "=")
+		name, err1 := url.QueryUnescape(rawName)
+		value, err2 := url.QueryUnescape(rawValue)
+		switch _, twice := values[name]; {
+		case err1 != nil || err2 != nil || strings.Contains(pair, ";"):
+			return nil,
+				fmt.Errorf(
+					"URL: parameter %d is not well formed: escape special characters with %%", i)
+		case !slices.Contains(parameters, name):
+			return nil,
+				fmt.Errorf(
+					"URL: parameter %d is unknown, or the rest of a value in which an '&' has to be %%26: known are %s",
+					i, strings.Join(parameters, ", "))
+		case twice:
+			return nil, fmt.Errorf("URL: parameter %q is given twice", name)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
 func (g *config) setParameters(query string) error {
-	values, err := url.ParseQuery(query)
+	values, err := readParameters(query)
 	if err != nil {
-		return errors.New("URL: parameters are not well formed: escape special characters with %")
+		return err
 	}
-	var caFile, certFile, keyFile string
-	for name, all := range values {
-		if len(all) != 1 {
-			return fmt.Errorf("URL: parameter %q is given %d times", name, len(all))
-		}
-		value := all[0]
-		switch name {
-		case "db":
-			err = g.setDatabase(value)
-		case "tls-ca":
-			caFile = value
-		case "tls-cert":
-			certFile = value
-		case "tls-key":
-			keyFile = value
-		case "wait":
-			n, bad := strconv.ParseUint(value, 10, 8)
-			if bad != nil {
-				err = fmt.Errorf("URL: wait %q: must be the number of replicas to wait for, 0 to 255", value)
-			}
-			g.replicas = int(n)
-		case "wait-timeout":
-			g.replicaTimeout, err = time.ParseDuration(value)
-			if err != nil || g.replicaTimeout < time.Millisecond || g.replicaTimeout > time.Second {
-				err = fmt.Errorf("URL: wait-timeout %q: must be a duration of 1ms to 1s", value)
-			}
-		case "sentinel-user":
-			g.sentinelUsername = value
-		case "sentinel-password":
-			g.sentinelPassword = value
-		default:
-			err = fmt.Errorf("URL: unknown parameter %q: db, tls-ca, tls-cert, tls-key, wait, wait-timeout, sentinel-user and sentinel-password are known", name)
-		}
+	if err := g.setDatabase(values["db"]); err != nil {
+		return err
+	}
+	if value, ok := values["wait"]; ok {
+		n, err := strconv.ParseUint(value, 10, 8)
 		if err != nil {
-			return err
+			return fmt.Errorf("URL: wait %q: must be the number of replicas to wait for, 0 to 255",
+				value)
+		}
+		g.options.Replicas = int(n)
+	}
+	if value, ok := values["wait-timeout"]; ok {
+		g.options.ReplicaTimeout, err = time.ParseDuration(value)
+		if err != nil || g.options.ReplicaTimeout < time.Millisecond ||
+			g.options.ReplicaTimeout > time.Second {
+			return fmt.Errorf("URL: wait-timeout %q: must be a duration of 1ms to 1s", value)
 		}
 	}
+	if value, ok := values["durable"]; ok {
+		if value != "always" || g.mode != standalone {
+			return fmt.Errorf("URL: durable %q: must be always, and only for a lone server", value)
+		}
+		g.durable = true
+	}
+	g.sentinelUsername, g.sentinelPassword = values["sentinel-user"], values["sentinel-password"]
 	if g.mode != sentinel && (g.sentinelUsername != "" || g.sentinelPassword != "") {
 		return errors.New("URL: sentinel-user and sentinel-password are for redis+sentinel://")
 	}
-	return g.loadTLS(caFile, certFile, keyFile)
+	return g.loadTLS(values["tls-ca"], values["tls-cert"], values["tls-key"])
 }
 
 // loadTLS reads the files that the parameters name.

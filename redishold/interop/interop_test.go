@@ -19,8 +19,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 const patience = 60 * time.Second
@@ -37,7 +38,8 @@ func TestRedsync(t *testing.T) {
 	check(t, func(t *testing.T, server *redistest.Server) foreign {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		t.Cleanup(func() { client.Close() })
-		return &redsyncClient{t, redsync.New(goredis.NewPool(client)), make(map[string]*redsync.Mutex)}
+		return &redsyncClient{t, redsync.New(goredis.NewPool(client)),
+			make(map[string]*redsync.Mutex)}
 	})
 }
 
@@ -88,7 +90,8 @@ func TestRedisPy(t *testing.T) {
 		t.Fatal("no python3 with the module redis: install Debian's python3-redis")
 	}
 	check(t, func(t *testing.T, server *redistest.Server) foreign {
-		return startClient(t, exec.Command(python, filepath.Join("clients", "redispy.py"), server.URL()))
+		return startClient(t, exec.Command(python, filepath.Join("clients", "redispy.py"),
+			server.URL()))
 	})
 }
 
@@ -104,7 +107,8 @@ func TestRedlockForNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	install := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--prefer-offline", "--ignore-scripts")
+	install := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--prefer-offline",
+		"--ignore-scripts")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
@@ -116,8 +120,8 @@ func TestRedlockForNode(t *testing.T) {
 	})
 }
 
-// process is a client in another language. It reads lines of an order, a key and milliseconds, and answers
-// each with yes or no. Anything else is an error, which ends it.
+// process is a client in another language. It reads lines of an order, a key and milliseconds, and
+// answers each with yes or no. Anything else is an error, which ends it.
 type process struct {
 	t   *testing.T
 	in  io.Writer
@@ -173,7 +177,8 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"), holdfast.WithTTL(20*time.Second))
+	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"),
+		holdfast.WithTTL(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +210,8 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 		}
 		_, err := ours.TryAcquire(ctx, "b")
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Holder.Value == "" || held.Holder.Value != server.String(t, "GET", "lock:b") || held.ExpiresIn <= 0 {
+		if !errors.As(err, &held) || held.Holder.Value == "" ||
+			held.Holder.Value != server.String(t, "GET", "lock:b") || held.ExpiresIn <= 0 {
 			t.Fatalf("TryAcquire: %v", err)
 		}
 		waited := make(chan error, 1)
@@ -216,9 +222,9 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 			}
 			waited <- err
 		}()
-		redistest.Eventually(t, "we wait", func() error {
+		testserver.Eventually(t, "we wait", func() error {
 			entry, err := backend.Inspect(ctx, "lock:b")
-			return errors.Join(err, redistest.Not(len(entry.Waiters) == 1, "%+v", entry))
+			return errors.Join(err, testserver.Not(len(entry.Waiters) == 1, "%+v", entry))
 		})
 		if !theirs.release("lock:b") {
 			t.Fatal("they could not release what they hold")
@@ -248,17 +254,19 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 	})
 
 	t.Run("we can not delete theirs", func(t *testing.T) {
-		claim := driver.Claim{Key: "lock:d", Owner: driver.NewOwner(driver.OwnerSuffix("short")), TTL: 50 * time.Millisecond}
+		claim := driver.Claim{Key: "lock:d", Owner: driver.NewOwner(driver.OwnerSuffix("short")),
+			TTL: 50 * time.Millisecond}
 		if r, err := backend.Acquire(ctx, claim); err != nil || r.State != driver.Held {
 			t.Fatal(r, err)
 		}
-		redistest.Eventually(t, "they get it when ours has run out", func() error {
-			return redistest.Not(theirs.acquire("lock:d", minute), "refused")
+		testserver.Eventually(t, "they get it when ours has run out", func() error {
+			return testserver.Not(theirs.acquire("lock:d", minute), "refused")
 		})
 		if r, err := backend.Release(ctx, claim); err != nil || r.State != driver.Lost {
 			t.Errorf("Release: %v, %v", r.State, err)
 		}
-		if results, err := backend.Renew(ctx, []driver.Claim{claim}); err != nil || results[0].State != driver.Lost {
+		if results, err := backend.Renew(ctx, []driver.Claim{claim}); err != nil ||
+			results[0].State != driver.Lost {
 			t.Errorf("Renew: %+v, %v", results, err)
 		}
 		if !theirs.extend("lock:d", minute) || !theirs.release("lock:d") {

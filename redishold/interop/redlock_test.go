@@ -14,12 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold/redlock"
 )
 
-// Over the same five servers a mutex of redsync and a lock of Holdfast exclude each other, also with a minority of the servers gone, and
-// the release of each lets the other one in.
+// Over the same five servers a mutex of redsync and a lock of Holdfast exclude each other, also
+// with a minority of the servers gone, and the release of each lets the other one in.
 func TestRedsyncOverFiveServers(t *testing.T) {
 	t.Parallel()
 	var servers []*redistest.Server
@@ -34,12 +35,14 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	backend, err := redlock.Open(ctx, "redlock://"+strings.Join(hosts, ",")+"?restart-guard=0s&node-timeout=5s")
+	backend, err := redlock.Open(ctx, "redlock://"+strings.Join(hosts, ",")+
+		"?restart-guard=0s&node-timeout=5s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { backend.Close() })
-	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"), holdfast.WithTTL(20*time.Second))
+	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"),
+		holdfast.WithTTL(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +51,8 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 
 	exclude := func(t *testing.T, name string) {
 		mutex := func() *redsync.Mutex {
-			return theirs.NewMutex("lock:"+name, redsync.WithExpiry(time.Minute), redsync.WithTries(1), redsync.WithTimeoutFactor(0.1))
+			return theirs.NewMutex("lock:"+name, redsync.WithExpiry(time.Minute),
+				redsync.WithTries(1), redsync.WithTimeoutFactor(0.1))
 		}
 		// refused makes sure that their mutex is not to be had.
 		refused := func() {
@@ -69,13 +73,14 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m *redsync.Mutex
-		redistest.Eventually(t, "our release lets them in", func() error {
+		testserver.Eventually(t, "our release lets them in", func() error {
 			m = mutex()
 			return m.LockContext(ctx)
 		})
 
 		var held *holdfast.HeldError
-		if _, err := ours.TryAcquire(ctx, name); !errors.As(err, &held) || held.Holder.Value != m.Value() {
+		if _, err := ours.TryAcquire(ctx, name); !errors.As(err, &held) ||
+			held.Holder.Value != m.Value() {
 			t.Fatalf("TryAcquire: %v; want held by %q", err, m.Value())
 		}
 		if ok, err := m.ExtendContext(ctx); !ok {
@@ -89,7 +94,9 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 			}
 			waited <- err
 		}()
-		redistest.Eventually(t, "we wait", func() error { return redistest.Not(ours.Stats().Waiting == 1, "not yet") })
+		testserver.Eventually(t, "we wait", func() error {
+			return testserver.Not(ours.Stats().Waiting == 1, "not yet")
+		})
 		select {
 		case err := <-waited:
 			t.Fatalf("we did not wait: %v", err)
@@ -110,9 +117,10 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 	servers[4].Run(t)
 	t.Run("two have forgotten", func(t *testing.T) { exclude(t, "c") })
 	for i, s := range servers {
-		redistest.Eventually(t, fmt.Sprintf("only fences are left on server %d", i), func() error {
+		testserver.Eventually(t, fmt.Sprintf("only fences are left on server %d", i), func() error {
 			keys, err := s.Try("KEYS", "lock:*")
-			return errors.Join(err, redistest.Not(err == nil && len(keys.([]any)) == 0, "%v", keys))
+			return errors.Join(err, testserver.Not(err == nil && len(keys.([]any)) == 0,
+				"%v", keys))
 		})
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Acquire asks once for the claim, as [driver.Backend] describes. Without contention it takes one round trip
-// of three plain commands; else one, the first time two, of a script.
+// Acquire asks once for the claim, as [driver.Backend] describes. Without contention it takes one
+// round trip of four plain commands; else one of a script, and the first time two.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := validate(&claim); err != nil {
 		return driver.Result{}, err
@@ -30,27 +30,42 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		b.doubts.note(claim.Owner, err, time.Since(start))
 		return result, a.undo(ctx, err)
 	}
-	barged := false
+	found := refused
 	if !b.contended.recently(a.keys.Slot) {
-		result, verdict, err := a.plainly(ctx, conn)
-		if err != nil || verdict == granted {
+		var result driver.Result
+		result, found, err = a.plainly(ctx, conn)
+		if err != nil || found == granted {
 			return result, err
 		}
-		barged = verdict == outOfTurn
 		b.contended.now(a.keys.Slot)
 	}
-	result, err := a.byScript(ctx, conn, barged)
+	result, err := a.byScript(ctx, conn, found == outOfTurn)
 	if err == nil && result.State == driver.Busy {
 		b.contended.now(a.keys.Slot)
+	}
+	if found != refused {
+		err = maybe(err)
 	}
 	return result, err
 }
 
-// undo releases what a server in quarantine has granted: it was asked whether it may vote together with the
-// request. It returns err.
+// maybe returns err as one that may have had an effect: an earlier request of the call has had one.
+func maybe(err error) error {
+	if e := (*driver.Error)(nil); errors.As(err, &e) && !e.Maybe {
+		unknown := *e
+		unknown.Maybe, unknown.Permanent, unknown.Invalid = true, driver.Permanent(e), false
+		return &unknown
+	}
+	return err
+}
+
+// undo releases what a server in quarantine has granted: the question whether it may vote went out
+// together with the request. The claim may ask again. It returns err.
 func (a *acquisition) undo(ctx context.Context, err error) error {
 	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
-		a.b.Release(context.WithoutCancel(ctx), a.claim)
+		if _, failure := a.b.release(ctx, a.claim, false); failure != nil {
+			return maybe(err)
+		}
 	}
 	return err
 }
@@ -63,61 +78,79 @@ type acquisition struct {
 	first, last string
 }
 
-// plainVerdict is how an attempt without a script went.
-type plainVerdict int
+// plainOutcome is the outcome of an attempt without a script.
+type plainOutcome int
 
 const (
-	granted plainVerdict = iota
-	undecided
-	outOfTurn // the lock is ours, but somebody was waiting for it
+	granted   plainOutcome = iota
+	refused                // the lock was not set
+	undecided              // the lock was set, but there is more to do or to find out
+	outOfTurn              // the lock was set, and somebody was waiting for it
 )
 
-// plainly tries it with three commands, which cost the server less than half of what a script costs. They are
-// sent together and are not one step, so here is why that is enough:
+// plainly tries to acquire with four commands, which cost the server less than a script. They are
+// sent together but are not one step. They are enough all the same:
 //
-//   - SET NX decides who holds the lock, all by itself.
-//   - The fence only rises (GT), so a token is drawn once, whoever draws in between. When the reply
-//     says that both ends of the block raised it, all of the block was new.
-//   - Whoever acquires after this call has returned draws after it, and so gets a larger token.
-//   - If somebody waits, the script puts it right before this call returns: until then nobody works under the
-//     lock.
+//   - SET NX alone decides who holds the lock.
+//   - The fence only rises (GT), so a token is drawn once, even if others draw in between. When the
+//     reply says that both ends of the block raised it, all of the block was new.
+//   - GETRANGE shows that the lock was the owner's while the token was drawn. If not, the key was
+//     removed before, and somebody else may have drawn a smaller token under the lock since: then
+//     this is no grant.
+//   - An acquisition that starts after this call has returned draws later, and so gets a larger
+//     token.
+//   - If somebody waits, the script hands the lock over before this call returns: until then nobody
+//     works under it.
 //
-// Whatever else comes back is left to the script, too, to which a lock that is set is the owner's own.
-func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, plainVerdict, error) {
-	if err := a.b.admit(conn.Server(), a.claim.TTL); err != nil {
-		return driver.Result{}, undecided, err
+// The script also handles every other reply. To it a lock that is set is the owner's own.
+func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, plainOutcome, error) {
+	server := conn.Server()
+	memory, err := a.b.mayVote(ctx, conn, server, a.claim.TTL)
+	if err != nil {
+		return driver.Result{}, refused, err
 	}
 	space := scratches.Get().(*scratch)
 	defer space.free()
-	args := append(space.args[:0], "SET", a.keys.Lock, a.claim.Owner, "NX", "PX", milliseconds(a.claim.TTL),
+	args := append(space.args[:0], "SET", a.keys.Lock, a.claim.Owner, "NX", "PX",
+		milliseconds(a.claim.TTL),
 		"EXISTS", a.keys.Queue,
-		"ZADD", a.keys.Fence, "GT", "CH", a.first, "t", a.last, "t")
-	commands := append(space.commands[:0], args[0:6], args[6:8], args[8:16])
+		"ZADD", a.keys.Fence, "GT", "CH", a.first, "t", a.last, "t",
+		"GETRANGE", a.keys.Lock, "0", lastByte)
+	commands := append(space.commands[:0], args[0:6], args[6:8], args[8:16], args[16:20])
 	if a.b.options.Replicas > 0 {
 		commands = append(commands, a.b.waitCommand())
+	}
+	if a.b.testifies(memory) {
+		commands = append(commands, memoryCommand)
 	}
 	replies := space.replies[:len(commands)]
 	if err := conn.Do(ctx, commands, replies); err != nil {
 		return driver.Result{}, undecided, err
 	}
-	set, waiting, raised := &replies[0], &replies[1], &replies[2]
+	if err := a.b.admitted(ctx, conn, server, a.claim.TTL, memory,
+		&replies[len(replies)-1]); err != nil {
+		return driver.Result{}, refused, err
+	}
+	set, waiting, raised, holder := &replies[0], &replies[1], &replies[2], &replies[3]
 	switch {
 	case set.Kind != String:
-		return driver.Result{}, undecided, nil
+		return driver.Result{}, refused, nil
 	case waiting.Kind != Integer || waiting.Int != 0:
 		return driver.Result{}, outOfTurn, nil
 	case raised.Kind != Integer || raised.Int != 2 && (raised.Int != 1 || a.first != a.last):
 		return driver.Result{}, undecided, nil
+	case holder.Kind != String || holder.Str != a.claim.Owner:
+		return driver.Result{}, undecided, nil
 	}
 	if a.b.options.Replicas > 0 {
-		if err := a.b.waited(conn, replies[3]); err != nil {
+		if err := a.b.waited(conn, replies[4]); err != nil {
 			return driver.Result{}, undecided, err
 		}
 	}
 	return driver.Result{State: driver.Held, Token: max(a.claim.Token, 1)}, granted, nil
 }
 
-// byScript does it in one step.
+// byScript acquires in one step.
 func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (driver.Result, error) {
 	presence := min(Presence, a.claim.TTL)
 	ticket, route, routeAt, mark := "", "", 0, ""
@@ -132,19 +165,21 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	defer space.free()
 	command := Command(space.args[:0])
 	if a.b.transport.Ordered() {
-		command = acquireScript.evalsha(command, "4")
+		command = acquireScript().evalsha(command, "4")
 		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence)
 	} else {
-		command = acquireScript.evalsha(command, "5")
-		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence, endedKey(a.keys.Slot, a.claim.Owner))
+		command = acquireScript().evalsha(command, "5")
+		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
+			endedKey(a.keys.Slot, a.claim.Owner))
 	}
-	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last, milliseconds(presence), ticket)
+	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last,
+		milliseconds(presence), ticket)
 	if a.claim.Queue {
 		routeAt = len(command)
 	}
 	command = append(command, route, mark)
 	reply, err := a.b.runOn(ctx, conn, &call{
-		script:  acquireScript,
+		script:  acquireScript(),
 		slot:    a.keys.Slot,
 		command: command,
 		vote:    a.claim.TTL,
@@ -155,10 +190,10 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return acquired(reply, presence)
+	return acquired(reply, &a.claim, presence)
 }
 
-// block is the range of tokens that a claim would like.
+// block returns the first and the last token that a claim asks for.
 func block(claim *driver.Claim) (first, last string) {
 	from := max(uint64(claim.Token), 1) // 0 is no token
 	if claim.Block <= 1 {
@@ -174,11 +209,13 @@ func block(claim *driver.Claim) (first, last string) {
 }
 
 // acquired reads the reply of acquire.lua.
-func acquired(reply Reply, presence time.Duration) (driver.Result, error) {
+func acquired(reply Reply, claim *driver.Claim, presence time.Duration) (driver.Result, error) {
 	switch {
+	case exhausted(reply, claim):
+		return driver.Result{}, fenceFailure(claim.Key)
 	case reply.Kind == Integer && reply.Int > 0:
 		return driver.Result{State: driver.Held, Token: driver.Token(reply.Int)}, nil
-	case reply.Kind == List && len(reply.List) == 3 && reply.List[0].Kind == String:
+	case reply.Kind == List && len(reply.List) == 4 && reply.List[0].Kind == String:
 		result := driver.Result{
 			State:     driver.Busy,
 			Holder:    reply.List[0].Str,
@@ -187,6 +224,7 @@ func acquired(reply Reply, presence time.Duration) (driver.Result, error) {
 		}
 		if result.Place > 0 {
 			result.Presence = presence
+			result.Clock = uint64(max(0, reply.List[3].Int))
 		}
 		return result, nil
 	}

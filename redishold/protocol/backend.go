@@ -13,46 +13,69 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Presence is for how long a waiter counts as present after it asked, or its TTL if that is shorter. It asks
-// again about three times in that span, so a notice that is lost costs a second.
+// Presence is how long a waiter counts as present after it asked; for its TTL if that is shorter.
+// It asks about three times in that span, so a lost notice costs a second.
 const Presence = 3 * time.Second
 
+// maxReplicas is the largest number of replicas to wait for.
+const maxReplicas = 255
+
 // Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
-// [driver.Inspector], [driver.Guarded], [driver.Identified] and [driver.Versioned], and is safe for concurrent use.
+// [driver.Inspector], [driver.Checker], [driver.Guarder], [driver.Member], [driver.Identifier] and
+// [driver.Versioner], and is safe for concurrent use.
 type Backend struct {
-	transport Transport
-	options   Options
-	guard     atomic.Int64 // a time.Duration; 0 is off
-	closed    atomic.Bool
-	listeners listeners
-	contended contention
-	doubts    doubts
-	durable   sync.Map // run_id: bool, for Transports that do not tell
-	version   atomic.Pointer[string]
+	transport  Transport
+	options    Options
+	guard      atomic.Int64 // a time.Duration; 0 is off
+	closed     atomic.Bool
+	listeners  listeners
+	contended  contention
+	doubts     doubts
+	looks      looks
+	membership membership
+	version    atomic.Pointer[string]
 }
 
-// Options are what a Backend can be told. The zero value is the default.
+// Options are the options of a Backend. The zero value is the default.
 type Options struct {
-	// Replicas is how many replicas have to confirm an acquisition or a renewal before it counts (WAIT). It
-	// narrows the window in which a failover loses a lock, and does not close it. 0 waits for none.
+	// Replicas is how many replicas, 0 to 255, have to confirm an acquisition or a renewal before
+	// it counts (WAIT). It narrows the window in which a failover loses a lock, but does not close
+	// it. 0 waits for none.
 	Replicas int
 
-	// ReplicaTimeout bounds the wait for them, in which the connection carries nothing else. Default 100 ms.
+	// ReplicaTimeout bounds the wait for them: 1 ms to 1 s, or 0 for 100 ms. Meanwhile the
+	// connection carries nothing else.
 	ReplicaTimeout time.Duration
 }
 
-// New returns a Backend that talks through transport, which is its own from now on.
+// Validate returns nil, or an error that wraps driver.ErrInvalid and names the option, its value
+// and what is allowed.
+func (o Options) Validate() error {
+	switch {
+	case o.Replicas < 0 || o.Replicas > maxReplicas:
+		return fmt.Errorf("%w: %d replicas to wait for: must be 0 to %d", driver.ErrInvalid,
+			o.Replicas, maxReplicas)
+	case o.ReplicaTimeout != 0 && (o.ReplicaTimeout < time.Millisecond ||
+		o.ReplicaTimeout > time.Second):
+		return fmt.Errorf("%w: replica timeout %v: must be 1ms to 1s, or 0 for 100ms",
+			driver.ErrInvalid, o.ReplicaTimeout)
+	}
+	return nil
+}
+
+// New returns a Backend that talks through transport. It owns transport from now on, and closes it.
 func New(transport Transport, options Options) *Backend {
 	if options.ReplicaTimeout <= 0 {
 		options.ReplicaTimeout = 100 * time.Millisecond
 	}
 	b := &Backend{transport: transport, options: options}
-	transport.Listen(b.listeners.hear)
+	transport.Listen(b.hear)
 	return b
 }
 
-// Close gives up all connections. Keys that are held run into their TTL. Calls after it, and those under way,
-// fail with ErrUnavailable or, if they were sent, ErrUnknown. It returns nil; closing twice is safe.
+// Close gives up all connections. Keys that are held run into their TTL. Calls after it fail with
+// ErrUnavailable; those under way too, or with ErrUnknown if they were sent. It returns nil;
+// closing twice is safe.
 func (b *Backend) Close() error {
 	b.closed.Store(true)
 	return b.transport.Close()
@@ -65,13 +88,15 @@ type call struct {
 	script  *Script
 	slot    uint16
 	command Command
-	vote    time.Duration // the TTL asked for, if the server has to be out of quarantine; else 0
+	vote    time.Duration // the TTL, if a server in quarantine must refuse the call; else 0
 	effect  bool          // the script may have had an effect when it fails
 	wait    bool          // for replicas
-	route   int           // index in command of the route of notices, which depends on the server; 0 for none
+	// where the route of notices goes in command, as it depends on the server; 0 for none
+	route int
 }
 
-// evalsha begins the command of a script with that many keys, which are to be appended, and then the arguments.
+// evalsha begins the command of a script with that many keys. The caller appends the keys, and then
+// the arguments.
 func (s *Script) evalsha(to Command, keys string) Command {
 	return append(to, "EVALSHA", s.SHA, keys)
 }
@@ -79,24 +104,25 @@ func (s *Script) evalsha(to Command, keys string) Command {
 // scratch is the space for the commands and replies of one call. A Conn keeps nothing of it.
 type scratch struct {
 	args     [32]string
-	commands [4]Command
-	replies  [4]Reply
+	commands [6]Command
+	replies  [6]Reply
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// free gives the space back. Replies may have been handed on, and strings are not kept alive for nothing.
+// free gives the space back, without the strings and replies in it, so that they are not kept
+// alive.
 func (s *scratch) free() {
 	*s = scratch{}
 	scratches.Put(s)
 }
 
-// maxRedirects bounds how often a call follows a cluster's redirections: more than two in a row mean that
-// the nodes do not agree with each other.
+// maxRedirects bounds how often a call follows a cluster's redirections: more than two in a row
+// mean that the nodes do not agree with each other.
 const maxRedirects = 4
 
 var (
-	infoCommand   = Command{"INFO", "server"}
+	infoCommands  = []Command{{"INFO", "server"}, {"INFO", "replication"}}
 	askingCommand = Command{"ASKING"}
 )
 
@@ -117,13 +143,18 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 	defer space.free()
 	asking := false
 	for redirects, loads := 0, 0; ; {
-		if err := b.admit(conn.Server(), c.vote); err != nil {
-			return Reply{}, err
+		server := conn.Server()
+		memory := ""
+		if c.vote > 0 {
+			var err error
+			if memory, err = b.mayVote(ctx, conn, server, c.vote); err != nil {
+				return Reply{}, err
+			}
 		}
 		commands := space.commands[:0]
 		vouch := b.hasToVouch(conn, c.vote)
 		if vouch {
-			commands = append(commands, infoCommand)
+			commands = append(commands, infoCommands...)
 		}
 		if asking {
 			commands = append(commands, askingCommand)
@@ -132,21 +163,28 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 		if c.wait {
 			commands = append(commands, b.waitCommand())
 		}
+		if b.testifies(memory) {
+			commands = append(commands, memoryCommand)
+		}
 		replies := space.replies[:len(commands)]
 		if err := conn.Do(ctx, commands, replies); err != nil {
 			return Reply{}, err
 		}
 		if vouch {
-			if err := b.vouch(ctx, conn, replies[0]); err != nil {
+			if err := b.vouch(conn, replies[:len(infoCommands)]); err != nil {
 				return Reply{}, err
 			}
-			replies = replies[1:]
+			replies = replies[len(infoCommands):]
 		}
 		if asking {
 			replies = replies[1:]
 		}
 		reply := replies[0]
 		if reply.Kind != Failure {
+			if err := b.admitted(ctx, conn, server, c.vote, memory,
+				&replies[len(replies)-1]); err != nil {
+				return Reply{}, err
+			}
 			if c.wait {
 				if err := b.waited(conn, replies[1]); err != nil {
 					return Reply{}, err
@@ -158,8 +196,8 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 		redirect := parseRedirect(reply.Str)
 		switch {
 		case loads == 0 && IsServerError(failure, "NOSCRIPT"):
-			// The cache was flushed, or the server is another than the one that loaded the scripts. Nothing was
-			// done, so sending the source once is no retry; and it keeps the order, as the caller still waits.
+			// The script cache was flushed, or another server loaded the scripts. Nothing was done,
+			// so sending the source is no retry. It keeps the order, as the caller still waits.
 			loads++
 			c.command[0], c.command[1] = "EVAL", c.script.Source
 		case redirect.address != "" && redirects < maxRedirects:
@@ -182,20 +220,16 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 	}
 }
 
-// failure judges an error reply.
+// failure returns the driver's error for an error reply.
 func (b *Backend) failure(conn Conn, reply Reply, effect bool) *driver.Error {
 	server := conn.Server()
 	if server == nil {
 		return ServerFailure("", reply.Str, effect)
 	}
-	err := ServerFailure(server.Name, reply.Str, effect)
-	if server.Failover && IsServerError(err, "READONLY") {
-		err.Permanent = false // another server has taken over, or will
-	}
-	return err
+	return ServerFailure(server.Name, reply.Str, effect)
 }
 
-// ready reports why a call can not be made at all.
+// ready returns an error if a call cannot be made at all: ctx has ended, or the Backend is closed.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {
 		return &driver.Error{Permanent: true, Err: errClosed}
@@ -228,7 +262,8 @@ func parseRedirect(text string) redirect {
 }
 
 func (b *Backend) waitCommand() Command {
-	return Command{"WAIT", strconv.Itoa(b.options.Replicas), strconv.FormatInt(b.options.ReplicaTimeout.Milliseconds(), 10)}
+	return Command{"WAIT", strconv.Itoa(b.options.Replicas),
+		strconv.FormatInt(b.options.ReplicaTimeout.Milliseconds(), 10)}
 }
 
 // waited judges the reply to WAIT.
@@ -237,24 +272,27 @@ func (b *Backend) waited(conn Conn, reply Reply) error {
 		return ServerFailure(nameOf(conn), reply.Str, true)
 	}
 	if reply.Int < int64(b.options.Replicas) {
-		return &driver.Error{Node: nameOf(conn), Maybe: true, Err: fmt.Errorf("%d replicas confirmed within %v, %d wanted",
-			reply.Int, b.options.ReplicaTimeout, b.options.Replicas)}
+		return &driver.Error{Node: nameOf(conn), Maybe: true,
+			Err: fmt.Errorf("%d replicas confirmed within %v, %d wanted",
+				reply.Int, b.options.ReplicaTimeout, b.options.Replicas)}
 	}
 	return nil
 }
 
-// validate checks what the kernel promises, as a script would do something else with it.
+// validate checks what the kernel promises of a claim, as a script would take another value for
+// something else.
 func validate(claim *driver.Claim) error {
 	switch {
 	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
 		return refuse("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
 	case reserved(claim.Key):
 		return refuse("key %.40q: what begins so is kept beside locks", claim.Key)
-	case claim.Owner == "":
-		return refuse("empty owner value")
+	case claim.Owner == "" || len(claim.Owner) > maxOwner:
+		return refuse("owner value of %d bytes: must have 1 to %d", len(claim.Owner), maxOwner)
 	case claim.TTL < time.Millisecond:
 		return refuse("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
-	case claim.Token >= maxExact || claim.Block >= maxExact || uint64(claim.Token)+claim.Block >= maxExact:
+	case claim.Token >= maxExact || claim.Block >= maxExact || uint64(claim.Token)+
+		claim.Block >= maxExact:
 		return refuse("token %d with block %d: must be less than 2^53", claim.Token, claim.Block)
 	case claim.Ticket >= maxExact:
 		return refuse("ticket %d: must be less than 2^53", claim.Ticket)
@@ -262,16 +300,18 @@ func validate(claim *driver.Claim) error {
 	return nil
 }
 
-// maxExact bounds the integers that Lua and sorted sets, whose numbers are floating point, keep exact.
+// maxExact bounds the integers that Lua and sorted sets, whose numbers are floating point, keep
+// exact.
 const maxExact = 1 << 53
 
 func refuse(format string, args ...any) *driver.Error {
-	return &driver.Error{Permanent: true, Err: fmt.Errorf(format, args...)}
+	return &driver.Error{Invalid: true, Err: fmt.Errorf(format, args...)}
 }
 
-// strange is the error of a reply that no script of ours gives.
+// strange returns the error for a reply that no script of ours gives.
 func strange(what string, reply Reply) error {
-	return &driver.Error{Maybe: true, Err: fmt.Errorf("unexpected reply to %s: kind %d, %.40q", what, reply.Kind, reply.Str)}
+	return &driver.Error{Maybe: true, Err: fmt.Errorf("unexpected reply to %s: kind %d, %.40q",
+		what, reply.Kind, reply.Str)}
 }
 
 // lastMilliseconds saves formatting the same TTL over and over.
@@ -282,8 +322,8 @@ type formatted struct {
 	text string
 }
 
-// milliseconds formats a duration for the server, rounded up: a lease there must not end before the one that
-// the client reckons with.
+// milliseconds formats a duration for the server, rounded up: a lease there must not end before the
+// client's.
 func milliseconds(d time.Duration) string {
 	if last := lastMilliseconds.Load(); last != nil && last.d == d {
 		return last.text

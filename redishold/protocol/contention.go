@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// contention remembers in which slots a lock was found busy lately. There the script, which queues and tells
-// who holds the lock, is used at once; elsewhere the cheaper way that has to come back when it fails. Locks
-// that share a slot with a busy one are treated alike, which costs them a little and is right all the same.
+// contention remembers in which slots a lock was busy lately. There the script, which queues and
+// tells who holds the lock, is used at once. Elsewhere plain commands are tried first: they are
+// cheaper, but need the script too if they fail. Locks that share a slot with a busy one are
+// treated alike, which is correct and costs them little.
 type contention struct {
 	until [Slots]atomic.Uint32 // in units of contentionUnit since the process began
 }
 
 const (
 	contentionUnit = time.Second
-	contentionSpan = 3 // units, of which the first is under way already
+	contentionSpan = 3 // units; the first has begun already
 )
 
 var processStart = time.Now()

@@ -1,25 +1,34 @@
-// Package protocol is how Holdfast keeps locks in Redis: the keys, the scripts and a [Backend] that speaks them
-// over any client library.
+// Package protocol is how Holdfast keeps locks in Redis: the keys, the scripts and a [Backend] that
+// speaks them over any client library.
 //
-// Applications use package redishold, or goredishold, which bring a library. This package is for those who
-// bring another: they implement [Transport] and [Conn].
+// Applications use package redishold, or goredishold, which bring a library. This package is for
+// those who bring another: they implement [Transport] and [Conn], or [Library] and [Node].
 //
 // # What is stored
 //
-// A lock is what every Redlock client writes: a string at exactly the lock's key, whose value is the owner
-// value, with the lease as its TTL. Everything else is in the same hash slot, whatever the lock's name is
-// made of, because its name begins with a tag of that slot (see [KeysOf]):
+// A lock is what every Redlock client writes: a string at exactly the lock's key, whose value is
+// the owner value, with the lease as its TTL. What else belongs to it is in the same hash slot,
+// whatever the lock's name is made of, because its name begins with a tag of that slot (see
+// [KeysOf]). All that is stored beside locks:
 //
-//   - The fence, holdfast:f:{tag}, is the largest token granted in the slot. It never expires. All keys of
-//     the slot share it, so at most 16,384 of them are ever left behind.
-//   - The queue, holdfast:q:{tag}:name, and the waiters, holdfast:w:{tag}:name, exist while somebody waits.
-//   - The end of an acquisition, holdfast:d:{tag}:owner, exists for a minute after the release of one of which a
-//     request may still be on its way, over a [Transport] that is not ordered.
-//   - Notices travel on holdfast:n:id, in a cluster on holdfast:n:{tag}:id, where id is the Backend's own.
+//   - The fence, holdfast:f:{tag}, is the largest token granted in the slot. It never expires. All
+//     keys of the slot share it, so at most 16,384 of them are ever left behind.
+//   - The set of nodes that the server belongs to, holdfast:s, is there if it is a node of one, see
+//     [driver.Member]. It never expires.
+//   - The memory, holdfast:m:{holdfast:s}, is the time since when the server has had its data, by
+//     its clock, with the run and the replication history of that time. It begins anew when one of
+//     these has changed. A client with a restart guard makes it. It is lost with the data, and
+//     never expires.
+//   - The queue, holdfast:q:{tag}:name, and the waiters, holdfast:w:{tag}:name, exist while
+//     somebody waits. If all who wait have died, Redis removes them within 20 seconds.
+//   - The end of an acquisition, holdfast:d:{tag}:owner, exists for a minute after a release, if a
+//     request of the acquisition may still be on its way over a [Transport] that is not ordered.
+//   - Notices travel on holdfast:n:id, in a cluster on holdfast:n:{tag}:id, where id is the
+//     Backend's own.
 //
 // # Clocks
 //
-// Leases and presences run on the server's clock, relative to when a script runs; no clock of a client
-// reaches the server except inside tokens, where a wrong one makes tokens that look wrong and
-// rise all the same.
+// Leases and presences run on the server's clock, relative to when a script runs; no client's clock
+// reaches the server except inside tokens. A wrong clock makes tokens that look wrong but still
+// rise.
 package protocol

@@ -8,26 +8,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// doubts are acquisitions of which a request may still be on its way though its call has returned, over a
-// Transport that is not ordered: when they are released, the server has to remember that.
+// doubts are acquisitions of which a request may still be on its way, over a Transport that is not
+// ordered, though its call has returned. When such an acquisition is released, the server has to
+// remember that.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]time.Time
 }
 
 const (
-	// slow is how long a request takes that the library may have sent more than once.
+	// slow: a library may have sent a request that took longer than this more than once, though it
+	// must not. A mark too many costs little.
 	slow = 250 * time.Millisecond
 
-	// memory is for how long the server remembers the end of an acquisition. What arrives later still costs
-	// its TTL.
+	// memory is how long the server remembers the end of an acquisition. A request that arrives
+	// later costs its TTL.
 	memory = time.Minute
 
-	// maxDoubts bounds how many are kept. Each is released sooner or later; those that are not are dropped.
+	// maxDoubts bounds how many are kept. Each leaves when it is released; what is too many is
+	// dropped.
 	maxDoubts = 10_000
 )
 
-// note keeps the acquisition in mind if the request to acquire it may still arrive.
+// note remembers the acquisition if a request of it may still arrive.
 func (d *doubts) note(owner string, err error, took time.Duration) {
 	if took < slow && (err == nil || errors.Is(err, driver.ErrUnavailable)) {
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -20,26 +21,29 @@ func (e ServerError) Code() string {
 	return code
 }
 
-// verdict is what an error code means for the command that got it.
-type verdict struct {
+// meaning is what an error code means for the command that got it.
+type meaning struct {
 	refused   bool // the command had no effect
 	permanent bool // asking again will not help before somebody changes something
 }
 
-// verdicts are the codes that say more than "it went wrong".
-var verdicts = map[string]verdict{
-	"READONLY":    {refused: true, permanent: true}, // a replica
-	"NOAUTH":      {refused: true, permanent: true},
-	"WRONGPASS":   {refused: true, permanent: true},
-	"DENIED":      {refused: true, permanent: true}, // protected mode
-	"NOPROTO":     {refused: true, permanent: true},
-	"NOTALOCK":    {refused: true, permanent: true}, // of our scripts: the key is of another type
-	"CROSSSLOT":   {refused: true, permanent: true}, // a cluster behind what claims to be a single server
-	"NOPERM":      {permanent: true},
-	"WRONGTYPE":   {permanent: true}, // a derived key of another type, found in the middle of a script
+// meanings are the codes that say more than "it went wrong".
+var meanings = map[string]meaning{
+	// it was the primary; another server takes over, or it becomes the primary again
+	"READONLY":  {refused: true},
+	"NOAUTH":    {refused: true, permanent: true},
+	"WRONGPASS": {refused: true, permanent: true},
+	"DENIED":    {refused: true, permanent: true}, // protected mode
+	"NOPROTO":   {refused: true, permanent: true},
+	"NOTALOCK":  {refused: true, permanent: true}, // of our scripts: the key is of another type
+	// a cluster behind what claims to be a single server
+	"CROSSSLOT": {refused: true, permanent: true},
+	"NOPERM":    {permanent: true},
+	// a derived key of another type, found in the middle of a script
+	"WRONGTYPE":   {permanent: true},
 	"OOM":         {refused: true},
 	"LOADING":     {refused: true},
-	"BUSY":        {refused: true}, // somebody's script runs for long
+	"BUSY":        {refused: true}, // somebody's script is running
 	"MASTERDOWN":  {refused: true},
 	"CLUSTERDOWN": {refused: true},
 	"TRYAGAIN":    {refused: true}, // the slot is being moved
@@ -50,46 +54,63 @@ var verdicts = map[string]verdict{
 	"NOSCRIPT":    {refused: true},
 }
 
-var (
-	// nested finds the code in what Redis 6.2 makes of an error inside a script: "ERR Error running script
-	// (call to f_<sha>): @user_script:12: READONLY You can't write ...".
-	nested = regexp.MustCompile(`^(?:ERR )?Error running script .*@user_script: ?\d+: -?([A-Z]+ .*)$`)
+// pattern compiles a regular expression when it is first used. Compiling all at start would cost
+// every program a millisecond, even if it never meets a server.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
-	// scriptNoise is what later servers append: " script: <sha>, on @user_script:12."
-	scriptNoise = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+\.?$`)
+var (
+	// nested is what Redis 6.2 puts before an error inside a script: "ERR Error running script
+	// (call to f_<sha>): ".
+	nested = pattern(`^(?:ERR )*Error running script \(call to \w+\): `)
+
+	// location is what it puts before the words, at each level: "@user_script: 12: -READONLY You
+	// can't write ...".
+	location = pattern(`(?:@user_script: ?\d+: -?)+`)
+
+	// scriptNoise is what later servers append: " script: <sha>, on @user_script:12.", some without
+	// the SHA, or without all of it.
+	scriptNoise = pattern(`(?:,? script:(?: [0-9a-f]{40})?)?[ ,]* on @user_script:\d+\.?$`)
 
 	// The code ERR says nothing, and some libraries drop it.
-	unknownCommand = regexp.MustCompile(`(?i)^(ERR )?unknown (redis )?command`)
+	unknownCommand = pattern(`(?i)^(ERR )?unknown (redis )?command`)
 
-	// notAllowed is how the lack of a permission inside a script is told.
-	notAllowed = regexp.MustCompile(`^(?:ERR |NOPERM )?(The user executing the script can't .*)$`)
+	// repeated is how a server repeats the arguments of a command that it does not know. Those of a
+	// greeting hold the password.
+	repeated = pattern(`(?s),? with args beginning with:.*`)
+
+	// notAllowed is the text for a missing permission inside a script, before Redis 7.2 and since.
+	notAllowed = pattern(
+		`^(?:ERR |NOPERM )?((?:The user executing the script can't|ACL failure in script:) .*)$`)
 )
 
-// parseServerError finds the code and the words in a server's error text, and whether it comes from inside a
-// script.
+// parseServerError finds the code and the words in a server's error text, and whether it comes from
+// inside a script.
 func parseServerError(text string) (err ServerError, inScript bool) {
-	if match := nested.FindStringSubmatch(text); match != nil {
-		text, inScript = match[1], true
+	text = repeated().ReplaceAllString(text, "")
+	for _, noise := range []*regexp.Regexp{nested(), location(), scriptNoise()} {
+		if short := noise.ReplaceAllString(text, ""); short != text {
+			text, inScript = short, true
+		}
 	}
-	if short := scriptNoise.ReplaceAllString(text, ""); short != text {
-		text, inScript = short, true
-	}
-	if match := notAllowed.FindStringSubmatch(text); match != nil {
+	if match := notAllowed().FindStringSubmatch(text); match != nil {
 		text, inScript = "NOPERM "+match[1], true // the code gets lost on the way out
 	}
 	return ServerError(text), inScript
 }
 
-// ServerFailure makes the driver's error of an error reply. effect says that the command could have had an
-// effect before it failed, as a script can and a single command can not.
+// ServerFailure returns the driver's error for an error reply. effect says that the command may
+// have had an effect before it failed, as a script can and a single command cannot.
 func ServerFailure(node, text string, effect bool) *driver.Error {
 	err, inScript := parseServerError(text)
-	v, known := verdicts[err.Code()]
+	v, known := meanings[err.Code()]
 	switch {
-	case !known && unknownCommand.MatchString(string(err)):
-		v = verdict{refused: !inScript && !strings.Contains(string(err), "from script"), permanent: true}
+	case !known && unknownCommand().MatchString(string(err)):
+		v = meaning{refused: !inScript && !strings.Contains(string(err), "from script"),
+			permanent: true}
 	case err.Code() == "NOPERM":
-		v.refused = !inScript // else the script may have done something before
+		v.refused = !inScript // inside a script, something may have been done before
 	case err.Code() == "NOTALOCK":
 		err = ServerError(strings.TrimPrefix(string(err), "NOTALOCK "))
 	}

@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 type fake struct {
 	server  *protocol.Server
 	answer  func(command protocol.Command) protocol.Reply
-	hear    func(string)
+	hear    func(*protocol.Server, string)
 	sent    []protocol.Command
 	batches int
 	cluster bool
@@ -25,14 +26,18 @@ type fake struct {
 
 func (f *fake) Conn(context.Context, uint16) (protocol.Conn, error)           { return f, nil }
 func (f *fake) Follow(context.Context, uint16, string) (protocol.Conn, error) { return f, nil }
-func (f *fake) All(context.Context) ([]protocol.Conn, error)                  { return []protocol.Conn{f}, nil }
-func (f *fake) Shard(uint16) string                                           { return "" }
-func (f *fake) Cluster() bool                                                 { return f.cluster }
-func (f *fake) Ordered() bool                                                 { return !f.unordered }
-func (f *fake) Listen(hear func(string))                                      { f.hear = hear }
-func (f *fake) Close() error                                                  { return nil }
-func (f *fake) Route(context.Context, uint16) string                          { return "" }
-func (f *fake) Server() *protocol.Server                                      { return f.server }
+func (f *fake) All(context.Context) ([]protocol.Conn, error) {
+	return []protocol.Conn{f}, nil
+}
+func (f *fake) Shard(uint16) string { return "" }
+func (f *fake) Cluster() bool       { return f.cluster }
+func (f *fake) Ordered() bool {
+	return !f.unordered
+}
+func (f *fake) Listen(hear func(*protocol.Server, string)) { f.hear = hear }
+func (f *fake) Close() error                               { return nil }
+func (f *fake) Route(context.Context, uint16) string       { return "" }
+func (f *fake) Server() *protocol.Server                   { return f.server }
 
 func (f *fake) Do(_ context.Context, commands []protocol.Command, replies []protocol.Reply) error {
 	f.batches++
@@ -44,7 +49,27 @@ func (f *fake) Do(_ context.Context, commands []protocol.Command, replies []prot
 }
 
 func failing(text string) func(protocol.Command) protocol.Reply {
-	return func(protocol.Command) protocol.Reply { return protocol.Reply{Kind: protocol.Failure, Str: text} }
+	return func(protocol.Command) protocol.Reply {
+		return protocol.Reply{Kind: protocol.Failure, Str: text}
+	}
+}
+
+// remembering answers for a server that belongs to no set and has had its data for so long, and
+// else as answer does.
+func remembering(age time.Duration,
+	answer func(protocol.Command) protocol.Reply) func(protocol.Command) protocol.Reply {
+	return func(c protocol.Command) protocol.Reply {
+		if c[0] == "EVALSHA" && scriptName(c[1]) == "belong" {
+			return protocol.Reply{Kind: protocol.List,
+				List: []protocol.Reply{{Kind: protocol.String},
+					{Kind: protocol.Integer, Int: age.Milliseconds()},
+					{Kind: protocol.String, Str: "memory"}}}
+		}
+		if c[0] == "GET" && c[1] == "holdfast:m:{holdfast:s}" {
+			return protocol.Reply{Kind: protocol.String, Str: "memory"}
+		}
+		return answer(c)
+	}
 }
 
 func claim() driver.Claim {
@@ -60,6 +85,8 @@ func TestUncontendedIsOneRoundTrip(t *testing.T) {
 			return protocol.Reply{Kind: protocol.Integer}
 		case "ZADD":
 			return protocol.Reply{Kind: protocol.Integer, Int: 2}
+		case "GETRANGE":
+			return protocol.Reply{Kind: protocol.String, Str: "o"}
 		case "EVALSHA":
 			return protocol.Reply{Kind: protocol.Integer, Int: 1}
 		}
@@ -67,18 +94,20 @@ func TestUncontendedIsOneRoundTrip(t *testing.T) {
 	}}
 	b := protocol.New(f, protocol.Options{})
 	r, err := b.Acquire(t.Context(), claim())
-	if err != nil || r.State != driver.Held || r.Token != 100 || f.batches != 1 || len(f.sent) != 3 {
+	if err != nil || r.State != driver.Held || r.Token != 100 || f.batches != 1 ||
+		len(f.sent) != 4 {
 		t.Fatalf("Acquire = %+v, %v, in %d round trips: %q", r, err, f.batches, f.sent)
 	}
 	r, err = b.Release(t.Context(), claim())
-	if err != nil || r.State != driver.Held || f.batches != 2 || len(f.sent) != 4 {
+	if err != nil || r.State != driver.Held || f.batches != 2 || len(f.sent) != 5 {
 		t.Fatalf("Release = %+v, %v, in %d round trips: %q", r, err, f.batches, f.sent)
 	}
 }
 
 // The server's lease must not end before the one that the client reckons with.
 func TestLeasesAreRoundedUp(t *testing.T) {
-	for ttl, want := range map[time.Duration]string{time.Millisecond: "1", 1500 * time.Microsecond: "2", time.Second + 1: "1001", time.Minute: "60000"} {
+	for ttl, want := range map[time.Duration]string{time.Millisecond: "1",
+		1500 * time.Microsecond: "2", time.Second + 1: "1001", time.Minute: "60000"} {
 		f := &fake{answer: failing("no matter")}
 		b := protocol.New(f, protocol.Options{})
 		c := claim()
@@ -121,8 +150,10 @@ func TestEndlessRedirectsEnd(t *testing.T) {
 
 func TestStrangeRepliesAreUnknown(t *testing.T) {
 	for _, reply := range []protocol.Reply{
-		{}, {Kind: protocol.Integer, Int: -7}, {Kind: protocol.Integer, Int: 99}, {Kind: protocol.String, Str: "what"}, {Kind: protocol.List},
-		{Kind: protocol.List, List: make([]protocol.Reply, 3)}, {Kind: protocol.List, List: []protocol.Reply{{Kind: protocol.String}}},
+		{}, {Kind: protocol.Integer, Int: -7}, {Kind: protocol.Integer, Int: 99},
+		{Kind: protocol.String, Str: "what"}, {Kind: protocol.List},
+		{Kind: protocol.List, List: make([]protocol.Reply, 3)},
+		{Kind: protocol.List, List: []protocol.Reply{{Kind: protocol.String}}},
 	} {
 		f := &fake{answer: func(c protocol.Command) protocol.Reply {
 			if c[0] == "SET" {
@@ -131,7 +162,8 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 			return reply
 		}}
 		b := protocol.New(f, protocol.Options{})
-		if r, err := b.Acquire(t.Context(), claim()); !errors.Is(err, driver.ErrUnknown) && !(reply.Int == 99 && r.Token == 99) {
+		if r, err := b.Acquire(t.Context(), claim()); !errors.Is(err, driver.ErrUnknown) &&
+			!(reply.Int == 99 && r.Token == 99) {
 			t.Errorf("Acquire answered with %+v: %+v, %v", reply, r, err)
 		}
 		if _, err := b.Release(t.Context(), claim()); !errors.Is(err, driver.ErrUnknown) {
@@ -147,15 +179,13 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 	}
 }
 
-// What a failover may cost passes; what an operator decided does not.
-func TestReadOnlyPassesWithFailover(t *testing.T) {
-	for _, failover := range []bool{true, false} {
-		f := &fake{answer: failing("READONLY You can't write"), server: &protocol.Server{Name: "a:1", Failover: failover}}
-		b := protocol.New(f, protocol.Options{})
-		_, err := b.Acquire(t.Context(), claim())
-		if driver.Permanent(err) == failover || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "a:1") {
-			t.Errorf("failover %v: %v", failover, err)
-		}
+// Another server takes over from one that is read-only now, or it will be the primary again.
+func TestReadOnlyPasses(t *testing.T) {
+	f := &fake{answer: failing("READONLY You can't write"), server: &protocol.Server{Name: "a:1"}}
+	_, err := protocol.New(f, protocol.Options{}).Acquire(t.Context(), claim())
+	if driver.Permanent(err) || !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "a:1") {
+		t.Errorf("Acquire: %v", err)
 	}
 }
 
@@ -168,6 +198,8 @@ func TestClaimsThatAreNotAllowed(t *testing.T) {
 		"queue's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Queue },
 		"waiters' key": func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Waiters },
 		"fence's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Fence },
+		"end's key":    func(c *driver.Claim) { c.Key = "holdfast:d:{0}:owner" },
+		"probe's key":  func(c *driver.Claim) { c.Key = protocol.Needs(false)[0][3] },
 		"no owner":     func(c *driver.Claim) { c.Owner = "" },
 		"short TTL":    func(c *driver.Claim) { c.TTL = time.Millisecond - 1 },
 		"large token":  func(c *driver.Claim) { c.Token = 1 << 53 },
@@ -177,7 +209,7 @@ func TestClaimsThatAreNotAllowed(t *testing.T) {
 	} {
 		c := claim()
 		spoil(&c)
-		if _, err := b.Acquire(t.Context(), c); !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+		if _, err := b.Acquire(t.Context(), c); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s: Acquire: %v", name, err)
 		}
 		results, err := b.Renew(t.Context(), []driver.Claim{c})
@@ -198,14 +230,16 @@ func FuzzNotice(f *testing.F) {
 	f.Add("1 1 99999999999999999999 x")
 	f.Add("0 1 1 xk")
 	f.Add("1 1 2 xk")
+	f.Add("9007199254740991 2 1 xk")
 	f.Fuzz(func(t *testing.T, message string) {
 		stop := b.Notify(func(n driver.Notice) {
-			if n.Kind != driver.Granted || n.Key == "" || n.Owner == "" || n.Token == 0 || !strings.HasSuffix(message, n.Owner+n.Key) {
+			if n.Kind != driver.Granted || n.Key == "" || n.Owner == "" || n.Token == 0 ||
+				!strings.HasSuffix(message, n.Owner+n.Key) {
 				t.Errorf("message %q: notice %+v", message, n)
 			}
 		})
 		defer stop()
-		fake.hear(message)
+		fake.hear(nil, message)
 	})
 }
 
@@ -214,13 +248,54 @@ func TestNotice(t *testing.T) {
 	b := protocol.New(fake, protocol.Options{})
 	var got []driver.Notice
 	stop := b.Notify(func(n driver.Notice) { got = append(got, n) })
-	fake.hear("104 4 20 an owner/with spaceslock:a")
+	fake.hear(nil, "104 4 20 an owner/with spaceslock:a")
 	stop()
 	stop()
-	fake.hear("104 4 1 ok")
-	want := driver.Notice{Kind: driver.Granted, Key: "lock:a", Owner: "an owner/with spaces", Token: 104, Block: 4}
+	fake.hear(nil, "104 4 1 ok")
+	want := driver.Notice{Kind: driver.Granted, Key: "lock:a", Owner: "an owner/with spaces",
+		Token: 104, Block: 4}
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("notices %+v, want %+v", got, want)
+	}
+}
+
+// With a guard a notice counts only if its server would be allowed to grant; if that is not known,
+// the waiter is told to ask.
+func TestR32_NoticesAreGuarded(t *testing.T) {
+	fake := &fake{answer: remembering(time.Hour, failing("no matter"))}
+	b := protocol.New(fake, protocol.Options{})
+	var got []driver.Notice
+	defer b.Notify(func(n driver.Notice) { got = append(got, n) })()
+	const message = "104 4 1 ok"
+	young := &protocol.Server{Booted: time.Now()}
+	old := &protocol.Server{Booted: time.Now().Add(-time.Hour)}
+	forgetful := &protocol.Server{Booted: time.Now().Add(-time.Hour)}
+	granted := driver.Notice{Kind: driver.Granted, Key: "k", Owner: "o", Token: 104, Block: 4}
+	freed := driver.Notice{Kind: driver.Freed, Key: "k", Owner: "o"}
+	for _, c := range []struct {
+		guard  time.Duration
+		server *protocol.Server
+		want   []driver.Notice
+	}{
+		{0, young, []driver.Notice{granted}},
+		{0, nil, []driver.Notice{granted}},
+		{time.Minute, young, nil},
+		{time.Minute, old, []driver.Notice{granted}},
+		{2 * time.Hour, old, nil},
+		{time.Minute, forgetful, []driver.Notice{freed}},
+		{time.Minute, nil, []driver.Notice{freed}},
+	} {
+		b.Guard(c.guard)
+		fake.server, fake.answer = c.server, remembering(time.Hour, failing("no matter"))
+		if c.server == forgetful {
+			fake.answer = remembering(0, failing("no matter"))
+		}
+		b.Acquire(t.Context(), claim())
+		got = nil
+		fake.hear(c.server, message)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("guard %v, server %+v: heard %+v, want %+v", c.guard, c.server, got, c.want)
+		}
 	}
 }
 
@@ -232,25 +307,30 @@ func TestParseInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Between 89 and 91 seconds.
-	if s.RunID != "abc" || !s.Replica || s.Primary != "h:1" || s.Cluster || now.Sub(s.Booted) != 89*time.Second || s.Name != "a:1" {
+	if s.RunID != "abc" || !s.Replica || s.Primary != "h:1" || s.Cluster ||
+		now.Sub(s.Booted) != 89*time.Second || s.Name != "a:1" {
 		t.Errorf("%+v", s)
 	}
-	for version, want := range map[string]bool{"6.2.0": true, "6.1.9": false, "5.0.14": false, "10.0.1": true, "255.255.255": true, "7": false, "x.y": false, "": false} {
+	for version, want := range map[string]bool{"6.2.0": true, "6.1.9": false, "5.0.14": false,
+		"10.0.1": true, "255.255.255": true, "7": false, "x.y": false, "": false} {
 		if got := (&protocol.Server{Version: version}).AtLeast(6, 2); got != want {
 			t.Errorf("version %q is at least 6.2: %v", version, got)
 		}
 	}
-	for _, bad := range []string{"", "run_id:x\r\n", "redis_version:7.0.0\r\nrun_id:x\r\n", strings.Replace(info, "standalone", "sentinel", 1), strings.Replace(info, ":90", ":x", 1)} {
+	for _, bad := range []string{"", "run_id:x\r\n", "redis_version:7.0.0\r\nrun_id:x\r\n",
+		strings.Replace(info, "standalone", "sentinel", 1), strings.Replace(info, ":90", ":x", 1)} {
 		if s, err := protocol.ParseInfo("", bad, now); err == nil {
 			t.Errorf("%q: %+v", bad, s)
 		}
 	}
 }
 
-// K5: a server whose wall clock was set back says that it will start later. It is served, and counts as just started.
+// K5: a server whose wall clock was set back says that it will start later. It is served, and
+// counts as just started.
 func TestK5_UptimeBelowZero(t *testing.T) {
 	now := time.Now()
-	s, err := protocol.ParseInfo("x", "redis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:-90\r\n", now)
+	s, err := protocol.ParseInfo("x",
+		"redis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:-90\r\n", now)
 	if err != nil {
 		t.Fatal(err)
 	}

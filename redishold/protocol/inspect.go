@@ -9,14 +9,27 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// scanCount is how many keys the server looks at in one step of a scan, in which it serves nobody else.
+// scanCount is how many keys the server looks at in one step of a scan. It serves nobody else in
+// that step.
 const scanCount = "500"
 
-// Inspect describes one key with its waiters. Tokens are not known: the published layout has no place for them.
+const (
+	// maxOwner is the longest owner value in bytes. Other programs' values under the same keys may
+	// be much longer, so only these first bytes of a value are asked for.
+	maxOwner = 1024
+	lastByte = "1023"
+
+	// noKey is what PTTL answers for a key that does not exist.
+	noKey = -2
+)
+
+// Inspect describes one key with its waiters. Tokens are 0: the published layout has no place for
+// them. It fails with ErrUnavailable or ErrUnknown if the server does not answer, and ctx bounds
+// it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	keys := KeysOf(key)
-	command := append(inspectScript.evalsha(nil, "3"), keys.Lock, keys.Queue, keys.Waiters)
-	reply, err := b.run(ctx, &call{script: inspectScript, slot: keys.Slot, command: command})
+	command := append(inspectScript().evalsha(nil, "3"), keys.Lock, keys.Queue, keys.Waiters)
+	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command})
 	if err != nil {
 		return driver.Entry{}, err
 	}
@@ -35,12 +48,14 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 }
 
 func party(owner, remaining Reply) driver.Party {
-	return driver.Party{Owner: owner.Str, ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond}
+	return driver.Party{Owner: owner.Str,
+		ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond}
 }
 
-// List yields every key that is held or waited for and begins with prefix, as [driver.Inspector] describes.
-// Every string whose key begins with prefix counts as held, whoever wrote it: that is what an acquisition
-// would find. It scans all keys of the deployment, in small steps.
+// List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
+// describes. Every string whose key begins with prefix counts as held, whoever wrote it: that is
+// what an acquisition would find. Holder.Owner has at most the first 1024 bytes of the value. List
+// scans all keys of the deployment, in small steps.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -75,17 +90,19 @@ func (l *lister) held(conn Conn) bool {
 	return l.scan(conn, globEscape(l.prefix)+"*", "string", func(found []string) bool {
 		commands := make([]Command, 0, 2*len(found))
 		for _, key := range found {
-			commands = append(commands, Command{"GET", key}, Command{"PTTL", key})
+			commands = append(commands, Command{"GETRANGE", key, "0", lastByte},
+				Command{"PTTL", key})
 		}
 		replies, ok := l.do(conn, commands)
 		if !ok {
 			return false
 		}
 		for i, key := range found {
-			// A key may have gone since it was found.
-			if value := replies[2*i]; value.Kind == String && !l.seen[key] && !reserved(key) {
+			// A key may be gone since it was found.
+			value, remaining := replies[2*i], replies[2*i+1]
+			if value.Kind == String && remaining.Int != noKey && !l.seen[key] && !reserved(key) {
 				l.seen[key] = true
-				if !l.yield(driver.Entry{Key: key, Holder: party(value, replies[2*i+1])}, nil) {
+				if !l.yield(driver.Entry{Key: key, Holder: party(value, remaining)}, nil) {
 					return false
 				}
 			}
@@ -96,34 +113,36 @@ func (l *lister) held(conn Conn) bool {
 
 // waited yields the keys that are only waited for.
 func (l *lister) waited(conn Conn) bool {
-	return l.scan(conn, globEscape(queuePrefix)+"*}:"+globEscape(l.prefix)+"*", "zset", func(found []string) bool {
-		for _, queue := range found {
-			key, ok := lockOf(queue)
-			if !ok || !strings.HasPrefix(key, l.prefix) || l.seen[key] {
-				continue
+	return l.scan(conn, globEscape(queuePrefix)+"*}:"+globEscape(l.prefix)+"*", "zset",
+		func(found []string) bool {
+			for _, queue := range found {
+				key, ok := lockOf(queue)
+				if !ok || !strings.HasPrefix(key, l.prefix) || l.seen[key] {
+					continue
+				}
+				l.seen[key] = true
+				entry, err := l.b.Inspect(l.ctx, key)
+				if err != nil {
+					l.yield(driver.Entry{}, err)
+					return false
+				}
+				if entry.Holder == (driver.Party{}) && len(entry.Waiters) == 0 {
+					continue // they are gone, or dead
+				}
+				entry.Waiters = nil
+				if !l.yield(entry, nil) {
+					return false
+				}
 			}
-			l.seen[key] = true
-			entry, err := l.b.Inspect(l.ctx, key)
-			if err != nil {
-				l.yield(driver.Entry{}, err)
-				return false
-			}
-			if entry.Holder == (driver.Party{}) && len(entry.Waiters) == 0 {
-				continue // they are gone, or dead
-			}
-			entry.Waiters = nil
-			if !l.yield(entry, nil) {
-				return false
-			}
-		}
-		return true
-	})
+			return true
+		})
 }
 
 // scan calls f with the keys of a server that match the pattern and have the type.
 func (l *lister) scan(conn Conn, pattern, kind string, f func(found []string) bool) bool {
 	for cursor := "0"; ; {
-		replies, ok := l.do(conn, []Command{{"SCAN", cursor, "MATCH", pattern, "COUNT", scanCount, "TYPE", kind}})
+		replies, ok := l.do(conn,
+			[]Command{{"SCAN", cursor, "MATCH", pattern, "COUNT", scanCount, "TYPE", kind}})
 		if !ok {
 			return false
 		}
@@ -166,5 +185,5 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 
 var globEscapes = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// globEscape makes a pattern that matches only the string itself.
+// globEscape returns a pattern that matches only the string itself.
 func globEscape(s string) string { return globEscapes.Replace(s) }

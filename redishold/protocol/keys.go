@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// The names of everything that is stored beside the lock keys, and of the channels that notices travel on.
-// All of them begin alike, so that an ACL can name them with one pattern for keys and one for channels.
+// The names of everything that is stored beside the lock keys, and of the channels that notices
+// travel on. All of them begin alike, so that an ACL can name them with one pattern for keys and
+// one for channels.
 const (
 	// Namespace begins every derived key and every channel.
 	Namespace = "holdfast:"
@@ -18,6 +19,7 @@ const (
 	waitersPrefix = Namespace + "w:{"
 	fencePrefix   = Namespace + "f:{"
 	endedPrefix   = Namespace + "d:{"
+	probePrefix   = Namespace + "p:{"
 	channelPrefix = Namespace + "n:"
 )
 
@@ -59,9 +61,10 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// tags holds for each slot the smallest number, in base 36, that hashes to it. A name can not choose the slot
-// of a key made from it, as it may hold braces of its own, so derived keys carry the tag of the lock key's
-// slot before the name. The table is part of the protocol: every client must come to the same one.
+// tags holds for each slot the smallest number, in base 36, that hashes to it. A derived key must
+// be in the lock key's slot. The name cannot see to that, as it may hold braces of its own, so a
+// derived key has the tag of the slot before the name. The table is part of the protocol: every
+// client must have the same one.
 var tags = sync.OnceValue(func() *[Slots]string {
 	table := new([Slots]string)
 	for n, missing := int64(0), Slots; missing > 0; n++ {
@@ -83,7 +86,7 @@ type slotNames struct {
 	fence string
 }
 
-// sharedNames keeps those of the slots that were used, to save two allocations a call.
+// sharedNames keeps the names of slots that were used, to save two allocations a call.
 var sharedNames [Slots]atomic.Pointer[slotNames]
 
 func namesOf(slot uint16) *slotNames {
@@ -105,8 +108,8 @@ type Keys struct {
 	Fence   string // the largest token granted in the slot: a sorted set with one member
 }
 
-// recentKeys keeps the Keys of locks that were used lately, since what is acquired is released, and often
-// acquired again. Long names are left out, for the sake of its size.
+// recentKeys keeps the Keys of locks that were used lately: a lock that is acquired is soon
+// released, and often acquired again. Long names are left out, to bound its size.
 var recentKeys [512]atomic.Pointer[Keys]
 
 const longestRecent = 128
@@ -133,12 +136,13 @@ func makeKeys(lock string) Keys {
 	// One allocation for all.
 	both := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock
 	half := len(both) / 2
-	// The caller's own string may be part of a large one, which would be kept with it.
-	return Keys{Slot: slot, Lock: both[half-len(lock) : half], Queue: both[:half], Waiters: both[half:], Fence: shared.fence}
+	// Not the caller's string: it may be part of a large one, which would be kept too.
+	return Keys{Slot: slot, Lock: both[half-len(lock) : half], Queue: both[:half],
+		Waiters: both[half:], Fence: shared.fence}
 }
 
-// endedKey is set for a while when an acquisition has ended of which a request may still arrive. It is used
-// only over a Transport that is not ordered.
+// endedKey is the key that marks the end of an acquisition of which a request may still arrive,
+// over a Transport that is not ordered.
 func endedKey(slot uint16, owner string) string {
 	return endedPrefix + namesOf(slot).tag + "}:" + owner
 }
@@ -153,14 +157,16 @@ func lockOf(queue string) (lock string, ok bool) {
 	return lock, ok
 }
 
-// reserved reports whether the key is one that only a derived key may have.
+// reserved reports whether the name is reserved for derived keys.
 func reserved(key string) bool {
-	return strings.HasPrefix(key, Namespace) && (strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
-		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix))
+	return strings.HasPrefix(key, Namespace) && (key == setKey || key == memoryKey ||
+		strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
+		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix) ||
+		strings.HasPrefix(key, probePrefix))
 }
 
-// Channel returns the channel on which the Backend with that id hears of the slot. With Slots for the slot it
-// is the one for everything, which is not sharded.
+// Channel returns the channel on which the Backend with that id hears of the slot. For Slots it is
+// the one channel for all slots, which is not sharded.
 func Channel(slot uint16, id string) string {
 	if slot == Slots {
 		return channelPrefix + id

@@ -3,13 +3,12 @@ package protocol_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 // keySlots asks a server.
@@ -19,7 +18,7 @@ type keySlots struct {
 }
 
 func newKeySlots(t testing.TB) keySlots {
-	server := redistest.Start(t, redistest.WithArgs("--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(redistest.FreePort(t))))
+	server := redistest.Start(t, redistest.WithCluster(t))
 	client, err := server.Dial()
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +47,8 @@ func (k keySlots) check(lock string) {
 	if keys.Lock != lock {
 		k.t.Fatalf("lock %q is kept at %q", lock, keys.Lock)
 	}
-	for _, key := range []string{keys.Queue, keys.Waiters, keys.Fence, protocol.Channel(want, "id")} {
+	for _, key := range []string{keys.Queue, keys.Waiters, keys.Fence,
+		protocol.Channel(want, "id")} {
 		if got := k.of(key); got != want {
 			k.t.Fatalf("lock %q is in slot %d and %q in %d", lock, want, key, got)
 		}
@@ -56,8 +56,10 @@ func (k keySlots) check(lock string) {
 }
 
 var awkwardNames = []string{
-	"k", "{k}", "{}", "{}k", "a{b}c", "a{b", "a}b", "}{", "{{k}}", "{k}{l}", "a{}b{c}", "{", "}", "\x00", "{\x00}", "a\r\nb", " ",
-	"größer", "{☂}", strings.Repeat("x", driver.MaxKeyLen), strings.Repeat("{", driver.MaxKeyLen), "holdfast:q:{0}", "%s", "*",
+	"k", "{k}", "{}", "{}k", "a{b}c", "a{b", "a}b", "}{", "{{k}}", "{k}{l}", "a{}b{c}", "{", "}",
+	"\x00", "{\x00}", "a\r\nb", " ",
+	"größer", "{☂}", strings.Repeat("x", driver.MaxKeyLen), strings.Repeat("{", driver.MaxKeyLen),
+	"holdfast:q:{0}", "%s", "*",
 }
 
 func TestKeysAreInOneSlot(t *testing.T) {

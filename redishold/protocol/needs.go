@@ -6,13 +6,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Needs returns every command that is needed, but those that open a connection and List's SCAN, in a form
-// that leaves nothing behind: all are about a key that does not exist. A connection sends them when it is
-// made, and has [Lacks] judge the replies: what a server's ACL or configuration forbids inside a script is
-// not told by name. sharded says that notices travel on sharded channels.
+// Needs returns every command that is needed, except those that open a connection and List's SCAN,
+// in a form that leaves nothing behind: all are about a key that does not exist. A connection sends
+// them when it is made, and [Lacks] judges the replies. Otherwise a command that an ACL or the
+// configuration forbids would fail inside a script, without its name. sharded says that notices
+// travel on sharded channels.
 func Needs(sharded bool) []Command {
 	tag := Tag(0)
-	key := Namespace + "p:{" + tag + "}"
+	key := probePrefix + tag + "}"
 	publish, channel := "PUBLISH", channelPrefix+"probe"
 	if sharded {
 		publish, channel = "SPUBLISH", channelPrefix+"{"+tag+"}:probe"
@@ -23,6 +24,7 @@ func Needs(sharded bool) []Command {
 		{"TIME"},
 		{"EXISTS", key},
 		{"GET", key},
+		{"GETRANGE", key, "0", lastByte},
 		{"SET", key, "", "XX", "PX", "1"},
 		{"DEL", key},
 		{"PTTL", key},
@@ -32,7 +34,7 @@ func Needs(sharded bool) []Command {
 		{"ZRANGEBYSCORE", key, "0", "0"},
 		{"ZCOUNT", key, "0", "0"},
 		{"ZREVRANK", key, "t"},
-		{"HSET", key, "f", ""}, // and gone again by what follows, one way or the other
+		{"HSET", key, "f", ""}, // removed again by what follows
 		{"PEXPIRE", key, "1000"},
 		{"HGET", key, "f"},
 		{"HDEL", key, "f"},
@@ -40,14 +42,14 @@ func Needs(sharded bool) []Command {
 	}
 }
 
-// Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or not there.
-// Any other error is the business of the first call that gets it.
+// Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or
+// not there. Any other error is left to the first call that gets it.
 func Lacks(node string, reply Reply) *driver.Error {
 	if reply.Kind != Failure {
 		return nil
 	}
 	err := ServerFailure(node, reply.Str, false)
-	if IsServerError(err, "NOPERM") || unknownCommand.MatchString(reply.Str) {
+	if IsServerError(err, "NOPERM") || unknownCommand().MatchString(reply.Str) {
 		err.Permanent = true
 		return err
 	}

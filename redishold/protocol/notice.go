@@ -17,8 +17,9 @@ type listeners struct {
 
 type listener struct{ f func(driver.Notice) }
 
-// Notify calls f with the notices that waiters of this Backend are sent, until stop is called. A notice that
-// is sent while the connection is down is lost; the waiter's next heartbeat finds its grant.
+// Notify calls f with the notices for waiters of this Backend, as [driver.Notifier] describes,
+// until stop is called. A notice that is sent while the connection is down is lost; the waiter's
+// next heartbeat finds its grant.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	b.listeners.mu.Lock()
@@ -27,16 +28,32 @@ func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	return func() {
 		b.listeners.mu.Lock()
 		defer b.listeners.mu.Unlock()
-		b.listeners.all = slices.DeleteFunc(b.listeners.all, func(other *listener) bool { return other == l })
+		b.listeners.all = slices.DeleteFunc(b.listeners.all, func(other *listener) bool {
+			return other == l
+		})
 	}
 }
 
-// hear passes a message on. The read lock is held meanwhile, so that stop waits for calls that are under way.
-func (ls *listeners) hear(message string) {
+// hear passes a message of the server on. A notice does not count as a grant if the server may not
+// vote now: a server that came back with older data also has an old queue, and a release hands over
+// to that.
+func (b *Backend) hear(server *Server, message string) {
 	notice, ok := parseNotice(message)
 	if !ok {
 		return
 	}
+	if server != nil && b.admit(server, 1) != nil {
+		return
+	}
+	if b.guard.Load() > 0 && server == nil || !b.vouched(server) {
+		// It is not known whether the server may vote, so the waiter has to ask.
+		notice = driver.Notice{Kind: driver.Freed, Key: notice.Key, Owner: notice.Owner}
+	}
+	b.listeners.tell(notice)
+}
+
+// tell passes a notice on, under the read lock, so that stop waits for calls that are under way.
+func (ls *listeners) tell(notice driver.Notice) {
 	ls.mu.RLock()
 	defer ls.mu.RUnlock()
 	for _, l := range ls.all {
@@ -44,13 +61,14 @@ func (ls *listeners) hear(message string) {
 	}
 }
 
-// parseNotice reads what hand_over.lua publishes: token, block, length of the owner value, then owner value
-// and key. Anybody may publish, so what does not read so is dropped.
+// parseNotice reads what hand_over.lua publishes: token, block, length of the owner value, then
+// owner value and key. Anybody may publish, so any other message is dropped.
 func parseNotice(message string) (driver.Notice, bool) {
 	token, rest, ok1 := cutNumber(message)
 	block, rest, ok2 := cutNumber(rest)
 	length, rest, ok3 := cutNumber(rest)
-	if !ok1 || !ok2 || !ok3 || token == 0 || length == 0 || length >= uint64(len(rest)) {
+	if !ok1 || !ok2 || !ok3 || token == 0 || length == 0 || length >= uint64(len(rest)) ||
+		token+block > maxExact {
 		return driver.Notice{}, false
 	}
 	return driver.Notice{

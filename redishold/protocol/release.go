@@ -8,29 +8,40 @@ import (
 
 // Release ends a hold or leaves the queue, as [driver.Backend] describes.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	// The TTL and the tokens of a claim that is given up do not matter.
-	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner, TTL: Presence}); err != nil {
+	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
+	result, err := b.release(ctx, claim, doubtful)
+	if doubtful && err == nil {
+		b.doubts.forget(claim.Owner)
+	}
+	return result, err
+}
+
+// release sends one release. final has the server refuse requests of the acquisition that arrive
+// later: the claim is given up for good.
+func (b *Backend) release(ctx context.Context, claim driver.Claim,
+	final bool) (driver.Result, error) {
+	// TTL and tokens do not matter to a release.
+	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner,
+		TTL: Presence}); err != nil {
 		return driver.Result{}, err
 	}
 	keys := KeysOf(claim.Key)
 	space := scratches.Get().(*scratch)
 	defer space.free()
 	command := Command(space.args[:0])
-	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
-	if doubtful {
-		command = releaseScript.evalsha(command, "5")
-		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, endedKey(keys.Slot, claim.Owner),
+	if final {
+		command = releaseScript().evalsha(command, "5")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
+			endedKey(keys.Slot, claim.Owner),
 			claim.Owner, milliseconds(memory))
 	} else {
-		command = releaseScript.evalsha(command, "4")
+		command = releaseScript().evalsha(command, "4")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, claim.Owner)
 	}
-	reply, err := b.run(ctx, &call{script: releaseScript, slot: keys.Slot, command: command, effect: true})
+	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
+		effect: true})
 	if err != nil {
 		return driver.Result{}, err
-	}
-	if doubtful {
-		b.doubts.forget(claim.Owner)
 	}
 	if reply.Kind == Integer {
 		switch reply.Int {

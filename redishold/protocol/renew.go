@@ -4,23 +4,26 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 const (
-	// renewChunk is how many leases one run of a script renews: the server serves nobody else meanwhile.
+	// renewChunk is how many leases one run of a script renews. The server serves nobody else
+	// meanwhile.
 	renewChunk = 100
 
-	// shardPatience is how long Renew waits for slow shards after the first one has answered, or three times
-	// as long as that one took if that is longer. What is late is unknown, and asked for again by the kernel;
-	// the others must not run out of validity meanwhile.
+	// shardPatience is how long Renew waits for slow shards after the first one has answered; or
+	// three times as long as that one took, if that is longer. Claims of a late shard are Unknown,
+	// and the kernel asks again. Waiting longer could cost the others their validity.
 	shardPatience = 250 * time.Millisecond
 )
 
-// Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster the shards
-// are asked side by side; one that does not answer leaves its claims Unknown and holds up no other.
+// Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster
+// the shards are asked side by side; one that does not answer leaves its claims Unknown and holds
+// up no other.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -36,13 +39,13 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 			results[i].Err = err
 			continue
 		}
-		// The guard's own bound is a matter of this claim alone, so it is checked before they are sent
+		// A TTL over the guard concerns this claim alone, so it is checked before claims are sent
 		// together.
 		if err := b.admit(nil, claim.TTL); err != nil {
 			results[i].Err = err
 			continue
 		}
-		// Where there is no cluster, any slot leads to the same server, and one script may have all keys.
+		// Without a cluster all slots lead to the same server, and one script may have all keys.
 		if r == nil || cluster {
 			slot = Slot(claim.Key)
 			name := b.transport.Shard(slot)
@@ -77,16 +80,18 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 	return results, b.renewShards(ctx, shards, results)
 }
 
-// renewShards sends one renewal to each shard and takes in what is answered in time.
-func (b *Backend) renewShards(ctx context.Context, shards map[string]*renewal, results []driver.Result) error {
+// renewShards sends one renewal to each shard, and returns what is answered in time.
+func (b *Backend) renewShards(ctx context.Context, shards map[string]*renewal,
+	results []driver.Result) error {
 	start := time.Now()
-	done := make(chan *renewal, len(shards)) // room for all: those that are late must not hang
+	done := make(chan *renewal, len(shards)) // room for all: late ones must not hang
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, r := range shards {
 		for _, part := range r.parts {
 			for _, i := range part.claims {
-				results[i].Err = &driver.Error{Maybe: true, Err: errors.New("its shard did not answer while another did")}
+				results[i].Err = &driver.Error{Maybe: true,
+					Err: errors.New("its shard did not answer while another did")}
 			}
 		}
 		go func() {
@@ -120,19 +125,20 @@ type renewal struct {
 	ttl   time.Duration
 	parts []*renewPart
 	open  map[uint16]*renewPart // by slot: parts of renew.lua with room for more
-	last  *renewPart            // of those, the one that was last added to
+	last  *renewPart            // the one of these that was last added to
 }
 
 // renewPart is one run of a script.
 type renewPart struct {
 	call
-	claims  []int // indexes
-	drew    bool  // it is a run of turn.lua that draws tokens
+	claims  []int        // indexes
+	drew    bool         // it is a run of turn.lua that draws tokens
+	claim   driver.Claim // of a run of turn.lua
 	results []driver.Result
 }
 
-// answerInto has the parts put their results where they belong, if they can: at most those of one
-// renewal may, as others are late and then must not write there.
+// answerInto has the parts write their results straight into results, if they can. Only one renewal
+// may: the others may be late, and must not write there then.
 func (r *renewal) answerInto(results []driver.Result) {
 	for _, p := range r.parts {
 		first, n := p.claims[0], len(p.claims)
@@ -149,7 +155,7 @@ func (r *renewal) size() (n int) {
 	return n
 }
 
-// add puts a claim into a part. There are so many left to add, it included.
+// add puts a claim into a part. left is how many are still to be added, with this one.
 func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 	r.ttl = max(r.ttl, claim.TTL)
 	if claim.Block > 0 || claim.Yield {
@@ -161,7 +167,7 @@ func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 		p = r.open[slot]
 	}
 	if p == nil || len(p.claims) == renewChunk {
-		p = &renewPart{call: call{script: renewScript, slot: slot, vote: claim.TTL, effect: true}}
+		p = &renewPart{call: call{script: renewScript(), slot: slot, vote: claim.TTL, effect: true}}
 		if !r.b.transport.Cluster() {
 			p.claims = make([]int, 0, min(left, renewChunk))
 		}
@@ -184,17 +190,19 @@ func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
 	if claim.Yield {
 		yield = "1"
 	}
-	command := turnScript.evalsha(make(Command, 0, 12), "4")
+	command := turnScript().evalsha(make(Command, 0, 12), "4")
 	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
 		claim.Owner, milliseconds(claim.TTL), first, last, yield)
 	return &renewPart{
 		claims: []int{index},
-		call:   call{script: turnScript, slot: slot, command: command, vote: claim.TTL, effect: true},
-		drew:   first != "",
+		call: call{script: turnScript(), slot: slot, command: command, vote: claim.TTL,
+			effect: true},
+		drew:  first != "",
+		claim: *claim, // the caller may use its own again before a late shard answers
 	}
 }
 
-// complete makes the command of a run of renew.lua, now that all its claims are known.
+// complete makes the command of a run of renew.lua when all its claims are known.
 func (p *renewPart) complete(claims []driver.Claim) {
 	if p.command != nil {
 		return
@@ -209,20 +217,22 @@ func (p *renewPart) complete(claims []driver.Claim) {
 	}
 }
 
-// send sends all parts as one pipeline. An error is that of the whole.
+// send sends all parts as one pipeline. An error is about all of them.
 func (r *renewal) send(ctx context.Context) error {
 	b := r.b
 	conn, err := b.transport.Conn(ctx, r.slot)
 	if err != nil {
 		return err
 	}
-	if err := b.admit(conn.Server(), r.ttl); err != nil {
+	server := conn.Server()
+	memory, err := b.mayVote(ctx, conn, server, r.ttl)
+	if err != nil {
 		return err
 	}
-	commands := make([]Command, 0, len(r.parts)+2)
+	commands := make([]Command, 0, len(r.parts)+4)
 	vouch := b.hasToVouch(conn, r.ttl)
 	if vouch {
-		commands = append(commands, infoCommand)
+		commands = append(commands, infoCommands...)
 	}
 	for _, p := range r.parts {
 		commands = append(commands, p.command)
@@ -230,15 +240,21 @@ func (r *renewal) send(ctx context.Context) error {
 	if b.options.Replicas > 0 {
 		commands = append(commands, b.waitCommand())
 	}
+	if b.testifies(memory) {
+		commands = append(commands, memoryCommand)
+	}
 	replies := make([]Reply, len(commands))
 	if err := conn.Do(ctx, commands, replies); err != nil {
 		return err
 	}
 	if vouch {
-		if err := b.vouch(ctx, conn, replies[0]); err != nil {
+		if err := b.vouch(conn, replies[:len(infoCommands)]); err != nil {
 			return err
 		}
-		replies = replies[1:]
+		replies = replies[len(infoCommands):]
+	}
+	if err := b.admitted(ctx, conn, server, r.ttl, memory, &replies[len(replies)-1]); err != nil {
+		return err
 	}
 	for i, p := range r.parts {
 		r.take(ctx, conn, p, replies[i])
@@ -257,28 +273,38 @@ func (r *renewal) send(ctx context.Context) error {
 	return nil
 }
 
-// take reads the reply to a part. What another server or a missing script stands in the way of is sent
-// again by itself.
+// take reads the reply to a part. A part that met a redirection or a missing script is sent again
+// by itself.
 func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply) {
 	if reply.Kind == Failure {
-		failure := r.b.failure(conn, reply, p.effect)
-		if parseRedirect(reply.Str).address == "" && !IsServerError(failure, "NOSCRIPT") {
-			p.fail(failure)
-			return
-		}
 		p.wait = r.b.options.Replicas > 0
-		// The others' results are known, and not to be kept back for long.
-		ctx, cancel := context.WithTimeout(ctx, shardPatience)
-		defer cancel()
-		var err error
-		if reply, err = r.b.run(ctx, &p.call); err != nil {
+		if len(r.parts) > 1 {
+			// The other results are known, and must not wait long for this one.
+			bounded, cancel := context.WithTimeout(ctx, shardPatience)
+			defer cancel()
+			ctx = bounded
+		}
+		var err error = r.b.failure(conn, reply, p.effect)
+		if parseRedirect(reply.Str).address != "" || IsServerError(err, "NOSCRIPT") {
+			reply, err = r.b.run(ctx, &p.call)
+		}
+		switch {
+		case err == nil:
+		case len(p.claims) > 1 && (IsServerError(err, "TRYAGAIN") ||
+			IsServerError(err, "CROSSSLOT")):
+			r.singly(ctx, conn, p)
+			return
+		default:
 			p.fail(err)
 			return
 		}
 	}
 	p.clear()
-	if p.script == turnScript {
+	if p.script == turnScript() {
 		p.results[0] = turned(reply, p.drew)
+		if p.drew && exhausted(reply, &p.claim) {
+			p.results[0] = driver.Result{Err: fenceFailure(p.claim.Key)}
+		}
 		return
 	}
 	states, failures := reply, []Reply(nil)
@@ -303,6 +329,29 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}
 	}
+}
+
+// singly sends each claim of a part by itself. While a slot is being moved its keys are on two
+// servers, and a server refuses a script with several of them, even for keys that nobody holds.
+func (r *renewal) singly(ctx context.Context, conn Conn, p *renewPart) {
+	p.clear()
+	n := len(p.claims)
+	keys, arguments := p.command[3:3+n], p.command[3+n:]
+	var all sync.WaitGroup
+	for i := range p.claims {
+		one := &renewPart{call: p.call, claims: p.claims[i : i+1], results: p.results[i : i+1]}
+		one.command = append(p.script.evalsha(make(Command, 0, 6), "1"), keys[i], arguments[2*i],
+			arguments[2*i+1])
+		all.Go(func() {
+			reply, err := r.b.run(ctx, &one.call)
+			if err != nil {
+				one.fail(err)
+				return
+			}
+			r.take(ctx, conn, one, reply)
+		})
+	}
+	all.Wait()
 }
 
 // turned reads the reply of turn.lua.
@@ -343,7 +392,7 @@ func (p *renewPart) clear() {
 func (r *renewal) copyTo(results []driver.Result) {
 	for _, p := range r.parts {
 		if &p.results[0] == &results[p.claims[0]] {
-			continue // they are there already
+			continue // answerInto has set them already
 		}
 		for i, index := range p.claims {
 			results[index] = p.results[i]

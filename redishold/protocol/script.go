@@ -5,7 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"regexp"
+	"sync"
 )
 
 //go:embed lua/*.lua
@@ -18,26 +18,29 @@ type Script struct {
 	SHA    string // what EVALSHA knows it by
 }
 
+// The scripts are built when they are first used: most programs that link them never meet a server.
 var (
-	acquireScript = load("acquire")
-	releaseScript = load("release")
-	renewScript   = load("renew")
-	turnScript    = load("turn")
-	inspectScript = load("inspect")
+	acquireScript = sync.OnceValue(func() *Script { return load("acquire") })
+	releaseScript = sync.OnceValue(func() *Script { return load("release") })
+	renewScript   = sync.OnceValue(func() *Script { return load("renew") })
+	turnScript    = sync.OnceValue(func() *Script { return load("turn") })
+	inspectScript = sync.OnceValue(func() *Script { return load("inspect") })
+	belongScript  = sync.OnceValue(func() *Script { return load("belong") })
 )
 
 // Scripts returns all scripts, for a connection to load before they are needed.
 func Scripts() []*Script {
-	return []*Script{acquireScript, releaseScript, renewScript, turnScript, inspectScript}
+	return []*Script{acquireScript(), releaseScript(), renewScript(), turnScript(), inspectScript(),
+		belongScript()}
 }
 
-var include = regexp.MustCompile(`(?m)^\s*-- include (\w+)\.lua$`)
+var include = pattern(`(?m)^\s*-- include (\w+)\.lua$`)
 
-// load reads a script and puts what it includes where it says so: in the middle, past the point where
-// the usual case has returned, since a script pays for each function that it defines.
+// load reads a script and puts what it includes where it says so. That is behind the point where
+// the usual case has returned, as a script pays for each function that it defines.
 func load(name string) *Script {
-	source := include.ReplaceAllStringFunc(read(name), func(line string) string {
-		return read(include.FindStringSubmatch(line)[1])
+	source := include().ReplaceAllStringFunc(read(name), func(line string) string {
+		return read(include().FindStringSubmatch(line)[1])
 	})
 	sum := sha1.Sum([]byte(source))
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 )
 
 // bench is a server on which scripts are run one by one, without a Backend.
@@ -28,7 +28,8 @@ func newBench(t *testing.T, server *redistest.Server) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	b := &bench{T: t, server: server, client: client, keys: protocol.KeysOf("lock:a"), loaded: make(map[string]string)}
+	b := &bench{T: t, server: server, client: client, keys: protocol.KeysOf("lock:a"),
+		loaded: make(map[string]string)}
 	b.do("FLUSHALL")
 	for _, script := range protocol.Scripts() {
 		if sha := b.do("SCRIPT", "LOAD", script.Source); sha != script.SHA {
@@ -54,7 +55,8 @@ func (b *bench) do(args ...string) any {
 func (b *bench) run(name string, args ...string) any {
 	b.Helper()
 	k := b.keys
-	return b.do(append([]string{"EVALSHA", b.loaded[name], "4", k.Lock, k.Queue, k.Waiters, k.Fence}, args...)...)
+	return b.do(append([]string{"EVALSHA", b.loaded[name], "4", k.Lock, k.Queue, k.Waiters,
+		k.Fence}, args...)...)
 }
 
 // acquire runs acquire.lua for an owner with tokens from 100.
@@ -73,7 +75,7 @@ func (b *bench) want(what string, got, want any) {
 func (b *bench) wantBusy(what string, got any, holder string, place int64) {
 	b.Helper()
 	list, ok := got.([]any)
-	if !ok || len(list) != 3 || list[0] != holder || list[2] != place {
+	if !ok || len(list) != 4 || list[0] != holder || list[2] != place {
 		b.Fatalf("%s: got %v, want busy, held by %s, place %d", what, got, holder, place)
 	}
 	if left := list[1].(int64); left <= 0 || left > 10000 {
@@ -98,7 +100,8 @@ func (b *bench) wantOnly(keys ...string) {
 // What a script includes is part of it, and the names of its keys and arguments are at its head.
 func TestScriptsAreComplete(t *testing.T) {
 	for _, script := range protocol.Scripts() {
-		if strings.Contains(script.Source, "include") || !strings.Contains(script.Source, "\n-- KEYS  lock") {
+		if strings.Contains(script.Source, "include") ||
+			!strings.Contains(script.Source, "\n-- KEYS  ") {
 			t.Errorf("%s:\n%s", script.Name, script.Source)
 		}
 	}
@@ -110,6 +113,8 @@ func TestScripts(t *testing.T) {
 		"AcquireAndRelease":    (*bench).testAcquireAndRelease,
 		"R5_PublishedLayout":   (*bench).testPublishedLayout,
 		"Queue":                (*bench).testQueue,
+		"ArrivalOrder":         (*bench).testArrivalOrder,
+		"ClockIsTold":          (*bench).testClockIsTold,
 		"TheDeadQueueAnew":     (*bench).testTheDeadQueueAnew,
 		"HandoffTellsTheHeir":  (*bench).testHandoffTellsTheHeir,
 		"NoticeIsNeverFatal":   (*bench).testNoticeIsNeverFatal,
@@ -125,6 +130,31 @@ func TestScripts(t *testing.T) {
 		"ForeignLockIsWaited":  (*bench).testForeignLock,
 	} {
 		t.Run(name, func(t *testing.T) { f(newBench(t, server)) })
+	}
+}
+
+// The order of arrival is the server's, also when its clock is set back, or when tickets from
+// elsewhere are ahead of it.
+func (b *bench) testArrivalOrder() {
+	b.acquire("A", "")
+	b.wantBusy("B", b.acquire("B", "0"), "A", 1)
+	b.do("ZADD", b.keys.Queue, "4000000000000000", ">B") // as if the clock had been ahead
+	b.wantBusy("C", b.acquire("C", "0"), "A", 2)
+	b.wantBusy("D", b.acquire("D", "0"), "A", 3)
+	b.wantBusy("B again", b.acquire("B", "0"), "A", 1)
+	b.wantBusy("C again", b.acquire("C", "0"), "A", 2)
+	b.want("C's ticket", b.do("ZSCORE", b.keys.Queue, ">C"), "4000000000000001")
+}
+
+// A waiter is told what the server's clock shows, which tickets are taken from.
+func (b *bench) testClockIsTold() {
+	b.acquire("A", "")
+	reply := b.acquire("B", "0").([]any)
+	if ticket := b.do("ZSCORE", b.keys.Queue, ">B"); fmt.Sprint(reply[3]) != ticket {
+		b.Fatalf("the clock shows %v, and the ticket is %v", reply[3], ticket)
+	}
+	if reply := b.acquire("C", "").([]any); reply[3] != int64(0) {
+		b.Fatalf("who is not queued is told the clock: %v", reply)
 	}
 }
 
@@ -212,7 +242,8 @@ func (b *bench) testHandoffTellsTheHeir() {
 
 func (b *bench) testNoticeIsNeverFatal() {
 	b.acquire("A", "")
-	b.run("acquire", "B", "10000", "100", "100", "3000", "0", "Sno sharded channel of this slot", "")
+	b.run("acquire", "B", "10000", "100", "100", "3000", "0", "Sno sharded channel of this slot",
+		"")
 	b.want("release", b.run("release", "A"), 1)
 	b.want("B has it", b.do("GET", "lock:a"), "B")
 }
@@ -229,17 +260,19 @@ func (b *bench) testMissingNote() {
 
 // Numbers in Lua are floating point: exact below 2^53.
 func (b *bench) testTokensAreExact() {
-	const top = 1<<53 - 1
-	acquire := func(owner string, first, last uint64) any {
-		return b.run("acquire", owner, "10000", strconv.FormatUint(first, 10), strconv.FormatUint(last, 10), "3000", "0", "", "")
+	const top int64 = 1<<53 - 1
+	acquire := func(owner string, first, last int64) any {
+		return b.run("acquire", owner, "10000", strconv.FormatInt(first, 10),
+			strconv.FormatInt(last, 10), "3000", "0", "", "")
 	}
 	b.want("first", acquire("A", top-100, top-91), top-100)
 	b.want("again, from the fence", acquire("A", 5, 14), top-90)
 	b.acquire("B", "0")
 	b.want("turn", b.run("turn", "A", "10000", "7", "7", ""), top-80)
-	b.want("turn with a larger one", b.run("turn", "A", "10000", strconv.Itoa(top-50), strconv.Itoa(top-41), ""), top-50)
+	b.want("turn with a larger one", b.run("turn", "A", "10000", strconv.FormatInt(top-50, 10),
+		strconv.FormatInt(top-41, 10), ""), top-50)
 	b.run("release", "A")
-	b.want("the fence", b.do("ZSCORE", b.keys.Fence, "t"), strconv.Itoa(top-37))
+	b.want("the fence", b.do("ZSCORE", b.keys.Fence, "t"), strconv.FormatInt(top-37, 10))
 	b.want("the heir's next", acquire("B", 1, 1), top-36)
 }
 
@@ -255,7 +288,8 @@ func (b *bench) testFenceOverlap() {
 	// Just below the fence, and exactly on it.
 	for _, first := range []int64{got + 98, got + 99, got + 100} {
 		before, _ := strconv.ParseInt(b.do("ZSCORE", b.keys.Fence, "t").(string), 10, 64)
-		token := b.run("acquire", "A", "10000", fmt.Sprint(first), fmt.Sprint(first), "3000", "", "", "").(int64)
+		token := b.run("acquire", "A", "10000", fmt.Sprint(first), fmt.Sprint(first), "3000", "",
+			"", "").(int64)
 		if token <= before {
 			b.Fatalf("token %d over a fence of %d", token, before)
 		}
@@ -266,7 +300,8 @@ func (b *bench) testFenceOverlap() {
 func (b *bench) testRenew() {
 	b.do("SET", "l1", "A", "PX", "1000")
 	b.do("SET", "l2", "B", "PX", "1000")
-	b.want("renew", b.do("EVALSHA", b.loaded["renew"], "4", "l1", "l2", "l3", "l1", "A", "60000", "A", "60000", "A", "60000", "A", "50000"), "1001")
+	b.want("renew", b.do("EVALSHA", b.loaded["renew"], "4", "l1", "l2", "l3", "l1", "A", "60000",
+		"A", "60000", "A", "60000", "A", "50000"), "1001")
 	if left := b.do("PTTL", "l1").(int64); left <= 1000 || left > 50000 {
 		b.Fatalf("l1 for %d ms", left)
 	}
@@ -280,7 +315,8 @@ func (b *bench) testRenewSparesTheOthers() {
 	b.do("SET", "l1", "A", "PX", "1000")
 	b.do("LPUSH", "list", "x")
 	b.do("SET", "l2", "A", "PX", "1000")
-	reply := b.do("EVALSHA", b.loaded["renew"], "3", "l1", "list", "l2", "A", "60000", "A", "60000", "A", "60000").([]any)
+	reply := b.do("EVALSHA", b.loaded["renew"], "3", "l1", "list", "l2", "A", "60000", "A", "60000",
+		"A", "60000").([]any)
 	if len(reply) != 2 || reply[0] != "1?1" || !strings.HasPrefix(reply[1].(string), "WRONGTYPE") {
 		b.Fatalf("renew: %v", reply)
 	}
@@ -304,14 +340,16 @@ func (b *bench) testTurn() {
 
 func (b *bench) testInspect() {
 	inspect := func() []any {
-		return b.do("EVALSHA", b.loaded["inspect"], "3", b.keys.Lock, b.keys.Queue, b.keys.Waiters).([]any)
+		return b.do("EVALSHA", b.loaded["inspect"], "3", b.keys.Lock, b.keys.Queue,
+			b.keys.Waiters).([]any)
 	}
 	b.want("nothing", inspect(), []any{nil, -2})
 	b.acquire("A", "")
 	b.acquire("B", "20")
 	b.acquire("C", "10")
 	got := inspect()
-	if len(got) != 6 || got[0] != "A" || got[2] != "C" || got[4] != "B" || got[3].(int64) > 3000 || got[5].(int64) <= 0 {
+	if len(got) != 6 || got[0] != "A" || got[2] != "C" || got[4] != "B" || got[3].(int64) > 3000 ||
+		got[5].(int64) <= 0 {
 		b.Fatalf("inspect: %v", got)
 	}
 }
@@ -319,7 +357,8 @@ func (b *bench) testInspect() {
 func (b *bench) testForeignKey() {
 	b.do("LPUSH", "lock:a", "x")
 	for _, name := range []string{"acquire", "release"} {
-		_, err := b.try("EVALSHA", b.loaded[name], "4", b.keys.Lock, b.keys.Queue, b.keys.Waiters, b.keys.Fence,
+		_, err := b.try("EVALSHA", b.loaded[name], "4", b.keys.Lock, b.keys.Queue,
+			b.keys.Waiters, b.keys.Fence,
 			"A", "10000", "1", "1", "3000", "0", "", "")
 		if err == nil || !strings.HasPrefix(err.Error(), "NOTALOCK WRONGTYPE") {
 			b.Fatalf("%s: %v", name, err)
@@ -365,8 +404,9 @@ func (b *bench) testNothingIsLeftBehind() {
 	b.wantOnly(b.keys.Fence)
 }
 
-// The commands that acquire without a script are not one step. Whatever comes between them, of everybody
-// whose acquisition completed, who started later has the larger token, and no two share one.
+// The commands that acquire without a script are not one step. Whatever comes between them, of
+// everybody whose acquisition completed, who started later has the larger token, and no two share
+// one.
 func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 	server := redistest.Start(t)
 	b := newBench(t, server)
@@ -406,12 +446,14 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 				g := grant{started: tick()}
 				// One by one, and the lock may be lost at any moment: see the last case.
 				set := try("SET", b.keys.Lock, owner, "NX", "PX", "10000") != nil
-				raised := try("ZADD", b.keys.Fence, "GT", "CH", fmt.Sprint(first), "t", fmt.Sprint(last), "t")
+				raised := try("ZADD", b.keys.Fence, "GT", "CH", fmt.Sprint(first), "t",
+					fmt.Sprint(last), "t")
 				switch {
 				case set && (raised == int64(2) || raised == int64(1) && first == last):
 					g.first, g.last = first, last
 				default:
-					reply := try("EVALSHA", b.loaded["acquire"], "4", b.keys.Lock, b.keys.Queue, b.keys.Waiters, b.keys.Fence,
+					reply := try("EVALSHA", b.loaded["acquire"], "4", b.keys.Lock, b.keys.Queue,
+						b.keys.Waiters, b.keys.Fence,
 						owner, "10000", fmt.Sprint(first), fmt.Sprint(last), "3000", "", "", "")
 					token, ok := reply.(int64)
 					if !ok {
@@ -419,8 +461,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 					}
 					g.first, g.last = token, token+last-first
 				}
-				// It counts only if the lock is still the owner's after the tokens were drawn, as the kernel
-				// makes sure of by its clock.
+				// It counts only if the lock is still the owner's after the tokens were drawn, as
+				// the kernel makes sure of by its clock.
 				if try("GET", b.keys.Lock) == owner {
 					g.completed = tick()
 					mu.Lock()
@@ -430,7 +472,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 				if random.IntN(3) == 0 {
 					try("DEL", b.keys.Lock) // the lease of whoever has it now is over
 				} else {
-					try("EVALSHA", b.loaded["release"], "4", b.keys.Lock, b.keys.Queue, b.keys.Waiters, b.keys.Fence, owner)
+					try("EVALSHA", b.loaded["release"], "4", b.keys.Lock, b.keys.Queue,
+						b.keys.Waiters, b.keys.Fence, owner)
 				}
 			}
 		})
@@ -444,7 +487,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 			if a.first <= c.last && c.first <= a.last {
 				t.Fatalf("tokens are shared: %+v and %+v", a, c)
 			}
-			if a.completed < c.started && c.first <= a.last || c.completed < a.started && a.first <= c.last {
+			if a.completed < c.started && c.first <= a.last || c.completed < a.started &&
+				a.first <= c.last {
 				t.Fatalf("tokens go back: %+v and %+v", a, c)
 			}
 		}

@@ -12,11 +12,19 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Library is a client of some library that its application uses for other things too: it spreads requests over
-// connections, makes those and repeats requests as it likes. Its methods are safe for concurrent use.
+// Library is a client that its application uses for other things too: it spreads requests over
+// connections, and makes these as it likes. Its methods are safe for concurrent use.
 type Library interface {
 	// Node returns what talks to the server that serves the slot.
 	Node(ctx context.Context, slot uint16) (Node, error)
+
+	// At returns what talks to the server that another one named in an ASK: a slot is being moved
+	// there. It is not called if the library follows such redirections itself.
+	At(ctx context.Context, address string) (Node, error)
+
+	// Shard returns a name that slots share only if one server serves them: commands for these may
+	// be sent together. It asks no server.
+	Shard(slot uint16) string
 
 	// Nodes returns one Node for each server that serves slots.
 	Nodes(ctx context.Context) ([]Node, error)
@@ -24,15 +32,17 @@ type Library interface {
 	// Cluster reports whether slots are served by different servers.
 	Cluster() bool
 
-	// Subscribe has hear called with all messages of the channel. It returns when the server has confirmed
-	// it, or ctx has ended. The subscription is kept up over broken connections, until stop is called.
-	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(), err error)
+	// Subscribe has hear called with all messages of the channel. It returns when the server has
+	// confirmed it, or ctx has ended. The subscription is kept up over broken connections, until
+	// stop is called.
+	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(),
+		err error)
 
 	// Sharded reports whether Subscribe makes it a sharded channel, one for each slot.
 	Sharded() bool
 
-	// Reload has the client find out, without waiting for it, which server serves which slot: one has said
-	// that it does not.
+	// Reload has the client find out which server serves which slot, as a server has said that it
+	// does not serve one. It does not wait for that.
 	Reload()
 
 	// NotSent reports whether an error of Pipeline says that nothing was sent.
@@ -41,51 +51,51 @@ type Library interface {
 
 // Node talks to one server.
 type Node interface {
-	// Name differs for different servers. Commands of different slots may be sent to Nodes of one name
-	// together.
-	Name() string
-
-	// Pipeline sends the commands, on one connection, and waits for the replies. It may ignore the end of
-	// ctx. An error means that no reply is known.
+	// Pipeline sends the commands, once, on one connection, and waits for the replies. It may
+	// ignore the end of ctx. An error means that no reply is known. Commands that may have reached
+	// a server are not sent again: the first ones could arrive after the second were answered.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
 }
 
 const (
-	// libraryPatience is how long a request may take the library, all its attempts and waiting for a
-	// connection included. The callers' contexts bound their own waiting only.
+	// libraryPatience bounds a request to the library, with its wait for a connection. The callers'
+	// contexts bound only their own waits.
 	libraryPatience = 10 * time.Second
 
 	// maxQueued is how many requests may wait for those of their slots to come back.
 	maxQueued = 4096
 )
 
-// Shared returns a Transport over a client that others use, too. It is not ordered, as the library can have
-// two connections carry the two requests. What it does about it is to send a request when the one before it,
-// of the same slot, has come back; the caller's context bounds the caller's wait, not that. So two processes'
-// worth of requests for one slot take turns, and everything else goes side by side. Close leaves the client
-// alone.
+// Shared returns a Transport over a client that others use too. It is not ordered, as the library
+// may send two requests on two connections. So it sends a request only when the one before it, of
+// the same slot, has returned. The caller's context bounds the caller's wait, not the request.
+// Requests of different slots go side by side. Close leaves the client open.
 func Shared(library Library) Transport {
 	return &shared{
-		library: library,
-		id:      rand.Text(),
-		last:    make(map[uint16]chan struct{}),
-		routes:  make(map[uint16]*subscription),
-		closed:  make(chan struct{}),
+		library:  library,
+		id:       rand.Text(),
+		last:     make(map[uint16]chan struct{}),
+		releases: make(map[string]*place),
+		routes:   make(map[uint16]*subscription),
+		closed:   make(chan struct{}),
 	}
 }
 
 type shared struct {
 	library Library
 	id      string
-	hear    func(string)
+	hear    func(*Server, string)
 
 	closing sync.Once
 	closed  chan struct{}
 
 	mu     sync.Mutex
 	queued int
-	last   map[uint16]chan struct{} // of each slot with requests, closed when the last of them is back
-	routes map[uint16]*subscription // by slot, or all under Slots
+	// by slot with requests: closed when the last of them has returned
+	last     map[uint16]chan struct{}
+	joined   uint64
+	releases map[string]*place        // of those that are the same and were given up: the last one
+	routes   map[uint16]*subscription // by slot, or all under Slots
 }
 
 type subscription struct {
@@ -104,14 +114,23 @@ func (t *shared) Conn(ctx context.Context, slot uint16) (Conn, error) {
 	return &sharedConn{t: t, node: node, slot: slot}, nil
 }
 
-// Follow leaves it to the library to find out where the slot is. In a slot that is just being moved nothing
-// can be done.
+// Follow leaves it to the library to find out where a slot is. Requests after an ASK have no order
+// with others, and need none: a renewal sets nothing anew, and an acquisition fails in a slot that
+// is being moved, as the key for its end never exists there yet.
 func (t *shared) Follow(ctx context.Context, slot uint16, address string) (Conn, error) {
-	if slot < Slots && t.library.Cluster() {
+	switch {
+	case !t.library.Cluster():
+		return nil, &driver.Error{Permanent: true,
+			Err: fmt.Errorf("the slot is served by %s, says the server", address)}
+	case slot < Slots:
 		t.library.Reload()
 		return t.Conn(ctx, slot)
 	}
-	return nil, &driver.Error{Permanent: !t.library.Cluster(), Err: fmt.Errorf("the slot is served by %s, says the server", address)}
+	node, err := t.library.At(ctx, address)
+	if err != nil {
+		return nil, t.failure(err, false)
+	}
+	return &sharedConn{t: t, node: node, slot: Slots}, nil
 }
 
 func (t *shared) All(ctx context.Context) ([]Conn, error) {
@@ -127,19 +146,12 @@ func (t *shared) All(ctx context.Context) ([]Conn, error) {
 }
 
 func (t *shared) Shard(slot uint16) string {
-	if !t.library.Cluster() {
-		return ""
-	}
-	node, err := t.library.Node(context.Background(), slot)
-	if err != nil {
-		return ""
-	}
-	return node.Name()
+	return t.library.Shard(slot)
 }
 
-func (t *shared) Ordered() bool         { return false }
-func (t *shared) Cluster() bool         { return t.library.Cluster() }
-func (t *shared) Listen(f func(string)) { t.hear = f }
+func (t *shared) Ordered() bool                  { return false }
+func (t *shared) Cluster() bool                  { return t.library.Cluster() }
+func (t *shared) Listen(f func(*Server, string)) { t.hear = f }
 
 func (t *shared) Close() error {
 	t.closing.Do(func() {
@@ -155,11 +167,14 @@ func (t *shared) Close() error {
 	return nil
 }
 
-// failure judges an error of the library.
+// failure returns the driver's error for an error of the library.
 func (t *shared) failure(err error, sent bool) error {
 	var dial *net.OpError
 	if t.library.NotSent(err) || errors.As(err, &dial) && dial.Op == "dial" {
 		sent = false
+	}
+	if text := err.Error(); repeated().MatchString(text) {
+		err = ServerError(repeated().ReplaceAllString(text, ""))
 	}
 	return &driver.Error{Maybe: sent, Err: err}
 }
@@ -173,16 +188,20 @@ type sharedConn struct {
 
 func (c *sharedConn) Server() *Server { return nil }
 
-// Do hands the commands over when the slot's earlier ones are back. Once it is their turn or not, they are
-// sent: the caller may have given up a release, and it is not to be lost behind an acquisition that hangs.
+// Do sends the commands when the slot's earlier ones have returned. If nobody waits for them any
+// more by then, they are not sent, so that slow requests do not delay more and more others. But a
+// release is sent: it must not be lost behind an acquisition that hangs.
 func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply) error {
-	before, mine, err := c.t.join(c.slot)
-	if err != nil {
-		return err
+	if err := ctx.Err(); err != nil {
+		return &driver.Error{Err: err}
 	}
 	copies := make([]Command, len(commands))
 	for i, command := range commands {
 		copies[i] = append(Command(nil), command...)
+	}
+	p, err := c.t.join(c.slot, copies)
+	if err != nil {
+		return err
 	}
 	type answer struct {
 		replies []Reply
@@ -190,14 +209,17 @@ func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		if before != nil {
-			<-before
+		if p.before != nil {
+			<-p.before
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
-		defer cancel()
-		a := answer{replies: make([]Reply, len(copies))}
-		a.err = c.node.Pipeline(ctx, copies, a.replies)
-		c.t.leave(c.slot, mine)
+		var a answer
+		if c.t.send(p) {
+			ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
+			defer cancel()
+			a.replies = make([]Reply, len(copies))
+			a.err = c.node.Pipeline(ctx, copies, a.replies)
+		}
+		c.t.leave(p)
 		answers <- a
 	}()
 	select {
@@ -208,46 +230,107 @@ func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply
 		copy(replies, a.replies)
 		return nil
 	case <-ctx.Done():
-		return &driver.Error{Maybe: true, Err: ctx.Err()}
+		return c.t.giveUp(p, ctx.Err())
 	case <-c.t.closed:
-		return &driver.Error{Maybe: true, Err: errClosed}
+		return c.t.giveUp(p, errClosed)
 	}
+}
+
+// place is the place of a request in the line of its slot.
+type place struct {
+	slot    uint16
+	before  chan struct{} // closed when the one before it has returned; nil if there is none
+	back    chan struct{} // closed when this one has returned; nil if it needs no order
+	number  uint64        // rises along the line
+	release string        // of a release: which one; else empty
+
+	// Guarded by shared.mu:
+	sent    bool // or about to be
+	givenUp bool // nobody waits for it
 }
 
 // join puts a request behind those of its slot.
-func (t *shared) join(slot uint16) (before, mine chan struct{}, err error) {
+func (t *shared) join(slot uint16, commands []Command) (*place, error) {
+	p := &place{slot: slot}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.routes == nil {
-		return nil, nil, &driver.Error{Permanent: true, Err: errClosed}
+		return nil, &driver.Error{Permanent: true, Err: errClosed}
 	}
 	if slot == Slots {
-		return nil, nil, nil
+		p.sent = true
+		return p, nil
 	}
 	if t.queued == maxQueued {
-		return nil, nil, &driver.Error{Err: fmt.Errorf("%d requests are on their way already", maxQueued)}
+		return nil, &driver.Error{Err: fmt.Errorf("%d requests are on their way already",
+			maxQueued)}
 	}
 	t.queued++
-	before = t.last[slot]
-	mine = make(chan struct{})
-	t.last[slot] = mine
-	return before, mine, nil
+	p.before, p.back, p.release = t.last[slot], make(chan struct{}), releaseOf(commands)
+	p.sent = p.before == nil
+	t.last[slot] = p.back
+	t.joined++
+	p.number = t.joined
+	return p, nil
 }
 
-func (t *shared) leave(slot uint16, mine chan struct{}) {
-	if mine == nil {
-		return
+// releaseOf returns a text that is the same for equal releases, and empty for other requests. Two
+// equal releases have the effect of one.
+func releaseOf(commands []Command) string {
+	if len(commands) != 1 || len(commands[0]) < 2 {
+		return ""
 	}
-	close(mine)
+	if script := commands[0][1]; script != releaseScript().SHA && script != releaseScript().Source {
+		return ""
+	}
+	return fmt.Sprintf("%q", commands[0][2:])
+}
+
+// send reports whether a request whose turn has come is sent: somebody waits for it, or it is a
+// release and no equal one that was given up too comes behind it.
+func (t *shared) send(p *place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	p.sent = p.sent || !p.givenUp || p.release != "" && t.releases[p.release] == p
+	return p.sent
+}
+
+// giveUp notes that the caller does not wait any longer, and returns its error; err is the reason.
+func (t *shared) giveUp(p *place, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.givenUp = true
+	if last := t.releases[p.release]; p.release != "" && !p.sent &&
+		(last == nil || last.number < p.number) {
+		t.releases[p.release] = p
+	}
+	if !p.sent && p.release == "" {
+		return &driver.Error{Err: fmt.Errorf(
+			"not sent, as an earlier request for its slot has not come back: %w", err)}
+	}
+	return &driver.Error{Maybe: true, Err: err}
+}
+
+// leave lets the next request of the slot go.
+func (t *shared) leave(p *place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.back == nil {
+		return
+	}
+	close(p.back)
 	t.queued--
-	if t.last[slot] == mine {
-		delete(t.last, slot)
+	if t.last[p.slot] == p.back {
+		delete(t.last, p.slot)
+	}
+	if p.release != "" && t.releases[p.release] == p {
+		delete(t.releases, p.release)
 	}
 }
 
-// Route subscribes once or, to sharded channels, once for each slot.
+// Route subscribes once or, to sharded channels, once for each slot. A subscription needs a
+// connection of its own, which may take longer to make than the call may take. So Route waits for
+// half of the call's time, and then the request goes without a route.
 func (c *sharedConn) Route(ctx context.Context, slot uint16) string {
 	t := c.t
 	mark := "S"
@@ -268,6 +351,11 @@ func (c *sharedConn) Route(ctx context.Context, slot uint16) string {
 	}
 	s.used = time.Now()
 	t.mu.Unlock()
+	if deadline, ok := ctx.Deadline(); ok {
+		half, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+		ctx = half
+	}
 	select {
 	case <-s.ready:
 		if s.err == nil {
@@ -284,7 +372,7 @@ const (
 	routeIdle = time.Minute
 )
 
-// prune ends subscriptions that nobody waits on any more. Called with t.mu held.
+// prune ends subscriptions that nobody uses any more. Called with t.mu held.
 func (t *shared) prune() {
 	if len(t.routes) < maxRoutes {
 		return
@@ -304,11 +392,13 @@ func (s *subscription) end() {
 	}
 }
 
-// subscribe is not bound to a caller's context: others wait for it, too.
+// subscribe makes the subscription. No caller's context bounds it: others wait for it too.
 func (t *shared) subscribe(slot uint16, s *subscription) {
 	ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
 	defer cancel()
-	s.stop, s.err = t.library.Subscribe(ctx, s.channel, t.hear)
+	s.stop, s.err = t.library.Subscribe(ctx, s.channel, func(message string) {
+		t.hear(nil, message)
+	})
 	if s.err != nil {
 		t.mu.Lock()
 		if t.routes[slot] == s {

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
 // withClocks starts n servers that live by clocks of their own.
@@ -20,9 +21,10 @@ func withClocks(t *testing.T, n int) (*cluster, []*redistest.Clock) {
 	return c, clocks
 }
 
-// R39, K1: a server whose clock is set forward gives a lease away early. With the two that could object out of reach, that is
-// two holders at the same time: a limit of the approach, which the package documentation states. The tokens tell them apart, whatever
-// the clocks say: here neither client proposes one.
+// R39, K1: a server whose clock is set forward gives a lease away early. With the two that could
+// object out of reach, that is two holders at the same time: a limit of the approach, which the
+// package documentation states. The tokens tell them apart, whatever the clocks say: here neither
+// client proposes one.
 func TestK1_R39_ForwardJumpGivesTwoHolders(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 5)
@@ -49,7 +51,8 @@ func TestK1_R39_ForwardJumpGivesTwoHolders(t *testing.T) {
 	// The first one learns it with its next renewal.
 	ctx, cancel := limit()
 	defer cancel()
-	if results, err := a.Renew(ctx, []driver.Claim{first}); err == nil && results[0].State == driver.Held {
+	if results, err := a.Renew(ctx, []driver.Claim{first}); err == nil &&
+		results[0].State == driver.Held {
 		t.Error("the first one renews what the second one holds")
 	}
 }
@@ -61,9 +64,9 @@ func TestK1_MinorityOfClocksJumps(t *testing.T) {
 	a, b := c.client(t, calm), c.client(t, calm)
 	claim := newClaim("k", longTTL)
 	a.hold(claim)
-	redistest.Eventually(t, "the lock is on all servers", func() error {
+	testserver.Eventually(t, "the lock is on all servers", func() error {
 		n := c.heldOn(t, claim)
-		return redistest.Not(n == 5, "it is on %d", n)
+		return testserver.Not(n == 5, "it is on %d", n)
 	})
 	clocks[1].Step(t, time.Hour)
 	clocks[3].Step(t, time.Hour)
@@ -74,20 +77,22 @@ func TestK1_MinorityOfClocksJumps(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// K5: a clock that is set back makes leases longer, and that is all: nobody gets a lock early, and everybody gets it in the end.
+// K5: a clock that is set back makes leases longer, and that is all: nobody gets a lock early, and
+// everybody gets it in the end.
 func TestK5_BackwardJumpOnlyDelays(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 3)
-	a, b := c.client(t, calm), c.client(t, calm)
-	claim := newClaim("k", time.Second)
+	a, b := c.client(t, brisk), c.client(t, calm)
+	claim := newClaim("k", briefTTL)
 	first, until := a.timed(claim)
-	redistest.Eventually(t, "the lock is on all servers", func() error {
+	testserver.Eventually(t, "the lock is on all servers", func() error {
 		n := c.heldOn(t, claim)
-		return redistest.Not(n == 3 || time.Now().After(until), "it is on %d", n)
+		return testserver.Not(n == 3 || time.Now().After(until), "it is on %d", n)
 	})
 	for i, clock := range clocks {
 		clock.Step(t, -time.Second)
-		if rest := c.servers[i].Int(t, "PTTL", "k"); rest <= claim.TTL.Milliseconds() && time.Now().Before(until) {
+		if rest := c.servers[i].Int(t, "PTTL", "k"); rest <= claim.TTL.Milliseconds() &&
+			time.Now().Before(until) {
 			t.Errorf("the lease ends in %d ms; want it to be longer than it was made", rest)
 		}
 	}
@@ -121,17 +126,18 @@ func TestR19_ClocksDisagree(t *testing.T) {
 		a.release(claim, driver.Held)
 		a, b = b, a
 	}
-	brief := newClaim("k", 500*time.Millisecond)
-	_, until := a.timed(brief)
+	brief := newClaim("k", briefTTL)
+	_, until := c.client(t, brisk).timed(brief)
 	b.granted(newClaim("k", longTTL))
 	if early := time.Until(until); early > 0 {
 		t.Errorf("granted again %v before the first lease was over", early)
 	}
 }
 
-// A server's uptime follows its wall clock, which may be set forward after a restart. A client that was connected before the
-// restart is not deceived: it knows since when the server was gone. One that comes later is, which the package documentation
-// states (R39).
+// A server's uptime follows its wall clock, which may be set forward after a restart. A client that
+// was connected before the restart is not deceived: it knows since when the server was gone. Nor is
+// a later client, as the record of since when the server has had its data is gone too. A client
+// that comes after another jump is deceived, as the package documentation says (R39).
 func TestR39_ClockJumpEndsQuarantineEarly(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 3)
@@ -146,18 +152,26 @@ func TestR39_ClockJumpEndsQuarantineEarly(t *testing.T) {
 		s.Kill()
 		s.Run(t)
 		clocks[i].Step(t, time.Hour)
-		redistest.Eventually(t, "the server has read its clock", func() error {
+		testserver.Eventually(t, "the server has read its clock", func() error {
 			up := s.Info(t, "uptime_in_seconds")
-			return redistest.Not(len(up) == len("3600"), "up for %s s", up)
+			return testserver.Not(len(up) == len("3600"), "up for %s s", up)
 		})
 	}
-	redistest.Eventually(t, "the connections are made again", func() error {
+	testserver.Eventually(t, "the connections are made again", func() error {
 		r, err := early.ask(claim)
 		if r.State == driver.Held {
 			t.Fatal("granted: the uptime was believed")
 		}
-		return redistest.Not(errors.As(err, &q), "%v", err)
+		return testserver.Not(errors.As(err, &q), "%v", err)
 	})
+	if _, err := c.client(t, query).ask(claim); !errors.As(err, &q) {
+		t.Errorf(
+			"for a client that comes later: %v; want that the servers have lost what they kept",
+			err)
+	}
+	for _, clock := range clocks {
+		clock.Step(t, time.Hour)
+	}
 	late := c.client(t, query)
 	late.granted(claim)
 	late.release(claim, driver.Held)

@@ -1,22 +1,17 @@
 package redlock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"runtime"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
-	"github.com/holdfast-go/holdfast/redishold/redlock"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // The contract, over five real servers.
@@ -24,13 +19,15 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
 	drivertest.Run(t, drivertest.Harness{
+		ShortTTL: briefTTL,
 		NewStore: func(t testing.TB) drivertest.Store {
 			for _, s := range c.servers {
 				s.Do(t, "FLUSHALL")
 			}
+			order := &arrivals{known: make(map[string]bool)}
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
-					return &settled{client: c.client(t, "restart-guard=0s&node-timeout=2s")}
+					return &settled{client: c.client(t, brisk), order: order}
 				},
 				Lose: func(t testing.TB, key string) {
 					for _, s := range c.servers {
@@ -54,7 +51,9 @@ func TestConformance(t *testing.T) {
 						s.Run(t)
 					}
 				},
-				KillHolder: func(t testing.TB, key string) { killHolder(t, c.url(calm), key) },
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, c.url("restart-guard=0s&node-timeout=400ms"), key)
+				},
 			}
 		},
 		Capabilities: drivertest.Capabilities{
@@ -65,21 +64,43 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// settled is a client whose calls return when also the nodes that were not waited for have answered: the suite looks from a second
-// client at what exactly has changed, while only a majority is promised to have. And it loses a reply, when it is
-// told to.
+// settled is a client whose calls return when also the nodes that were not waited for have
+// answered: the suite looks from a second client at what exactly has changed, while only a majority
+// is promised to have. And it loses a reply, when it is told to.
+//
+// A client takes it to be earlier than it is by as long as an answer took to come back, and its
+// waiters go ahead of others' by as much. So a call that queues a claim returns when more time has
+// passed than any such call took so far: then whoever queues next, over whichever client, is later
+// by its ticket, too.
 type settled struct {
 	*client
-	cut bool
+	cut   bool
+	order *arrivals
 }
 
-// settle waits until no call is under way, or for as long as a node may take: in a rule that freezes the servers none will
-// answer.
-func (s *settled) settle(ctx context.Context) error {
-	if s.cut {
-		s.cut = false
-		return &driver.Error{Maybe: true, Err: errors.New("reply lost")}
+// arrivals is what all clients of the servers have queued.
+type arrivals struct {
+	mu      sync.Mutex
+	known   map[string]bool // owners
+	slowest time.Duration   // call
+}
+
+// apart notes a call that queued owner, and returns how much later the next one must be for a sure
+// order of arrival.
+func (a *arrivals) apart(owner string, took time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.slowest = max(a.slowest, took)
+	if a.known[owner] {
+		return 0
 	}
+	a.known[owner] = true
+	return a.slowest
+}
+
+// settle waits until no call is under way, or for as long as a node may take: in a rule that
+// freezes the servers none will answer. It fails if the reply is to be lost.
+func (s *settled) settle(ctx context.Context) error {
 	for i := 0; s.pending() && i < 100; i++ {
 		runtime.Gosched()
 	}
@@ -88,16 +109,25 @@ func (s *settled) settle(ctx context.Context) error {
 	for s.pending() && ctx.Err() == nil {
 		<-look.C
 	}
+	if s.cut {
+		s.cut = false
+		return &driver.Error{Maybe: true, Err: errors.New("reply lost")}
+	}
 	return nil
 }
 
-// Acquire is the Quorum's, except that it asks again when nobody got a majority: the suite's rule about contenders is for a backend
-// that decides at one place.
+// Acquire is the Quorum's, except that it asks again when nobody got a majority: the suite's rule
+// about contenders is for a backend that decides at one place.
 func (s *settled) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	for {
+		start := time.Now()
 		r, err := s.Quorum.Acquire(ctx, claim)
+		queued := err == nil && claim.Queue && r.State == driver.Busy
 		if err == nil {
 			err = s.settle(ctx)
+		}
+		if queued { // also if the reply is lost
+			<-time.After(s.order.apart(claim.Owner, time.Since(start)))
 		}
 		if err != nil || r.State != driver.Busy || claim.Queue {
 			return r, err
@@ -128,48 +158,4 @@ func (s *settled) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 		err = s.settle(ctx)
 	}
 	return r, err
-}
-
-// holderEnv makes the test binary a process that holds a key: URL, key and TTL, separated by newlines.
-const holderEnv = "REDLOCK_TEST_HOLDER"
-
-// holdForEver acquires, says "held" and waits to be killed.
-func holdForEver(order string) error {
-	part := strings.Split(order, "\n")
-	ttl, err := time.ParseDuration(part[2])
-	if err != nil {
-		return err
-	}
-	ctx, cancel := limit()
-	defer cancel()
-	q, err := redlock.Open(ctx, part[0])
-	if err != nil {
-		return err
-	}
-	if r, err := q.Acquire(ctx, newClaim(part[1], ttl)); err != nil || r.State != driver.Held {
-		return fmt.Errorf("Acquire = %v, %w", r.State, err)
-	}
-	fmt.Println("held")
-	select {}
-}
-
-// killHolder has a process of its own hold the key, and kills it.
-func killHolder(t testing.TB, url, key string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holderEnv+"="+strings.Join([]string{url, key, drivertest.DefaultShortTTL.String()}, "\n"))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = redistest.StartProcess(cmd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if line != "held\n" {
-		t.Fatalf("the holder said %q", line)
-	}
 }

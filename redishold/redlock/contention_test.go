@@ -9,13 +9,14 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// R1, R26, R38: several Lockers, as in several processes, want one lock, while servers are stopped, killed and restarted, a minority
-// at a time, and now and then a caller gives up. The servers forget nothing: a lock may be on three of the five only, and then two that
-// forget are a majority of those.
-// Invariants:
+// R1, R26, R38: several Lockers, as in several processes, want one lock, while servers are stopped,
+// killed and restarted, a minority at a time, and now and then a caller gives up. The servers
+// forget nothing: a lock may be on three of the five only, and then two that forget are a majority
+// of those. Invariants:
 //
 //   - nobody is inside while another is whose lock has not told a loss;
 //   - each turn has a larger token than the one before;
@@ -35,8 +36,9 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 	turns := 0
 	var all sync.WaitGroup
 	for range lockers {
-		k := c.client(t, "restart-guard=1m&node-timeout=1s")
-		locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(20*time.Second), holdfast.WithCohort(2, time.Millisecond))
+		k := c.client(t, "restart-guard=1m&node-timeout=1s&durable=always")
+		locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"),
+			holdfast.WithTTL(20*time.Second), holdfast.WithCohort(2, time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,9 +73,11 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 					mu.Lock()
 					inside = nil
 					mu.Unlock()
-					// Of three servers that have the lock two may be gone: that is not said to be a release, and is one when
-					// they are back.
-					if err := lock.Release(ctx); err != nil && !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrUnavailable) {
+					// Of three servers that have the lock two may be gone: that is not said to be a
+					// release, and is one when they are back.
+					if err := lock.Release(ctx); err != nil &&
+						!errors.Is(err, holdfast.ErrUnknown) &&
+						!errors.Is(err, holdfast.ErrUnavailable) {
 						t.Errorf("Release: %v", err)
 					}
 				}
@@ -85,13 +89,13 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 	moreTurns := func(when string) (over bool) {
 		t.Helper()
 		before := turnsOf(&mu, &turns)
-		redistest.Eventually(t, "turns are taken "+when, func() error {
+		testserver.Eventually(t, "turns are taken "+when, func() error {
 			select {
 			case <-done:
 				over = true
 				return nil
 			default:
-				return redistest.Not(turnsOf(&mu, &turns) > before+5, "none")
+				return testserver.Not(turnsOf(&mu, &turns) > before+5, "none")
 			}
 		})
 		return over
@@ -121,8 +125,9 @@ func turnsOf(mu *sync.Mutex, turns *int) int {
 	return *turns
 }
 
-// A waiter of another client is handed the lock with a minority of servers stopped: the release grants it to the waiter, which need not
-// ask. How soon it learns it is measured elsewhere; that nobody waits for a lease to end is seen from its length.
+// A waiter of another client is handed the lock with a minority of servers stopped: the release
+// grants it to the waiter, which need not ask. How soon it learns it is measured elsewhere; that
+// nobody waits for a lease to end is seen from its length.
 func TestHandoffWithMinorityStopped(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)

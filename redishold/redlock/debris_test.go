@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 var (
@@ -29,9 +29,10 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, n))
 }
 
-// R2, R17, R24, R25: whatever becomes of an acquisition, when the servers answer again nothing of it is left on any, long before a lease
-// ends. In each round servers are stopped, cut off or killed, of which there may be too many to get the lock; meanwhile locks are
-// taken and given back, waited for in vain, and given up.
+// R2, R17, R24, R25: whatever becomes of an acquisition, when the servers answer again nothing of
+// it is left on any, long before a lease ends. In each round servers are stopped, cut off or
+// killed, of which there may be too many to get the lock; meanwhile locks are taken and given back,
+// waited for in vain, and given up.
 func TestNothingLeftBehind(t *testing.T) {
 	t.Parallel()
 	const perRound = 12
@@ -105,7 +106,8 @@ func TestLockerLeavesNothingBehind(t *testing.T) {
 	c.servers[0].Freeze()
 	c.servers[1].Freeze()
 	other := c.client(t, query)
-	waiting, err := holdfast.New(other.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(longTTL))
+	waiting, err := holdfast.New(other.Quorum, holdfast.WithPrefix("lock:"),
+		holdfast.WithTTL(longTTL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +117,12 @@ func TestLockerLeavesNothingBehind(t *testing.T) {
 		_, err := waiting.Acquire(given, "k")
 		ended <- err
 	}()
-	redistest.Eventually(t, "the other one waits", func() error {
+	testserver.Eventually(t, "the other one waits", func() error {
 		e, err := k.Inspect(ctx, "lock:k")
 		if err != nil {
 			return err
 		}
-		return redistest.Not(len(e.Waiters) == 1, "%d wait", len(e.Waiters))
+		return testserver.Not(len(e.Waiters) == 1, "%d wait", len(e.Waiters))
 	})
 	giveUp()
 	if err := <-ended; err == nil {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
 // scene is five servers and two clients that want one key. Faults of the network concern a only.
@@ -26,11 +28,22 @@ var serverFaults = []struct {
 	strike func(s *scene, i int)
 	mend   func(s *scene, i int)
 }{
-	{"stopped", func(s *scene, i int) { s.servers[i].Freeze() }, func(s *scene, i int) { s.servers[i].Thaw() }},
-	{"killed", func(s *scene, i int) { s.servers[i].Kill() }, func(s *scene, i int) { s.servers[i].Run(s.t) }},
-	{"restarted empty", func(s *scene, i int) { s.servers[i].Kill(); s.servers[i].Run(s.t) }, func(*scene, int) {}},
-	{"cut off", func(s *scene, i int) { s.a.cut(true, i) }, func(s *scene, i int) { s.a.cut(false, i) }},
-	{"without replies", func(s *scene, i int) { s.a.proxies[i].SetReplies(redistest.Hold) }, func(s *scene, i int) { s.a.proxies[i].SetReplies(redistest.Pass) }},
+	{"stopped", func(s *scene, i int) {
+		s.servers[i].Freeze()
+	}, func(s *scene, i int) { s.servers[i].Thaw() }},
+	{"killed", func(s *scene, i int) {
+		s.servers[i].Kill()
+	}, func(s *scene, i int) { s.servers[i].Run(s.t) }},
+	{"restarted empty", func(s *scene, i int) {
+		s.servers[i].Kill()
+		s.servers[i].Run(s.t)
+	}, func(*scene, int) {}},
+	{"cut off", func(s *scene, i int) {
+		s.a.cut(true, i)
+	}, func(s *scene, i int) { s.a.cut(false, i) }},
+	{"without replies", func(s *scene, i int) {
+		s.a.proxies[i].SetReplies(redistest.Hold)
+	}, func(s *scene, i int) { s.a.proxies[i].SetReplies(redistest.Pass) }},
 }
 
 // A phase is one request by a.
@@ -40,7 +53,7 @@ var phases = []struct {
 	request func(s *scene) error // nil if it ended as it has to
 	arrived func(s *scene, server *redistest.Server) bool
 	after   func(s *scene) // what must be possible, and what must not, while the fault lasts
-	last    func(s *scene) // what ends it when the fault is over
+	last    func(s *scene) // how it ends when the fault is over
 }{
 	{
 		name:    "acquire",
@@ -76,9 +89,11 @@ var phases = []struct {
 		name:    "release",
 		before:  func(s *scene) { s.a.hold(s.first); s.heldByFirst() },
 		request: func(s *scene) error { return s.released() },
-		arrived: func(s *scene, server *redistest.Server) bool { return server.Int(s.t, "EXISTS", s.first.Key) == 0 },
-		after:   func(s *scene) { s.b.granted(s.second) },
-		last:    func(s *scene) { s.b.release(s.second, driver.Held) },
+		arrived: func(s *scene, server *redistest.Server) bool {
+			return server.Int(s.t, "EXISTS", s.first.Key) == 0
+		},
+		after: func(s *scene) { s.b.granted(s.second) },
+		last:  func(s *scene) { s.b.release(s.second, driver.Held) },
 	},
 	{
 		name: "handoff",
@@ -88,10 +103,9 @@ var phases = []struct {
 			s.second.Queue = true
 			s.b.busy(s.second)
 			for _, server := range s.servers {
-				redistest.Eventually(s.t, "b waits", func() error {
-					// The lock, the fence, and at least the queue.
-					n, err := server.Try("DBSIZE")
-					return errors.Join(err, redistest.Not(err == nil && n.(int64) >= 3, "%v keys", n))
+				testserver.Eventually(s.t, "b waits", func() error {
+					n, err := server.Try("EXISTS", protocol.KeysOf(s.first.Key).Queue)
+					return errors.Join(err, testserver.Not(n == int64(1), "no queue"))
 				})
 			}
 		},
@@ -110,7 +124,8 @@ var phases = []struct {
 
 func want(state driver.State) func(driver.Result, error) error {
 	return func(r driver.Result, err error) error {
-		return errors.Join(err, redistest.Not(r.State == state, "%v held by %q, want %v", r.State, r.Holder, state))
+		return errors.Join(err, testserver.Not(r.State == state, "%v held by %q, want %v", r.State,
+			r.Holder, state))
 	}
 }
 
@@ -123,17 +138,18 @@ func (s *scene) released() error {
 // heldByFirst waits until a's claim is on all servers.
 func (s *scene) heldByFirst() {
 	s.t.Helper()
-	redistest.Eventually(s.t, "the lock is on all servers", func() error {
+	testserver.Eventually(s.t, "the lock is on all servers", func() error {
 		n := s.heldOn(s.t, s.first)
-		return redistest.Not(n == len(s.servers), "it is on %d", n)
+		return testserver.Not(n == len(s.servers), "it is on %d", n)
 	})
 }
 
 // minority is the two servers that a fault hits.
 var minority = []int{1, 3}
 
-// R3: whatever happens to a minority, in whatever phase, before a request or after its effect and before its reply: the request ends as if
-// nothing had happened, nobody else gets what is held, and when the servers answer again nothing is left on any.
+// R3: whatever happens to a minority, in whatever phase, before a request or after its effect and
+// before its reply: the request ends as if nothing had happened, nobody else gets what is held, and
+// when the servers answer again nothing is left on any.
 func TestR3_MinorityFailsInEveryPhase(t *testing.T) {
 	for _, fault := range serverFaults {
 		t.Run(fault.name, func(t *testing.T) {
@@ -189,9 +205,10 @@ func TestR3_MinorityFailsInEveryPhase(t *testing.T) {
 	}
 }
 
-// beforeReply has a make the request, and strike called when it has had its effect on every server and before a hears of
-// it.
-func (s *scene) beforeReply(request func(*scene) error, arrived func(*scene, *redistest.Server) bool, strike func()) {
+// beforeReply has a make the request, and strike called when it has had its effect on every server
+// and before a hears of it.
+func (s *scene) beforeReply(request func(*scene) error,
+	arrived func(*scene, *redistest.Server) bool, strike func()) {
 	s.t.Helper()
 	// A reply that is still on its way would be kept back as well, and the request wait for it.
 	s.a.healthy()
@@ -201,9 +218,10 @@ func (s *scene) beforeReply(request func(*scene) error, arrived func(*scene, *re
 	done := make(chan error, 1)
 	go func() { done <- request(s) }()
 	for i, server := range s.servers {
-		redistest.Eventually(s.t, fmt.Sprintf("the request has had its effect on server %d", i), func() error {
-			return redistest.Not(arrived(s, server), "not yet")
-		})
+		testserver.Eventually(s.t, fmt.Sprintf("the request has had its effect on server %d", i),
+			func() error {
+				return testserver.Not(arrived(s, server), "not yet")
+			})
 	}
 	strike()
 	for i, p := range s.a.proxies {
@@ -213,7 +231,7 @@ func (s *scene) beforeReply(request func(*scene) error, arrived func(*scene, *re
 	}
 	err := <-done
 	for _, i := range minority {
-		// For all faults but the one that is this: what was kept back is of no use any more.
+		// Replies that were kept back are of no use any more, whatever the fault was.
 		s.a.proxies[i].Break()
 		s.a.proxies[i].SetReplies(redistest.Pass)
 	}

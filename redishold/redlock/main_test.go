@@ -11,25 +11,33 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/quorum"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
 	"github.com/holdfast-go/holdfast/redishold/redlock"
 )
 
 // patience bounds every wait for what must come. It only ends tests that have failed.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // longTTL is a lease that no test waits for to end.
 const longTTL = 50 * time.Second
 
-// calm is for tests in which a node that is slow is none that is down: no pause of a busy machine may look like one.
+// calm is for tests in which a node that is slow is none that is down: no pause of a busy machine
+// may look like one.
 const calm = "restart-guard=0s&node-timeout=3s"
 
+// brisk is calm for leases that tests wait for the end of, and briefTTL the shortest one: a node
+// timeout has to leave something of it.
+const (
+	brisk    = "restart-guard=0s&node-timeout=900ms"
+	briefTTL = time.Second
+)
+
 func TestMain(m *testing.M) {
-	if order := os.Getenv(holderEnv); order != "" {
-		fmt.Println(holdForEver(order))
-		os.Exit(1)
-	}
+	testserver.PlayHolder(func(ctx context.Context, url string) (driver.Backend, error) {
+		return redlock.Open(ctx, url)
+	})
 	// Tests mostly wait for servers, so more of them may run than there are processors.
 	flag.Parse()
 	flag.Set("test.parallel", "12")
@@ -56,10 +64,11 @@ func (c *cluster) url(query string) string {
 	for _, s := range c.servers {
 		hosts = append(hosts, s.Addr)
 	}
-	return "redlock://" + strings.Join(hosts, ",") + "?" + query
+	return "redlock://" + strings.Join(hosts, ",") + "?set=test&" + query
 }
 
-// client is a backend, with a proxy of its own in front of each server if it was made with behindProxies.
+// client is a backend, with a proxy of its own in front of each server if it was made with
+// behindProxies.
 type client struct {
 	*quorum.Quorum
 	t       testing.TB
@@ -82,7 +91,7 @@ func (c *cluster) behindProxies(t testing.TB, query string, options ...redlock.O
 		k.proxies = append(k.proxies, p)
 		hosts = append(hosts, p.Addr)
 	}
-	k.Quorum = open(t, "redlock://"+strings.Join(hosts, ",")+"?"+query, options...)
+	k.Quorum = open(t, "redlock://"+strings.Join(hosts, ",")+"?set=test&"+query, options...)
 	return k
 }
 
@@ -112,7 +121,8 @@ func (k *client) cut(off bool, nodes ...int) {
 
 // newClaim makes a claim on key, which proposes the time as its token, as holdfast does.
 func newClaim(key string, ttl time.Duration) driver.Claim {
-	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: ttl, Token: driver.Token(time.Now().UnixMicro())}
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: ttl,
+		Token: driver.Token(time.Now().UnixMicro())}
 }
 
 // limit bounds one call.
@@ -151,13 +161,14 @@ func (k *client) busy(claim driver.Claim) driver.Result {
 func (k *client) granted(claim driver.Claim) driver.Result {
 	k.t.Helper()
 	var result driver.Result
-	redistest.Eventually(k.t, "the claim is granted", func() error {
+	testserver.Eventually(k.t, "the claim is granted", func() error {
 		r, err := k.ask(claim)
 		if driver.Permanent(err) {
 			k.t.Fatal(err)
 		}
 		result = r
-		return errors.Join(err, redistest.Not(r.State == driver.Held, "%v, held by %s", r.State, r.Holder))
+		return errors.Join(err, testserver.Not(r.State == driver.Held, "%v, held by %s",
+			r.State, r.Holder))
 	})
 	return result
 }
@@ -183,27 +194,30 @@ func (k *client) release(claim driver.Claim, want driver.State) {
 	}
 }
 
-// locksOn returns the keys of locks and queues on a server: all but fences, which stay.
+// locksOn returns the keys of locks and queues on a server: all but fences, the set and the memory,
+// which stay.
 func locksOn(s *redistest.Server) (keys []string, err error) {
 	reply, err := s.Try("KEYS", "*")
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range reply.([]any) {
-		if !strings.HasPrefix(key.(string), "holdfast:f:{") {
+		if name := key.(string); name != "holdfast:s" && !strings.HasPrefix(name, "holdfast:m:") &&
+			!strings.HasPrefix(name, "holdfast:f:{") {
 			keys = append(keys, key.(string))
 		}
 	}
 	return keys, nil
 }
 
-// nothingLeft waits until no server has a lock or a queue, which must be long before a lease of longTTL could end.
+// nothingLeft waits until no server has a lock or a queue, which must be long before a lease of
+// longTTL could end.
 func (c *cluster) nothingLeft(t testing.TB) {
 	t.Helper()
 	for i, s := range c.servers {
-		redistest.Eventually(t, fmt.Sprintf("nothing is left on server %d", i), func() error {
+		testserver.Eventually(t, fmt.Sprintf("nothing is left on server %d", i), func() error {
 			keys, err := locksOn(s)
-			return errors.Join(err, redistest.Not(len(keys) == 0, "left: %q", keys))
+			return errors.Join(err, testserver.Not(len(keys) == 0, "left: %q", keys))
 		})
 	}
 }
@@ -229,10 +243,11 @@ func (k *client) pending() bool {
 	return false
 }
 
-// healthy waits until the client counts all nodes as up, and they have answered all that it has asked.
+// healthy waits until the client counts all nodes as up, and they have answered all that it has
+// asked.
 func (k *client) healthy() {
 	k.t.Helper()
-	redistest.Eventually(k.t, "all nodes are up", func() error {
+	testserver.Eventually(k.t, "all nodes are up", func() error {
 		// Nodes are looked at when they are asked. The key is nobody else's.
 		owner := driver.NewOwner("")
 		claim := newClaim("health-"+owner, 5*time.Second)
@@ -240,7 +255,7 @@ func (k *client) healthy() {
 		ctx, cancel := limit()
 		defer cancel()
 		_, failed := k.Release(ctx, claim)
-		err = errors.Join(err, failed, redistest.Not(r.State == driver.Held, "%v", r.State))
+		err = errors.Join(err, failed, testserver.Not(r.State == driver.Held, "%v", r.State))
 		for _, n := range k.Status().Nodes {
 			if n.State != quorum.Up || n.Err != nil {
 				err = errors.Join(err, fmt.Errorf("%s is %v: %w", n.Name, n.State, n.Err))
@@ -248,5 +263,7 @@ func (k *client) healthy() {
 		}
 		return err
 	})
-	redistest.Eventually(k.t, "nothing is under way", func() error { return redistest.Not(!k.pending(), "something is") })
+	testserver.Eventually(k.t, "nothing is under way", func() error {
+		return testserver.Not(!k.pending(), "something is")
+	})
 }

@@ -1,8 +1,11 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -13,48 +16,71 @@ import (
 const minNodes = 3
 
 // Option sets an option of [Open].
-type Option func(*config)
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (f option) apply(c *config) { f(c) }
 
 type config struct {
 	nodes  []redishold.Option
 	quorum []quorum.Option
 }
 
-// WithNodes sets options for the connection to each node: redishold.WithTLS, for one. They prevail over the URL.
+// WithNodes sets options for the connection to each node: redishold.WithTLS, for one. They prevail
+// over the URL.
 func WithNodes(options ...redishold.Option) Option {
-	return func(c *config) { c.nodes = append(c.nodes, options...) }
+	return option(func(c *config) { c.nodes = append(c.nodes, options...) })
 }
 
-// WithQuorum sets options of the whole: quorum.WithObserver or quorum.WithDrift, for example. They prevail over the URL.
+// WithQuorum sets options of the whole: quorum.WithObserver or quorum.WithDrift, for example. They
+// prevail over the URL.
 func WithQuorum(options ...quorum.Option) Option {
-	return func(c *config) { c.quorum = append(c.quorum, options...) }
+	return option(func(c *config) { c.quorum = append(c.quorum, options...) })
 }
 
-// Open returns a backend on the servers that the URL names. It is closed by its Close. The form is
+// Open returns a backend on the servers that the URL names. The caller closes it. The form is
 //
 //	redlock://[user[:password]@]host[:port],host[:port],host[:port]...[/database]
 //
-// and redlocks for TLS. All nodes share user, password, database and parameters. These are, after '?' and separated by
-// '&':
+// and redlocks for TLS. All nodes share user, password, database and parameters. These are, after
+// '?' and separated by '&':
 //
-//   - restart-guard: for how long a node takes no part after a restart that may have cost it its data, and the largest
-//     TTL allowed; 1m unless set, and 0s switches the quarantine off. See quorum.WithGuard.
-//   - node-timeout: how long each call to a node may take; the smaller of 50ms and a tenth of the TTL unless set. See
-//     quorum.WithNodeTimeout.
+//   - restart-guard: how long a node takes no part after a restart that may have cost it its data,
+//     and the largest TTL allowed; 1m unless set, and 0s switches the quarantine off. See
+//     quorum.WithGuard.
+//   - node-timeout: how long each call to a node may take; the smaller of 50ms and a tenth of the
+//     TTL unless set. See quorum.WithNodeTimeout.
+//   - set: a name of 1 to 64 letters, digits, '.', '_' or '-' for just these servers. Without it,
+//     servers refuse clients that name others, by the addresses as they are written, in any order.
+//     It is for clients that know the servers by different addresses, and has to change when a
+//     server is replaced by another.
+//   - durable=always: the operator's word that no node forgets anything in a restart, which exempts
+//     them from the quarantine; see the package documentation.
 //   - db: the number of the database, as an alternative to the path.
 //   - tls-ca, tls-cert, tls-key, with redlocks: files with certificates and key in PEM form.
 //
 // Nodes are named by host:port in errors, in events and in [quorum.Quorum.Status].
 //
-// It does not wait for nodes to be there: a minority that is down does not matter, and that a majority is down, or refuses,
-// shows in the first call. It asks them for a second at most who they are, ends early with the error of ctx if that
-// ends, and fails with quorum.ErrSameServer if two addresses lead to one server. It fails as well if the URL is not well formed,
-// has a parameter that is unknown or not allowed, an address twice, fewer than 3 addresses or more than
-// quorum.MaxNodes. No error holds a password.
+// It does not wait for nodes to be there: a minority that is down does not matter, and a majority
+// that is down or refuses shows in the first call. For at most a second it asks the nodes who they
+// are, and fails with quorum.ErrSameServer if two addresses lead to one server. If ctx ends first,
+// it fails with the error of ctx. It fails with driver.ErrInvalid if the URL is not well formed,
+// has a parameter that is unknown or not allowed, an address twice, fewer than 3 addresses or more
+// than quorum.MaxNodes, and for an option that is nil. No error holds a password.
 func Open(ctx context.Context, url string, options ...Option) (*quorum.Quorum, error) {
 	var c config
-	for _, option := range options {
-		option(&c)
+	for i, o := range options {
+		if o == nil {
+			return nil, nilOption("", i)
+		}
+		o.apply(&c)
+	}
+	if i := slices.Index(c.nodes, nil); i >= 0 {
+		return nil, nilOption("WithNodes: ", i)
+	}
+	if i := slices.Index(c.quorum, nil); i >= 0 {
+		return nil, nilOption("WithQuorum: ", i)
 	}
 	backends, settings, err := open(ctx, url, c.nodes)
 	if err != nil {
@@ -63,7 +89,13 @@ func Open(ctx context.Context, url string, options ...Option) (*quorum.Quorum, e
 	return join(ctx, backends, append(settings, c.quorum...))
 }
 
-// Validate returns the error that Open has for a URL whatever the servers are like, or nil. It connects to none.
+// nilOption returns the error for a nil option at index i of a list.
+func nilOption(list string, i int) error {
+	return fmt.Errorf("redlock: %w: %soption %d is nil: leave it out", driver.ErrInvalid, list, i+1)
+}
+
+// Validate returns the error that Open would return for the URL on any servers, or nil. It connects
+// to none.
 func Validate(url string) error {
 	backends, settings, err := open(context.Background(), url, nil)
 	if err == nil {
@@ -79,14 +111,15 @@ func Validate(url string) error {
 	return fmt.Errorf("redlock: %w", err)
 }
 
-// mute is a backend that can not be asked who it is.
+// mute is a backend that cannot be asked who it is.
 type mute struct{ driver.Backend }
 
-// open opens the nodes, connecting to none, and returns what the URL says of the whole.
-func open(ctx context.Context, url string, options []redishold.Option) ([]driver.Backend, []quorum.Option, error) {
+// open opens the nodes without connecting, and returns what the URL says about the whole.
+func open(ctx context.Context, url string,
+	options []redishold.Option) ([]driver.Backend, []quorum.Option, error) {
 	a, err := parse(url)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &driver.Error{Invalid: true, Err: err}
 	}
 	options = append([]redishold.Option{redishold.WithoutConnecting()}, options...)
 	var backends []driver.Backend
@@ -94,20 +127,17 @@ func open(ctx context.Context, url string, options []redishold.Option) ([]driver
 		b, err := redishold.Open(ctx, url, options...)
 		if err != nil {
 			closeAll(backends)
-			return nil, nil, a.explain(err)
+			return nil, nil, cmp.Or(errors.Unwrap(err), err) // without redishold's name before it
 		}
 		backends = append(backends, b)
 	}
-	// After the nodes were opened: until then a part of a password may be taken for hosts.
-	if err := a.validate(); err != nil {
-		closeAll(backends)
-		return nil, nil, a.explain(err)
-	}
-	return backends, append(a.options, quorum.WithNames(a.names...)), nil
+	return backends, append(a.options, quorum.WithNames(a.names...),
+		quorum.WithSet(a.setName())), nil
 }
 
-// join makes one backend of those of the nodes. If it fails it closes them.
-func join(ctx context.Context, backends []driver.Backend, options []quorum.Option) (*quorum.Quorum, error) {
+// join makes one backend of the nodes' backends. If it fails it closes them.
+func join(ctx context.Context, backends []driver.Backend,
+	options []quorum.Option) (*quorum.Quorum, error) {
 	type joined struct {
 		q   *quorum.Quorum
 		err error
@@ -134,7 +164,8 @@ func join(ctx context.Context, backends []driver.Backend, options []quorum.Optio
 	}
 }
 
-// closeAll closes backends that nothing was asked of, or that there is an error of already.
+// closeAll closes backends and drops their errors: the caller has another error, or asked nothing
+// of them.
 func closeAll(backends []driver.Backend) {
 	for _, b := range backends {
 		_ = b.Close()

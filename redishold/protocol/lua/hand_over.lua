@@ -1,5 +1,5 @@
--- hand_over gives the lock, KEYS[1], to the first live waiter for what remains of its presence, and tells it.
--- It gives the owner value of that waiter; or nothing, if nobody waits or the first is the one that asks.
+-- hand_over grants the lock, KEYS[1], to the first live waiter for what remains of its presence, and tells it.
+-- It returns the owner value of that waiter; or nothing if nobody waits, or the first waiter is the asker.
 local function hand_over(asking)
 	while true do
 		local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1')[1]
@@ -18,7 +18,7 @@ local function hand_over(asking)
 			redis.call('SET', KEYS[1], heir, 'PX', ends - now)
 			local token = string.format('%.0f', draw(from, to))
 			if route ~= '' then
-				-- Last, and not allowed to fail: what is not heard is found by the next heartbeat.
+				-- Last, and it must not fail the script: the next heartbeat finds a grant that was not heard.
 				local command = string.sub(route, 1, 1) == 'S' and 'SPUBLISH' or 'PUBLISH'
 				redis.pcall(command, string.sub(route, 2),
 					token .. ' ' .. to - from + 1 .. ' ' .. #heir .. ' ' .. heir .. KEYS[1])

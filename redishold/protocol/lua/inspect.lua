@@ -7,7 +7,11 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local entry = { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }
+local holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
+if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
+	holder = false
+end
+local entry = { holder, redis.call('PTTL', KEYS[1]) }
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf')) do
 	local waiter = string.sub(member, 2)
 	local ends = string.match(redis.call('HGET', KEYS[3], waiter) or '', '^%d+')

@@ -7,12 +7,15 @@
 local owner = ARGV[1]
 
 if KEYS[5] then
-	redis.pcall('SET', KEYS[5], '', 'PX', ARGV[2]) -- a server without memory refuses it, and must release all the same
+	redis.pcall('SET', KEYS[5], '', 'PX', ARGV[2]) -- a server that is out of memory refuses this, but must still release
 end
 
-local holder = redis.pcall('GET', KEYS[1])
+local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
 if type(holder) == 'table' then
 	return redis.error_reply('NOTALOCK ' .. holder.err)
+end
+if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
+	holder = nil
 end
 
 if redis.call('EXISTS', KEYS[2]) == 0 then
@@ -40,5 +43,5 @@ redis.call('ZREM', KEYS[2], '>' .. owner, '<' .. owner)
 if not holder then
 	hand_over()
 end
--- Who was dead by then had lost its place already.
+-- A waiter that was dead by then had lost its place already.
 return ends and -ends > now and 2 or 0

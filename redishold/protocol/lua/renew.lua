@@ -1,4 +1,4 @@
--- Renews leases, each only if the lock is still the owner's. What is gone is never set again.
+-- Renews leases, each only if the lock is still the owner's. A lock that is gone is never set again.
 --
 -- KEYS  locks
 -- ARGV  for each: owner, TTL in ms
@@ -8,7 +8,7 @@
 local states, errors = {}, {}
 for i, lock in ipairs(KEYS) do
 	-- pcall: a key that the server refuses must not spoil the others' renewal.
-	local answer = redis.pcall('GET', lock)
+	local answer = redis.pcall('GETRANGE', lock, '0', '1023') -- no owner value is longer
 	if answer == ARGV[2 * i - 1] then
 		answer = redis.pcall('PEXPIRE', lock, ARGV[2 * i])
 		states[i] = '1'

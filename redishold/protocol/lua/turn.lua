@@ -1,10 +1,10 @@
--- Renews one lease like renew.lua, but gives way to a waiter if asked to, and draws fresh tokens if asked to.
+-- Renews one lease like renew.lua. If asked to, it yields to a waiter, or draws fresh tokens.
 --
 -- KEYS  lock, queue, waiters, fence
--- ARGV  owner, TTL in ms, first token and last token ('' for none), '1' to give way
--- Gives 0 if the lock is lost, -1 if it was handed over, else the first token drawn, or 1 if none was to be.
+-- ARGV  owner, TTL in ms, first token and last token ('' for none), '1' to yield
+-- Gives 0 if the lock is lost, -1 if it was handed over, else the first token drawn, or 1 if none was asked for.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if redis.call('GETRANGE', KEYS[1], '0', '1023') ~= ARGV[1] then -- no owner value is longer
 	return 0
 end
 

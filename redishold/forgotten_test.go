@@ -1,0 +1,68 @@
+package redishold_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+)
+
+// A server that was a replica for a while says so for an hour, unless it is set otherwise. If
+// nobody asks it in that time, and the guard is longer, it still takes no part for the guard: the
+// record that it has is another server's.
+func TestR32_ReplicaIsForgotten(t *testing.T) {
+	t.Parallel()
+	const guard = 3 * time.Hour
+	server, clock := aged(t)
+	other, otherClock := aged(t, redistest.WithArgs("--repl-diskless-sync-delay", "0"))
+	clock.Step(t, 4*time.Hour) // both have been there for five hours
+	otherClock.Step(t, 4*time.Hour)
+	a := open(t, server.URL())
+	a.Guard(guard)
+	first := newClaim("k")
+	first.TTL = guard
+	mustBe(t, "acquire", driver.Held)(a.Acquire(t.Context(), first))
+	a.Close()
+	replicate(t, server, other)
+	clock.Step(t, 62*time.Minute) // a third of the lease
+	testserver.Eventually(t, "the server has forgotten that it was a replica", func() error {
+		id := server.Info(t, "master_replid2")
+		return testserver.Not(id == "0000000000000000000000000000000000000000", "%s", id)
+	})
+	b := open(t, server.URL())
+	b.Guard(guard)
+	quarantined(t, b)
+}
+
+// A database that was used in an earlier run of the server, and in none since, takes the place of
+// the one in use, while nobody is connected. Its record is older than the guard, but the server
+// still takes no part for the guard: a restart alone would look the same.
+func TestR32_SwapWithADatabaseOfAnEarlierRun(t *testing.T) {
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	server := redistest.Start(t, redistest.WithClock(clock), redistest.WithAOF("always"))
+	before := open(t, server.URL()+"/1")
+	before.Guard(testGuard)
+	quarantined(t, before)
+	before.Close()
+	server.Kill()
+	server.Run(t)
+	remember(t, server)
+	clock.Step(t, testAge)
+	testserver.Eventually(t, "the server has read its clock", func() error {
+		up := server.Info(t, "uptime_in_seconds")
+		return testserver.Not(len(up) == len("3600"), "up for %s s", up)
+	})
+	a := open(t, server.URL())
+	a.Guard(testGuard)
+	first := newClaim("k")
+	first.TTL = testGuard
+	mustBe(t, "acquire", driver.Held)(a.Acquire(t.Context(), first))
+	a.Close()
+	server.Do(t, "SWAPDB", "0", "1")
+	b := open(t, server.URL())
+	b.Guard(testGuard)
+	quarantined(t, b)
+}
