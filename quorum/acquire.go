@@ -8,51 +8,73 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Acquire asks all nodes at once for the claim, as driver.Backend describes (R12, R23).
+// Acquire asks all nodes at once for the claim, as driver.Backend describes.
 //
 // It returns Held when a majority granted the claim and acknowledged its token, within the claim's
-// validity (R14, R18); Busy when a majority answered, and others hold too many nodes; and else an *Error in a
-// *driver.Error, which is permanent if the nodes' errors are. Of a claim that it does not report as held, and that
-// does not queue, it has everything given back at once on all nodes (R17, R24): where a node does not answer, behind the
+// validity; Busy when a majority answered, and others hold too many nodes; and else an *Error in a
+// *driver.Error, which is permanent if the nodes' errors are. A claim that is neither held nor
+// queued is released at once on all nodes. A node that does not answer gets the release behind the
 // unanswered request, and again when it is back.
 //
-// ctx ends the wait, not what follows from it. Without that, it returns within the node timeout, and within about
-// twice that for each of its two steps if more than a minority of nodes fails.
+// ctx ends the wait, not the requests under way. If ctx does not end, Acquire returns within the
+// node timeout, or within about twice that for each of its two steps if more than a minority of
+// nodes fails.
 func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	start := clock.Now()
 	if err := q.admits(ctx, &claim); err != nil {
 		return driver.Result{}, err
 	}
 	claim.Token = q.propose(claim.Token)
-	r := q.begin(acquiring, claim, start)
+	r := q.begin(node.Acquiring, claim, start)
 	result, err := q.conclude(ctx, r)
-	if claim.Queue {
+	switch {
+	case !claim.Queue:
+	case result.State == driver.Busy && result.Presence == 0:
+		// Too few nodes keep a queue: the caller asks again by itself, and leaves nothing in
+		// between.
+		q.giveBack(claim)
+	default:
 		q.tell(q.asked(r, result))
 	}
 	return result, err
 }
 
-// admits returns an error for a claim that is not to be sent at all.
+// admits returns an error for a claim that must not be sent at all.
 func (q *Quorum) admits(ctx context.Context, claim *driver.Claim) error {
 	if err := q.ready(ctx); err != nil {
 		return err
 	}
-	switch guard := q.config.guard; {
-	case claim.TTL <= 0:
-		return refused(fmt.Errorf("TTL %v: must be positive", claim.TTL), true)
-	case guard > 0 && claim.TTL > guard:
-		return refused(overGuard(claim.TTL, guard), true)
+	if claim.TTL <= 0 {
+		return forbidden(fmt.Errorf("TTL %v: must be positive", claim.TTL))
+	}
+	return q.CheckTTL(claim.TTL)
+}
+
+// CheckTTL returns nil if claims with this TTL are allowed, as driver.Limited describes: it must be
+// no longer than the guard (see [WithGuard]), and longer than the node timeout, if one was set,
+// with its drift allowance (see [WithNodeTimeout]): a lease that may end before its last node has
+// answered is of no use. Otherwise it fails with driver.ErrInvalid.
+func (q *Quorum) CheckTTL(ttl time.Duration) error {
+	c := &q.config
+	switch {
+	case c.guard > 0 && ttl > c.guard:
+		return forbidden(
+			fmt.Errorf(
+				"TTL %v is longer than the restart quarantine of %v: a node could forget such a lease and grant it again",
+				ttl, c.guard))
+	case c.timeout > 0 && c.timeout >= ttl-c.allowance(ttl):
+		return forbidden(
+			fmt.Errorf(
+				"TTL %v is too short for a node timeout of %v: nothing would be left of the lease",
+				ttl, c.timeout))
 	}
 	return nil
 }
 
-func overGuard(ttl, guard time.Duration) error {
-	return fmt.Errorf("TTL %v is longer than the restart quarantine of %v: a node could forget such a lease and grant it again", ttl, guard)
-}
-
-// conclude waits for the round and says what it amounts to.
+// conclude waits for the round and returns its outcome.
 func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) {
 	if err := r.wait(ctx); err != nil {
 		q.abandon(r)
@@ -75,8 +97,13 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 				cause = errLate
 			}
 			err := r.failure(&t, cause)
-			// With the queue also a minority of requests has an effect that lasts.
-			err.Maybe = t.held+t.maybe >= q.need || r.claim.Queue && t.answered+t.maybe > 0
+			// With Queue even a minority of requests has an effect that lasts. Nodes that have not
+			// answered yet count too: they may have taken the request.
+			open := t.maybe + t.asked
+			err.Maybe = t.held+open >= q.need || r.claim.Queue && t.answered+open > 0
+			if !err.Maybe && r.claim.Queue {
+				q.dismiss(r)
+			}
 			return driver.Result{}, err
 		}
 	}
@@ -91,22 +118,25 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 			return driver.Result{}, err
 		}
 	}
-	// Read after the last answer: also if this process was stopped in between, the lease is measured from
-	// before the first request (K2).
+	// Read after the last answer: this process may have been stopped in between, and the lease
+	// counts from before the first request.
 	if took := clock.Now().Sub(r.start); took >= r.claim.TTL-q.config.allowance(r.claim.TTL) {
 		q.counters.tooLate.Add(1)
 		q.abandon(r)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		t := r.tally()
-		return driver.Result{}, r.failure(&t, fmt.Errorf("%w: it took %v of a TTL of %v", ErrTooLate, took.Round(time.Microsecond), r.claim.TTL))
+		err := r.failure(&t, fmt.Errorf("%w: it took %v of a TTL of %v",
+			ErrTooLate, took.Round(time.Microsecond), r.claim.TTL))
+		err.Maybe = r.claim.Queue // then its nodes keep it, and the caller has to know
+		return driver.Result{}, err
 	}
 	q.counters.acquired.Add(1)
 	q.gained(r, token)
 	return driver.Result{State: driver.Held, Token: token}, nil
 }
 
-// abandon gives back what an acquisition may have got that will not be used. A claim that queues
+// abandon gives back what an acquisition may have got, as nobody will use it. A claim that queues
 // stays in the queue: its caller asks again, or releases it.
 func (q *Quorum) abandon(r *round) {
 	r.mu.Lock()
@@ -117,56 +147,70 @@ func (q *Quorum) abandon(r *round) {
 	}
 }
 
-// giveBack releases a claim on all nodes, without waiting for it.
-func (q *Quorum) giveBack(claim driver.Claim) { q.begin(releasing, claim, clock.Now()) }
+// dismiss forgets a claim that no node can have: its caller need not release it.
+func (q *Quorum) dismiss(r *round) {
+	s := q.shardOf(r.claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.findLocked(r.claim.Key, r.claim.Owner); known == r.record &&
+		known.generation == r.generation && known.history.Touched() == 0 {
+		known.end()
+		known.Tidy()
+	}
+}
 
-// gained takes note that the claim holds a majority.
+// giveBack releases a claim on all nodes, without waiting for it.
+func (q *Quorum) giveBack(claim driver.Claim) { q.begin(node.Releasing, claim, clock.Now()) }
+
+// gained notes that the claim holds a majority.
 func (q *Quorum) gained(r *round, token driver.Token) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.record.gen == r.gen && !r.record.over {
+	if r.record.generation == r.generation && !r.record.history.Over {
 		r.record.held = true
 		r.record.drew(token, r.claim.Block)
 		r.record.stopWaiting()
 	}
 }
 
-// token finds the token of a round with a majority of grants: the largest of theirs. It returns the nodes that
-// granted a smaller one, and how many have acknowledged it by granting it. Called with r.mu held.
+// token returns the token of a round with a majority of grants, which is the largest one granted;
+// the nodes that granted a smaller one (behind); and how many acknowledged it by granting it
+// (acks). Called with r.mu held.
 //
-// A grant that arrives later and is larger acknowledges nothing: what counts is that a node's own grant
+// A larger grant that arrives later acknowledges nothing: what counts is that a node's own grant
 // was at most the token when it acknowledged it.
-func (r *round) token() (token driver.Token, behind nodeSet, acks int) {
+func (r *round) token() (token driver.Token, behind node.Set, acks int) {
 	for i := range r.parts {
-		if p := &r.parts[i]; p.status == answered && p.result.State == driver.Held {
+		if p := &r.parts[i]; p.progress == answered && p.result.State == driver.Held {
 			token = max(token, p.result.Token)
 		}
 	}
 	for i := range r.parts {
 		switch p := &r.parts[i]; {
-		case p.status != answered || p.result.State != driver.Held:
+		case p.progress != answered || p.result.State != driver.Held:
 		case p.result.Token == token:
 			acks++
 		default:
-			behind |= only(i)
+			behind |= node.Only(i)
 		}
 	}
 	return token, behind, acks
 }
 
-// raise has nodes acknowledge a token that is larger than the one they granted: if the key there is still the
-// claim's, their next grant will be larger than the block. A renewal with a block says just that. It
-// returns nil when missing of them have done so.
+// raise has nodes acknowledge a token that is larger than the one they granted: if the key there is
+// still the claim's, their next grant will be larger than the block. A renewal with a block does
+// just that. raise returns nil when as many as missing have acknowledged.
 //
-// That the key has to be the claim's still is essential: a node that has granted it to another since
-// may have let that one's acquisition be completed with the same token.
-func (q *Quorum) raise(ctx context.Context, r *round, token driver.Token, behind nodeSet, missing int) error {
+// The key must still be the claim's. If a node has granted it to another claim since, that one's
+// acquisition may have been completed with the same token.
+func (q *Quorum) raise(ctx context.Context, r *round, token driver.Token, behind node.Set,
+	missing int) error {
 	claim := r.claim
 	claim.Token, claim.Block, claim.Queue = token, max(claim.Block, 1), false
 	lists := make([][]int32, len(q.nodes))
 	for i := range lists {
-		if behind.has(i) {
+		if behind.Has(i) {
 			lists[i] = []int32{0}
 		}
 	}
@@ -187,12 +231,13 @@ func (q *Quorum) raise(ctx context.Context, r *round, token driver.Token, behind
 	defer r.mu.Unlock()
 	t := r.tally()
 	err := r.failure(&t, fmt.Errorf("%w: %v", ErrNoMajorityToken, token))
-	// The nodes that granted it may hold it until it has been given back.
+	// The nodes that granted the claim hold it until it has been given back.
 	err.Maybe = true
 	return err
 }
 
-// busy is the result when a majority answered and others hold too many nodes. Called with r.mu held.
+// busy returns the result when a majority answered and others hold too many nodes. Called with r.mu
+// held.
 func (r *round) busy(t *tally) driver.Result {
 	result := driver.Result{State: driver.Busy}
 	votes := make(map[string]int, 1)
@@ -201,16 +246,17 @@ func (r *round) busy(t *tally) driver.Result {
 	presence, queued := time.Duration(0), 0
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.status != answered {
+		if p.progress != answered {
 			continue
 		}
 		here := p.result.Presence
 		if p.result.State == driver.Held {
-			here = r.claim.TTL // what it was given to hold until its turn has come everywhere
+			here = r.claim.TTL // how long it keeps what it got, until its turn has come everywhere
 		} else {
 			holder := p.result.Holder
 			votes[holder]++
-			if best := votes[result.Holder]; holder != "" && (result.Holder == "" || votes[holder] > best) {
+			if best := votes[result.Holder]; holder != "" &&
+				(result.Holder == "" || votes[holder] > best) {
 				result.Holder = holder
 			}
 			rests = append(rests, p.result.ExpiresIn)
@@ -224,7 +270,7 @@ func (r *round) busy(t *tally) driver.Result {
 			}
 		}
 	}
-	// The key can be ours when as many leases have ended as are missing to a majority.
+	// The key can be ours when so many leases have ended that we can have a majority.
 	slices.Sort(rests)
 	if missing := r.q.need - t.held; missing <= len(rests) {
 		result.ExpiresIn = rests[missing-1]
@@ -233,7 +279,8 @@ func (r *round) busy(t *tally) driver.Result {
 		return result
 	}
 	if len(places) > 0 {
-		result.Place = slices.Max(places) // on other nodes some of those before us may not have arrived yet
+		// on other nodes some of those before us may be missing still
+		result.Place = slices.Max(places)
 	}
 	if queued >= r.q.need {
 		result.Presence = presence

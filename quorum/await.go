@@ -4,44 +4,65 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// grace is how much longer than a call's bound it is waited for. The call returns at its bound, if its
-// backend keeps the contract; nobody depends on that.
+// grace is how much longer than its bound a call is waited for. A call returns at its bound if its
+// backend keeps the contract, but nothing depends on that.
 func grace(bound time.Duration) time.Duration { return bound / 10 }
 
-// verdict is a decision that one goroutine may wait for. It is guarded by the mutex of what it is part of.
-type verdict struct {
+// decision is what the nodes' answers decide, and one goroutine may wait for it. mu also guards the
+// struct that it is part of.
+type decision struct {
+	mu      sync.Mutex
 	decided bool
-	waiting *parker // nil if nobody waits
+	waiting *parker       // nil if nobody waits
+	until   clock.Instant // when the calls made last are given up
 }
 
-// decide makes the decision known.
-func (v *verdict) decide() {
-	v.decided = true
-	if v.waiting != nil {
-		v.waiting.wake()
+// decide marks the decision as made, and wakes who waits for it.
+func (d *decision) decide() {
+	d.decided = true
+	if d.waiting != nil {
+		d.waiting.wake()
 	}
 }
 
-// awaited is something that has a verdict.
-type awaited interface {
-	// attend has p woken by the decision, and nobody if p is nil. It reports whether the decision is made already.
-	attend(p *parker) (decided bool)
-
-	// expire gives up on nodes that should have answered by now. It reports whether the decision is made, and else for how long
-	// others still have time.
-	expire() (decided bool, rest time.Duration)
+// attend has the decision wake p, or nobody if p is nil. It reports whether the decision is made
+// already.
+func (d *decision) attend(p *parker) (decided bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = p
+	return d.decided
 }
 
-// await waits until a is decided. It returns the error of ctx if that ends before.
-func (q *Quorum) await(ctx context.Context, a awaited, most time.Duration) error {
+// expire gives up on nodes that should have answered by now. It reports whether the decision is
+// made, and if not, how much time other nodes have left.
+func (d *decision) expire(giveUp func()) (decided bool, rest time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.decided {
+		return true, 0
+	}
+	if rest := d.until.Sub(clock.Now()); rest > 0 {
+		return false, rest
+	}
+	giveUp()
+	return d.decided, d.until.Sub(clock.Now())
+}
+
+// await waits until d is decided. It returns the error of ctx if that ends before. most is how long
+// the calls made so far may take. When a node's time is over, await calls giveUp, with the mutex
+// held, to count nodes that have not answered as failed.
+func (q *Quorum) await(ctx context.Context, d *decision, most time.Duration, giveUp func()) error {
 	p := q.parking.get(most)
 	defer q.parking.put(p)
-	if a.attend(p) {
+	if d.attend(p) {
 		return nil
 	}
-	defer a.attend(nil) // before p is put back: it must not be woken for this any more
+	defer d.attend(nil) // before p is put back: this decision must not wake it any more
 	for {
 		var over error
 		select {
@@ -49,23 +70,35 @@ func (q *Quorum) await(ctx context.Context, a awaited, most time.Duration) error
 		case <-ctx.Done():
 			over = ctx.Err()
 		}
-		decided, rest := a.expire()
+		decided, rest := d.expire(giveUp)
 		switch {
 		case decided:
-			return nil // also if ctx ended in the same moment, or while this goroutine was late
+			return nil // a decision wins over a ctx that ended in the same moment
 		case over != nil:
 			return over
 		}
-		p.timer.Reset(rest)
+		p.wakeAfter(rest)
 	}
 }
 
-// parker is what a goroutine waits on: it can be woken, and is woken after a time. It is used again, as a channel
-// and a timer cost more than the wait. It is no timer channel, since the race detector of Go 1.26 crashes when
-// goroutines of a synctest bubble touch those at once.
+// parker is what a goroutine waits on: somebody wakes it, or its timer does. It is used again, as a
+// channel and a timer cost more than the wait. It is no timer channel, and no timer that is due
+// when it is set: in a synctest bubble the goroutine that touches such a timer runs it, and the
+// race detector of Go 1.26 crashes when two do so at once.
 type parker struct {
 	woken chan struct{} // has room for one; may hold a signal that was meant for an earlier wait
-	timer *time.Timer
+	timer *time.Timer   // nil until it is first needed
+}
+
+func (p *parker) wakeAfter(d time.Duration) {
+	switch {
+	case d <= 0:
+		p.wake()
+	case p.timer == nil:
+		p.timer = time.AfterFunc(d, p.wake)
+	default:
+		p.timer.Reset(d)
+	}
 }
 
 func (p *parker) wake() {
@@ -75,7 +108,7 @@ func (p *parker) wake() {
 	}
 }
 
-// parking is a Quorum's idle parkers. They are its own: what was made in a synctest bubble has to stay in it.
+// parking is the idle parkers of one Quorum: what was made in a synctest bubble must stay in it.
 type parking struct {
 	mu   sync.Mutex
 	idle []*parker
@@ -87,22 +120,22 @@ const maxParked = 64
 // get returns a parker that is woken after d.
 func (k *parking) get(d time.Duration) *parker {
 	k.mu.Lock()
-	n := len(k.idle)
-	if n == 0 {
-		k.mu.Unlock()
-		p := &parker{woken: make(chan struct{}, 1)}
-		p.timer = time.AfterFunc(d, p.wake)
-		return p
+	var p *parker
+	if n := len(k.idle); n > 0 {
+		p, k.idle = k.idle[n-1], k.idle[:n-1]
 	}
-	p := k.idle[n-1]
-	k.idle = k.idle[:n-1]
 	k.mu.Unlock()
-	p.timer.Reset(d)
+	if p == nil {
+		p = &parker{woken: make(chan struct{}, 1)}
+	}
+	p.wakeAfter(d)
 	return p
 }
 
 func (k *parking) put(p *parker) {
-	p.timer.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.idle) < maxParked {

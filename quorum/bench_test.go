@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// instant is a node that grants everything at once. What is measured over it is what a Quorum itself costs.
+// instant is a node that grants everything at once. What is measured over it is what a Quorum
+// itself costs.
 type instant struct{}
 
 func (instant) Acquire(_ context.Context, claim driver.Claim) (driver.Result, error) {
@@ -32,7 +33,8 @@ func (instant) Release(context.Context, driver.Claim) (driver.Result, error) {
 
 func (instant) Close() error { return nil }
 
-// pipelined answers from another goroutine, one for the node, as a connection does that is shared by all calls.
+// pipelined answers from another goroutine, one for the node, as a connection does that is shared
+// by all calls.
 type pipelined struct {
 	instant
 	requests chan chan struct{}
@@ -69,8 +71,9 @@ func (p *pipelined) Close() error {
 	return nil
 }
 
-// BenchmarkPair compares an acquisition and a release over five nodes with the least that does it: a goroutine for each
-// node, and three answers to wait for. The floor has no bound on a call, no order, and no token.
+// BenchmarkPair compares an acquisition and a release over five nodes with the least that does it:
+// a goroutine for each node, and three answers to wait for. The floor has no bound on a call, no
+// order, and no token.
 func BenchmarkPair(b *testing.B) {
 	for _, kind := range []struct {
 		name string
@@ -94,7 +97,9 @@ func BenchmarkPair(b *testing.B) {
 					n.Close()
 				}
 			}()
-			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return floor(ctx, nodes, &stragglers, claim) })
+			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error {
+				return floor(ctx, nodes, &stragglers, claim)
+			})
 		})
 		b.Run(kind.name+"/quorum", func(b *testing.B) {
 			q, err := quorum.New(open(), quorum.WithGuard(0))
@@ -102,9 +107,12 @@ func BenchmarkPair(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer q.Close()
-			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error { return pair(ctx, q, claim) })
+			benchmarkPairs(b, func(ctx context.Context, claim driver.Claim) error {
+				return pair(ctx, q, claim)
+			})
 			if s := q.Status(); s.SecondRounds*100 > s.Acquired {
-				b.Errorf("%d second rounds in %d acquisitions; want less than one in a hundred", s.SecondRounds, s.Acquired)
+				b.Errorf("%d second rounds in %d acquisitions; want less than one in a hundred",
+					s.SecondRounds, s.Acquired)
 			}
 		})
 	}
@@ -120,7 +128,9 @@ func benchmarkPairs(b *testing.B, pair func(context.Context, driver.Claim) error
 			run := func(more func() bool) {
 				key := fmt.Sprint("k", count.Add(1))
 				for more() {
-					if err := pair(context.Background(), driver.Claim{Key: key, Owner: driver.NewOwner(suffix), TTL: 30e9, Token: 1}); err != nil {
+					if err := pair(context.Background(),
+						driver.Claim{Key: key, Owner: driver.NewOwner(suffix), TTL: 30e9,
+							Token: 1}); err != nil {
 						b.Error(err)
 						return
 					}
@@ -146,7 +156,8 @@ func pair(ctx context.Context, node driver.Backend, claim driver.Claim) error {
 	return err
 }
 
-func floor(ctx context.Context, nodes []driver.Backend, stragglers *sync.WaitGroup, claim driver.Claim) error {
+func floor(ctx context.Context, nodes []driver.Backend, stragglers *sync.WaitGroup,
+	claim driver.Claim) error {
 	type answer struct {
 		r   driver.Result
 		err error

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Check examines the composition, and each node that implements driver.Checker. What is found of a
-// node carries its name. It returns an error only if ctx ends before a majority of the nodes has answered.
+// Check examines the composition, and each node that implements driver.Checker. A finding about a
+// node carries its name. Check fails only if ctx ends before a majority of the nodes has answered.
 //
-// Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see [Status.Warnings]).
+// Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see
+// [Status.Warnings]).
 func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
@@ -26,15 +28,15 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 			Advice:  "List every server once.",
 		})
 	}
-	replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) ([]driver.Finding, error) {
-		if c, ok := b.(driver.Checker); ok {
+	replies := gather(ctx, q, func(ctx context.Context, n *node.Node) ([]driver.Finding, error) {
+		if c, ok := n.Backend.(driver.Checker); ok {
 			return c.Check(ctx)
 		}
 		return nil, nil
 	})
 	good := 0
 	for i, r := range replies {
-		name := q.nodes[i].name
+		name := q.nodes[i].Name
 		if r.err != nil {
 			findings = append(findings, driver.Finding{
 				Severity: driver.Failure, Code: "node-failed", Node: name,
@@ -56,14 +58,16 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	for _, line := range status.Warnings() {
 		findings = append(findings, driver.Finding{
 			Severity: driver.Warning, Code: "nodes", Summary: line + ".",
-			Advice: "A node without a vote, or one that behaves otherwise than the others, is missing when another one fails.",
+			Advice: "Mend it: a node without a vote, or one that behaves otherwise, does not help when another one fails.",
 		})
 	}
-	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	slices.SortStableFunc(findings, func(a, b driver.Finding) int {
+		return cmp.Compare(b.Severity, a.Severity)
+	})
 	return findings, nil
 }
 
-// checkShape finds what can be said without asking.
+// checkShape returns what can be found without asking a node.
 func (q *Quorum) checkShape() (findings []driver.Finding) {
 	n := len(q.nodes)
 	switch {
@@ -83,15 +87,15 @@ func (q *Quorum) checkShape() (findings []driver.Finding) {
 	if q.config.guard == 0 {
 		findings = append(findings, driver.Finding{
 			Severity: driver.Warning, Code: "no-quarantine",
-			Summary: "The restart quarantine is off: a node that restarts without its data can give away a lock that is held.",
+			Summary: "The restart quarantine is off: a node that restarts without its data can grant a lock that is still held.",
 			Advice:  "Set a guard, or make sure that no node loses data in a restart.",
 		})
 		return findings
 	}
-	for _, node := range q.nodes {
-		if _, ok := node.backend.(driver.Guarded); !ok {
+	for _, n := range q.nodes {
+		if _, ok := n.Backend.(driver.Guarder); !ok {
 			findings = append(findings, driver.Finding{
-				Severity: driver.Note, Code: "no-quarantine", Node: node.name,
+				Severity: driver.Note, Code: "no-quarantine", Node: n.Name,
 				Summary: "The node's backend knows no restart quarantine.",
 				Advice:  "Make sure that it keeps its data in a restart.",
 			})

@@ -43,7 +43,8 @@ func newCluster(t testing.TB, n int) *cluster {
 func (c *cluster) client(options ...quorum.Option) *client {
 	c.t.Helper()
 	cl := &client{conns: c.dial(), cluster: c}
-	q, err := quorum.New(backends(cl.conns), append([]quorum.Option{quorum.WithGuard(0)}, options...)...)
+	q, err := quorum.New(backends(cl.conns), append([]quorum.Option{quorum.WithGuard(0)},
+		options...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -55,6 +56,16 @@ func (c *cluster) client(options ...quorum.Option) *client {
 		}
 	})
 	return cl
+}
+
+// held returns a cluster of n nodes and a client with a claim that holds all of them.
+func held(t testing.TB, n int) (*cluster, *client, driver.Claim) {
+	c := newCluster(t, n)
+	a := c.client()
+	claim := a.claim()
+	a.hold(claim)
+	rest()
+	return c, a, claim
 }
 
 // do changes servers and connections.
@@ -73,9 +84,17 @@ func (c *cluster) crash(servers ...int) {
 }
 
 func (c *cluster) restart(forget bool, servers ...int) {
+	left := kept
+	if forget {
+		left = forgotten
+	}
+	c.restartWith(left, servers...)
+}
+
+func (c *cluster) restartWith(left data, servers ...int) {
 	c.do(func() {
 		for _, i := range servers {
-			c.servers[i].restart(forget)
+			c.servers[i].restart(left)
 		}
 	})
 }
@@ -142,7 +161,8 @@ func (c *cluster) clean(key string) {
 			continue
 		}
 		if k.owner != "" && now < k.expires {
-			c.t.Errorf("server %d has %q, held by %s for another %v", s.index, key, k.owner, k.expires-now)
+			c.t.Errorf("server %d has %q, held by %s for another %v", s.index, key, k.owner,
+				k.expires-now)
 		}
 		for _, w := range k.queue {
 			if now < w.until {
@@ -155,7 +175,8 @@ func (c *cluster) clean(key string) {
 // claim returns a new claim on key "k" for 10 seconds, so the node timeout is 50 ms.
 func (c *client) claim() driver.Claim {
 	c.made++
-	return driver.Claim{Key: "k", Owner: fmt.Sprintf("%d.%d", c.conns[0].client, c.made), TTL: 10 * time.Second, Token: c.now()}
+	return driver.Claim{Key: "k", Owner: fmt.Sprintf("%d.%d", c.conns[0].client, c.made),
+		TTL: 10 * time.Second, Token: c.now()}
 }
 
 // now is the clock in microseconds, which the kernel proposes as a token.
@@ -227,7 +248,8 @@ func took(f func()) time.Duration {
 func (c *cluster) soon(what string, n int, f func()) {
 	c.t.Helper()
 	if d := took(f); d > time.Duration(n)*roundTrip {
-		c.t.Errorf("%s took %v; want at most %d round trips, which is %v", what, d, n, time.Duration(n)*roundTrip)
+		c.t.Errorf("%s took %v; want at most %d round trips, which is %v", what, d, n,
+			time.Duration(n)*roundTrip)
 	}
 }
 

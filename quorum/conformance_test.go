@@ -46,16 +46,18 @@ func (m *memories) open(t testing.TB, options ...quorum.Option) *quorum.Quorum {
 	return q
 }
 
-// cutter loses the reply of a call, when it is told to. And it returns when also the nodes that were not
-// waited for have answered: the suite looks from a second client at what exactly has changed, places in the queue
-// for example, while a Quorum only promises a majority.
+// cutter loses the reply of a call, when it is told to. And it returns when also the nodes that
+// were not waited for have answered: the suite looks from a second client at what exactly has
+// changed, places in the queue for example, while a Quorum only promises a majority.
 type cutter struct {
 	*quorum.Quorum
 	cut bool
 }
 
 func (c *cutter) lost() error {
-	time.Sleep(time.Nanosecond) // fake time passes when everything else has come to rest
+	// Fake time passes when everything else has come to rest; by so much that who asks later is
+	// later by the nodes' clocks.
+	time.Sleep(10 * time.Microsecond)
 	if !c.cut {
 		return nil
 	}
@@ -68,8 +70,8 @@ func (c *cutter) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 	if lost := c.lost(); lost != nil {
 		return driver.Result{}, lost
 	}
-	// Of many contenders that ask at the same time, none may get a majority. The suite's rule is for a backend
-	// that decides at one place; here the losers of a split vote ask again.
+	// Of many contenders that ask at the same time, none may get a majority. The suite's rule is
+	// for a backend that decides at one place; here the losers of a split vote ask again.
 	for err == nil && r.State == driver.Busy && !claim.Queue && c.split(ctx, claim.Key) {
 		time.Sleep(rand.N(time.Millisecond))
 		r, err = c.Quorum.Acquire(ctx, claim)
@@ -101,6 +103,8 @@ func (c *cutter) Release(ctx context.Context, claim driver.Claim) (driver.Result
 func harness(n int, bubble bool) drivertest.Harness {
 	return drivertest.Harness{
 		Bubble: bubble,
+		// More than the node timeout.
+		ShortTTL: 3 * time.Second,
 		NewStore: func(t testing.TB) drivertest.Store {
 			m := newMemories(t, n)
 			of := func(b driver.Backend) []*memhold.Backend {
@@ -111,8 +115,10 @@ func harness(n int, bubble bool) drivertest.Harness {
 			}
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
-					// Longer than the suite waits before it ends a context, and than any pause of the machine.
-					return &cutter{Quorum: m.open(t, quorum.WithGuard(0), quorum.WithNodeTimeout(2*time.Second))}
+					// Longer than the suite waits before it ends a context, and than any pause of
+					// the machine.
+					return &cutter{Quorum: m.open(t, quorum.WithGuard(0),
+						quorum.WithNodeTimeout(2*time.Second))}
 				},
 				Lose: func(t testing.TB, key string) {
 					for _, node := range m.nodes {
@@ -146,7 +152,9 @@ func harness(n int, bubble bool) drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) { drivertest.Run(t, harness(n, true)) })
+	for _, n := range setSizes {
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			drivertest.Run(t, harness(n, true))
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,34 +9,33 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
 var (
 	// ErrSameServer: two of the backends talk to one server, which would have two votes.
-	ErrSameServer = errors.New("same server twice")
+	ErrSameServer = node.ErrSameServer
 
-	// ErrTooLate: a majority granted the lock, but not within its validity (R18). It was given back.
+	// ErrTooLate: a majority granted the lock, but not within its validity. It was given back, or
+	// its claim queues: then it is ErrUnknown, and the caller asks again or releases it.
 	ErrTooLate = errors.New("majority reached after the validity had ended")
 
-	// ErrNoMajorityToken: a majority granted the lock, but it was lost again on some nodes before they had
-	// acknowledged the token. It was given back.
+	// ErrNoMajorityToken: a majority granted the lock, but some nodes lost it before they had
+	// acknowledged the token. It is ErrUnknown, and was given back unless its claim queues.
 	ErrNoMajorityToken = errors.New("token not acknowledged by a majority")
 
-	errClosed    = errors.New("quorum closed")
-	errBacklog   = errors.New("not asked: too many calls wait for its answer")
-	errNotYet    = errors.New("gave no answer yet")
-	errLate      = errors.New("some of them after the node timeout, and it was given back")
-	errNoReply   = errors.New("gave no answer")
-	errOvertaken = errors.New("not asked: the claim was released or asked for again meanwhile")
-	errResults   = errors.New("gave a wrong number of results")
+	errClosed = errors.New("quorum closed")
+	errNotYet = errors.New("gave no answer yet")
+	errLate   = errors.New("some of them after the node timeout, and it was given back")
 )
 
-// Error says why no majority of the nodes agreed, node by node. It is found by errors.As inside the
+// Error says why no majority of the nodes agreed, node by node. errors.As finds it inside the
 // *driver.Error that a method returns, which says whether the request may have taken effect.
 //
-// errors.Is and errors.As do not look into the nodes' errors: they contradict each other. An exception is
-// *driver.QuarantineError, which is found if a majority would be there but for the nodes in quarantine; it
-// then says for how long.
+// errors.Is and errors.As do not look into the nodes' errors, as these contradict each other. There
+// are two exceptions. A *driver.QuarantineError is found if only quarantine prevents a majority,
+// and says for how long. A *driver.SetError is found if there can be no majority without nodes that
+// belong to another set.
 type Error struct {
 	Need  int         // how many nodes make a majority
 	Got   int         // how many did what was asked
@@ -44,11 +44,11 @@ type Error struct {
 	cause error // why a majority was not enough, or nil
 }
 
-// NodeError is what one node had to say.
+// NodeError is the answer of one node, or its failure.
 type NodeError struct {
 	Node string // its name, see [WithNames]
 
-	// State is what the node answered, and Unknown if it did not.
+	// State is what the node answered; Unknown if it did not.
 	State driver.State
 
 	// Holder is who holds the key there, if State is Busy; empty if not known.
@@ -56,9 +56,30 @@ type NodeError struct {
 
 	// Err is why there is no answer; nil if there is one.
 	Err error
+
+	asked question
 }
 
-// Error prints one line on the whole and one on each node.
+// question is what a node was asked to do.
+type question uint8
+
+const (
+	toGrant question = iota
+	toRelease
+	toRenew
+)
+
+// said is the text for an answer, by the question.
+var said = [...]map[driver.State]string{
+	toGrant: {driver.Held: "granted to us", driver.Busy: "held by another",
+		driver.Lost: "not ours any more"},
+	toRelease: {driver.Held: "released by us", driver.Busy: "left its queue",
+		driver.Lost: "was not ours"},
+	toRenew: {driver.Held: "renewed by us", driver.Lost: "not ours any more",
+		driver.Yielded: "handed on to another"},
+}
+
+// Error prints the summary and then what each node answered, in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d nodes agreed, %d needed", e.Got, len(e.Nodes), e.Need)
@@ -66,23 +87,31 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ": %v", e.cause)
 	}
 	if wait := e.quarantine(); wait > 0 {
-		fmt.Fprintf(&b, ": too many in restart quarantine, for another %v", wait.Round(time.Millisecond))
+		fmt.Fprintf(&b, ": too many in restart quarantine, for another %v",
+			wait.Round(time.Millisecond))
 	}
+	if s := e.disagreement(); s != nil {
+		fmt.Fprintf(&b, ": too many belong to another set: %v", s)
+	}
+	before := ": "
 	for _, n := range e.Nodes {
-		b.WriteString("\n  ")
+		b.WriteString(before)
 		b.WriteString(n.Error())
+		before = "; "
 	}
 	return b.String()
 }
 
 // Error prints the node and its answer in one line.
 func (n *NodeError) Error() string {
-	what := n.State.String()
+	what := cmp.Or(said[n.asked][n.State], n.State.String())
 	switch {
+	case disagreement(n.Err) != nil:
+		what = "belongs to " + disagreement(n.Err).Have.String()
 	case n.Err != nil:
 		// Many backends name the node themselves.
 		what = strings.TrimPrefix(strings.ReplaceAll(n.Err.Error(), "\n", " "), n.Node+": ")
-	case n.State == driver.Busy && n.Holder != "":
+	case n.asked == toGrant && n.State == driver.Busy && n.Holder != "":
 		what = "held by " + driver.ParseOwner(n.Holder).String()
 	}
 	return n.Node + ": " + what
@@ -94,53 +123,60 @@ func (n *NodeError) Unwrap() error { return n.Err }
 // Is reports whether target is why a majority was not enough: ErrTooLate or ErrNoMajorityToken.
 func (e *Error) Is(target error) bool { return e.cause != nil && errors.Is(e.cause, target) }
 
-// As finds a *driver.QuarantineError, see [Error].
+// As finds a *driver.QuarantineError or a *driver.SetError, see [Error].
 func (e *Error) As(target any) bool {
-	t, ok := target.(**driver.QuarantineError)
-	if !ok {
-		return false
+	switch t := target.(type) {
+	case **driver.QuarantineError:
+		if wait := e.quarantine(); wait > 0 {
+			*t = &driver.QuarantineError{Remaining: wait}
+			return true
+		}
+	case **driver.SetError:
+		if s := e.disagreement(); s != nil {
+			*t = s
+			return true
+		}
 	}
-	wait := e.quarantine()
-	if wait > 0 {
-		*t = &driver.QuarantineError{Remaining: wait}
-	}
-	return wait > 0
+	return false
 }
 
-// quarantine returns how long it takes until a majority may vote, if quarantine alone prevents it, and else 0.
+// disagreement returns the SetError of the first node that belongs to another set, if so many do
+// that the others are no majority; else nil.
+func (e *Error) disagreement() (first *driver.SetError) {
+	agreeing := 0
+	for _, n := range e.Nodes {
+		switch s := disagreement(n.Err); {
+		case s == nil:
+			agreeing++
+		case first == nil:
+			first = s
+		}
+	}
+	if agreeing >= e.Need {
+		return nil
+	}
+	return first
+}
+
+// quarantine returns the time until a majority may vote, if only quarantine prevents it; else 0.
 func (e *Error) quarantine() time.Duration {
 	var waits []time.Duration
 	for _, n := range e.Nodes {
-		if wait := quarantineOf(n.Err); wait > 0 {
+		if wait := node.Quarantine(n.Err); wait > 0 {
 			waits = append(waits, wait)
 		} else if n.Err == nil {
 			waits = append(waits, 0)
 		}
 	}
 	if len(waits) < e.Need {
-		return 0 // not even the end of the quarantine will help
+		return 0 // the end of the quarantine would not help
 	}
 	slices.Sort(waits)
 	return waits[e.Need-1]
 }
 
-// quarantineOf returns what remains of a node's quarantine, if that is what err says, and else 0.
-func quarantineOf(err error) time.Duration {
-	var q *driver.QuarantineError
-	if err == nil || !errors.As(err, &q) {
-		return 0
-	}
-	return max(q.Remaining, 1)
-}
-
-// maybe reports whether a call that failed with err may have taken effect.
-func maybe(err error) bool {
-	var e *driver.Error
-	return !errors.As(err, &e) || e.Maybe
-}
-
-// unanswered is the error of a caller whose context ended while it waited for the nodes.
+// unanswered returns the error for a caller whose context ended while it waited for the nodes.
 func unanswered(err error) error { return &driver.Error{Maybe: true, Err: err} }
 
-// refused is the error of a call that was not made.
-func refused(err error, permanent bool) error { return &driver.Error{Permanent: permanent, Err: err} }
+// forbidden returns the error for a claim that is not allowed.
+func forbidden(err error) error { return &driver.Error{Invalid: true, Err: err} }

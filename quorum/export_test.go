@@ -5,14 +5,19 @@ func WithRandom(f func() float64) Option {
 	return option(func(c *config) { c.random = f })
 }
 
-// Tracks returns how many keys and claims are remembered.
-func (q *Quorum) Tracks() (keys, claims int) {
+// WithClock replaces this machine's clock, in microseconds since 1970.
+func WithClock(f func() uint64) Option {
+	return option(func(c *config) { c.microseconds = f })
+}
+
+// Remembered returns how many keys and claims are remembered.
+func (q *Quorum) Remembered() (keys, claims int) {
 	for i := range q.shards {
 		s := &q.shards[i]
 		s.mu.Lock()
-		keys += len(s.tracks)
-		for _, t := range s.tracks {
-			claims += len(t.records)
+		keys += len(s.keys)
+		for _, k := range s.keys {
+			claims += len(k.records)
 		}
 		s.mu.Unlock()
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
 // reply is what one node answered to gather.
@@ -14,21 +15,22 @@ type reply[T any] struct {
 	err   error
 }
 
-// gather asks all nodes for something that is not about a claim. It returns when all have answered, or when a majority has
-// and the others had a moment more, or when ctx ends. Replies are by node; a node without one has an error.
-func gather[T any](ctx context.Context, q *Quorum, ask func(context.Context, driver.Backend) (T, error)) []reply[T] {
+// gather asks all nodes a question that is about no claim. It returns when all have answered, when
+// a majority has and the others had a moment more, or when ctx ends. Replies are by node. A node
+// that has not answered has an error.
+func gather[T any](ctx context.Context, q *Quorum, ask func(context.Context, *node.Node) (T,
+	error)) []reply[T] {
 	replies := make([]reply[T], len(q.nodes))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	arrived := make(chan reply[T], len(q.nodes)) // has room for all: nobody may listen any more
+	// has room for all: perhaps nobody listens any more
+	arrived := make(chan reply[T], len(q.nodes))
 	for i, n := range q.nodes {
-		replies[i] = reply[T]{node: i, err: &driver.Error{Err: errNoReply}}
-		q.flight.add(1)
-		go func() {
-			value, err := ask(ctx, n.backend)
+		replies[i] = reply[T]{node: i, err: &driver.Error{Err: node.ErrNoReply}}
+		q.group.Go(func() {
+			value, err := ask(ctx, n)
 			arrived <- reply[T]{i, value, err}
-			q.flight.end()
-		}()
+		})
 	}
 	patience, lose := context.WithCancel(ctx)
 	defer lose()
@@ -46,7 +48,7 @@ func gather[T any](ctx context.Context, q *Quorum, ask func(context.Context, dri
 			}
 		case <-patience.Done():
 			return replies
-		case <-q.base.Done():
+		case <-q.group.Context().Done():
 			return replies
 		}
 	}

@@ -5,52 +5,54 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// hands is how many goroutines share work on many claims that nobody waits for.
-const hands = 8
+// healers is how many goroutines share the healing after a renewal.
+const healers = 8
 
 // healing sets claims again on nodes that have lost them.
 type healing struct {
 	q     *Quorum
 	start clock.Instant // of the renewal that found it
-	list  []patient
+	list  []lostClaim
 }
 
-type patient struct {
+// lostClaim is a claim and a node that has lost it.
+type lostClaim struct {
 	claim *driver.Claim
 	node  int
 }
 
-// heal finds what to heal when all nodes have answered, the slowest too: a node that was restarted may always be
-// the slowest. Called with b.mu held.
+// heal looks for lost claims when all nodes have answered. It waits even for the slowest, as that
+// may always be the one that was restarted. Called with b.mu held.
 func (b *batch) heal() {
-	var list []patient
+	var list []lostClaim
 	for k := range b.tallies {
 		if t := &b.tallies[k]; t.held < t.need || t.lost == 0 {
 			continue
 		}
 		for i := range b.parts {
-			if p := &b.parts[i]; p.status == answered && p.answers[k].State == driver.Lost {
-				list = append(list, patient{&b.claims[k], i})
+			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Lost {
+				list = append(list, lostClaim{&b.claims[k], i})
 			}
 		}
 	}
-	share(list, func(part []patient) { b.q.crew.start(&healing{b.q, b.start, part}) })
+	share(list, func(part []lostClaim) { b.q.group.Start(&healing{b.q, b.start, part}) })
 }
 
-// share cuts a list in pieces, one for each hand.
+// share cuts a list into pieces, one for each healer.
 func share[T any](list []T, f func([]T)) {
 	if len(list) > 0 {
-		for part := range slices.Chunk(list, (len(list)+hands-1)/hands) {
+		for part := range slices.Chunk(list, (len(list)+healers-1)/healers) {
 			f(part)
 		}
 	}
 }
 
-// run implements job.
-func (h *healing) run() {
-	done := make(answers, 1)
+// Run implements node.Job.
+func (h *healing) Run() {
+	done := make(node.Answers, 1)
 	for _, p := range h.list {
 		if h.q.heal(p, h.start, done) {
 			<-done
@@ -58,34 +60,27 @@ func (h *healing) run() {
 	}
 }
 
-// answers is a receiver that only wants to know when a call has ended.
-type answers chan error
-
-func (a answers) answer(_ *call, _ driver.Result, err error) { a <- err }
-
-// heal sets a claim on a node where it was lost, by an acquisition: that never takes a key from another. It
-// reports whether it has made a call.
-func (q *Quorum) heal(p patient, start clock.Instant, to receiver) bool {
+// heal sets a claim on a node where it was lost, by an acquisition: that never takes a key from
+// another. It reports whether it has made a call.
+func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
 	s := q.shardOf(p.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, r := s.findLocked(p.claim.Key, p.claim.Owner)
-	// A release that was begun before wins, as the record tells; one that begins from now on comes
-	// after this call on its track. And without validity there is nothing to heal.
-	if r == nil || !r.held || clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
+	r := s.findLocked(p.claim.Key, p.claim.Owner)
+	// A release that began before wins, as the record tells. One that begins from now on comes
+	// after this call in the key's order. Without validity there is nothing to heal.
+	if r == nil || !r.held ||
+		clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
 		return false
 	}
 	claim := *p.claim
 	claim.Queue, claim.Yield, claim.Block = false, false, 1
-	claim.Token = r.top // so a node that has forgotten its fence goes on above it
-	c := &call{
-		q: q, op: acquiring, node: p.node, claim: &claim, record: r,
-		bound: q.config.bound(claim.TTL), to: to,
+	claim.Token = r.top // so that a node that has forgotten its counter goes on above it
+	c := &node.Call{
+		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,
+		Bound: q.config.bound(claim.TTL), To: to,
 	}
-	q.flight.add(1)
 	q.counters.healed.Add(1)
-	if t.push(c) {
-		q.crew.start(c)
-	}
+	c.Make()
 	return true
 }

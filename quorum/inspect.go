@@ -12,24 +12,27 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
 // errNotInspected: too few nodes can show what they know.
-var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector", errors.ErrUnsupported)
+var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector",
+	errors.ErrUnsupported)
 
-// List yields the keys that a majority of the nodes knows, as driver.Inspector describes. A key has a Holder if one
-// owner value holds it on a majority of nodes. Keys on fewer nodes are being acquired or given back, or were left
-// behind by a client that died meanwhile.
+// List yields the keys that a majority of the nodes knows, as driver.Inspector describes. A key has
+// a Holder if one owner value holds it on a majority of nodes. Keys on fewer nodes are being
+// acquired or given back, or a client that died left them behind.
 //
-// It fails with an *Error if no majority answers; see [Quorum.Inspect].
+// It yields an *Error if no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := q.ready(ctx); err != nil {
 			yield(driver.Entry{}, err)
 			return
 		}
-		replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (entries []driver.Entry, err error) {
-			in, ok := b.(driver.Inspector)
+		replies := gather(ctx, q, func(ctx context.Context, n *node.Node) (entries []driver.Entry,
+			err error) {
+			in, ok := n.Backend.(driver.Inspector)
 			if !ok {
 				return nil, errNotInspected
 			}
@@ -64,17 +67,19 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 	}
 }
 
-// Inspect describes a key as a majority of the nodes knows it. The holder's token is the one that most nodes know, and its
-// lease lasts until it has no majority any more. Waiters are in the order that most nodes have them in.
+// Inspect describes a key as a majority of the nodes knows it. The holder's token is the one that
+// most nodes know, and its lease lasts until it has no majority any more. Waiters are in the order
+// of their mean place.
 //
-// It fails with an *Error if no majority answers, in which errors.Is finds errors.ErrUnsupported if that is because
-// too few nodes implement driver.Inspector. It waits until ctx ends for a majority, and a moment more for the others.
+// It fails with an *Error if no majority answers. If too few nodes implement driver.Inspector,
+// errors.Is finds errors.ErrUnsupported in the error. It waits for a majority until ctx ends, and
+// then a moment more for the others.
 func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Entry{}, err
 	}
-	replies := gather(ctx, q, func(ctx context.Context, b driver.Backend) (driver.Entry, error) {
-		if in, ok := b.(driver.Inspector); ok {
+	replies := gather(ctx, q, func(ctx context.Context, n *node.Node) (driver.Entry, error) {
+		if in, ok := n.Backend.(driver.Inspector); ok {
 			return in.Inspect(ctx, key)
 		}
 		return driver.Entry{}, errNotInspected
@@ -96,7 +101,7 @@ func inspected[T any](ctx context.Context, q *Quorum, replies []reply[T]) error 
 	e := &Error{Need: q.need, Nodes: make([]NodeError, len(q.nodes))}
 	unable := 0
 	for i, r := range replies {
-		e.Nodes[i] = NodeError{Node: q.nodes[i].name, Err: r.err}
+		e.Nodes[i] = NodeError{Node: q.nodes[i].Name, Err: r.err}
 		if r.err == nil {
 			e.Got++
 		}
@@ -108,15 +113,15 @@ func inspected[T any](ctx context.Context, q *Quorum, replies []reply[T]) error 
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return refused(err, false)
+		return node.Refused(err, false)
 	}
 	if unable > len(q.nodes)-q.need {
 		e.cause = errNotInspected
 	}
-	return refused(e, e.cause != nil)
+	return node.Refused(e, e.cause != nil)
 }
 
-// merge makes one entry of what nodes know of a key.
+// merge makes one entry of what the nodes know of a key.
 func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	merged := driver.Entry{Key: key}
 	holders := make(map[string][]driver.Party)
@@ -136,7 +141,8 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	}
 	for owner, votes := range holders {
 		if len(votes) >= q.need {
-			merged.Holder = driver.Party{Owner: owner, Token: commonToken(votes), ExpiresIn: nthRest(votes, q.need)}
+			merged.Holder = driver.Party{Owner: owner, Token: commonToken(votes),
+				ExpiresIn: nthRest(votes, q.need)}
 			delete(waiters, owner)
 		}
 	}
@@ -145,13 +151,14 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	}
 	slices.SortFunc(merged.Waiters, func(a, b driver.Party) int {
 		pa, pb := places[a.Owner], places[b.Owner]
-		// By the mean place, and to have an order always, by owner.
-		return cmp.Or(cmp.Compare(pa.sum*pb.nodes, pb.sum*pa.nodes), strings.Compare(a.Owner, b.Owner))
+		// By the mean place, and then by owner, so that the order is always the same.
+		return cmp.Or(cmp.Compare(pa.sum*pb.nodes, pb.sum*pa.nodes),
+			strings.Compare(a.Owner, b.Owner))
 	})
 	return merged
 }
 
-// commonToken is the token that most nodes know, and of several the largest.
+// commonToken returns the token that most nodes know, and of several such the largest.
 func commonToken(votes []driver.Party) (token driver.Token) {
 	count := make(map[driver.Token]int)
 	for _, v := range votes {
@@ -165,7 +172,7 @@ func commonToken(votes []driver.Party) (token driver.Token) {
 	return token
 }
 
-// nthRest is how long n of the leases last, at least.
+// nthRest returns how long at least n of the leases last.
 func nthRest(votes []driver.Party, n int) time.Duration {
 	rests := make([]time.Duration, len(votes))
 	for i, v := range votes {

@@ -14,10 +14,10 @@ type listener struct {
 	stopped bool
 }
 
-// Notify calls f with what the nodes tell about claims that this Quorum has queued, as driver.Notifier
-// describes: Granted when a majority of nodes has handed the key over with one token, and Freed, addressed to one
-// waiter, when asking again is worthwhile. Nodes that do not implement driver.Notifier are
-// found by the waiter's heartbeat only.
+// Notify calls f with notices about claims that this Quorum has queued, as driver.Notifier
+// describes: Granted when a majority of nodes has handed the key over with one token, and Freed,
+// addressed to one waiter, when asking again is worthwhile. A grant by a node that does not
+// implement driver.Notifier shows only when the waiter asks again.
 func (q *Quorum) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	q.listening.Lock()
@@ -25,7 +25,9 @@ func (q *Quorum) Notify(f func(driver.Notice)) (stop func()) {
 	q.listeners = append(slices.Clip(q.listeners), l)
 	return func() {
 		q.listening.Lock()
-		q.listeners = slices.DeleteFunc(slices.Clone(q.listeners), func(other *listener) bool { return other == l })
+		q.listeners = slices.DeleteFunc(slices.Clone(q.listeners), func(other *listener) bool {
+			return other == l
+		})
 		q.listening.Unlock()
 		l.mu.Lock() // waits for a call under way
 		l.stopped = true
@@ -33,8 +35,8 @@ func (q *Quorum) Notify(f func(driver.Notice)) (stop func()) {
 	}
 }
 
-// tell passes a notice on. Called with no lock held.
-func (q *Quorum) tell(n news) {
+// tell passes a notice on. Called with no mutex held.
+func (q *Quorum) tell(n driver.Notice) {
 	if n.Kind == 0 {
 		return
 	}

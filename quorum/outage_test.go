@@ -22,8 +22,9 @@ func (c *cluster) refuse(servers ...int) {
 	})
 }
 
-// When the majority that is missing surely had no effect, the minority's grants are the Quorum's to give back. The caller
-// has nothing to clean up: not after an attempt, and after a wait its release needs no majority.
+// When the majority that is missing surely had no effect, the minority's grants are the Quorum's to
+// give back. The caller has nothing to clean up: not after an attempt, and after a wait its release
+// needs no majority.
 func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		t.Run(fmt.Sprintf("queue %v", queue), func(t *testing.T) {
@@ -38,8 +39,11 @@ func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 				}
 				if queue {
 					c.soon("releasing", 1, func() {
-						if r, err := a.Release(context.Background(), claim); err != nil || r.State == driver.Held {
-							t.Errorf("Release of a claim that three of five nodes never saw: %v, %v; want not held", r.State, err)
+						if r, err := a.Release(context.Background(), claim); err != nil ||
+							r.State == driver.Held {
+							t.Errorf(
+								"Release of a claim that three of five nodes never saw: %v, %v; want not held",
+								r.State, err)
 						}
 					})
 				}
@@ -47,7 +51,8 @@ func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 				c.clean("k")
 				for _, n := range a.Status().Nodes {
 					if n.Owed > 0 {
-						t.Errorf("%s owes %d releases of a claim that it has never seen", n.Name, n.Owed)
+						t.Errorf("%s owes %d releases of a claim that it has never seen",
+							n.Name, n.Owed)
 					}
 				}
 			})
@@ -55,7 +60,59 @@ func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 	}
 }
 
-// What may have reached a node is not waved through: a release that it does not confirm has an unknown outcome.
+// A caller that learns that its claim surely had no effect does not come back with it, even if the
+// claim would have queued.
+func TestSureFailureIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		c.refuse(0, 1, 2)
+		if err := a.fail(a.queued()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire: %v; want that it had no effect", err)
+		}
+		if keys, claims := a.Remembered(); keys != 0 || claims != 0 {
+			t.Errorf("%d keys and %d claims are remembered; want none", keys, claims)
+		}
+	})
+}
+
+// A node that has not answered yet when the others have refused may answer that the claim waits
+// there, or has the key. So a Locker that gives up has it removed.
+func TestR17_NodeThatHangsWhileOthersRefuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		l, err := holdfast.New(a.Quorum, holdfast.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.refuse(1, 2)
+		c.freeze(0)
+		if lock, err := l.Acquire(t.Context(), "k"); !errors.Is(err, holdfast.ErrUnknown) {
+			t.Errorf(
+				"Acquire of a Locker with two nodes gone and one that hangs: %v, %v; want an unknown outcome",
+				lock, err)
+		}
+		claim := a.queued()
+		if err := a.fail(claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf(
+				"Acquire of a claim that queues, with two nodes gone and one that hangs: %v; want an unknown outcome",
+				err)
+		}
+		a.Release(t.Context(), claim)
+		rest()
+		c.thaw(0)
+		c.restart(false, 1, 2)
+		time.Sleep(3 * time.Second) // until the releases have been made good
+		c.clean("k")
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// If the claim may have reached a node, a release that the node does not confirm has an unknown
+// outcome.
 func TestReleaseOfWhatMayBeThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -65,7 +122,9 @@ func TestReleaseOfWhatMayBeThere(t *testing.T) {
 		rest()
 		c.refuse(0, 1, 2)
 		if _, err := a.Release(context.Background(), held); !errors.Is(err, driver.ErrUnknown) {
-			t.Errorf("Release of a lock with three of five nodes gone: %v; want that the outcome is unknown", err)
+			t.Errorf(
+				"Release of a lock with three of five nodes gone: %v; want that the outcome is unknown",
+				err)
 		}
 		// Asking again in vain does not make the nodes forget what they were asked before.
 		again := a.claim()
@@ -89,7 +148,8 @@ func TestReleaseOfWhatMayBeThere(t *testing.T) {
 	})
 }
 
-// A Locker on a Quorum without a majority fails at once, says so node by node, and has nothing to close.
+// A Locker on a Quorum without a majority fails at once, says so node by node, and has nothing to
+// close.
 func TestLockerWithoutMajority(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -99,17 +159,21 @@ func TestLockerWithoutMajority(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.refuse(0, 1, 2)
-		for what, acquire := range map[string]func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error){
+		for what, acquire := range map[string]func(context.Context, string,
+			...holdfast.AcquireOption) (*holdfast.Lock, error){
 			"Acquire": l.Acquire, "TryAcquire": l.TryAcquire,
 		} {
 			c.soon(what, 50, func() {
 				_, err := acquire(context.Background(), "k")
-				if !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrUnknown) {
+				if !errors.Is(err, holdfast.ErrUnavailable) &&
+					!errors.Is(err, holdfast.ErrUnknown) {
 					t.Errorf("%s: %v; want unavailable", what, err)
 				}
 				var e *quorum.Error
-				if !errors.As(err, &e) || e.Need != 3 || len(e.Nodes) != 5 || strings.Count(err.Error(), "\n") != 5 {
-					t.Errorf("%s: %v; want an Error with a line for each of 5 nodes, 3 needed", what, err)
+				if !errors.As(err, &e) || e.Need != 3 || len(e.Nodes) != 5 ||
+					strings.Count(err.Error(), "; ") != 4 || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %v; want an Error in one line with all of 5 nodes, 3 needed",
+						what, err)
 				}
 			})
 		}
@@ -117,16 +181,18 @@ func TestLockerWithoutMajority(t *testing.T) {
 	})
 }
 
-// An error names each node once, also if the node's own error does.
+// An error names each node once, even if the node's own error names it too.
 func TestErrorNamesNodesOnce(t *testing.T) {
-	e := quorum.NodeError{Node: "10.0.0.1:6379", Err: &driver.Error{Node: "10.0.0.1:6379", Err: errors.New("connection refused")}}
-	if got, want := e.Error(), "10.0.0.1:6379: backend unavailable: connection refused"; got != want {
+	e := quorum.NodeError{Node: "10.0.0.1:6379", Err: &driver.Error{Node: "10.0.0.1:6379",
+		Err: errors.New("connection refused")}}
+	if got, want := e.Error(),
+		"10.0.0.1:6379: backend unavailable: connection refused"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
 }
 
-// A node that refuses for good shows in the status and is told to the observer: it costs fault tolerance as one that is
-// down does.
+// The status and the observer show a node that refuses permanently: like one that is down, it costs
+// fault tolerance.
 func TestRefusingNodeIsSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -148,7 +214,8 @@ func TestRefusingNodeIsSeen(t *testing.T) {
 			a.hold(claim)
 			a.release(claim, driver.Held) // which that node does answer
 			rest()
-			if n := a.Status().Nodes[0]; n.State != quorum.Refusing || n.Err == nil || !strings.Contains(n.Err.Error(), "wrong password") {
+			if n := a.Status().Nodes[0]; n.State != quorum.Refusing || n.Err == nil ||
+				!strings.Contains(n.Err.Error(), "wrong password") {
 				t.Errorf("status %+v; want refusing, with the reason", n)
 			}
 		}
@@ -158,8 +225,8 @@ func TestRefusingNodeIsSeen(t *testing.T) {
 	})
 }
 
-// A majority that answers after the node timeout, but while the error is still being put together, has been given back
-// already, and the error says so. A claim that queues was not, and is held.
+// A majority that answers after the node timeout, but while the error is still being put together,
+// has been given back already, and the error says so. A claim that queues was not, and is held.
 func TestMajorityAfterTheNodeTimeout(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -188,7 +255,8 @@ func TestMajorityAfterTheNodeTimeout(t *testing.T) {
 				a.release(claim, driver.Held)
 				return
 			}
-			if err := a.fail(claim); !strings.Contains(err.Error(), "3 of 3 nodes agreed, 2 needed: some of them after the node timeout") {
+			if err := a.fail(claim); !strings.Contains(err.Error(),
+				"3 of 3 nodes agreed, 2 needed: some of them after the node timeout") {
 				t.Errorf("Acquire: %v; want that they were late", err)
 			}
 			rest()

@@ -9,33 +9,28 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
 // Quorum is a backend made of N backends. Make one with [New]. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector and driver.Checker.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Checker and
+// driver.Limited.
 type Quorum struct {
-	nodes  []*node
+	group  *node.Group
+	nodes  []*node.Node
 	need   int // how many make a majority
 	config config
-
-	// base ends with Close. Calls to nodes live under it, never under a caller's context: that
-	// ends the wait, and not what has to be finished.
-	base   context.Context
-	cancel context.CancelFunc
 
 	seed       maphash.Seed
 	shards     [shards]shard
 	generation atomic.Uint64
 	highest    atomic.Uint64 // largest token seen
-	crew       crew
+	lastTicket atomic.Uint64
 	closing    atomic.Bool
-	flight     flight // calls
 	parking    parking
 	counters   counters
 	unhear     []func() // ends the nodes' notices
-
-	reporting sync.Mutex // one event after the other
 
 	listening sync.RWMutex
 	listeners []*listener // replaced, never changed in place
@@ -46,19 +41,26 @@ var (
 	_ driver.Notifier  = (*Quorum)(nil)
 	_ driver.Inspector = (*Quorum)(nil)
 	_ driver.Checker   = (*Quorum)(nil)
+	_ driver.Limited   = (*Quorum)(nil)
 )
 
-// New makes a Quorum of 1 to [MaxNodes] backends, which have to be independent of each other (R10); see the package
-// documentation on how many. It sets the guard of those that have one (see [WithGuard]).
+// New makes a Quorum of 1 to [MaxNodes] backends, which must be independent of each other; see the
+// package documentation on how many. It sets the guard of those that implement driver.Guarder (see
+// [WithGuard]), and the set of those that implement driver.Member (see [Quorum.Adopt]).
 //
-// It fails if an option is not allowed, and with [ErrSameServer] if two backends say that they talk to one server. For that it
-// waits until a majority has said so, for at most a second. Nodes that do not answer are no reason to
-// fail: they are compared when they do.
+// It fails with driver.ErrInvalid if a backend or an option is not allowed, and with
+// [ErrSameServer] as well if two backends say that they talk to one server. To find out it waits
+// for a majority to answer, for at most a second. It does not fail if nodes do not answer: they are
+// compared when they do.
 //
-// The Quorum owns the backends from then on, and closes them. If New fails they are still the caller's.
+// On success the Quorum owns the backends and closes them. If New fails they are still the
+// caller's.
 func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 	c := defaults()
-	for _, o := range options {
+	for i, o := range options {
+		if o == nil {
+			return nil, invalid("option %d is nil: leave it out", i+1)
+		}
 		o.apply(&c)
 	}
 	if err := c.validate(len(backends)); err != nil {
@@ -69,37 +71,46 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		config: c,
 		seed:   maphash.MakeSeed(),
 	}
-	q.base, q.cancel = context.WithCancel(context.Background())
-	q.crew.keep = 2 * len(backends)
-	q.flight, q.crew.alive = newFlight(), newFlight()
+	q.group = node.NewGroup(node.Config{
+		Observe: c.observe(),
+		// what it finds is in the nodes' state
+		Identify:     func(ctx context.Context) { _ = q.identify(ctx) },
+		Closed:       errClosed,
+		Keep:         2 * len(backends),
+		ReleaseBound: c.bound(0),
+		MinPresence:  DefaultNodeTimeout,
+	})
 	for i := range q.shards {
-		q.shards[i].tracks = make(map[string]*track)
+		q.shards[i].keys = make(map[string]*key)
 		q.shards[i].sweepAt = minSweep
 	}
 	for i, b := range backends {
 		if b == nil {
-			return nil, fmt.Errorf("quorum: backend %d is nil", i+1)
+			return nil, invalid("backend %d is nil", i+1)
 		}
-		n := &node{index: i, backend: b, name: fmt.Sprintf("node %d", i+1), jitter: 1 + c.random()/4}
+		name := fmt.Sprintf("node %d", i+1)
 		if c.names != nil {
-			n.name = c.names[i]
+			name = c.names[i]
 		}
-		q.nodes = append(q.nodes, n)
+		q.nodes = append(q.nodes, node.New(q.group, i, name, b, c.random()))
 	}
 	for _, n := range q.nodes {
-		if g, ok := n.backend.(driver.Guarded); ok {
+		if g, ok := n.Backend.(driver.Guarder); ok {
 			g.Guard(c.guard)
 		}
 	}
-	ctx, cancel := context.WithTimeout(q.base, identifyTimeout)
+	q.join()
+	ctx, cancel := context.WithTimeout(q.group.Context(), node.IdentifyTimeout)
 	defer cancel()
 	if err := q.identify(ctx); err != nil {
-		q.cancel()
-		return nil, fmt.Errorf("quorum: %w", err)
+		q.group.Cancel()
+		return nil, invalid("%w", err)
 	}
 	for i, n := range q.nodes {
-		if notifier, ok := n.backend.(driver.Notifier); ok {
-			q.unhear = append(q.unhear, notifier.Notify(func(notice driver.Notice) { q.heard(i, notice) }))
+		if notifier, ok := n.Backend.(driver.Notifier); ok {
+			q.unhear = append(q.unhear, notifier.Notify(func(notice driver.Notice) {
+				q.heard(i, notice)
+			}))
 		}
 	}
 	return q, nil
@@ -107,38 +118,39 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 
 func (q *Quorum) hash(key string) uint64 { return maphash.String(q.seed, key) }
 
-// ready returns an error when no node is to be asked at all.
+// ready returns an error if no node is to be asked at all: ctx has ended, or the Quorum is closed.
 func (q *Quorum) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return refused(ctx.Err(), false)
+		return node.Refused(ctx.Err(), false)
 	}
-	if q.base.Err() != nil {
-		return refused(errClosed, false)
+	if q.group.Context().Err() != nil {
+		return node.Refused(errClosed, false)
 	}
 	return nil
 }
 
-// Close lets the calls under way end, for at most twice the node timeout, so that releases reach also those nodes that were
-// not waited for. Then it closes the backends, and joins their errors. What is still held runs into its
-// TTL. Calls after Close fail with ErrUnavailable. Closing twice is safe.
+// Close waits for calls under way, for at most twice the node timeout, so that releases also reach
+// the nodes that nobody waited for. Then it closes the backends, and returns their errors joined.
+// Keys that are still held run into their TTL. Calls after Close fail with ErrUnavailable. Closing
+// twice is safe.
 //
-// It leaves no goroutine behind, if the backends' calls return when their context ends; for those that do not it waits no
-// longer than twice the node timeout again.
+// It leaves no goroutine behind if the backends' calls return when their context ends. For other
+// calls it waits no longer than twice the node timeout again.
 func (q *Quorum) Close() error {
 	if q.closing.Swap(true) {
 		return nil
 	}
 	bound := q.config.bound(0)
-	q.flight.wait(2 * bound)
-	q.cancel()
+	q.group.Wait(2 * bound)
+	q.group.Cancel()
 	for _, stop := range q.unhear {
 		stop()
 	}
 	for i := range q.shards {
 		s := &q.shards[i]
 		s.mu.Lock()
-		for _, t := range s.tracks {
-			for _, r := range t.records {
+		for _, k := range s.keys {
+			for _, r := range k.records {
 				r.stopWaiting()
 			}
 		}
@@ -146,14 +158,11 @@ func (q *Quorum) Close() error {
 	}
 	var errs []error
 	for _, n := range q.nodes {
-		n.stopFlushTimer()
-		if err := n.backend.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", n.name, err))
+		if err := n.Close(); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	// Calls have returned by now, unless a backend ignores both the end of its context and Close.
-	q.crew.close()
-	q.flight.wait(bound)
-	q.crew.alive.wait(bound)
+	q.group.Close(bound)
 	return errors.Join(errs...)
 }

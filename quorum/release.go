@@ -5,14 +5,16 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Release ends the claim on all nodes at once, whether they are known to hold it or not (R17, R25), as
-// driver.Backend describes. It returns Held when a majority held the claim until now; Busy or Lost when too many nodes did
-// not for it to have been held: Busy if it was queued. If a majority does not answer it fails with ErrUnknown.
+// Release ends the claim on all nodes at once, as driver.Backend describes, whether they are known
+// to hold it or not. It returns Held when a majority held the claim until now. When so many nodes
+// did not that it cannot have been held, it returns Busy if the claim was queued, else Lost. If no
+// majority answers it fails with ErrUnknown.
 //
-// In every case the nodes that did not answer are told again when they are back. ctx ends only the wait; if it
-// has ended before, nothing is done.
+// In every case the nodes that did not answer get the release again when they are back. ctx ends
+// only the wait. If it has ended before, nothing is done, and Release fails with ErrUnavailable.
 func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Result{}, err
@@ -38,5 +40,5 @@ func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result
 }
 
 func (q *Quorum) release(claim driver.Claim) *round {
-	return q.begin(releasing, claim, clock.Now())
+	return q.begin(node.Releasing, claim, clock.Now())
 }

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -78,15 +79,84 @@ func (o *orderly) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	return o.conn.Release(ctx, claim)
 }
 
-// A node that answers again is told of the releases that it has missed: nothing is left behind on it.
+// An acquisition that waits for its turn at a node is not sent there after its release has begun:
+// its caller may have stopped waiting for that before the node answers.
+func TestReleaseEndsWaitingAcquisition(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		name := map[bool]string{false: "another call hangs",
+			true: "it would have been the probe of a node that is down"}[late]
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a := c.client()
+				c.freeze(0, 1, 2)
+				if late { // two failures, and the first probe comes 50 to 63 ms later
+					a.fail(a.queued())
+					a.fail(a.queued())
+					time.Sleep(30 * time.Millisecond)
+				}
+				sent := func() (n uint64) {
+					c.do(func() { n = a.conns[0].made["acquire"] })
+					return n
+				}
+				go a.Acquire(t.Context(), a.queued()) // which hangs for 50 ms
+				time.Sleep(40 * time.Millisecond)
+				before := sent()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				claim := a.queued()
+				if _, err := a.Acquire(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+					t.Fatalf("Acquire: %v; want that the outcome is unknown", err)
+				}
+				a.Release(t.Context(), claim)
+				if n := sent(); n != before {
+					t.Errorf("the acquisition was sent %d times after its release had begun",
+						n-before)
+				}
+				c.thaw(0, 1, 2)
+				rest()
+				if owners := c.holders("k"); c.holds(claim) > 0 {
+					t.Errorf("held by %v; want not by %s", owners, claim.Owner)
+				}
+
+				// A node that goes down later is probed all the same.
+				c.freeze(0)
+				for i := range 1000 {
+					if i == 100 { // after some 300 ms
+						before = sent()
+					}
+					other := a.claim()
+					other.Key = fmt.Sprint("other", i)
+					a.hold(other)
+					a.release(other, driver.Held)
+					time.Sleep(3 * time.Millisecond)
+				}
+				if sent() == before {
+					t.Error(
+						"the node that went down was sent nothing in three seconds; want a probe now and then")
+				}
+				c.thaw(0)
+			})
+		})
+	}
+}
+
+// A node that answers again is told of the releases that it has missed: nothing is left behind on
+// it.
 func TestReleaseIsMadeGood(t *testing.T) {
 	for _, fault := range []struct {
 		name         string
 		break_, mend func(c *cluster, a *client)
 	}{
-		{"frozen", func(c *cluster, a *client) { c.freeze(0, 1) }, func(c *cluster, a *client) { c.thaw(0, 1) }},
-		{"cut off", func(c *cluster, a *client) { a.cut(true, 0, 1) }, func(c *cluster, a *client) { a.cut(false, 0, 1) }},
-		{"restarted", func(c *cluster, a *client) { c.crash(0, 1) }, func(c *cluster, a *client) { c.restart(false, 0, 1) }},
+		{"frozen", func(c *cluster, a *client) {
+			c.freeze(0, 1)
+		}, func(c *cluster, a *client) { c.thaw(0, 1) }},
+		{"cut off", func(c *cluster, a *client) {
+			a.cut(true, 0, 1)
+		}, func(c *cluster, a *client) { a.cut(false, 0, 1) }},
+		{"restarted", func(c *cluster, a *client) {
+			c.crash(0, 1)
+		}, func(c *cluster, a *client) { c.restart(false, 0, 1) }},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -108,7 +178,9 @@ func TestReleaseIsMadeGood(t *testing.T) {
 						t.Errorf("%s is %v; want down", n.Name, n.State)
 					}
 					if n.Owed > 20 {
-						t.Errorf("%s owes %d releases after 100 acquisitions most of which never asked it", n.Name, n.Owed)
+						t.Errorf(
+							"%s owes %d releases after 100 acquisitions most of which never asked it",
+							n.Name, n.Owed)
 					}
 				}
 				fault.mend(c, a)
@@ -116,7 +188,8 @@ func TestReleaseIsMadeGood(t *testing.T) {
 				c.clean("k")
 				for _, n := range a.Status().Nodes {
 					if n.Owed > 0 || n.Pending > 0 {
-						t.Errorf("%s owes %d releases and has %d calls pending", n.Name, n.Owed, n.Pending)
+						t.Errorf("%s owes %d releases and has %d calls pending", n.Name,
+							n.Owed, n.Pending)
 					}
 				}
 			})
@@ -177,8 +250,9 @@ func TestNothingLeftBehindByHungNodes(t *testing.T) {
 	})
 }
 
-// A claim that is asked for again right after its nodes were cut off goes behind the release that was sent to them and is
-// lost. When that has failed the nodes count as down, and they are needed: so they are asked nevertheless.
+// A claim that is asked for again right after its nodes were cut off goes behind the release that
+// was sent to them and is lost. When that has failed the nodes count as down, and they are needed:
+// so they are asked nevertheless.
 func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -199,7 +273,8 @@ func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
 	})
 }
 
-// A call that has to wait for its turn has its own time to answer, if that is needed.
+// A call that had to wait for its turn has a time of its own to be answered in, if its node is
+// needed.
 func TestCallBehindOneThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -227,8 +302,8 @@ func TestCallBehindOneThatHangs(t *testing.T) {
 	})
 }
 
-// Nodes may turn out to be needed one after the other: one that was left out when another fails, and one whose turn never
-// came. A call takes no longer than twice the node timeout nevertheless.
+// Nodes may turn out to be needed one after the other: one that was left out when another fails,
+// and one whose turn never came. A call takes no longer than twice the node timeout nevertheless.
 func TestReleaseIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4) // of which three are needed
@@ -241,7 +316,8 @@ func TestReleaseIsBounded(t *testing.T) {
 			a.renew(claim, driver.Held)
 			time.Sleep(time.Millisecond)
 		}
-		// Two calls that hang are ahead of the release on node 0, and make it count as down when the release's turn comes.
+		// Two calls that hang are ahead of the release on node 0, and make it count as down when
+		// the release's turn comes.
 		a.cut(true, 0)
 		for range 2 {
 			go a.Acquire(context.Background(), a.claim())
@@ -249,16 +325,20 @@ func TestReleaseIsBounded(t *testing.T) {
 		}
 		a.cut(true, 1) // which has node 2 asked after all when it has failed
 		var err error
-		if d := took(func() { _, err = a.Release(context.Background(), claim) }); d > 110*time.Millisecond {
+		if d := took(func() {
+			_, err = a.Release(context.Background(), claim)
+		}); d > 110*time.Millisecond {
 			t.Errorf("Release took %v; want at most twice the node timeout, 110ms", d)
 		}
 		if !errors.Is(err, driver.ErrUnknown) {
-			t.Errorf("Release with three of four nodes gone: %v; want that the outcome is unknown", err)
+			t.Errorf("Release with three of four nodes gone: %v; want that the outcome is unknown",
+				err)
 		}
 	})
 }
 
-// A hung node's backlog is bounded: it is asked now and then, by one call at a time.
+// A hung node's backlog is bounded: it is asked now and then, by one call at a time. One story:
+// down, and up again.
 func TestBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -289,7 +369,8 @@ func TestBreaker(t *testing.T) {
 		if node.State != quorum.Down || node.Err == nil || node.Pending > 10 {
 			t.Errorf("status %+v; want down, with an error, and next to nothing pending", node)
 		}
-		if len(events) != 1 || events[0].Was != quorum.Up || events[0].Is != quorum.Down || events[0].Node != "node 5" || events[0].Err == nil {
+		if len(events) != 1 || events[0].Was != quorum.Up || events[0].Is != quorum.Down ||
+			events[0].Node != "node 5" || events[0].Err == nil {
 			t.Errorf("events %+v; want that node 5 went down", events)
 		}
 		c.thaw(4)
@@ -299,7 +380,8 @@ func TestBreaker(t *testing.T) {
 			a.release(claim, driver.Held)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if node := a.Status().Nodes[4]; node.State != quorum.Up || node.Err != nil || node.Owed != 0 {
+		if node := a.Status().Nodes[4]; node.State != quorum.Up || node.Err != nil ||
+			node.Owed != 0 {
 			t.Errorf("status %+v; want up", node)
 		}
 		if len(events) != 2 || events[1].Is != quorum.Up {
@@ -308,7 +390,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// The breaker costs no operation its success: nodes that are down are asked after all where the others do not do.
+// The breaker makes no operation fail: nodes that are down are asked after all if the others are
+// not enough.
 func TestBreakerYieldsToNeed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -336,16 +419,14 @@ func TestBreakerYieldsToNeed(t *testing.T) {
 // A release is known to be done when a majority has done it, and else its outcome is unknown.
 func TestReleaseOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 5)
-		a := c.client()
-		claim := a.claim()
-		a.hold(claim)
-		rest()
+		c, a, claim := held(t, 5)
 		c.freeze(0, 1, 2)
 		_, err := a.Release(context.Background(), claim)
 		var e *quorum.Error
 		if !errors.Is(err, driver.ErrUnknown) || !errors.As(err, &e) || e.Got != 2 {
-			t.Errorf("Release with 3 of 5 hanging: %v; want an unknown outcome, with 2 nodes having released", err)
+			t.Errorf(
+				"Release with 3 of 5 hanging: %v; want an unknown outcome, with 2 nodes having released",
+				err)
 		}
 		c.thaw(0, 1, 2)
 		rest()
@@ -371,7 +452,8 @@ func TestCloseLetsStragglersEnd(t *testing.T) {
 		pause(true)
 		a.hold(claim)
 		time.AfterFunc(10*time.Millisecond, func() { pause(false) })
-		a.release(claim, driver.Held) // which two nodes are not told before they have answered the acquisition
+		// which two nodes are not told before they have answered the acquisition
+		a.release(claim, driver.Held)
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +462,7 @@ func TestCloseLetsStragglersEnd(t *testing.T) {
 	})
 }
 
-// Close is bounded, also with nodes that hang.
+// Close is bounded, even with nodes that hang.
 func TestCloseIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)

@@ -8,25 +8,31 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Renew extends the claims on all nodes at once, one call a node for all of them, as driver.Backend
-// describes (R34). Each claim has its own majority: it is Held when a majority of nodes has extended it (R35); Lost when
-// too many nodes do not have it any more; Yielded when it asked for that, a node has passed it on and no
-// majority has kept it; and else Unknown, with an *Error in Result.Err. What is left of a claim that is lost or has
-// yielded is given back.
+// Renew extends the claims on all nodes at once, as driver.Backend describes: each node gets one
+// call for all of them. Each claim has its own majority. It is Held when a majority of nodes has
+// extended it; Lost when so many nodes do not have it any more that no majority can; Yielded when
+// it asked for that, and one of these has passed it on; and else Unknown, with an *Error in
+// Result.Err. What is left of a claim that is lost or has yielded is given back.
 //
-// A claim that is held gets back, in the background, the nodes that have lost it, unless another holds it there: so it
-// outlives the loss of one node after the other.
+// A node that has not answered an earlier request to yield has no vote on that claim: it may pass
+// the key on yet.
 //
-// It fails as a whole only if ctx ends or the Quorum is closed, and returns within the node timeout and 20 us for each
-// claim, or twice that if more than a minority of nodes fails; each of its two steps, if tokens are asked for.
+// In the background a held claim is set again on nodes that have lost it, unless another holds the
+// key there. So it outlives the loss of one node after the other.
+//
+// It fails as a whole only if ctx ends or the Quorum is closed. It returns within the node timeout
+// and 20 us for each claim, or twice that if more than a minority of nodes fails. If tokens are
+// asked for there may be a second step, which may take as long.
 func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
 	}
 	start := clock.Now()
 	results := make([]driver.Result, len(claims))
-	sent := make([]driver.Claim, 0, len(claims)) // a copy: nodes that are late may read it when the caller has it back
-	var index []int                              // of those sent, in claims; nil while it is the same
+	// a copy: late nodes may read it when the caller has its own back
+	sent := make([]driver.Claim, 0, len(claims))
+	// where those sent are in claims; nil while all are sent
+	var index []int
 	for i := range claims {
 		err := q.admits(ctx, &claims[i])
 		if err != nil && index == nil {
@@ -63,7 +69,8 @@ func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Res
 	return results, nil
 }
 
-func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.Instant, results []driver.Result) error {
+func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.Instant,
+	results []driver.Result) error {
 	b := q.newBatch(claims, start)
 	b.heals = true
 	b.ask(nil)
@@ -75,7 +82,7 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 	second, acks := b.second(results)
 	b.mu.Unlock()
 	for _, claim := range leftovers {
-		// Here and not in the background: if the caller asks for the claim again, that has to come later.
+		// Not in the background: if the caller asks for the claim again, that must come later.
 		q.giveBack(claim)
 	}
 	if second != nil {
@@ -94,8 +101,8 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 	return nil
 }
 
-// results says what the batch amounts to, by claim. It returns the claims that are lost as a whole but may be left on
-// some nodes. Called with b.mu held.
+// results sets the result of each claim. It returns the claims that are lost as a whole but may
+// hold some nodes, or wait there. Called with b.mu held.
 func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
 	n := int8(len(b.parts))
 	for k := range b.tallies {
@@ -103,7 +110,7 @@ func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
 		switch {
 		case t.held >= t.need:
 			result.State = driver.Held
-		case t.yielded > 0:
+		case t.yielded > 0 && t.yielded+t.lost > n-t.need:
 			result.State = driver.Yielded
 		case t.lost > n-t.need:
 			result.State = driver.Lost
@@ -111,24 +118,24 @@ func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
 			result.Err = b.failure(k, nil)
 			continue
 		}
-		if result.State != driver.Held && t.lost+t.yielded < n {
+		if result.State != driver.Held { // even if no node has it: it may wait on some
 			leftovers = append(leftovers, b.claims[k])
 		}
 	}
 	return leftovers
 }
 
-// failure is the error of a claim without a majority. Called with b.mu held.
+// failure returns the error of a claim without a majority. Called with b.mu held.
 func (b *batch) failure(k int, cause error) error {
 	e := &Error{Need: b.q.need, Nodes: make([]NodeError, len(b.parts)), cause: cause}
 	permanent := 0
 	for i := range b.parts {
 		p, ne := &b.parts[i], &e.Nodes[i]
-		ne.Node, ne.Err = b.q.nodes[i].name, p.err
+		ne.Node, ne.Err, ne.asked = b.q.nodes[i].Name, p.err, toRenew
 		switch {
-		case p.status == answered:
+		case p.progress == answered:
 			ne.State, ne.Err = p.answers[k].State, p.answers[k].Err
-		case p.status == asked:
+		case p.progress == asked:
 			ne.Err = &driver.Error{Maybe: true, Err: errNotYet}
 		}
 		if ne.State == driver.Held {
@@ -141,9 +148,9 @@ func (b *batch) failure(k int, cause error) error {
 	return &driver.Error{Maybe: true, Permanent: permanent > len(b.parts)-b.q.need, Err: e}
 }
 
-// second prepares the second step for claims that got a block of tokens: nodes that drew smaller ones than
-// others have to acknowledge the largest, as in [Quorum.raise]. It returns nil if a majority agrees on every claim's.
-// acks is, by node, the claims in question. Called with b.mu held.
+// second prepares the second step for claims that got a block of tokens: nodes that granted a
+// smaller one have to acknowledge the largest, as in [Quorum.raise]. It returns nil if a majority
+// agrees on every claim's token. lists is, by node, the claims in question. Called with b.mu held.
 func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32) {
 	for k := range b.claims {
 		if b.claims[k].Block == 0 || results[k].State != driver.Held {
@@ -152,7 +159,7 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 		var token driver.Token
 		var acks int8
 		for i := range b.parts {
-			if p := &b.parts[i]; p.status == answered && p.answers[k].State == driver.Held {
+			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held {
 				switch drawn := p.answers[k].Token; {
 				case drawn > token:
 					token, acks = drawn, 1
@@ -171,10 +178,11 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 			second = b.q.newBatch(claims, clock.Now())
 			lists = make([][]int32, len(b.parts))
 		}
-		second.claims[k].Token = token
+		second.claims[k].Token, second.claims[k].Yield = token, false // a majority has renewed it
 		second.tallies[k].need -= acks
 		for i := range b.parts {
-			if p := &b.parts[i]; p.status == answered && p.answers[k].State == driver.Held && p.answers[k].Token < token {
+			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held &&
+				p.answers[k].Token < token {
 				lists[i] = append(lists[i], int32(k))
 			}
 		}
@@ -183,7 +191,8 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 }
 
 // settleTokens takes the second step.
-func (q *Quorum) settleTokens(ctx context.Context, b *batch, lists [][]int32, results []driver.Result) error {
+func (q *Quorum) settleTokens(ctx context.Context, b *batch, lists [][]int32,
+	results []driver.Result) error {
 	concerned := make([]bool, len(b.claims))
 	for _, list := range lists {
 		for _, k := range list {
@@ -210,12 +219,12 @@ func (q *Quorum) settleTokens(ctx context.Context, b *batch, lists [][]int32, re
 	return nil
 }
 
-// renewed takes note that a claim holds a majority.
+// renewed notes that a claim holds a majority.
 func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.Token) {
 	s := q.shardOf(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, r := s.findLocked(claim.Key, claim.Owner)
+	r := s.findLocked(claim.Key, claim.Owner)
 	if r == nil || !r.held {
 		return
 	}
@@ -226,13 +235,13 @@ func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.
 	r.stopWaiting()
 }
 
-// ended takes note that no node has the claim, or that it is being released.
+// ended notes that no node has the claim, or that it is being released.
 func (q *Quorum) ended(claim *driver.Claim) {
 	s := q.shardOf(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, r := s.findLocked(claim.Key, claim.Owner); r != nil && r.held {
+	if r := s.findLocked(claim.Key, claim.Owner); r != nil && r.held {
 		r.end()
-		s.tidyLocked(t, r)
+		r.Tidy()
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// A renewal extends only what is there and is the claim's (R34), and counts with a majority of such nodes (R35). Nodes that
-// have lost the key are set again, but that does not count: else a lost lock would come back.
+// A renewal extends only what is there and is the claim's (R34), and counts with a majority of such
+// nodes (R35). Nodes that have lost the key are set again, but that does not count: else a lost
+// lock would come back.
 func TestR34R35_RenewalNeedsMajority(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -81,14 +82,82 @@ func TestHealing(t *testing.T) {
 	})
 }
 
+// Tokens of a renewal count too: a healed node goes on above them.
+func TestHealingGoesOnAboveRenewedTokens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		more := claim
+		more.Token += 1e12 // its clock is far ahead by now
+		more.Block = 5
+		last := a.renew(more, driver.Held).Token + 4
+		rest()
+		c.restart(true, 0)
+		a.renew(claim, driver.Held)
+		rest()
+		c.do(func() {
+			if fence := c.servers[0].fence; fence < last {
+				t.Errorf("the node that was healed grants tokens above %d; want above %d",
+					fence, last)
+			}
+		})
+		a.release(claim, driver.Held)
+	})
+}
+
+// A claim that a majority has lost is given back where it is left.
+func TestR17_LostRenewalLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		c.restart(true, 0, 1)
+		a.renew(claim, driver.Lost)
+		time.Sleep(roundTrip)
+		c.clean("k")
+	})
+}
+
+// R17: a claim that no node has any more, as its key was deleted, waits on none either.
+func TestR17_LostRenewalLeavesTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		other, claim := b.claim(), a.queued()
+		c.do(func() { c.servers[2].acquire(b.conns[2], other) })
+		a.hold(claim)
+		// Two more in the batch, which it takes all answers to decide.
+		second, third := a.claim(), a.claim()
+		second.Key, third.Key = "second", "third"
+		a.hold(second)
+		a.hold(third)
+		rest()
+		c.do(func() {
+			for _, s := range c.servers[:2] {
+				delete(s.keys, "k") // by hand
+			}
+			delete(c.servers[1].keys, "second")
+			delete(c.servers[2].keys, "third")
+			if k := c.servers[2].keys["k"]; k.owner != other.Owner || len(k.queue) != 1 {
+				t.Errorf("server 2 is held by %s, %d wait; want one to wait for %s", k.owner,
+					len(k.queue), other.Owner)
+			}
+		})
+		results, err := a.Renew(t.Context(), []driver.Claim{claim, second, third})
+		if err != nil || results[0].State != driver.Lost || results[1].State != driver.Held ||
+			results[2].State != driver.Held {
+			t.Errorf("Renew: %v, %v; want lost, held, held", results, err)
+		}
+		time.Sleep(roundTrip)
+		c.do(func() {
+			for _, w := range c.servers[2].keys["k"].queue {
+				t.Errorf("%s waits", w.owner)
+			}
+		})
+	})
+}
+
 // Healing takes no node from another, and stops with the release.
 func TestHealingSparesOthersAndTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a := c.client()
-		claim := a.claim()
-		a.hold(claim)
-		rest()
+		c, a, claim := held(t, 3)
 		c.do(func() { c.servers[0].keys["k"].owner = "somebody" })
 		a.renew(claim, driver.Held)
 		rest()
@@ -110,8 +179,8 @@ func TestHealingSparesOthersAndTheDead(t *testing.T) {
 	})
 }
 
-// A batch is one call a node, each claim has its own outcome, and neither a slow node nor a lost claim
-// delays the others.
+// A batch is one call a node, each claim has its own outcome, and neither a slow node nor a lost
+// claim delays the others.
 func TestRenewBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 1000
@@ -175,20 +244,46 @@ func (c *client) calls(what string) (n uint64) {
 // Without a majority of answers a claim's outcome is unknown, and the error says why, node by node.
 func TestRenewUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 5)
-		a := c.client()
-		claim := a.claim()
-		a.hold(claim)
-		rest()
+		c, a, claim := held(t, 5)
 		c.freeze(0, 1, 2)
 		r := a.renew(claim, driver.Unknown)
 		var e *quorum.Error
-		if !errors.Is(r.Err, driver.ErrUnknown) || !errors.As(r.Err, &e) || e.Got != 2 || e.Need != 3 || e.Nodes[0].Err == nil || e.Nodes[4].State != driver.Held {
+		if !errors.Is(r.Err, driver.ErrUnknown) || !errors.As(r.Err, &e) || e.Got != 2 ||
+			e.Need != 3 || e.Nodes[0].Err == nil || e.Nodes[4].State != driver.Held {
 			t.Errorf("error %v; want an unknown outcome with 2 of 3 needed", r.Err)
 		}
 		c.thaw(0, 1, 2)
 		a.renew(claim, driver.Held)
 		a.release(claim, driver.Held)
+	})
+}
+
+// A claim that one node has passed on, while others gave no answer, may still have a majority: who
+// took it for passed on would leave the key to its TTL.
+func TestYieldWithoutAMajority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		a, b := c.client(), c.client()
+		claim := a.claim()
+		a.hold(claim)
+		waiting := b.queued()
+		b.busy(waiting)
+		rest()
+		b.busy(waiting) // still present
+		a.cut(true, 1, 2, 3, 4)
+		claim.Yield = true
+		r := a.renew(claim, driver.Unknown)
+		if !errors.Is(r.Err, driver.ErrUnknown) {
+			t.Errorf("Renew: %v; want ErrUnknown", r.Err)
+		}
+		a.cut(false, 1, 2, 3, 4)
+		b.busy(waiting) // still present
+		a.release(claim, driver.Held)
+		time.Sleep(roundTrip)
+		if n := c.holds(waiting); n != 5 {
+			t.Errorf("the waiter holds %d of 5 nodes; want all: %v", n, c.holders("k"))
+		}
+		b.release(waiting, driver.Held)
 	})
 }
 

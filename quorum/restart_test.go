@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// The published case: 3 of 5 nodes grant a lock, one of them restarts without its data, and the lock is granted
-// again by it and the other two. Without a quarantine that is two holders; with it it is not (R29, R32).
+// The published case: 3 of 5 nodes grant a lock, one of them restarts without its data, and the
+// lock is granted again by it and the other two. Without a quarantine that is two holders; with it
+// it is not (R29, R32).
 func TestR29R32_RestartWithoutData(t *testing.T) {
 	for _, guard := range []time.Duration{0, 20 * time.Second} {
 		t.Run(fmt.Sprintf("guard %v", guard), func(t *testing.T) {
@@ -31,8 +32,8 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 					if err != nil || r.State != driver.Held {
 						t.Fatalf("Acquire = %v, %v; the case is that it is granted", r.State, err)
 					}
-					// Both have a majority as far as they know. Here the tokens still rise: the node that has
-					// forgotten its counter was proposed the time.
+					// Both have a majority as far as they know. Here the tokens still rise: the
+					// node that has forgotten its counter was proposed the time.
 					if r.Token <= first {
 						t.Errorf("token %d after %d", r.Token, first)
 					}
@@ -44,7 +45,8 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 				// That stays so for as long as the holder may count on it.
 				for range 9 {
 					time.Sleep(time.Second)
-					if r, err := b.Acquire(context.Background(), b.claim()); err == nil && r.State == driver.Held {
+					if r, err := b.Acquire(context.Background(), b.claim()); err == nil &&
+						r.State == driver.Held {
 						t.Fatal("two holders")
 					}
 				}
@@ -55,8 +57,8 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 	}
 }
 
-// When a majority has restarted without its data nothing can be locked until its quarantine is over (R33), which
-// the error says for how long. A new set of nodes begins like that.
+// When a majority has restarted without its data nothing can be locked until its quarantine is over
+// (R33), which the error says for how long. A new set of nodes begins like that.
 func TestR33_MajorityRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -69,7 +71,10 @@ func TestR33_MajorityRestarts(t *testing.T) {
 		c.restart(true, 2, 3, 4)
 		time.Sleep(5 * time.Second)
 		for _, call := range map[string]func() error{
-			"Acquire": func() error { _, err := a.Acquire(context.Background(), a.claim()); return err },
+			"Acquire": func() error {
+				_, err := a.Acquire(context.Background(), a.claim())
+				return err
+			},
 			"Renew": func() error {
 				results, err := a.Renew(context.Background(), []driver.Claim{holder})
 				if err != nil {
@@ -83,7 +88,8 @@ func TestR33_MajorityRestarts(t *testing.T) {
 			if !errors.As(err, &q) || driver.Permanent(err) {
 				t.Fatalf("error %v; want a QuarantineError that is not permanent", err)
 			}
-			// Two nodes have 10 seconds to go and three have 15; a majority of three is there when the third is.
+			// Two nodes have 10 seconds to go and three have 15; a majority of three is there when
+			// the third is.
 			if q.Remaining < 14*time.Second || q.Remaining > 15*time.Second {
 				t.Errorf("quarantine for another %v; want 15s", q.Remaining)
 			}
@@ -120,8 +126,8 @@ func TestReleaseInQuarantine(t *testing.T) {
 	})
 }
 
-// R39, K1: a node whose clock jumps forward gives its key away early. With the other nodes that could object out of
-// reach, that is two holders, which is documented. The tokens tell them apart.
+// R39, K1: a node whose clock jumps forward gives its key away early. With the other nodes that
+// could object out of reach, that is two holders, which is documented. The tokens tell them apart.
 func TestR39K1_ForwardJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -179,4 +185,51 @@ func TestR19_ClocksDisagree(t *testing.T) {
 		time.Sleep(claim.TTL * 101 / 100)
 		b.hold(b.claim())
 	})
+}
+
+// Nodes that came back with older data hand over by it, in quarantine too. That is no grant,
+// neither where the backend keeps it to itself, as it should, nor where it does not and the node is
+// known to be in quarantine.
+func TestR32_HandoffInQuarantine(t *testing.T) {
+	for _, broken := range []fault{none, noticeInQuarantine} {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.broken = broken
+			a, b := c.client(quorum.WithGuard(20*time.Second)),
+				c.client(quorum.WithGuard(20*time.Second))
+			granted := make(chan driver.Notice, 100)
+			b.Notify(func(n driver.Notice) {
+				if n.Kind == driver.Granted {
+					granted <- n
+				}
+			})
+			first := a.claim()
+			a.hold(first)
+			rest()
+			waiter := b.queued()
+			b.busy(waiter)
+			time.Sleep(5 * roundTrip)
+			c.do(func() {
+				for _, s := range c.servers[:2] {
+					s.save()
+				}
+			})
+			c.restartWith(rolledBack, 0, 1)
+			// The heartbeat tells that they are in quarantine.
+			if r, err := b.Acquire(context.Background(), waiter); err == nil {
+				t.Fatalf("Acquire = %v; want that a majority is in quarantine", r.State)
+			}
+			a.release(first, driver.Held)
+			time.Sleep(5 * roundTrip)
+			for _, s := range c.servers[:2] {
+				if owner := s.keys["k"].owner; owner != waiter.Owner {
+					t.Fatalf("server %d is held by %q; the case is that it has handed over",
+						s.index, owner)
+				}
+			}
+			if len(granted) > 0 {
+				t.Errorf("servers with fault %d: told that the claim was granted", broken)
+			}
+		})
+	}
 }

@@ -2,55 +2,54 @@ package quorum
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// round is one operation on one claim on all nodes: it collects the answers until the outcome is decided. What
-// arrives later is still taken note of, but decides nothing any more.
+// round is one operation on one claim on all nodes: it collects the answers until the outcome is
+// decided. Later answers are noted, but decide nothing.
 type round struct {
 	q     *Quorum
-	op    operation
+	op    node.Operation
 	claim driver.Claim
 	bound time.Duration
-	start clock.Instant // before the first request (R11)
+	start clock.Instant // before the first request: the validity counts from here
 
-	// Guarded by mu, which is taken before a shard's mutex where both are needed:
-	mu sync.Mutex
-	verdict
-	record  *record
-	gen     uint64 // of the record, as this round means it
-	cleaned bool   // everything was given back
-	parts   []part
-	open    int           // calls that have not returned
-	quiet   *parker       // woken when that is 0, if somebody waits for it
-	until   clock.Instant // when the calls made last are given up
-	last    clock.Instant // when all is given up, however late some node was asked
+	// Its mutex guards all that follows. It is taken before a shard's where both are needed.
+	decision
+	record     *record
+	generation uint64 // of the record, as this round means it
+	cleaned    bool   // everything was given back
+	parts      []part
+	open       int           // calls that have not returned
+	returned   *parker       // woken when that is 0, if somebody waits for it
+	last       clock.Instant // when every node is given up, however late it was asked
 }
 
 // part is one node's part in a round.
 type part struct {
 	outcome
-	call call
+	call node.Call
 }
 
 // outcome is what is known of one node.
 type outcome struct {
-	status status
-	result driver.Result // if answered
-	err    error         // if failed or left out
+	progress progress
+	result   driver.Result // if answered
+	err      error         // if failed or left out
 }
 
-type status uint8
+// progress is how far a node has come.
+type progress uint8
 
 const (
-	leftOut  status = iota // not asked as long as the others will do
-	asked                  // no answer yet
-	failed                 // no answer to be expected
-	answered               // result holds
+	leftOut  progress = iota // not asked while the others are enough
+	asked                    // no answer yet
+	failed                   // no answer to be expected
+	answered                 // result holds
 )
 
 // tally counts outcomes.
@@ -58,11 +57,14 @@ type tally struct {
 	asked, failed, leftOut, answered int
 
 	held, busy, lost int // of those that answered, by state
-	maybe, permanent int // of those that failed: the call may have taken effect; asking again will not help
+	// of those that failed: the call may have taken effect (maybe); asking again will not help
+	// (permanent)
+	maybe, permanent int
 }
 
-// begin starts a round on all nodes. The order in which the rounds of a key begin is the order of their effects.
-func (q *Quorum) begin(op operation, claim driver.Claim, start clock.Instant) *round {
+// begin starts a round on all nodes. The order in which the rounds of a key begin is the order of
+// their effects.
+func (q *Quorum) begin(op node.Operation, claim driver.Claim, start clock.Instant) *round {
 	r := &round{
 		q: q, op: op, claim: claim, start: start,
 		bound: q.config.bound(claim.TTL),
@@ -85,176 +87,145 @@ func (r *round) launch(force bool) {
 	} else {
 		now = clock.Now()
 	}
-	// Nodes may turn out to be needed one after the other. That must not add up.
+	// Nodes may turn out to be needed one after the other. Their times must not add up.
 	r.until = min(now.Add(full), r.last)
 	deadline := clock.In(r.bound) // of the calls made now; those made before keep theirs
-	var turn, debts nodeSet
+	var turn, pending node.Set
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
-	t, current := r.enterLocked(s)
+	k, current := r.enterLocked(s)
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.status != leftOut {
+		if p.progress != leftOut {
 			continue
 		}
 		if !current {
-			p.outcome = outcome{status: failed, err: refused(errOvertaken, false)}
+			p.outcome = outcome{progress: failed, err: node.Refused(node.ErrOvertaken, false)}
 			continue
 		}
-		probe, err := q.nodes[i].admit(force)
+		probe, err := q.nodes[i].Admit(force)
 		if err != nil {
-			if p.outcome = r.without(i, err, force); p.status != answered && r.op == releasing && !driver.Permanent(err) {
-				debts |= only(i) &^ r.record.owed
-				r.record.owed |= only(i)
+			p.outcome = r.without(i, err, force)
+			if r.owes(p, err) && r.record.history.Pend(i) {
+				pending |= node.Only(i)
 			}
 			continue
 		}
-		p.status = asked
-		p.call = call{
-			q: q, op: r.op, node: i, probe: probe, forced: force, claim: &r.claim, record: r.record,
-			start: r.start, bound: r.bound, ctx: bounded{deadline: deadline}, to: r,
+		p.progress = asked
+		p.call = node.Call{
+			Node: q.nodes[i], Op: r.op, Claim: &r.claim, History: &r.record.history, Began: r.start,
+			Bound: r.bound, Until: deadline, Probe: probe, Forced: force, To: r,
 		}
 		r.open++
-		q.flight.add(1)
-		if t.push(&p.call) {
-			turn |= only(i)
+		if p.call.Push() {
+			turn |= node.Only(i)
 		}
 	}
-	s.tidyLocked(t, r.record)
+	r.record.Tidy()
+	k.tidy() // it may not be the record's key, if this round is overtaken
 	s.mu.Unlock()
 
 	for i := range r.parts {
-		if turn.has(i) {
-			q.crew.start(&r.parts[i].call)
+		if turn.Has(i) {
+			r.parts[i].call.Start()
 		}
-		if debts.has(i) {
-			q.owe(q.nodes[i], debt{r.claim.Key, r.claim.Owner})
+		if pending.Has(i) {
+			q.nodes[i].Pend(&r.record.history, r.claim.Key, r.claim.Owner)
 		}
 	}
 }
 
-// without is the outcome for a node that is not asked.
+// owes reports whether a node that is not asked must get the release when it is back.
+func (r *round) owes(p *part, err error) bool {
+	return r.op == node.Releasing && p.progress != answered && !driver.Permanent(err)
+}
+
+// without returns the outcome for a node that is not asked.
 func (r *round) without(i int, err error, force bool) outcome {
 	switch {
-	case r.op == releasing && !r.record.touched.has(i):
-		// The claim was never sent there, so there is nothing to release. It matters while a
-		// node is down: else each acquisition would leave a debt.
-		o := outcome{status: answered}
+	case r.op == node.Releasing && !r.record.history.Touched().Has(i):
+		// The claim was never sent there, so there is nothing to release. Without this each
+		// acquisition would leave a pending release while a node is down.
+		o := outcome{progress: answered}
 		o.result.State = driver.Lost
 		return o
 	case force || driver.Permanent(err):
-		return outcome{status: failed, err: err}
+		return outcome{progress: failed, err: err}
 	default:
-		return outcome{status: leftOut, err: err}
+		return outcome{progress: leftOut, err: err}
 	}
 }
 
-// enterLocked finds or makes the claim's record, and says whether the round is still the latest
-// word on the claim. The first time it is.
-func (r *round) enterLocked(s *shard) (t *track, current bool) {
-	t = s.trackLocked(r.claim.Key)
+// enterLocked finds or makes the claim's record. It reports whether the round is still the latest
+// one of the claim, as it is the first time.
+func (r *round) enterLocked(s *shard) (k *key, current bool) {
+	k = s.keyLocked(r.claim.Key)
+	known := k.find(r.claim.Owner)
 	if r.record == nil {
-		r.record, current = t.find(r.claim.Owner), true
-		if r.record == nil {
-			r.record = &record{owner: r.claim.Owner}
-			if r.op == releasing {
-				r.record.touched = everyOf(len(r.parts)) // for all that is known
+		if r.record = known; known == nil {
+			r.record = r.q.newRecord(k, r.claim.Owner)
+			if r.op == node.Releasing {
+				r.record.history.Touch(node.Every(len(r.parts))) // the claim may be anywhere
 			}
-			t.records = append(t.records, r.record)
+			k.add(r.record)
 		}
-		if r.op == acquiring {
-			r.record.begin(&r.claim, r.start, r.q)
+		if r.op == node.Acquiring {
+			r.record.begin(&r.claim, r.start)
 		} else {
 			r.record.end()
 		}
-		r.gen = r.record.gen
-		return t, true
+		r.generation = r.record.generation
+		return k, true
 	}
-	known := t.find(r.claim.Owner)
-	if known == nil && r.op == releasing {
+	if known == nil && r.op == node.Releasing {
 		known = r.record
-		t.records = append(t.records, known)
+		k.add(known)
 	}
-	return t, known == r.record && known.gen == r.gen && !(r.op == acquiring && known.over)
+	return k, known == r.record && known.generation == r.generation &&
+		!(r.op == node.Acquiring && known.history.Over)
 }
 
-// begin takes note of an acquisition. Called with the shard's mutex held.
-func (r *record) begin(claim *driver.Claim, start clock.Instant, q *Quorum) {
-	until := start.Add(2*claim.TTL + q.config.bound(claim.TTL))
-	if r.gen == 0 || until > r.expires {
-		r.expires = until
-	}
-	r.gen = q.generation.Add(1)
-	r.over = false
-	if claim.Queue {
-		r.wait(claim, start, q)
-	}
-}
-
-// end takes note of a release. Called with the shard's mutex held.
-func (r *record) end() {
-	r.over, r.held = true, false
-	r.stopWaiting()
-}
-
-// answer implements receiver.
-func (r *round) answer(c *call, result driver.Result, err error) {
+// Answer implements node.Receiver.
+func (r *round) Answer(c *node.Call, result driver.Result, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open--
-	p := &r.parts[c.node]
-	if c.unmade {
-		if p.status == asked { // and not given up yet
-			p.outcome = outcome{status: leftOut, err: err}
+	p := &r.parts[c.Node.Index]
+	if c.Unmade() {
+		if p.progress == asked { // and not given up yet
+			p.outcome = outcome{progress: leftOut, err: err}
 		}
 	} else if err != nil {
-		p.outcome = outcome{status: failed, err: err}
+		p.outcome = outcome{progress: failed, err: err}
 	} else {
-		p.outcome = outcome{status: answered, result: result}
+		p.outcome = outcome{progress: answered, result: result}
 	}
 	r.settle()
 }
 
-// attend implements awaited.
-func (r *round) attend(p *parker) (decided bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting = p
-	return r.decided
-}
-
-// expire implements awaited.
-func (r *round) expire() (decided bool, rest time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.decided {
-		return true, 0
-	}
-	if rest := r.until.Sub(clock.Now()); rest > 0 {
-		return false, rest
-	}
+// giveUp counts nodes that have not answered in time as failed. Called with r.mu held.
+func (r *round) giveUp() {
 	late := r.until < r.last
 	r.until = r.last
 	for i := range r.parts {
 		// A call that had to wait for its turn has not had its time yet.
-		if p := &r.parts[i]; p.status == asked && !(late && p.call.queued) {
-			p.outcome = outcome{status: failed, err: &driver.Error{Maybe: true, Err: slowError(r.bound)}}
+		if p := &r.parts[i]; p.progress == asked && !(late && p.call.Queued()) {
+			p.outcome = outcome{progress: failed, err: node.Slow(r.bound)}
 		}
 	}
 	r.settle()
-	return r.decided, r.until.Sub(clock.Now())
 }
 
-// settle decides the round if it can be decided, and asks more nodes if that is what it takes. Called with
-// r.mu held.
+// settle decides the round if it can, and else asks more nodes if they are needed. Called with r.mu
+// held.
 func (r *round) settle() {
 	for !r.decided {
 		t := r.tally()
-		judge := r.judgeRelease
-		if r.op == acquiring {
-			judge = r.judgeAcquire
+		rule := r.decideRelease
+		if r.op == node.Acquiring {
+			rule = r.decideAcquire
 		}
-		decided, more := judge(&t)
+		decided, more := rule(&t)
 		if decided {
 			r.decide()
 		} else if more {
@@ -263,8 +234,8 @@ func (r *round) settle() {
 			break
 		}
 	}
-	if r.open == 0 && r.quiet != nil {
-		r.quiet.wake()
+	if r.open == 0 && r.returned != nil {
+		r.returned.wake()
 	}
 }
 
@@ -277,14 +248,14 @@ func (r *round) tally() tally {
 }
 
 func (t *tally) count(o *outcome) {
-	switch o.status {
+	switch o.progress {
 	case asked:
 		t.asked++
 	case leftOut:
 		t.leftOut++
 	case failed:
 		t.failed++
-		if maybe(o.err) {
+		if node.Maybe(o.err) {
 			t.maybe++
 		}
 		if driver.Permanent(o.err) {
@@ -303,9 +274,9 @@ func (t *tally) count(o *outcome) {
 	}
 }
 
-// judgeAcquire decides an acquisition: a majority of grants, or none possible any more. Then it still has to be told
-// apart why, and for that a majority of answers of any kind, or of failures, is enough.
-func (r *round) judgeAcquire(t *tally) (decided, more bool) {
+// decideAcquire decides an acquisition: there is a majority of grants, or none is possible any
+// more. In the second case a majority of answers of any kind, or of failures, then tells why.
+func (r *round) decideAcquire(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	possible := t.held+t.asked+t.leftOut >= need
 	switch {
@@ -314,7 +285,7 @@ func (r *round) judgeAcquire(t *tally) (decided, more bool) {
 	case t.held+t.asked >= need:
 		return false, false
 	case possible && t.answered+t.asked < need:
-		// The failures are in the way, not other holders: the nodes that are down may be back.
+		// Failures are in the way, not other holders: nodes that were left out may be back.
 		return false, true
 	}
 	decided = t.answered >= need || t.failed+t.leftOut > n-need || t.asked == 0
@@ -325,8 +296,8 @@ func (r *round) judgeAcquire(t *tally) (decided, more bool) {
 	return decided, false
 }
 
-// judgeRelease decides a release: a majority held the claim until now, or too many did not.
-func (r *round) judgeRelease(t *tally) (decided, more bool) {
+// decideRelease decides a release: a majority held the claim until now, or too many did not.
+func (r *round) decideRelease(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	switch {
 	case t.held >= need || t.lost+t.busy > n-need:
@@ -341,41 +312,50 @@ func (r *round) judgeRelease(t *tally) (decided, more bool) {
 // wait returns nil when the round is decided, and the error of ctx if that ends first. It takes
 // no longer than the bound, or twice that if nodes that are down had to be asked after all.
 func (r *round) wait(ctx context.Context) error {
-	return r.q.await(ctx, r, r.bound+grace(r.bound))
+	return r.q.await(ctx, &r.decision, r.bound+grace(r.bound), r.giveUp)
 }
 
-// linger waits a moment for the nodes that have not answered, though it is decided that there is no majority: the
-// error is to say of every node what is wrong with it, and nobody is in a hurry to fail.
+// linger waits a moment for nodes that have not answered, though it is decided that there is no
+// majority: the error should say what is wrong with every node, and a failure is not urgent.
 func (r *round) linger(ctx context.Context) {
+	until := clock.Now().Add(r.bound / 5)
 	p := r.q.parking.get(r.bound / 5)
 	defer r.q.parking.put(p)
-	until := clock.Now().Add(r.bound / 5)
-	for r.noisy(p) && clock.Now() < until {
+	for r.watchOpen(p) {
+		rest := until.Sub(clock.Now())
+		if rest <= 0 {
+			break
+		}
+		p.wakeAfter(rest) // again: what woke it may have been early, or meant for another wait
 		select {
 		case <-p.woken:
 		case <-ctx.Done():
-			r.noisy(nil)
+			r.watchOpen(nil)
 			return
 		}
 	}
-	r.noisy(nil)
+	r.watchOpen(nil)
 }
 
-// noisy reports whether calls have not returned, and has p woken when they have.
-func (r *round) noisy(p *parker) bool {
+// watchOpen reports whether calls are still open, and has p woken when none is.
+func (r *round) watchOpen(p *parker) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.quiet = p
+	r.returned = p
 	return r.open > 0
 }
 
-// failure is the error of a round without a majority. Called with r.mu held.
+// failure returns the error of a round without a majority. Called with r.mu held.
 func (r *round) failure(t *tally, cause error) *driver.Error {
 	e := &Error{Need: r.q.need, Got: t.held, Nodes: make([]NodeError, len(r.parts)), cause: cause}
 	for i := range r.parts {
 		p := &r.parts[i]
-		ne := NodeError{Node: r.q.nodes[i].name, State: p.result.State, Holder: p.result.Holder, Err: p.err}
-		if p.status == asked {
+		ne := NodeError{Node: r.q.nodes[i].Name, State: p.result.State, Holder: p.result.Holder,
+			Err: p.err}
+		if r.op == node.Releasing {
+			ne.asked = toRelease
+		}
+		if p.progress == asked {
 			ne.Err = &driver.Error{Maybe: true, Err: errNotYet}
 		}
 		e.Nodes[i] = ne

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// network is N simulated servers and the connections of simulated clients to them, in the fake time of
-// a bubble. All of them share one mutex. What chance decides depends on the seed and on what is
+// network is N simulated servers and the connections of simulated clients to them, in the fake time
+// of a bubble. All of them share one mutex. What chance decides depends on the seed and on what is
 // decided, never on the order in which goroutines run.
 type network struct {
 	seed    uint64
@@ -27,20 +27,25 @@ type network struct {
 	trace    func(format string, args ...any)
 
 	broken fault // of all servers, to show that the checks notice
+
+	moved func() // is called when a server was moved to another set
 }
 
 // fault is what servers do that is wrong.
 type fault uint8
 
 const (
-	none              fault = iota
-	deafToRaise             // acknowledge a token without storing it
-	raiseWithoutKey         // acknowledge a token though the key is another's
-	releaseForAll           // release without comparing the owner
-	renewForAll             // renew without comparing the owner
-	serveInQuarantine       // vote in quarantine
-	grantTwice              // grant a key that another holds, now and then
-	ignoreReleases          // confirm a release and do nothing
+	none               fault = iota
+	deafToRaise              // acknowledge a token without storing it
+	raiseWithoutKey          // acknowledge a token though the key is another's
+	releaseForAll            // release without comparing the owner
+	renewForAll              // renew without comparing the owner
+	serveInQuarantine        // vote in quarantine
+	grantTwice               // grant a key that another holds, now and then
+	ignoreReleases           // confirm a release and do nothing
+	noticeInQuarantine       // tell of grants from a queue of an earlier run, also in quarantine
+	anySet                   // take part for every set of nodes
+	lossUnseen               // take part at once after they have lost their data in the same run
 )
 
 // weather is how bad the network is, in probabilities of each message, and delays.
@@ -66,15 +71,41 @@ type server struct {
 	set   time.Time
 	shown time.Duration
 
+	member driver.Set // which it belongs to
+	saved  *disk      // what a restart that rolls it back brings back; nil: nothing
+
 	life     int           // counts restarts
 	down     bool          // crashed: calls hang, or are refused
 	refusing bool          // while down
 	slow     time.Duration // by how much it answers later
 	frozen   bool          // calls take effect after the thaw
 	parked   []func()      // calls that arrived while it was frozen
-	forgot   bool          // restarted without its data,
-	upSince  time.Duration // by its clock
+	durable  bool          // its operator's word: it never loses what it has answered
+	returned bool          // it was rolled back
+	started  bool          // it was restarted,
+	upSince  time.Duration // then, by its clock
+	// since when it has had its data, by its clock; it goes with them, and no client is told
+	memory time.Duration
+	empty  bool // it does not know that, and will from when it is asked
 }
+
+// disk is what a server had stored when it last reached its disk. A restart counts as one whatever
+// it says of the memory.
+type disk struct {
+	keys   map[string]*simKey
+	fence  driver.Token
+	ticket uint64
+	set    driver.Set
+}
+
+// data is what a server has of its data after a restart.
+type data uint8
+
+const (
+	kept       data = iota // all
+	rolledBack             // what it had stored a while ago
+	forgotten              // nothing
+)
 
 type simKey struct {
 	owner   string
@@ -90,6 +121,7 @@ type simWaiter struct {
 	until  time.Duration
 	token  driver.Token
 	block  uint64
+	life   int // of the server, when it was asked for last
 }
 
 // conn is a client's connection to a server. It is a driver.Backend.
@@ -100,9 +132,12 @@ type conn struct {
 
 	cut     bool // requests and replies get lost
 	deaf    bool // calls do not end with their context
-	held    bool // replies and notices wait: the client is paused
+	held    bool // replies and notices wait
 	waiting []func()
+	stopped chan struct{} // the client is paused, until it is closed; nil: it is not
+	paused  int           // how often it was
 	guard   time.Duration
+	set     driver.Set
 	closed  bool
 	heard   func(driver.Notice)
 	arrival map[string]time.Time // of the last request for a key: order is kept
@@ -114,7 +149,8 @@ func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network 
 	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence}
 	for i := range n {
 		net.servers = append(net.servers, &server{
-			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start, shown: time.Hour,
+			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start,
+			shown: time.Hour,
 		})
 	}
 	return net
@@ -129,7 +165,8 @@ func (net *network) dial() []*conn {
 	for _, s := range net.servers {
 		conns = append(conns, &conn{
 			net: net, server: s, client: client,
-			arrival: make(map[string]time.Time), luck: make(map[[2]string]*luck), made: make(map[string]uint64),
+			arrival: make(map[string]time.Time), luck: make(map[[2]string]*luck),
+			made: make(map[string]uint64),
 		})
 	}
 	net.conns = append(net.conns, conns...)
@@ -220,14 +257,48 @@ func (s *server) crash(refusing bool) {
 	s.down, s.refusing, s.frozen, s.parked = true, refusing, false, nil
 }
 
-func (s *server) restart(forget bool) {
+func (s *server) restart(left data) {
 	s.life++
 	s.down, s.frozen, s.parked = false, false, nil
-	if forget {
-		s.keys = make(map[string]*simKey)
-		s.fence, s.ticket = 0, 0
-		s.forgot, s.upSince = true, s.now()
+	s.started, s.upSince = true, s.now()
+	switch {
+	case left == kept:
+		return
+	case left == rolledBack && s.saved != nil:
+		s.returned = true
+		s.restore(s.saved)
+	default:
+		s.restore(&disk{})
 	}
+}
+
+// flush has the server lose its data in the same run: whatever is under way goes on.
+func (s *server) flush() {
+	s.restore(&disk{})
+	s.empty = true
+}
+
+// save stores what the server has.
+func (s *server) save() {
+	s.saved = &disk{copyKeys(s.keys), s.fence, s.ticket, s.member}
+}
+
+func (s *server) restore(d *disk) {
+	s.keys, s.fence, s.ticket, s.member = copyKeys(d.keys), d.fence, d.ticket, d.set
+}
+
+func copyKeys(keys map[string]*simKey) map[string]*simKey {
+	copied := make(map[string]*simKey)
+	for name, k := range keys {
+		c := *k
+		c.queue = nil
+		for _, w := range k.queue {
+			waiter := *w
+			c.queue = append(c.queue, &waiter)
+		}
+		copied[name] = &c
+	}
+	return copied
 }
 
 func (s *server) thaw() {
@@ -244,8 +315,11 @@ var (
 	errSimClosed  = errors.New("connection closed")
 )
 
-// do sends a request for keys and waits for the reply. apply runs on the server when the request takes effect.
-func do[T any](ctx context.Context, c *conn, what string, keys []string, apply func() (T, error)) (T, error) {
+// do sends a request for keys and waits for the reply. apply runs on the server when the request
+// takes effect. It is the way of one request, from the client to the server and back, with what can
+// happen to it at each step.
+func do[T any](ctx context.Context, c *conn, what string, keys []string,
+	apply func() (T, error)) (T, error) {
 	type reply struct {
 		value T
 		err   error
@@ -253,6 +327,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	var none T
 	net, s := c.net, c.server
 	replies := make(chan reply, 2)
+	c.gate()
 	net.mu.Lock()
 	c.made[what]++
 	switch {
@@ -289,7 +364,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		if loseReply || c.cut {
 			return
 		}
-		time.AfterFunc(delay+s.slow, func() {
+		after(delay+s.slow, func() {
 			net.mu.Lock()
 			defer net.mu.Unlock()
 			if c.held {
@@ -300,7 +375,8 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		})
 	}
 	if net.trace != nil {
-		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v", c.client, s.index, what, key, lost, loseReply)
+		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v", c.client, s.index, what, key,
+			lost, loseReply)
 	}
 	effect := func() {
 		if net.trace != nil {
@@ -313,7 +389,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 		respond(reply{value, err})
 	}
 	if !lost {
-		time.AfterFunc(time.Until(arrive), func() {
+		after(time.Until(arrive), func() {
 			net.mu.Lock()
 			defer net.mu.Unlock()
 			switch {
@@ -333,7 +409,8 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 	case r := <-replies:
 		return r.value, r.err
 	case <-ctx.Done():
-		// Calls that were made together do not return at the same instant, whose order would be chance.
+		// Calls that were made together do not return at the same instant, whose order would be
+		// chance.
 		net.mu.Lock()
 		late := time.Duration(1e4 * chance.throw(returns))
 		net.mu.Unlock()
@@ -344,7 +421,7 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string, apply f
 
 func (c *conn) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	return do(ctx, c, "acquire", []string{claim.Key}, func() (driver.Result, error) {
-		if err := c.refusal(claim.TTL); err != nil {
+		if err := c.refusal(); err != nil {
 			return driver.Result{}, err
 		}
 		return c.server.acquire(c, claim), nil
@@ -359,7 +436,7 @@ func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 	return do(ctx, c, "renew", keys, func() ([]driver.Result, error) {
 		results := make([]driver.Result, len(claims))
 		for i := range claims {
-			if err := c.refusal(claims[i].TTL); err != nil {
+			if err := c.refusal(); err != nil {
 				return nil, err
 			}
 			results[i] = c.server.renew(claims[i])
@@ -377,6 +454,29 @@ func (c *conn) Release(ctx context.Context, claim driver.Claim) (driver.Result, 
 func (c *conn) Identity(ctx context.Context) (string, error) {
 	return do(ctx, c, "identity", nil, func() (string, error) {
 		return fmt.Sprintf("%d.%d", c.server.index, c.server.life), nil
+	})
+}
+
+// Join implements driver.Member. The server compares with every request.
+func (c *conn) Join(set driver.Set) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.set = set
+}
+
+func (c *conn) Belongs(ctx context.Context) (driver.Set, error) {
+	return do(ctx, c, "belongs", nil, func() (driver.Set, error) { return c.server.member, nil })
+}
+
+func (c *conn) Move(ctx context.Context, from, to driver.Set) (driver.Set, error) {
+	return do(ctx, c, "move", nil, func() (driver.Set, error) {
+		if c.server.member == from {
+			c.server.member = to
+			if c.net.moved != nil {
+				c.net.moved()
+			}
+		}
+		return c.server.member, nil
 	})
 }
 
@@ -404,8 +504,41 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// release lets the replies and notices go that a paused client did not read.
+// pause stops the client. Called with net.mu held.
+func (c *conn) pause() {
+	if c.stopped == nil {
+		c.paused++
+		c.held, c.stopped = true, make(chan struct{})
+	}
+}
+
+// gate waits while the client is paused.
+func (c *conn) gate() {
+	for {
+		c.net.mu.Lock()
+		stopped := c.stopped
+		c.net.mu.Unlock()
+		if stopped == nil {
+			return
+		}
+		<-stopped
+	}
+}
+
+// pauses returns how often the client was paused.
+func (c *conn) pauses() int {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	return c.paused
+}
+
+// resume lets the replies and notices go that a paused client did not read, and the requests that
+// it did not send. Called with net.mu held.
 func (c *conn) resume() {
+	if c.stopped != nil {
+		close(c.stopped)
+		c.stopped = nil
+	}
 	c.held = false
 	waiting := c.waiting
 	c.waiting = nil
@@ -414,13 +547,31 @@ func (c *conn) resume() {
 	}
 }
 
-// refusal is the server's quarantine, as the client counts it.
-func (c *conn) refusal(ttl time.Duration) error {
+// refusal says why the server does not take part for the client: it belongs to another set, or is
+// in its quarantine, which the client counts.
+func (c *conn) refusal() error {
 	s := c.server
-	if c.guard == 0 || !s.forgot || s.net.broken == serveInQuarantine {
+	switch none := (driver.Set{}); {
+	case c.set == none || s.member.Admits(c.set) || s.net.broken == anySet:
+	case s.member == none:
+		s.member = c.set
+	default:
+		return &driver.Error{Permanent: true, Err: &driver.SetError{Want: c.set, Have: s.member}}
+	}
+	if c.guard == 0 || s.durable || s.net.broken == serveInQuarantine {
 		return nil
 	}
-	if rest := c.guard - (s.now() - s.upSince); rest > 0 {
+	if s.empty {
+		s.empty, s.memory = false, s.now()
+	}
+	rest := time.Duration(0)
+	if s.started {
+		rest = c.guard - (s.now() - s.upSince)
+	}
+	if s.net.broken != lossUnseen {
+		rest = max(rest, c.guard-(s.now()-s.memory))
+	}
+	if rest > 0 {
 		return &driver.Error{Err: &driver.QuarantineError{Remaining: rest}}
 	}
 	return nil
@@ -451,8 +602,14 @@ func (s *server) pass(key string, k *simKey, asker string) {
 			continue
 		}
 		k.owner, k.expires, k.token = w.owner, w.until, s.draw(w.token, w.block)
+		n := driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: k.token,
+			Block: w.block}
+		if s.net.broken != noticeInQuarantine && (w.life != s.life || w.conn.refusal() != nil) {
+			// it may be another's on the other servers
+			n = driver.Notice{Kind: driver.Freed, Key: key, Owner: w.owner}
+		}
 		if w.owner != asker {
-			w.conn.push(driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: k.token, Block: w.block})
+			w.conn.push(n)
 		}
 		return
 	}
@@ -476,7 +633,7 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	if at < 0 && !claim.Queue {
 		return result
 	}
-	result.Presence = min(s.net.presence, claim.TTL)
+	result.Presence, result.Clock = min(s.net.presence, claim.TTL), uint64(now/time.Microsecond)
 	if result.Presence == 0 {
 		return result // this kind of node keeps no queue
 	}
@@ -503,7 +660,7 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 		})
 		k.queue = slices.Insert(k.queue, at, w)
 	}
-	w.until, w.token, w.block = now+result.Presence, claim.Token, claim.Block
+	w.until, w.token, w.block, w.life = now+result.Presence, claim.Token, claim.Block, s.life
 	result.Place = at + 1
 	return result
 }
@@ -577,7 +734,7 @@ func (c *conn) push(n driver.Notice) {
 		if i > 0 || chance.happens(isLate, w.lateNotice) {
 			d += time.Duration(float64(2*c.net.presence) * chance.throw(howLate))
 		}
-		time.AfterFunc(d, func() { c.arrive(n) })
+		after(d, func() { c.arrive(n) })
 	}
 }
 
@@ -586,10 +743,11 @@ func (c *conn) arrive(n driver.Notice) {
 	c.net.mu.Lock()
 	f := c.heard
 	if c.net.trace != nil {
-		c.net.trace("%d-%d: notice %d for %s, token %d", c.client, c.server.index, n.Kind, n.Owner, n.Token)
+		c.net.trace("%d-%d: notice %d for %s, token %d", c.client, c.server.index, n.Kind,
+			n.Owner, n.Token)
 	}
 	if c.held {
-		c.waiting = append(c.waiting, func() { time.AfterFunc(0, func() { c.arrive(n) }) })
+		c.waiting = append(c.waiting, func() { go c.arrive(n) })
 		f = nil
 	}
 	c.net.mu.Unlock()
@@ -619,4 +777,14 @@ func (net *network) describe(key string) string {
 		}
 	}
 	return b.String()
+}
+
+// after calls f in a goroutine of its own after d, at once if d is not positive: a timer that is
+// due when it is set can crash the race detector (see "No timer channels" in DESIGN.md).
+func after(d time.Duration, f func()) {
+	if d <= 0 {
+		go f()
+		return
+	}
+	time.AfterFunc(d, f)
 }

@@ -9,25 +9,27 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// NodeState says in which state a node is, as its answers tell. The zero NodeState is Unasked.
+// NodeState is the state of a node, as its answers show it. The zero NodeState is Unasked.
 type NodeState uint8
 
 const (
-	// Unasked: the node was not asked yet.
-	Unasked NodeState = iota
-	// Up: the node answered, or failed to once since it did.
-	Up
-	// Down: several calls in a row failed. The node is asked now and then, and whenever the others do not make a majority.
-	Down
-	// Quarantined: the node answers, and takes no part yet after a restart.
-	Quarantined
-	// Refusing: the node answers, and refuses for a reason that does not go away by itself, a wrong password for example.
+	// Unasked: the node has not been asked yet.
+	Unasked = NodeState(node.Unasked)
+	// Up: the node answered, and has failed at most once since.
+	Up = NodeState(node.Up)
+	// Down: two calls in a row failed, or more. The node is asked now and then, and whenever the
+	// others do not make a majority.
+	Down = NodeState(node.Down)
+	// Quarantined: the node answers, but takes no part yet after a restart.
+	Quarantined = NodeState(node.Quarantined)
+	// Refusing: the node answers, but refuses for a permanent reason, a wrong password for example.
 	// It is asked as before.
-	Refusing
+	Refusing = NodeState(node.Refusing)
 	// Duplicate: the node is the same server as another one, and is not asked any more.
-	Duplicate
+	Duplicate = NodeState(node.Duplicate)
 )
 
 // String returns the state's name in lower case.
@@ -50,7 +52,7 @@ func (s NodeState) String() string {
 	}
 }
 
-// NodeEvent tells that a node's state has changed.
+// NodeEvent says that a node's state has changed.
 type NodeEvent struct {
 	Node       string        // the name of the node
 	Was        NodeState     // the state before
@@ -79,21 +81,22 @@ type NodeStatus struct {
 
 // Counts count since New.
 type Counts struct {
-	Acquired     uint64 // acquisitions with a majority, handoffs not counted
-	SecondRounds uint64 // acquisitions and renewals in which nodes disagreed about the token, which cost a second round trip
+	Acquired uint64 // acquisitions with a majority, handoffs not counted
+	// acquisitions and renewals that took a second round trip, as nodes disagreed about the token
+	SecondRounds uint64
 	Unraised     uint64 // those of them in which a majority did not acknowledge it
-	TooLate      uint64 // majorities that were reached after the validity had ended
+	TooLate      uint64 // majorities reached after the validity had ended
 	Handoffs     uint64 // grants of queued claims by a majority of notices
 	Returned     uint64 // grants of single nodes that a waiter gave back
 	Healed       uint64 // claims that were sent again to a node that had lost them
-	Forgotten    uint64 // unconfirmed releases that were forgotten: there were too many
+	Forgotten    uint64 // unconfirmed releases that were forgotten, as there were too many
 }
 
 type counters struct {
-	acquired, secondRounds, unraised, tooLate, handoffs, returned, healed, forgotten atomic.Uint64
+	acquired, secondRounds, unraised, tooLate, handoffs, returned, healed atomic.Uint64
 }
 
-// Status returns a snapshot. It asks no node and is cheap.
+// Status returns a snapshot. It asks no node, and works after Close.
 func (q *Quorum) Status() Status {
 	c := &q.counters
 	status := Status{
@@ -107,83 +110,38 @@ func (q *Quorum) Status() Status {
 			Handoffs:     c.handoffs.Load(),
 			Returned:     c.returned.Load(),
 			Healed:       c.healed.Load(),
-			Forgotten:    c.forgotten.Load(),
 		},
 	}
 	now := clock.Now()
 	for i, n := range q.nodes {
-		status.Nodes[i] = n.status(now)
+		s := n.Status(now)
+		status.Forgotten += s.Forgotten
+		status.Nodes[i] = NodeStatus{
+			Name: n.Name, Version: s.Version, State: NodeState(s.State), Err: s.Err,
+			Quarantine: s.Quarantine,
+			Pending:    s.Calls, Owed: s.Releases,
+		}
 	}
 	return status
 }
 
-func (n *node) status(now clock.Instant) NodeStatus {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	s := NodeStatus{Name: n.name, Version: n.version, State: n.stateLocked(now), Pending: int(n.pending.Load()), Owed: len(n.debts)}
-	if n.failures > 0 || s.State != Up {
-		s.Err = n.lastErr
+// observe returns the function that nodes report their state to; nil if there is no observer.
+func (c *config) observe() func(node.Change) {
+	if c.observer == nil {
+		return nil
 	}
-	if s.State == Quarantined {
-		s.Quarantine = n.quarantined.Sub(now)
-	}
-	return s
+	return func(change node.Change) { c.observer(event(change)) }
 }
 
-func (n *node) stateLocked(now clock.Instant) NodeState {
-	switch {
-	case n.sameAs != "":
-		return Duplicate
-	case !n.asked:
-		return Unasked
-	case n.down:
-		return Down
-	case n.refusing:
-		return Refusing
-	case n.quarantine && n.quarantined > now:
-		return Quarantined
-	default:
-		return Up
-	}
+// event returns a change of a node's state in the form for the observer.
+func event(c node.Change) NodeEvent {
+	return NodeEvent{Node: c.Node, Was: NodeState(c.Was), Is: NodeState(c.Is), Err: c.Err,
+		Quarantine: c.Quarantine}
 }
 
-// note takes note of how a call to a node ended.
-func (q *Quorum) note(n *node, err error, vote, probe bool) {
-	changed, work := n.note(err, vote, probe)
-	if changed {
-		q.report(n)
-	}
-	if work {
-		if n.stopFlushTimer() {
-			q.crew.start(&flush{q, n})
-		}
-		q.identifyLater(n)
-	}
-}
-
-// report tells the observer the node's state, if it does not know it.
-func (q *Quorum) report(n *node) {
-	q.reporting.Lock()
-	defer q.reporting.Unlock()
-	n.mu.Lock()
-	now := clock.Now()
-	event := NodeEvent{Node: n.name, Was: n.reported, Is: n.stateLocked(now)}
-	if event.Is != Up {
-		event.Err = n.lastErr
-	}
-	if event.Is == Quarantined {
-		event.Quarantine = n.quarantined.Sub(now)
-	}
-	n.reported = event.Is
-	n.settleLocked()
-	n.mu.Unlock()
-	if event.Is != event.Was && q.config.observer != nil {
-		q.config.observer(event)
-	}
-}
-
-// Warnings says what is wrong with the nodes in a way that does not pass by itself, a line for each: nodes that refuse, that
-// are another node under a second name, and servers of different major versions. nil if nothing is known to be.
+// Warnings returns a line for each permanent fault of the nodes: a node that refuses, a node that
+// is another one under a second name, servers of different major versions. It returns nil if none
+// is known.
 func (s *Status) Warnings() (lines []string) {
 	versions := make(map[string][]string) // by major version
 	for i := range s.Nodes {
@@ -192,7 +150,8 @@ func (s *Status) Warnings() (lines []string) {
 		case Refusing:
 			lines = append(lines, (&NodeError{Node: n.Name, Err: n.Err}).Error())
 		case Duplicate:
-			lines = append(lines, fmt.Sprintf("%s: is the same server as another node, and has no vote", n.Name))
+			lines = append(lines,
+				fmt.Sprintf("%s: is the same server as another node, and has no vote", n.Name))
 		}
 		if major, _, ok := strings.Cut(n.Version, "."); ok {
 			versions[major] = append(versions[major], n.Name+" has "+n.Version)

@@ -50,7 +50,8 @@ func TestR38_TokensRise(t *testing.T) {
 	})
 }
 
-// While the nodes agree one round is enough. Where they do not, those behind are raised, which is counted.
+// While the nodes agree one round is enough. Where they do not, those behind are raised, which is
+// counted.
 func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -62,7 +63,8 @@ func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
 			rest()
 		}
 		if s := a.Status(); s.SecondRounds != 0 || s.Acquired != 50 {
-			t.Errorf("%d second rounds in %d acquisitions; want 0 in 50", s.SecondRounds, s.Acquired)
+			t.Errorf("%d second rounds in %d acquisitions; want 0 in 50",
+				s.SecondRounds, s.Acquired)
 		}
 		now := a.now()
 		c.fences(now+1e9, now+2e9, now+3e9, now+4e9, now+5e9)
@@ -81,7 +83,8 @@ func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
 				}
 			}
 			if acknowledged < 3 {
-				t.Errorf("%d nodes have acknowledged token %d with a block of 7; want 3", acknowledged, token)
+				t.Errorf("%d nodes have acknowledged token %d with a block of 7; want 3",
+					acknowledged, token)
 			}
 		})
 		a.release(claim, driver.Held)
@@ -139,7 +142,9 @@ func TestR38_RenewalTokens(t *testing.T) {
 		c.fences(now+5e9, now+4e9, now+3e9, now+2e9, now+1e9)
 		claim.Block = 10
 		var token driver.Token
-		c.soon("renewing on nodes that disagree", 2, func() { token = a.renew(claim, driver.Held).Token })
+		c.soon("renewing on nodes that disagree", 2, func() {
+			token = a.renew(claim, driver.Held).Token
+		})
 		if token <= last {
 			t.Errorf("renewal got token %d after %d", token, last)
 		}
@@ -163,15 +168,28 @@ func TestSimulationNotices(t *testing.T) {
 		want   string
 		setup  func(*plan)
 	}{
-		{"tokens that are acknowledged and not kept", deafToRaise, "tokens: ", func(p *plan) { p.forgets = false }},
-		{"tokens that are acknowledged without the key", raiseWithoutKey, "", func(p *plan) { p.forgets = false }},
+		{"tokens that are acknowledged and not kept", deafToRaise, "tokens: ", func(p *plan) {
+			p.forgets = false
+		}},
+		{"tokens that are acknowledged without the key", raiseWithoutKey, "", func(p *plan) {
+			p.forgets = false
+		}},
 		{"releases without comparing the owner", releaseForAll, "exclusion: ", nil},
 		{"renewals without comparing the owner", renewForAll, "exclusion: ", nil},
 		{"votes in quarantine", serveInQuarantine, "exclusion: ", func(p *plan) {
 			p.crashes, p.forgets, p.jumps, p.guard = true, true, false, p.ttl+guardOverTTL
 		}},
+		{"losses that nobody sees", lossUnseen, "exclusion: ", func(p *plan) {
+			p.crashes, p.forgets, p.jumps, p.durable, p.guard = true, true, false, false,
+				p.ttl+guardOverTTL
+		}},
 		{"keys that are granted twice", grantTwice, "exclusion: ", nil},
 		{"releases that are confirmed and not done", ignoreReleases, "debris: ", nil},
+		{"notices of a server in quarantine", noticeInQuarantine, "exclusion: ", func(p *plan) {
+			p.crashes, p.forgets, p.jumps, p.guard, p.nodes = true, true, false,
+				p.ttl+guardOverTTL, 3
+			p.presence = max(p.presence, 300*time.Millisecond)
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			const most = 3000

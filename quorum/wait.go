@@ -1,54 +1,62 @@
 package quorum
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Waiting over N nodes. A claim queues on every node, with one ticket, so that all nodes have waiters in the same order
-// and a release hands over to the same one on most of them. Each node's handoff reaches us as a
-// notice; a majority of them, with one token and with time left, is a grant. Everything else only makes us ask
-// again (driver.Freed), and asking is what decides then: it is the ordinary acquisition. So a
-// notice that is lost, late, repeated or wrong costs time, never exclusion.
+// Waiting over N nodes. A claim queues on every node, with one ticket, so that all nodes have
+// waiters in the same order and a release hands over to the same one on most of them. Each node's
+// handoff reaches us as a notice; a majority of them, with one token and with time left, is a
+// grant. All else only makes the caller ask again (driver.Freed), and then the ordinary acquisition
+// decides. So a notice that is lost, late, repeated or wrong costs time, never exclusion.
 //
-// Where several waiters hold a part each, all but one have to let go. Whoever has no majority after a short
-// random time gives back what it holds, and queues there again at once, behind those with earlier tickets. Those
-// that are next in line wait longer, so they are given what the others let go. A waiter behind somebody who
-// does hold a majority lets go and does not queue again before it asks next: the nodes are for the holder to heal.
+// Where several waiters hold some nodes each, all but one have to let go. A waiter that has no
+// majority after a short random time gives back what it holds, and queues there again at once,
+// behind those with earlier tickets. The next in line holds on longer, and so gets what the others
+// let go. If another claim holds a majority, a waiter lets go and queues there only when it next
+// asks: the holder must be able to heal those nodes.
 
 const (
-	// patience is the part of the node timeout after which a minority of grants is given back, at the earliest.
+	// patience is the part of the node timeout after which a minority of grants is given back, at
+	// the earliest.
 	patience = 0.1
-	// seniority is how much longer the waiter holds on that is next in line.
+	// seniority is how many times longer the next in line holds on.
 	seniority = 4
 	// maxRetreat bounds how often that time doubles, while nobody else wants what is given back.
 	maxRetreat = 4
 )
 
-// waiter is what is known of a claim in the queue. Guarded by its shard's mutex.
-type waiter struct {
+// queuedClaim is what is known of a claim in the queue, which comments here call a waiter. Guarded
+// by its shard's mutex.
+type queuedClaim struct {
 	claim driver.Claim  // as it was asked for last
 	began clock.Instant // before it was asked for first
 
-	// asking counts acquisitions under way. Their answer comes first: no notice is passed on meanwhile.
+	// asking counts acquisitions under way. Their answer comes first: no notice is passed on
+	// meanwhile.
 	asking int
 
-	// promised is until when, at most, the caller will count a Granted notice as valid: what it was told about its
-	// presence, from before it asked. Before it was told anything it counts none.
+	// promised is until when, at most, the caller takes a Granted notice as valid: the presence
+	// that it was told, from before it asked. Before it was told one (told), it takes none.
 	told     bool
 	promised clock.Instant
 
 	votes []vote
 
-	hints   nodeSet // nodes that said something that calls for asking
-	fresh   bool    // a node has said something since the caller asked last
-	hinted  bool    // the caller was told to ask, and has not yet
-	granted bool    // the caller was told that it holds the key
-	left    nodeSet // nodes that it let go without queuing there again, since the caller asked last
-	retreat int     // how often grants were given back, and got again at once
+	// nodes that were asked without the ticket, and may have given the claim one of their own
+	unplaced node.Set
+
+	hints   node.Set // nodes that said something for which the caller has to ask
+	fresh   bool     // a node has said something since the caller asked last
+	hinted  bool     // the caller was told to ask, and has not yet
+	granted bool     // the caller was told that it holds the key
+	// nodes that it let go without queuing there again, since the caller asked last
+	left    node.Set
+	retreat int // how often grants were given back and came again at once
 
 	timer *time.Timer // until a minority is given back; nil if none is set
 	turn  int         // tells a timer that it was replaced
@@ -57,13 +65,15 @@ type waiter struct {
 
 // vote is what a waiter knows of one node.
 type vote struct {
-	// queued: the node's last answer was that the claim waits there, and counts as present until present.
+	// queued: the node's last answer was that the claim waits there, and counts as present until
+	// present.
 	queued  bool
 	present clock.Instant
 
-	// doubtful: a notice from this node does not prove that the claim holds the key there now. While the claim
-	// has been in the node's queue without a break, only one grant can have been made, and it lasts as long as the
-	// presence. After a break a notice may be about an earlier one, which is over. It stays so for this claim.
+	// doubtful: a notice from this node does not prove that the claim holds the key there now.
+	// While the claim is in the node's queue without a break, there can be only one grant, which
+	// lasts as long as the presence. After a break a notice may be about an earlier grant, which is
+	// over. Once doubtful, it stays so for this claim.
 	doubtful bool
 
 	held    bool          // the claim holds the key there
@@ -75,54 +85,45 @@ type vote struct {
 
 	holder   string // who held it when the node answered last; empty if not known
 	place    int    // and our place in its queue; 0 if not known
-	returned bool   // the claim was given back since, and is queuing again
+	returned bool   // the claim was given back since, and queues again
 }
 
-// news is a notice to be passed on when no lock is held; with Kind 0 it is none.
-type news = driver.Notice
-
-// wait takes note that the claim is about to be asked for with Queue. It gives the claim its ticket.
-func (r *record) wait(claim *driver.Claim, start clock.Instant, q *Quorum) {
-	w := r.waiter
+// wait notes that the claim is about to be asked for with Queue. It gives the claim its ticket.
+func (r *record) wait(claim *driver.Claim, start clock.Instant) {
+	q, w := r.q, r.queued
 	if w == nil {
 		if claim.Ticket == 0 {
-			claim.Ticket = newTicket()
+			claim.Ticket = q.newTicket(start)
 		}
-		w = &waiter{votes: make([]vote, len(q.nodes)), began: start}
+		w = &queuedClaim{votes: make([]vote, len(q.nodes)), began: start}
 		w.claim.Ticket = claim.Ticket
-		r.waiter = w
+		if claim.Ticket == 0 {
+			w.unplaced = node.Every(len(q.nodes))
+		}
+		r.queued = w
 	}
-	// The same ticket as long as it waits: it is the claim's place.
+	// The ticket stays the same while the claim waits: it is its place. A claim that began without
+	// one gets it when the nodes' clocks are known. Nodes where it waits already have given it one
+	// of their own, which is about the same unless a request was late or lost; see returnLocked.
+	if w.claim.Ticket == 0 {
+		w.claim.Ticket = q.ticket(w.began)
+	}
 	claim.Ticket = w.claim.Ticket
 	w.claim = *claim
 	w.asking++
 	w.hints, w.fresh, w.hinted, w.left = 0, false, false, 0
 }
 
-// lastTicket is the last ticket of this process.
-var lastTicket atomic.Uint64
-
-// newTicket returns the time, raised over the last ticket: waiters of one process are served in the order in which they
-// came, also when its clock stands still or is set back.
-func newTicket() uint64 {
-	for {
-		last := lastTicket.Load()
-		if ticket := max(last+1, clock.Microseconds()); lastTicket.CompareAndSwap(last, ticket) {
-			return ticket
-		}
-	}
-}
-
-// stopWaiting forgets the waiter: its claim holds the key, or is over.
+// stopWaiting forgets the place in the queue: the claim holds the key, or is over.
 func (r *record) stopWaiting() {
-	if r.waiter != nil {
-		r.waiter.stop()
-		r.waiter = nil
+	if r.queued != nil {
+		r.queued.stop()
+		r.queued = nil
 	}
 }
 
 // stop ends the timer.
-func (w *waiter) stop() {
+func (w *queuedClaim) stop() {
 	w.turn++
 	w.due = false
 	if w.timer != nil {
@@ -131,26 +132,27 @@ func (w *waiter) stop() {
 	}
 }
 
-// arm sets the timer. It runs on while the caller asks again: how often that is must not decide
-// whether anything is given back.
-func (w *waiter) arm(q *Quorum, r *record) {
+// arm sets the timer. It runs on while the caller asks again: how often the caller asks must not
+// decide whether anything is given back.
+func (w *queuedClaim) arm(r *record) {
 	w.stop()
-	turn, key := w.turn, w.claim.Key
+	q, s, turn := r.q, r.key.shard, w.turn
 	w.timer = time.AfterFunc(q.holdOut(w), func() {
-		s := q.shardOf(key)
 		s.mu.Lock()
-		var n news
-		if r.waiter == w && w.turn == turn {
+		var n driver.Notice
+		if r.queued == w && w.turn == turn {
 			w.timer, w.due = nil, true
-			n = q.weighLocked(r, key)
+			n = q.weighLocked(r)
 		}
 		s.mu.Unlock()
 		q.tell(n)
 	})
 }
 
-// answered takes note of a node's answer to a request made at start.
-func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, start clock.Instant, q *Quorum) {
+// answered notes a node's answer to a request made at start.
+func (w *queuedClaim) answered(i int, claim *driver.Claim, result driver.Result,
+	start clock.Instant,
+	q *Quorum) {
 	now := clock.Now()
 	v := &w.votes[i]
 	switch result.State {
@@ -163,10 +165,10 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 		v.expires = start.Add(claim.TTL)
 		v.token, v.block = result.Token, max(claim.Block, 1)
 	case driver.Busy:
-		// A grant made before this request took effect would still have lasted, and the answer been another. Unless
-		// the claim may have been in the queue for longer than a presence since it was last known to wait: it
-		// may have been granted the key and have lost it again. Without an earlier answer, that is since it
-		// was asked for first, as also requests without an answer take effect.
+		// A grant made before this request took effect would still hold, and the answer would not
+		// be Busy. But if the claim was last known to wait more than a presence ago, it may have
+		// been granted the key and have lost it again. Without an earlier answer count from the
+		// first request: one without an answer may have taken effect too.
 		before := w.began.Add(result.Presence)
 		if v.queued {
 			before = v.present
@@ -174,8 +176,8 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 		if now >= before.Add(-q.config.allowance(result.Presence)) {
 			v.doubtful = true
 		}
-		// A notice that came after the request was made can be about a grant made after the request took effect. An
-		// older one is refuted by the answer.
+		// A notice that came after the request left may be about a grant made after the request
+		// took effect. The answer refutes an older one.
 		if v.held && (v.doubtful || !v.noticed || v.since <= start) {
 			v.held, v.doubtful = false, true
 		}
@@ -187,13 +189,15 @@ func (w *waiter) answered(i int, claim *driver.Claim, result driver.Result, star
 	}
 }
 
-// notice takes note of a node's notice.
-func (w *waiter) notice(i int, n *driver.Notice) {
+// notice notes a node's notice.
+func (w *queuedClaim) notice(i int, n *driver.Notice) {
 	w.fresh = true
 	v := &w.votes[i]
-	v.holder = "" // whoever it was has let go: two waiters that let go must not each take the other for the holder
+	// Whoever it was has let go: of two waiters that let go, neither must take the other for the
+	// holder.
+	v.holder = ""
 	if n.Kind != driver.Granted || v.doubtful || !v.queued {
-		w.hints |= only(i)
+		w.hints |= node.Only(i)
 		return
 	}
 	if !v.held {
@@ -202,7 +206,7 @@ func (w *waiter) notice(i int, n *driver.Notice) {
 	}
 }
 
-// lasts is until when the claim holds the key on the node, at least.
+// lasts returns until when, at least, the claim holds the key on the node.
 func (v *vote) lasts() clock.Instant {
 	if v.noticed {
 		return v.present
@@ -210,67 +214,92 @@ func (v *vote) lasts() clock.Instant {
 	return v.expires
 }
 
-// weighLocked looks at what a waiter has got, and says what to tell its caller.
-func (q *Quorum) weighLocked(r *record, key string) (n news) {
-	w := r.waiter
+// weighLocked looks at what a waiter holds, and returns the notice for its caller; the zero one if
+// there is none.
+func (q *Quorum) weighLocked(r *record) (n driver.Notice) {
+	w := r.queued
 	if w == nil || w.asking > 0 || w.granted {
 		return n
 	}
-	var held nodeSet
-	for i := range w.votes {
-		v := &w.votes[i]
-		if !v.held {
-			continue
-		}
-		held |= only(i)
-		alike := 0
-		for k := range w.votes {
-			o := &w.votes[k]
-			if o.held && o.token == v.token && o.block >= v.block && o.lasts() >= w.promised {
-				alike++
-			}
-		}
-		if alike >= q.need && w.told {
-			w.granted = true
-			w.stop()
-			r.held = true
-			r.drew(v.token, v.block)
-			q.saw(v.token, v.block)
-			q.counters.handoffs.Add(1)
-			return driver.Notice{Kind: driver.Granted, Key: key, Owner: r.owner, Token: v.token, Block: v.block}
-		}
+	if v := w.handedOver(q.need); v != nil {
+		w.granted = true
+		w.stop()
+		r.held = true
+		r.drew(v.token, v.block)
+		q.saw(v.token, v.block)
+		q.counters.handoffs.Add(1)
+		return driver.Notice{Kind: driver.Granted, Key: r.key.name, Owner: r.owner, Token: v.token,
+			Block: v.block}
 	}
-	switch some := held | w.hints; {
+	switch some := w.heldOn() | w.hints; {
 	case some == 0:
 		w.stop()
-	case some.count() >= q.need && w.fresh && !w.hinted:
-		// Enough, but with tokens to be settled, or in doubt: asking does both. Without anything new the
-		// last answer is what asking brings, and asking at once again could go on for ever.
-		return q.hint(r, key)
+	case some.Count() >= q.need && w.fresh && !w.hinted:
+		// Enough grants, but tokens differ or some grant is doubtful: asking settles both. If
+		// nothing is new, asking would bring the last answer again, and could go on for ever.
+		return q.hint(r)
 	case w.due:
 		w.due = false
-		return q.retreatLocked(r, key, some)
+		return q.retreatLocked(r, some)
 	case w.timer == nil:
-		w.arm(q, r)
+		w.arm(r)
 		fallthrough
 	default:
 		if w.left != 0 && !w.hinted {
-			// Its turn begins while it does not wait everywhere: where it does not, nobody hands over to it, and if
-			// nodes hang that may be all that is missing.
-			return q.hint(r, key)
+			// Its turn begins, but it does not wait on all nodes. Those where it does not never
+			// hand over to it, and if others hang they may be all that is missing.
+			return q.hint(r)
+		}
+	}
+	return n
+}
+
+// heldOn returns the nodes where the claim holds the key.
+func (w *queuedClaim) heldOn() (nodes node.Set) {
+	for i := range w.votes {
+		if w.votes[i].held {
+			nodes |= node.Only(i)
+		}
+	}
+	return nodes
+}
+
+// handedOver returns a vote that need nodes agree with: they granted its token, and for as long as
+// the caller was promised. It returns nil if there is none. A notice that comes after that, as to a
+// process that was stopped, is about a grant that is over. The caller must not get it: it may have
+// begun to ask again, and take it for one since.
+func (w *queuedClaim) handedOver(need int) *vote {
+	if !w.told || clock.Now() >= w.promised {
+		return nil
+	}
+	for i := range w.votes {
+		v := &w.votes[i]
+		if v.held && w.alike(v) >= need {
+			return v
+		}
+	}
+	return nil
+}
+
+// alike counts the votes that agree with v.
+func (w *queuedClaim) alike(v *vote) (n int) {
+	for k := range w.votes {
+		o := &w.votes[k]
+		if o.held && o.token == v.token && o.block >= v.block && o.lasts() >= w.promised {
+			n++
 		}
 	}
 	return n
 }
 
 // hint tells the caller to ask now.
-func (q *Quorum) hint(r *record, key string) news {
-	r.waiter.hinted = true
-	return driver.Notice{Kind: driver.Freed, Key: key, Owner: r.owner}
+func (q *Quorum) hint(r *record) driver.Notice {
+	r.queued.hinted = true
+	return driver.Notice{Kind: driver.Freed, Key: r.key.name, Owner: r.owner}
 }
 
-// holdOut is how long a minority of grants is kept.
-func (q *Quorum) holdOut(w *waiter) time.Duration {
+// holdOut returns how long a minority of grants is kept.
+func (q *Quorum) holdOut(w *queuedClaim) time.Duration {
 	d := patience * float64(q.config.bound(w.claim.TTL)) * (1 + q.config.random())
 	if w.next() {
 		d *= seniority
@@ -279,7 +308,7 @@ func (q *Quorum) holdOut(w *waiter) time.Duration {
 }
 
 // next reports whether the waiter was next in line wherever it had to queue.
-func (w *waiter) next() bool {
+func (w *queuedClaim) next() bool {
 	for i := range w.votes {
 		if w.votes[i].place > 1 {
 			return false
@@ -289,12 +318,12 @@ func (w *waiter) next() bool {
 }
 
 // retreatLocked gives a minority of grants back.
-func (q *Quorum) retreatLocked(r *record, key string, some nodeSet) (n news) {
-	w := r.waiter
-	if some.count() >= q.need {
+func (q *Quorum) retreatLocked(r *record, some node.Set) (n driver.Notice) {
+	w := r.queued
+	if some.Count() >= q.need {
 		w.retreat = min(w.retreat+1, maxRetreat)
-		w.arm(q, r)
-		return q.hint(r, key)
+		w.arm(r)
+		return q.hint(r)
 	}
 	holders := make(map[string]int)
 	another := false // holds a majority
@@ -305,87 +334,88 @@ func (q *Quorum) retreatLocked(r *record, key string, some nodeSet) (n news) {
 		}
 	}
 	w.hints = 0
-	// Not again for a caller that has stopped asking, either.
+	// A caller that has stopped asking does not queue again either.
 	again := !another && w.told && clock.Now() < w.promised
 	if !again {
 		w.left |= some
 	}
-	q.returnLocked(r, key, some, again)
+	q.returnLocked(r, some, again)
 	return n
 }
 
-// returnLocked gives grants of a waiter back: the nodes pass them on to their next waiter. With again it queues
-// there again.
-func (q *Quorum) returnLocked(r *record, key string, nodes nodeSet, again bool) {
-	w := r.waiter
-	t := q.shardOf(key).trackLocked(key)
-	claim := w.claim // a copy: the waiter's changes with its next request
-	operations := []operation{releasing, acquiring}
+// returnLocked gives grants of a waiter back, and the nodes pass them on to their next waiter. With
+// again it queues there again, and also anew on nodes that placed it without its ticket. Nodes that
+// have waiters in different orders grant to different ones: if these kept their places elsewhere,
+// each node would alternate between its first two.
+func (q *Quorum) returnLocked(r *record, nodes node.Set, again bool) {
+	w := r.queued
+	if w.claim.Ticket == 0 {
+		w.claim.Ticket = q.ticket(w.began)
+	}
+	claim := w.claim // a copy: w.claim changes with the next request
+	q.counters.returned.Add(uint64(nodes.Count()))
+	operations, granted := []node.Operation{node.Releasing, node.Acquiring}, nodes
 	if !again {
 		operations = operations[:1]
+	} else if claim.Ticket != 0 {
+		nodes |= w.unplaced
+		w.unplaced = 0
 	}
 	for i := range w.votes {
-		if !nodes.has(i) {
+		if !nodes.Has(i) {
 			continue
 		}
-		w.votes[i] = vote{doubtful: true, returned: again}
-		q.counters.returned.Add(1)
+		w.votes[i] = vote{doubtful: true, returned: again && granted.Has(i)}
 		for _, op := range operations {
-			c := &call{
-				q: q, op: op, node: i, record: r, start: clock.Now(),
-				claim: &claim, bound: q.config.bound(claim.TTL),
+			c := &node.Call{
+				Node: q.nodes[i], Op: op, Claim: &claim, History: &r.history, Began: clock.Now(),
+				Bound: q.config.bound(claim.TTL),
 			}
-			q.flight.add(1)
-			if t.push(c) {
-				q.crew.start(c)
-			}
+			c.Make()
 		}
 	}
 }
 
-// asked takes note of how an acquisition with Queue ended, and looks again at what came meanwhile.
-func (q *Quorum) asked(r *round, result driver.Result) (n news) {
+// asked notes how an acquisition with Queue ended, and looks at the notices that came meanwhile.
+func (q *Quorum) asked(r *round, result driver.Result) (n driver.Notice) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := r.record.waiter
-	if w == nil || r.record.over {
+	w := r.record.queued
+	if w == nil || r.record.history.Over {
 		return n
 	}
 	w.asking--
 	if result.State == driver.Busy {
 		w.granted, r.record.held = false, false
 		if result.Presence > 0 {
-			// The largest of all answers: the caller may not have seen the last one yet.
+			// The largest of all answers: the caller may not have seen the latest yet.
 			if until := r.start.Add(result.Presence); !w.told || until > w.promised {
 				w.told, w.promised = true, until
 			}
-		} else {
-			// Too few nodes keep a queue: the caller comes back by itself, and leaves nothing meanwhile.
-			var held nodeSet
-			for i := range w.votes {
-				if w.votes[i].held {
-					held |= only(i)
-				}
-			}
-			q.returnLocked(r.record, r.claim.Key, held, false)
 		}
 	}
-	return q.weighLocked(r.record, r.claim.Key)
+	return q.weighLocked(r.record)
 }
 
-// heard takes in a notice of node i. It does not block and calls no node.
+// heard handles a notice of node i. It does not block and calls no node.
 func (q *Quorum) heard(i int, notice driver.Notice) {
-	var out []news
+	if notice.Kind == driver.Granted && !q.nodes[i].TakesPart() {
+		// A backend in quarantine should not send it: a node that has lost data may grant a key
+		// that is still held.
+		notice.Kind = driver.Freed
+	}
+	var out []driver.Notice
 	s := q.shardOf(notice.Key)
 	s.mu.Lock()
-	if t := s.tracks[notice.Key]; t != nil {
-		for _, r := range t.records {
-			if r.waiter == nil || notice.Owner != r.owner && (notice.Owner != "" || notice.Kind != driver.Freed) {
+	if k := s.keys[notice.Key]; k != nil {
+		for _, r := range k.records {
+			if r.queued == nil || notice.Owner != r.owner &&
+				(notice.Owner != "" || notice.Kind != driver.Freed) {
 				continue
 			}
-			r.waiter.notice(i, &notice)
-			if n := q.weighLocked(r, notice.Key); n.Kind != 0 {
+			r.queued.notice(i, &notice)
+			if n := q.weighLocked(r); n.Kind != 0 {
 				out = append(out, n)
 			}
 		}

@@ -1,6 +1,9 @@
 package quorum_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +32,8 @@ func (c *cluster) told(in chan driver.Notice, n int) driver.Notice {
 	}
 }
 
-// A release hands the key over to the waiter on a majority of nodes, which tell it so: it need not ask. A minority that is gone
-// does not matter.
+// A release hands the key over to the waiter on a majority of nodes, which tell it so: it need not
+// ask. A minority that is gone does not matter.
 func TestHandoffByNotices(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 5} {
 		for gone := range n - n/2 {
@@ -43,7 +46,8 @@ func TestHandoffByNotices(t *testing.T) {
 				waiting := b.queued()
 				waiting.Block = 3
 				if r := b.busy(waiting); r.Presence != time.Second || r.Place != 1 {
-					t.Errorf("%d nodes: place %d, present for %v; want the first place for 1s", n, r.Place, r.Presence)
+					t.Errorf("%d nodes: place %d, present for %v; want the first place for 1s", n,
+						r.Place, r.Presence)
 				}
 				rest := b.calls("acquire")
 				for i := range gone {
@@ -51,14 +55,19 @@ func TestHandoffByNotices(t *testing.T) {
 				}
 				a.release(holder, driver.Held)
 				notice := c.told(in, 2)
-				if notice.Kind != driver.Granted || notice.Key != "k" || notice.Owner != waiting.Owner || notice.Token <= first || notice.Block != 3 {
-					t.Errorf("%d of %d nodes gone: notice %+v; want that %s has the key, with a block of 3 tokens above %d", gone, n, notice, waiting.Owner, first)
+				if notice.Kind != driver.Granted || notice.Key != "k" ||
+					notice.Owner != waiting.Owner || notice.Token <= first || notice.Block != 3 {
+					t.Errorf(
+						"%d of %d nodes gone: notice %+v; want that %s has the key, with a block of 3 tokens above %d",
+						gone, n, notice, waiting.Owner, first)
 				}
 				if calls := b.calls("acquire") - rest; calls > 0 {
 					t.Errorf("%d of %d nodes gone: the waiter had to ask, %d times", gone, n, calls)
 				}
 				if held := c.holds(waiting); held < n/2+1 {
-					t.Errorf("%d of %d nodes gone: the waiter was told that it has the key, and has it on %d", gone, n, held)
+					t.Errorf(
+						"%d of %d nodes gone: the waiter was told that it has the key, and has it on %d",
+						gone, n, held)
 				}
 				b.renew(waiting, driver.Held)
 				for i := range gone {
@@ -75,7 +84,8 @@ func TestHandoffByNotices(t *testing.T) {
 	}
 }
 
-// Nodes that hand over with different tokens make no grant: the waiter is told to ask, which settles them.
+// Nodes that hand over with different tokens make no grant: the waiter is told to ask, which
+// settles them.
 func TestHandoffWithDifferentTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -98,8 +108,32 @@ func TestHandoffWithDifferentTokens(t *testing.T) {
 	})
 }
 
-// R1: a grant that was made to a waiter while it was not present any more is over. A notice of it that comes late, when it waits
-// again, must not be taken for a new one.
+// R1: notices that come when the presence is over, as to a process that was stopped, are about a
+// grant that is over. The waiter is told to ask, not that it holds the key: it may be asking
+// already, and count the answer's presence for the grant.
+func TestR1_NoticesAfterThePresenceAreNoGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder := a.claim()
+		a.hold(holder)
+		waiting := b.queued()
+		time.Sleep(b.busy(waiting).Presence)
+		for _, conn := range b.conns {
+			conn.heard(driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner,
+				Token: a.now(), Block: 1})
+		}
+		if notice := c.told(in, 1); notice.Kind != driver.Freed || notice.Owner != waiting.Owner {
+			t.Errorf("notice %+v; want that asking is worthwhile", notice)
+		}
+		b.release(waiting, driver.Lost)
+		a.release(holder, driver.Held)
+	})
+}
+
+// R1: a grant that was made to a waiter while it was not present any more is over. A notice of it
+// that comes late, when it waits again, must not be taken for a new one.
 func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -109,11 +143,13 @@ func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 		a.hold(holder)
 		waiting := b.queued()
 		presence := b.busy(waiting).Presence
-		time.Sleep(presence + roundTrip) // it does not ask in time: for all it knows it was granted the key, and lost it
+		// it does not ask in time: for all it knows it was granted the key, and lost it
+		time.Sleep(presence + roundTrip)
 		b.busy(waiting)
 		time.Sleep(roundTrip) // all have answered
 		for _, conn := range b.conns {
-			conn.heard(driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner, Token: a.now(), Block: 1})
+			conn.heard(driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner,
+				Token: a.now(), Block: 1})
 		}
 		for notice := c.told(in, 1); ; notice = <-in {
 			if notice.Kind == driver.Granted {
@@ -131,8 +167,9 @@ func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 	})
 }
 
-// The waiter counts on a grant for as long as the last answer of a majority said that it is present. Nodes that did not hear
-// that question will drop it earlier, so what they hand over is no part of a grant.
+// The waiter counts on a grant for as long as the last answer of a majority said that it is
+// present. Nodes that did not hear that question will drop it earlier, so what they hand over is no
+// part of a grant.
 func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -149,7 +186,9 @@ func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
 		c.freeze(0, 1)
 		a.release(holder, driver.Held)
 		if notice := c.told(in, 2); notice.Kind != driver.Freed {
-			t.Errorf("notice %+v; want that asking is worthwhile, as two of the three nodes may drop it early", notice)
+			t.Errorf(
+				"notice %+v; want that asking is worthwhile, as two of the three nodes may drop it early",
+				notice)
 		}
 		b.hold(waiting)
 		c.thaw(0, 1)
@@ -157,7 +196,8 @@ func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
 	})
 }
 
-// R24: waiters that were handed a part each do not keep each other from the key: all but one let go, within the node timeout.
+// R24: waiters that were handed a part each do not keep each other from the key: all but one let
+// go, within the node timeout.
 func TestR24_WaitersLetGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4)
@@ -188,7 +228,104 @@ func TestR24_WaitersLetGo(t *testing.T) {
 	})
 }
 
-// What a waiter holds and where it waits ends when it gives up, and the next is served.
+// The first waiters of processes have places by the nodes' clocks, and if requests got lost the
+// nodes have them in different orders: on each node two others come first. These must not pass the
+// node to each other for ever.
+func TestR24_FirstWaitersInDifferentOrders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const nodes, longest = 5, time.Second // twenty node timeouts
+		c := newCluster(t, nodes)
+		a := c.client()
+		holder := a.claim()
+		a.hold(holder)
+		var waiters []*client
+		var claims []driver.Claim
+		for range 2 * nodes {
+			w := c.client()
+			claim := w.queued()
+			w.cut(true, 0, 1, 2, 3, 4)
+			w.fail(claim)
+			w.cut(false, 0, 1, 2, 3, 4)
+			waiters, claims = append(waiters, w), append(claims, claim)
+		}
+		c.do(func() {
+			for i, s := range c.servers {
+				for k := range claims {
+					k = (2*i + k) % len(claims)
+					s.acquire(waiters[k].conns[i], claims[k])
+				}
+			}
+		})
+		var all sync.WaitGroup
+		for k, w := range waiters {
+			in := w.inbox()
+			all.Go(func() {
+				w.turn(claims[k], in)
+				w.Release(t.Context(), claims[k])
+			})
+		}
+		rest()
+		a.release(holder, driver.Held)
+		if d := took(all.Wait); d > longest {
+			t.Errorf("it took %v to serve all; want at most %v", d, longest)
+		}
+		rest()
+		c.clean("k")
+	})
+}
+
+// turn waits for the claim's turn, for at most 20 seconds.
+func (c *client) turn(claim driver.Claim, in chan driver.Notice) {
+	for giveUp := time.Now().Add(20 * time.Second); time.Now().Before(giveUp); {
+		if r, err := c.Acquire(context.Background(), claim); err == nil && r.State == driver.Held {
+			return
+		}
+		select {
+		case n := <-in:
+			if n.Kind == driver.Granted {
+				return
+			}
+		case <-time.After(c.cluster.presence / 3):
+		}
+	}
+}
+
+// R17: where too few nodes keep a queue, a waiter that is told that it does not wait leaves
+// nothing: also not on a node that had not answered by then, or that does keep one.
+func TestR17_WithoutAQueueNothingIsLeft(t *testing.T) {
+	for _, presence := range []time.Duration{0, 50 * time.Millisecond} {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.presence = presence
+			a, b := c.client(), c.client()
+			b.cut(true, 2)
+			holder := b.claim()
+			b.hold(holder)
+			c.freeze(2)
+			if r := a.busy(a.queued()); r.Presence != 0 {
+				t.Errorf("presence %v: the claim waits, for %v", presence, r.Presence)
+			}
+			time.Sleep(20 * time.Millisecond)
+			c.do(func() {
+				for i, s := range c.servers[:2] {
+					for _, w := range s.keys["k"].queue {
+						t.Errorf("presence %v: server %d has %s in the queue", presence, i, w.owner)
+					}
+				}
+			})
+			time.Sleep(100 * time.Millisecond) // until nobody waits for the last answer any more
+			c.thaw(2)
+			rest()
+			if owner := c.holders("k")[2]; owner != "" {
+				t.Errorf("presence %v: a server that answered late is held by %s", presence, owner)
+			}
+			b.cut(false, 2)
+			b.release(holder, driver.Held)
+		})
+	}
+}
+
+// A waiter that gives up leaves the nodes that it holds and all queues, and the next is served.
 func TestWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -211,8 +348,8 @@ func TestWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// R21, R22: a waiter that got only a part gives it back after a random time, so that several that did do not meet again, and that
-// time is clearly longer than it takes to ask.
+// R21, R22: a waiter that got only a part gives it back after a random time, so that several that
+// did do not meet again, and that time is clearly longer than it takes to ask.
 func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
 	kept := func(chance float64) (d time.Duration) {
 		bubble(t, func(t *testing.T) {
@@ -236,6 +373,64 @@ func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
 	}
 	short, long := kept(0), kept(0.9)
 	if short < 2*roundTrip || long < short*3/2 || long > 50*time.Millisecond {
-		t.Errorf("kept for %v to %v; want well over a round trip of %v, differently long, and less than the node timeout", short, long, roundTrip)
+		t.Errorf(
+			"kept for %v to %v; want well over a round trip of %v, differently long, and less than the node timeout",
+			short, long, roundTrip)
 	}
+}
+
+// A claim is asked for, and given back while the answer is on its way: the answer, which says held,
+// is outdated when it comes. Counted as a vote it would make two holders of one server each, and of
+// the third together.
+func TestOutdatedAnswerIsNoVote(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, w, x := c.client(), c.client(), c.client()
+		var told atomic.Bool
+		w.Notify(func(n driver.Notice) {
+			if n.Kind == driver.Granted {
+				told.Store(true)
+			}
+		})
+		first := a.claim()
+		a.hold(first)
+		rest()
+		early, late := x.queued(), w.queued()
+		early.Ticket, late.Ticket = 1, 2
+		early.Token, late.Token = a.now()+3e9, a.now()+1e9
+		x.cut(true, 0, 1)
+		x.fail(early) // waits on server 2 only, before the other
+		w.busy(late)
+		time.Sleep(5 * roundTrip)
+
+		// Server 0 is handed over to the later one, which asks again: the answer, that it holds the
+		// key there, takes 40 ms.
+		c.do(func() {
+			c.servers[0].release(first)
+			c.servers[0].slow = 40 * time.Millisecond
+		})
+		time.Sleep(roundTrip)
+		late.Token += 1e9
+		asked := time.Now()
+		w.busy(late)
+		c.do(func() { c.servers[0].slow = 0 })
+		// Meanwhile it lets go of the server, behind that request, and the earlier one begins to
+		// wait there.
+		time.Sleep(15 * time.Millisecond)
+		x.cut(false, 0)
+		x.busy(early)
+
+		// The answer has come, and the others become free, and go one to each.
+		time.Sleep(time.Until(asked.Add(42 * time.Millisecond)))
+		a.release(first, driver.Held)
+		time.Sleep(2 * roundTrip)
+		if owners := c.holders("k"); owners[0] != early.Owner || owners[1] != late.Owner ||
+			owners[2] != early.Owner {
+			t.Fatalf("held by %v; the case is that the later one has server 1 only", owners)
+		}
+		x.hold(early)
+		if told.Load() {
+			t.Errorf("%s is told to hold the key, and so is %s", late.Owner, early.Owner)
+		}
+	})
 }

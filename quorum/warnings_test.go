@@ -26,7 +26,8 @@ func TestDifferentVersions(t *testing.T) {
 		want     []string
 	}{
 		{[]string{"7.0.15", "7.2.4", "7.0.15"}, nil},
-		{[]string{"7.0.15", "8.0.1", ""}, []string{"servers of different major versions: node 1 has 7.0.15, node 2 has 8.0.1"}},
+		{[]string{"7.0.15", "8.0.1", ""},
+			[]string{"servers of different major versions: node 1 has 7.0.15, node 2 has 8.0.1"}},
 	} {
 		bubble(t, func(t *testing.T) {
 			var nodes []driver.Backend

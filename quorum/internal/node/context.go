@@ -1,4 +1,4 @@
-package quorum
+package node
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// bounded is the context of one call to a node: it ends at its deadline, or with the Quorum. It makes a timer
-// only when the backend asks for Done: that is most of what context.WithTimeout costs, and most backends do not ask
-// before a call is overdue. It is part of what it bounds, so it is no allocation either.
+// bounded is the context of one call to a node: it ends at its deadline, or with the group. It
+// makes a timer only when the backend asks for Done: that is most of what context.WithTimeout
+// costs, and most backends do not ask before a call is overdue. It is a field of what it bounds, so
+// it costs no allocation.
 type bounded struct {
 	base     context.Context
 	deadline time.Time
@@ -47,7 +48,8 @@ func (b *bounded) Err() error {
 	return nil
 }
 
-// Value implements context.Context: contexts that are derived find the timed one once there is one, and need no goroutine.
+// Value implements context.Context. Derived contexts find the timed one once there is one, and so
+// need no goroutine.
 func (b *bounded) Value(key any) any {
 	if timed := b.made(); timed != nil {
 		return timed.Value(key)

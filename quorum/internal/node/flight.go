@@ -1,12 +1,12 @@
-package quorum
+package node
 
 import (
 	"sync/atomic"
 	"time"
 )
 
-// flight counts what is under way, calls or goroutines, so that Close can let it end. A WaitGroup does not serve: calls are
-// made while Close waits.
+// flight counts what is under way, calls or goroutines, so that Close can let it end. A WaitGroup
+// will not do, as calls are made while Close waits.
 type flight struct {
 	count   atomic.Int64
 	waiting atomic.Bool
@@ -18,7 +18,7 @@ func newFlight() flight { return flight{landed: make(chan struct{}, 1)} }
 func (f *flight) add(n int) { f.count.Add(int64(n)) }
 
 func (f *flight) end() {
-	// Either wait sees the zero, or this sees that it waits.
+	// Either wait sees 0, or this sees that somebody waits.
 	if f.count.Add(-1) == 0 && f.waiting.Load() {
 		f.signal()
 	}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Calls for one key go to each node one after the other, in the order in which they were asked for:
+// each starts when the one before has returned. A call returns after the node timeout at the
+// latest, and by then has its place in the node's own order. So a release is sound though the
+// acquisition before it was never answered. Different nodes, and different keys, do not wait for
+// each other.
+
+// Key is the order of the calls for one key at each node. The zero Key has no calls. Guarded by the
+// mutex of the claims' histories.
+//
+// One Key, like one History, serves all nodes: one for each node would cost as many times the
+// memory.
+type Key struct {
+	busy    Set     // nodes with a call for the key under way
+	waiting []*Call // those behind them, in the order in which they were made
+}
+
+// Busy reports whether a call for the key is under way.
+func (k *Key) Busy() bool { return k.busy != 0 }
+
+// next takes the first waiting call for node i, whose turn it is, or nil.
+func (k *Key) next(i int) *Call {
+	for at, c := range k.waiting {
+		if c.Node.Index == i {
+			k.waiting = slices.Delete(k.waiting, at, at+1)
+			return c
+		}
+	}
+	k.busy &^= Only(i)
+	return nil
+}
+
+// Keeper keeps what is known of a claim. It is called with the mutex of the claim's history held,
+// and calls no node.
+type Keeper interface {
+	// Answered is told how a call for the claim has ended, before the next one for its key is made.
+	// latest says that none was asked for after it at the node. The function it returns, unless
+	// nil, is called when the mutex is free.
+	Answered(c *Call, result driver.Result, err error, latest bool) (after func())
+
+	// Tidy forgets what is not needed any more.
+	Tidy()
+}
+
+// History is what was sent of one claim to each node. Make one with [NewHistory]. The caller holds
+// its mutex, which is one for all claims of a key.
+type History struct {
+	mu     *sync.Mutex
+	keeper Keeper
+
+	// Key is where the claim's calls have their order. It does not change while there are calls.
+	Key *Key
+
+	// Over: the claim was released or given up, and not asked for since.
+	Over bool
+
+	touched Set // nodes that an acquisition was sent to, and that may have it
+	again   Set // of these, nodes that a second acquisition was sent to
+	pending Set // nodes with a pending release
+	listed  Set // nodes that have the release in their list, even if it is no longer pending
+	calls   int // under way or waiting
+
+	// made counts calls, and last is the number of the last one on each node. Only its answer is
+	// true of the node. Only it may be made again, if it is a release: an earlier release would
+	// undo what came after it.
+	made uint32
+	last [Max]uint32
+}
+
+// NewHistory returns the history of a claim of which nothing was sent.
+func NewHistory(mu *sync.Mutex, keeper Keeper) History { return History{mu: mu, keeper: keeper} }
+
+// Touch notes that the claim may be on any of these nodes.
+func (h *History) Touch(nodes Set) { h.touched |= nodes }
+
+// Touched returns the nodes that the claim may be on.
+func (h *History) Touched() Set { return h.touched }
+
+// Pend notes that a release is pending at node i. It reports whether the node does not list it yet:
+// then the caller calls [Node.Pend], when the mutex is free.
+func (h *History) Pend(i int) bool {
+	h.pending |= Only(i)
+	if h.listed.Has(i) {
+		return false
+	}
+	h.listed |= Only(i)
+	return true
+}
+
+// Idle reports whether no call is under way, and no release pending.
+func (h *History) Idle() bool { return h.calls == 0 && h.pending == 0 }
+
+// push notes a new call. It ends a pending release: a release is that release, and an acquisition
+// must not be undone by it.
+func (h *History) push(c *Call) {
+	i := c.Node.Index
+	h.calls++
+	h.made++
+	c.number = h.made
+	h.last[i] = c.number
+	h.pending &^= Only(i)
+	if c.Op == Acquiring {
+		h.again |= h.touched & Only(i)
+		h.touched |= Only(i)
+	}
+}
+
+// latest reports whether no call for the claim was made after c at its node.
+func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number }
+
+// returned notes how a call has ended. It returns what that says of the claim, and whether the
+// release must be made again.
+func (h *History) returned(c *Call, r driver.Result,
+	err error) (_ driver.Result, _ error, pend bool) {
+	i := c.Node.Index
+	h.calls--
+	switch {
+	case err == nil:
+	case c.Op == Acquiring:
+		if !h.again.Has(i) && !Maybe(err) {
+			h.touched &^= Only(i)
+		}
+	case !h.touched.Has(i):
+		// The node never had the claim, so the release need not have arrived.
+		return driver.Result{State: driver.Lost}, nil, false
+	case h.latest(c) && !driver.Permanent(err):
+		pend = h.Pend(i)
+	}
+	return r, err, pend
+}

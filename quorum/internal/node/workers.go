@@ -1,0 +1,63 @@
+package node
+
+import "sync"
+
+// Job is something that blocks on a node and therefore needs a goroutine of its own for a while.
+type Job interface{ Run() }
+
+// workers run jobs, each at once on its own goroutine. They keep a few idle goroutines: starting
+// one for every call costs more than all else that an acquisition does here, as a fresh stack has
+// to grow on its way through a client library.
+type workers struct {
+	mu     sync.Mutex
+	idle   []chan Job
+	keep   int    // how many goroutines may be idle
+	alive  flight // goroutines
+	closed bool
+}
+
+// start runs j. It does not block.
+func (w *workers) start(j Job) {
+	w.mu.Lock()
+	if n := len(w.idle); n > 0 {
+		// The last one to become idle: its stack is warm.
+		jobs := w.idle[n-1]
+		w.idle = w.idle[:n-1]
+		w.mu.Unlock()
+		jobs <- j // has room: its goroutine is about to receive, and was taken off the list
+		return
+	}
+	w.mu.Unlock()
+	w.alive.add(1)
+	go w.work(j)
+}
+
+func (w *workers) work(j Job) {
+	defer w.alive.end()
+	var jobs chan Job
+	for j != nil {
+		j.Run()
+		w.mu.Lock()
+		if w.closed || len(w.idle) >= w.keep {
+			w.mu.Unlock()
+			return
+		}
+		if jobs == nil {
+			jobs = make(chan Job, 1)
+		}
+		w.idle = append(w.idle, jobs)
+		w.mu.Unlock()
+		j = <-jobs // nil when the channel was closed
+	}
+}
+
+// close ends the idle goroutines; the others end with their jobs. Jobs can still be started.
+func (w *workers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, jobs := range w.idle {
+		close(jobs)
+	}
+	w.idle = nil
+}

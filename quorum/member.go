@@ -1,0 +1,279 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
+)
+
+// Two majorities have a node in common only if they are majorities of the same nodes. So nodes that
+// implement driver.Member remember which set they belong to, and take part for no client that is
+// configured for another one. [Quorum.Adopt] says what the operator must see to.
+
+// ErrSetInUse says that nodes cannot be moved to another set: the rest of their present set could
+// go on without them. See [Quorum.Adopt].
+var ErrSetInUse = errors.New("set of nodes in use")
+
+// Set returns the set that all clients of these nodes must agree on. It asks no node.
+func (q *Quorum) Set() driver.Set {
+	return driver.Set{Nodes: len(q.nodes), Quorum: q.need,
+		Guard: q.config.guard.Truncate(time.Millisecond), Name: q.config.set}
+}
+
+// join puts the nodes' claims under their set.
+func (q *Quorum) join() {
+	for _, n := range q.nodes {
+		if m, ok := n.Backend.(driver.Member); ok {
+			m.Join(q.Set())
+		}
+	}
+}
+
+// Adopt moves the nodes to the set of this Quorum: its nodes, as [WithSet] names them, their
+// number, and its guard. An operator calls it, once, when one of these has changed, on a Quorum
+// that is configured as all clients will be from then on. It is safe while clients of the old set
+// work. First the nodes refuse them; then Adopt waits until their leases have ended; and only then
+// do the nodes take part again, for clients of the new set. Meanwhile nothing can be locked, for
+// the guard of the old set and driver.SetFresh. longest is the longest TTL that clients of the old
+// set use, and matters only if the old set has no guard.
+//
+// Every node has to answer. Nodes of the old set that are left out must be no majority of it, so
+// from 7 to 3 nodes it takes two steps. Otherwise Adopt fails with [ErrSetInUse], and nothing has
+// changed. A node that no client has reached yet remembers no set, so it counts as one that is left
+// out, unless the old set has the same name and number of nodes. Shut down the nodes that are left
+// out: with a node that forgets, they could make a majority of the old set again. If the old set
+// has no guard and longest is 0, Adopt fails with driver.ErrInvalid, and nothing has changed.
+//
+// It is also safe while another Adopt runs, to whatever set. Each notices at its next step if the
+// other has moved a node since its last one, and then fails with driver.ErrUnknown and names the
+// node. So at most one of them finishes. No node takes part for the new set before all of them are
+// ready to.
+//
+// When it fails for another reason, or ctx ends, some nodes may take part for nobody. Then call it
+// again: on a Quorum with the same set, with the former set, to undo the move, or with a third one.
+// Nodes remember which set they came from until all have been moved. Adopt waits again where leases
+// may be left. If it broke off after the wait, it refuses the former set and a third one with
+// ErrSetInUse, unless so many of these nodes say that they are of the new set that the others are
+// no majority of it: nodes do not know who else is in their set. Then move them to the new set
+// first, and from there to the other. Adopt also moves nodes whose first client had a mistyped
+// guard, but the right name and number of nodes. In two cases it cannot help, and fails with
+// ErrSetInUse: if the set of the nodes has no name, and their first client had a wrong set; and if
+// two moves to sets of different names were broken off one after the other. Then shut all clients
+// down, wait for the longest guard, and delete what the nodes remember of their set (on Redis the
+// key holdfast:s). Nodes that cannot remember a set stay as they are.
+//
+// Nodes that remember no set, new ones for example, take on that of the first client that asks.
+// While they are less than a majority of the new set, clients of both sets may start in any order:
+// the other nodes refuse clients of the new set until Adopt has moved them. If they are a majority,
+// as from 3 nodes to 7, call Adopt before the first client of the new set starts.
+func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {
+	if err := q.ready(ctx); err != nil {
+		return err
+	}
+	at, err := q.belong(ctx)
+	if err != nil {
+		return err
+	}
+	wait, err := q.handover(at, longest)
+	if err != nil {
+		return err
+	}
+	a := adoption{q: q, id: rand.Text(), at: at}
+	// First every node stops taking part for the old set.
+	if err := a.step(ctx, a.leave); err != nil {
+		return err
+	}
+	// Then the leases that it may have granted for the old set end.
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return unanswered(ctx.Err())
+		case <-q.group.Context().Done():
+			return node.Refused(errClosed, false)
+		}
+	}
+	// Then, in one step after the other: look at all nodes again, ready them for the new set, have
+	// them take part for it, and have them forget where they came from.
+	for _, next := range []func(driver.Set) driver.Set{a.stay, a.ready, a.join, a.forget} {
+		if err := a.step(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoption is an attempt to move nodes. Each step at a node compares what the last step has left
+// there, which has this attempt's own mark. So a node that it had leave a set stays out of it until
+// it is ready for the new one, whatever other attempts do. When the first node takes part for the
+// new set, all of them tell other attempts that they belong to it.
+type adoption struct {
+	q  *Quorum
+	id string
+	at []driver.Set // what the nodes belong to
+}
+
+// leave has a node take part for nobody, unless it takes part for the new set already, or has no
+// set.
+func (a *adoption) leave(set driver.Set) driver.Set {
+	if !set.Admits(a.q.Set()) && set != (driver.Set{}) {
+		set.Moving = a.id
+	}
+	return set
+}
+
+// stay changes nothing: it finds out whether a node was moved in the wait, while all can still go
+// back to their old set.
+func (a *adoption) stay(set driver.Set) driver.Set { return set }
+
+// ready puts a node into the new set, but does not have it take part yet.
+func (a *adoption) ready(set driver.Set) driver.Set {
+	want := a.q.Set()
+	if set.Admits(want) {
+		return set
+	}
+	if want.From = set.From; set.Plain() != want.Plain() {
+		want.From = cmp.Or(set.From, set.Plain().Text())
+	}
+	want.Moving = a.id
+	return want
+}
+
+// join has it take part.
+func (a *adoption) join(set driver.Set) driver.Set {
+	set.Moving = ""
+	return set
+}
+
+// forget has it forget where it came from.
+func (a *adoption) forget(set driver.Set) driver.Set { return set.Plain() }
+
+// step moves each node from its set to what next makes of that. It fails if a node is no longer in
+// that set, but a node without a set may have joined the new one.
+func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) error {
+	want := a.q.Set()
+	for i, n := range a.q.nodes {
+		m, ok := n.Backend.(driver.Member)
+		if !ok {
+			continue
+		}
+		from := a.at[i]
+		to := next(from)
+		ctx, cancel := context.WithTimeout(ctx, node.IdentifyTimeout)
+		now, err := m.Move(ctx, from, to)
+		cancel()
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", n.Name, err)
+		case now == to, now.Admits(want) && (from == driver.Set{} || from.Admits(want)):
+			a.at[i] = now
+		case now.Moving != "":
+			return &driver.Error{Maybe: true,
+				Err: fmt.Errorf("%s is being moved by another change of its set",
+					n.Name)}
+		default:
+			return &driver.Error{Maybe: true,
+				Err: fmt.Errorf("%s now belongs to a set of %v, not to %v", n.Name, now,
+					from)}
+		}
+	}
+	return nil
+}
+
+// belong asks every node which set it belongs to. Those that cannot remember one count as members.
+func (q *Quorum) belong(ctx context.Context) ([]driver.Set, error) {
+	have := make([]driver.Set, len(q.nodes))
+	for i, n := range q.nodes {
+		have[i] = q.Set()
+		m, ok := n.Backend.(driver.Member)
+		if !ok {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, node.IdentifyTimeout)
+		set, err := m.Belongs(ctx)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+		have[i] = set
+	}
+	return have, nil
+}
+
+// handover returns for how long leases may still run that the nodes have granted for the sets they
+// belong to. It fails with ErrSetInUse or ErrInvalid, as Adopt says.
+func (q *Quorum) handover(have []driver.Set,
+	longest time.Duration) (wait time.Duration, err error) {
+	want := q.Set()
+	for _, set := range have {
+		if set.Admits(want) || set == (driver.Set{}) {
+			continue
+		}
+		set = set.Plain()
+		if left := q.left(set, have); set != want && left >= set.Quorum {
+			return 0, &driver.Error{Permanent: true,
+				Err: fmt.Errorf(
+					"%w: nodes belong to a set of %v, and the %d that are not among these could go on without them%s",
+					ErrSetInUse, set, left, q.others(set, have))}
+		}
+		lease := cmp.Or(set.Guard, longest)
+		if lease <= 0 {
+			return 0,
+				forbidden(
+					fmt.Errorf(
+						"nodes belong to a set of %v, which allows any TTL: say which is the longest in use",
+						set))
+		}
+		lease += driver.SetFresh
+		wait = max(wait, lease+q.config.allowance(lease))
+	}
+	return wait, nil
+}
+
+// others lists those of these nodes that do not say that they are of the set, for an error.
+func (q *Quorum) others(set driver.Set, have []driver.Set) string {
+	var others []string
+	for i, other := range have {
+		if !partOf(other, set) {
+			others = append(others, fmt.Sprintf("%s: %v", q.nodes[i].Name, other))
+		}
+	}
+	if others == nil {
+		return ""
+	}
+	return " (" + strings.Join(others, "; ") + ")"
+}
+
+// partOf reports whether a node that belongs to have is one of the set, or was moved out of it.
+func partOf(have, set driver.Set) bool { return have.Plain() == set || have.From == set.Text() }
+
+// left returns how many nodes of the set may still work for it: those that are not among these, and
+// were not moved out of it.
+func (q *Quorum) left(set driver.Set, have []driver.Set) int {
+	if set.Name != "" && set.Name == q.config.set && set.Nodes == len(have) {
+		return 0 // these are all its nodes
+	}
+	left := set.Nodes
+	for _, other := range have {
+		if partOf(other, set) {
+			left--
+		}
+	}
+	return left
+}
+
+// disagreement returns the SetError in err, or nil if the node did not refuse for its set.
+func disagreement(err error) *driver.SetError {
+	var e *driver.SetError
+	if err != nil && errors.As(err, &e) {
+		return e
+	}
+	return nil
+}

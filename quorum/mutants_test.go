@@ -1,0 +1,211 @@
+//go:build mutants
+
+package quorum_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mutation is a place in this package that is broken on purpose, and the simulation that has to
+// notice.
+type mutation struct {
+	name     string
+	file     string
+	old, new string // old is in the file exactly once
+	plan     string // see HOLDFAST_PLAN; empty: any
+	seen     int    // which history from seed 1 on noticed it when it was tried last
+
+	// test is the test that notices; empty: the simulation. It is another one where the simulation
+	// would have to meet with an accident that is too rare to wait for.
+	test string
+
+	// equivalent says why no test cannotice.
+	equivalent string
+}
+
+// mutations are those of the quorum. What is wrong with servers and not with the quorum is in
+// TestSimulationNotices.
+var mutations = []mutation{
+	{name: "a stale answer counts as a vote", file: "keys.go",
+		old: "c.Claim.Queue && latest && err == nil", new: "c.Claim.Queue && err == nil",
+		test: "^TestOutdatedAnswerIsNoVote$"},
+	{name: "sends acquisitions after their release has begun", file: "internal/node/call.go",
+		old: "c.Op == Acquiring && c.over()", new: "false",
+		test: "^TestReleaseEndsWaitingAcquisition$"},
+	{name: "a probe that is not made stays the probe", file: "internal/node/call.go",
+		old: "\t\t\tc.Node.unprobed()\n", new: "",
+		test: "^TestReleaseEndsWaitingAcquisition$"},
+	{name: "queues at nodes of any presence", file: "internal/node/call.go",
+		old: "result.Presence <= min(c.Bound, g.config.MinPresence)", new: "false",
+		test: "^TestR24_ShortPresence$"},
+	{name: "leaves what does not queue", file: "acquire.go",
+		old: "\t\tq.giveBack(claim)\n\tdefault:", new: "\tdefault:",
+		test: "^TestR17_WithoutAQueueNothingIsLeft$"},
+	{name: "heals without validity", file: "heal.go",
+		old: "!r.held ||\n\t\tclock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL)",
+		new: "!r.held",
+		equivalent: "An acquisition takes no key from another, so late healing can at most keep a key that its holder has given up for a TTL more. " +
+			"It has not: whoever lets a lease end releases it, and that release follows in the key's order. What the check spares is the key of a " +
+			"process that lives and does not release, which the kernel never does."},
+	{name: "heals what was released", file: "heal.go", old: "r == nil || !r.held ||",
+		new: "r == nil ||", test: "^TestHealingSparesOthersAndTheDead$"},
+	{name: "accepts a handoff after the heartbeat lapsed", file: "wait.go",
+		old: " && o.lasts() >= w.promised", new: "",
+		test: "^TestR1_HandoffLastsAsLongAsPromised$"},
+	{name: "passes on notices of a grant that is over", file: "wait.go",
+		old: " || clock.Now() >= w.promised", new: "",
+		test: "^TestR1_NoticesAfterThePresenceAreNoGrant$"},
+	{name: "raises one short", file: "acquire.go", old: "behind, q.need-acks)",
+		new: "behind, q.need-acks-1)", test: "^TestRaiseNeedsTheKey$"},
+	{name: "heals with token 1", file: "heal.go", old: "claim.Token = r.top",
+		new: "claim.Token = 1", test: "^TestHealing$"},
+	{name: "heals without the current token", file: "renew.go",
+		old: "\tif claim.Block > 0 {\n\t\tr.drew(token, claim.Block)\n\t}", new: "\t_ = token",
+		test: "^TestHealingGoesOnAboveRenewedTokens$"},
+	{name: "does not heal", file: "batch.go", old: "\t\tb.heal()\n", new: "", plan: "rolling",
+		seen: 2},
+	{name: "owes no releases", file: "internal/node/history.go", old: "pend = h.Pend(i)",
+		new: "pend = false", plan: "lasting", seen: 1},
+	{name: "owes no releases to nodes left out", file: "round.go",
+		old: "r.owes(p, err) && r.record.history.Pend(i)", new: "false", plan: "lasting", seen: 11},
+	{name: "a lost race gives nothing back", file: "round.go", old: "\t\tr.q.giveBack(r.claim)\n",
+		new: "", plan: "lasting", seen: 3},
+	{name: "abandoned acquisitions are not given back", file: "acquire.go",
+		old: "\t\tq.giveBack(r.claim)\n", new: "", plan: "lasting",
+		seen: 3},
+	{name: "lost renewals leave the rest", file: "renew.go", old: "\t\tq.giveBack(claim)\n",
+		new:  "\t\t_ = claim\n",
+		test: "^TestR17_LostRenewalLeavesNothing$"},
+	{name: "moves no waiters to their own places", file: "wait.go",
+		old: "\t\tnodes |= w.unplaced\n", new: "",
+		test: "^TestR24_FirstWaitersInDifferentOrders$"},
+	{name: "takes a node that hangs for one that refused", file: "acquire.go",
+		old: "open := t.maybe + t.asked", new: "open := t.maybe",
+		plan: "lasting", seen: 11},
+	{name: "remembers what surely failed", file: "acquire.go", old: "\t\t\t\tq.dismiss(r)\n",
+		new: "", plan: "lasting", seen: 12},
+	{name: "takes a claim for passed on when one node says so", file: "renew.go",
+		old: "t.yielded > 0 && t.yielded+t.lost > n-t.need", new: "t.yielded > 0",
+		test: "^TestYieldWithoutAMajority$"},
+	{name: "counts on nodes that may yield yet", file: "batch.go",
+		old: "results[at] = b.vote(n.Index, k, results[at])\n", new: "",
+		test: "^TestR1_LateYieldIsNoVote$"},
+	{name: "never counts on a node again that was late to yield", file: "yields.go",
+		old: "open[i]--", new: "_ = open", test: "^TestAnsweredYieldIsAVoteAgain$"},
+	{name: "counts on nodes that gave no answer to a yield", file: "yields.go",
+		old: "if !node.Maybe(err) {", new: "if true {", test: "^TestUnansweredYieldIsNoVote$"},
+	{name: "renewals lost everywhere leave the queues", file: "renew.go",
+		old:  "result.State != driver.Held {",
+		new:  "result.State != driver.Held && t.lost+t.yielded < n {",
+		test: "^TestR17_LostRenewalLeavesTheQueue$"},
+	{name: "accepts what came too late", file: "acquire.go",
+		old: "took >= r.claim.TTL-q.config.allowance(r.claim.TTL)", new: "took >= 1000*r.claim.TTL",
+		test: "^TestR11R14R15R16R18_MajorityTooLate$"},
+	{name: "late renewals are accepted by the simulated kernel", file: "simulation_test.go",
+		old: "state == driver.Held && now < hd.deadline && now < rstart.Add(validity(c.TTL))",
+		new: "state == driver.Held",
+		equivalent: "A majority that has renewed a claim still had it then, so nobody else had one, and keeps it for the TTL that the simulated " +
+			"kernel counts from before it asked. No two hold the key. That a lock never becomes valid again after its deadline is a promise of " +
+			"the real kernel, which simulate checks, with a mutant of its own."},
+	{name: "believes doubtful notices", file: "wait.go",
+		old:  "n.Kind != driver.Granted || v.doubtful || !v.queued",
+		new:  "n.Kind != driver.Granted || !v.queued",
+		test: "^TestR1_LateNoticesAreNoGrant$"},
+	{name: "believes notices of nodes where it does not wait", file: "wait.go",
+		old: "n.Kind != driver.Granted || v.doubtful || !v.queued",
+		new: "n.Kind != driver.Granted || v.doubtful",
+		equivalent: "A vote from a notice lasts until present. For a node where the claim is not known to wait that is over when its last request " +
+			"began, so before what the caller was promised, and the vote does not count. If the node then answers that the claim waits there, and " +
+			"there is no doubt, the grant was made after that answer, or the answer would have been Held: it lasts. A node that was restarted in " +
+			"between answers later than a presence, so in doubt. Until then the vote is worth what a hint is."},
+	{name: "a minority is a majority", file: "quorum.go", old: "len(backends)/2 + 1",
+		new: "(len(backends)+1)/2", test: "^TestEveryNumberOfNodes$"},
+	{name: "keeps a minority of grants", file: "wait.go",
+		old: "\tcase w.due:\n\t\tw.due = false\n\t\treturn q.retreatLocked(r, some)\n", new: "",
+		test: "^TestR24_WaitersLetGo$"},
+	{name: "lets calls for a key overtake each other", file: "internal/node/call.go",
+		old: "; c.key.busy.Has(i) {", new: "; i < 0 {",
+		test: "^TestCallsOfOneKeyDoNotOverlap$"},
+}
+
+// TestMutants breaks the quorum in one place after the other, and has a test notice it, or the
+// simulation: in at most HOLDFAST_HISTORIES histories, or 100 times as many as it took last if that
+// is not set.
+func TestMutants(t *testing.T) {
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			overlay := m.overlay(t)
+			histories := cmp.Or(os.Getenv("HOLDFAST_HISTORIES"), strconv.Itoa(100*m.seen))
+			test := cmp.Or(m.test, "^TestSimulation$")
+			if m.equivalent != "" {
+				t.Log(m.equivalent)
+				return
+			}
+			c := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=60m", "-run",
+				test, ".")
+			c.Env = append(os.Environ(), "HOLDFAST_HISTORIES="+histories, "HOLDFAST_SEED=1",
+				"HOLDFAST_PLAN="+m.plan)
+			out, err := c.CombinedOutput()
+			text := string(out)
+			switch {
+			case err == nil:
+				t.Errorf("nobody notices:\n%s", text)
+			case strings.Contains(text, "[build failed]") ||
+				strings.Contains(text, "[setup failed]"):
+				t.Errorf("it does not build:\n%s", text)
+			default:
+				t.Log(firstLines(text, 6))
+			}
+		})
+	}
+}
+
+// overlay writes the broken file, and what go build wants to know of it.
+func (m *mutation) overlay(t *testing.T) string {
+	dir := t.TempDir()
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), m.old); n != 1 {
+		t.Fatalf(
+			"this is %d times in %s, want once: the code has changed, and the mutation has to\n%s",
+			n, m.file, m.old)
+	}
+	broken := filepath.Join(dir, filepath.Base(m.file))
+	if err := os.WriteFile(broken, []byte(strings.Replace(string(data), m.old, m.new, 1)),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	description, err := json.Marshal(map[string]any{"Replace": map[string]string{original: broken}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, description, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// firstLines returns the first n lines of text that say what was violated.
+func firstLines(text string, n int) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, ": ") && len(lines) < n {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
