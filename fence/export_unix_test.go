@@ -1,0 +1,6 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package fence
+
+// FlockWaits returns how many writers of this process wait for the lock of a file.
+func FlockWaits() int64 { return flockWaits.Load() }
