@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 )
 
-// TestKilled: of two that write to one file, the first is killed with SIGKILL together with what keeps its lock. What
-// it writes must have an end before what the next one writes begins, and the next one does not wait for the lease to
-// end.
+// TestKilled: two commands write to one file. SIGKILL kills the first one's holdfast. Its command
+// must write nothing after the next one begins, and the next one does not wait for the end of the
+// lease.
 func TestKilled(t *testing.T) {
 	for name, script := range map[string]string{
 		"child":      `exec "$0"`,
@@ -23,7 +23,8 @@ func TestKilled(t *testing.T) {
 			for range 5 {
 				dir, log := locks(t), file(t)
 				run := func(mark string) *process {
-					return start(t, dir, []string{role.Variable + "=writer", "LOG=" + log, "MARK=" + mark},
+					return start(t, dir, []string{role.Variable + "=writer", "LOG=" + log,
+						"MARK=" + mark},
 						"run", longTTL, "name", "--", "sh", "-c", script, selfPath)
 				}
 				first := run("1")
@@ -33,7 +34,7 @@ func TestKilled(t *testing.T) {
 				first.signal(syscall.SIGKILL)
 				second.expect("ready")
 				first.expectExit(1000 + int(syscall.SIGKILL))
-				first.rest() // all of it is gone
+				first.rest() // all its processes have ended
 				second.signal(syscall.SIGTERM)
 				second.expectExit(128 + int(syscall.SIGTERM))
 				second.rest()
@@ -43,27 +44,31 @@ func TestKilled(t *testing.T) {
 				}
 				if !regexp.MustCompile(`^1+2+$`).Match(text) {
 					i := strings.IndexByte(string(text), '2')
-					t.Fatalf("the first one writes after the second: %d times from byte %d", strings.Count(string(text[max(i, 0):]), "1"), i)
+					t.Fatalf("the first one writes after the second: %d times from byte %d",
+						strings.Count(string(text[max(i, 0):]), "1"), i)
 				}
 			}
 		})
 	}
 }
 
-// TestKilledWithClosedFiles: a command that has closed all files that it does not know dies with holdfast as well.
+// TestKilledWithClosedFiles: a command that closes all files that it does not know still dies with
+// a killed holdfast.
 func TestKilledWithClosedFiles(t *testing.T) {
 	dir := locks(t)
-	p := start(t, dir, []string{role.Variable + "=writer", "LOG=" + os.DevNull, "MARK=x", "CLOSE_FILES=1"},
+	p := start(t, dir, []string{role.Variable + "=writer", "LOG=" + os.DevNull, "MARK=x",
+		"CLOSE_FILES=1"},
 		"run", longTTL, "name", "--", selfPath)
 	p.expect("ready")
 	p.signal(syscall.SIGKILL)
 	p.expectExit(1000 + int(syscall.SIGKILL))
 	p.rest()
-	// The next one removes what is left in the directory.
+	// The next one removes what the first has left in the directory.
 	start(t, dir, nil, "run", longTTL, "name", "--", "true").expectExit(0)
 }
 
-// TestKilledWithASurvivor: what holdfast has started and cannot kill keeps the lock, for as long as the lease lasts.
+// TestKilledWithASurvivor: a program that survives a killed holdfast keeps the lock while the lease
+// lasts.
 func TestKilledWithASurvivor(t *testing.T) {
 	dir := locks(t)
 	first := start(t, dir, []string{role.Variable + "=daemon"}, "run", longTTL, "name", "--",

@@ -1,5 +1,5 @@
-// Command holdfast puts a lock around a program: of all who start it under the same name, on one machine or on
-// many, one runs it at a time.
+// Command holdfast puts a lock around a program. Many callers may start it under the same name, on
+// one machine or on many; one of them runs at a time.
 //
 //	holdfast run nightly -- /usr/local/bin/backup --full
 //
@@ -8,10 +8,15 @@ package main
 
 import (
 	"os"
+	"runtime"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/arguments"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/cli"
 )
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
+	// The program nearly always waits, and does one thing after the other. More threads would only
+	// be woken for nothing, a hundred times for a command that takes a millisecond.
+	runtime.GOMAXPROCS(1)
+	os.Exit(cli.Main(arguments.Take(), os.Stdout, os.Stderr))
 }

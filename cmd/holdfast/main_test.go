@@ -13,28 +13,29 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	// For go test, which takes a result from its cache unless something has changed that the test is made of.
+	// So that go test does not take a cached result when the command has changed.
 	_ "github.com/holdfast-go/holdfast/cmd/holdfast/internal/cli"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// guard is how long a test waits for what must come. It only ends tests that have failed.
+// guard bounds the waits of a test. It only ends tests that have failed.
 const guard = 2 * time.Minute
 
-// longTTL is a lease that nobody in a test waits for: what comes before guard is over did not wait for it to end.
+// longTTL is longer than guard: what happens within guard did not wait for the end of this lease.
 const longTTL = "--ttl=1h"
 
 var (
 	holdfastPath string // the command, built
 	selfPath     string // this program, for its roles
-	temporaryDir string // where the command has its directory if it is not told another
+	temporaryDir string // has the user's directory of locks
 )
 
 func TestMain(m *testing.M) {
@@ -49,16 +50,19 @@ func testMain(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	// No test may use the locks of whoever runs it.
+	// No test may use the locks of the user who runs it.
 	os.Unsetenv("HOLDFAST_URL")
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // else each program with the race detector takes a second to end
+	// otherwise each program with the race detector takes a second to end
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	holdfastPath = filepath.Join(dir, "holdfast")
 	temporaryDir = filepath.Join(dir, "tmp")
 	if err := os.Mkdir(temporaryDir, 0o700); err != nil {
 		panic(err)
 	}
-	setDir := "-X github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl.temporary=" + temporaryDir
-	args := append([]string{"build", "-buildvcs=false", "-ldflags", setDir, "-o", holdfastPath}, buildFlags...)
+	setDir := "-X github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl.temporary=" +
+		temporaryDir
+	args := append([]string{"build", "-buildvcs=false", "-ldflags", setDir, "-o", holdfastPath},
+		buildFlags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go %v: %v\n%s", args, err, out)
 		return 1
@@ -69,7 +73,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// locks is a directory of locks of one test. When the test is over, nothing may be left in it.
+// locks returns a new directory of locks. At the end of the test nothing may be left in it.
 func locks(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -91,7 +95,7 @@ func nothingLeft(t *testing.T, dir string) {
 	}
 }
 
-// process is a holdfast that runs.
+// process is a running holdfast.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -99,7 +103,7 @@ type process struct {
 	lines  chan string // of stdout
 	stderr *stderr
 	ended  chan struct{}
-	code   int // 1000 and the number of the signal, if it died by one; set when ended is closed
+	code   int // 1000+N if signal N killed it; set when ended is closed
 }
 
 // start starts holdfast with the address of dir and the environment env.
@@ -120,14 +124,17 @@ func startRole(t *testing.T, dir, part string, flags ...string) *process {
 
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, lines: make(chan string, 4096), stderr: newStderr(), ended: make(chan struct{})}
-	// Pipes of our own: Wait would close those of exec.Cmd, and grandchildren use them for longer.
+	p := &process{t: t, cmd: cmd, lines: make(chan string, 4096), stderr: newStderr(),
+		ended: make(chan struct{})}
+	// Not the pipes of exec.Cmd: Wait closes them, but grandchildren use them for longer.
 	inReader, inWriter := pipe(t)
 	p.stdin = inWriter
 	cmd.Stdin = inReader
 	outReader, outWriter := pipe(t)
 	errReader, errWriter := pipe(t)
-	cmd.Stdout = outWriter
+	if cmd.Stdout == nil {
+		cmd.Stdout = outWriter
+	}
 	if cmd.Stderr == nil {
 		cmd.Stderr = errWriter
 	}
@@ -195,7 +202,7 @@ func (p *process) line() string {
 	panic("unreachable")
 }
 
-// rest returns what else comes on stdout, after all who have it open are gone.
+// rest returns the remaining lines of stdout. It waits until no process has stdout open.
 func (p *process) rest() (lines []string) {
 	p.t.Helper()
 	timeout := time.After(guard)
@@ -212,16 +219,32 @@ func (p *process) rest() (lines []string) {
 	}
 }
 
-// expectExit waits for the end.
+// expectExit waits for the end, with the exit code want.
 func (p *process) expectExit(want int) {
+	p.t.Helper()
+	p.expectExitOf(func(code int) bool { return code == want }, strconv.Itoa(want))
+}
+
+func (p *process) expectExitOf(is func(code int) bool, want string) {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-		if p.code != want {
-			p.t.Fatalf("%v: exit code %d, want %d; stderr: %s", p.cmd.Args, p.code, want, p.stderr)
+		if !is(p.code) {
+			p.t.Fatalf("%v: exit code %d, want %s; stderr: %s", p.cmd.Args, p.code, want, p.stderr)
 		}
 	case <-time.After(guard):
 		p.t.Fatalf("%v does not end; stderr: %s", p.cmd.Args, p.stderr)
+	}
+}
+
+// running fails the test if the process has ended. Call it while waiting for something that the
+// process does.
+func (p *process) running() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+		p.t.Fatalf("%v: exit code %d too early; stderr: %s", p.cmd.Args, p.code, p.stderr)
+	default:
 	}
 }
 
@@ -232,11 +255,11 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// stderr collects what comes on stderr.
+// stderr collects the output on stderr.
 type stderr struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	more  chan struct{} // closed, and made anew, when text has changed
+	more  chan struct{} // closed and replaced when text changes
 	ended bool
 }
 
@@ -264,14 +287,20 @@ func (s *stderr) String() string {
 	return s.text.String()
 }
 
-// expectStderr waits until a part of what came on stderr matches, and returns that part.
+// expectStderr waits until stderr matches, and returns the match.
 func (p *process) expectStderr(pattern string) string {
+	p.t.Helper()
+	return p.expectStderrFrom(0, pattern)
+}
+
+// expectStderrFrom is expectStderr for the text after the first start bytes.
+func (p *process) expectStderrFrom(start int, pattern string) string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
 	timeout := time.After(guard)
 	for {
 		p.stderr.mu.Lock()
-		text, more, ended := p.stderr.text.String(), p.stderr.more, p.stderr.ended
+		text, more, ended := p.stderr.text.String()[start:], p.stderr.more, p.stderr.ended
 		p.stderr.mu.Unlock()
 		if found := re.FindString(text); found != "" {
 			return found
@@ -282,12 +311,12 @@ func (p *process) expectStderr(pattern string) string {
 		select {
 		case <-more:
 		case <-timeout:
-			p.t.Fatalf("stderr is %q so far, want %s", text, pattern)
+			p.t.Fatalf("stderr is ...%q so far, want %s", text[max(0, len(text)-2000):], pattern)
 		}
 	}
 }
 
-// allStderr returns all that came on stderr of a process that has ended.
+// allStderr waits for the end of the process and returns all of stderr.
 func (p *process) allStderr() string {
 	p.t.Helper()
 	<-p.ended
@@ -313,7 +342,8 @@ func (p *process) waiting() {
 	p.expectStderr(`holdfast: waiting for "name".*\n`)
 }
 
-// untilWaiting waits until so many wait for a lock, for the sake of those who cannot say so.
+// untilWaiting waits until a lock has count waiters. It is for waiters whose stderr does not show
+// it.
 func untilWaiting(t *testing.T, dir, key string, count int) {
 	t.Helper()
 	backend, err := filehold.Open(dir)
@@ -339,7 +369,7 @@ func untilWaiting(t *testing.T, dir, key string, count int) {
 	}
 }
 
-// file makes a file for roles to write to.
+// file creates a file for roles to write to.
 func file(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -352,4 +382,10 @@ func file(t *testing.T) string {
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	return lines[len(lines)-1]
+}
+
+// ends waits for the end, with any exit code.
+func (p *process) ends() {
+	p.t.Helper()
+	p.expectExitOf(func(int) bool { return true }, "any")
 }

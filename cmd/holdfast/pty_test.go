@@ -20,15 +20,15 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 )
 
-// startOnTerminal starts a command on a terminal that is so many columns wide. What it shows comes as the process's
-// stderr; there is no stdout.
+// startOnTerminal starts a command on a new terminal. The process's stderr is what the terminal
+// shows; there is no stdout.
 func startOnTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) (p *process, terminal *os.File) {
 	t.Helper()
 	blocking, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: columns})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A file that can be closed while it is read.
+	// A non-blocking file can be closed during a read.
 	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,8 @@ func startOnTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) (p *process, t
 	}()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%v: terminal: %q", cmd.Args, p.stderr)
+			text := p.stderr.String()
+			t.Logf("%v: terminal: ...%q", cmd.Args, text[max(0, len(text)-2000):])
 		}
 		_ = cmd.Process.Kill()
 		<-p.ended
@@ -56,7 +57,7 @@ func startOnTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) (p *process, t
 	return p, terminal
 }
 
-// resize tells the terminal, and so its foreground process group, how many columns it has.
+// resize sets the width of the terminal. Its foreground process group gets a signal.
 func resize(t *testing.T, terminal *os.File, columns uint16) {
 	t.Helper()
 	raw, err := terminal.SyscallConn()
@@ -78,17 +79,19 @@ func TestWaitingOnATerminal(t *testing.T) {
 	cmd := exec.Command(holdfastPath, "run", longTTL, "name", "--", "sh", "-c", "echo runs; exit 3")
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "TERM=xterm")
 	p, terminal := startOnTerminal(t, 200, cmd)
-	p.expectStderr(`\r\x1b\[Kholdfast: waiting 0s for "name", held by nightly\?backup \(pid \d+ on .+\), lease ends in \S+, place 1 in the queue`)
+	p.expectStderr(
+		`\r\x1b\[Kholdfast: waiting 0s for "name", held by nightly\?backup \(pid \d+ on .+\) for \d+s \(lease \S+, renewed while it lives\), place 1 in the queue`)
 	p.expectStderr(`\r\x1b\[Kholdfast: waiting [1-9]s for "name", held by .+, place 1 in the queue`)
-	// It heeds the width of the moment.
+	// The line follows a change of the width.
 	resize(t, terminal, 33)
 	p.expectStderr(`\r\x1b\[Kholdfast: waiting \ds for "nam\.\.\.\r`)
 	holder.stdin.Close()
 	holder.expectExit(0)
 	p.expectExit(3)
-	// Erased before the command prints, and nothing else is said.
+	// The line is erased before the command prints, and there is no other message.
 	text := p.expectStderr(`[^\r]*\r\x1b\[Kruns\r\n$`)
-	if strings.Contains(p.stderr.String(), "acquired") || strings.Count(p.stderr.String(), "\n") != 1 {
+	if strings.Contains(p.stderr.String(), "acquired") ||
+		strings.Count(p.stderr.String(), "\n") != 1 {
 		t.Errorf("the terminal shows %q", text)
 	}
 }
@@ -103,11 +106,14 @@ func TestWaitingOnATerminalInVain(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{[]string{"--wait=300ms"}, "xterm", 75, `\r\x1b\[Kholdfast: waiting 0s for .*\r\x1b\[Kholdfast: "name" was not free within --wait 300ms; held by .*\r\n$`},
-		{[]string{"--wait=300ms"}, "dumb", 75, `^holdfast: waiting for "name", held by .*\r\nholdfast: "name" was not free .*\r\n$`},
+		{[]string{"--wait=300ms"}, "xterm", 75,
+			`\r\x1b\[Kholdfast: waiting 0s for .*\r\x1b\[Kholdfast: "name" was not free within --wait 300ms; held by .*\r\n$`},
+		{[]string{"--wait=300ms"}, "dumb", 75,
+			`^holdfast: waiting for "name", held by .*\r\nholdfast: "name" was not free .*\r\n$`},
 		{[]string{"--wait=300ms", "-q"}, "xterm", 75, `^$`},
 	} {
-		cmd := exec.Command(holdfastPath, append(append([]string{"run", longTTL}, test.flags...), "name", "--", "true")...)
+		cmd := exec.Command(holdfastPath, append(append([]string{"run", longTTL}, test.flags...),
+			"name", "--", "true")...)
 		cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "TERM="+test.term)
 		p, _ := startOnTerminal(t, 200, cmd)
 		p.expectExit(test.code)
@@ -131,26 +137,29 @@ func TestWaitingOnATerminalInVain(t *testing.T) {
 	holder.expectExit(0)
 }
 
-// session is a shell with job control on a terminal, and holdfast as its job.
+// session is a shell with job control on a terminal. Its job runs holdfast.
 type session struct {
-	*process // the shell; its stderr is what the terminal shows
+	*process // the shell; stderr is what the terminal shows
 	terminal *os.File
 	orders   *os.File
 	reports  chan string
 }
 
-// startSession has a shell run a job, which is to run holdfast, and that to run this program in a role.
+// startSession starts a shell that runs a job. The job runs holdfast, which runs this program in a
+// role.
 func startSession(t *testing.T, dir, part string, job ...string) *session {
 	t.Helper()
 	reportReader, reportWriter := pipe(t)
 	orderReader, orderWriter := pipe(t)
 	cmd := exec.Command(selfPath, job...)
-	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, role.Variable+"=shell", "JOB_ROLE="+part)
+	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, role.Variable+"=shell",
+		"JOB_ROLE="+part)
 	cmd.ExtraFiles = []*os.File{reportWriter, orderReader}
 	p, terminal := startOnTerminal(t, 80, cmd)
 	reportWriter.Close()
 	orderReader.Close()
-	s := &session{process: p, terminal: terminal, orders: orderWriter, reports: make(chan string, 16)}
+	s := &session{process: p, terminal: terminal, orders: orderWriter,
+		reports: make(chan string, 16)}
 	go func() {
 		for lines := bufio.NewScanner(reportReader); lines.Scan(); {
 			s.reports <- lines.Text()
@@ -160,13 +169,14 @@ func startSession(t *testing.T, dir, part string, job ...string) *session {
 	return s
 }
 
-// shows waits until the terminal has shown so many lines that match the pattern. What was typed may stand before it.
+// shows waits until the terminal has shown a number of lines that match the pattern. The echo of
+// typed keys may stand before the match.
 func (s *session) shows(pattern string, times int) string {
 	s.t.Helper()
 	return s.expectStderr(`(?s)` + strings.Repeat(`(?:^|\n)(?:\^[A-Z\\])*`+pattern+`\r\n.*`, times))
 }
 
-// ready waits for the role, and returns its process ID.
+// ready waits until the role is ready, and returns its process ID.
 func (s *session) ready() (pid int) {
 	s.t.Helper()
 	fields := strings.Fields(s.shows(`ready \d+`, 1))
@@ -177,7 +187,7 @@ func (s *session) ready() (pid int) {
 	return pid
 }
 
-// expectReport waits for what the shell says of its job.
+// expectReport waits for a report of the shell about its job.
 func (s *session) expectReport(want string) {
 	s.t.Helper()
 	select {
@@ -186,7 +196,7 @@ func (s *session) expectReport(want string) {
 			s.t.Fatalf("the job: %s, want %s; terminal: %q", got, want, s.stderr)
 		}
 	case <-time.After(guard):
-		s.t.Fatalf("nothing happens to the job, want %s; terminal: %q", want, s.stderr)
+		s.t.Fatalf("nothing happens to the job, want %s", want)
 	}
 }
 
@@ -211,7 +221,8 @@ const (
 	controlZ         = "\x1a"
 )
 
-// TestControlC: the command gets what the terminal sends, once, before it has read from the terminal and after.
+// TestControlC: the command gets each signal of the terminal once, before and after it has read
+// from the terminal.
 func TestControlC(t *testing.T) {
 	s := startSession(t, locks(t), "keys", holdfastPath, "run", "name", "--", selfPath)
 	s.ready()
@@ -219,7 +230,7 @@ func TestControlC(t *testing.T) {
 	s.shows("signal 2", 1)
 	s.types(controlBackslash)
 	s.shows("signal 3", 1)
-	s.types("hello\n") // the terminal is now asked for, and given
+	s.types("hello\n") // the command asks for the terminal now, and gets it
 	s.shows("read hello", 1)
 	s.types(controlC)
 	s.shows("signal 2.*signal 2", 1)
@@ -231,7 +242,7 @@ func TestControlC(t *testing.T) {
 	}
 }
 
-// expectStopped checks that a process does not run.
+// expectStopped checks that a process is stopped.
 func expectStopped(t *testing.T, pid int) {
 	t.Helper()
 	if stopped, err := role.IsStopped(pid); err != nil || !stopped {
@@ -239,12 +250,18 @@ func expectStopped(t *testing.T, pid int) {
 	}
 }
 
-// TestControlZ: the command is stopped before holdfast is, whether it wants to or not, and goes on with it.
+// TestControlZ: the command is stopped before holdfast, even if it ignores SIGTSTP, and is
+// continued with holdfast.
 func TestControlZ(t *testing.T) {
-	for name, env := range map[string]string{"heeded": "", "ignored": "1"} {
+	for name, test := range map[string]struct{ env, script string }{
+		"heeded": {"", `exec "$0" run --ttl=1h name -- "$1"`},
+		// In a pipeline the others keep the terminal until the command asks for it.
+		"heeded in a pipeline":  {"", `exec "$0" run --ttl=1h name -- "$1" </dev/null`},
+		"ignored in a pipeline": {"1", `exec "$0" run --ttl=1h name -- "$1" </dev/null`},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("IGNORE_STOP", env)
-			s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
+			t.Setenv("IGNORE_STOP", test.env)
+			s := startSession(t, locks(t), "keys", "sh", "-c", test.script, holdfastPath, selfPath)
 			pid := s.ready()
 			for range 3 {
 				s.types(controlZ)
@@ -254,16 +271,48 @@ func TestControlZ(t *testing.T) {
 			}
 			s.types(controlC)
 			s.shows("signal 2", 1)
-			s.types(controlBackslash)
-			s.types("end\n")
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
 			s.expectReport("exit 0")
 		})
 	}
 }
 
-// TestControlZWithTheTerminal: the same when the command has the terminal, which it has again after fg.
+// TestControlZAfterAStopByOthers: a command that somebody has stopped and continued still gets
+// SIGTSTP at control-Z, so that it can restore the terminal before it is stopped.
+func TestControlZAfterAStopByOthers(t *testing.T) {
+	t.Setenv("HEAR_STOP", "1")
+	s := startSession(t, locks(t), "keys", "sh", "-c",
+		`exec "$0" run --ttl=1h name -- "$1" </dev/null`, holdfastPath, selfPath)
+	pid := s.ready()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(`holdfast: the command is stopped by SIGSTOP, .*`, 1)
+	for _, sig := range []syscall.Signal{syscall.SIGCONT, syscall.SIGINT} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.shows("signal 2", 1) // the command runs
+	s.types(controlZ)
+	s.shows("signal 20", 1)
+	s.expectReport("stopped")
+	expectStopped(t, pid)
+	s.order("fg")
+	s.types(controlBackslash) // the command then reads, and nobody types
+	s.shows("signal 3", 1)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.expectReport("exit 0")
+}
+
+// TestControlZWithTheTerminal: the same for a command that has the terminal. It has it again after
+// fg.
 func TestControlZWithTheTerminal(t *testing.T) {
-	t.Setenv("IGNORE_TTIN", "1") // who does so cannot ask for it again
+	t.Setenv("IGNORE_TTIN", "1") // so it cannot ask for the terminal again
 	s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 	pid := s.ready()
 	s.types(controlBackslash)
@@ -283,10 +332,12 @@ func TestControlZWithTheTerminal(t *testing.T) {
 	s.expectReport("exit 0")
 }
 
-// TestScriptGetsTheTerminalBack: when holdfast has ended, whoever has called it can read from the terminal again.
+// TestScriptGetsTheTerminalBack: when holdfast has ended, the script that has called it can read
+// from the terminal again.
 func TestScriptGetsTheTerminalBack(t *testing.T) {
-	s := startSession(t, locks(t), "keys", "sh", "-c", `"$0" run name -- "$1"; read line; echo "the script reads $line"`, holdfastPath, selfPath)
-	// Not by control-\, which would end the script as well.
+	s := startSession(t, locks(t), "keys", "sh", "-c",
+		`"$0" run name -- "$1"; read line; echo "the script reads $line"`, holdfastPath, selfPath)
+	// control-\ would end the script as well.
 	if err := syscall.Kill(s.ready(), syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +348,8 @@ func TestScriptGetsTheTerminalBack(t *testing.T) {
 	s.expectReport("exit 0")
 }
 
-// TestBackgroundJob: a job that is continued in the background runs, and stops when it wants to read from the
-// terminal, until it is brought to the foreground.
+// TestBackgroundJob: a job that is continued in the background runs. It stops when it reads from
+// the terminal, and goes on after fg.
 func TestBackgroundJob(t *testing.T) {
 	s := startSession(t, locks(t), "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
 	pid := s.ready()
@@ -319,7 +370,8 @@ func TestBackgroundJob(t *testing.T) {
 	s.expectReport("exit 0")
 }
 
-// TestStoppedForTooLong: nobody renews the lock of a stopped job. When it is continued, its command is ended.
+// TestStoppedForTooLong: nobody renews the lease of a stopped job. If the lease has ended, fg ends
+// the command.
 func TestStoppedForTooLong(t *testing.T) {
 	dir := locks(t)
 	s := startSession(t, dir, "keys", holdfastPath, "run", "--ttl=1s", "name", "--", selfPath)
@@ -338,7 +390,7 @@ func TestStoppedForTooLong(t *testing.T) {
 	next.expectExit(0)
 }
 
-// TestHangup: when the terminal goes away, the command goes, and its lock with it.
+// TestHangup: when the terminal goes away, the command ends and the lock is released.
 func TestHangup(t *testing.T) {
 	dir := locks(t)
 	s := startSession(t, dir, "keys", holdfastPath, "run", longTTL, "name", "--", selfPath)
@@ -349,7 +401,8 @@ func TestHangup(t *testing.T) {
 	next.expect("ready")
 	next.stdin.Close()
 	next.expectExit(0)
-	// Nobody is left who could tell when the first holdfast has ended, but its place in the directory is gone then.
+	// Nobody is left to report the end of the first holdfast. Its file in the directory goes with
+	// it.
 	timeout, look := time.After(guard), time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for {

@@ -2,5 +2,5 @@
 
 package main_test
 
-// With the race detector in the tests there is one in the command as well.
+// If the tests have the race detector, the command has it too.
 var buildFlags = []string{"-race"}

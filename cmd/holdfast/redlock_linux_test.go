@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// five is five independent servers. They keep nothing on disk: one that is killed and run again has forgotten everything.
+// five is five independent servers. They keep nothing on disk: a server that is killed and run
+// again has lost its data.
 type five struct {
 	t       *testing.T
 	servers []*redistest.Server
@@ -30,7 +32,7 @@ func startFive(t *testing.T) *five {
 	return f
 }
 
-// url has a bound for each node that no pause of a busy machine reaches.
+// url returns the address of the five. Its node timeout is longer than any pause of a busy machine.
 func (f *five) url(query string) string {
 	var hosts []string
 	for _, s := range f.servers {
@@ -39,24 +41,25 @@ func (f *five) url(query string) string {
 	return "redlock://" + strings.Join(hosts, ",") + "?node-timeout=2s&" + query
 }
 
-// run starts holdfast run over the five, without a quarantine, with this program in the role echo.
+// run starts holdfast run on the five, without a quarantine, with this program in the role echo.
 func (f *five) run(flags ...string) *process { return f.runAt(f.url("restart-guard=0s"), flags...) }
 
 func (f *five) runAt(url string, flags ...string) *process {
 	f.t.Helper()
-	cmd := exec.Command(holdfastPath, append(append([]string{"run"}, flags...), "name", "--", selfPath)...)
+	cmd := exec.Command(holdfastPath, append(append([]string{"run"}, flags...), "name", "--",
+		selfPath)...)
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL="+url, role.Variable+"=echo")
 	return startCommand(f.t, cmd)
 }
 
 const lockKey = "lock:name"
 
-// renewed waits until the lock is renewed twice on a server.
+// renewed waits until a server has seen two renewals of the lock.
 func (f *five) renewed(s *redistest.Server) {
 	f.t.Helper()
 	last := s.Int(f.t, "PTTL", lockKey)
 	for seen := 0; seen < 2; {
-		redistest.Eventually(f.t, "the lock is looked at", func() error {
+		testserver.Eventually(f.t, "the lock is looked at", func() error {
 			rest, err := s.Try("PTTL", lockKey)
 			if err != nil {
 				return err
@@ -66,7 +69,7 @@ func (f *five) renewed(s *redistest.Server) {
 			}
 			same := rest.(int64) == last
 			last = rest.(int64)
-			return redistest.Not(!same, "no change yet")
+			return testserver.Not(!same, "no change yet")
 		})
 		if last < 0 {
 			f.t.Fatalf("the lock is gone from %s", s.Addr)
@@ -78,9 +81,9 @@ func (f *five) renewed(s *redistest.Server) {
 func (f *five) held() {
 	f.t.Helper()
 	for i, s := range f.servers {
-		redistest.Eventually(f.t, fmt.Sprintf("the lock is on server %d", i), func() error {
+		testserver.Eventually(f.t, fmt.Sprintf("the lock is on server %d", i), func() error {
 			n, err := s.Try("EXISTS", lockKey)
-			return errors.Join(err, redistest.Not(n == int64(1), "it is not"))
+			return errors.Join(err, testserver.Not(n == int64(1), "it is not"))
 		})
 	}
 }
@@ -88,15 +91,16 @@ func (f *five) held() {
 func (f *five) nothingLeft() {
 	f.t.Helper()
 	for i, s := range f.servers {
-		redistest.Eventually(f.t, fmt.Sprintf("nothing is left on server %d", i), func() error {
+		testserver.Eventually(f.t, fmt.Sprintf("nothing is left on server %d", i), func() error {
 			keys, err := s.Try("KEYS", "*name*")
-			return errors.Join(err, redistest.Not(err == nil && len(keys.([]any)) == 0, "%v", keys))
+			return errors.Join(err, testserver.Not(err == nil && len(keys.([]any)) == 0,
+				"%v", keys))
 		})
 	}
 }
 
-// TestRedlockOutlivesServers: a command that holds a lock over five servers keeps it, and keeps others out, whichever two are
-// stopped, killed or restarted without their data under it.
+// TestRedlockOutlivesServers: a command keeps its lock on five servers, and keeps others out, while
+// any two of them are stopped, killed, or restarted without their data.
 func TestRedlockOutlivesServers(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
@@ -142,13 +146,14 @@ func TestRedlockOutlivesServers(t *testing.T) {
 	f.nothingLeft()
 }
 
-// TestRedlockExcludes: who waits is served when the holder ends, and when it is killed, after its lease.
+// TestRedlockExcludes: a waiter gets the lock when the holder ends, and after the lease of a holder
+// that is killed.
 func TestRedlockExcludes(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
 	first := f.run(longTTL)
 	first.expect("ready")
-	second := f.run("--ttl=2s")
+	second := f.run("--ttl=3s")
 	second.expectStderr(`waiting for "name", held by .*`)
 	first.stdin.Close()
 	first.expectExit(0)
@@ -158,14 +163,14 @@ func TestRedlockExcludes(t *testing.T) {
 	third.expectStderr(`waiting for "name", held by .*`)
 	second.signal(syscall.SIGKILL)
 	second.expectExit(1000 + int(syscall.SIGKILL))
-	second.rest() // its command is gone as well
+	second.rest() // its command has ended as well
 	third.expect("ready")
 	third.stdin.Close()
 	third.expectExit(0)
 	f.nothingLeft()
 }
 
-// TestRedlockWithoutMajority: with three of five down the error has a line for each.
+// TestRedlockWithoutMajority: with three of five down, the error names each server once.
 func TestRedlockWithoutMajority(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
@@ -175,12 +180,13 @@ func TestRedlockWithoutMajority(t *testing.T) {
 	p := f.run()
 	p.expectExit(69)
 	text := p.allStderr()
-	if !strings.Contains(text, "2 of 5 nodes agreed, 3 needed\n") {
+	if !strings.Contains(text, "2 of 5 nodes agreed, 3 needed: ") {
 		t.Errorf("stderr is %q", text)
 	}
 	for i, s := range f.servers {
-		if n := len(regexp.MustCompile(`(?m)^  `+regexp.QuoteMeta(s.Addr)+`: .+$`).FindAllString(text, -1)); n != 1 {
-			t.Errorf("server %d has %d lines: %q", i, n, text)
+		if n := len(regexp.MustCompile(`needed: .*`+regexp.QuoteMeta(s.Addr)+
+			`: `).FindAllString(text, -1)); n != 1 {
+			t.Errorf("server %d is told of %d times: %q", i, n, text)
 		}
 	}
 	f.servers[0].Run(t)
@@ -189,7 +195,8 @@ func TestRedlockWithoutMajority(t *testing.T) {
 	f.nothingLeft()
 }
 
-// TestRedlockLosesMajority: when three of five stop under it, the command is ended while nobody else can have the lock.
+// TestRedlockLosesMajority: if three of five servers stop, the command is ended while nobody else
+// can have the lock.
 func TestRedlockLosesMajority(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
@@ -200,7 +207,8 @@ func TestRedlockLosesMajority(t *testing.T) {
 	}
 	p.expectExit(70)
 	p.rest()
-	if text := p.allStderr(); !strings.Contains(text, `lock on "name"`) || !strings.Contains(text, " lost: ") {
+	if text := p.allStderr(); !strings.Contains(text, `lock on "name"`) ||
+		!strings.Contains(text, " lost: ") {
 		t.Errorf("stderr is %q", text)
 	}
 	for _, s := range f.servers[1:4] {
@@ -209,31 +217,59 @@ func TestRedlockLosesMajority(t *testing.T) {
 	f.nothingLeft()
 }
 
-// TestRedlockQuarantine: servers that were all just started grant nothing yet, which is said with the time it takes; and no lease may be
-// longer than a restarted server keeps out for.
+// TestRedlockQuarantine: servers that were all just started grant nothing yet, and the error says
+// for how long. No TTL may be longer than restart-guard.
 func TestRedlockQuarantine(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
-	p := f.runAt(f.url("restart-guard=1h"))
+	p := f.runAt(f.url("restart-guard=1h"), "--wait=1m")
 	p.expectExit(69)
 	text := p.allStderr()
-	said := regexp.MustCompile(`0 of 5 nodes agreed, 3 needed: too many in restart quarantine, for another (\S+)\n`).FindStringSubmatch(text)
+	said := regexp.MustCompile(
+		`0 of 5 nodes agreed, 3 needed: too many in restart quarantine, for another (\S+): `).FindStringSubmatch(text)
 	if said == nil {
 		t.Fatalf("stderr is %q", text)
 	}
-	// Servers tell their uptime in whole seconds, so it may be a second more.
-	if rest, err := time.ParseDuration(said[1]); err != nil || rest <= 0 || rest > time.Hour+time.Second {
+	// Servers tell their uptime in whole seconds, so the rest may be a second more.
+	if rest, err := time.ParseDuration(said[1]); err != nil || rest <= 0 ||
+		rest > time.Hour+time.Second {
 		t.Errorf("quarantine for %q", said[1])
 	}
+	f.runAt(f.url("restart-guard=1h"), "--no-wait").expectExit(69)
+	waiting := f.runAt(f.url("restart-guard=1h"))
+	waiting.expectStderr(
+		`holdfast: acquire "name": .*too many in restart quarantine, for another \S+: .*; waiting for that\n`)
+	waiting.signal(syscall.SIGTERM)
+	waiting.expectExit(128 + int(syscall.SIGTERM))
 	p = f.runAt(f.url("restart-guard=1h"), "--ttl=2h")
-	p.expectExit(69)
-	if text := p.allStderr(); !strings.Contains(text, "TTL 2h0m0s is longer than the restart quarantine of 1h0m0s") {
+	p.expectExit(64)
+	if text := p.allStderr(); !strings.Contains(text,
+		"--ttl 2h0m0s: must not be longer than restart-guard, which is 1h0m0s") {
 		t.Errorf("stderr is %q", text)
 	}
 	f.nothingLeft()
 }
 
-// TestRedlockOfAReplica: a server that is of no use does not keep the others from locking, and is told.
+// TestRedlockWaitsForQuarantine: a run that may wait for long enough waits until the quarantine of
+// all servers is over.
+func TestRedlockWaitsForQuarantine(t *testing.T) {
+	t.Parallel()
+	f := startFive(t)
+	for _, wait := range []string{"--quiet", "--wait=1h"} {
+		p := f.runAt(f.url("restart-guard=6s"), "--ttl=5s", wait)
+		p.expect("ready")
+		p.stdin.Close()
+		p.expectExit(0)
+		if said := strings.Count(p.allStderr(), "waiting for that"); said > 1 || said == 1 &&
+			wait == "--quiet" {
+			t.Errorf("%s: stderr is %q", wait, p.stderr)
+		}
+	}
+	f.nothingLeft()
+}
+
+// TestRedlockOfAReplica: a replica among the servers does not keep the others from locking, and is
+// reported.
 func TestRedlockOfAReplica(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
@@ -244,7 +280,8 @@ func TestRedlockOfAReplica(t *testing.T) {
 	p.expect("ready")
 	p.stdin.Close()
 	p.expectExit(0)
-	if text := p.allStderr(); !strings.Contains(text, replica.Addr+": ") || !strings.Contains(text, "replica") || strings.Count(text, "\n") != 1 {
+	if text := p.allStderr(); !strings.Contains(text, replica.Addr+": ") ||
+		!strings.Contains(text, "replica") || strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q, want one line about the replica", text)
 	}
 	quiet := f.run("--quiet")
@@ -255,4 +292,45 @@ func TestRedlockOfAReplica(t *testing.T) {
 		t.Errorf("with --quiet, stderr is %q", text)
 	}
 	f.nothingLeft()
+}
+
+// TestRedlockWithDeadServers: two of five that are down, or have a wrong name, do not keep the
+// others from locking. Each is reported once, and so is its return.
+func TestRedlockWithDeadServers(t *testing.T) {
+	t.Parallel()
+	f := startFive(t)
+	f.servers[1].Kill()
+	f.servers[3].Kill()
+	named := f.url("restart-guard=0s&set=five") // set: the names of the servers do not matter
+	p := f.runAt(named, "--ttl=3s")
+	p.expect("ready")
+	for _, i := range []int{1, 3} {
+		p.expectStderr(regexp.QuoteMeta(f.servers[i].Addr) +
+			`: down, the others go on without it: .*refused.*`)
+	}
+	f.servers[1].Run(t)
+	p.expectStderr(regexp.QuoteMeta(f.servers[1].Addr) + `: is back`)
+	p.stdin.Close()
+	p.expectExit(0)
+
+	// In a short run a server fails too seldom to count as down.
+	short := f.runAt(strings.Replace(named, f.servers[0].Addr, "no-such-host.invalid:1", 1))
+	short.expect("ready")
+	short.stdin.Close()
+	short.expectExit(0)
+	text := short.allStderr()
+	for _, name := range []string{"no-such-host.invalid:1", f.servers[3].Addr} {
+		if n := strings.Count(text, name+": down"); n != 1 {
+			t.Errorf("%s is told %d times: %q", name, n, text)
+		}
+	}
+
+	// Without the parameter set, a client that names other servers is refused.
+	other := f.runAt(strings.Replace(f.url("restart-guard=0s"), f.servers[0].Addr,
+		"no-such-host.invalid:1", 1))
+	other.expectExit(69)
+	if text := other.allStderr(); !strings.Contains(text, "belong to another set") {
+		t.Errorf("stderr is %q; want that the servers belong to another set", text)
+	}
+	f.servers[3].Run(t)
 }

@@ -24,13 +24,27 @@ func TestTwoExcludeEachOther(t *testing.T) {
 
 	late := startRole(t, dir, "echo", "--no-wait")
 	late.expectExit(75)
-	if got := late.allStderr(); !regexp.MustCompile(`^holdfast: "name" is held by first \(pid \d+ on .+\), lease ends in \d+.*s\n$`).MatchString(got) {
+	if got := late.allStderr(); !regexp.MustCompile(
+		`^holdfast: "name" is held by first \(pid \d+ on .+\) for \d+s \(lease \d+s, renewed while it lives\)\n$`).MatchString(got) {
 		t.Errorf("--no-wait says %q", got)
 	}
 	soon := startRole(t, dir, "echo", "--wait=200ms")
 	soon.expectExit(75)
-	if got := lastLine(soon.allStderr()); !regexp.MustCompile(`^holdfast: "name" was not free within --wait 200ms; held by first \(pid \d+ on .+\)$`).MatchString(got) {
+	if got := lastLine(soon.allStderr()); !regexp.MustCompile(
+		`^holdfast: "name" was not free within --wait 200ms; held by first \(pid \d+ on .+\) for \d+s$`).MatchString(got) {
 		t.Errorf("--wait says %q", got)
+	}
+	for _, name := range []string{"a//b@c", "s3://bucket/user@host", "redis://user@host"} {
+		holder := start(t, dir, nil, "run", name, "--", "sh", "-c", "echo ready; read x")
+		holder.expect("ready")
+		busy := start(t, dir, nil, "run", "--no-wait", name, "--", "true")
+		busy.expectExit(75)
+		if got := busy.allStderr(); !strings.HasPrefix(got, "holdfast: "+strconv.Quote(name)+
+			" is held by ") {
+			t.Errorf("--no-wait says %q", got)
+		}
+		holder.stdin.Close()
+		holder.ends()
 	}
 	zero := startRole(t, dir, "echo", "--wait=0s", "--quiet")
 	zero.expectExit(75)
@@ -39,7 +53,8 @@ func TestTwoExcludeEachOther(t *testing.T) {
 	}
 
 	second := startRole(t, dir, "echo", longTTL)
-	second.expectStderr(`holdfast: waiting for "name", held by first \(pid \d+ on .+\), lease ends in \d+s, place 1 in the queue\n`)
+	second.expectStderr(
+		`holdfast: waiting for "name", held by first \(pid \d+ on .+\) for \d+s \(lease \d+s, renewed while it lives\), place 1 in the queue\n`)
 	other := start(t, dir, nil, "run", "other name", "--", "true")
 	other.expectExit(0)
 	if got := other.allStderr(); got != "" {
@@ -58,14 +73,15 @@ func TestTwoExcludeEachOther(t *testing.T) {
 	second.expectExit(0)
 }
 
-// TestManyExcludeEachOther checks that no two commands run at the same time, that each has a token of its own, that
-// tokens rise in the order of the runs, and that all get their turn.
+// TestManyExcludeEachOther: no two commands run at the same time, all run, and tokens rise in the
+// order of the runs.
 func TestManyExcludeEachOther(t *testing.T) {
 	dir, log := locks(t), file(t)
 	const count = 12
 	var all []*process
 	for range count {
-		all = append(all, start(t, dir, []string{role.Variable + "=alone", "LOG=" + log}, "run", longTTL, "name", "--", selfPath))
+		all = append(all, start(t, dir, []string{role.Variable + "=alone", "LOG=" + log}, "run",
+			longTTL, "name", "--", selfPath))
 	}
 	for _, p := range all {
 		p.expectExit(0)
@@ -90,7 +106,9 @@ func TestManyExcludeEachOther(t *testing.T) {
 func TestSignalsReachTheCommand(t *testing.T) {
 	p := startRole(t, locks(t), "listener")
 	p.expect("ready")
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGCONT} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGALRM,
+		syscall.SIGCONT} {
 		p.signal(s)
 		p.expect(strconv.Itoa(int(s)))
 	}
@@ -101,10 +119,11 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// TestNohup: what was ignored when holdfast was started stays ignored.
+// TestNohup: a signal that was ignored when holdfast started stays ignored.
 func TestNohup(t *testing.T) {
 	dir := locks(t)
-	cmd := exec.Command("sh", "-c", `trap '' HUP; exec "$0" run name -- "$1"`, holdfastPath, selfPath)
+	cmd := exec.Command("sh", "-c", `trap '' HUP; exec "$0" run name -- "$1"`,
+		holdfastPath, selfPath)
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, role.Variable+"=listener")
 	p := startCommand(t, cmd)
 	p.expect("ready")
@@ -141,17 +160,18 @@ func TestSignalWhileWaiting(t *testing.T) {
 	dir := locks(t)
 	holder := startRole(t, dir, "echo", longTTL)
 	holder.expect("ready")
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		p := startRole(t, dir, "echo", longTTL)
 		p.waiting()
-		p.signal(syscall.SIGWINCH) // means nothing here
+		p.signal(syscall.SIGWINCH) // does not end the wait
 		p.signal(s)
 		p.expectExit(128 + int(s))
 		if rest := p.rest(); len(rest) > 0 {
 			t.Errorf("the command has run: %q", rest)
 		}
 	}
-	// Nobody is in the queue: the next one is the first.
+	// The others have left the queue, so the next one is the first.
 	p := startRole(t, dir, "echo", longTTL)
 	p.expectStderr(`place 1 in the queue`)
 	p.signal(syscall.SIGTERM)
@@ -173,7 +193,8 @@ func TestCommandThatCannotRun(t *testing.T) {
 	}{
 		{"no-such-command", `holdfast: "no-such-command": command not found` + "\n", 127},
 		{"/nonexistent/command", `holdfast: "/nonexistent/command": command not found` + "\n", 127},
-		{os.DevNull, `holdfast: "` + os.DevNull + `": not executable: permission denied` + "\n", 126},
+		{os.DevNull, `holdfast: "` + os.DevNull + `": not executable: permission denied` + "\n",
+			126},
 		{dir, `holdfast: "` + dir + `": not executable: is a directory` + "\n", 126},
 	} {
 		p := start(t, unused, nil, "run", "name", "--", test.command)
@@ -185,11 +206,34 @@ func TestCommandThatCannotRun(t *testing.T) {
 			t.Errorf("the directory was looked at: %v", err)
 		}
 	}
-	// This one shows only when it is started.
+	// Only the start shows that this one cannot be executed.
 	held := locks(t)
 	p := start(t, held, nil, "run", "name", "--", script)
 	p.expectExit(127)
 	nothingLeft(t, held)
+}
+
+// TestOutOfFiles: a command that cannot be started because files are short ends with 71.
+func TestOutOfFiles(t *testing.T) {
+	dir := locks(t)
+	codes := make(map[int]bool)
+	for limit := 8; !codes[0]; limit++ { // with fewer files no Go program starts
+		if limit > 100 {
+			t.Fatal("it never runs")
+		}
+		cmd := exec.Command("sh", "-c", `ulimit -n "$1"; exec "$0" run name -- true`, holdfastPath,
+			strconv.Itoa(limit))
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir)
+		p := startCommand(t, cmd)
+		p.ends()
+		codes[p.code] = true
+		if p.code != 0 && p.code != 69 && p.code != 71 {
+			t.Errorf("exit code %d with %d files; stderr: %s", p.code, limit, p.stderr)
+		}
+	}
+	if !codes[69] || !codes[71] {
+		t.Errorf("exit codes %v; want the backend and the start to have failed", codes)
+	}
 }
 
 func TestBackendThatCannotBeUsed(t *testing.T) {
@@ -234,17 +278,19 @@ func TestRemovedLockEndsTheCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.expect("terminated")
-			p.expectStderr(`^holdfast: lock on "name" \(token \d+\) lost: .+; the command gets SIGTERM, and SIGKILL in 1h0m0s\n`)
+			p.expectStderr(
+				`^holdfast: lock on "name" \(token \d+\) lost: .+; the command gets SIGTERM, and SIGKILL in 1h0m0s\n`)
 			p.stdin.Close()
 			p.expect("cleaned up")
-			p.expectExit(70) // though the command has ended with 0
+			p.expectExit(70) // although the command has ended with 0
 		})
 	}
 }
 
 func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
-	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=300ms", "--grace=50ms", "name", "--",
+	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=300ms", "--grace=50ms",
+		"name", "--",
 		"sh", "-c", `trap '' TERM; "$0" & "$0"`, selfPath)
 	p.expect("ready")
 	p.expect("ready")
@@ -252,22 +298,22 @@ func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expectExit(70)
-	p.rest() // both are gone
+	p.rest() // both have ended
 }
 
 func TestMaxHold(t *testing.T) {
 	p := startRole(t, locks(t), "slow", "--ttl=2s", "--max-hold=2s", "--grace=1h")
 	p.expect("ready")
 	p.expect("terminated")
-	// The lease is still there, and the grace is shorter than what is left of it: the command, which is in no hurry, is
-	// killed.
+	// The grace is shorter than the rest of the lease, so a slow command is killed before the lease
+	// ends.
 	p.expectStderr(`lost: maximum hold reached; the command gets SIGTERM, and SIGKILL in 1s\n`)
 	p.expectExit(70)
 	p.rest()
 }
 
-// TestFrozen: while holdfast is stopped nobody renews its lock. When it goes on it finds that out, and so does its
-// command.
+// TestFrozen: while holdfast is stopped, nobody renews its lease. When it goes on it notices the
+// loss and ends its command.
 func TestFrozen(t *testing.T) {
 	dir := locks(t)
 	first := startRole(t, dir, "slow", "--ttl=1s")
@@ -288,8 +334,10 @@ func TestEnvironmentAndStreams(t *testing.T) {
 	extra, writer := pipe(t)
 	fmt.Fprintln(writer, "from file 3")
 	writer.Close()
-	cmd := exec.Command(holdfastPath, "run", "a name", "--", "sh", "-c", `echo "$HOLDFAST_KEY"; echo "$HOLDFAST_TOKEN"; cat; cat <&3; echo err >&2`)
-	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "HOLDFAST_KEY=outer", "HOLDFAST_TOKEN=outer")
+	cmd := exec.Command(holdfastPath, "run", "a name", "--", "sh", "-c",
+		`echo "$HOLDFAST_KEY"; echo "$HOLDFAST_TOKEN"; cat; cat <&3; echo err >&2`)
+	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "HOLDFAST_KEY=outer",
+		"HOLDFAST_TOKEN=outer")
 	cmd.ExtraFiles = []*os.File{extra}
 	p := startCommand(t, cmd)
 	p.expect("a name")
@@ -305,10 +353,12 @@ func TestEnvironmentAndStreams(t *testing.T) {
 		t.Errorf("stderr is %q", got)
 	}
 
-	// Each is there once: of two some programs take the first.
-	p = start(t, dir, []string{"HOLDFAST_KEY=outer", "HOLDFAST_TOKEN=outer"}, "run", "a name", "--", "env")
+	// Each variable is there once: some programs take the first of two.
+	p = start(t, dir, []string{"HOLDFAST_KEY=outer", "HOLDFAST_TOKEN=outer"}, "run", "a name", "--",
+		"env")
 	p.expectExit(0)
-	if text := strings.Join(p.rest(), "\n"); strings.Count(text, "HOLDFAST_KEY=") != 1 || strings.Count(text, "HOLDFAST_TOKEN=") != 1 {
+	if text := strings.Join(p.rest(), "\n"); strings.Count(text, "HOLDFAST_KEY=") != 1 ||
+		strings.Count(text, "HOLDFAST_TOKEN=") != 1 {
 		t.Errorf("the environment is %s", text)
 	}
 }
@@ -316,7 +366,8 @@ func TestEnvironmentAndStreams(t *testing.T) {
 func TestNamesOfAnyBytes(t *testing.T) {
 	dir := locks(t)
 	for _, name := range []string{strings.Repeat("x", 1024), "a/b/../c", "\x01\xff\n", "-"} {
-		p := start(t, dir, nil, "run", name, "--", "sh", "-c", `printf %s "$HOLDFAST_KEY" | od -An -tx1 -v | tr -d ' \n'; echo`)
+		p := start(t, dir, nil, "run", name, "--", "sh", "-c",
+			`printf %s "$HOLDFAST_KEY" | od -An -tx1 -v | tr -d ' \n'; echo`)
 		p.expect(fmt.Sprintf("%x", name))
 		p.expectExit(0)
 	}
@@ -327,14 +378,17 @@ func TestDefaultBackend(t *testing.T) {
 	env := []string{"HOLDFAST_URL=", role.Variable + "=echo"}
 	first := start(t, "", env, "run", "name", "--", selfPath)
 	first.expect("ready")
-	notice := "holdfast: locks on this machine only, in " + dir + "; for others set --on or HOLDFAST_URL\n"
+	notice := "holdfast: locks on this machine only, in " + dir +
+		"; for several machines set --on or HOLDFAST_URL\n"
 	second := start(t, "", env, "run", "--no-wait", "name", "--", selfPath)
 	second.expectExit(75)
-	if got := second.allStderr(); !strings.HasPrefix(got, notice) || strings.Count(got, notice) != 1 {
+	if got := second.allStderr(); !strings.HasPrefix(got, notice) ||
+		strings.Count(got, notice) != 1 {
 		t.Errorf("stderr is %q", got)
 	}
-	// By name it is the same directory, and nothing needs to be said.
-	third := start(t, "", append(env, "HOLDFAST_URL=file:"), "run", "--no-wait", "--quiet", "name", "--", selfPath)
+	// The address file: is the same directory, and needs no message.
+	third := start(t, "", append(env, "HOLDFAST_URL=file:"), "run", "--no-wait", "--quiet", "name",
+		"--", selfPath)
 	third.expectExit(75)
 	fourth := start(t, "", env, "run", "--quiet", "other", "--", "true")
 	fourth.expectExit(0)
@@ -349,7 +403,7 @@ func TestDefaultBackend(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
-// TestNobodyReadsStderr: a message that cannot be written harms neither the lock nor the command.
+// TestNobodyReadsStderr: a failed write to stderr ends neither the lock nor the command.
 func TestNobodyReadsStderr(t *testing.T) {
 	dir := locks(t)
 	holder := startRole(t, dir, "echo", longTTL)
@@ -367,10 +421,44 @@ func TestNobodyReadsStderr(t *testing.T) {
 	p.expectExit(6)
 }
 
-// TestBackgroundProcessesOutliveTheCommand, and the lock does not.
+// fullPipe returns the writing end of a full pipe.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	_, writer := pipe(t)
+	raw, err := writer.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if controlErr := raw.Control(func(fd uintptr) {
+		for ; err == nil; _, err = syscall.Write(int(fd), []byte{0}) {
+		}
+	}); controlErr != nil || err != syscall.EAGAIN {
+		t.Fatal(controlErr, err)
+	}
+	return writer
+}
+
+// TestStderrTakesNothing: a blocked stderr stops neither the command nor its signals, even if there
+// is a message about the directory.
+func TestStderrTakesNothing(t *testing.T) {
+	for _, address := range []string{"", "file://" + locks(t)} {
+		cmd := exec.Command(holdfastPath, "run", longTTL, "name", "--", selfPath)
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL="+address, role.Variable+"=listener")
+		cmd.Stderr = fullPipe(t)
+		p := startCommand(t, cmd)
+		p.expect("ready")
+		p.signal(syscall.SIGUSR1)
+		p.expect(strconv.Itoa(int(syscall.SIGUSR1)))
+		p.stdin.Close()
+		p.expectExit(0)
+	}
+}
+
+// TestBackgroundProcessesOutliveTheCommand: they run on without the lock.
 func TestBackgroundProcessesOutliveTheCommand(t *testing.T) {
 	dir := locks(t)
-	p := start(t, dir, []string{role.Variable + "=echo"}, "run", longTTL, "name", "--", "sh", "-c", `exec 3<&0; "$0" <&3 & exit 5`, selfPath)
+	p := start(t, dir, []string{role.Variable + "=echo"}, "run", longTTL, "name", "--", "sh", "-c",
+		`exec 3<&0; "$0" <&3 & exit 5`, selfPath)
 	p.expect("ready")
 	p.expectExit(5)
 	nothingLeft(t, dir)

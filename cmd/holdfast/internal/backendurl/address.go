@@ -1,55 +1,87 @@
-// Package backendurl turns the address of a backend, as the command takes it from --on and HOLDFAST_URL, into a
-// backend.
+// Package backendurl parses the addresses that the command takes from --on, HOLDFAST_URL and
+// HOLDFAST_FENCE_URL, and opens the backends and stores that they name.
 //
-// An address may carry a secret: a password in front of the host, or a parameter. Neither an error nor a String of
-// this package shows one: what comes before an @ is never shown, nor is the value of a parameter.
+// An address may have a secret in it: a password in front of the host, or a parameter. No error and
+// no String of this package shows what is before an @, the name of an unknown parameter, or the
+// value of a parameter that may be secret.
 package backendurl
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Address is an address that can be opened.
+// Address is the parsed address of a backend.
 type Address struct {
 	shown  string
 	prefix string
-	open   func(ctx context.Context) (driver.Backend, error)
+	open   opener
+	limits limits
 }
 
-// String returns the address without anything that may be secret: no user, no password, no parameters.
+// String returns the address without anything that may be secret: no user, no password, no
+// parameters.
 func (a *Address) String() string { return a.shown }
 
-// Prefix returns what is put before every name to make a key: the parameter prefix, or the scheme's default.
+// Prefix returns the text before every name in a key: the parameter prefix, or the scheme's
+// default.
 func (a *Address) Prefix() string { return a.prefix }
 
-// Open opens the backend, which the caller closes. It fails if the backend cannot be used as it is: a directory
-// that is missing or not writable, a server that does not answer. ctx bounds the opening only.
-func (a *Address) Open(ctx context.Context) (driver.Backend, error) { return a.open(ctx) }
+// CheckTTL returns an error if the backend would refuse every lease of that length, or could not
+// grant one in time. That is a mistake in the configuration, not an outage. It sends no request.
+func (a *Address) CheckTTL(ttl time.Duration) error {
+	switch {
+	case a.limits.longest > 0 && ttl > a.limits.longest:
+		return fmt.Errorf("must not be longer than restart-guard, which is %v", a.limits.longest)
+	case ttl <= a.limits.timeout:
+		return fmt.Errorf("must be longer than node-timeout, which is %v", a.limits.timeout)
+	}
+	return nil
+}
 
-// parts is an address taken apart. It is done here and not by net/url, which refuses several hosts with ports,
-// and whose errors repeat the address.
+// limits bound the TTL of a lease.
+type limits struct {
+	longest time.Duration // 0: any
+	timeout time.Duration // for one call to a server; 0: not known
+}
+
+// Open opens the backend, which the caller closes. It fails if the backend cannot be used: a
+// directory that is missing or not writable, a server that does not answer. ctx bounds the opening
+// only. watch observes the servers of a redlock address, see quorum.WithObserver. It may be nil.
+func (a *Address) Open(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error) {
+	return a.open(ctx, watch)
+}
+
+// opener opens the backend of an address; see Open.
+type opener func(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error)
+
+// parts are the parts of an address. net/url is not used to split it: it refuses several hosts with
+// ports, and its errors repeat the address.
 type parts struct {
 	scheme   string            // lower case
-	slashes  bool              // an authority was given, empty or not: "//"
-	userinfo string            // what is before the last @ of the authority: secret
+	slashes  bool              // there is a "//" after the scheme
+	userinfo string            // secret: what is before the last @ of the authority
 	hasUser  bool              // there is such an @
 	hosts    string            // the rest of the authority
 	path     string            // as written, with its leading slash if there is one
 	lateAt   bool              // there is an @ after the authority
-	params   map[string]string // without a "=" the name ends with noValue
+	params   map[string]string // by name; a name without a "=" ends with noValue
+	names    []string          // names of params, in the order of the address
 }
 
-// Parse reads an address. It opens nothing and asks nobody. An error says what is wrong and what is allowed; it
-// repeats neither the user, nor the password, nor the value of a parameter.
+// Parse parses an address. It opens nothing and sends no request. An error says what is wrong and
+// what is allowed. It shows no user, no password and no value that may be secret.
 func Parse(raw string) (*Address, error) {
-	p, err := split(raw)
+	p, err := split(raw, forms)
 	if err != nil {
 		return nil, err
 	}
@@ -57,20 +89,15 @@ func Parse(raw string) (*Address, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A password with one of / ? # in it ends the authority early, and its rest would be shown as a path or as
-	// the name of a parameter.
-	if p.lateAt && !s.noServer {
-		return nil, fmt.Errorf("there is an @ after the host; in a user or password write / ? # @ as %%2F %%3F %%23 %%40")
-	}
-	for name := range p.params {
-		if _, ok := s.params[name]; !ok {
-			return nil, fmt.Errorf("unknown parameter%s; %s: takes %s", shownName(name), p.scheme, strings.Join(s.paramNames(), ", "))
-		}
+	if err := checkParts(p, s.params, s.noServer); err != nil {
+		return nil, err
 	}
 	a := &Address{prefix: s.prefix}
 	if prefix, ok := p.params["prefix"]; ok {
 		if len(prefix) >= driver.MaxKeyLen {
-			return nil, fmt.Errorf("parameter prefix has %d bytes; prefix and name together may have %d", len(prefix), driver.MaxKeyLen)
+			return nil,
+				fmt.Errorf("parameter prefix has %d bytes; prefix and name together may have %d",
+					len(prefix), driver.MaxKeyLen)
 		}
 		a.prefix = prefix
 	}
@@ -78,15 +105,39 @@ func Parse(raw string) (*Address, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.limits != nil {
+		a.limits = s.limits(p.params)
+	}
 	return a, nil
 }
 
-func split(raw string) (parts, error) {
+// checkParts checks what all schemes have in common. params are the parameters that this scheme
+// takes.
+func checkParts(p parts, params map[string]string, noServer bool) error {
+	// A password with / or ? in it ends the authority early. The rest of the password would then be
+	// shown as a path or as the name of a parameter.
+	if p.lateAt && !noServer {
+		return fmt.Errorf(
+			"there is an @ after the host; in a user or password write / ? # @ as %%2F %%3F %%23 %%40")
+	}
+	for i, name := range p.names {
+		if _, ok := params[name]; !ok {
+			return fmt.Errorf(
+				"parameter %d is unknown, or the rest of a value in which an & has to be %%26; %s: takes %s",
+				i+1, p.scheme, strings.Join(slices.Sorted(maps.Keys(params)), ", "))
+		}
+	}
+	return nil
+}
+
+// split splits an address. forms are for the error if it has no scheme.
+func split(raw string, forms func() []string) (parts, error) {
 	var p parts
 	scheme, rest, found := strings.Cut(raw, ":")
 	if !found || !isScheme(scheme) {
-		// What there is may be a password that came first: it is not shown.
-		return p, fmt.Errorf("no scheme; an address begins with one of %s", strings.Join(forms(), ", "))
+		// Do not show the text: it may begin with a password.
+		return p, fmt.Errorf("no scheme; an address begins with one of %s",
+			strings.Join(forms(), ", "))
 	}
 	p.scheme = strings.ToLower(scheme)
 	if i := strings.IndexFunc(raw, func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
@@ -111,14 +162,15 @@ func split(raw string) (parts, error) {
 	}
 	p.lateAt = strings.Contains(p.path, "@") || strings.Contains(query, "@")
 	var err error
-	p.params, err = parseQuery(query)
+	p.params, p.names, err = parseQuery(query)
 	return p, err
 }
 
 // isScheme reports whether s can be the name of a scheme.
 func isScheme(s string) bool {
 	for i, r := range strings.ToLower(s) {
-		if !('a' <= r && r <= 'z' || i > 0 && ('0' <= r && r <= '9' || strings.ContainsRune("+-.", r))) {
+		if !('a' <= r && r <= 'z' || i > 0 &&
+			('0' <= r && r <= '9' || strings.ContainsRune("+-.", r))) {
 			return false
 		}
 	}
@@ -128,43 +180,34 @@ func isScheme(s string) bool {
 // noValue marks a parameter that was written without a "=".
 const noValue = "\x00"
 
-// shownName returns a space and the name of a parameter, or nothing if it may be the rest of a password with an &
-// in it.
-func shownName(name string) string {
-	if name == "" || len(name) > 40 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-_") != "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", name)
-}
-
-// parseQuery reads the parameters. Its errors show a name at most.
-func parseQuery(query string) (map[string]string, error) {
-	params := make(map[string]string)
+// parseQuery parses the parameters. Its errors show no name and no value: what looks like a name
+// may be the rest of a password.
+func parseQuery(query string) (params map[string]string, names []string, err error) {
+	params = make(map[string]string)
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue
 		}
 		rawName, rawValue, hasValue := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(rawName)
-		if err != nil {
-			return nil, errors.New("the name of a parameter has a % without two hex digits")
-		}
-		value, err := url.QueryUnescape(rawValue)
-		if err != nil {
-			return nil, fmt.Errorf("the value of parameter%s has a %% without two hex digits", shownName(name))
+		name, err1 := url.QueryUnescape(rawName)
+		value, err2 := url.QueryUnescape(rawValue)
+		if err1 != nil || err2 != nil {
+			return nil, nil, fmt.Errorf("parameter %d has a %% without two hex digits",
+				len(names)+1)
 		}
 		if !hasValue {
 			name += noValue
 		}
 		if _, twice := params[name]; twice {
-			return nil, fmt.Errorf("parameter%s is given twice", shownName(name))
+			return nil, nil, fmt.Errorf("parameter %d is given twice", len(names)+1)
 		}
 		params[name] = value
+		names = append(names, name)
 	}
-	return params, nil
+	return params, names, nil
 }
 
-// lookup finds the scheme, or says why there is none.
+// lookup returns the scheme of an address. Its error says why there is none and what to use.
 func lookup(p parts) (scheme, error) {
 	if s, ok := schemes[p.scheme]; ok {
 		return s, nil
@@ -173,11 +216,14 @@ func lookup(p parts) (scheme, error) {
 	case known:
 		return scheme{}, errors.New(reason)
 	case slices.Contains(planned, p.scheme):
-		return scheme{}, fmt.Errorf("%s: is not part of this build; use one of %s", p.scheme, strings.Join(forms(), ", "))
+		return scheme{}, fmt.Errorf("%s: is not part of this build; use one of %s", p.scheme,
+			strings.Join(forms(), ", "))
 	case !p.slashes:
-		// "user:secret" looks like a scheme too.
-		return scheme{}, fmt.Errorf("no scheme that is known; an address begins with one of %s", strings.Join(forms(), ", "))
+		// Do not show it: "user:secret" looks like a scheme too.
+		return scheme{}, fmt.Errorf("no scheme that is known; an address begins with one of %s",
+			strings.Join(forms(), ", "))
 	default:
-		return scheme{}, fmt.Errorf("unknown scheme %q; use one of %s", p.scheme, strings.Join(forms(), ", "))
+		return scheme{}, fmt.Errorf("unknown scheme %q; use one of %s", p.scheme,
+			strings.Join(forms(), ", "))
 	}
 }

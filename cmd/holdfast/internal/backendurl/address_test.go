@@ -3,6 +3,7 @@ package backendurl_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 	"github.com/holdfast-go/holdfast/driver"
@@ -24,7 +25,8 @@ func TestParse(t *testing.T) {
 		{"test://h1:1,[::1]:2,h3/0", "test://h1:1,[::1]:2,h3/0", "lock:"},
 		{"test://user:pass@h1,h2?password=x%40y", "test://h1,h2", "lock:"},
 		{"test://h?prefix=", "test://h", ""},
-		{"redlock://:pass@h1:1,h2:2,[::1]/3?prefix=&restart-guard=0s&node-timeout=1s", "redlock://h1:1,h2:2,[::1]/3", ""},
+		{"redlock://:pass@h1:1,h2:2,[::1]/3?prefix=&restart-guard=0s&node-timeout=1s&durable=always",
+			"redlock://h1:1,h2:2,[::1]/3", ""},
 		{"redlocks://h1,h2,h3", "redlocks://h1,h2,h3", "lock:"},
 	} {
 		t.Run(test.raw, func(t *testing.T) {
@@ -33,7 +35,8 @@ func TestParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if a.String() != test.shown || a.Prefix() != test.prefix {
-				t.Errorf("got %q with prefix %q, want %q with prefix %q", a, a.Prefix(), test.shown, test.prefix)
+				t.Errorf("got %q with prefix %q, want %q with prefix %q", a, a.Prefix(),
+					test.shown, test.prefix)
 			}
 		})
 	}
@@ -43,7 +46,7 @@ func TestParseErrors(t *testing.T) {
 	const forms = "file:///dir"
 	for _, test := range []struct {
 		raw  string
-		want []string // all in the error
+		want []string // all must be in the error
 	}{
 		{"", []string{"no scheme", forms}},
 		{"/var/lib/x", []string{"no scheme", forms}},
@@ -55,13 +58,15 @@ func TestParseErrors(t *testing.T) {
 		{"etcd://host", []string{"etcd:", "not part of this build", forms}},
 		{"redis:host", []string{"redis://"}},
 		{"redis://a,b", []string{"2 hosts", "redis+cluster://"}},
-		{"redis://host?tls-ca=x", []string{`unknown parameter "tls-ca"`, "wait-timeout"}},
+		{"redis://host?tls-ca=x", []string{"parameter 1 is unknown", "wait-timeout"}},
 		{"redis+sentinel://host", []string{"primary", "redis+sentinel://"}},
 		{"redlock:h1,h2,h3", []string{"redlock://"}},
 		{"redlock://h1:1", []string{"1 hosts", "at least 3", "redis://", "write redlock://"}},
-		{"redlock://h1,h2,h1", []string{`"h1:6379"`, "twice"}},
+		{"redlock://h1,h2,h1", []string{"hosts 1 and 3", "two votes"}},
 		{"redlock://h1,h2,h3?restart-guard=60", []string{"restart-guard", "must be a duration"}},
-		{"redlock://h1,h2,h3?wait=1", []string{`unknown parameter "wait"`, "db, node-timeout, prefix, restart-guard"}},
+		{"redlock://h1,h2,h3?wait=1",
+			[]string{"parameter 1 is unknown",
+				"db, durable, node-timeout, prefix, restart-guard, set"}},
 		{"redlocks://h1,h2,h3?tls-ca=/no/such/file", []string{"/no/such/file"}},
 		{"redlock://h1,h2,h3,h4,h5,h6,h7,h8,h9,h10", []string{"at most 9"}},
 		{"file:dir", []string{"not absolute", forms}},
@@ -72,11 +77,11 @@ func TestParseErrors(t *testing.T) {
 		{"file:///a%00", []string{"zero byte"}},
 		{"file:///a\nb", []string{"control character at byte 9"}},
 		{"file:///a#b", []string{"#", "%23"}},
-		{"file:///x?prefx=a", []string{`"prefx"`, "file:", "prefix, shared"}},
-		{"file:///x?prefix", []string{"unknown parameter;", "file:", "prefix, shared"}},
-		{"file:///x?%zz=a", []string{"name of a parameter", "hex"}},
-		{"file:///x?prefix=%zz", []string{`"prefix"`, "hex"}},
-		{"file:///x?prefix=a&prefix=b", []string{`"prefix"`, "twice"}},
+		{"file:///x?prefx=a", []string{"parameter 1 is unknown", "file:", "prefix, shared"}},
+		{"file:///x?prefix", []string{"parameter 1 is unknown", "file:", "prefix, shared"}},
+		{"file:///x?%zz=a", []string{"parameter 1", "hex"}},
+		{"file:///x?prefix=%zz", []string{"parameter 1", "hex"}},
+		{"file:///x?prefix=a&prefix=b", []string{"parameter 2", "twice"}},
 		{"file:///x?shared=perhaps", []string{"shared", "true", "false"}},
 		{"file:///x?prefix=" + strings.Repeat("a", driver.MaxKeyLen), []string{"prefix", "1024"}},
 		{"file://user@/x", []string{"no user"}},
@@ -97,10 +102,11 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// secret is in no address by chance.
-const secret = "hunter2"
+// secret must not be in an address by chance.
+const secret = "hunter" // in lower case, as names of hosts and parameters are
 
-// secrets are places where people put passwords, and where they end up if a character is not escaped.
+// secrets are addresses with a password where people put one, or where it ends up if a character is
+// not escaped.
 var secrets = []string{
 	secret,
 	secret + ":",
@@ -143,6 +149,13 @@ var secrets = []string{
 	"file:///x?prefix=" + secret,
 	"file:///x?password=a&" + secret,
 	"file:///x?password=a&b" + secret + "=x",
+	"redis://user:" + secret + ":host",
+	"redis://user:" + secret + ",host",
+	"redlock://user:" + secret + ":h1,h2,h3",
+	"redis+sentinel://h/p?sentinel-password=a&" + secret,
+	"redis+sentinel://h/p?sentinel-password=a&" + secret + "=b",
+	"redis+sentinel://h/p?sentinel-password=a%zz" + secret,
+	"redis+sentinel://h/p?sentinel-password=" + secret + "&sentinel-password=" + secret,
 }
 
 func TestParseShowsNoSecret(t *testing.T) {
@@ -153,7 +166,7 @@ func TestParseShowsNoSecret(t *testing.T) {
 	}
 }
 
-// everythingShown is what Parse lets others see of an address.
+// everythingShown returns everything that Parse shows of an address.
 func everythingShown(raw string) string {
 	a, err := backendurl.Parse(raw)
 	if err != nil {
@@ -162,9 +175,9 @@ func everythingShown(raw string) string {
 	return a.String()
 }
 
-// FuzzURL makes addresses of pieces, with the secret in each place where a secret may be, and also parses the pieces
-// alone. Whatever they are: Parse does not panic, it gives an address or an error that names what is allowed, and neither shows
-// the secret.
+// FuzzURL builds addresses from pieces, with the secret in each place where one may be, and also
+// parses the pieces alone. Parse does not panic. It returns an address, or an error that says what
+// is allowed, and neither shows the secret.
 func FuzzURL(f *testing.F) {
 	f.Add("file", "user", "host", "/dir", "prefix", "x")
 	f.Add("test", "u:p", "h1:1,h2:2", "/0", "password", "x")
@@ -176,33 +189,49 @@ func FuzzURL(f *testing.F) {
 	f.Add("redis+cluster", "u", "h:1,g:2", "", "wait-timeout", "1s")
 	f.Add("redlock", "u", "h,g:2,[::1]", "/1", "node-timeout", "1s")
 	f.Add("redis+unix", "", "", "/run/redis.sock", "db", "0")
+	f.Add("redis", "u", "h", "", "db", ":")
+	f.Add("redis+cluster", "u", "h,g", "", "db", ";")
 	f.Add("redis+sentinel", "a/b", "[::1]:1", "/?", "a=b", "&")
 	f.Add("file", "#", "localhost", "/a%00", "shared", "true")
 	f.Add("", "@", "\x00", "..", "%", "\xff")
 	f.Fuzz(func(t *testing.T, scheme, user, host, path, param, value string) {
 		for _, piece := range []string{scheme, user, host, path, param, value} {
 			if strings.Contains(piece, secret) {
-				return // it is not secret there
+				return // not secret in that place
 			}
 			check(t, piece)
 		}
-		for _, raw := range []string{
+		urls := []string{
 			scheme + "://" + user + ":" + secret + "@" + host + path + "?" + param + "=" + value,
 			scheme + "://" + secret + user + "@" + host + path,
 			scheme + ":" + user + secret + "@" + host + path,
 			scheme + "://" + host + path + "?" + param + "=" + value + secret,
-			scheme + "://" + host + path + "?" + param + "=" + secret + value + "&" + param + "=" + value,
-		} {
-			if text := check(t, raw); strings.Contains(text, secret) && !fileWithoutUser(scheme, raw) && !isPublic(param, raw) {
+			scheme + "://" + host + path + "?" + param + "=" + secret + value + "&" + param +
+				"=" + value,
+		}
+		// the parse functions of these show everything but a login
+		known := strings.EqualFold(scheme, "test") || strings.EqualFold(scheme, "file")
+		if !known && !strings.ContainsAny(user+value, "/?#,@") {
+			// with another character in place of the @
+			urls = append(urls, scheme+"://"+user+":"+secret+value+host+path)
+		}
+		if !strings.ContainsAny(value, "=#") {
+			urls = append(urls, scheme+"://"+host+path+"?sentinel-password="+value+"&"+secret)
+		}
+		for _, raw := range urls {
+			if text := check(t, raw); strings.Contains(text, secret) &&
+				!fileWithoutUser(scheme, raw) && !isPublic(param, raw) {
 				t.Errorf("%q shows %q", raw, text)
 			}
 		}
 	})
 }
 
-// isPublic reports whether what looks secret is the value of a parameter that is not: a mistake in it is shown.
+// isPublic reports whether the secret is the value of a parameter that is not secret, and may be
+// shown in an error.
 func isPublic(param, raw string) bool {
-	for _, public := range []string{"wait", "wait-timeout", "tls-ca", "tls-cert", "tls-key", "db", "restart-guard", "node-timeout"} {
+	for _, public := range []string{"wait", "wait-timeout", "tls-ca", "tls-cert", "tls-key", "db",
+		"restart-guard", "node-timeout"} {
 		if param == public && strings.Contains(raw, "?"+param+"=") {
 			return true
 		}
@@ -210,14 +239,16 @@ func isPublic(param, raw string) bool {
 	return false
 }
 
-// fileWithoutUser reports whether what looks like a user is a part of a path: file:///user:secret@host.
+// fileWithoutUser reports whether the part that looks like a user belongs to a path:
+// file:///user:secret@host.
 func fileWithoutUser(scheme, raw string) bool {
 	rest := strings.TrimPrefix(raw[len(scheme):], ":")
-	return strings.EqualFold(scheme, "file") && (strings.HasPrefix(rest, "///") || strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "//") ||
+	return strings.EqualFold(scheme, "file") && (strings.HasPrefix(rest, "///") ||
+		strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "//") ||
 		strings.HasPrefix(strings.ToLower(rest), "//localhost/"))
 }
 
-// check parses one address and returns what is shown of it.
+// check parses one address and returns everything that is shown of it.
 func check(t *testing.T, raw string) string {
 	a, err := backendurl.Parse(raw)
 	if (a == nil) == (err == nil) {
@@ -225,7 +256,8 @@ func check(t *testing.T, raw string) string {
 	}
 	if err != nil {
 		text := err.Error()
-		for _, allowed := range []string{"file:", "%", "twice", "true nor false", "may have", "zero byte", "use one of", "takes", "write "} {
+		for _, allowed := range []string{"file:", "%", "twice", "true nor false", "may have",
+			"zero byte", "use one of", "takes", "write "} {
 			if strings.Contains(text, allowed) {
 				return text
 			}
@@ -247,7 +279,7 @@ func TestOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := a.Open(t.Context())
+		b, err := a.Open(t.Context(), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
@@ -257,8 +289,36 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := a.Open(t.Context()); err == nil || b != nil {
+	if b, err := a.Open(t.Context(), nil); err == nil || b != nil {
 		t.Errorf("got %v, %v from a directory that cannot be", b, err)
+	}
+}
+
+// TestCheckTTL: a TTL that a set of servers cannot grant is refused without a request.
+func TestCheckTTL(t *testing.T) {
+	for _, test := range []struct {
+		raw  string
+		ttl  time.Duration
+		want string // in the error; no error if empty
+	}{
+		{"redlock://a,b,c", time.Minute, ""},
+		{"redlock://a,b,c", time.Minute + 1, "restart-guard"},
+		{"redlock://a,b,c?restart-guard=1h", time.Hour, ""},
+		{"redlock://a,b,c?restart-guard=0s", 24 * time.Hour, ""},
+		{"redlocks://a,b,c?restart-guard=1s", 2 * time.Second, "restart-guard"},
+		{"redlock://a,b,c?node-timeout=1s", 2 * time.Second, ""},
+		{"redlock://a,b,c?node-timeout=1s", time.Second, "node-timeout"},
+		{"redis://a", 24 * time.Hour, ""},
+		{"file:///x", 24 * time.Hour, ""},
+	} {
+		a, err := backendurl.Parse(test.raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.CheckTTL(test.ttl); (err == nil) != (test.want == "") || err != nil &&
+			!strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s with %v: %v; want %q", test.raw, test.ttl, err, test.want)
+		}
 	}
 }
 

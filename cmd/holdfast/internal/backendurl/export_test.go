@@ -5,16 +5,19 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// A scheme with servers, as parse functions of such schemes may be: it shows all that it may show.
+// A scheme with servers, whose parse function shows all that it may show.
 func init() {
 	schemes["test"] = scheme{
 		form:   "test://host",
 		prefix: "lock:",
 		params: map[string]string{"prefix": prefixHelp, "password": "a secret"},
-		parse: func(p parts) (string, func(context.Context) (driver.Backend, error), error) {
-			open := func(context.Context) (driver.Backend, error) { return nil, errors.New("there is no server") }
+		parse: func(p parts) (string, opener, error) {
+			open := func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
+				return nil, errors.New("there is no server")
+			}
 			if p.hosts == "" {
 				return "", nil, errors.New("no host; use one of test://host")
 			}
@@ -22,3 +25,6 @@ func init() {
 		},
 	}
 }
+
+// InOurWords is inOurWords.
+func InOurWords(err error) error { return inOurWords{err} }

@@ -4,7 +4,7 @@ package backendurl
 
 import "testing"
 
-// SetTemporary sets where the user's directory is made, for one test.
+// SetTemporary sets the directory in which UserDir works, for one test.
 func SetTemporary(t *testing.T, dir string) {
 	before := temporary
 	temporary = dir

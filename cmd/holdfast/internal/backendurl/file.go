@@ -3,12 +3,14 @@ package backendurl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/filehold"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 var fileScheme = scheme{
@@ -18,7 +20,7 @@ var fileScheme = scheme{
 		"shared": "true if several users share the directory; false unless set",
 	},
 	noServer: true,
-	parse: func(p parts) (string, func(context.Context) (driver.Backend, error), error) {
+	parse: func(p parts) (string, opener, error) {
 		var options []filehold.Option
 		switch p.params["shared"] {
 		case "true":
@@ -27,14 +29,8 @@ var fileScheme = scheme{
 		default:
 			return "", nil, errors.New("parameter shared is neither true nor false")
 		}
-		switch {
-		case p.hasUser:
-			return "", nil, errors.New("file: takes no user and no password; write file:///dir")
-		case p.hosts != "" && !strings.EqualFold(p.hosts, "localhost"):
-			return "", nil, errors.New("file: is for a directory of this machine, and what follows two slashes is read as a host; " +
-				"write three: file:///dir")
-		case p.path == "" && !p.slashes:
-			return "file:", func(context.Context) (driver.Backend, error) {
+		if p.path == "" && !p.slashes {
+			return "file:", func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
 				dir, err := userDir()
 				if err != nil {
 					return nil, err
@@ -42,49 +38,76 @@ var fileScheme = scheme{
 				return openDir(dir, options)
 			}, nil
 		}
-		dir, err := url.PathUnescape(p.path)
-		switch {
-		case err != nil:
-			return "", nil, errors.New("the directory has a % without two hex digits")
-		case strings.ContainsRune(dir, 0):
-			return "", nil, errors.New("the directory has a zero byte")
-		case !strings.HasPrefix(dir, "/"):
-			return "", nil, errors.New("the directory is not absolute, and two commands may be started in different places; " +
-				"write file:///dir")
+		dir, err := pathOf(p, "directory", "file:///dir")
+		if err != nil {
+			return "", nil, err
 		}
-		dir = filepath.FromSlash(dir)
-		return shownDir(dir), func(context.Context) (driver.Backend, error) {
+		return shownDir(dir), func(context.Context, func(quorum.NodeEvent)) (driver.Backend,
+			error) {
 			return openDir(dir, options)
 		}, nil
 	},
 }
 
-// openDir opens a directory that is there.
+// pathOf returns the path in an address of a directory or file on this machine. Errors name it by
+// what, and show form as the way to write it.
+func pathOf(p parts, what, form string) (string, error) {
+	switch {
+	case p.hasUser:
+		return "", fmt.Errorf("%s: takes no user and no password; write %s", p.scheme, form)
+	case p.hosts != "" && !strings.EqualFold(p.hosts, "localhost"):
+		return "",
+			fmt.Errorf(
+				"%s: is for a %s of this machine, but the text after two slashes is a host; "+
+					"write three slashes: %s", p.scheme, what, form)
+	}
+	path, err := url.PathUnescape(p.path)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the %s has a %% without two hex digits", what)
+	case strings.ContainsRune(path, 0):
+		return "", fmt.Errorf("the %s has a zero byte", what)
+	case !strings.HasPrefix(path, "/"):
+		return "",
+			fmt.Errorf(
+				"the %s is not absolute, and commands may start in different directories; "+
+					"write %s", what, form)
+	}
+	return filepath.FromSlash(path), nil
+}
+
+// openDir opens an existing directory.
 func openDir(dir string, options []filehold.Option) (driver.Backend, error) {
 	b, err := filehold.Open(dir, options...)
 	if err != nil {
-		return nil, err // not b: a nil *filehold.Backend in an interface is not nil
+		return nil, inOurWords{err} // b would be a nil pointer in an interface that is not nil
 	}
 	return b, nil
 }
 
-// UserDir is the directory of the address "file:" and of no address at all: /tmp/holdfast- and the number of the user,
-// whatever the environment says, so that a cron job and a shell of one user exclude each other. (On Windows it is holdfast
-// among the user's temporary files.) It is made if it is missing. It fails if it is not a directory that belongs to this user
-// and to nobody else.
+// UserDir returns the directory of the address "file:", which is also used without an address. On
+// Unix it is /tmp/holdfast- and the number of the user. It does not depend on the environment, so a
+// cron job and a shell of one user exclude each other. UserDir makes the directory if it is
+// missing. It fails if the directory belongs to another user or is open to others. Elsewhere it is
+// holdfast in the user's directory for temporary files, and nothing is checked.
 //
-// A service that has a /tmp of its own, as systemd's PrivateTmp gives it, is alone there: it names its directory.
+// A service with a /tmp of its own (PrivateTmp of systemd) shares this directory with nobody, and
+// has to name one.
 func UserDir() (string, error) { return userDir() }
 
-// Dir is the address of a directory.
+// Dir returns the address of a directory.
 func Dir(dir string) *Address {
 	return &Address{
 		shown: shownDir(dir),
-		open:  func(context.Context) (driver.Backend, error) { return openDir(dir, nil) },
+		open: func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
+			return openDir(dir, nil)
+		},
 	}
 }
 
-// shownDir escapes the @ as well, which in an address looks like the end of a password.
+// shownDir returns the address of a directory. It escapes the @ as well, which would look like the
+// end of a password.
 func shownDir(dir string) string {
-	return "file://" + strings.ReplaceAll((&url.URL{Path: filepath.ToSlash(dir)}).EscapedPath(), "@", "%40")
+	return "file://" + strings.ReplaceAll((&url.URL{Path: filepath.ToSlash(dir)}).EscapedPath(),
+		"@", "%40")
 }

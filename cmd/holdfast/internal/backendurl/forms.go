@@ -1,4 +1,4 @@
 package backendurl
 
-// Forms are how addresses look, one for each scheme, in alphabetical order.
+// Forms returns the form of an address of each scheme, in alphabetical order.
 func Forms() []string { return forms() }

@@ -2,12 +2,9 @@ package backendurl
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // scheme is a kind of backend.
@@ -17,41 +14,46 @@ type scheme struct {
 	prefix   string            // put before every name, unless the parameter prefix says otherwise
 	noServer bool              // an address has a path but neither host nor user
 
-	// parse checks the address, opens nothing, and returns how it may be shown and how it is opened. The
-	// parameters given are among params.
-	parse func(p parts) (shown string, open func(ctx context.Context) (driver.Backend, error), err error)
+	// limits returns the limits of leases with these parameters, of an address that parse accepts.
+	// nil: no limits.
+	limits func(params map[string]string) limits
+
+	// parse checks the address, and returns the text that may be shown and the opener. It opens
+	// nothing. checkParts has accepted the parameters.
+	parse func(p parts) (shown string, open opener, err error)
 }
 
-// schemes are the backends of this build, by the name of their scheme. A backend is added by a line here; it is then
-// taken out of planned.
+// schemes are the backends of this build, by scheme. To add a backend, add a line here and remove
+// it from planned.
 var schemes = map[string]scheme{
-	"file":            fileScheme,
-	"redis":           redisScheme("redis", "[user[:password]@]host[:port][/database]"),
-	"rediss":          redisScheme("rediss", "[user[:password]@]host[:port][/database]"),
-	"redis+unix":      redisScheme("redis+unix", "/path/of/socket"),
-	"redis+sentinel":  redisScheme("redis+sentinel", "host[:port][,host[:port]...]/primary[/database]"),
-	"rediss+sentinel": redisScheme("rediss+sentinel", "host[:port][,host[:port]...]/primary[/database]"),
-	"redis+cluster":   redisScheme("redis+cluster", "host[:port][,host[:port]...]"),
-	"rediss+cluster":  redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
-	"redlock":         redlockScheme("redlock", "[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
-	"redlocks":        redlockScheme("redlocks", "[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
+	"file":       fileScheme,
+	"redis":      redisScheme("redis", "[user[:password]@]host[:port][/database]"),
+	"rediss":     redisScheme("rediss", "[user[:password]@]host[:port][/database]"),
+	"redis+unix": redisScheme("redis+unix", "/path/of/socket"),
+	"redis+sentinel": redisScheme("redis+sentinel",
+		"host[:port][,host[:port]...]/primary[/database]"),
+	"rediss+sentinel": redisScheme("rediss+sentinel",
+		"host[:port][,host[:port]...]/primary[/database]"),
+	"redis+cluster":  redisScheme("redis+cluster", "host[:port][,host[:port]...]"),
+	"rediss+cluster": redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
+	"redlock": redlockScheme("redlock",
+		"[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
+	"redlocks": redlockScheme("redlocks",
+		"[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
 }
 
-// planned are schemes that have a meaning but no backend in this build.
+// planned are schemes that are known but have no backend in this build.
 var planned = []string{
 	"etcd", "postgres", "zookeeper",
 }
 
-// refused are schemes that will never have one, and why.
+// refused are schemes that will never have a backend, with the reason.
 var refused = map[string]string{
 	"memory": "memory: would lock in the memory of this one process, where there is nobody else to keep out; " +
 		"for a lock on this machine use file: or file:///dir",
 }
 
-// paramNames are the parameters of the scheme in alphabetical order.
-func (s scheme) paramNames() []string { return slices.Sorted(maps.Keys(s.params)) }
-
-// forms are how addresses look, in alphabetical order.
+// forms returns the forms of addresses, in alphabetical order.
 func forms() []string {
 	var f []string
 	for _, s := range schemes {
@@ -64,20 +66,29 @@ func forms() []string {
 // prefixHelp describes the one parameter that every scheme takes.
 const prefixHelp = "put before every name to make the key"
 
-// Help describes the addresses that Parse takes, a line each, with their parameters behind those that share them.
+// Help describes the addresses that Parse takes: a line for each form, and after each group of
+// forms their common parameters.
 func Help() string {
-	names := slices.SortedFunc(maps.Keys(schemes), func(a, b string) int {
-		return cmp.Or(len(schemes[a].params)-len(schemes[b].params), strings.Compare(a, b))
+	forms, params := make(map[string]string), make(map[string]map[string]string)
+	for name, s := range schemes {
+		forms[name], params[name] = s.form, s.params
+	}
+	return describe(forms, params)
+}
+
+// describe lists forms and parameters by scheme. Schemes with fewer parameters come first.
+func describe(forms map[string]string, params map[string]map[string]string) string {
+	names := slices.SortedFunc(maps.Keys(forms), func(a, b string) int {
+		return cmp.Or(len(params[a])-len(params[b]), strings.Compare(a, b))
 	})
 	var text strings.Builder
 	for i, name := range names {
-		s := schemes[name]
-		text.WriteString("  " + s.form + "\n")
-		if i+1 < len(names) && maps.Equal(s.params, schemes[names[i+1]].params) {
+		text.WriteString("  " + forms[name] + "\n")
+		if i+1 < len(names) && maps.Equal(params[name], params[names[i+1]]) {
 			continue
 		}
-		for _, param := range s.paramNames() {
-			text.WriteString("      ?" + param + "=  " + s.params[param] + "\n")
+		for _, param := range slices.Sorted(maps.Keys(params[name])) {
+			text.WriteString("      ?" + param + "=  " + params[name][param] + "\n")
 		}
 	}
 	return text.String()

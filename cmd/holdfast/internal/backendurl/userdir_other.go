@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// userDir relies on the system's directory for the user's temporary files being the user's own.
+// userDir checks nothing: os.TempDir is the user's own on these systems.
 func userDir() (string, error) {
 	dir := filepath.Join(os.TempDir(), "holdfast")
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// userDir has the directory made below a folder of the test, and returns where it is to be.
+// userDir has UserDir work below a directory of the test, and returns the path to expect.
 func userDir(t *testing.T) string {
 	t.Helper()
 	temporary := t.TempDir()
@@ -23,13 +23,14 @@ func userDir(t *testing.T) string {
 	return filepath.Join(temporary, fmt.Sprintf("holdfast-%d", os.Geteuid()))
 }
 
-// TestUserDir: what a login shell has set and a cron job has not makes no difference.
+// TestUserDir: the directory does not depend on the environment, which differs between a login
+// shell and a cron job.
 func TestUserDir(t *testing.T) {
 	dir := userDir(t)
 	for _, environment := range []string{"", t.TempDir()} {
 		t.Setenv("XDG_RUNTIME_DIR", environment)
 		t.Setenv("TMPDIR", environment)
-		for range 2 { // made, and found
+		for range 2 { // UserDir makes it, and then finds it
 			if got, err := backendurl.UserDir(); err != nil || got != dir {
 				t.Errorf("got %q, %v, want %q", got, err, dir)
 			}
@@ -53,7 +54,7 @@ func TestUserDirThatIsNotOurs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "open to others" {
-				if err := os.Chmod(dir, 0o770); err != nil { // Mkdir heeds the umask
+				if err := os.Chmod(dir, 0o770); err != nil { // Mkdir applies the umask
 					t.Fatal(err)
 				}
 			}
@@ -68,19 +69,19 @@ func TestUserDirThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestSameDirectory: however it is spelled and given, it is the same locks.
+// TestSameDirectory: all spellings of a directory lead to the same locks.
 func TestSameDirectory(t *testing.T) {
 	dir := userDir(t)
 	a, err := backendurl.Parse("file:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := a.Open(t.Context())
+	first, err := a.Open(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	second, err := backendurl.Dir(dir).Open(t.Context())
+	second, err := backendurl.Dir(dir).Open(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,9 @@ import (
 	"syscall"
 )
 
-// temporary is where the directory is made. Not $XDG_RUNTIME_DIR, nor $TMPDIR: a login shell has them and a cron job
-// does not, and the two would not exclude each other. A variable for the tests, which set it when they link the command.
+// temporary is where the directory is made. It is not $XDG_RUNTIME_DIR or $TMPDIR: a login shell
+// has them and a cron job does not, so the two would not exclude each other. It is a variable for
+// tests, which set it when they link the command.
 var temporary = "/tmp"
 
 func userDir() (string, error) {
@@ -21,17 +22,28 @@ func userDir() (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return "", err
 	}
-	// Among temporary files anybody may have made it first: not followed if it is a link, and checked after it is there.
+	// Anybody may have made the directory first. So it is checked once it exists, and a link is not
+	// followed.
 	info, err := os.Lstat(dir)
 	switch {
 	case err != nil:
 		return "", err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is not a directory (%v); remove it, or name another with --on file:///dir", dir, info.Mode())
+		return "",
+			fmt.Errorf(
+				"%s is not a directory (%v); remove it, or name another with --on file:///dir", dir,
+				info.Mode())
 	case owner(info) != uid:
-		return "", fmt.Errorf("%s belongs to user %d, and this is user %d; name another with --on file:///dir", dir, owner(info), uid)
+		return "",
+			fmt.Errorf(
+				"%s belongs to user %d, and this is user %d; name another with --on file:///dir",
+				dir,
+				owner(info), uid)
 	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("%s is open to other users (%v); chmod 700 it, or name another with --on file:///dir", dir, info.Mode())
+		return "",
+			fmt.Errorf(
+				"%s is open to other users (%v); chmod 700 it, or name another with --on file:///dir",
+				dir, info.Mode())
 	}
 	return dir, nil
 }

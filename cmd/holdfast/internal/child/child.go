@@ -1,35 +1,52 @@
-// Package child runs a program for as long as a lease lasts, and not longer.
+// Package child runs a program while a lease lasts, and ends it with the lease.
 //
 // # The process group
 //
-// The program gets a process group of its own, so that a lost lease ends all of it: a script is stopped together
-// with what it has started. What holdfast is sent is passed on to that group, once.
+// The program gets a process group of its own, so that a lost lease ends a script together with
+// what it has started. holdfast passes each signal that it gets on to that group, once.
 //
 // # The terminal
 //
-// A group of its own is a background group to a terminal. So the child is given the terminal when it asks for it, as
-// a shell would: the system stops a background process that reads from its terminal or changes its settings; when
-// that happens to the child, and the terminal is ours at that moment, the child's group becomes the foreground group
-// and goes on. It keeps the terminal until it ends or is stopped.
+// To a terminal, such a group is a background group. If stdin and stdout of the child are our
+// terminal, and we have it, the child's group gets it before the program begins: some programs end
+// if they are in the background when they set the terminal up. In other cases, such as a pipeline
+// whose other programs use the terminal too, the child gets it when it asks, as from a shell: the
+// system stops a background process that reads from its terminal or changes its settings. If that
+// happens to the child while the terminal is ours, the child's group becomes the foreground group
+// and is continued. It keeps the terminal until it ends or is stopped.
 //
-// Until the child asks, the terminal's own signals (control-C, control-\, control-Z, a change of the window's size)
-// come to the group of holdfast, which passes them on. Afterwards they come to the group of the child alone. So the
-// child gets each once. Staying in one group with the child would have needed nothing of this, but a lost lease
-// could then only be told to the child itself, or to everything in the group, also a script that has called holdfast.
+// While the child does not have the terminal, the terminal's own signals (control-C, control-\,
+// control-Z, a change of the window's size) come to the group of holdfast, which passes them on.
+// While the child has it, they come to the child's group alone. So the child gets each once. If the
+// child dies of one, our own group gets it as well, so that a script that called holdfast ends too.
+// One group for holdfast and the child would need none of this. But a lost lease could then end
+// only the child itself, or everything in the group, the calling script included.
 //
-// When the job is stopped with control-Z the child's group is stopped first, for good measure with SIGSTOP, and then
-// holdfast: the child never runs while nobody keeps its lock. A stopped holdfast does not renew, so after fg the child
-// is continued only if the lease has lasted.
+// Control-Z stops the child's group first, and then holdfast. The group has a second to stop by
+// itself while it has the terminal, and then gets SIGSTOP: the child must not run while nobody
+// renews its lease. A stopped holdfast does not renew, so after fg the child is continued only if
+// the lease has lasted.
+//
+// # A child that is stopped
+//
+// If a child stops for another reason than the terminal, holdfast warns and keeps the lock, because
+// whoever continues the child does not know of holdfast. A stopped child does not see a signal that
+// ends programs (SIGTERM, SIGINT, SIGHUP, SIGQUIT), so it gets SIGCONT as well. If it goes on
+// stopping itself, it is killed when Options.Grace is over.
 //
 // # When holdfast itself is killed
 //
-// On Linux the whole group dies with SIGKILL when holdfast is gone, however that ended (see leash_linux.go), and the
-// child itself also by the parent-death signal, which FreeBSD has as well. Elsewhere the child runs on, and the lease ends with
-// its TTL. Out of reach are programs that run as another user (sudo) and those that left the group on purpose (daemons).
+// On Linux, if holdfast dies before the child, the kernel kills the whole group (see
+// leash_linux.go). It also kills the child itself by the parent-death signal, as FreeBSD does.
+// Elsewhere the child runs on, and the lease ends with its TTL. Out of reach are programs of
+// another user (sudo), and programs that have left the group: daemons, timeout without
+// --foreground, and the jobs of a shell with job control. On Linux a lost lease still ends those
+// that are in our session: see groups_linux.go.
 //
-// The files in Command.Inherit are those by which a backend keeps its locks while anybody has them open. The system
-// closes the files of a dead process before it tells anybody of the death; without these files the next holder
-// could start in between. A child that closes files that it does not know gives this up.
+// A backend keeps its locks while anybody has the files in Command.Inherit open. The system closes
+// the files of a killed holdfast before it kills the child. If the child had not inherited them,
+// the next holder could start in between. A child that closes files that it does not know loses
+// this protection.
 package child
 
 import (
@@ -40,41 +57,47 @@ import (
 
 // Command is a program to start.
 type Command struct {
-	Path    string // what Find returned
-	Args    []string
-	Env     []string
-	Stdin   *os.File
-	Stdout  *os.File
-	Stderr  *os.File
-	Inherit []*os.File // further files that the child has open, under whatever number they have here
+	Path   string // what Find returned
+	Args   []string
+	Env    []string
+	Stdin  *os.File
+	Stdout *os.File
+	Stderr *os.File
+	// more files for the child, under the same numbers as here
+	Inherit []*os.File
 }
 
-// Lease is what the program may run for. *holdfast.Lock is one.
+// Lease is the lease that the program runs under. *holdfast.Lock is one.
 type Lease interface {
 	// Done is closed when the lease has ended.
 	Done() <-chan struct{}
-	// Err says why it has ended, and is nil before. It reads the clock.
+	// Err returns why the lease has ended, and nil before. It reads the clock, so it may be ahead
+	// of Done.
 	Err() error
 }
 
-// Options are how a program is run.
+// Options say how Run supervises a program.
 type Options struct {
 	Lease
 
 	// Signals are passed on to the child's process group. See Signals.
 	Signals <-chan os.Signal
 
-	// Lost is called once, when the lease has ended before the child has. It returns the grace: how long after
-	// SIGTERM what is left of the process group gets SIGKILL. Without a grace it gets SIGKILL at once. It must not block.
+	// Grace applies to a child that is stopped, or stops, after one of Signals told it to end. It
+	// is continued each time, and gets SIGKILL after Grace if it goes on stopping.
+	Grace time.Duration
+
+	// Lost is called once, if the lease ends before the child does. It returns the grace: the time
+	// from SIGTERM to SIGKILL for the process group. 0 means SIGKILL at once. It must not block.
 	Lost func(reason error) (grace time.Duration)
 
-	// Warn is called with what went wrong beside the child. It must not block.
+	// Warn reports a problem that does not end the child. It must not block.
 	Warn func(err error)
 }
 
-// Result is how a program ended.
+// Result says how a program ended.
 type Result struct {
-	// Code is the exit code of the child, or 128 and the number of the signal that it died by.
+	// Code is the exit code of the child, 128+N if signal N killed it, or 255 if it is not known.
 	Code int
 
 	// Lost is why the lease ended before the child did, or nil.
@@ -85,6 +108,6 @@ var (
 	// ErrNotFound: there is no such command.
 	ErrNotFound = errors.New("command not found")
 
-	// ErrNotExecutable: there is such a file, and it cannot be executed.
+	// ErrNotExecutable: the file exists and cannot be executed.
 	ErrNotExecutable = errors.New("not executable")
 )

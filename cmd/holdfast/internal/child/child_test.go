@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 )
 
-// guard is how long a test waits for what must come. It only ends tests that have failed.
+// guard bounds the waits of a test. It only ends tests that have failed.
 const guard = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -48,7 +47,7 @@ func (l *lease) Err() error            { return context.Cause(l.ctx) }
 
 var errGone = errors.New("gone for the test")
 
-// run is a child that runs.
+// run is a running child.
 type run struct {
 	t       *testing.T
 	lease   *lease
@@ -57,9 +56,10 @@ type run struct {
 	lines   chan string
 	result  chan child.Result
 	losses  chan error
+	stops   chan error // warnings that the child is stopped
 }
 
-// start starts a child in the role, or a shell with a script in which "$0 role" is the test program.
+// start runs a shell script as the child. In it, "role NAME" is this test program in a role.
 func start(t *testing.T, grace time.Duration, script string) *run {
 	t.Helper()
 	inReader, inWriter, err := os.Pipe()
@@ -78,6 +78,7 @@ func start(t *testing.T, grace time.Duration, script string) *run {
 		lines:   make(chan string, 1024),
 		result:  make(chan child.Result, 1),
 		losses:  make(chan error, 2),
+		stops:   make(chan error, 16),
 	}
 	t.Cleanup(func() { outReader.Close(); inWriter.Close() })
 	go func() {
@@ -92,8 +93,9 @@ func start(t *testing.T, grace time.Duration, script string) *run {
 	}
 	go func() {
 		result, err := child.Run(child.Command{
-			Path:   "/bin/sh",
-			Args:   []string{"sh", "-c", "role() { env " + role.Variable + "=$1 \"$0\"; }; " + script, self},
+			Path: "/bin/sh",
+			Args: []string{"sh", "-c", "role() { env " + role.Variable + "=$1 \"$0\"; }; " +
+				script, self},
 			Env:    os.Environ(),
 			Stdin:  inReader,
 			Stdout: outWriter,
@@ -102,7 +104,12 @@ func start(t *testing.T, grace time.Duration, script string) *run {
 			Lease:   r.lease,
 			Signals: r.signals,
 			Lost:    func(err error) time.Duration { r.losses <- err; return grace },
-			Warn:    func(err error) { t.Errorf("warning: %v", err) },
+			Warn: func(err error) {
+				if !strings.Contains(err.Error(), "the command is stopped by SIGSTOP") {
+					t.Errorf("warning: %v", err)
+				}
+				r.stops <- err
+			},
 		})
 		inReader.Close()
 		outWriter.Close()
@@ -127,7 +134,7 @@ func (r *run) expect(want string) {
 	}
 }
 
-// end waits for the end.
+// end waits until Run returns.
 func (r *run) end() child.Result {
 	r.t.Helper()
 	select {
@@ -139,7 +146,7 @@ func (r *run) end() child.Result {
 	}
 }
 
-// rest returns what else was printed, after every process that has stdout open is gone.
+// rest returns the remaining output. It waits until no process has stdout open.
 func (r *run) rest() (lines []string) {
 	r.t.Helper()
 	timeout := time.After(guard)
@@ -177,12 +184,13 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestSignalsReachTheWholeGroupOnce(t *testing.T) {
-	// Two listeners: the script's own process has become one, and has left the other in its group.
+	// Two listeners: the script starts one in its group, and then executes the other.
 	r := start(t, guard, `exec 3<&0; role listener <&3 & exec env `+role.Variable+`=listener "$0"`)
 	r.expect("ready")
 	r.expect("ready")
 	var want []string
-	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH} {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
+		syscall.SIGTERM, syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH} {
 		r.signals <- s
 		r.expect(fmt.Sprint(int(s)))
 		r.expect(fmt.Sprint(int(s)))
@@ -201,7 +209,7 @@ func TestLossEndsTheChild(t *testing.T) {
 	r.expect("ready")
 	r.lease.end(errGone)
 	r.expect("terminated")
-	// It ends by itself, with 0, within the grace: lost all the same.
+	// It ends by itself, with 0, within the grace. It still counts as lost.
 	r.stdin.Close()
 	r.expect("cleaned up")
 	if got := r.end(); !errors.Is(got.Lost, errGone) {
@@ -220,7 +228,7 @@ func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 	if got := r.end(); !errors.Is(got.Lost, errGone) || got.Code != 128+9 {
 		t.Errorf("got %+v, want lost and killed", got)
 	}
-	r.rest() // nobody is left
+	r.rest() // all processes have ended
 }
 
 func TestLossWithoutGraceKillsAtOnce(t *testing.T) {
@@ -236,7 +244,7 @@ func TestLossWithoutGraceKillsAtOnce(t *testing.T) {
 }
 
 func TestLossGivesTheGraceToTheWholeGroup(t *testing.T) {
-	// The shell dies of SIGTERM, and what it waits for cleans up.
+	// SIGTERM kills the shell, while the program that it waits for cleans up.
 	r := start(t, guard, `role slow; exit 3`)
 	r.expect("ready")
 	r.lease.end(errGone)
@@ -258,21 +266,14 @@ func TestLossKillsWhatTheChildLeavesBehind(t *testing.T) {
 
 func TestLossWakesAStoppedChild(t *testing.T) {
 	r := start(t, guard, `echo $$; kill -STOP $$; exit 3`)
-	pid, err := strconv.Atoi(<-r.lines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	look, timeout := time.NewTicker(time.Millisecond), time.After(guard)
-	defer look.Stop()
-	for stopped := false; !stopped; {
-		select {
-		case <-look.C:
-		case <-timeout:
-			t.Fatal("it does not stop")
+	pid := <-r.lines
+	select {
+	case err := <-r.stops:
+		if !strings.HasSuffix(err.Error(), "kill -CONT "+pid) {
+			t.Errorf("told %v", err)
 		}
-		if stopped, err = role.IsStopped(pid); err != nil {
-			t.Fatal(err)
-		}
+	case <-time.After(guard):
+		t.Fatal("nobody tells that it is stopped")
 	}
 	r.lease.end(errGone)
 	if got := r.end(); got.Code != 128+15 {
@@ -280,7 +281,7 @@ func TestLossWakesAStoppedChild(t *testing.T) {
 	}
 }
 
-// TestLossAtTheEnd: the lease is over when the child ends, and nobody has been told yet.
+// TestLossAtTheEnd: the lease is over when the child ends, but Done is not closed yet.
 func TestLossAtTheEnd(t *testing.T) {
 	over := &silentLease{err: errGone}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -289,7 +290,8 @@ func TestLossAtTheEnd(t *testing.T) {
 	}
 	defer null.Close()
 	lost := 0
-	got, err := child.Run(child.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "exit 0"}, Stdin: null, Stdout: null, Stderr: null}, child.Options{
+	got, err := child.Run(child.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "exit 0"},
+		Stdin: null, Stdout: null, Stderr: null}, child.Options{
 		Lease: over,
 		Lost:  func(error) time.Duration { lost++; return guard },
 		Warn:  func(err error) { t.Error(err) },
@@ -299,7 +301,7 @@ func TestLossAtTheEnd(t *testing.T) {
 	}
 }
 
-// silentLease has ended without a word.
+// silentLease is a lease that has ended, with a Done that is never closed.
 type silentLease struct{ err error }
 
 func (*silentLease) Done() <-chan struct{} { return make(chan struct{}) }
@@ -311,7 +313,7 @@ func TestWhatStaysInTheBackgroundLives(t *testing.T) {
 	if got := r.end(); got.Code != 5 {
 		t.Fatalf("got %+v", got)
 	}
-	// Whatever kills the group with this process must have been undone by now.
+	// By now nothing may kill the group when this process ends.
 	fmt.Fprintln(r.stdin, "alive")
 	r.expect("echo alive")
 	r.stdin.Close()
@@ -421,14 +423,16 @@ func TestStartFailures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "program")
-			// Written under syscall.ForkLock: a child forked meanwhile would have it open for writing, and nobody could execute it.
+			// A child that is forked during the write would have the file open for writing, and
+			// nobody could execute it. ForkLock prevents that.
 			syscall.ForkLock.RLock()
 			err := os.WriteFile(path, []byte(test.content), 0o700)
 			syscall.ForkLock.RUnlock()
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := child.Run(child.Command{Path: path, Args: []string{"program", "9"}, Stdin: null, Stdout: null, Stderr: null},
+			result, err := child.Run(child.Command{Path: path, Args: []string{"program", "9"},
+				Stdin: null, Stdout: null, Stderr: null},
 				child.Options{Lease: newLease(), Warn: func(err error) { t.Error(err) }})
 			if !errors.Is(err, test.err) || err == nil && result.Code != test.code {
 				t.Errorf("got %+v, %v, want code %d, %v", result, err, test.code, test.err)
@@ -467,7 +471,8 @@ func TestSignalKinds(t *testing.T) {
 	}
 }
 
-// TestConcurrentRuns is for the race detector: several supervisors in one process do not take each other's children.
+// TestConcurrentRuns: several supervisors in one process do not reap each other's children. It is
+// also for the race detector.
 func TestConcurrentRuns(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 8 {

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// systemAttr adds nothing: these systems have no parent-death signal.
+// systemAttr changes nothing: these systems have no parent-death signal.
 func systemAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }

@@ -4,8 +4,8 @@ package child
 
 import "syscall"
 
-// systemAttr has the child killed when the thread that starts it is gone. The signal is lost when the
-// child executes a file with the set-user-ID bit.
+// systemAttr has the system kill the child when the thread that starts it ends. A child that
+// executes a file with the set-user-ID bit loses this.
 func systemAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr.Pdeathsig = syscall.SIGKILL
 	return attr

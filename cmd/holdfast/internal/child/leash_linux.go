@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leash has the kernel kill a whole process group when this process is gone. The parent-death signal reaches
-// only the child itself: of a shell script that waits for rsync it would leave the rsync.
+// leash has the kernel kill a whole process group when this process is gone. The parent-death
+// signal would kill only the child itself: a script, but not the rsync that it waits for.
 //
-// It is a pipe. The child, and what it starts, has the reading end open and does not know; only this process has the
-// writing end. The reading end is set to signal the group (O_ASYNC, F_SETOWN) with SIGKILL (F_SETSIG) when something happens to
-// it. Nobody writes, so all that can happen is that the last writer is gone. The kernel remembers the group itself and not its
-// number, so a group that took over the number is safe. The leash is off when nobody in the group has the reading end open
-// any more: then all that is left is the parent-death signal.
+// It is a pipe. The child and what it starts inherit the reading end; only this process has the
+// writing end. The reading end is set to send the group (O_ASYNC, F_SETOWN) SIGKILL (F_SETSIG) on
+// any event. Nobody writes, so the only event is that the last writer is gone. The kernel remembers
+// the group itself, not its number, so a later group with the same number is safe. Without the
+// reading end open in the group the leash does nothing: then only the parent-death signal is left.
 type leash struct {
 	reading, writing *os.File
 }
@@ -28,13 +28,14 @@ func newLeash() (*leash, error) {
 	return &leash{os.NewFile(uintptr(fds[0]), "leash"), os.NewFile(uintptr(fds[1]), "leash")}, nil
 }
 
-// files are to be inherited by the child.
+// files returns the files that the child must inherit.
 func (l *leash) files() []*os.File { return []*os.File{l.reading} }
 
 // attach ties the group to this process.
 func (l *leash) attach(group int) error {
 	fd := l.reading.Fd()
-	if _, err := unix.FcntlInt(fd, unix.F_SETOWN, -group); err != nil && !errors.Is(err, unix.ESRCH) {
+	if _, err := unix.FcntlInt(fd, unix.F_SETOWN, -group); err != nil &&
+		!errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("F_SETOWN: %w", err)
 	}
 	if _, err := unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGKILL)); err != nil {
@@ -46,8 +47,8 @@ func (l *leash) attach(group int) error {
 	return nil
 }
 
-// close lets the group go, and only then gives up the writing end: what the child has left running in the
-// background outlives this process when that ends in good order.
+// close frees the group first, and then closes the writing end: what the child has left in the
+// background must survive a normal end of this process.
 func (l *leash) close() error {
 	_, err := unix.FcntlInt(l.reading.Fd(), unix.F_SETFL, 0)
 	return errors.Join(err, l.reading.Close(), l.writing.Close())

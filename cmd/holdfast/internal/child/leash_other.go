@@ -4,7 +4,7 @@ package child
 
 import "os"
 
-// leash does nothing here: a process group cannot be tied to a process.
+// leash does nothing here: these systems cannot tie a process group to a process.
 type leash struct{}
 
 func newLeash() (*leash, error) { return &leash{}, nil }

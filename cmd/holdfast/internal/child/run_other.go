@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Find returns the file that is executed for the command. It fails with ErrNotFound or ErrNotExecutable.
+// Find returns the file to execute for the command. It fails with ErrNotFound or ErrNotExecutable.
 func Find(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
@@ -22,13 +22,14 @@ func Find(command string) (string, error) {
 	}
 }
 
-// Run starts the command, and returns when it has ended. It returns an error, and a Result that means nothing, if the
-// command could not be started.
+// Run starts the command and waits for its end. It returns an error and no Result if the command
+// cannot be started.
 //
-// There are no process groups and no signals here: the console tells the child itself of control-C, and after a
-// loss the child alone is ended, when its grace is over.
+// These systems have no process groups and no signals: the console sends control-C to the child
+// itself. After a loss only the child is killed, when its grace is over.
 func Run(c Command, o Options) (Result, error) {
-	cmd := &exec.Cmd{Path: c.Path, Args: c.Args, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr}
+	cmd := &exec.Cmd{Path: c.Path, Args: c.Args, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout,
+		Stderr: c.Stderr}
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrNotExecutable, err)
 	}

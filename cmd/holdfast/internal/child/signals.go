@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Signals catches what is passed on to a child, until stop is called. A signal that was ignored when holdfast was
-// started, as nohup does, stays ignored, here and by the child.
+// Signals catches the signals that are passed on to a child, until stop is called. A signal that
+// was ignored when holdfast started, as with nohup, stays ignored by holdfast and by the child.
 func Signals() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 64)
 	for _, s := range forwarded {
@@ -19,10 +19,10 @@ func Signals() (signals <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// Ends reports whether a signal ends a program that has made no provision for it.
+// Ends reports whether a signal ends a program that does not handle it.
 func Ends(s os.Signal) bool { return !slices.Contains(harmless, s) }
 
-// ExitCode is what a shell reports of a program that died by the signal.
+// ExitCode returns the exit code that a shell reports for a program killed by the signal.
 func ExitCode(s os.Signal) int {
 	if number, ok := s.(syscall.Signal); ok {
 		return 128 + int(number)

@@ -12,9 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts the command as the leader of a process group of its own. The caller stays on its thread for as
-// long as the child is to live: on Linux the parent whose death counts is that thread.
-func start(c Command) (pid int, err error) {
+// start starts the command as the leader of a process group of its own. If foreground is set, the
+// group has the terminal before the command begins. The caller must stay on its thread while the
+// child lives: on Linux the end of that thread kills the child.
+func start(c Command, foreground bool) (pid int, err error) {
+	fork := syscall.ForkExec
+	if foreground {
+		fork = forkForeground
+	}
 	for _, file := range c.Inherit {
 		again, err := inheritable(file)
 		if err != nil {
@@ -27,10 +32,10 @@ func start(c Command) (pid int, err error) {
 		Files: []uintptr{c.Stdin.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
 		Sys:   systemAttr(&syscall.SysProcAttr{Setpgid: true}),
 	}
-	pid, err = syscall.ForkExec(c.Path, c.Args, attr)
+	pid, err = fork(c.Path, c.Args, attr)
 	if errors.Is(err, syscall.ENOEXEC) && isText(c.Path) {
-		// A script without a #! line: every shell, and execvp, has sh read it.
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", c.Path}, c.Args[1:]...), attr)
+		// A script without a #! line: every shell, and execvp, runs it by sh.
+		pid, err = fork("/bin/sh", append([]string{"sh", c.Path}, c.Args[1:]...), attr)
 	}
 	if err != nil {
 		return 0, execError(c.Path, err)
@@ -38,16 +43,18 @@ func start(c Command) (pid int, err error) {
 	return pid, nil
 }
 
-// inheritable has children started from now on keep the file open, until undo is called. The number
-// stays what it is: given as a further file of the child it would become 3 or above, where whoever started holdfast may have
-// put a file that is meant for the child.
+// inheritable has children that are started before undo keep the file open, under its number.
+// ProcAttr.Files would give it a number from 3, where the caller of holdfast may have put a file
+// for the child.
 func inheritable(file *os.File) (undo func(), err error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	set := func(flags int) (err error) {
-		if controlErr := raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETFD, flags) }); controlErr != nil {
+		if controlErr := raw.Control(func(fd uintptr) {
+			_, err = unix.FcntlInt(fd, unix.F_SETFD, flags)
+		}); controlErr != nil {
 			return controlErr
 		}
 		return err
@@ -58,7 +65,7 @@ func inheritable(file *os.File) (undo func(), err error) {
 	return func() { _ = set(unix.FD_CLOEXEC) }, nil
 }
 
-// isText reports whether the file looks like a script: its first line has no zero byte, which is what shells go by.
+// isText reports whether the file looks like a script to a shell: its first line has no zero byte.
 func isText(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

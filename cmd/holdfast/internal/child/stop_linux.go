@@ -1,8 +1,18 @@
 package child
 
-import "golang.org/x/sys/unix"
+import (
+	"syscall"
 
-// stopSelf stops this process, and returns when it has been continued. The signal goes to the calling thread, which
-// therefore does not get to run another instruction before it is stopped; sent to the process, another thread may take it,
-// and this one goes on for a while.
+	"golang.org/x/sys/unix"
+)
+
+// stopSelf stops this process, and returns when it has been continued. The signal goes to the
+// calling thread, which so stops at once. If it went to the process, another thread could take it,
+// and this one would run on for a while.
 func stopSelf() error { return unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) }
+
+// changes are the news that wait reports of a living child.
+const changes = syscall.WUNTRACED | syscall.WCONTINUED
+
+// isContinued reports whether somebody has continued a stopped child.
+func isContinued(status syscall.WaitStatus) bool { return status.Continued() }

@@ -2,12 +2,17 @@
 
 package child
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // terminal is the controlling terminal of this process; nil if it has none.
 type terminal struct{ fd int }
 
-// openTerminal returns the controlling terminal. It is not an os.File: that would go to the runtime's poller.
+// openTerminal returns the controlling terminal. It avoids os.File, which would add it to the
+// runtime's poller.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -34,8 +39,14 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// give makes a process group the foreground group. The caller ignores SIGTTOU, which would stop it if it is not in
-// the foreground itself.
+// give makes a process group the foreground group. The caller must ignore SIGTTOU, which stops a
+// background process that does this.
 func (t *terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
+}
+
+// onTerminal reports whether a file is the controlling terminal of this process.
+func onTerminal(file *os.File) bool {
+	_, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
+	return err == nil
 }

@@ -2,37 +2,97 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// streams are where a command writes to. The program that holdfast run starts gets those of the process.
+// streams are what a command of holdfast writes to. The program that holdfast run starts gets the
+// streams of the process instead.
 type streams struct {
 	out, err io.Writer
 }
 
-// Main runs the command line without the program's name, and returns the exit code. It writes to out and err
-// and returns an error's code after having said what is wrong; it does not end the process.
+// Main runs a command line and returns the exit code. args do not include the program's name. Main
+// writes results to out and errors to err. It does not end the process, except where it replaces
+// it: holdfast fence may execute holdfast-fence.
 func Main(args []string, out, err io.Writer) int {
+	output := &checkedWriter{Writer: out}
+	out = output
 	s := streams{out, err}
 	root := newRoot(s)
-	root.SetArgs(append([]string{}, args...)) // for nil cobra would take those of the process
+	root.SetArgs(append([]string{}, args...)) // cobra reads os.Args if args are nil
 	root.SetOut(out)
 	root.SetErr(err)
-	command, failure := root.ExecuteC()
+	command, failure := root, checkCaller()
+	if failure == nil {
+		command, failure = execute(root, args)
+	}
+	if err := output.failure(); err != nil {
+		failure = &exit{codeOutput, fmt.Errorf("cannot write what was asked for: %w", err)}
+	}
 	code := exitCode(failure)
 	if failure == nil {
 		return 0
 	}
-	if e, ok := failure.(*exit); ok && e.err == nil {
+	text := failure.Error()
+	var names []string
+	if e, ok := failure.(*exit); !ok {
+		// The error repeats the command line, which may have an address that was not parsed.
+		text = withoutAddresses(text)
+	} else if e.err == nil {
 		return code
+	} else {
+		names = command.Flags().Args()
 	}
-	io.WriteString(err, message(failure.Error()))
 	if code == codeUsage {
-		io.WriteString(err, "See '"+command.CommandPath()+" --help'.\n")
+		text = strings.TrimRight(text, "\n") + "; see '" + command.CommandPath() + " --help'"
 	}
+	ignoreBrokenPipe() // the exit code counts even if nobody reads the message
+	io.WriteString(err, message(text, names...))
 	return code
+}
+
+// execute runs the command line. It refuses words after a command that has nothing to run: cobra
+// would ignore them and show the help.
+func execute(root *cobra.Command, args []string) (*cobra.Command, error) {
+	root.InitDefaultCompletionCmd(args...)
+	if topic, rest, err := root.Find(args); err == nil && topic != root && !topic.Runnable() {
+		for _, arg := range rest {
+			if !strings.HasPrefix(arg, "-") {
+				return topic, usagef("no command %q in %s", shown([]string{arg}),
+					topic.CommandPath())
+			}
+		}
+	}
+	return root.ExecuteC()
+}
+
+// checkedWriter remembers the first error of Write, because cobra ignores errors when it writes
+// help. failure may be called during a Write.
+type checkedWriter struct {
+	io.Writer
+	err atomic.Pointer[error]
+}
+
+func (w *checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		w.err.CompareAndSwap(nil, &err)
+	}
+	return n, err
+}
+
+func (w *checkedWriter) failure() error {
+	if err := w.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func newRoot(s streams) *cobra.Command {
@@ -43,13 +103,44 @@ func newRoot(s streams) *cobra.Command {
 and deploy scripts that start it only one runs it at a time.`,
 		Example:           `  holdfast run nightly -- /usr/local/bin/backup --full`,
 		Version:           version(),
-		SilenceErrors:     true, // Main says what is wrong
+		SilenceErrors:     true, // Main reports errors
 		SilenceUsage:      true,
-		DisableAutoGenTag: true, // manual pages are the same for the same version
+		DisableAutoGenTag: true, // pages of one version are equal, whenever they are built
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(newRun(s), newVersion(s), newMan(s), newAddresses())
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(
+		newRun(s),
+		newHold(s),
+		newAdopt(s),
+		newFence(s),
+		newVersion(s),
+		newMan(s),
+		newAddresses(),
+		newStores(),
+	)
 	root.SetHelpCommand(newHelp())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	return root
+}
+
+// flagError says which values a flag takes. The library only says how parsing failed.
+func flagError(_ *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if errors.As(err, &missing) && missing.GetSpecifiedShortnames() != "" {
+		// Do not show the rest: in -on=ADDRESS it is an address, meant for --on.
+		return fmt.Errorf("unknown shorthand flag: '%s'", missing.GetSpecifiedName())
+	}
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	allowed := "true or false"
+	switch wrong.GetFlag().Value.Type() {
+	case "duration":
+		allowed = "a number with its unit, such as 500ms, 30s, 5m or 2h"
+	case "int":
+		allowed = "a whole number"
+	}
+	return fmt.Errorf("--%s %q: must be %s", wrong.GetFlag().Name, wrong.GetValue(), allowed)
 }

@@ -2,22 +2,32 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/cli"
 )
 
+// TestMain starts the runtime's signal goroutine outside of all synctest bubbles: if it starts
+// inside of one, the first signal ends the program.
+func TestMain(m *testing.M) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	os.Exit(m.Run())
+}
+
 var update = flag.Bool("update", false, "write the golden files")
 
-// run runs a command line that starts no program.
+// run runs a command line in this process. It must start no program.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -25,8 +35,8 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// golden compares with a file of testdata, or writes it. The backends of this build, which are lines of their own, are
-// left out.
+// golden compares with a file of testdata, or writes it with -update. It leaves out the lines that
+// list the backends of this build.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	var kept strings.Builder
@@ -55,6 +65,12 @@ func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help.txt":       {"--help"},
 		"run.txt":        {"run", "--help"},
+		"adopt.txt":      {"adopt", "--help"},
+		"hold.txt":       {"hold", "--help"},
+		"fence.txt":      {"fence", "--help"},
+		"advance.txt":    {"fence", "advance", "--help"},
+		"show.txt":       {"fence", "show", "--help"},
+		"init.txt":       {"fence", "init", "--help"},
 		"man.txt":        {"man", "--help"},
 		"version.txt":    {"version", "--help"},
 		"completion.txt": {"completion", "--help"},
@@ -66,7 +82,7 @@ func TestHelp(t *testing.T) {
 				t.Errorf("exit code %d, stderr %q", code, err)
 			}
 			golden(t, name, out)
-			// help COMMAND and COMMAND --help are the same.
+			// help COMMAND and COMMAND --help print the same.
 			_, again, _ := run(t, append([]string{"help"}, args[:len(args)-1]...)...)
 			if again != out {
 				t.Errorf("help %v differs: %s", args[:len(args)-1], again)
@@ -74,7 +90,8 @@ func TestHelp(t *testing.T) {
 		})
 	}
 	code, out, _ := run(t)
-	if want, err := os.ReadFile(filepath.Join("testdata", "help.txt")); code != 0 || err != nil || out != string(want) {
+	if want, err := os.ReadFile(filepath.Join("testdata", "help.txt")); code != 0 || err != nil ||
+		out != string(want) {
 		t.Errorf("without arguments: exit code %d, %v: %s", code, err, out)
 	}
 }
@@ -92,10 +109,11 @@ func TestHelpOnAddresses(t *testing.T) {
 	}
 }
 
-// TestHelpSaysWhatScriptsNeed: the exit codes, and how to use them from cron.
+// TestHelpSaysWhatScriptsNeed: the exit codes, the variables, and an example for cron.
 func TestHelpSaysWhatScriptsNeed(t *testing.T) {
 	_, text, _ := run(t, "run", "--help")
-	for _, want := range []string{"64 ", "69 ", "70 ", "75 ", "126 ", "127 ", "128+N", "crontab", "HOLDFAST_URL", "HOLDFAST_TOKEN", "file:///dir"} {
+	for _, want := range []string{"64 ", "69 ", "70 ", "75 ", "126 ", "127 ", "128+N", "crontab",
+		"HOLDFAST_URL", "HOLDFAST_TOKEN", "file:///dir"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the help of run says nothing of %q", want)
 		}
@@ -114,27 +132,55 @@ func TestManualPages(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, err)
 	}
 	// A build from a checkout is dated by its commit.
-	page = regexp.MustCompile(`(?m)^(\.TH "HOLDFAST-RUN" "1" )"[A-Z][a-z]+ \d+"`).ReplaceAllString(page, `$1"Month Year"`)
+	page = regexp.MustCompile(`(?m)^(\.TH "HOLDFAST-RUN" "1" )"[A-Z][a-z]+ \d+"`).ReplaceAllString(
+		page, `$1"Month Year"`)
 	golden(t, "holdfast-run.1", page)
+	// The description of this page is cobra's own, with headings.
+	_, page, _ = run(t, "man", "completion", "bash")
+	page = regexp.MustCompile(
+		`(?m)^(\.TH "HOLDFAST-COMPLETION-BASH" "1" )"[A-Z][a-z]+ \d+"`).ReplaceAllString(page,
+		`$1"Month Year"`)
+	golden(t, "holdfast-completion-bash.1", page)
 
 	dir := t.TempDir()
 	if code, out, err := run(t, "man", "--dir", dir); code != 0 || out+err != "" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
-	for _, name := range []string{"holdfast.1", "holdfast-run.1", "holdfast-version.1", "holdfast-man.1"} {
+	for _, name := range []string{"holdfast.1", "holdfast-run.1", "holdfast-version.1",
+		"holdfast-man.1"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
 	}
-	if code, _, err := run(t, "man", "--dir", filepath.Join(dir, "missing")); code != 1 || !strings.Contains(err, "missing") {
+	if code, _, err := run(t, "man", "--dir", filepath.Join(dir, "missing")); code != 74 ||
+		!strings.Contains(err, "missing") {
 		t.Errorf("exit code %d, stderr %q", code, err)
+	}
+}
+
+// TestManualPagesShowTextAsItIs: man takes a backslash, and a point at the beginning of a line, for
+// orders unless they are escaped.
+func TestManualPagesShowTextAsItIs(t *testing.T) {
+	const text = "a\\b\n.c\n'd\n-e.\n"
+	if got, want := cli.ManText(text), "a\\eb\n\\&.c\n\\&'d\n-e.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestManualPagesAreDated: a date in the environment that is no number is an error.
+func TestManualPagesAreDated(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if code, out, err := run(t, "man"); code != 64 || out != "" ||
+		!strings.Contains(err, `SOURCE_DATE_EPOCH "yesterday"`) {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
 }
 
 func TestVersion(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		code, out, err := run(t, args...)
-		want := regexp.MustCompile(`^holdfast \S+( \(commit [^)]+\))? ` + regexp.QuoteMeta(runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH) + `\n$`)
+		want := regexp.MustCompile(`^holdfast \S+( \(commit [^)]+\))? ` +
+			regexp.QuoteMeta(runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH) + `\n$`)
 		if code != 0 || err != "" || !want.MatchString(out) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, out, err)
 		}
@@ -156,17 +202,60 @@ func TestCompletion(t *testing.T) {
 	if _, out, _ := run(t, "__complete", "help", "ru"); !strings.HasPrefix(out, "run") {
 		t.Errorf("help ru completes to %q", out)
 	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]string{"redl": "redlock://\t", "file:": "file://\t",
+		"file://" + dir + "/lo": "file://" + dir + "/locks\n"} {
+		for _, sub := range []string{"run", "hold"} {
+			// 6: NoSpace and NoFileComp.
+			if _, out, _ := run(t, "__complete", sub, "--on", word); !strings.HasPrefix(out,
+				want) || !strings.Contains(out, ":6\n") {
+				t.Errorf("%s --on %s completes to %q", sub, word, out)
+			}
+		}
+	}
+	for _, form := range backendurl.Forms() {
+		scheme, _, _ := strings.Cut(form, "://")
+		line := scheme + "://\t" + form + "\n"
+		for _, sub := range []string{"run", "hold", "adopt"} {
+			_, out, _ := run(t, "__complete", sub, "--on", scheme)
+			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
+			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
+				t.Errorf("%s --on %s completes to %q", sub, scheme, out)
+			}
+		}
+	}
+	// A completed path is escaped as in an address, so Parse reads it back.
+	odd := filepath.Join(dir, "a b%c#d?e@f")
+	if err := os.MkdirAll(filepath.Join(odd, "in"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	word := "file://" + dir + "/a"
+	for range 2 {
+		_, out, _ := run(t, "__complete", "run", "--on", word)
+		word, _, _ = strings.Cut(out, "\n")
+		word += "/"
+	}
+	if a, err := backendurl.Parse(word); err != nil ||
+		a.String() != backendurl.Dir(odd+"/in/").String() {
+		t.Errorf("completes to %q: %v, %v; want the address of %q", word, a, err, odd)
+	}
 	if _, out, _ := run(t, "__complete", "run", "--no"); !strings.HasPrefix(out, "--no-wait") {
 		t.Errorf("--no completes to %q", out)
 	}
 }
 
-// TestUsage: each mistake is told with what is wrong and what is allowed, ends with 64, and nothing is made.
+// TestUsage: for each mistake the error says what is wrong and what is allowed, the exit code is
+// 64, and no file is made.
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOLDFAST_URL", "file://"+dir)
 	command := []string{"name", "--", "true"}
-	with := func(flags ...string) []string { return append(append([]string{"run"}, flags...), command...) }
+	with := func(flags ...string) []string {
+		return append(append([]string{"run"}, flags...), command...)
+	}
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -178,10 +267,24 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--", "true"}, []string{"no name", "NAME -- COMMAND"}},
 		{[]string{"run", "one", "two", "--", "true"}, []string{"2 arguments", "NAME -- COMMAND"}},
 		{[]string{"run", "", "--", "true"}, []string{"name is empty", "1 to 1024 bytes"}},
-		{[]string{"run", strings.Repeat("x", 1025), "--", "true"}, []string{"1025 bytes", "1 to 1024"}},
+		{[]string{"run", strings.Repeat("x", 1025), "--", "true"},
+			[]string{"1025 bytes", "1 to 1024"}},
 		{with("--ttl=9ms"), []string{"--ttl 9ms", "at least 10ms"}},
+		{with("--ttl=10000h"), []string{"--ttl 10000h0m0s", "at most 8784h0m0s"}},
+		{with("--max-hold=10000h"), []string{"--max-hold 10000h0m0s", "at most 8784h0m0s"}},
+		{[]string{"completion", "nonsense"}, []string{`"nonsense"`}},
+		{[]string{"addresses", "more"}, []string{`"more"`}},
 		{with("--ttl=-1s"), []string{"--ttl -1s", "at least 10ms"}},
-		{with("--ttl=30"), []string{"--ttl", "30", "missing unit"}},
+		{with("--ttl=0"), []string{"--ttl 0s", "at least 10ms"}},
+		{with("--ttl=30"), []string{`--ttl "30"`, "unit, such as 500ms"}},
+		{with("--ttl=9999999999h"), []string{`--ttl "9999999999h"`, "unit, such as 500ms"}},
+		{with("--wait", "name"), []string{`--wait "name"`, "unit, such as 500ms"}},
+		{with("-E", "busy"), []string{`--conflict-exit-code "busy"`, "a whole number"}},
+		{with("--no-wait=maybe"), []string{`--no-wait "maybe"`, "true or false"}},
+		{with("-x"), []string{"unknown shorthand flag: 'x'"}},
+		{[]string{"hold", "--grace=1s", "name"}, []string{"unknown flag: --grace"}},
+		{[]string{"adopt", "--longest=-1s"}, []string{"--longest -1s", "not be negative"}},
+		{[]string{"adopt", "--on=file:///x", "more"}, []string{`"more"`, "none is taken"}},
 		{with("--wait=-1s"), []string{"--wait -1s", "not be negative"}},
 		{with("--wait=1s", "--no-wait"), []string{"--wait 1s", "--no-wait", "exclude each other"}},
 		{with("--max-hold=-1s"), []string{"--max-hold -1s", "not be negative"}},
@@ -190,8 +293,24 @@ func TestUsage(t *testing.T) {
 		{with("--label=" + strings.Repeat("x", 129)), []string{"--label", "129 bytes", "128"}},
 		{with("--on=x"), []string{"--on:", "file:///dir"}},
 		{with("--on=memory:"), []string{"--on: memory:", "this one process"}},
-		{with("--on=file:///x?y=z"), []string{`"y"`, "prefix, shared"}},
+		{with("--on=file:///x?y=z"), []string{"parameter 1 is unknown", "prefix, shared"}},
+		{with("--on=redlock://a, b, c"), []string{"--on:", "host 2 of 3 has a space"}},
+		{with("--on=redlock://a,b,c", "--ttl=2m"), []string{"--ttl 2m0s", "restart-guard", "1m0s"}},
+		{with("--on=redlock://a,b,c?restart-guard=10s"),
+			[]string{"--ttl 30s", "restart-guard", "10s"}},
+		{with("--on=redlock://a,b,c?node-timeout=2s", "--ttl=2s"),
+			[]string{"--ttl 2s", "node-timeout", "2s"}},
 		{with("--on"), []string{"name", "--", "NAME -- COMMAND"}},
+		{with("-E256"), []string{"--conflict-exit-code 256", "0 to 255"}},
+		{with("--conflict-exit-code=-1"), []string{"--conflict-exit-code -1", "0 to 255"}},
+		{with("-c", "true"), []string{"2 arguments beside --shell", "NAME --shell LINE"}},
+		{[]string{"run", "-c", "true"}, []string{"0 arguments beside --shell"}},
+		{[]string{"run", "-c", "true", ""}, []string{"name is empty"}},
+		{[]string{"hold"}, []string{"0 arguments", "hold [flags] NAME"}},
+		{[]string{"hold", "a", "b"}, []string{"2 arguments", "hold [flags] NAME"}},
+		{[]string{"hold", ""}, []string{"name is empty"}},
+		{[]string{"hold", "--ttl=1ms", "name"}, []string{"--ttl 1ms", "at least 10ms"}},
+		{[]string{"rnu"}, []string{`unknown command "rnu"`, "run"}},
 		{with("--nonsense"), []string{"unknown flag: --nonsense"}},
 		{[]string{"nonsense"}, []string{`unknown command "nonsense"`}},
 		{[]string{"help", "nonsense"}, []string{`"nonsense"`}},
@@ -207,6 +326,9 @@ func TestUsage(t *testing.T) {
 			if !strings.HasPrefix(err, "holdfast: ") || !strings.Contains(err, "--help") {
 				t.Errorf("stderr %q", err)
 			}
+			if strings.Count(err, "\n") != 1 || !strings.HasSuffix(err, "\n") {
+				t.Errorf("not one line: %q", err)
+			}
 			for _, want := range test.want {
 				if !strings.Contains(err, want) {
 					t.Errorf("stderr %q does not say %q", err, want)
@@ -215,7 +337,8 @@ func TestUsage(t *testing.T) {
 		})
 	}
 	t.Setenv("HOLDFAST_URL", "nonsense")
-	if code, _, err := run(t, with()...); code != 64 || !strings.Contains(err, "HOLDFAST_URL: no scheme") {
+	if code, _, err := run(t, with()...); code != 64 ||
+		!strings.Contains(err, "HOLDFAST_URL: no scheme") {
 		t.Errorf("exit code %d, stderr %q", code, err)
 	}
 	if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
@@ -224,15 +347,16 @@ func TestUsage(t *testing.T) {
 }
 
 func TestPrefixCountsForTheName(t *testing.T) {
-	code, _, err := run(t, "run", "--on=file:///x?prefix=ab", strings.Repeat("x", 1023), "--", "true")
+	code, _, err := run(t, "run", "--on=file:///x?prefix=ab", strings.Repeat("x", 1023), "--",
+		"true")
 	if code != 64 || !strings.Contains(err, "1023 bytes") || !strings.Contains(err, "1024") {
 		t.Errorf("exit code %d, stderr %q", code, err)
 	}
 }
 
-// TestNoSecretOnStderr: not even where it is no address.
+// TestNoSecretOnStderr: a password is not shown, even if the address is in the wrong place.
 func TestNoSecretOnStderr(t *testing.T) {
-	const secret = "hunter2"
+	const secret = "hunter"
 	for _, args := range [][]string{
 		{"run", "--on=redis://user:" + secret + "@127.0.0.1:1", "name", "--", "true"},
 		{"run", "--on=redis://user:" + secret + "@a,b", "name", "--", "true"},
@@ -240,6 +364,11 @@ func TestNoSecretOnStderr(t *testing.T) {
 		{"run", "--on=" + secret, "name", "--", "true"},
 		{"run", "--on-redis://user:" + secret + "@host", "name", "--", "true"},
 		{"redis://user:" + secret + "/x@host"},
+		{"run", "-on=redis+sentinel://h/p?sentinel-password=a&" + secret, "name", "--", "true"},
+		{"run", "--on=redis://user:" + secret + ":host", "name", "--", "true"},
+		{"run", "-on=redis://user:" + secret + ":host", "name", "--", "true"},
+		{"run", "--on=redis://user@host/x?" + secret + "=1", "name", "--", "true"},
+		{"redis://[user:" + secret + "@host"},
 	} {
 		code, out, err := run(t, args...)
 		if code != 64 && code != 69 || strings.Contains(out+err, secret) {
@@ -248,7 +377,33 @@ func TestNoSecretOnStderr(t *testing.T) {
 	}
 }
 
-// TestNothingOnStderrMovesTheCursor: what comes from the command line comes back as printable text.
+// TestWhatIsNoSecretIsShown: the form of an address, and a name with slashes and an @, are not
+// taken for a password.
+func TestWhatIsNoSecretIsShown(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "--on=redlock://h", "name", "--", "true"},
+			"write redlock://[user[:password]@]host[:port],host[:port],"},
+		{[]string{"run", "--on=redis:h", "name", "--", "true"},
+			"write redis://[user[:password]@]host[:port][/database]"},
+		{[]string{"run", "--on=x", "name", "--", "true"},
+			"redis://[user[:password]@]host[:port][/database]"},
+		{[]string{"a//b@c"}, `unknown command "a//b@c"`},
+		{[]string{"help", "//a@b/c@d"}, `"//a@b/c@d"`},
+		{[]string{"run", "--on=file:///dev/null", "redis://a@b", "--", "no-such/a//b@c"},
+			`"no-such/a//b@c": command not found`},
+		{[]string{"run", "--on=file:///dev/null", "s3://bucket/a@b", "--", "s3://x/a@b"},
+			`"s3://x/a@b": command not found`},
+	} {
+		if _, _, err := run(t, test.args...); !strings.Contains(err, test.want) {
+			t.Errorf("%v: stderr %q does not say %q", test.args, err, test.want)
+		}
+	}
+}
+
+// TestNothingOnStderrMovesTheCursor: errors repeat the command line as printable text only.
 func TestNothingOnStderrMovesTheCursor(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "--x\x1b[2J", "name", "--", "true"},
@@ -261,3 +416,19 @@ func TestNothingOnStderrMovesTheCursor(t *testing.T) {
 		}
 	}
 }
+
+// TestOutputThatCannotBeWritten: if stdout cannot be written, the exit code is 74.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"help"}, {"run", "--help"},
+		{"help", "addresses"}, {"man"}, {"completion", "bash"}} {
+		var stderr bytes.Buffer
+		if code := cli.Main(args, fullDisk{}, &stderr); code != 74 ||
+			stderr.String() != "holdfast: cannot write what was asked for: no space left\n" {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, &stderr)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }

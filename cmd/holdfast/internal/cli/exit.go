@@ -5,20 +5,23 @@ import (
 	"fmt"
 )
 
-// Exit codes, those of sysexits.h where there is one. Any other exit code is that of the command which was run.
+// Exit codes of holdfast itself, from sysexits.h where it has one. Any other code is the code of
+// COMMAND, or 128+N for a signal N.
 const (
 	codeUsage         = 64
 	codeUnavailable   = 69
 	codeLost          = 70
+	codeSystem        = 71
+	codeOutput        = 74
 	codeBusy          = 75
 	codeNotExecutable = 126
 	codeNotFound      = 127
 )
 
-// exit ends the program with a code. It is an error so that it can be returned from where it is known.
+// exit is an exit code as an error, so that the function that knows the code can return it.
 type exit struct {
 	code int
-	err  error // what to say; nil if all has been said
+	err  error // the message; nil if there is nothing left to say
 }
 
 func (e *exit) Error() string {
@@ -34,7 +37,8 @@ func usagef(format string, args ...any) error {
 	return &exit{codeUsage, fmt.Errorf(format, args...)}
 }
 
-// exitCode is the code that an error ends the program with. What has none comes from reading the command line.
+// exitCode returns the exit code for an error. An error without one comes from parsing the command
+// line.
 func exitCode(err error) int {
 	var e *exit
 	switch {

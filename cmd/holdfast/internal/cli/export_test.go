@@ -2,20 +2,24 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Options are what a test sets of holdfast run.
+// Options are the flags of holdfast run that tests set.
 type Options struct {
 	TTL, Wait, Grace time.Duration
 	NoWait, Quiet    bool
 }
 
-// RunOn runs a shell script as holdfast run does, on the backend that open returns.
-func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), o Options, script string) (code int, err error) {
+// RunOn runs a shell script under a lock, as holdfast run does, on the backend that open returns.
+func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), o Options,
+	script string) (code int, err error) {
 	j := &job{
 		name:    "name",
 		path:    "/bin/sh",
@@ -27,6 +31,8 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 		grace:   o.Grace,
 		label:   "sh",
 		quiet:   o.Quiet,
+
+		busyCode: codeBusy,
 	}
 	err = j.run(streams{out: io.Discard, err: stderr})
 	return exitCode(err), err
@@ -34,9 +40,59 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 
 type openFunc func(context.Context) (driver.Backend, error)
 
-func (openFunc) String() string                                     { return "test:" }
-func (openFunc) Prefix() string                                     { return "pre/" }
-func (f openFunc) Open(ctx context.Context) (driver.Backend, error) { return f(ctx) }
+func (openFunc) String() string               { return "test:" }
+func (openFunc) CheckTTL(time.Duration) error { return nil }
+func (openFunc) Prefix() string               { return "pre/" }
+
+func (f openFunc) Open(ctx context.Context, _ func(quorum.NodeEvent)) (driver.Backend, error) {
+	return f(ctx)
+}
+
+// Nodes is nodes, and keeps the lines that it says.
+type Nodes struct {
+	nodes
+	Said []string
+}
+
+// NewNodes returns Nodes that append to Said.
+func NewNodes() *Nodes {
+	n := new(Nodes)
+	n.say = func(format string, args ...any) {
+		n.Said = append(n.Said, fmt.Sprintf(format, args...))
+	}
+	return n
+}
+
+// Observe is observe, for several events.
+func (n *Nodes) Observe(events ...quorum.NodeEvent) {
+	for _, e := range events {
+		n.observe(e)
+	}
+}
+
+// Begin is begin.
+func (n *Nodes) Begin() { n.begin() }
+
+// End is end.
+func (n *Nodes) End(s quorum.Status) { n.end(s) }
+
+// Cleanup is cleanup.
+type Cleanup struct{ *cleanup }
+
+// NewCleanup is newCleanup.
+func NewCleanup() Cleanup { return Cleanup{newCleanup()} }
+
+// Heed is heed.
+func (c Cleanup) Heed(signals <-chan os.Signal) { c.heed(signals) }
 
 // Bounded is bounded.
-var Bounded = bounded
+func (c Cleanup) Bounded(f func()) { c.bounded(f) }
+
+// End is end.
+func (c Cleanup) End() { c.end() }
+
+// TimeOf is timeOf.
+var TimeOf = timeOf
+
+// ManText is manText.
+var ManText = manText

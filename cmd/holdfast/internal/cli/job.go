@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,24 +22,15 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-const (
-	// openTime bounds the opening of a backend: a server that does not answer is told soon.
-	openTime = 15 * time.Second
+// openTime bounds the opening of a backend, so that a server that does not answer is reported soon.
+const openTime = 15 * time.Second
 
-	// releaseTime bounds the wait for the answer to a release. If there is none, the lease ends the lock.
-	releaseTime = 5 * time.Second
-
-	// closeTime bounds what is still to be cleaned up after that. The Locker has a bound of its own; this one is for
-	// a backend that does not keep to it.
-	closeTime = 10 * time.Second
-)
-
-// job is one call of holdfast run with valid arguments.
+// job is one call of holdfast run or holdfast hold, with checked arguments.
 type job struct {
 	name    string
 	path    string   // of the command
 	args    []string // of the command, its name first
-	address address  // nil: the directory of the user
+	address address  // nil: the directory that UserDir returns
 
 	ttl     time.Duration
 	try     bool          // do not wait
@@ -47,16 +39,19 @@ type job struct {
 	grace   time.Duration
 	label   string
 	quiet   bool
+
+	busyCode int // exit code if another holder has the lock
 }
 
-// address is where a backend is, as *backendurl.Address says it.
+// address is what job needs of *backendurl.Address; tests have their own.
 type address interface {
 	fmt.Stringer
 	Prefix() string
-	Open(ctx context.Context) (driver.Backend, error)
+	CheckTTL(ttl time.Duration) error
+	Open(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error)
 }
 
-// errTooLong ends a wait that has lasted for as long as --wait allows.
+// errTooLong ends a wait after the time that --wait allows.
 var errTooLong = errors.New("waited for as long as --wait allows")
 
 // signalError ends a wait because of a signal.
@@ -64,69 +59,100 @@ type signalError struct{ os.Signal }
 
 func (e signalError) Error() string { return e.Signal.String() }
 
-// run does the job. It returns an *exit unless the command has run under the lock and ended with 0.
-func (j *job) run(s streams) error {
+// run does the job. It returns nil if the command ended with 0 under the lock, or if the lock was
+// held until a signal. Every other error is an *exit.
+func (j *job) run(s streams) (err error) {
 	signals, stop := child.Signals()
-	defer stop()
-	defer ignoreBrokenPipe()()
+	defer func() {
+		// Without an error the process ends at once, and stop would only cost time. With an error
+		// Main writes a message, which may block: then a signal must end the process.
+		if err != nil {
+			stop()
+		}
+	}()
+	ignoreBrokenPipe()
 
-	// Until the command runs, a signal ends the waiting, for the backend as for the lock.
+	// Until the command runs, a signal ends the wait for the backend and for the lock.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	quit := cancelOnSignal(signals, cancel)
 	defer quit()
 
-	say := newMessages(s.err)
+	say := newMessages(s.err, j.name)
 	defer say.flush()
 
-	backend, err := j.open(ctx, s)
+	after := newCleanup()
+	defer after.end()
+
+	var servers nodes
+	if !j.quiet {
+		servers.say = say.printf
+	}
+	backend, err := j.open(ctx, s, servers.observe)
 	if err != nil {
 		return err
 	}
-	acquired := false
-	defer bounded(func() {
+	defer after.bounded(func() {
 		if err := backend.Close(); err != nil {
-			say.printf("closing the backend: %v", err)
+			say.printf("cannot close the backend: %v", err)
 		}
-		// Now that all nodes have answered, or never will. An error has said it already.
-		if q, ok := backend.(*quorum.Quorum); ok && acquired && !j.quiet {
-			status := q.Status()
-			for _, line := range status.Warnings() {
-				say.printf("%s", line)
-			}
+		// Close has waited for the nodes' last answers, so the status is final.
+		if q, ok := backend.(*quorum.Quorum); ok {
+			servers.end(q.Status())
 		}
 	})
-	line := waitline.New(s.err, j.name, terminalWidth(s.err))
+	line := waitline.New(s.err, j.name, terminalWidth(s.err), j.since(backend))
 	if j.quiet {
-		line = waitline.New(io.Discard, j.name, nil)
+		line = waitline.New(io.Discard, j.name, nil, nil)
 	}
+	told := make(chan struct{}, 1) // all hooks of an acquisition were called
 	locker, err := holdfast.New(backend,
 		holdfast.WithTTL(j.ttl),
 		holdfast.WithMaxHold(j.maxHold),
 		holdfast.WithLabel(j.label),
 		holdfast.WithPrefix(j.prefix()),
-		holdfast.WithHooks(holdfast.Hooks{Waiting: line.Update}))
+		holdfast.WithHooks(holdfast.Hooks{
+			Waiting:  line.Update,
+			Acquired: func(holdfast.AcquiredEvent) { told <- struct{}{} },
+			Refused:  func(holdfast.RefusedEvent) { told <- struct{}{} },
+		}))
 	if err != nil {
 		return usagef("%w", err)
 	}
-	defer bounded(func() {
-		if err := locker.Close(); err != nil {
-			say.printf("%v", err)
+	defer after.bounded(func() {
+		if err := locker.Close(); err != nil && !after.told {
+			say.printf("%v; a lock that was not released ends with its lease", err)
 		}
 	})
 
-	lock, err := j.acquire(ctx, cancel, locker, line)
+	lock, err := j.acquire(ctx, cancel, locker, line, told, say)
 	quit()
 	if signalled := signalled(ctx); signalled != nil {
+		after.heed(signals)
 		if err == nil {
-			_ = j.release(lock) // it came too late for Acquire, and in time for us
+			_ = after.release(lock) // the lock was granted before the signal could cancel Acquire
 		}
 		return signalled
 	}
 	if err != nil {
+		after.heed(signals)
 		return err
 	}
-	acquired = true
+	servers.begin()
+	if j.path == "" {
+		return j.hold(s, lock, signals, after, say)
+	}
+	return j.command(backend, lock, signals, after, say)
+}
+
+// command runs the command, and then releases the lock. It returns nil if the command ended with 0
+// and the lock was not lost, else an *exit.
+func (j *job) command(backend driver.Backend, lock *holdfast.Lock, signals <-chan os.Signal,
+	after *cleanup, say *messages) error {
+	if err := child.TakeOrphans(); err != nil {
+		say.printf(
+			"programs that leave the command's process group may outlive a lost lock: %v", err)
+	}
 	result, err := child.Run(child.Command{
 		Path:    j.path,
 		Args:    j.args,
@@ -138,6 +164,7 @@ func (j *job) run(s streams) error {
 	}, child.Options{
 		Lease:   lock,
 		Signals: signals,
+		Grace:   j.grace,
 		Lost: func(reason error) time.Duration {
 			grace := j.graceFor(reason)
 			say.printf("%v; the command gets %s", reason, sentence(grace))
@@ -145,17 +172,18 @@ func (j *job) run(s streams) error {
 		},
 		Warn: func(err error) { say.printf("%v", err) },
 	})
-	released := j.release(lock)
+	after.heed(signals)
+	released := after.release(lock)
 	switch {
 	case err != nil:
 		return startError(err)
 	case result.Lost != nil:
 		return &exit{code: codeLost}
 	case errors.Is(released, holdfast.ErrLost):
-		// Nobody knows since when: the command may have run beside another holder.
+		// Nobody knows when the lock was lost: the command may have run beside another holder.
 		return &exit{codeLost, released}
 	case released != nil:
-		say.printf("%v; the lock ends with its lease at the latest", released)
+		after.tell(say, released)
 	}
 	if result.Code != 0 {
 		return &exit{code: result.Code}
@@ -163,8 +191,11 @@ func (j *job) run(s streams) error {
 	return nil
 }
 
-// open opens the backend, and says where it is if nobody has named one.
-func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
+// open opens the backend. Without an address it opens the user's directory, and says so unless the
+// job is quiet. It returns an *exit if that fails, takes longer than openTime, or is ended by a
+// signal.
+func (j *job) open(ctx context.Context, s streams,
+	watch func(quorum.NodeEvent)) (driver.Backend, error) {
 	at, name := j.address, ""
 	if at == nil {
 		dir, err := backendurl.UserDir()
@@ -172,8 +203,11 @@ func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
 			return nil, &exit{codeUnavailable, err}
 		}
 		if !j.quiet {
-			// Not by way of messages, which might come after the line of a wait has been begun.
-			io.WriteString(s.err, message(fmt.Sprintf("locks on this machine only, in %s; for others set --on or %s", dir, urlVariable)))
+			// Written directly: messages are asynchronous, and could land in the middle of a status
+			// line.
+			write(ctx, s.err,
+				message(fmt.Sprintf("locks on this machine only, in %s; for several machines set --on or %s",
+					dir, urlVariable)))
 		}
 		at = backendurl.Dir(dir)
 	} else {
@@ -187,7 +221,7 @@ func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
 	defer cancel()
 	done := make(chan opened, 1)
 	go func() {
-		backend, err := at.Open(ctx)
+		backend, err := at.Open(ctx, watch)
 		done <- opened{backend, err}
 	}()
 	select {
@@ -197,7 +231,7 @@ func (j *job) open(ctx context.Context, s streams) (driver.Backend, error) {
 		}
 		return o.Backend, nil
 	case <-ctx.Done():
-		// What is half open is closed by the end of this process.
+		// The end of this process closes what at.Open leaves open.
 		if signalled := signalled(ctx); signalled != nil {
 			return nil, signalled
 		}
@@ -212,9 +246,10 @@ func (j *job) prefix() string {
 	return j.address.Prefix()
 }
 
-// acquire waits for the lock as long as it may. What a wait that failed has left at the backend is gone when the
-// Locker is closed.
-func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locker *holdfast.Locker, line *waitline.Line) (*holdfast.Lock, error) {
+// acquire waits for the lock for as long as --wait allows. It returns an *exit if it fails; the
+// Locker's Close then removes what is left at the backend.
+func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locker *holdfast.Locker,
+	line *waitline.Line, told <-chan struct{}, say *messages) (*holdfast.Lock, error) {
 	acquire := locker.Acquire
 	if j.try {
 		acquire = locker.TryAcquire
@@ -222,12 +257,54 @@ func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locke
 		timer := time.AfterFunc(j.wait, func() { cancel(errTooLong) })
 		defer timer.Stop()
 	}
+	begin, said := time.Now(), false
 	lock, err := acquire(ctx, j.name)
+	<-told // hooks run a moment later; wait for the last one
+	for err != nil && j.outlasts(ctx, err, begin) {
+		if !said && !j.quiet {
+			say.printf("%v; waiting for that", err)
+			said = true
+		}
+		if !pause(ctx, quarantineOf(err)) {
+			break
+		}
+		lock, err = acquire(ctx, j.name)
+		<-told
+	}
 	line.End(err == nil && signalled(ctx) == nil)
 	if err != nil {
 		return nil, j.refusal(err, line)
 	}
 	return lock, nil
+}
+
+// outlasts reports whether to try again: err is a quarantine of the servers, and the wait may last
+// longer than the quarantine.
+func (j *job) outlasts(ctx context.Context, err error, begin time.Time) bool {
+	rest := quarantineOf(err)
+	return rest > 0 && !j.try && ctx.Err() == nil &&
+		(j.wait == 0 || rest < j.wait-time.Since(begin))
+}
+
+// quarantineOf returns how long the servers still grant nothing if err is a quarantine, else 0.
+func quarantineOf(err error) time.Duration {
+	var q *driver.QuarantineError
+	if !errors.As(err, &q) {
+		return 0
+	}
+	return q.Remaining
+}
+
+// pause waits for d. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // signalled returns the exit for a signal that ended ctx, or nil.
@@ -239,8 +316,8 @@ func signalled(ctx context.Context) error {
 	return &exit{code: child.ExitCode(s.Signal)}
 }
 
-// cancelOnSignal cancels with a signalError when a signal comes that would end a program. After quit has returned
-// no more are taken from the channel. It may be called twice.
+// cancelOnSignal cancels with a signalError on the first signal that would end a program. quit
+// stops reading the channel, and returns when that is done. It may be called twice.
 func cancelOnSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (quit func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -264,7 +341,7 @@ func cancelOnSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (q
 	}
 }
 
-// refusal is the exit for an acquisition that failed.
+// refusal returns the *exit for an acquisition that failed.
 func (j *job) refusal(err error, line *waitline.Line) error {
 	last, heard := line.Last()
 	var held *holdfast.HeldError
@@ -272,25 +349,63 @@ func (j *job) refusal(err error, line *waitline.Line) error {
 	case errors.Is(err, holdfast.ErrInvalid):
 		return &exit{codeUsage, err}
 	case errors.As(err, &held):
-		return j.busy(held)
+		return j.busy("is held by %v", held.Holder, held.ExpiresIn, line)
 	case errors.Is(err, errTooLong) && heard:
-		return j.busy(fmt.Errorf("%q was not free within --wait %v; held by %v", j.name, j.wait, last.Holder))
+		return j.busy(fmt.Sprintf("was not free within --wait %v; held by %%v", j.wait),
+			last.Holder, 0, line)
 	case errors.Is(err, errTooLong):
-		return &exit{codeUnavailable, fmt.Errorf("no answer from the backend within --wait %v", j.wait)}
+		return &exit{codeUnavailable, fmt.Errorf("no answer from the backend within --wait %v",
+			j.wait)}
 	default:
 		return &exit{codeUnavailable, err}
 	}
 }
 
-func (j *job) busy(err error) error {
+// busy returns the *exit for a lock that another holder has. format has one verb, for the holder.
+func (j *job) busy(format string, holder holdfast.Holder, left time.Duration,
+	line *waitline.Line) error {
 	if j.quiet {
-		err = nil
+		return &exit{code: j.busyCode}
 	}
-	return &exit{codeBusy, err}
+	return &exit{j.busyCode, fmt.Errorf("%q "+format, j.name, line.Held(holder, left))}
 }
 
-// graceFor is how long the command may take to stop. At --max-hold the lock is not lost yet, it is only not renewed
-// any more, and two thirds of the lease are left at least: the command is gone before anybody else gets the lock.
+// sinceTime bounds the request for the time since when a holder has the lock.
+const sinceTime = time.Second
+
+// since returns a function that asks the backend when a holder got the lock. The function returns
+// the zero time if the backend cannot tell. A directory keeps the token of the last grant, which is
+// a time in microseconds, unless the clock was behind earlier tokens. Redis does not keep the
+// token.
+func (j *job) since(backend driver.Backend) waitline.Since {
+	return func(ctx context.Context, holder holdfast.Holder) time.Time {
+		inspector, ok := backend.(driver.Inspector)
+		if !ok {
+			return time.Time{}
+		}
+		ctx, cancel := context.WithTimeout(ctx, sinceTime)
+		defer cancel()
+		entry, err := inspector.Inspect(ctx, j.prefix()+j.name)
+		if err != nil || entry.Holder.Owner != holder.Value || entry.Holder.Token == 0 {
+			return time.Time{}
+		}
+		return timeOf(entry.Holder.Token, time.Now())
+	}
+}
+
+// timeOf returns the time that a token stands for. It returns the zero time if that is before 2020
+// or more than a second after now.
+func timeOf(token holdfast.Token, now time.Time) time.Time {
+	at := time.UnixMicro(int64(min(uint64(token), math.MaxInt64)))
+	if at.Year() < 2020 || at.After(now.Add(time.Second)) {
+		return time.Time{}
+	}
+	return at
+}
+
+// graceFor returns how long the command may take to stop. At --max-hold the lock is not lost yet:
+// the lease is no longer renewed, but at least two thirds of it are left. With half of the TTL as
+// the limit, the command is gone before anybody else gets the lock.
 func (j *job) graceFor(reason error) time.Duration {
 	if errors.Is(reason, holdfast.ErrMaxHold) {
 		return min(j.grace, j.ttl/2)
@@ -305,14 +420,7 @@ func sentence(grace time.Duration) string {
 	return fmt.Sprintf("SIGTERM, and SIGKILL in %v", grace)
 }
 
-// release frees the lock.
-func (j *job) release(lock *holdfast.Lock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
-	defer cancel()
-	return lock.Release(ctx)
-}
-
-// environment is that of this process, and what the command is to know about its lock.
+// environment returns the environment of this process with the key and the token of the lock.
 func environment(lock *holdfast.Lock) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "HOLDFAST_KEY=") || strings.HasPrefix(v, "HOLDFAST_TOKEN=")
@@ -320,8 +428,8 @@ func environment(lock *holdfast.Lock) []string {
 	return append(env, "HOLDFAST_KEY="+lock.Key(), "HOLDFAST_TOKEN="+lock.Token().String())
 }
 
-// inherited are the files of a backend that keep its locks for as long as the command has them open, so that they do
-// not pass on in the moment between the death of holdfast and that of the command.
+// inherited returns the files by which a backend knows that the holder lives. The command has them
+// open too. So if holdfast is killed, the lock stays until the command is dead as well.
 func inherited(backend driver.Backend) []*os.File {
 	if b, ok := backend.(interface{ Inherit() []*os.File }); ok {
 		return b.Inherit()
@@ -329,7 +437,8 @@ func inherited(backend driver.Backend) []*os.File {
 	return nil
 }
 
-// terminalWidth returns the width of the terminal behind w, and nil if there is none that can erase a line.
+// terminalWidth returns a function for the width of the terminal behind w, in columns. It returns
+// nil if w is no terminal, or one that cannot erase a line.
 func terminalWidth(w any) func() int {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -341,18 +450,5 @@ func terminalWidth(w any) func() int {
 			return 80
 		}
 		return width
-	}
-}
-
-// bounded returns when f does, or after closeTime.
-func bounded(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(closeTime):
 	}
 }

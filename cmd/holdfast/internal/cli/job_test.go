@@ -19,10 +19,10 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// guard is how long a test waits for what must come. It only ends tests that have failed.
+// guard bounds the waits of a test. It only ends tests that have failed.
 const guard = 2 * time.Minute
 
-// key is what the name of the tests is at the backend.
+// key is the key at the backend for the name of the tests.
 const key = "pre/name"
 
 // outcome is how a job ended.
@@ -38,11 +38,14 @@ func job(backend driver.Backend, o cli.Options, script string) outcome {
 		o.TTL = time.Hour
 	}
 	var stderr bytes.Buffer
-	code, err := cli.RunOn(&stderr, func(context.Context) (driver.Backend, error) { return backend, nil }, o, script)
+	code, err := cli.RunOn(&stderr, func(context.Context) (driver.Backend, error) {
+		return backend, nil
+	}, o, script)
 	return outcome{code, err, stderr.String()}
 }
 
-// memory returns a backend for a job, which closes it, and a client that sees what is left at the end.
+// memory returns a backend for a job, which closes it, and a second client. At the end of the test
+// the client checks that no holder and no waiter is left.
 func memory(t *testing.T) (backend, witness *memhold.Backend) {
 	t.Helper()
 	backend = memhold.New()
@@ -57,7 +60,8 @@ func memory(t *testing.T) (backend, witness *memhold.Backend) {
 	return backend, witness
 }
 
-// gate is a pipe by which a script says that it runs, and is told to go on: read x <gate.
+// gate is a pipe from which a script reads: read x <gate. So a test knows that the script runs, and
+// lets it go on.
 type gate string
 
 func newGate(t *testing.T) gate {
@@ -69,15 +73,28 @@ func newGate(t *testing.T) gate {
 	return gate(path)
 }
 
-// wait waits for a script to read from the gate. What open does lets it go on.
+// wait waits for a script to read from the gate. open lets it go on.
 func (g gate) wait(t *testing.T) (open func()) {
 	t.Helper()
-	file, err := os.OpenFile(string(g), os.O_WRONLY, 0) // blocks until somebody reads
-	if err != nil {
-		t.Error(err)
-		return func() {}
+	opened := make(chan *os.File, 1)
+	go func() {
+		file, err := os.OpenFile(string(g), os.O_WRONLY, 0) // blocks until a script reads
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- file
+	}()
+	select {
+	case file := <-opened:
+		return func() { file.Close() }
+	case <-time.After(guard):
+		t.Error("the script does not run")
+		// The script may still open the gate, and must not wait for ever: the test waits for its
+		// end.
+		return func() {
+			go func() { (<-opened).Close() }()
+		}
 	}
-	return func() { file.Close() }
 }
 
 func TestKeyAndEnvironment(t *testing.T) {
@@ -85,11 +102,14 @@ func TestKeyAndEnvironment(t *testing.T) {
 	g := newGate(t)
 	done := make(chan outcome, 1)
 	go func() {
-		done <- job(backend, cli.Options{}, `[ "$HOLDFAST_KEY" = name ] && [ "$HOLDFAST_TOKEN" -gt 0 ] && read x <`+string(g)+`; exit 4`)
+		done <- job(backend, cli.Options{},
+			`[ "$HOLDFAST_KEY" = name ] && [ "$HOLDFAST_TOKEN" -gt 0 ] && read x <`+string(g)+
+				`; exit 4`)
 	}()
 	open := g.wait(t)
 	entry, err := witness.Inspect(t.Context(), key)
-	if owner := driver.ParseOwner(entry.Holder.Owner); err != nil || owner.PID != os.Getpid() || owner.Label != "sh" {
+	if owner := driver.ParseOwner(entry.Holder.Owner); err != nil || owner.PID != os.Getpid() ||
+		owner.Label != "sh" {
 		t.Errorf("held by %+v, %v", owner, err)
 	}
 	open()
@@ -99,25 +119,32 @@ func TestKeyAndEnvironment(t *testing.T) {
 }
 
 func TestBackendFails(t *testing.T) {
-	for name, o := range map[string]cli.Options{"wait": {}, "no wait": {NoWait: true}, "bounded wait": {Wait: time.Hour}} {
+	for name, o := range map[string]cli.Options{"wait": {}, "no wait": {NoWait: true},
+		"bounded wait": {Wait: time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			backend, _ := memory(t)
-			backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Err: errors.New("server on holiday")})
-			if got := job(backend, o, "exit 0"); got.code != 69 || !strings.Contains(got.err.Error(), "server on holiday") {
+			backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+				Err: errors.New("server on holiday")})
+			if got := job(backend, o, "exit 0"); got.code != 69 ||
+				!strings.Contains(got.err.Error(), "server on holiday") {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
-	if code, err := cli.RunOn(&bytes.Buffer{}, func(context.Context) (driver.Backend, error) { return nil, errors.New("no such server") }, cli.Options{TTL: time.Hour}, "exit 0"); code != 69 || err.Error() != "test:: no such server" {
+	if code, err := cli.RunOn(&bytes.Buffer{}, func(context.Context) (driver.Backend, error) {
+		return nil, errors.New("no such server")
+	}, cli.Options{TTL: time.Hour}, "exit 0"); code != 69 ||
+		err.Error() != "test:: no such server" {
 		t.Errorf("got %d, %v", code, err)
 	}
 }
 
-// TestNoAnswer: a wait that ends without having heard from the backend is no sign of another holder.
+// TestNoAnswer: if the backend never answers, the exit code is not that of a busy lock.
 func TestNoAnswer(t *testing.T) {
 	backend, witness := memory(t)
 	backend.Faults().Freeze()
-	got := job(backend, cli.Options{TTL: 300 * time.Millisecond, Wait: 10 * time.Millisecond}, "exit 0")
+	got := job(backend, cli.Options{TTL: 300 * time.Millisecond, Wait: 10 * time.Millisecond},
+		"exit 0")
 	if got.code != 69 || got.err.Error() != "no answer from the backend within --wait 10ms" {
 		t.Errorf("got %+v", got)
 	}
@@ -135,11 +162,14 @@ func TestBusy(t *testing.T) {
 		o    cli.Options
 		want string
 	}{
-		{cli.Options{NoWait: true}, `"name" is held by other (pid 7 on web1), lease ends in `},
-		{cli.Options{Wait: 10 * time.Millisecond}, `"name" was not free within --wait 10ms; held by other (pid 7 on web1)`},
+		{cli.Options{NoWait: true},
+			`"name" is held by other (pid 7 on web1) (lease 1h0m0s, renewed while it lives)`},
+		{cli.Options{Wait: 10 * time.Millisecond},
+			`"name" was not free within --wait 10ms; held by other (pid 7 on web1)`},
 	} {
 		client := backend.Client()
-		if got := job(client, test.o, "exit 0"); got.code != 75 || !strings.Contains(got.err.Error(), test.want) {
+		if got := job(client, test.o, "exit 0"); got.code != 75 ||
+			!strings.Contains(got.err.Error(), test.want) {
 			t.Errorf("got %+v, want %q", got, test.want)
 		}
 		test.o.Quiet = true
@@ -151,24 +181,26 @@ func TestBusy(t *testing.T) {
 	backend.Close()
 }
 
-// TestFrozenBackendEndsTheCommand: nobody says that the lock is lost, its lease just ends.
+// TestFrozenBackendEndsTheCommand: the lock is lost because its lease ends without a renewal.
 func TestFrozenBackendEndsTheCommand(t *testing.T) {
 	backend, witness := memory(t)
 	g := newGate(t)
 	done := make(chan outcome, 1)
 	go func() {
-		done <- job(backend, cli.Options{TTL: 300 * time.Millisecond, Grace: guard}, `trap 'exit 3' TERM; while :; do read x <`+string(g)+`; done`)
+		done <- job(backend, cli.Options{TTL: 2 * time.Second, Grace: guard},
+			`trap 'exit 3' TERM; while :; do read x <`+string(g)+`; done`)
 	}()
 	defer g.wait(t)()
 	backend.Faults().Freeze()
 	got := <-done
-	if got.code != 70 || !strings.Contains(got.stderr, `lock on "name" (token `) || !strings.Contains(got.stderr, "validity ended") {
+	if got.code != 70 || !strings.Contains(got.stderr, `lock on "name" (token `) ||
+		!strings.Contains(got.stderr, "validity ended") {
 		t.Errorf("got %+v", got)
 	}
 	witness.Faults().Lose(key)
 }
 
-// TestLossAtTheRelease: the lock is gone when it is released, and nobody knows since when.
+// TestLossAtTheRelease: a lock that turns out to be gone at its release counts as lost.
 func TestLossAtTheRelease(t *testing.T) {
 	backend, witness := memory(t)
 	g := newGate(t)
@@ -179,20 +211,27 @@ func TestLossAtTheRelease(t *testing.T) {
 		t.Error("nobody held it")
 	}
 	open()
-	if got := <-done; got.code != 70 || !strings.Contains(got.err.Error(), `lock on "name" (token `) {
+	if got := <-done; got.code != 70 ||
+		!strings.Contains(got.err.Error(), `lock on "name" (token `) {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestReleaseFails: what the command says counts, and the failure is told.
+// TestReleaseFails: the exit code is the command's, and the failed release is reported once,
+// whether the release in the background succeeds or not.
 func TestReleaseFails(t *testing.T) {
-	backend, witness := memory(t)
-	backend.Faults().Inject(memhold.Fault{Calls: memhold.Releases, Times: 1, Err: errors.New("server on holiday")})
-	got := job(backend, cli.Options{}, "exit 6")
-	if got.code != 6 || got.err.Error() != "exit code 6" || !strings.Contains(got.stderr, "server on holiday") || strings.Count(got.stderr, "\n") != 1 {
-		t.Errorf("got %+v", got)
+	for _, times := range []int{1, 0} { // 0: always
+		backend, witness := memory(t)
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Releases, Times: times,
+			Err: errors.New("server on holiday")})
+		got := job(backend, cli.Options{}, "exit 6")
+		if got.code != 6 || got.err.Error() != "exit code 6" ||
+			!strings.Contains(got.stderr, "server on holiday") ||
+			strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("fails %d times: got %+v", times, got)
+		}
+		witness.Faults().Lose(key)
 	}
-	witness.Faults().Lose(key)
 }
 
 func TestSignalWhileOpening(t *testing.T) {
@@ -201,23 +240,77 @@ func TestSignalWhileOpening(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			t.Error(err)
 		}
-		select {} // it does not heed its context
+		select {} // open ignores its context
 	}, cli.Options{TTL: time.Hour}, "exit 0")
 	if code != 130 || err.Error() != "exit code 130" || stderr.Len() > 0 {
 		t.Errorf("got %d, %v, stderr %q", code, err, &stderr)
 	}
 }
 
-// TestBounded: an end that does not come is not waited for.
+// TestBounded: Bounded returns although its function does not.
 func TestBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		after := cli.NewCleanup()
+		defer after.End()
 		release := make(chan struct{})
-		cli.Bounded(func() { <-release })
+		after.Bounded(func() { <-release })
 		close(release)
 		ran := false
-		cli.Bounded(func() { ran = true })
+		after.Bounded(func() { ran = true })
 		if !ran {
 			t.Error("not run")
 		}
 	})
+}
+
+// TestSignalsEndTheCleanup: after one signal the cleanup has a second, after two none. A signal
+// that ends no program changes nothing.
+func TestSignalsEndTheCleanup(t *testing.T) {
+	for _, test := range []struct {
+		signals []os.Signal
+		want    time.Duration
+	}{
+		{nil, 10 * time.Second},
+		{[]os.Signal{syscall.SIGWINCH}, 10 * time.Second},
+		{[]os.Signal{syscall.SIGTERM}, time.Second},
+		{[]os.Signal{syscall.SIGTERM, syscall.SIGWINCH}, time.Second},
+		{[]os.Signal{syscall.SIGINT, syscall.SIGTERM}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			signals := make(chan os.Signal, len(test.signals))
+			for _, s := range test.signals {
+				signals <- s
+			}
+			after := cli.NewCleanup()
+			after.Heed(signals)
+			release := make(chan struct{})
+			begin := time.Now()
+			after.Bounded(func() { <-release })
+			if took := time.Since(begin); took != test.want {
+				t.Errorf("%v: took %v, want %v", test.signals, took, test.want)
+			}
+			close(release)
+			after.End()
+		})
+	}
+}
+
+// TestTimeOfTokens: a token tells when its lock was acquired, unless that time is impossible.
+func TestTimeOfTokens(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, test := range []struct {
+		token driver.Token
+		want  time.Time
+	}{
+		{driver.Token(now.Add(-time.Hour).UnixMicro()), now.Add(-time.Hour)},
+		// from a clock that is ahead
+		{driver.Token(now.Add(time.Second).UnixMicro()), now.Add(time.Second)},
+		{driver.Token(now.Add(2 * time.Second).UnixMicro()), time.Time{}},
+		{17, time.Time{}},
+		{1<<64 - 1, time.Time{}},
+	} {
+		if got := cli.TimeOf(test.token, now); !got.Equal(test.want) {
+			t.Errorf("%d: got %v, want %v", test.token, got, test.want)
+		}
+	}
 }

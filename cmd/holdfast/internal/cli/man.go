@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bytes"
-	"runtime/debug"
+	"os"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 )
 
 func newMan(s streams) *cobra.Command {
@@ -23,22 +21,23 @@ for a directory of MANPATH.`,
   holdfast man --dir /usr/local/share/man/man1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
-			setManText(topic)
 			switch {
 			case err != nil || len(rest) > 0:
-				return usagef("no command %q that has a manual page", strings.Join(args, " "))
-			case dir == "":
-				var page bytes.Buffer
-				if err := doc.GenMan(topic, manHeader(), &page); err != nil {
-					return &exit{1, err}
-				}
-				_, err := page.WriteTo(s.out)
-				return err
-			case len(args) > 0:
-				return usagef("--dir %s and command %q: --dir writes the pages of all commands", dir, strings.Join(args, " "))
+				return usagef("no command %q that has a manual page", shown(args))
+			case dir != "" && len(args) > 0:
+				return usagef("--dir %s and command %q: --dir writes the pages of all commands",
+					dir, shown(args))
 			}
-			if err := doc.GenManTree(topic, manHeader(), dir); err != nil {
-				return &exit{1, err}
+			date, err := manDate()
+			if err != nil {
+				return err
+			}
+			if dir == "" {
+				_, err := s.out.Write(manPage(topic, date))
+				return err
+			}
+			if err := writeManPages(topic, date, dir); err != nil {
+				return &exit{codeOutput, err}
 			}
 			return nil
 		},
@@ -47,37 +46,24 @@ for a directory of MANPATH.`,
 	return cmd
 }
 
-// setManText marks the tables in the descriptions of a command and those below it, which are lines that begin with two
-// spaces, as what Markdown calls code: otherwise the manual page has them as running text.
-func setManText(cmd *cobra.Command) {
-	var text strings.Builder
-	table := false
-	for line := range strings.Lines(cmd.Long) {
-		if indented := strings.HasPrefix(line, "  "); indented != table && line != "\n" {
-			table = indented
-			text.WriteByte('\n')
+// writeManPages writes the pages of a command and of its subcommands to a directory.
+func writeManPages(cmd *cobra.Command, date, dir string) error {
+	for _, sub := range withManPage(cmd.Commands()) {
+		if err := writeManPages(sub, date, dir); err != nil {
+			return err
 		}
-		if table {
-			line = "    " + strings.TrimPrefix(line, "  ")
-		}
-		text.WriteString(line)
 	}
-	cmd.Long = text.String()
-	for _, sub := range cmd.Commands() {
-		setManText(sub)
-	}
+	return os.WriteFile(filepath.Join(dir, manName(cmd)+".1"), manPage(cmd, date), 0o666)
 }
 
-// manHeader dates a page by the commit, so that it is the same whenever it is made. Without a commit, doc takes
-// SOURCE_DATE_EPOCH from the environment, or today.
-func manHeader() *doc.GenManHeader {
-	header := &doc.GenManHeader{Section: "1", Source: "Holdfast", Manual: "Holdfast Manual"}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if t, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
-				header.Date = &t
-			}
+// withManPage returns the commands that have a manual page: help topics have none.
+func withManPage(cmds []*cobra.Command) (some []*cobra.Command) {
+	for _, cmd := range cmds {
+		if cmd.IsAvailableCommand() && !cmd.IsAdditionalHelpTopicCommand() {
+			some = append(some, cmd)
 		}
 	}
-	return header
+	return some
 }
+
+func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }

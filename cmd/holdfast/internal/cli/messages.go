@@ -1,27 +1,29 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 )
 
-// messages writes to stderr for those who must not wait for it: that nobody reads the other end of a pipe is no reason
-// to renew no lock and to stop no command.
+// messages writes to stderr in the background: a blocked stderr must not delay renewals or signals.
 type messages struct {
-	done chan struct{} // closed when all is written
+	names []string      // see message
+	done  chan struct{} // closed when the queue is closed and written
 
 	mu    sync.Mutex
 	queue chan string
 	ended bool // queue is closed
 }
 
-func newMessages(out io.Writer) *messages {
-	m := &messages{queue: make(chan string, 64), done: make(chan struct{})}
+func newMessages(out io.Writer, names ...string) *messages {
+	m := &messages{names: names, queue: make(chan string, 64), done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		for text := range m.queue {
@@ -31,7 +33,7 @@ func newMessages(out io.Writer) *messages {
 	return m
 }
 
-// printf says something, on a line of its own. It never blocks: if too much is waiting to be written, it is dropped.
+// printf queues one line. It never blocks: if the queue is full, the line is dropped.
 func (m *messages) printf(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,12 +41,12 @@ func (m *messages) printf(format string, args ...any) {
 		return
 	}
 	select {
-	case m.queue <- message(fmt.Sprintf(format, args...)):
+	case m.queue <- message(fmt.Sprintf(format, args...), m.names...):
 	default:
 	}
 }
 
-// flush ends the messages and returns when all is written; or after at most a second, if it is not taken.
+// flush closes the queue and waits until it is written, for a second at most.
 func (m *messages) flush() {
 	m.mu.Lock()
 	if !m.ended {
@@ -58,16 +60,78 @@ func (m *messages) flush() {
 	}
 }
 
-// userinfo is what may be a password within an address.
-var userinfo = regexp.MustCompile(`//\S*@`)
+// write writes a text. It gives up when ctx ends, or after a second.
+func write(ctx context.Context, out io.Writer, text string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	go func() {
+		defer cancel()
+		io.WriteString(out, text)
+	}()
+	<-ctx.Done()
+}
 
-// message is a text as it goes to stderr: with the name of the program, without what would move the cursor,
-// and without passwords, which an error of a client library might repeat.
-func message(text string) string {
+var (
+	// login matches the part of an address before its last @.
+	login = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+
+	// anAddress matches a whole address, up to the quote that ends it: it may have spaces.
+	anAddress = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)(\\.|[^"\\])+`)
+)
+
+// loginForm is how help and errors describe a login. It is no secret.
+const loginForm = "[user[:password]@]"
+
+// withoutLogins hides the logins of addresses. It shows loginForm, and names where they are quoted
+// as in errors, even if they look like an address.
+func withoutLogins(text string, names []string) string {
+	shown := []string{loginForm}
+	for _, name := range names {
+		shown = append(shown, strconv.Quote(name))
+	}
+	return replaceAround(text, shown)
+}
+
+// replaceAround hides logins everywhere in the text but in the parts listed in shown.
+func replaceAround(text string, shown []string) string {
+	if len(shown) == 0 {
+		return login.ReplaceAllString(text, "$1...@")
+	}
+	pieces := strings.Split(text, shown[0])
+	for i := range pieces {
+		pieces[i] = replaceAround(pieces[i], shown[1:])
+	}
+	return strings.Join(pieces, shown[0])
+}
+
+// withoutAddresses hides everything of an address but its scheme.
+func withoutAddresses(text string) string { return anAddress.ReplaceAllString(text, "$1...") }
+
+// shown joins arguments for an error. An address is cut after its scheme: it may have a password,
+// and stands there if --on was forgotten.
+func shown(args []string) string {
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		scheme, _, isAddress := strings.Cut(arg, "://")
+		texts[i] = scheme
+		if isAddress {
+			texts[i] += "://..."
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+// lineBreaks become a space: a message is one line, so that a log keeps it together.
+var lineBreaks = regexp.MustCompile(`\s*\n\s*`)
+
+// message formats a text for stderr: one line, with the name of the program, without characters
+// that move the cursor. It hides passwords, which an error of a client library may repeat. names
+// are names of locks and commands, which may look like an address and are shown.
+func message(text string, names ...string) string {
 	text = strings.TrimPrefix(text, "holdfast: ")
-	text = userinfo.ReplaceAllString(text, "//...@")
+	text = lineBreaks.ReplaceAllString(strings.TrimSpace(text), " ")
+	text = withoutLogins(text, names)
 	text = strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

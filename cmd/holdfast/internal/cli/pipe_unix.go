@@ -8,10 +8,7 @@ import (
 	"syscall"
 )
 
-// ignoreBrokenPipe makes a write to a pipe that nobody reads an error, until undo is called. Go ends the
-// process otherwise if it is stdout or stderr, and with it the command. Caught and not ignored, since the command would inherit that.
-func ignoreBrokenPipe() (undo func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return func() { signal.Stop(c) }
-}
+// ignoreBrokenPipe makes a write to a pipe without a reader fail. Otherwise Go ends the process if
+// the pipe is stdout or stderr, and the command with it. The signal is caught, not ignored: the
+// command would inherit an ignored one.
+func ignoreBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// urlVariable is the environment's alternative to --on.
+// urlVariable is the environment variable that stands in for --on.
 const urlVariable = "HOLDFAST_URL"
 
 const defaultGrace = 10 * time.Second
 
-// runFlags are the flags of holdfast run.
+// runFlags are the flags of holdfast run; holdfast hold has some of them.
 type runFlags struct {
 	on      string
 	ttl     time.Duration
@@ -31,6 +31,9 @@ type runFlags struct {
 	grace   time.Duration
 	label   string
 	quiet   bool
+
+	busyCode int
+	shell    string // a shell line, in place of COMMAND
 }
 
 func newRun(s streams) *cobra.Command {
@@ -39,13 +42,16 @@ func newRun(s streams) *cobra.Command {
 		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
 		Long:  runHelp(),
-		Example: `  # crontab: a backup every night, left out if the last one is still at it.
-  # Mail comes only if something is wrong.
+		Example: `  # crontab: a backup every night, skipped while the last one still runs.
+  # cron sends mail only if something is wrong.
   HOLDFAST_URL=file:///var/lib/myservice/locks
-  0 3 * * *  holdfast run -q --no-wait nightly -- backup --full || [ $? -eq 75 ]
+  0 3 * * *  holdfast run -q --no-wait -E 0 nightly -- backup --full
 
   # A migration that waits for at most a minute for another one to end.
   holdfast run --wait 1m migrate -- ./migrate up
+
+  # A line for the shell.
+  holdfast run nightly -c 'dump | gzip >dump.gz'
 
   # A shell script that tells busy from failed.
   holdfast run --no-wait deploy -- ./deploy.sh
@@ -55,35 +61,60 @@ func newRun(s streams) *cobra.Command {
     70) echo the lock was lost: check what has been done ;;
     *)  echo failed ;;
   esac`,
-		Args: func(cmd *cobra.Command, args []string) error { return checkRunArgs(args, cmd.ArgsLenAtDash()) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("shell") {
+				return checkShellArgs(args)
+			}
+			return checkRunArgs(args, cmd.ArgsLenAtDash())
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			j, err := newJob(f, cmd.Flags().Changed, args)
+			name, command := args[0], args[1:]
+			if cmd.Flags().Changed("shell") {
+				command = []string{"/bin/sh", "-c", f.shell}
+			}
+			j, err := newJob(f, cmd.Flags().Changed, name, command)
 			if err != nil {
 				return err
 			}
 			return j.run(s)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
 			if len(args) < 1 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 	}
+	addLockFlags(cmd, &f)
+	flags := cmd.Flags()
+	flags.DurationVar(&f.grace, "grace", defaultGrace,
+		"time from SIGTERM to SIGKILL; 0s: SIGKILL at once")
+	flags.StringVarP(&f.shell, "shell", "c", "", "run `LINE` by /bin/sh -c, in place of COMMAND")
+	flags.Lookup("label").Usage += "; default: name of COMMAND"
+	return cmd
+}
+
+// addLockFlags adds the flags that run and hold share: where the lock is, how to wait for it and
+// how to hold it.
+func addLockFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.on, "on", "", "`address` of the backend; default $HOLDFAST_URL")
-	flags.DurationVar(&f.ttl, "ttl", holdfast.DefaultTTL, "lease: how long the lock outlives holdfast")
+	flags.DurationVar(&f.ttl, "ttl", holdfast.DefaultTTL,
+		"lease: how long the lock outlives holdfast")
 	flags.DurationVar(&f.wait, "wait", 0, "give up waiting after so long")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait")
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "end COMMAND after so long with the lock")
-	flags.DurationVar(&f.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL on a loss; 0s: SIGKILL at once")
-	flags.StringVar(&f.label, "label", "", "shown to those who wait; default: name of COMMAND")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "be silent about waiting, code 75 and the directory")
-	// What the help shows; a duration of 0 has no other way to say what it means.
+	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", codeBusy,
+		"exit `code` if another holds the lock")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "give the lock up after so long")
+	flags.StringVar(&f.label, "label", "", "shown to those who wait")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false,
+		"be silent about waiting, a lock that is held, and the directory")
+	// Only this text tells the reader of the help what a duration of 0 means.
 	flags.Lookup("wait").DefValue = "for ever"
 	flags.Lookup("max-hold").DefValue = "no limit"
-	return cmd
+	completeAddresses(cmd, "on", backendurl.Forms)
 }
 
 func runHelp() string {
@@ -93,9 +124,10 @@ ended. While another holds the lock it waits, and says so on stderr.
 COMMAND gets stdin, stdout and stderr as they are, and in its environment:
   HOLDFAST_KEY    the name of the lock
   HOLDFAST_TOKEN  the fencing token, a number that is larger for every later
-                  holder. Hand it to the store that you write to, and have that
-                  refuse a token smaller than one it has seen: nothing else
-                  stops a holder that was paused for longer than its lease.
+                  holder. Send it to the store that you write to, and have the
+                  store refuse a token smaller than one it has seen: nothing
+                  else stops a holder that was paused for longer than its lease.
+                  Scripts use holdfast fence for that.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
@@ -104,34 +136,48 @@ grace is half of --ttl at most, because the lease is not renewed any more.
 
 Signals that holdfast gets are passed on to COMMAND and what it has started.
 When holdfast itself is killed, they are killed too on Linux; on FreeBSD only
-COMMAND is; on other systems they run on, and the lock ends with its lease. Out
-of reach are programs of another user (sudo) and those that have made a session
-of their own. What COMMAND leaves running in the background when it ends is left
-alone, and runs on without the lock.
+COMMAND is; on other systems they run on, and the lock ends with its lease.
+Programs of another user (sudo) and programs in a session of their own are out of
+reach. So are programs in a process group of their own: timeout makes one unless
+it has --foreground, and a shell with job control (set -m) makes one for each job.
+But on Linux a lost lock ends these as well.
 
-On a terminal, control-Z stops holdfast as well, which then does not renew: fg
-continues COMMAND if the lease has lasted, and ends it otherwise.
+After the end of COMMAND a signal gives the release of the lock one more second;
+the exit code is still that of COMMAND. Programs that COMMAND leaves in the
+background run on without the lock. On Linux, and as the first process of a
+container, holdfast reaps orphans (no --init is needed); the container ends with
+holdfast.
+
+On a terminal, control-Z stops COMMAND and holdfast, which then does not renew the
+lease. So does any other stop of COMMAND while it has the terminal of a shell with
+job control. Continue both by fg or bg: COMMAND goes on if the lease has lasted,
+and is ended otherwise. kill -CONT would continue COMMAND without its lock. If
+COMMAND is stopped elsewhere, holdfast says so and keeps the lock. SIGTERM, SIGINT,
+SIGHUP and SIGQUIT then also continue COMMAND, so that it can end; if it stops
+again instead, it gets SIGKILL after --grace.
 
 The backend (--on, HOLDFAST_URL; parameters: holdfast help addresses) is one of:
   ` + strings.Join(backendurl.Forms(), "\n  ") + `
 
 Without one, locks are files in a directory of the user, /tmp/holdfast-UID. They
-exclude the programs of this user on this machine, cron jobs too. A service that
-has a /tmp of its own (PrivateTmp of systemd) is alone there: name a directory.
+exclude the programs of this user on this machine, cron jobs too. For a service
+with a /tmp of its own (PrivateTmp of systemd) name a directory.
 
 Exit codes:
   0-255  the exit code of COMMAND; 128+N if signal N has ended it
   64     the command line is wrong; COMMAND was not run
   69     the backend cannot be used or does not answer; COMMAND was not run
   70     the lock was lost while COMMAND was running
-  75     another holds the lock (--no-wait, --wait); COMMAND was not run
+  71     the system has no files, processes or memory left; COMMAND was not run
+  75     another holds the lock (--no-wait, --wait; -E sets another code);
+         COMMAND was not run
   126    COMMAND cannot be executed
   127    COMMAND is not found
   128+N  signal N has ended the wait; COMMAND was not run`
 }
 
-// checkRunArgs wants NAME -- COMMAND. The dash is not optional: without it flags of the command would be taken for
-// flags of holdfast.
+// checkRunArgs wants NAME -- COMMAND. The -- is required: without it flags of the command would be
+// taken for flags of holdfast.
 func checkRunArgs(args []string, dash int) error {
 	const form = "holdfast run [flags] NAME -- COMMAND [ARGUMENT...]"
 	switch {
@@ -142,9 +188,20 @@ func checkRunArgs(args []string, dash int) error {
 	case dash == 0:
 		return usagef("no name in front of the --; write %s", form)
 	case dash > 1:
-		return usagef("%d arguments in front of the --, and a lock has one name; write %s", dash, form)
+		return usagef("%d arguments in front of the --, but a lock has one name; write %s",
+			dash, form)
 	case len(args) == dash:
 		return usagef("no command after the --; write %s", form)
+	}
+	return checkName(args[0])
+}
+
+// checkShellArgs wants NAME alone: --shell has the command.
+func checkShellArgs(args []string) error {
+	if len(args) != 1 {
+		return usagef(
+			"%d arguments beside --shell, but it takes one, the name; write holdfast run [flags] NAME --shell LINE",
+			len(args))
 	}
 	return checkName(args[0])
 }
@@ -154,59 +211,103 @@ func checkName(name string) error {
 	case name == "":
 		return usagef("the name is empty; it must have 1 to %d bytes", driver.MaxKeyLen)
 	case len(name) > driver.MaxKeyLen:
-		return usagef("the name %.20q... has %d bytes; it must have 1 to %d", name, len(name), driver.MaxKeyLen)
+		return usagef("the name %.20q... has %d bytes; it must have 1 to %d", name,
+			len(name), driver.MaxKeyLen)
 	}
 	return nil
 }
 
-// newJob checks the flags and arguments, and finds the command: nothing is acquired for a command that does not
-// exist.
-func newJob(f runFlags, given func(flag string) bool, args []string) (*job, error) {
-	switch {
-	case f.ttl < holdfast.MinTTL:
-		return nil, usagef("--ttl %v: must be at least %v", f.ttl, holdfast.MinTTL)
-	case f.wait < 0:
-		return nil, usagef("--wait %v: must not be negative", f.wait)
-	case given("wait") && f.noWait:
-		return nil, usagef("--wait %v and --no-wait exclude each other", f.wait)
-	case f.maxHold < 0:
-		return nil, usagef("--max-hold %v: must not be negative", f.maxHold)
-	case f.maxHold > 0 && f.maxHold < f.ttl:
-		return nil, usagef("--max-hold %v is shorter than --ttl %v; make --ttl shorter as well", f.maxHold, f.ttl)
-	case f.grace < 0:
-		return nil, usagef("--grace %v: must not be negative", f.grace)
-	case len(f.label) > driver.MaxLabelLen:
-		return nil, usagef("--label %.20q... has %d bytes; at most %d are allowed", f.label, len(f.label), driver.MaxLabelLen)
+// newJob checks the flags and arguments, and looks the command up, so that nothing is acquired for
+// a command that does not exist. An empty command is the job of holdfast hold. It returns an *exit.
+func newJob(f runFlags, given func(flag string) bool, name string, command []string) (*job, error) {
+	if err := f.check(given); err != nil {
+		return nil, err
 	}
 	j := &job{
-		name:    args[0],
-		args:    args[1:],
-		ttl:     f.ttl,
-		try:     f.noWait || given("wait") && f.wait == 0,
-		wait:    f.wait,
-		maxHold: f.maxHold,
-		grace:   f.grace,
-		label:   f.label,
-		quiet:   f.quiet,
-	}
-	if j.label == "" {
-		j.label = labelOf(j.args[0])
+		name:     name,
+		args:     command,
+		ttl:      f.ttl,
+		try:      f.noWait || given("wait") && f.wait == 0,
+		wait:     f.wait,
+		maxHold:  f.maxHold,
+		grace:    f.grace,
+		label:    f.label,
+		quiet:    f.quiet,
+		busyCode: f.busyCode,
 	}
 	var err error
 	if j.address, err = parseAddress(f.on); err != nil {
 		return nil, err
 	}
-	if j.address != nil && len(j.address.Prefix())+len(j.name) > driver.MaxKeyLen {
-		return nil, usagef("the name has %d bytes and the prefix of the address %d; together they may have %d",
-			len(j.name), len(j.address.Prefix()), driver.MaxKeyLen)
+	if err := j.checkAddress(); err != nil {
+		return nil, err
 	}
-	if j.path, err = child.Find(j.args[0]); err != nil {
+	if len(command) == 0 {
+		return j, nil
+	}
+	if j.label == "" {
+		j.label = labelOf(command[0])
+	}
+	if j.path, err = child.Find(command[0]); err != nil {
 		return nil, startError(err)
 	}
 	return j, nil
 }
 
-// parseAddress reads what --on says, or else the environment. It returns nil if both say nothing.
+// checkAddress checks the name and the TTL against the limits of the address.
+func (j *job) checkAddress() error {
+	if j.address == nil {
+		return nil
+	}
+	if len(j.address.Prefix())+len(j.name) > driver.MaxKeyLen {
+		return usagef(
+			"the name has %d bytes and the prefix of the address %d; together they may have %d",
+			len(j.name), len(j.address.Prefix()), driver.MaxKeyLen)
+	}
+	if err := j.address.CheckTTL(j.ttl); err != nil {
+		return usagef("--ttl %v: %w", j.ttl, err)
+	}
+	return nil
+}
+
+// check checks the values of the flags.
+func (f *runFlags) check(given func(flag string) bool) error {
+	switch {
+	case f.busyCode < 0 || f.busyCode > 255:
+		return usagef("--conflict-exit-code %d: must be 0 to 255", f.busyCode)
+	case f.ttl < holdfast.MinTTL:
+		return usagef("--ttl %v: must be at least %v", f.ttl, holdfast.MinTTL)
+	case f.ttl > holdfast.MaxTTL:
+		return usagef("--ttl %v: must be at most %v", f.ttl, holdfast.MaxTTL)
+	case f.wait < 0:
+		return usagef("--wait %v: must not be negative", f.wait)
+	case given("wait") && f.noWait:
+		return usagef("--wait %v and --no-wait exclude each other", f.wait)
+	}
+	return f.checkHold()
+}
+
+// checkHold checks --max-hold, --grace and --label.
+func (f *runFlags) checkHold() error {
+	switch {
+	case f.maxHold < 0:
+		return usagef("--max-hold %v: must not be negative", f.maxHold)
+	case f.maxHold > holdfast.MaxTTL:
+		return usagef("--max-hold %v: must be at most %v", f.maxHold, holdfast.MaxTTL)
+	case f.maxHold > 0 && f.maxHold < f.ttl:
+		return usagef("--max-hold %v is shorter than --ttl %v; make --ttl shorter as well",
+			f.maxHold, f.ttl)
+	case f.grace < 0:
+		return usagef("--grace %v: must not be negative", f.grace)
+	case len(f.label) > driver.MaxLabelLen:
+		return usagef("--label %.20q... has %d bytes; at most %d are allowed", f.label,
+			len(f.label), driver.MaxLabelLen)
+	}
+	return nil
+}
+
+// parseAddress parses the value of --on, or else of the environment. It returns nil if both are
+// empty.
 func parseAddress(on string) (address, error) {
 	source := "--on"
 	if on == "" {
@@ -222,7 +323,7 @@ func parseAddress(on string) (address, error) {
 	return a, nil
 }
 
-// labelOf is the name of the command without its directory.
+// labelOf returns the name of the command without its directory, cut to what a label may have.
 func labelOf(command string) string {
 	label := strings.ToValidUTF8(filepath.Base(command), "?")
 	for len(label) > driver.MaxLabelLen {
@@ -232,10 +333,15 @@ func labelOf(command string) string {
 	return label
 }
 
-// startError gives an error of package child the exit code that a shell has for it.
+// startError gives an error of package child the exit code that a shell uses for it. An error of
+// the system, not of the command, gets codeSystem.
 func startError(err error) error {
-	if errors.Is(err, child.ErrNotFound) {
+	switch {
+	case errors.Is(err, child.ErrNotFound):
 		return &exit{codeNotFound, err}
+	case errors.Is(err, child.ErrNotExecutable):
+		return &exit{codeNotExecutable, err}
+	default:
+		return &exit{codeSystem, err}
 	}
-	return &exit{codeNotExecutable, err}
 }

@@ -23,7 +23,7 @@ checkout, the version of Go, and the system.`,
 	}
 }
 
-// version is one line for bug reports.
+// version returns the version as one line, for bug reports.
 func version() string {
 	number := "(unknown)"
 	var commit string
@@ -31,10 +31,12 @@ func version() string {
 		number = info.Main.Version
 		commit = commitOf(info.Settings)
 	}
-	return fmt.Sprintf("holdfast %s%s %s %s/%s", number, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("holdfast %s%s %s %s/%s", number, commit, runtime.Version(),
+		runtime.GOOS, runtime.GOARCH)
 }
 
-// commitOf describes the commit that the program was built from; it is empty if that is not known.
+// commitOf describes the commit that the program was built from. It returns "" if that is not
+// known.
 func commitOf(settings []debug.BuildSetting) string {
 	value := make(map[string]string, len(settings))
 	for _, s := range settings {
@@ -55,7 +57,7 @@ func commitOf(settings []debug.BuildSetting) string {
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("argument %q: none is taken", args[0])
+		return usagef("argument %q: none is taken", shown(args[:1]))
 	}
 	return nil
 }

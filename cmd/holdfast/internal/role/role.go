@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// Variable names the part.
+// Variable is the environment variable that names the role.
 const Variable = "HOLDFAST_TEST_ROLE"
 
-// Play plays the part that the environment names, and ends the process; without one it returns. It is called before the
-// tests are run.
+// Play plays the role that the environment names, and ends the process. Without a role it returns.
+// Call it before the tests run.
 func Play() {
 	name := os.Getenv(Variable)
 	if name == "" {
@@ -30,12 +30,14 @@ func Play() {
 	os.Exit(0)
 }
 
-// roles print "ready" when they have made their provisions.
+// roles are the programs by role. Those that a test waits for print "ready" when they handle their
+// signals.
 var roles = map[string]func(){
 	// prints the number of each signal that it gets, until its stdin ends
 	"listener": func() {
 		c := make(chan os.Signal, 16)
-		signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
+		signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
+			syscall.SIGTERM, syscall.SIGALRM,
 			syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 		fmt.Println("ready")
 		end := make(chan struct{})
@@ -53,14 +55,14 @@ var roles = map[string]func(){
 		}
 	},
 
-	// does not mind SIGTERM
+	// ignores SIGTERM
 	"stubborn": func() {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("ready")
 		forever()
 	},
 
-	// begins to clean up at SIGTERM, and has done so when its stdin ends
+	// begins to clean up at SIGTERM, and ends with its stdin
 	"slow": func() {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)
@@ -71,10 +73,10 @@ var roles = map[string]func(){
 		fmt.Println("cleaned up")
 	},
 
-	// answers each line, so that one can tell whether it lives
+	// answers each line, so that a test knows that it lives
 	"echo": echo,
 
-	// is the same in a session of its own, out of reach of signals to its process group
+	// is echo in a session of its own, out of reach of signals to its old process group
 	"daemon": func() {
 		if _, err := syscall.Setsid(); err != nil {
 			panic(err)
@@ -82,18 +84,14 @@ var roles = map[string]func(){
 		echo()
 	},
 
-	// writes its mark to a file, over and over, as long as it gets to run
+	// writes its mark to a file, over and over, while it runs
 	"writer": func() {
+		if os.Getenv("CLOSE_FILES") != "" {
+			closeFiles()
+		}
 		file, err := os.OpenFile(os.Getenv("LOG"), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			panic(err)
-		}
-		if os.Getenv("CLOSE_FILES") != "" {
-			for fd := 3; fd < 256; fd++ {
-				if fd != int(file.Fd()) {
-					syscall.Close(fd) // as daemons and careful programs do
-				}
-			}
 		}
 		mark := []byte(os.Getenv("MARK"))
 		for first := true; ; first = false {
@@ -106,7 +104,7 @@ var roles = map[string]func(){
 		}
 	},
 
-	// fails if another one is at it at the same time
+	// fails if another one runs at the same time
 	"alone": func() {
 		path := os.Getenv("LOG")
 		only, err := os.OpenFile(path+".only", os.O_CREATE|os.O_EXCL, 0o600)
@@ -122,12 +120,16 @@ var roles = map[string]func(){
 		os.Remove(only.Name())
 	},
 
-	// leaves the terminal alone until control-\, and reads lines from it then; prints what it reads and the keys that are signals
+	// prints the signals of keys; after control-\ it also reads lines from the terminal and prints
+	// them
 	"keys": func() {
 		c := make(chan os.Signal, 16)
 		signal.Notify(c, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 		if os.Getenv("IGNORE_STOP") != "" {
 			signal.Ignore(syscall.SIGTSTP)
+		}
+		if os.Getenv("HEAR_STOP") != "" {
+			signal.Notify(c, syscall.SIGTSTP)
 		}
 		fmt.Println("ready", os.Getpid())
 		for s := range c {
@@ -140,7 +142,8 @@ var roles = map[string]func(){
 					for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 						fmt.Println("read", lines.Text())
 						if os.Getenv("IGNORE_TTIN") != "" {
-							signal.Ignore(syscall.SIGTTIN) // as shells do: to read in the background is then an error
+							// as shells do: a read in the background is then an error
+							signal.Ignore(syscall.SIGTTIN)
 						}
 						if lines.Text() == "end" {
 							os.Exit(0)
@@ -161,7 +164,23 @@ func echo() {
 	}
 }
 
-// forever waits without looking like a deadlock to the runtime.
+// closeFiles closes all files but stdin, stdout and stderr, as daemons and careful programs do. It
+// executes the program again for that: Go's runtime dies if its own files are closed.
+func closeFiles() {
+	for fd := 3; fd < 256; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	if err := os.Unsetenv("CLOSE_FILES"); err != nil {
+		panic(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	panic(syscall.Exec(self, os.Args, os.Environ()))
+}
+
+// forever blocks for ever. The caught signal keeps the runtime from calling it a deadlock.
 func forever() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1)
 	select {}

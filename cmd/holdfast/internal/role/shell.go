@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell runs its arguments as a job in the foreground of its terminal, as an interactive shell does. It says to file 3
-// what becomes of the job, "stopped", "continued" or "exit N", and reads from file 4 what to do with a stopped one: "fg" or "bg".
+// shell runs its arguments as a foreground job, as an interactive shell does. It writes "stopped",
+// "continued" or "exit N" (1000+signal if one killed the job) to file 3. It reads what to do with a
+// stopped job from file 4: "fg" or "bg".
 func shell() {
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP, syscall.SIGTTIN)
 	report, orders := os.NewFile(3, "report"), bufio.NewScanner(os.NewFile(4, "orders"))
@@ -24,8 +25,8 @@ func shell() {
 			panic(err)
 		}
 	}
-	// Ignored signals are inherited, and a shell gives its jobs all signals back. There is one thread that can be told to do so: the
-	// job's own, by way of a program that resets them.
+	// The job inherits ignored signals, but a shell resets them for its jobs. Only the job's own
+	// process can do that: the role "job", which then executes the program.
 	os.Setenv(Variable, "job")
 	job, err := os.StartProcess(os.Args[0], os.Args, &os.ProcAttr{
 		Env:   os.Environ(),
@@ -66,14 +67,15 @@ func shell() {
 }
 
 func init() {
-	// A job of the shell: it resets what the shell ignores, and becomes the program that it is to be.
+	// A job of the shell: it resets the signals that the shell ignores, and executes its program.
 	roles["job"] = func() {
 		os.Unsetenv(Variable)
 		if next := os.Getenv("JOB_ROLE"); next != "" {
 			os.Setenv(Variable, next)
 		}
 		for _, s := range []syscall.Signal{syscall.SIGTTOU, syscall.SIGTSTP, syscall.SIGTTIN} {
-			signal.Notify(make(chan os.Signal, 1), s) // a caught signal is reset by exec, an ignored one is not
+			// exec resets a caught signal, but not an ignored one
+			signal.Notify(make(chan os.Signal, 1), s)
 		}
 		path, err := exec.LookPath(os.Args[1])
 		if err == nil {

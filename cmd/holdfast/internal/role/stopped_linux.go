@@ -12,6 +12,6 @@ func IsStopped(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// After the name, which is in parentheses and may hold any character.
+	// The state is after the name, which is in parentheses and may hold any character.
 	return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T ")), nil
 }

@@ -1,8 +1,10 @@
-// Package waitline shows that somebody waits for a lock: on a terminal in one line that is kept up to date and
-// erased in the end, elsewhere in a line when the wait begins and one when it has succeeded.
+// Package waitline shows the wait for a lock. A terminal gets one line, which is kept up to date
+// and erased in the end. A file or pipe gets a line when the wait begins, and one when the lock was
+// acquired.
 package waitline
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,39 +16,58 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Line shows one wait. Nothing is shown before the first Update: who does not wait is not told.
+// Line shows one wait. It shows nothing before the first Update, so nothing if there is no wait.
 type Line struct {
 	out   io.Writer
 	name  string
 	width func() int // of the terminal; nil if there is none
+	since Since
+
+	asking context.Context // for since; ends with the wait
+	ended  context.CancelFunc
 
 	mu      sync.Mutex
 	latest  holdfast.WaitingEvent
 	at      time.Time // when latest came
 	started bool
+	holder  holdfast.Holder // the last one that an event named
+	seen    time.Time       // when an event named it first
 
-	fresh chan struct{} // has room for one
+	fresh chan struct{} // of capacity 1: there is a new event
 	end   chan bool     // whether the lock was acquired
-	done  chan struct{} // closed when all is written
+	done  chan struct{} // closed when everything is written
 }
 
-// New returns a Line for a wait for the lock called name. width returns how many columns the terminal has
-// to which out writes, and is nil if it is none.
-func New(out io.Writer, name string, width func() int) *Line {
+// Since returns when a holder got the lock, or the zero time if that is not known. It returns soon
+// after ctx ends.
+type Since func(ctx context.Context, holder holdfast.Holder) time.Time
+
+// New returns a Line for a wait for the lock called name. width returns the columns of the terminal
+// behind out; it is nil if out is no terminal. The line calls since once for each holder in a row,
+// and Held calls it again; since may be nil.
+func New(out io.Writer, name string, width func() int, since Since) *Line {
+	asking, ended := context.WithCancel(context.Background())
 	return &Line{
-		out:   out,
-		name:  name,
-		width: width,
+		out:    out,
+		name:   name,
+		width:  width,
+		since:  since,
+		asking: asking,
+		ended:  ended,
+
 		fresh: make(chan struct{}, 1),
 		end:   make(chan bool, 1),
 		done:  make(chan struct{}),
 	}
 }
 
-// Update shows what the backend has said. It never blocks, so it can be a hook of a Locker.
+// Update shows an event. It never blocks, so it can be a hook of a Locker.
 func (l *Line) Update(e holdfast.WaitingEvent) {
 	l.mu.Lock()
 	l.latest, l.at = e, time.Now()
+	if e.Holder.Value != "" && e.Holder != l.holder {
+		l.holder, l.seen = e.Holder, l.at
+	}
 	if !l.started {
 		l.started = true
 		go l.run()
@@ -58,19 +79,20 @@ func (l *Line) Update(e holdfast.WaitingEvent) {
 	}
 }
 
-// Last returns what the backend has said last, and false if nobody had to wait.
+// Last returns the last event, and false if there was none.
 func (l *Line) Last() (holdfast.WaitingEvent, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.latest, l.started
 }
 
-// End ends the wait, and returns when that is shown; or after at most a second, if out takes nothing. It is called
-// once, after the last Update.
+// End ends the wait and waits until that is shown, for a second at most. Call it once, after the
+// last Update.
 func (l *Line) End(acquired bool) {
 	l.mu.Lock()
 	started := l.started
 	l.mu.Unlock()
+	l.ended()
 	if !started {
 		return
 	}
@@ -90,25 +112,29 @@ func (l *Line) run() {
 	l.keep()
 }
 
-// print is for files and pipes.
+// print shows the wait in a file or pipe.
 func (l *Line) print() {
 	l.mu.Lock()
 	e := l.latest
 	l.mu.Unlock()
-	fmt.Fprintf(l.out, "holdfast: waiting for %s\n", strings.Join(l.facts(e, 0), ", "))
+	held := l.heldSince(e.Holder)
+	fmt.Fprintf(l.out, "holdfast: waiting for %s\n", strings.Join(l.facts(e, 0, held), ", "))
 	if <-l.end {
 		l.mu.Lock()
 		waited := l.latest.Waited + time.Since(l.at)
 		l.mu.Unlock()
-		fmt.Fprintf(l.out, "holdfast: acquired %s after %v\n", l.quoted(), waited.Round(100*time.Millisecond))
+		fmt.Fprintf(l.out, "holdfast: acquired %s after %v\n", l.quoted(),
+			waited.Round(100*time.Millisecond))
 	}
 }
 
-// keep is for terminals.
+// keep shows the wait on a terminal.
 func (l *Line) keep() {
 	const erase = "\r\x1b[K"
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var known holdfast.Holder
+	var held time.Time
 	for {
 		select {
 		case <-l.fresh:
@@ -121,21 +147,31 @@ func (l *Line) keep() {
 		l.mu.Lock()
 		e, since := l.latest, time.Since(l.at)
 		l.mu.Unlock()
+		if e.Holder != known {
+			known, held = e.Holder, l.heldSince(e.Holder)
+		}
 		e.Waited += since
-		text := fmt.Sprintf("holdfast: waiting %v for %s", e.Waited.Truncate(time.Second), strings.Join(l.facts(e, since), ", "))
-		// The last column stays free: with it some terminals have begun the next line.
+		text := fmt.Sprintf("holdfast: waiting %v for %s", e.Waited.Truncate(time.Second),
+			strings.Join(l.facts(e, since, held), ", "))
+		// The last column stays free: some terminals begin the next line when it is written.
 		io.WriteString(l.out, erase+Fit(text, l.width()-1))
 	}
 }
 
-// facts are the name of the lock and what is known about the wait. since is how old the event is.
-func (l *Line) facts(e holdfast.WaitingEvent, since time.Duration) []string {
+// heldSince returns when the holder got the lock, or the zero time if that is not known.
+func (l *Line) heldSince(holder holdfast.Holder) time.Time {
+	if l.since == nil || holder.Value == "" {
+		return time.Time{}
+	}
+	return l.since(l.asking, holder)
+}
+
+// facts returns the name of the lock and what is known about the wait. since is the age of the
+// event. held is when the holder got the lock.
+func (l *Line) facts(e holdfast.WaitingEvent, since time.Duration, held time.Time) []string {
 	facts := []string{l.quoted()}
 	if e.Holder.Value != "" {
-		facts = append(facts, "held by "+Printable(e.Holder.String()))
-	}
-	if left := e.ExpiresIn - since; left > 0 {
-		facts = append(facts, "lease ends in "+max(left.Round(time.Second), time.Second).String())
+		facts = append(facts, "held by "+l.describe(e.Holder, held, e.ExpiresIn-since))
 	}
 	if e.Place > 0 {
 		facts = append(facts, "place "+strconv.Itoa(e.Place)+" in the queue")
@@ -143,10 +179,52 @@ func (l *Line) facts(e holdfast.WaitingEvent, since time.Duration) []string {
 	return facts
 }
 
+// Held describes a holder whose lease has left to go, 0 if that is not known. It calls since, and
+// may be called after End.
+func (l *Line) Held(holder holdfast.Holder, left time.Duration) string {
+	var at time.Time
+	if l.since != nil {
+		at = l.since(context.Background(), holder)
+	}
+	return l.describe(holder, at, left)
+}
+
+// describe describes a holder that got the lock at at, and whose lease has left to go; zero means
+// not known. Without at it says for how long this wait has known the holder. It adds that the lease
+// is renewed, so that nobody takes the rest of the lease for the rest of the wait.
+func (l *Line) describe(holder holdfast.Holder, at time.Time, left time.Duration) string {
+	text := Printable(holder.String())
+	if !at.IsZero() {
+		text += " for " + max(time.Since(at), 0).Truncate(time.Second).String()
+	} else if seen := l.seenFor(holder).Truncate(time.Second); seen > 0 {
+		text += " for at least " + seen.String()
+	}
+	rest := max(left.Round(time.Second), time.Second)
+	switch {
+	case left <= 0:
+		return text
+	case holder.PID == 0: // of another library, which may not renew its leases
+		return fmt.Sprintf("%s (lease ends in %v unless renewed)", text, rest)
+	default:
+		return fmt.Sprintf("%s (lease %v, renewed while it lives)", text, rest)
+	}
+}
+
+// seenFor returns for how long this wait has known that the holder has the lock, 0 for a holder
+// that it has not seen last.
+func (l *Line) seenFor(holder holdfast.Holder) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if holder != l.holder {
+		return 0
+	}
+	return time.Since(l.seen)
+}
+
 func (l *Line) quoted() string { return strconv.Quote(l.name) }
 
-// Printable replaces all that is not a visible character or a space, so that nothing in a text can move the cursor,
-// change colours or reverse the direction of writing.
+// Printable replaces everything but visible characters and spaces by "?", so that a text cannot
+// move the cursor, change colours or reverse the direction of writing.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -156,8 +234,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Fit cuts a printable text so that it takes at most so many columns. Every character outside ASCII is taken
-// to be two columns wide: none is wider, and how wide it really is depends on the terminal.
+// Fit cuts a printable text so that it takes at most so many columns. It counts two columns for
+// each character outside ASCII: none is wider, and the real width depends on the terminal.
 func Fit(text string, columns int) string {
 	const mark = "..."
 	total, keep := 0, 0

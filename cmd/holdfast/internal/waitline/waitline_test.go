@@ -1,6 +1,7 @@
 package waitline_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// screen collects what is written.
+// screen collects the output.
 type screen struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -24,7 +25,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// take returns what was written since the last call.
+// take returns the output since the last call.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,9 +34,17 @@ func (s *screen) take() string {
 	return text
 }
 
+// since returns ten seconds ago for holders with a label; others are not known.
+func since(_ context.Context, h holdfast.Holder) time.Time {
+	if h.Label == "" {
+		return time.Time{}
+	}
+	return time.Now().Add(-10 * time.Second)
+}
+
 func columns(n int) func() int { return func() int { return n } }
 
-// holder is what an owner value of ours says.
+// holder returns a Holder as an owner value of Holdfast describes it.
 func holder(label string) holdfast.Holder {
 	return holdfast.Holder{Value: "x", Host: "web1", PID: 42, Label: label}
 }
@@ -45,7 +54,7 @@ const erase = "\r\x1b[K"
 func TestTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s screen
-		line := waitline.New(&s, "nightly", columns(200))
+		line := waitline.New(&s, "nightly", columns(200), since)
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -54,12 +63,17 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 		expect("")
-		line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second, Place: 2, Waited: 10 * time.Millisecond})
-		expect(erase + `holdfast: waiting 0s for "nightly", held by backup (pid 42 on web1), lease ends in 20s, place 2 in the queue`)
+		line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second,
+			Place: 2, Waited: 10 * time.Millisecond})
+		expect(erase +
+			`holdfast: waiting 0s for "nightly", held by backup (pid 42 on web1) for 10s (lease 20s, renewed while it lives), place 2 in the queue`)
 		time.Sleep(time.Second)
-		expect(erase + `holdfast: waiting 1s for "nightly", held by backup (pid 42 on web1), lease ends in 19s, place 2 in the queue`)
-		line.Update(holdfast.WaitingEvent{Holder: holder(""), ExpiresIn: 30 * time.Second, Place: 1, Waited: 61 * time.Second})
-		expect(erase + `holdfast: waiting 1m1s for "nightly", held by pid 42 on web1, lease ends in 30s, place 1 in the queue`)
+		expect(erase +
+			`holdfast: waiting 1s for "nightly", held by backup (pid 42 on web1) for 11s (lease 19s, renewed while it lives), place 2 in the queue`)
+		line.Update(holdfast.WaitingEvent{Holder: holder(""), ExpiresIn: 30 * time.Second, Place: 1,
+			Waited: 61 * time.Second})
+		expect(erase +
+			`holdfast: waiting 1m1s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives), place 1 in the queue`)
 		line.Update(holdfast.WaitingEvent{Waited: 62 * time.Second})
 		expect(erase + `holdfast: waiting 1m2s for "nightly"`)
 		line.End(true)
@@ -67,16 +81,66 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
+// TestSinceWhenIsNotKnown: if the backend cannot tell when a holder got the lock, the line says for
+// how long this wait has seen the holder. An answer without a holder does not end that time.
+func TestSinceWhenIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s screen
+		line := waitline.New(&s, "nightly", columns(200), since)
+		expect := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := s.take(); got != erase+want {
+				t.Errorf("got  %q\nwant %q", got, erase+want)
+			}
+		}
+		begin := time.Now()
+		tell := func(h holdfast.Holder) {
+			line.Update(holdfast.WaitingEvent{Holder: h, ExpiresIn: 30 * time.Second,
+				Waited: time.Since(begin)})
+		}
+		tell(holder(""))
+		expect(`holdfast: waiting 0s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives)`)
+		time.Sleep(999 * time.Millisecond)
+		tell(holder(""))
+		expect(`holdfast: waiting 0s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives)`)
+		time.Sleep(time.Millisecond)
+		tell(holdfast.Holder{})
+		expect(`holdfast: waiting 1s for "nightly"`)
+		tell(holder(""))
+		expect(`holdfast: waiting 1s for "nightly", held by pid 42 on web1 for at least 1s (lease 30s, renewed while it lives)`)
+		other := holdfast.Holder{Value: "of another library"}
+		tell(other)
+		expect(`holdfast: waiting 1s for "nightly", held by "of another library" (lease ends in 30s unless renewed)`)
+		time.Sleep(time.Second)
+		expect(`holdfast: waiting 2s for "nightly", held by "of another library" for at least 1s (lease ends in 29s unless renewed)`)
+		if got, want := line.Held(other, 0), `"of another library" for at least 1s`; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		// a holder that this wait has not seen
+		if got, want := line.Held(holder(""), 0), `pid 42 on web1`; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got, want := line.Held(holder("x"), 0), `x (pid 42 on web1) for 10s`; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		line.End(false)
+	})
+}
+
 func TestNoTerminal(t *testing.T) {
-	for acquired, want := range map[bool]string{true: "holdfast: acquired \"nightly\" after 12.3s\n", false: ""} {
+	for acquired, want := range map[bool]string{true: "holdfast: acquired \"nightly\" after 12.3s\n",
+		false: ""} {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, "nightly", nil)
+			line := waitline.New(&s, "nightly", nil, since)
 			for range 3 {
-				line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second, Place: 1})
+				line.Update(holdfast.WaitingEvent{Holder: holder("backup"),
+					ExpiresIn: 20 * time.Second, Place: 1})
 				synctest.Wait()
 			}
-			if got, want := s.take(), "holdfast: waiting for \"nightly\", held by backup (pid 42 on web1), lease ends in 20s, place 1 in the queue\n"; got != want {
+			if got, want := s.take(),
+				"holdfast: waiting for \"nightly\", held by backup (pid 42 on web1) for 10s (lease 20s, renewed while it lives), place 1 in the queue\n"; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			time.Sleep(12345 * time.Millisecond)
@@ -92,7 +156,7 @@ func TestNobodyWaits(t *testing.T) {
 	for _, width := range []func() int{nil, columns(80)} {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, "nightly", width)
+			line := waitline.New(&s, "nightly", width, since)
 			time.Sleep(time.Minute)
 			if _, heard := line.Last(); heard {
 				t.Error("something was heard")
@@ -107,7 +171,7 @@ func TestNobodyWaits(t *testing.T) {
 
 func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		line := waitline.New(&screen{}, "nightly", nil)
+		line := waitline.New(&screen{}, "nightly", nil, since)
 		line.Update(holdfast.WaitingEvent{Place: 3})
 		line.Update(holdfast.WaitingEvent{Place: 2})
 		if last, heard := line.Last(); !heard || last.Place != 2 {
@@ -117,11 +181,12 @@ func TestLast(t *testing.T) {
 	})
 }
 
-// TestBlockedScreen: who holds control-S does not hold up the lock for longer than a second, and the hooks not at all.
+// TestBlockedScreen: a terminal that is stopped by control-S delays End for a second at most, and
+// Update not at all.
 func TestBlockedScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock := make(chan struct{})
-		line := waitline.New(blocked(unblock), "nightly", columns(80))
+		line := waitline.New(blocked(unblock), "nightly", columns(80), since)
 		for range 100 {
 			line.Update(holdfast.WaitingEvent{})
 		}
@@ -138,14 +203,16 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestNothingMovesTheCursor: whatever names and labels hold, the line stays a line and fits.
+// TestNothingMovesTheCursor: the line stays one line and fits, whatever is in names and labels.
 func TestNothingMovesTheCursor(t *testing.T) {
 	nasty := "\x1b[2J\r\n\x00\x07\u0085\u202e\u200d\xff\t日本語" + strings.Repeat("é", 300)
 	for width := range 60 {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, nasty, columns(width))
-			line.Update(holdfast.WaitingEvent{Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty)), Place: 1})
+			line := waitline.New(&s, nasty, columns(width), since)
+			line.Update(
+				holdfast.WaitingEvent{Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty)),
+					Place: 1})
 			synctest.Wait()
 			text, found := strings.CutPrefix(s.take(), erase)
 			if !found || waitline.Printable(text) != text {
@@ -159,7 +226,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	}
 }
 
-// widest is how many columns a text can take.
+// widest returns the most columns that a text can take.
 func widest(text string) (columns int) {
 	for _, r := range text {
 		columns++

@@ -1,0 +1,136 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+)
+
+// exitCodes returns the exit codes that the help of a command documents.
+func exitCodes(t *testing.T, command string) (codes []string) {
+	t.Helper()
+	help, err := exec.Command(holdfastPath, command, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(help), "Exit codes:\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, line := range regexp.MustCompile(`(?m)^  (\S+) `).FindAllStringSubmatch(table, -1) {
+		codes = append(codes, line[1])
+	}
+	return codes
+}
+
+// isCode reports whether an entry of the help includes an exit code.
+func isCode(code int, entry string) bool {
+	return entry == strconv.Itoa(code) || entry == "0-255" || entry == "128+N" && code > 128
+}
+
+// TestExitCodes: each situation ends with the code that the help documents for it, and a situation
+// here, or a test named below, has each code of the help.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	dir := locks(t)
+	down := redistest.Start(t)
+	down.Kill()
+	holder := start(t, dir, nil, "hold", longTTL, "held")
+	holder.line()
+	lasting := []string{"--", "sleep", "3600"}
+	run := func(args ...string) []string { return append([]string{"run"}, args...) }
+	signalled := func(p *process) {
+		p.expectStderr(`waiting for "held".*\n`)
+		p.signal(syscall.SIGTERM)
+	}
+	seen := map[string]bool{
+		"run 71":      true, // by TestOutOfFiles
+		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
+	}
+	set := "--on=redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," +
+		redistest.Start(t).Addr + "?restart-guard=0s&node-timeout=2s"
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, test := range []struct {
+		situation string
+		args      []string
+		code      int
+		entry     string           // of the help
+		then      func(p *process) // what to do to the process; may be nil
+		stdout    *os.File         // nil: a pipe
+	}{
+		{"succeeds", run("n", "--", "true"), 0, "0-255", nil, nil},
+		{"fails", run("n", "--", "sh", "-c", "exit 69"), 69, "0-255", nil, nil},
+		{"dies", run("n", "--", "sh", "-c", "kill -9 $$"), 137, "0-255", nil, nil},
+		{"no command", run("n"), 64, "64", nil, nil},
+		{"lease too short", run("--ttl=0", "n", "--", "true"), 64, "64", nil, nil},
+		{"no directory", run("--on=file:///dev/null", "n", "--", "true"), 69, "69", nil, nil},
+		{"no server", run("--on="+down.URL(), "n", "--", "true"), 69, "69", nil, nil},
+		{"held for too long", append(run("--ttl=1s", "--max-hold=1s", "n"), lasting...), 70, "70",
+			nil, nil},
+		{"busy", run("--no-wait", "held", "--", "true"), 75, "75", nil, nil},
+		{"busy for too long", run("--wait=50ms", "held", "--", "true"), 75, "75", nil, nil},
+		{"not executable", run("n", "--", "/dev/null"), 126, "126", nil, nil},
+		{"not found", run("n", "--", "no-such-command"), 127, "127", nil, nil},
+		{"signal in the wait", run("held", "--", "true"), 143, "128+N", signalled, nil},
+
+		{"released", []string{"hold", longTTL, "n"}, 0, "0",
+			func(p *process) { p.line(); p.signal(syscall.SIGINT) }, nil},
+		{"held for too long", []string{"hold", "--ttl=1s", "--max-hold=1s", "n"}, 70, "70", nil,
+			nil},
+		{"no token", []string{"hold", "n"}, 74, "74", nil, full},
+		{"two names", []string{"hold", "n", "m"}, 64, "other", nil, nil},
+		{"no directory", []string{"hold", "--on=file:///dev/null", "n"}, 69, "other", nil, nil},
+		{"busy", []string{"hold", "--no-wait", "held"}, 75, "other", nil, nil},
+		{"signal in the wait", []string{"hold", "held"}, 143, "other", signalled, nil},
+
+		{"no set", []string{"adopt"}, 64, "64", nil, nil},
+		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
+		{"no result", []string{"adopt", set}, 74, "74", nil, full},
+		{"no servers", []string{"adopt", "--on=redlock://" + down.Addr + ",h.invalid:1,h.invalid:2"},
+			69, "69", nil, nil},
+	} {
+		name := test.args[0] + ": " + test.situation
+		cmd := exec.Command(holdfastPath, test.args...)
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir)
+		if test.stdout != nil {
+			cmd.Stdout = test.stdout
+		}
+		p := startCommand(t, cmd)
+		if test.then != nil {
+			test.then(p)
+		}
+		p.ends()
+		if p.code != test.code {
+			t.Errorf("%s: exit code %d, want %d; stderr: %s", name, p.code, test.code, p.stderr)
+		}
+		seen[test.args[0]+" "+test.entry] = true
+		entries := exitCodes(t, test.args[0])
+		if test.entry == "other" { // the codes of run, without 0-255
+			entries = exitCodes(t, "run")[1:]
+		}
+		if !slices.ContainsFunc(entries, func(entry string) bool {
+			return isCode(test.code, entry) && (entry == test.entry || test.entry == "other")
+		}) {
+			t.Errorf("%s: exit code %d is not %s of the help, which has %q", name, test.code,
+				test.entry, entries)
+		}
+	}
+	for _, command := range []string{"run", "hold", "adopt"} {
+		for _, entry := range exitCodes(t, command) {
+			if !seen[command+" "+entry] {
+				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)
+			}
+		}
+	}
+	holder.signal(syscall.SIGTERM)
+	holder.expectExit(0)
+}

@@ -1,0 +1,38 @@
+package main_test
+
+import (
+	"syscall"
+	"testing"
+)
+
+// TestOtherProcessGroups: a lost lock also ends programs that are in another process group of the
+// session, as timeout and job control make them, even if their parent has ended.
+func TestOtherProcessGroups(t *testing.T) {
+	for name, script := range map[string]string{
+		"timeout":     `exec 3<&0; timeout 1000 sh -c 'echo ready; exec sleep 1000' <&3`,
+		"stubborn":    `trap '' TERM; timeout 1000 sh -c 'trap "" TERM; echo ready; while :; do sleep 1000; done' </dev/null`,
+		"job control": `set -m; sh -c 'echo ready; exec sleep 1000' & wait`,
+		"orphan":      `(timeout 1000 sh -c 'echo ready; exec sleep 1000' </dev/null &) ; sleep 1000`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, locks(t), nil, "run", "--ttl", "2s", "--max-hold", "2s", "name",
+				"-c", script)
+			p.expect("ready")
+			p.expectExit(70)
+			p.rest() // returns when no process has stdout open
+		})
+	}
+}
+
+// TestTimeoutInTheForeground: timeout --foreground stays in the process group, so it dies with a
+// killed holdfast.
+func TestTimeoutInTheForeground(t *testing.T) {
+	dir := locks(t)
+	p := start(t, dir, nil, "run", longTTL, "name", "-c",
+		`timeout --foreground 1000 sh -c 'echo ready; exec sleep 1000' </dev/null; true`)
+	p.expect("ready")
+	p.signal(syscall.SIGKILL)
+	p.expectExit(1000 + int(syscall.SIGKILL))
+	p.rest()
+	start(t, dir, nil, "run", longTTL, "name", "--", "true").expectExit(0)
+}

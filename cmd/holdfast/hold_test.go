@@ -1,0 +1,99 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestHold: hold holds a lock without a command until a signal comes or the lock is lost.
+func TestHold(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT, syscall.SIGUSR1} {
+		dir := locks(t)
+		p := start(t, dir, nil, "hold", longTTL, "name")
+		if token, err := strconv.ParseUint(p.line(), 10, 64); err != nil || token == 0 {
+			t.Errorf("token %d, %v", token, err)
+		}
+		start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(75)
+		p.signal(syscall.SIGWINCH) // does not end hold
+		waiter := start(t, dir, nil, "hold", longTTL, "name")
+		waiter.waiting()
+		p.signal(sig)
+		p.expectExit(0)
+		if got := p.allStderr(); !regexp.MustCompile(
+			`^holdfast: holding "name" \(token \d+\) until interrupted\n$`).MatchString(got) {
+			t.Errorf("stderr is %q", got)
+		}
+		waiter.line()
+		late := start(t, dir, nil, "hold", "--no-wait", "--quiet", "name")
+		late.expectExit(75)
+		if text := late.allStderr() + strings.Join(late.rest(), ""); text != "" {
+			t.Errorf("says %q", text)
+		}
+		interrupted := start(t, dir, nil, "hold", longTTL, "name")
+		interrupted.waiting()
+		interrupted.signal(sig)
+		interrupted.expectExit(128 + int(sig))
+		waiter.signal(syscall.SIGTERM)
+		waiter.expectExit(0)
+	}
+
+	dir := t.TempDir() + "/locks"
+	p := start(t, dir, nil, "hold", "--ttl=1s", "name")
+	p.line()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	p.expectExit(70)
+	if got := lastLine(p.allStderr()); !strings.Contains(got, `lock on "name"`) ||
+		!strings.Contains(got, "lost") {
+		t.Errorf("stderr is %q", got)
+	}
+}
+
+// TestHoldWhoseTokenIsNotTaken: a signal ends hold although its stdout is blocked.
+func TestHoldWhoseTokenIsNotTaken(t *testing.T) {
+	dir := locks(t)
+	cmd := exec.Command(holdfastPath, "hold", longTTL, "name")
+	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir)
+	cmd.Stdout = fullPipe(t)
+	p := startCommand(t, cmd)
+	p.expectStderr(`holding "name"`)
+	p.signal(syscall.SIGTERM)
+	p.expectExit(0)
+}
+
+// TestConflictExitCode: -E sets the exit code for a lock that another holds, and no other.
+func TestConflictExitCode(t *testing.T) {
+	dir := locks(t)
+	holder := startRole(t, dir, "echo", longTTL)
+	holder.expect("ready")
+	start(t, dir, nil, "run", "--no-wait", "-E", "9", "name", "--", "true").expectExit(9)
+	start(t, dir, nil, "run", "--wait=100ms", "--conflict-exit-code=0", "name", "--",
+		"true").expectExit(0)
+	start(t, dir, nil, "hold", "--no-wait", "-E9", "name").expectExit(9)
+	start(t, dir, nil, "run", "-E", "9", "other", "--", "sh", "-c", "exit 75").expectExit(75)
+	start(t, "/dev/null", nil, "run", "--no-wait", "-E", "9", "name", "--", "true").expectExit(69)
+	holder.stdin.Close()
+	holder.expectExit(0)
+}
+
+// TestShell: -c runs a shell line in place of a command.
+func TestShell(t *testing.T) {
+	dir := locks(t)
+	for _, args := range [][]string{
+		{"run", "name", "-c", `echo "$HOLDFAST_KEY" | tr a-z A-Z; exit 3`},
+		{"run", `--shell=echo "$HOLDFAST_KEY" | tr a-z A-Z; exit 3`, "name"},
+	} {
+		p := start(t, dir, nil, args...)
+		p.expect("NAME")
+		p.expectExit(3)
+	}
+}

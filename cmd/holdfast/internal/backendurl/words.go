@@ -1,0 +1,17 @@
+package backendurl
+
+import "strings"
+
+// inOurWords is a library's error in the operator's words: without the names of packages, and with
+// the parameter of the address in place of the Go option.
+type inOurWords struct{ error }
+
+func (e inOurWords) Error() string {
+	text := e.error.Error()
+	for _, library := range []string{"redlock: ", "redishold: ", "invalid: ", "URL: "} {
+		text = strings.TrimPrefix(text, library)
+	}
+	return strings.ReplaceAll(text, "WithSharedDirectory", "?shared=true")
+}
+
+func (e inOurWords) Unwrap() error { return e.error }

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+// callerVariable is where holdfast has its version for the program that it hands over to, and
+// behind a space its path. All versions need to read it, the oldest too, so it stays as it is.
+const callerVariable = "HOLDFAST_FENCE_CALLER"
+
+// caller is what this program says of itself.
+func caller() string {
+	version, path := ownVersion()
+	return version + " " + path
+}
+
+// ownVersion returns the version of this program, and its path. The version is empty in a build
+// from a checkout without git's.
+func ownVersion() (version, path string) {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	path, err := os.Executable()
+	if err != nil {
+		path = os.Args[0]
+	}
+	return version, path
+}
+
+// installable is the version in which what goes with this program can be installed.
+func installable() string {
+	version, _ := ownVersion()
+	if version == "" || strings.Contains(version, "+") { // of a checkout with changes
+		return "latest"
+	}
+	return version
+}
+
+// checkCaller fails if this program has the drivers and was called by a holdfast of another
+// version: what that says it may not know, or take for something else. So it comes before the
+// command line is read. Without a version, or without a caller, it goes with any.
+func checkCaller() error {
+	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
+	version, path := ownVersion()
+	if OpenDatabase == nil || called == "" || version == "" || called == version {
+		return nil
+	}
+	if by == "" {
+		return &exit{codeUnavailable, fmt.Errorf(
+			"%s is %.40q, which holdfast has not set: it has a version and a path; unset it",
+			callerVariable, called)}
+	}
+	return &exit{codeUnavailable,
+		fmt.Errorf("%.300s is version %.40s, says %s, and %s is version %s; install both in one version",
+			by, called, callerVariable, path, version)}
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+)
+
+// fenceProgram has the drivers of databases, which cost each start of the program that they are
+// part of; also the start of holdfast run around a command that takes a millisecond.
+const fenceProgram = "holdfast-fence"
+
+// handOver has the other program do what this one was called for. It returns only if it cannot. The
+// address goes by the environment, as the process list shows arguments to everybody.
+func handOver(cmd *cobra.Command, address, shown string) error {
+	path, err := findFenceProgram()
+	if err != nil {
+		return &exit{codeUnavailable,
+			fmt.Errorf("%s: %w; install it with go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s",
+				shown, err, fenceProgram, installable())}
+	}
+	args := []string{fenceProgram, cmd.Name()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "on" {
+			args = append(args, "--"+flag.Name+"="+flag.Value.String())
+		}
+	})
+	args = append(append(args, "--"), cmd.Flags().Args()...)
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, guardVariable+"=") || strings.HasPrefix(v, callerVariable+"=")
+	})
+	err = become(path, args, append(env, guardVariable+"="+address, callerVariable+"="+caller()))
+	var e *exit
+	if errors.As(err, &e) {
+		return err
+	}
+	code := storeCode(err)
+	if errors.Is(err, syscall.EAGAIN) { // short of processes
+		code = codeSystem
+	}
+	return &exit{code, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
+}
+
+// findFenceProgram looks beside this program first: that is where it was installed with it.
+func findFenceProgram() (string, error) {
+	own, beside := os.Executable()
+	if beside == nil {
+		path := filepath.Join(filepath.Dir(own), fenceProgram)
+		if runtime.GOOS == "windows" {
+			path += ".exe"
+		}
+		if path, beside = child.Find(path); beside == nil {
+			return path, nil
+		}
+	}
+	path, err := child.Find(fenceProgram)
+	if err != nil {
+		return "", fmt.Errorf(
+			"databases need the program %s, which can be run neither beside holdfast (%w) nor in PATH (%w)",
+			fenceProgram, beside, err)
+	}
+	return path, nil
+}

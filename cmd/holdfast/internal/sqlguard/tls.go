@@ -1,0 +1,93 @@
+package sqlguard
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// authorities reads a file of certificates, which the parameter names.
+func authorities(parameter, path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("parameter %s: %w", parameter, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("parameter %s: %s has no certificate in PEM form", parameter, path)
+	}
+	return pool, nil
+}
+
+// checkPostgresTLS fails if the address names authorities that cannot be read, or that nobody would
+// be verified by: who names them wants to be sure.
+func checkPostgresTLS(config *pgconn.Config, rootCert string) error {
+	if rootCert == "" {
+		return nil
+	}
+	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port,
+		TLSConfig: config.TLSConfig}
+	if verifiesNobody(first) || slices.ContainsFunc(config.Fallbacks, verifiesNobody) {
+		return errors.New(
+			"parameter sslrootcert is given, and sslmode verifies nobody; write sslmode=verify-full")
+	}
+	return nil
+}
+
+// verifiesNobody reports whether any server would do in the place of this one. A socket is a file,
+// which has owners.
+func verifiesNobody(server *pgconn.FallbackConfig) bool {
+	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
+	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&
+		server.TLSConfig.VerifyPeerCertificate == nil) // which is that of verify-ca
+}
+
+// setMySQLTLS has the driver encrypt if the server can, as that of PostgreSQL does, unless the
+// parameters say something else.
+func setMySQLTLS(config *mysql.Config, host string, params map[string]string) error {
+	mode, given := params["tls"]
+	files := params["tls-ca"] != "" || params["tls-cert"] != "" || params["tls-key"] != ""
+	switch {
+	case files && !given:
+		mode = "true"
+	case files && mode != "true":
+		return errors.New(
+			"parameters tls-ca, tls-cert and tls-key need tls=true: any other verifies nobody")
+	case !given && config.Net == "unix":
+		mode = "false"
+	case !given:
+		mode = "preferred"
+	}
+	switch mode {
+	case "false", "preferred", "skip-verify":
+		config.TLSConfig = mode
+		return nil
+	case "true":
+	default:
+		return errors.New("parameter tls is none of false, preferred, skip-verify and true")
+	}
+	config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	var err error
+	if path := params["tls-ca"]; path != "" {
+		if config.TLS.RootCAs, err = authorities("tls-ca", path); err != nil {
+			return err
+		}
+	}
+	if (params["tls-cert"] == "") != (params["tls-key"] == "") {
+		return errors.New("parameters tls-cert and tls-key go together")
+	}
+	if path := params["tls-cert"]; path != "" {
+		pair, err := tls.LoadX509KeyPair(path, params["tls-key"])
+		if err != nil {
+			return fmt.Errorf("parameters tls-cert and tls-key: %w", err)
+		}
+		config.TLS.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
