@@ -1,0 +1,329 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// history is a run of a plan, in a bubble.
+type history struct {
+	*plan
+	start     time.Time
+	began     clock.Instant   // the same on the lease clock
+	base      context.Context // of all acquisitions; ended when a history hangs
+	abort     context.CancelFunc
+	stop      chan struct{} // closed when nobody may begin anew
+	stack     stack
+	procs     []*process
+	keyed     []*keyState
+	served    atomic.Int64
+	ignored   map[string]bool // invariants that do not count
+	suspended atomic.Int64    // when timers are right again after a suspend, since start
+
+	suspendedAt atomic.Int64 // the last suspend, since start
+	suspends    atomic.Int64 // how many there were
+
+	ring *ring
+
+	mu         sync.Mutex
+	violations []violation
+}
+
+// violation is a promise that was seen broken.
+type violation struct {
+	at        time.Duration
+	invariant string
+	what      string
+}
+
+func (v violation) String() string { return fmt.Sprintf("%v: %s: %s", v.at, v.invariant, v.what) }
+
+// maxViolations is how many of one invariant are kept.
+const maxViolations = 2
+
+func (h *history) now() time.Duration { return time.Since(h.start) }
+
+func (h *history) violate(invariant, format string, args ...any) {
+	v := violation{h.now(), invariant, fmt.Sprintf(format, args...)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	same := 0
+	for _, v := range h.violations {
+		if v.invariant == invariant {
+			same++
+		}
+	}
+	if same < maxViolations && !h.ignored[invariant] {
+		h.ring.mark()
+		h.violations = append(h.violations, v)
+	}
+}
+
+func (h *history) failed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.violations) > 0
+}
+
+func (h *history) stopping() bool {
+	select {
+	case <-h.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *history) report() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, h.plan)
+	for _, v := range h.violations {
+		fmt.Fprintln(&b, "\t"+v.String())
+	}
+	return b.String()
+}
+
+// keyNames are as many as a plan has at most.
+var keyNames = [...]string{"k0", "k1", "k2"}
+
+// keyIndex finds a key by its name.
+func (h *history) keyIndex(name string) int {
+	for i, n := range keyNames {
+		if n == name {
+			return i
+		}
+	}
+	return len(keyNames)
+}
+
+// run runs the plan. It is called in a bubble, and leaves no goroutine in it unless a violation
+// says so.
+func (p *plan) run(log *ring, ignored map[string]bool) *history {
+	h := &history{plan: p, ignored: ignored, start: time.Now(), began: clock.Now(),
+		stop: make(chan struct{}), ring: log}
+	log.begin(h.start)
+	h.base, h.abort = context.WithCancel(context.Background())
+	defer h.abort()
+	h.stack = newStack(p)
+	for i := range p.keys {
+		h.keyed = append(h.keyed,
+			&keyState{name: keyNames[i], index: i, seen: make(map[uint64]struct{})})
+	}
+	for i := range p.processes {
+		h.procs = append(h.procs, newProcess(h, i))
+	}
+	var working sync.WaitGroup
+	for _, proc := range h.procs {
+		for i := range p.workers {
+			w := newWorker(proc, i)
+			working.Go(w.run)
+		}
+	}
+	finished := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(finished)
+	}()
+
+	h.chaos(finished)
+	close(h.stop)
+	h.calm()
+	begun := h.now()
+	for !within(h.bound(begun)-h.now(), finished) {
+		if h.now() < h.bound(begun) {
+			continue // a Close has said meanwhile that it left a key
+		}
+		bound := h.now() - begun
+		h.violate("liveness", "not every waiter was served within %v after the faults:%s", bound,
+			h.describe())
+		h.abort()
+		if !within(h.serve(), finished) {
+			h.violate("liveness", "calls that did not return though their contexts ended")
+			return h
+		}
+		break
+	}
+	time.Sleep(h.cleanUp() + h.blocks())
+	h.debris("before the Lockers were closed, and " + h.cleanUp().String() +
+		" after the last release")
+	if !h.failed() {
+		h.probe()
+	}
+	for _, proc := range h.procs {
+		proc.shut()
+	}
+	h.stack.close()
+	return h
+}
+
+// bound is until when everybody has been served if the faults ended at begun: later if somebody
+// deleted a key, or a Close said that it left one.
+func (h *history) bound(begun time.Duration) time.Duration {
+	bound := begun + h.serve()
+	for _, k := range h.keyed {
+		bound = max(bound, k.excused.Load()+h.serve())
+	}
+	return bound
+}
+
+// within reports whether the channel is closed within d.
+func within(d time.Duration, closed <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-closed:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// chaos causes faults, beside those of single calls, until the faults end or all work is done.
+func (h *history) chaos(finished <-chan struct{}) {
+	r := rand.New(rand.NewPCG(h.seed, 2))
+	end := h.start.Add(h.length)
+	var over time.Time // when the last outage is
+	for time.Now().Before(end) {
+		if within(time.Duration(r.ExpFloat64()*float64(h.gust))+1, finished) {
+			time.Sleep(time.Until(over)) // a clean-up has to outlast the outage
+			return
+		}
+		proc := h.procs[r.IntN(len(h.procs))]
+		long := time.Duration(r.ExpFloat64() * float64(pick(r, h.gust, 3*h.gust, 20*h.gust,
+			time.Second, 8*time.Second)))
+		switch r.IntN(4) {
+		case 0:
+			if h.has(outages) && r.IntN(2) == 0 {
+				kind := outage(1 + r.IntN(int(lastOutage)))
+				all := r.IntN(2) == 0
+				over = time.Now().Add(long)
+				if h.has(closes) && r.IntN(3) == 0 {
+					go proc.reopen(false) // what people do when nothing works
+				}
+				for _, other := range h.procs {
+					if all || other == proc {
+						h.ring.note(evOutage, other.id, 0, 0, uint64(kind), uint64(long))
+						for i, w := range other.wires {
+							if len(other.wires) == 1 || r.IntN(2) == 0 || i == 0 && all {
+								w.fail(kind, long)
+							}
+						}
+					}
+				}
+			}
+		case 1:
+			if h.has(pauses) {
+				h.ring.note(evPause, proc.id, 0, 0, uint64(long), 0)
+				for _, w := range proc.wires {
+					w.pause(long)
+				}
+			}
+		case 2:
+			if h.has(suspends) {
+				h.suspend(min(long, 2*h.longest(), 2*time.Second))
+			}
+		case 3:
+			if h.has(evictions) {
+				k := h.keyed[r.IntN(len(h.keyed))]
+				h.ring.note(evEvict, 0, 0, k.index, 0, 0)
+				// longer than any lease that was granted
+				k.excused.raise(h.now() + h.longest() + h.length)
+				h.stack.lose(k.name)
+			}
+		}
+	}
+}
+
+// suspend suspends everything. Timers stand still meanwhile, and a Locker looks for that every 250
+// ms.
+//
+// On Redis it does not come while a connection hangs: what is on its way there would take effect
+// more than a TTL after it was sent, when its clean-up is over. On memory such a request is lost.
+func (h *history) suspend(d time.Duration) {
+	for _, proc := range h.procs {
+		if h.redis && proc.wires[0].lags(0) {
+			return
+		}
+	}
+	h.ring.note(evSuspend, 0, 0, 0, uint64(d), 0)
+	h.suspended.Store(int64(h.now() + 251*time.Millisecond))
+	h.suspendedAt.Store(int64(h.now()))
+	h.suspends.Add(1)
+	clock.SimulateSuspend(d)
+	h.stack.suspend(d)
+	for _, k := range h.keyed {
+		k.outlived()
+	}
+}
+
+// calm ends what goes wrong.
+func (h *history) calm() {
+	for _, proc := range h.procs {
+		for _, w := range proc.wires {
+			w.mend()
+		}
+	}
+}
+
+// late reports whether timers may be late now, because everything was suspended.
+func (h *history) late() bool { return int64(h.now()) <= h.suspended.Load() }
+
+// debris looks for keys and waiters that nobody wants any more.
+func (h *history) debris(when string) {
+	for _, k := range h.keyed {
+		if h.now() < k.excused.Load() {
+			continue
+		}
+		for i, e := range h.stack.inspect(k.name) {
+			if e.Holder.Owner != "" {
+				h.violate("debris", "node %d: %s is held by %s for another %v, %s", i, k.name,
+					e.Holder.Owner, e.Holder.ExpiresIn, when)
+			}
+			for _, w := range e.Waiters {
+				h.violate("debris", "node %d: %s waits for %s for another %v, %s", i, w.Owner,
+					k.name, w.ExpiresIn, when)
+			}
+		}
+	}
+}
+
+// probe acquires every key: it is free, so that takes a round trip.
+func (h *history) probe() {
+	l := h.procs[0]
+	for _, k := range h.keyed {
+		if h.now() < k.excused.Load() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(h.base, h.serve())
+		lock, err := l.open().locker.Acquire(ctx, k.name, holdfast.WithTTL(10*time.Second))
+		if err != nil {
+			h.violate("liveness", "nobody holds %s, but a probe did not get it: %v", k.name, err)
+		} else if err := lock.Release(ctx); err != nil {
+			h.violate("liveness", "a probe did not release %s: %v", k.name, err)
+		}
+		cancel()
+	}
+}
+
+// describe prints who holds and waits, for the report of a history that hangs.
+func (h *history) describe() string {
+	var b strings.Builder
+	for _, k := range h.keyed {
+		for i, e := range h.stack.inspect(k.name) {
+			fmt.Fprintf(&b, "\n\t\tnode %d, %s: holder %q for %v, %d waiters", i, k.name,
+				e.Holder.Owner, e.Holder.ExpiresIn, len(e.Waiters))
+		}
+	}
+	for _, proc := range h.procs {
+		fmt.Fprintf(&b, "\n\t\tprocess %d: %+v", proc.id, proc.open().locker.Stats())
+	}
+	return b.String()
+}

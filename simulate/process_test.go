@@ -1,0 +1,191 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// process is a program with a Locker, and its connection to the backend. When it closes the Locker
+// it goes on with another.
+type process struct {
+	h        *history
+	id       int
+	backend  driver.Backend
+	wires    []path // to each node
+	variants []variant
+
+	mu      sync.Mutex
+	r       *rand.Rand // for hooks
+	life    *life
+	lives   int            // so far
+	closing sync.WaitGroup // lives that are being closed
+
+	moments moments
+}
+
+// life is one Locker of a process, from New to Close.
+type life struct {
+	locker *holdfast.Locker
+	label  string // in the owner values of this Locker alone
+}
+
+func newProcess(h *history, id int) *process {
+	p := &process{
+		h: h, id: id,
+		variants: h.variants(),
+		r:        rand.New(rand.NewPCG(h.seed, uint64(200+id))),
+	}
+	p.moments.r = rand.New(rand.NewPCG(h.seed, uint64(300+id)))
+	p.backend, p.wires = h.stack.connect(h, id)
+	p.begin()
+	return p
+}
+
+// begin opens a Locker. The caller holds p.mu, or is the only one to know p.
+func (p *process) begin() {
+	p.lives++
+	label := fmt.Sprintf("process %d, Locker %d", p.id, p.lives)
+	options := []holdfast.Option{
+		holdfast.WithLabel(label), holdfast.WithTTL(p.h.ttls[0]),
+		holdfast.WithCohort(p.h.turns, p.h.span),
+	}
+	if p.h.has(waitPanics | wildPanics | hookBlocks | hookCalls) {
+		options = append(options, holdfast.WithHooks(p.hooks()))
+	}
+	locker, err := holdfast.New(p.backend, options...)
+	if err != nil {
+		panic(fmt.Sprintf("%v: New: %v", p.h.plan, err))
+	}
+	p.life = &life{locker: locker, label: label}
+}
+
+// open returns the Locker of now.
+func (p *process) open() *life {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life
+}
+
+// reopen opens the next Locker and closes the one before, on the goroutine of the caller if that is
+// a hook.
+func (p *process) reopen(inHook bool) {
+	p.mu.Lock()
+	old := p.life
+	p.begin()
+	p.closing.Add(1)
+	p.mu.Unlock()
+	defer p.closing.Done()
+	if inHook {
+		p.closed(old, old.locker.Close())
+	} else {
+		p.close(old)
+	}
+}
+
+// close closes a Locker, and checks what that promises.
+func (p *process) close(l *life) {
+	h := p.h
+	h.ring.note(evClose, p.id, 0, 0, 0, 0)
+	var err error
+	closed := make(chan struct{})
+	go func() {
+		err = l.locker.Close()
+		close(closed)
+	}()
+	if !within(h.plan.closing()+p.pausing(), closed) {
+		h.violate("close", "the Close of %s has not returned after %v", l.label, h.plan.closing())
+		return
+	}
+	p.closed(l, err)
+}
+
+// closed checks what a Close that returned err promises.
+func (p *process) closed(l *life, err error) {
+	h := p.h
+	h.ring.note(evClosed, p.id, 0, 0, 0, 0)
+	if err != nil {
+		// Close has said so: the keys run into their TTL.
+		for _, k := range h.keyed {
+			k.excused.raise(h.now() + h.longest())
+		}
+		if n, _ := kinds(err); n == 0 {
+			h.violate("errors", "Close: of no kind: %v", err)
+		}
+		return
+	}
+	for _, k := range h.keyed {
+		if h.now() < k.excused.Load() {
+			continue
+		}
+		left := make(map[string]int) // on how many nodes, by owner value
+		for _, e := range h.stack.inspect(k.name) {
+			for _, party := range append(e.Waiters, e.Holder) {
+				if party.Owner == "" || driver.ParseOwner(party.Owner).Label != l.label ||
+					h.brief(party) {
+					continue
+				}
+				// What a minority still has keeps nobody from the key; a quorum cleans it up by
+				// itself.
+				if left[party.Owner]++; left[party.Owner] == h.stack.size()/2+1 {
+					h.violate("close", "Close of %s returned nil, and left %s on %s for another %v",
+						l.label, party.Owner, k.name, party.ExpiresIn)
+				}
+			}
+		}
+	}
+}
+
+// brief reports whether a party may be a waiter on a node of a quorum whose presence is no longer
+// than a node timeout. The quorum counts that place in the queue as none, and gives it back without
+// anybody who waits for that.
+func (h *history) brief(party driver.Party) bool {
+	return h.nodes > 1 && h.presence <= quorum.DefaultNodeTimeout && party.ExpiresIn <= h.presence
+}
+
+// pausing is for how much longer the process is stopped.
+func (p *process) pausing() time.Duration { return p.wires[0].pausing() }
+
+// shut closes the process's last Locker.
+func (p *process) shut() {
+	done := make(chan struct{})
+	go func() {
+		p.closing.Wait()
+		close(done)
+	}()
+	if !within(p.h.plan.closing(), done) {
+		p.h.violate("close", "process %d: a Close has not returned", p.id)
+	}
+	p.close(p.open())
+	p.backend.Close()
+}
+
+// extendNow has a holder extend its lock while a renewal is on its way, with a chance.
+func (p *process) extendNow(key int) {
+	p.mu.Lock()
+	x := p.r.Float64()
+	p.mu.Unlock()
+	if !p.h.has(extends) || x > 0.1 || p.h.stopping() {
+		return
+	}
+	go func() {
+		if g := p.h.keyed[key].anyOf(p); g != nil {
+			if err := g.lock.Extend(p.h.base); err != nil {
+				p.h.refusal("extend", p.h.base, err)
+			}
+			p.h.look(g)
+		}
+	}()
+}
+
+// awake waits while the process is stopped.
+func (p *process) awake() {
+	for rest := p.pausing(); rest > 0 && !p.h.stopping(); rest = p.pausing() {
+		within(rest, p.h.stop)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package simulate
+
+// defaultHistories is a look, for those who run all tests; HOLDFAST_HISTORIES asks for more.
+const defaultHistories = 100

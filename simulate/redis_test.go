@@ -1,0 +1,160 @@
+package simulate
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+	"github.com/holdfast-go/holdfast/simulate/redismodel"
+)
+
+// redis is a stack of one Redis server, a model that runs the real scripts.
+type redis struct {
+	server *redismodel.Server
+	watch  *protocol.Backend // a connection without weather
+}
+
+func newRedis() *redis {
+	server := redismodel.New(redismodel.Options{})
+	return &redis{server: server, watch: server.Client(redismodel.Link{}).Backend()}
+}
+
+func (s *redis) size() int { return 1 }
+
+func (s *redis) connect(h *history, id int) (driver.Backend, []path) {
+	l := &redisLink{h: h, r: rand.New(rand.NewPCG(h.seed, uint64(100+id)))}
+	l.client = s.server.Client(redismodel.Link{
+		Request: l.travel, Reply: l.travel, Gap: l.gap, Cut: l.cut,
+	})
+	return l.client.Backend(), []path{l}
+}
+
+func (s *redis) inspect(key string) []driver.Entry {
+	e, err := s.watch.Inspect(context.Background(), key)
+	if err != nil {
+		panic(err)
+	}
+	return []driver.Entry{e}
+}
+
+func (s *redis) lose(key string) { s.server.Evict(key) }
+
+// suspend has the server's clock, which is one of package time, count what the lease clock counts.
+func (s *redis) suspend(d time.Duration) { s.server.StepClock(d) }
+
+func (s *redis) close() { s.watch.Close() }
+
+// redisLink is the way of one process to the server.
+type redisLink struct {
+	h      *history
+	client *redismodel.Client
+
+	mu     sync.Mutex
+	r      *rand.Rand
+	until  time.Time // the end of an outage
+	drop   bool      // what is on its way then is lost
+	paused time.Time
+	mended bool
+	lagged time.Time // the end of the last outage
+}
+
+func (l *redisLink) travel() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := time.Duration((0.5 + l.r.ExpFloat64()/2) * float64(l.h.delay))
+	if !l.mended && l.h.has(losses) && l.r.IntN(50) == 0 {
+		d *= time.Duration(1 + l.r.IntN(50))
+		l.lagged = time.Now().Add(d)
+	}
+	return d
+}
+
+func (l *redisLink) gap() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.r.IntN(4) > 0 {
+		return 0
+	}
+	return time.Duration(l.r.ExpFloat64() * float64(l.h.delay))
+}
+
+func (l *redisLink) cut(commands int) (arrive int, cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mended || !l.h.has(losses) || l.r.Float64() > l.h.loss {
+		return 0, false
+	}
+	return l.r.IntN(commands + 1), true
+}
+
+func (l *redisLink) fail(kind outage, d time.Duration) {
+	l.mu.Lock()
+	end := time.Now().Add(d)
+	if end.Before(l.until) {
+		l.mu.Unlock()
+		return
+	}
+	l.until, l.lagged, l.drop = end, end, kind == silent || kind == flaky
+	l.mu.Unlock()
+	switch kind {
+	case refused:
+		l.client.Cut(d%2 == 0)
+	case deaf:
+		l.client.Hang(redismodel.Replies)
+	default:
+		l.client.Hang(redismodel.Both)
+	}
+	time.AfterFunc(d, l.resume)
+}
+
+// fade is nothing here: a connection to Redis has no replies that get slower.
+func (l *redisLink) fade(d, silence time.Duration) {}
+
+func (l *redisLink) pause(d time.Duration) {
+	l.mu.Lock()
+	l.paused = time.Now().Add(d)
+	l.lagged = l.paused
+	l.mu.Unlock()
+	l.client.Hang(redismodel.Both)
+	time.AfterFunc(d, l.resume)
+}
+
+func (l *redisLink) pausing() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, time.Until(l.paused))
+}
+
+// resume ends what is over.
+func (l *redisLink) resume() {
+	l.mu.Lock()
+	now := time.Now()
+	over := !now.Before(l.until) && !now.Before(l.paused)
+	drop := l.drop
+	l.drop = l.drop && !over
+	l.mu.Unlock()
+	if !over {
+		return
+	}
+	if drop {
+		l.client.Cut(false)
+	}
+	l.client.Resume()
+}
+
+func (l *redisLink) mend() {
+	l.mu.Lock()
+	l.mended = true
+	l.until, l.paused = time.Time{}, time.Time{}
+	l.mu.Unlock()
+	l.resume()
+}
+
+func (l *redisLink) lags(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.lagged) < d
+}

@@ -1,0 +1,158 @@
+package redismodel
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+var stringCommands = map[string]command{
+	"GET": {arity: 2, run: func(s *Server, args []string) protocol.Reply {
+		v, wrong := s.typed(args[1], stringType)
+		switch {
+		case wrong:
+			return errWrongType
+		case v == nil:
+			return protocol.Reply{}
+		}
+		return bulk(v.text)
+	}},
+	"SET": {arity: -3, write: true, run: (*Server).set},
+	"SETNX": {arity: 3, write: true, run: func(s *Server, args []string) protocol.Reply {
+		if s.get(args[1]) != nil {
+			return integer(0)
+		}
+		s.data[args[1]] = &value{kind: stringType, text: args[2]}
+		return integer(1)
+	}},
+	"STRLEN": {arity: 2, run: func(s *Server, args []string) protocol.Reply {
+		v, wrong := s.typed(args[1], stringType)
+		switch {
+		case wrong:
+			return errWrongType
+		case v == nil:
+			return integer(0)
+		}
+		return integer(len(v.text))
+	}},
+	"GETRANGE": {arity: 4, run: func(s *Server, args []string) protocol.Reply {
+		from, ok1 := parseInt(args[2])
+		to, ok2 := parseInt(args[3])
+		if !ok1 || !ok2 {
+			return errNotInteger
+		}
+		v, wrong := s.typed(args[1], stringType)
+		switch {
+		case wrong:
+			return errWrongType
+		case v == nil:
+			return bulk("")
+		}
+		n := int64(len(v.text))
+		switch {
+		case from < 0 && to < 0 && from > to:
+			return bulk("")
+		case to < -n:
+			to = -n // unlike in ZRANGE, that is the first
+		}
+		i, j := span(from, to, len(v.text))
+		return bulk(v.text[i:j])
+	}},
+	"INCR": {arity: 2, write: true, run: func(s *Server, args []string) protocol.Reply {
+		v, wrong := s.typed(args[1], stringType)
+		if wrong {
+			return errWrongType
+		}
+		if v == nil {
+			v = &value{kind: stringType, text: "0"}
+		}
+		n, ok := parseInt(v.text)
+		if !ok {
+			return errNotInteger
+		}
+		v.text = strconv.FormatInt(n+1, 10)
+		s.data[args[1]] = v
+		return integer(int(n + 1))
+	}},
+}
+
+// span turns a range with both ends included, counted from the end if negative, into a slice's.
+func span(from, to int64, n int) (i, j int) {
+	size := int64(n)
+	if from < 0 {
+		from = max(0, size+from)
+	}
+	if to < 0 {
+		to = size + to
+	}
+	to = min(to, size-1)
+	if from > to {
+		return 0, 0
+	}
+	return int(from), int(to + 1)
+}
+
+// set is SET with NX, XX, GET, KEEPTTL, EX, PX and PXAT.
+func (s *Server) set(args []string) protocol.Reply {
+	var nx, xx, keep, get bool
+	var expires int64
+	for i := 3; i < len(args); i++ {
+		switch option := strings.ToUpper(args[i]); option {
+		case "NX":
+			nx = true
+		case "XX":
+			xx = true
+		case "KEEPTTL":
+			keep = true
+		case "GET":
+			get = true
+		case "EX", "PX", "PXAT":
+			i++
+			if i == len(args) || expires != 0 {
+				return errSyntax
+			}
+			n, ok := parseInt(args[i])
+			switch {
+			case !ok:
+				return errNotInteger
+			case n <= 0:
+				return failure("ERR invalid expire time in 'set' command")
+			case option == "EX":
+				expires = s.now.UnixMilli() + n*1000
+			case option == "PX":
+				expires = s.now.UnixMilli() + n
+			default:
+				expires = n
+			}
+		default:
+			return errSyntax
+		}
+	}
+	if nx && xx || keep && expires != 0 {
+		return errSyntax
+	}
+	old := s.get(args[1])
+	answer := okay
+	if get {
+		switch {
+		case old == nil:
+			answer = protocol.Reply{}
+		case old.kind != stringType:
+			return errWrongType
+		default:
+			answer = bulk(old.text)
+		}
+	}
+	if nx && old != nil || xx && old == nil {
+		if get {
+			return answer
+		}
+		return protocol.Reply{}
+	}
+	if keep && old != nil {
+		expires = old.expires
+	}
+	s.data[args[1]] = &value{kind: stringType, text: args[2], expires: expires}
+	return answer
+}

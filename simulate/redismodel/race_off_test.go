@@ -1,0 +1,5 @@
+//go:build !race
+
+package redismodel_test
+
+const raceDivisor = 1

@@ -1,0 +1,173 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// eventKind is what a line of a history is about.
+type eventKind uint8
+
+const (
+	evAcquire eventKind = iota
+	evRenew
+	evRelease
+	evRefused
+	evNotice
+	evOutage
+	evFades
+	evPause
+	evSuspend
+	evEvict
+	evWants
+	evHas
+	evGivesUp
+	evLets
+	evLost
+	evExtends
+	evClose
+	evClosed
+	evHook
+	evPanic
+	evBroken
+)
+
+// event is a line of a history, before it is printed.
+type event struct {
+	at      time.Duration
+	kind    eventKind
+	process uint8
+	worker  uint8
+	key     uint8
+	a, b    uint64
+}
+
+// ring keeps the last events of a history. They are made into text only when it failed.
+type ring struct {
+	mu     sync.Mutex
+	start  time.Time
+	events []event
+	next   int
+	rest   int // how many more are kept, once a promise was seen broken; -1: as many as come
+}
+
+const ringSize = 1 << 14
+
+func newRing() *ring { return &ring{events: make([]event, ringSize)} }
+
+func (r *ring) begin(start time.Time) { r.start, r.next, r.rest = start, 0, -1 }
+
+func (r *ring) note(kind eventKind, process, worker, key int, a, b uint64) {
+	at := time.Since(r.start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rest == 0 {
+		return
+	}
+	if r.rest > 0 {
+		r.rest--
+	}
+	r.events[r.next%ringSize] = event{at, kind, uint8(process), uint8(worker), uint8(key), a, b}
+	r.next++
+}
+
+// mark notes that a promise was seen broken: events long after that are of no interest.
+func (r *ring) mark() {
+	r.note(evBroken, 0, 0, 0, 0, 0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rest < 0 {
+		r.rest = 20
+	}
+}
+
+// print gives the events that are kept as text.
+func (r *ring) print(p *plan) string { return r.tail(p, ringSize) }
+
+// tail gives the last events.
+func (r *ring) tail(p *plan, most int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	variants := p.variants()
+	for i := max(0, r.next-most); i < r.next; i++ {
+		e := r.events[i%ringSize]
+		if e.kind == evBroken {
+			fmt.Fprintf(&b, "%14v  A PROMISE IS BROKEN\n", e.at)
+			continue
+		}
+		fmt.Fprintf(&b, "%14v  process %d", e.at, e.process)
+		state := driver.State(e.worker)
+		switch e.kind {
+		case evAcquire:
+			fmt.Fprintf(&b, " backend: acquire k%d for %s, TTL %v: %v", e.key, ownerName(e.a),
+				time.Duration(e.b), state)
+		case evRenew:
+			fmt.Fprintf(&b, " backend: renew k%d for %s, TTL %v: %v", e.key, ownerName(e.a),
+				time.Duration(e.b), state)
+		case evRelease:
+			fmt.Fprintf(&b, " backend: release k%d for %s: %v", e.key, ownerName(e.a), state)
+		case evRefused:
+			fmt.Fprintf(&b, " call refused")
+		case evNotice:
+			fmt.Fprintf(&b, " hears a notice: k%d for %s, token %d", e.key, ownerName(e.a), e.b)
+		case evOutage:
+			fmt.Fprintf(&b, " outage: %s for %v", [...]string{"none", "refused", "requests lost",
+				"replies lost", "frozen", "flaky"}[e.a], time.Duration(e.b))
+		case evFades:
+			fmt.Fprintf(&b, " answers get slow for %v, and then nothing comes for %v",
+				time.Duration(e.a), time.Duration(e.b))
+		case evPause:
+			fmt.Fprintf(&b, " stops for %v", time.Duration(e.a))
+		case evSuspend:
+			fmt.Fprintf(&b, " and all others are suspended for %v", time.Duration(e.a))
+		case evEvict:
+			fmt.Fprintf(&b, ": k%d is deleted by hand", e.key)
+		case evWants:
+			fmt.Fprintf(&b, ".%d wants k%d, %s, for %v", e.worker, e.key, variants[e.a].name,
+				time.Duration(e.b))
+		case evHas:
+			fmt.Fprintf(&b, ".%d has k%d, token %d, valid for %v", e.worker, e.key, e.a,
+				time.Duration(e.b))
+		case evGivesUp:
+			fmt.Fprintf(&b, ".%d does not get k%d", e.worker, e.key)
+		case evLets:
+			fmt.Fprintf(&b, ".%d lets go of k%d, token %d, valid for %v", e.worker, e.key, e.a,
+				time.Duration(e.b))
+		case evLost:
+			fmt.Fprintf(&b, ".%d has lost k%d, token %d", e.worker, e.key, e.a)
+		case evExtends:
+			fmt.Fprintf(&b, ".%d extends k%d, token %d", e.worker, e.key, e.a)
+		case evClose:
+			fmt.Fprintf(&b, " closes its Locker")
+		case evClosed:
+			fmt.Fprintf(&b, " has closed its Locker")
+		case evHook:
+			fmt.Fprintf(&b, " hook: %s", hookDoes(e.a))
+		case evPanic:
+			fmt.Fprintf(&b, ".%d recovers a panic", e.worker)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// owner is enough of an owner value to tell it from others.
+func owner(value string) (start uint64) {
+	for i := range min(8, len(value)) {
+		start = start<<8 | uint64(value[i])
+	}
+	return start
+}
+
+func ownerName(start uint64) string {
+	var b [8]byte
+	for i := range b {
+		b[i] = byte(start >> (56 - 8*i))
+	}
+	return string(b[:])
+}

@@ -1,0 +1,438 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// outage is a way in which a connection fails for a while.
+type outage uint8
+
+const (
+	none       outage = iota
+	refused           // calls fail at once, without effect
+	silent            // requests are lost
+	deaf              // replies are lost
+	frozen            // requests wait for the end
+	flaky             // many requests and most replies are lost
+	lastOutage = flaky
+)
+
+var (
+	errRefused = errors.New("simulated: connection refused")
+	errCut     = errors.New("simulated: connection cut")
+)
+
+// wire is the way of one process to its backend: a driver.Backend whose calls are delayed, and
+// whose calls and notices get lost. It keeps the rule that calls take effect in the order in which
+// they were made.
+type wire struct {
+	h     *history
+	id    int
+	inner driver.Backend
+
+	mu      sync.Mutex
+	r       *rand.Rand
+	queue   []*call
+	last    time.Time // when the last request arrives
+	outage  outage
+	until   time.Time // its end
+	paused  time.Time // until then the process is stopped
+	mended  bool
+	noticed time.Time // when the last notice arrives
+	deaf    bool      // in this outage notices are lost, too
+	fades   time.Time // until then replies get slower; then comes an outage
+	silence time.Duration
+	lagged  time.Time // when a request last took effect that had been on its way for long
+}
+
+// newWire returns the way of a process to a node.
+func newWire(h *history, process, node int, inner driver.Backend) *wire {
+	return &wire{h: h, id: process, inner: inner,
+		r: rand.New(rand.NewPCG(h.seed, uint64(100+process+1000*node)))}
+}
+
+// call is a request on its way.
+type call struct {
+	wire    *wire
+	kind    eventKind
+	claims  []driver.Claim
+	claim   driver.Claim
+	sent    time.Time
+	left    clock.Instant
+	due     time.Time
+	back    time.Duration // how long the reply takes
+	lost    bool          // the request gets lost
+	deaf    bool          // the reply does
+	short   bool          // a waiter counts as present for shorter than at other times
+	cut     bool          // and the caller is told so
+	result  driver.Result
+	results []driver.Result
+	err     error
+	done    chan struct{}
+}
+
+// fail has the connection fail for d.
+func (w *wire) fail(kind outage, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if end := time.Now().Add(d); !w.mended && (w.outage == none || end.After(w.until)) {
+		w.outage, w.until, w.deaf = kind, end, w.r.IntN(2) == 0
+	}
+}
+
+// fade has replies get slow for d, and then requests get lost for as long as silence.
+func (w *wire) fade(d, silence time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); !w.mended && now.After(w.fades) {
+		w.fades, w.silence = now.Add(d), silence
+		w.h.ring.note(evFades, w.id, 0, 0, uint64(d), uint64(silence))
+		time.AfterFunc(d, func() { w.fail(silent, silence) })
+	}
+}
+
+// pause has all that the process sends and gets wait for d.
+func (w *wire) pause(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused = time.Now().Add(d)
+}
+
+// pausing is for how much longer the process is stopped.
+func (w *wire) pausing() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, time.Until(w.paused))
+}
+
+// shortestPresence is the shortest for which a backend counts a waiter as present.
+const shortestPresence = 3 * time.Millisecond
+
+// longestSuspend is the longest that all is suspended in the middle of a renewal.
+const longestSuspend = 20 * time.Second
+
+// glance is how often a wait for a stopped process looks whether it runs again, as that may be
+// early.
+const glance = 20 * time.Millisecond
+
+// lags reports whether a request took effect within d that had been on its way for long.
+func (w *wire) lags(d time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.lagged) < d
+}
+
+// mend ends what is wrong. What is lost stays lost.
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mended, w.outage = true, none
+	now := time.Now()
+	if w.paused.After(now) {
+		w.paused = now
+	}
+	for _, c := range w.queue {
+		if c.due.After(now) {
+			c.due = now
+		}
+	}
+	w.last, w.noticed = now, now
+	go w.arrive()
+}
+
+// happens draws with a chance, while anything goes wrong at all.
+func (w *wire) happens(f feature, chance float64) bool {
+	return !w.mended && w.h.has(f) && w.r.Float64() < chance
+}
+
+func (w *wire) travel() time.Duration {
+	d := time.Duration((0.5 + w.r.ExpFloat64()/2) * float64(w.h.delay))
+	if w.happens(losses, 0.02) {
+		d *= time.Duration(1 + w.r.IntN(50))
+	}
+	return d
+}
+
+// send draws the fate of a call, and puts it on its way.
+func (w *wire) send(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return &driver.Error{Err: err}
+	}
+	w.mu.Lock()
+	now := time.Now()
+	if w.outage != none && !now.Before(w.until) {
+		w.outage = none
+	}
+	if w.outage == refused || w.happens(losses, w.h.loss) {
+		w.mu.Unlock()
+		w.h.ring.note(evRefused, w.id, 0, w.h.keyIndex(c.claim.Key), uint64(c.kind), 0)
+		return &driver.Error{Err: errRefused}
+	}
+	c.wire = w
+	if w.outage == none && len(w.queue) == 0 && !now.Before(w.paused) && w.r.Float64() < w.h.quick {
+		c.apply()
+		w.mu.Unlock()
+		return c.err
+	}
+	c.done = make(chan struct{})
+	if c.back = w.travel(); now.Before(w.fades) && !w.mended {
+		// Late, but most are still heard.
+		c.back += time.Duration(
+			w.r.Float64() * float64(min(max(c.ttl()/6, min(50*time.Millisecond, c.ttl()/2)),
+				5*time.Second)))
+	}
+	c.lost = w.outage == silent || w.outage == flaky && w.r.IntN(3) == 0 ||
+		w.happens(losses, w.h.loss)
+	c.deaf = w.outage == deaf || w.outage == flaky && w.r.IntN(4) > 0 || w.happens(losses, w.h.loss)
+	if c.claim.Queue && w.h.nodes == 1 && w.happens(presences, 0.3) {
+		c.short, c.deaf = true, c.deaf || w.r.IntN(2) == 0 // this shows best if nobody hears of it
+	}
+	c.cut = w.happens(losses, 0.5)
+	c.sent, c.left, c.due = now, clock.Now(), now.Add(w.travel())
+	if w.outage == frozen && c.due.Before(w.until) {
+		c.due = w.until
+	}
+	if c.due.Before(w.paused) {
+		c.due = w.paused
+	}
+	if c.due.Before(w.last) {
+		c.due = w.last
+	}
+	w.last = c.due
+	w.queue = append(w.queue, c)
+	after(c.due.Sub(now), w.arrive)
+	w.mu.Unlock()
+
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+}
+
+// arrive applies the requests that are due, in order.
+func (w *wire) arrive() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for len(w.queue) > 0 && !w.queue[0].due.After(now) {
+		c := w.queue[0]
+		w.queue = w.queue[1:]
+		if clock.Now().Sub(c.left) >= cmp.Or(c.ttl(), w.h.longest()) {
+			c.lost = true // no connection is kept for as long
+		}
+		if !c.lost {
+			if now.Sub(c.sent) > 4*w.h.delay {
+				w.lagged = now
+			}
+			c.apply()
+			if c.kind == evRenew && w.happens(suspends, 0.005) {
+				// For about as long as a lease has left when it is being renewed: the answer comes
+				// after the deadline.
+				d := time.Duration((0.3 + 0.7*w.r.Float64()) * float64(c.ttl()))
+				go w.h.suspend(min(d, longestSuspend))
+			}
+		}
+		if c.lost || c.deaf {
+			if c.cut {
+				c.err = &driver.Error{Maybe: true, Err: errCut}
+			} else {
+				continue
+			}
+		}
+		after(c.back, c.deliver)
+	}
+}
+
+// ttl is the shortest of the call's claims; 0 if they have none: a release need not say it.
+func (c *call) ttl() time.Duration {
+	ttl := c.claim.TTL
+	for i, claim := range c.claims {
+		if i == 0 || claim.TTL < ttl {
+			ttl = claim.TTL
+		}
+	}
+	return ttl
+}
+
+// apply has the call take effect.
+func (c *call) apply() {
+	ctx := context.Background()
+	switch c.kind {
+	case evAcquire:
+		c.result, c.err = c.wire.acquire(ctx, c.claim, c.short)
+	case evRelease:
+		c.result, c.err = c.wire.inner.Release(ctx, c.claim)
+	case evRenew:
+		c.results, c.err = c.wire.inner.Renew(ctx, c.claims)
+	}
+	h := c.wire.h
+	if c.kind == evRenew {
+		for i, claim := range c.claims {
+			if c.err == nil {
+				h.ring.note(evRenew, c.wire.id, int(c.results[i].State), h.keyIndex(claim.Key),
+					owner(claim.Owner), uint64(claim.TTL))
+			}
+		}
+		return
+	}
+	h.ring.note(c.kind, c.wire.id, int(c.result.State), h.keyIndex(c.claim.Key),
+		owner(c.claim.Owner), uint64(c.claim.TTL))
+}
+
+// acquire asks the backend. Some backends, or their configuration, count waiters as present for
+// less at one time than at another.
+func (w *wire) acquire(ctx context.Context, claim driver.Claim, short bool) (driver.Result, error) {
+	asked := claim
+	if short {
+		asked.TTL = min(claim.TTL,
+			shortestPresence+
+				time.Duration(w.r.ExpFloat64()*float64(pick(w.r, w.h.hold, w.h.presence/10))))
+	}
+	result, err := w.inner.Acquire(ctx, asked)
+	if err == nil && result.State == driver.Held && asked.TTL < claim.TTL {
+		// Only the presence was meant to be shorter. Nobody has asked in between.
+		results, err := w.inner.Renew(ctx,
+			[]driver.Claim{{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL}})
+		if err != nil || results[0].State != driver.Held {
+			panic(fmt.Sprint("a lease ended at the moment of its grant: ", results, err))
+		}
+	}
+	return result, err
+}
+
+// deliver brings the answer back, when the process runs.
+func (c *call) deliver() {
+	if rest := c.wire.pausing(); rest > 0 {
+		time.AfterFunc(min(rest, glance), c.deliver)
+		return
+	}
+	if c.claim.Key != "" {
+		c.wire.strike(c.claim.Key)
+	}
+	close(c.done)
+}
+
+// strike lets a caller of the process give up in the moment in which it hears of the key.
+func (w *wire) strike(key string) {
+	if w.id < len(w.h.procs) { // a wire may be tested by itself
+		w.h.procs[w.id].moments.strike(w.h.keyIndex(key), 0.05)
+	}
+}
+
+// Acquire makes wire a driver.Backend.
+func (w *wire) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	c := &call{kind: evAcquire, claim: claim}
+	if err := w.send(ctx, c); err != nil {
+		return driver.Result{}, err
+	}
+	return c.result, nil
+}
+
+// Renew makes wire a driver.Backend.
+func (w *wire) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	c := &call{kind: evRenew, claims: append([]driver.Claim(nil), claims...)}
+	if len(claims) == 1 {
+		c.claim = claims[0]
+	}
+	if c.claim.Key != "" {
+		w.h.procs[w.id].extendNow(w.h.keyIndex(c.claim.Key))
+	}
+	if err := w.send(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.results, nil
+}
+
+// Release makes wire a driver.Backend.
+func (w *wire) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	c := &call{kind: evRelease, claim: claim}
+	if err := w.send(ctx, c); err != nil {
+		return driver.Result{}, err
+	}
+	return c.result, nil
+}
+
+// Close makes wire a driver.Backend.
+func (w *wire) Close() error { return w.inner.Close() }
+
+// listener is a function given to Notify.
+type listener struct {
+	mu sync.Mutex
+	f  func(driver.Notice) // nil once stopped
+}
+
+// Notify makes wire a driver.Notifier.
+func (w *wire) Notify(f func(driver.Notice)) (stop func()) {
+	l := &listener{f: f}
+	unnotify := w.inner.(driver.Notifier).Notify(func(n driver.Notice) { w.notice(l, n) })
+	return func() {
+		unnotify()
+		l.mu.Lock()
+		l.f = nil
+		l.mu.Unlock()
+	}
+}
+
+// notice draws the fate of a notice. It may be called while another wire is locked, so it does not
+// wait for its own.
+func (w *wire) notice(l *listener, n driver.Notice) {
+	go func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.outage != none && time.Now().Before(w.until) && w.deaf || w.happens(badNotices, 0.3) {
+			return
+		}
+		copies := 1
+		if w.happens(badNotices, 0.3) {
+			copies = 2
+		}
+		for range copies {
+			due := time.Now().Add(w.travel())
+			if w.happens(badNotices, 0.3) {
+				due = due.Add(time.Duration(w.r.ExpFloat64() * float64(pick(w.r, w.h.delay*10,
+					w.h.presence, w.h.longest()))))
+			}
+			if w.h.ordered && due.Before(w.noticed) {
+				due = w.noticed
+			}
+			w.noticed = due
+			after(time.Until(due), func() { w.tell(l, n) })
+		}
+	}()
+}
+
+// tell delivers a notice, when the process runs.
+func (w *wire) tell(l *listener, n driver.Notice) {
+	if rest := w.pausing(); rest > 0 {
+		time.AfterFunc(min(rest, glance), func() { w.tell(l, n) })
+		return
+	}
+	w.strike(n.Key)
+	w.h.ring.note(evNotice, w.id, 0, w.h.keyIndex(n.Key), owner(n.Owner), uint64(n.Token))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f != nil {
+		l.f(n)
+	}
+}
+
+// after calls f in a goroutine of its own after d, at once if d is not positive: a timer that is
+// due when it is set can crash the race detector (see "No timer channels" in DESIGN.md).
+func after(d time.Duration, f func()) {
+	if d <= 0 {
+		go f()
+		return
+	}
+	time.AfterFunc(d, f)
+}
