@@ -1,14 +1,18 @@
-// Package itest proves the promises on real servers: its tests run the fault laboratory, of which each folder is a part.
+// Package itest proves the promises on real servers: its tests run the fault laboratory, of which
+// each folder is a part.
 //
 //	job        what a client process is told to do
 //	worker     the client process, which uses the library as a service would
 //	register   the guarded store that the locks protect
+//	stores     every kind of store that has a guard, each with a twin without one
 //	lab        servers, clients, the network between them, and the nemesis that breaks all of it
+//	trace      what clients and servers said to each other
 //	history    what happened
-//	check      whether promises were kept
+//	check      whether promises were kept, and whether what was said follows the rules of the model in spec
 //	report     the same for people to read
 //	mutants    ways to break the library, each of which a check must notice
 //	requirements   the list of requirements with their tests
 //
-// make itest runs it for some minutes, make mutants shows that the checks can fail, and make torture runs it for as long as one likes.
+// make itest runs it for some minutes, make mutants shows that the checks can fail, and make
+// torture runs it for as long as one likes.
 package itest

@@ -1,3 +1,5 @@
+//go:build unix
+
 package itest
 
 import (
@@ -30,28 +32,23 @@ func placed(t *testing.T, c lab.Config, program string) lab.Config {
 // run runs the laboratory, and fails the test if a promise was not kept.
 func run(t *testing.T, c lab.Config) (*lab.Result, []check.Finding) {
 	t.Helper()
+	c.Least = 50 // fewer prove nothing
+	c.Stale = min(c.Stale, c.Least)
 	t.Logf("%s, %s, seed %d", c.Mode(), c.Persistence, c.Seed)
 	result, err := lab.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := check.All(result.History, rules(result))
+	found := check.Recorded(result.History)
 	for _, f := range check.Violations(found) {
 		t.Errorf("%v", f)
 	}
 	figures := report.Count(result, found)
 	t.Log(figures)
-	if figures.Granted < 50 {
-		t.Errorf("only %d acquisitions: that proves nothing", figures.Granted)
-	}
 	if t.Failed() {
 		keep(t, c.Dir)
 	}
 	return result, found
-}
-
-func rules(r *lab.Result) check.Rules {
-	return check.Rules{TTL: r.Config.TTL, Guard: r.Config.Guard, Calm: r.History.Mark(lab.Calm)}
 }
 
 // keep saves the logs of a run that failed from being removed.
@@ -80,8 +77,8 @@ func build(t *testing.T, patches ...string) string {
 	return program
 }
 
-// R1, R3 and the other promises, on real servers under faults.
-func TestR1R3R38_PromisesUnderFaults(t *testing.T) {
+// R1, R3, R6 and the other promises, on real servers under faults.
+func TestR1R3R6R38_PromisesUnderFaults(t *testing.T) {
 	plain, skewed := build(t), build(t, mutants.Skewed)
 	for _, c := range lab.Promises {
 		program := plain

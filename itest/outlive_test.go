@@ -1,3 +1,6 @@
+// Only Linux ends a process with its parent, and has /proc to see who is left.
+//go:build linux
+
 package itest
 
 import (
@@ -6,30 +9,44 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// However the laboratory ends, by Ctrl-C or so abruptly that it can clean up nothing: no server and no client outlives it.
+// However the laboratory ends, by Ctrl-C or so abruptly that it can clean up nothing: no server and
+// no client outlives it.
 func TestNothingOutlivesTheLaboratory(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		t.Run(signal.String(), func(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "torture")
+	if out, err := exec.Command("go", "build", "-o", program,
+		"./torture").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, c := range []struct {
+		signal syscall.Signal
+		modes  string
+		least  int // processes
+	}{
+		{syscall.SIGINT, "", 5}, {syscall.SIGKILL, "", 5}, // a server and four clients
+		// five servers of stores besides, a service and eight clients
+		{syscall.SIGINT, "guarded stores", 15}, {syscall.SIGKILL, "guarded stores", 15},
+	} {
+		t.Run(c.signal.String()+" "+c.modes, func(t *testing.T) {
 			t.Parallel()
 			runtime.LockOSThread() // whose end would be taken for the death of the parent
 			defer runtime.UnlockOSThread()
-			dir := t.TempDir()
-			program := filepath.Join(dir, "torture")
-			if out, err := exec.Command("go", "build", "-o", program, "./torture").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			temporary := filepath.Join(dir, "tmp")
-			if err := os.Mkdir(temporary, 0o755); err != nil {
+			// Not below t.TempDir, whose name may be longer than a socket's may be.
+			temporary, err := os.MkdirTemp("", "outlive")
+			if err != nil {
 				t.Fatal(err)
 			}
-			torture := exec.Command(program, "-duration", "1h")
+			defer os.RemoveAll(temporary)
+			torture := exec.Command(program, "-duration", "1h", "-modes", c.modes)
 			torture.Env = append(os.Environ(), "TMPDIR="+temporary)
 			torture.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			out, err := torture.StdoutPipe()
@@ -44,25 +61,63 @@ func TestNothingOutlivesTheLaboratory(t *testing.T) {
 			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
-			// A server and four clients.
-			await(t, "everything runs", func() bool { return len(runningIn(t, temporary)) >= 5 })
-			torture.Process.Signal(signal)
+			var all []process
+			testserver.Eventually(t, "everything runs", func() error {
+				all = children(torture.Process.Pid)
+				return testserver.Not(len(all) >= c.least, "%d processes", len(all))
+			})
+			torture.Process.Signal(c.signal)
 			torture.Wait()
-			await(t, "nothing runs", func() bool { return len(runningIn(t, temporary)) == 0 })
+			testserver.Eventually(t, "nothing runs", func() error {
+				running := runningIn(t, temporary)
+				for _, p := range all {
+					if line := commandLine(p.id); line == p.line {
+						running = append(running, line)
+					}
+				}
+				return testserver.Not(len(running) == 0, "%q", running)
+			})
+			for _, p := range all { // of databases, which are elsewhere; nobody was left to do it
+				os.RemoveAll(databaseDir.FindString(p.line))
+			}
 		})
 	}
 }
 
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for this: %s", what)
-		}
-	}
+// databaseDir matches the directory of a database server in its command line.
+var databaseDir = regexp.MustCompile(`/tmp/holdfast-(postgres|mysql|etcd)[0-9]+`)
+
+// process is one that the laboratory has started.
+type process struct {
+	id   string
+	line string
 }
 
-// runningIn gives the processes that were started from the directory or with a part of it as an argument.
+// children are the processes whose parent has the id.
+func children(parent int) (found []process) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		stat, _ := os.ReadFile(file) // it may have ended since
+		// Behind the name, which may have any letter, are state and parent.
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			id := filepath.Base(filepath.Dir(file))
+			if line := commandLine(id); line != "" {
+				found = append(found, process{id, line})
+			}
+		}
+	}
+	return found
+}
+
+// commandLine is that of a process; empty if it has ended.
+func commandLine(id string) string {
+	line, _ := os.ReadFile(filepath.Join("/proc", id, "cmdline"))
+	return string(line)
+}
+
+// runningIn gives the processes that were started from the directory or with a part of it as an
+// argument.
 func runningIn(t *testing.T, dir string) (running []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -1,7 +1,9 @@
-// Package check tells from a history whether promises were kept.
+// Package check tells from a history whether promises were kept, and whether that shows anything.
 //
-// Each check is a function from a history to the findings that it makes. A finding is excused if a fault broke an assumption that the promise is
-// documented to rest on while the acquisitions concerned were under way; then it is a limit, shown at work, and is reported as such.
+// Each check is a function from a history to the findings that it makes. A finding is excused if a
+// fault broke an assumption that the promise is documented to rest on, and if that explains it: on
+// that key, at servers enough, and while one of the leases concerned was there. Then it is a limit,
+// shown at work, and is reported as such.
 package check
 
 import (
@@ -16,15 +18,21 @@ import (
 // Finding is a promise that was not kept.
 type Finding struct {
 	Check  string // its name
+	Store  string // that was written to; empty if it concerns none
 	Key    string // of the lock; empty if it concerns none
 	Text   string // what was seen
 	At     int64  // when
 	Excuse string // the broken assumption; empty for a violation
+	// nothing was shown, as a search or a probe took too long; that is a violation, too
+	Open bool
 }
 
 // String describes the finding.
 func (f Finding) String() string {
 	s := fmt.Sprintf("%s: %s: %s", f.Check, f.Key, f.Text)
+	if f.Store != "" {
+		s = fmt.Sprintf("%s: %s: %s: %s", f.Check, f.Store, f.Key, f.Text)
+	}
 	if f.Excuse != "" {
 		s += " (" + f.Excuse + ")"
 	}
@@ -35,7 +43,14 @@ func (f Finding) String() string {
 type Rules struct {
 	TTL   time.Duration // of all locks
 	Guard time.Duration // the restart quarantine
-	Calm  int64         // when the faults were over; 0 if there were none
+	Nodes int           // servers that vote, called n1 and so on; 0 is 1
+	Stale int           // writes that come too late, to be tried on each guarded store
+}
+
+// RulesOf are those of a run that was recorded with its setup.
+func RulesOf(run *history.Run) Rules {
+	return Rules{TTL: time.Duration(run.Setup.TTL), Guard: time.Duration(run.Setup.Guard),
+		Nodes: run.Setup.Count, Stale: run.Setup.Stale}
 }
 
 // Checks are all there are, by name.
@@ -48,9 +63,21 @@ var Checks = map[string]func(*history.Run, Rules) []Finding{
 	"idle":            idle,
 	"liveness":        liveness,
 	"leaks":           leaks,
+	"acknowledged":    acknowledged,
+	"rising":          rising,
+	"sole":            sole,
+	"owners":          owners,
+	"guards":          guards,
 }
 
-// All makes all checks, and gives what they and the laboratory itself found, in the order of time.
+// Recorded makes all checks of a run of the laboratory, by its own rules, and of whether the run
+// has shown anything. It gives what they and the laboratory itself found, in the order of time.
+func Recorded(run *history.Run) []Finding {
+	return inOrder(append(All(run, RulesOf(run)), shown(run)...))
+}
+
+// All makes all checks of a history of any kind, and gives what they and the laboratory itself
+// found, in the order of time.
 func All(run *history.Run, rules Rules) []Finding {
 	var found []Finding
 	for _, check := range Checks {
@@ -59,8 +86,13 @@ func All(run *history.Run, rules Rules) []Finding {
 	for _, v := range run.Violations {
 		found = append(found, Finding{Check: v.Name, Text: v.Err, At: v.At})
 	}
+	return inOrder(found)
+}
+
+func inOrder(found []Finding) []Finding {
 	slices.SortFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Check, b.Check),
+			cmp.Compare(a.Text, b.Text))
 	})
 	return found
 }
@@ -70,51 +102,60 @@ func Violations(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Excuse != "" })
 }
 
-// excuse gives the assumption that was broken between two moments, if one was.
-func excuse(run *history.Run, from, to int64) string {
-	for _, f := range run.Faults {
-		if f.Breaks != "" && f.At <= to && from <= f.Until {
-			return f.Breaks
-		}
-	}
-	return ""
-}
-
-// exclusion: at any moment at most one acquisition of a key is valid. An acquisition is valid from when Acquire returned until its
-// holder released it, was told of its loss, or its last deadline passed.
-func exclusion(run *history.Run, _ Rules) (found []Finding) {
+// exclusion: at any moment at most one acquisition of a key is valid. An acquisition is valid from
+// when Acquire returned until its holder released it, was told of its loss, or its last deadline
+// passed.
+func exclusion(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
-		var longest *history.Acquisition // of those before, the one that ended last
-		for _, a := range run.Granted(key) {
-			if longest != nil && longest.End() > a.Granted {
-				overlap := time.Duration(min(longest.End(), a.End()) - a.Granted)
-				found = append(found, Finding{
-					Check: "exclusion", Key: key, At: a.Granted, Excuse: excuse(run, longest.Asked, a.Granted),
-					Text: fmt.Sprintf("%v (token %d) and %v (token %d) were both valid for %v", longest, longest.Token, a, a.Token, overlap),
-				})
-			}
-			if longest == nil || a.End() > longest.End() {
-				longest = a
-			}
+		for _, p := range overlaps(run.Granted(key)) {
+			overlap := time.Duration(min(p.first.End(), p.second.End()) - p.second.Granted)
+			found = append(found, Finding{
+				Check: "exclusion", Key: key, At: p.second.Granted,
+				Excuse: excuse(run, rules, p.first, p.second),
+				Text: fmt.Sprintf("%v (token %d) and %v (token %d) were both valid for %v", p.first,
+					p.first.Token, p.second, p.second.Token, overlap),
+			})
 		}
 	}
 	return found
 }
 
-// tokens: they are unique, and an acquisition that began after another one was complete has the larger one. Nothing excuses it: on one
-// machine the clocks of clients agree, and where counters were lost they stand in.
+// pair is two acquisitions that were valid at one time.
+type pair struct{ first, second *history.Acquisition }
+
+// overlaps are all pairs among those granted, which are in the order of their grants.
+func overlaps(granted []*history.Acquisition) (pairs []pair) {
+	var valid []*history.Acquisition
+	for _, a := range granted {
+		valid = slices.DeleteFunc(valid, func(other *history.Acquisition) bool {
+			return other.End() <= a.Granted
+		})
+		for _, other := range valid {
+			pairs = append(pairs, pair{other, a})
+		}
+		valid = append(valid, a)
+	}
+	return pairs
+}
+
+// tokens: they are unique, and an acquisition that began after another one was complete has the
+// larger one. Nothing excuses it: on one machine the clocks of clients agree, and where counters
+// were lost they stand in.
 func tokens(run *history.Run, _ Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		owners := make(map[uint64]*history.Acquisition)
 		for _, a := range granted {
 			if other := owners[a.Token]; other != nil {
-				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted, Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
+				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
+					Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
 			}
 			owners[a.Token] = a
 		}
 		asked := slices.Clone(granted)
-		slices.SortFunc(asked, func(a, b *history.Acquisition) int { return cmp.Compare(a.Asked, b.Asked) })
+		slices.SortFunc(asked, func(a, b *history.Acquisition) int {
+			return cmp.Compare(a.Asked, b.Asked)
+		})
 		var largest *history.Acquisition // of those complete
 		complete := 0
 		for _, a := range asked {
@@ -124,28 +165,43 @@ func tokens(run *history.Run, _ Rules) (found []Finding) {
 				}
 			}
 			if largest != nil && largest.Token > a.Token {
-				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted, Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, largest, largest.Token)})
+				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
+					Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, largest,
+						largest.Token)})
 			}
 		}
 	}
 	return found
 }
 
-// register: the guarded store takes what a rightful holder writes. (What it takes never goes back: the register itself sees to that,
-// and reports what it should not have seen.)
-func register(run *history.Run, _ Rules) (found []Finding) {
+// register: the guarded store answers, as it is in the laboratory's own process, and takes what a
+// rightful holder writes. (What it takes never goes back:
+// the register itself sees to that, and reports what it should not have seen.) Whoever made it
+// refuse had a larger token and was granted the lock before: only what explains that is an excuse,
+// and if there is nobody it is the token that is wrong, or the store.
+func register(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
-		for i, a := range granted {
+		for _, a := range granted {
 			for _, w := range a.Writes {
-				// Whoever is granted the lock while the write is under way may overtake it.
-				overtaken := i+1 < len(granted) && granted[i+1].Asked < w.Until && granted[i+1].Granted < w.Until
-				if w.Outcome == history.Refused && w.Until < a.End() && !overtaken {
-					found = append(found, Finding{
-						Check: "register", Key: key, At: w.At, Excuse: excuse(run, a.Asked, w.Until),
-						Text: fmt.Sprintf("a write of %v with token %d was refused while its lock was valid", a, a.Token),
-					})
+				if w.Outcome == history.Unanswered {
+					found = append(found, Finding{Check: "register", Key: key, At: w.At,
+						Text: fmt.Sprintf("a write of %v was not answered", a)})
 				}
+				if w.Outcome != history.Refused || w.Until >= a.End() {
+					continue
+				}
+				f := Finding{Check: "register", Key: key, At: w.At,
+					Text: fmt.Sprintf(
+						"a write of %v with token %d was refused while its lock was valid", a,
+						a.Token)}
+				for _, other := range granted {
+					if other.Token > a.Token && other.End() > a.Granted && other.Granted < w.Until {
+						f.Excuse = excuse(run, rules, a, other)
+						break
+					}
+				}
+				found = append(found, f)
 			}
 		}
 	}
@@ -153,42 +209,63 @@ func register(run *history.Run, _ Rules) (found []Finding) {
 }
 
 // loss: whoever lost a lock was told before the next acquisition was granted, if the process ran.
-func loss(run *history.Run, _ Rules) (found []Finding) {
+func loss(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		for i, a := range granted[:max(0, len(granted)-1)] {
 			next := granted[i+1]
-			if a.Told == 0 || a.Told <= next.Granted || ranBadly(run, a, next.Granted) {
+			told, how := a.Told, "was told of its loss"
+			if told == 0 && a.Stopped() > a.Until {
+				told, how = a.Stopped(), "was never told of its loss, and stopped"
+			}
+			if told == 0 || told <= next.Granted || ranBadly(run, a, told, next.Granted) {
 				continue
 			}
 			found = append(found, Finding{
-				Check: "loss", Key: key, At: a.Told, Excuse: excuse(run, a.Asked, next.Granted),
-				Text: fmt.Sprintf("%v was told of its loss %v after %v had the lock, and %v after its deadline", a,
-					time.Duration(a.Told-next.Granted), next, time.Duration(a.Told-a.Until)),
+				Check: "loss", Key: key, At: told, Excuse: excuse(run, rules, a, next),
+				Text: fmt.Sprintf("%v %s %v after %v had the lock, and %v after its deadline",
+					a, how,
+					time.Duration(told-next.Granted), next, time.Duration(told-a.Until)),
 			})
 		}
 	}
 	return found
 }
 
-// ranBadly reports whether the process did not run all the time from the deadline to the moment, as far as it noticed. Its own clock of
-// stalls is as coarse as its ticks.
-func ranBadly(run *history.Run, a *history.Acquisition, moment int64) bool {
-	const tick = int64(20 * time.Millisecond)
+// ranBadly reports whether the process did not run all the time from the deadline to the moment, as
+// far as it noticed, and whether that explains that it was told as late as it was. Its own clock of
+// stalls is as coarse as its ticks, and what is shorter than the shortest stall may be one.
+func ranBadly(run *history.Run, a *history.Acquisition, told, moment int64) bool {
+	const tick, much = int64(20 * time.Millisecond), int64(100 * time.Millisecond)
+	if told-min(a.Until, moment) <= int64(history.Unnoticed) {
+		return true
+	}
+	from := min(a.Until, moment) - tick
+	stalled, late := false, told-from
 	for _, s := range run.Stalls {
-		if s.Client == a.Client && s.At <= max(a.Told, moment)+tick && min(a.Until, moment)-tick <= s.Until {
-			return true
+		if s.Client == a.Client && s.At <= told+tick && from <= s.Until {
+			stalled = true
+			late -= min(told, s.Until) - max(from, s.At)
 		}
 	}
-	return false
+	return stalled && late <= much
 }
 
-// leaks: a client that closed everything has no goroutine left.
+// leaks: a client that closed everything could do so, unless the machine was too busy just then,
+// and has no goroutine left.
 func leaks(run *history.Run, _ Rules) (found []Finding) {
 	for _, d := range run.Dones {
-		if d.Count > 0 {
-			found = append(found, Finding{Check: "leaks", At: d.At, Text: fmt.Sprintf("%s has %d goroutines left: %s", d.Client, d.Count, d.Err)})
+		f := Finding{Check: "leaks", At: d.At}
+		closing := span{d.At - int64(Slack), d.At}
+		switch {
+		case d.Count > 0:
+			f.Text = fmt.Sprintf("%s has %d goroutines left: %s", d.Client, d.Count, d.Err)
+		case d.Err != "" && length(quiet(closing, starved(run, d.Client))) == int64(Slack):
+			f.Text = fmt.Sprintf("%s could not close everything: %s", d.Client, d.Err)
+		default:
+			continue
 		}
+		found = append(found, f)
 	}
 	return found
 }

@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,51 +13,98 @@ import (
 // Slack is what a busy machine may take for what should take no time.
 const Slack = 2 * time.Second
 
-// liveness: when the faults are over every key can be had, by a process of its own, once a lost lease and a quarantine are over.
+// liveness: when the faults are over every key can be had, by a process of its own, once a lost
+// lease and a quarantine are over. A key that nobody has tried then is a violation too, and so is a
+// run without any: nothing was shown. Time in which the machine was too busy to run the probe does
+// not count: one that gave up without enough of it has shown nothing. Besides, a call returns when
+// its context ends, whatever is broken, and clients get over the faults.
 func liveness(run *history.Run, rules Rules) (found []Finding) {
+	return slices.Concat(overdue(run), unwell(run, rules), probes(run, rules))
+}
+
+// probes are what is wrong with the keys when the faults are over.
+func probes(run *history.Run, rules Rules) (found []Finding) {
+	tried := make(map[string]bool)
 	for _, a := range run.Acquisitions {
-		if !strings.HasPrefix(a.Client, "probe") {
+		if !IsProbe(a) {
 			continue
 		}
+		tried[a.Key] = true
 		bound := int64(rules.TTL + rules.Guard + Slack)
+		took := length(quiet(span{a.Asked, max(a.Granted, a.Refused)}, starved(run, a.Client)))
 		switch {
-		case a.Granted == 0:
-			found = append(found, Finding{Check: "liveness", Key: a.Key, At: a.Asked, Text: "it can not be acquired though nothing is broken any more: " + a.Err})
-		case a.Granted-a.Asked > bound:
+		case a.Granted == 0 && a.Refused != 0 && took <= bound:
 			found = append(found, Finding{Check: "liveness", Key: a.Key, At: a.Asked,
-				Text: fmt.Sprintf("it took %v to acquire it though nothing is broken any more", time.Duration(a.Granted-a.Asked))})
+				Text: "the machine was too busy to show that it can be acquired: " + a.Err,
+				Open: true})
+		case a.Granted == 0:
+			found = append(found, Finding{Check: "liveness", Key: a.Key, At: a.Asked,
+				Text: "it can not be acquired though nothing is broken any more: " + a.Err})
+		case took > bound:
+			found = append(found, Finding{Check: "liveness", Key: a.Key, At: a.Asked,
+				Text: fmt.Sprintf("it took %v to acquire it though nothing is broken any more",
+					time.Duration(a.Granted-a.Asked))})
+		}
+	}
+	if len(tried) == 0 {
+		return append(found, Finding{Check: "liveness", At: run.End, Text: "there were no probes"})
+	}
+	for _, key := range run.Keys() {
+		if !tried[key] {
+			found = append(found, Finding{Check: "liveness", Key: key, At: run.End,
+				Text: "nobody has tried to acquire it when the faults were over"})
 		}
 	}
 	return found
 }
 
-// idle: while nothing is broken, a key for which somebody waits is not free for long. A lost wake-up may cost a second, not the patience of
-// whoever waits.
+// longestIdle is for how long a key may be free while somebody waits for it and nothing is broken.
+const longestIdle = int64(time.Second + Slack)
+
+// IsProbe reports whether the acquisition was made to show that the key can be had.
+func IsProbe(a *history.Acquisition) bool { return strings.HasPrefix(a.Client, "probe") }
+
+// idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
+// wake-up may cost a second, not the patience of whoever waits.
 func idle(run *history.Run, rules Rules) (found []Finding) {
-	bound := int64(time.Second + Slack)
-	for _, key := range run.Keys() {
+	asked := make(map[string][]*history.Acquisition) // by key
+	for _, a := range run.Acquisitions {
+		asked[a.Key] = append(asked[a.Key], a)
+	}
+	for key, asked := range asked {
 		granted := run.Granted(key)
-		// Between two grants, the key is free from the end of the first one on.
-		for i := range granted {
-			free := granted[i].End()
-			if granted[i].Released == 0 || granted[i].Unclear != "" {
-				free = max(free, granted[i].Until) // its lease has to run out
+		// The key is free before the first grant, and between two grants from the end of the first
+		// one on.
+		for i := -1; i < len(granted); i++ {
+			free, next := run.Start, run.End
+			if i >= 0 {
+				free = granted[i].End()
+				if granted[i].Released == 0 || granted[i].Unclear != "" {
+					free = max(free, granted[i].Until) // its lease has to run out
+				}
 			}
-			next := run.End
 			if i+1 < len(granted) {
 				next = granted[i+1].Granted
 			}
-			if next-free <= bound {
+			if next-free <= longestIdle {
 				continue
 			}
-			for _, a := range run.Acquisitions {
-				if a.Key != key {
-					continue
+			for _, a := range asked {
+				waited := span{max(free, a.Asked), min(next, max(a.Granted, a.Refused))}
+				if waited.to-waited.from <= longestIdle || i < 0 && IsProbe(a) {
+					continue // what a probe may take is told by liveness
 				}
-				from, to := max(free, a.Asked), min(next, max(a.Granted, a.Refused))
-				if from, to = quietest(run, rules, from, to); to-from > bound {
-					found = append(found, Finding{Check: "idle", Key: key, At: from,
-						Text: fmt.Sprintf("%v waited for %v while nobody held the key and nothing was broken", a, time.Duration(to-from))})
+				// A busy machine stalls all the time for a moment, and what it takes from a wait
+				// does not have the wait begin anew.
+				parts, stalls := quiet(waited, disturbed(run, rules, key)), starved(run, a.Client)
+				long := slices.IndexFunc(parts, func(s span) bool {
+					return length(quiet(s, stalls)) > longestIdle
+				})
+				if long >= 0 {
+					found = append(found, Finding{Check: "idle", Key: key, At: parts[long].from,
+						Text: fmt.Sprintf(
+							"%v waited for %v while nobody held the key and nothing was broken", a,
+							time.Duration(parts[long].to-parts[long].from))})
 					break
 				}
 			}
@@ -64,22 +113,70 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// quietest gives the longest part of a span in which there is no fault, nor the aftermath of one: what a client that was cut off holds runs out, a
-// quarantine ends, and connections are made again.
-func quietest(run *history.Run, rules Rules, from, to int64) (int64, int64) {
+// length is what spans come to, none of which overlaps another.
+func length(spans []span) (total int64) {
+	for _, s := range spans {
+		total += s.to - s.from
+	}
+	return total
+}
+
+// longest is the length of the longest span.
+func longest(spans []span) (length int64) {
+	for _, s := range spans {
+		length = max(length, s.to-s.from)
+	}
+	return length
+}
+
+// span is a part of time, of which something can not be expected.
+type span struct{ from, to int64 }
+
+// disturbed are the spans in which a fault concerns the key, or its aftermath does: what a client
+// that was cut off holds runs out, a quarantine ends, and connections are made again.
+func disturbed(run *history.Run, rules Rules, key string) (spans []span) {
 	aftermath := int64(rules.TTL + rules.Guard + Slack)
-	bestFrom, bestTo := from, from
+	if began := run.Mark(history.Tormented); began != 0 { // servers have just been started
+		spans = append(spans, span{run.Start, began + int64(rules.Guard+Slack)})
+	}
 	for _, f := range run.Faults {
-		if f.Until+aftermath < from || f.At > to {
+		if f.Concerns(key) {
+			spans = append(spans, span{f.At, f.Until + aftermath})
+		}
+	}
+	return spans
+}
+
+// starved are the spans in which the client, or the laboratory, which is the network, did not run
+// as it should have. Whoever was asked then is likely to have been out of time, so it has to be
+// asked again.
+func starved(run *history.Run, client string) (spans []span) {
+	const aftermath = int64(250 * time.Millisecond)
+	for _, s := range run.Stalls {
+		if s.Client == client || s.Client == history.Laboratory {
+			spans = append(spans, span{s.At, s.Until + aftermath})
+		}
+	}
+	return spans
+}
+
+// quiet gives what is left of a span without others, and without any that is in several of them
+// counted twice.
+func quiet(whole span, without ...[]span) (rest []span) {
+	all := slices.SortedFunc(slices.Values(slices.Concat(without...)), func(a, b span) int {
+		return cmp.Compare(a.from, b.from)
+	})
+	for _, s := range all {
+		if s.to < whole.from || s.from > whole.to {
 			continue
 		}
-		if f.At-from > bestTo-bestFrom {
-			bestFrom, bestTo = from, f.At
+		if s.from > whole.from {
+			rest = append(rest, span{whole.from, s.from})
 		}
-		from = max(from, f.Until+aftermath)
+		whole.from = s.to
 	}
-	if to-from > bestTo-bestFrom {
-		bestFrom, bestTo = from, to
+	if whole.to > whole.from {
+		rest = append(rest, whole)
 	}
-	return bestFrom, bestTo
+	return rest
 }

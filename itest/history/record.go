@@ -1,5 +1,5 @@
-// Package history is what happened in a run of the fault laboratory: what clients did, on one clock for all processes, and which
-// faults there were.
+// Package history is what happened in a run of the fault laboratory: what clients did, on one clock
+// for all processes, and which faults there were.
 package history
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Kind says what a Record tells.
@@ -23,8 +23,17 @@ const (
 	Release  Kind = "release"  // Release was called
 	Released Kind = "released" // it returned Err
 	Write    Kind = "write"    // a write from At to Until was answered with Outcome
-	Stall    Kind = "stall"    // the process did not run, or not enough, from At to Until
-	Done     Kind = "done"     // everything is closed; there are Count goroutines more than at the start
+	// the guarded store Name was read through its guard, which was answered with Outcome; a Write
+	// to such a store has its Name, too, and was followed by one to its twin without a guard
+	Enter Kind = "enter"
+	Stall Kind = "stall" // the process did not run, or not enough, from At to Until
+	// Name was asked of Target for Owner and Key, from At to Until, and answered with Outcome; see
+	// package trace
+	Call Kind = "call"
+	// the same from At on, before anything is known of its outcome; only of what may end a lease
+	Sent Kind = "sent"
+	// everything is closed; there are Count goroutines more than at the start
+	Done Kind = "done"
 )
 
 // What the laboratory records.
@@ -33,7 +42,43 @@ const (
 	Death     Kind = "death"     // the process Client has ended
 	Violation Kind = "violation" // the register saw what must not be, told in Err
 	Mark      Kind = "mark"      // the run entered the phase Name
+	// the fault Name may come up, as Count of all those that may hit Target
+	Plan Kind = "plan"
+	// the run is Name, with so many servers as Count says, TTL and Guard
+	Setup Kind = "setup"
+	Set   Kind = "set" // the process Client locks over so many servers as Count says
+	// the guarded store Name ends with Value for Key, and its twin without a guard with Twin
+	Final Kind = "final"
 )
+
+// Phases of a run, as a Mark names them. All come in this order.
+const (
+	Tormented = "faults" // clients lock, and the nemesis is at work
+	Calm      = "calm"   // clients lock, and everything works
+	Probed    = "probe"  // a client of its own acquires each key once
+	Closed    = "closed" // all have ended
+	Ended     = "ended"  // everything was looked at
+)
+
+// Names of a Call.
+const (
+	Acquire = "acquire"
+	Renew   = "renew"
+	LetGo   = "release"
+	Notice  = "notice" // no call: it was told of a grant
+)
+
+// Laboratory is the client of records that are of the laboratory's own process, and so of the
+// network.
+const Laboratory = "lab"
+
+// Failed is the outcome of a call that was not answered: it may take effect at any time, or never.
+// Of a write to a guarded store it is that of any error, told in Err, but for a refusal.
+const Failed = "failed"
+
+// Slow is how long a guarded store takes that a busy machine has kept from its work: then it is no
+// fault of its guard that there is no answer.
+const Slow = time.Second
 
 // Outcomes of a write to the register.
 const (
@@ -44,32 +89,60 @@ const (
 
 // Record is one line of a file. Times are nanoseconds on the clock of [Now].
 type Record struct {
-	Kind    Kind   `json:"kind"`              // what it tells
-	At      int64  `json:"at"`                // when, or from when on
-	Until   int64  `json:"until,omitempty"`   // to when; for Grant and Extend, the deadline
-	Client  string `json:"client,omitempty"`  // the process
-	Op      int    `json:"op,omitempty"`      // number of the acquisition within the process; 0 if it concerns none
-	Key     string `json:"key,omitempty"`     // of the lock
+	Kind Kind  `json:"kind"` // what it tells
+	At   int64 `json:"at"`   // when, or from when on
+	// to when; for Grant and Extend, the deadline of the lock; for Ask and Release, of the call
+	Until  int64  `json:"until,omitempty"`
+	Client string `json:"client,omitempty"` // the process
+	// number of the acquisition within the process; 0 if it concerns none
+	Op int `json:"op,omitempty"`
+	// of the lock; of a fault: the only one that it concerns
+	Key     string `json:"key,omitempty"`
 	Token   uint64 `json:"token,omitempty"`   // of the lock
 	Err     string `json:"err,omitempty"`     // kind of an error, or what is wrong
 	Outcome string `json:"outcome,omitempty"` // of a write
-	Count   int    `json:"count,omitempty"`   // of goroutines
+	Count   int    `json:"count,omitempty"`   // of goroutines, or servers
 
 	Name   string `json:"name,omitempty"`   // of a fault, phase or check
 	Target string `json:"target,omitempty"` // of a fault: nodes, clients, or "client-node"
-	Breaks string `json:"breaks,omitempty"` // of a fault: the documented assumption that it breaks; empty if none
+	// of a fault: the documented assumption that it breaks; empty if none
+	Breaks string `json:"breaks,omitempty"`
+	// of a fault: what was drawn, as a Plan names it
+	Drawn string `json:"drawn,omitempty"`
+	// of a fault: its targets may have forgotten what they stored, or have older data
+	Forget bool `json:"forget,omitempty"`
+
+	Owner string `json:"owner,omitempty"` // of a call
+	Asked uint64 `json:"asked,omitempty"` // of a call: the smallest token that is wanted
+	Block uint64 `json:"block,omitempty"` // of a call: how many tokens
+	Yield bool   `json:"yield,omitempty"` // of a call: hand over if somebody waits
+
+	Newest uint64 `json:"newest,omitempty"` // of what a guard refused: the token that it named
+	// in a guarded store: of an Enter, what was read; of a Write, what was to be written
+	Value uint64 `json:"value,omitempty"`
+	// of a Write to one: what was written to its twin; 0 for nothing
+	Twin    uint64 `json:"twin,omitempty"`
+	Clients int    `json:"clients,omitempty"` // of a run: how many there are
+	Limits  bool   `json:"limits,omitempty"`  // of a run: faults may break assumptions
+	// of a run: how many writes that come too late are to be tried on each guarded store
+	Stale int `json:"stale,omitempty"`
+
+	// of a run: of all its locks, in nanoseconds; of a call: of the lease
+	TTL   int64 `json:"ttl,omitempty"`
+	Guard int64 `json:"guard,omitempty"` // of a run: the quarantine, in nanoseconds
 }
 
-// Now is the time since the host was booted. All its processes have the same, and nobody can set it.
-func Now() int64 {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		panic(err) // every Linux that Go runs on has the clock
-	}
-	return now.Nano()
+// Concerns reports whether a fault is one of the key: of all, unless it names one.
+func (r *Record) Concerns(key string) bool { return r.Key == "" || r.Key == key }
+
+// Ends reports whether a call may end a lease: it lets go, or hands over if somebody waits, and
+// nobody has answered that there was none.
+func (r *Record) Ends() bool {
+	return r.Name == LetGo || r.Yield && r.Outcome != driver.Held.String()
 }
 
-// Log appends records to a file. Each is written at once, so what was recorded survives the process.
+// Log appends records to a file. Each is written at once, so what was recorded survives the
+// process.
 type Log struct {
 	file   *os.File
 	client string

@@ -2,37 +2,42 @@ package history
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
-// Acquisition is one call of Acquire and what became of its lock. Times are 0 for what did not happen.
+// Acquisition is one call of Acquire and what became of its lock. Times are 0 for what did not
+// happen.
 type Acquisition struct {
 	Client string // the process
 	Op     int    // its number within the process
 	Key    string // what was asked for
 
-	Asked    int64    // when Acquire was called
-	Granted  int64    // when Acquire returned the lock
-	Refused  int64    // when it returned Err
-	Err      string   // why
-	Token    uint64   // of the lock
-	Until    int64    // the last deadline seen
-	Told     int64    // when the loss was told
-	Loss     string   // why it was lost
-	Release  int64    // when Release was called
-	Released int64    // when it returned
-	Unclear  string   // its error
-	Writes   []Record // to the guarded store
+	Asked    int64  // when Acquire was called
+	Granted  int64  // when Acquire returned the lock
+	Refused  int64  // when it returned Err
+	Err      string // why
+	Token    uint64 // of the lock
+	Until    int64  // the last deadline seen
+	Told     int64  // when the loss was told
+	Loss     string // why it was lost
+	Release  int64  // when Release was called
+	Released int64  // when it returned
+	// until when they were to return: Acquire and Release
+	AskedUntil, ReleaseUntil int64
+	Unclear                  string   // its error
+	Writes                   []Record // to guarded stores, and the reads through their guards
 
 	death int64
 }
 
-// End is when the holder stopped to believe that it holds the lock, at the latest. A process that does not run
-// believes nothing: what counts then is the deadline that it knew.
+// End is when the holder stopped to believe that it holds the lock, at the latest. A process that
+// does not run believes nothing: what counts then is the deadline that it knew.
 func (a *Acquisition) End() int64 {
 	end := a.Until
 	for _, at := range []int64{a.Told, a.Release, a.death} {
@@ -42,6 +47,18 @@ func (a *Acquisition) End() int64 {
 	}
 	return max(end, a.Granted)
 }
+
+// Stopped is when the holder was done with the lock, whatever it believed: it released it, or its
+// process ended; 0 if neither happened.
+func (a *Acquisition) Stopped() int64 {
+	if a.Release != 0 && (a.death == 0 || a.Release < a.death) {
+		return a.Release
+	}
+	return a.death
+}
+
+// Died reports whether the process was ended while faults went on.
+func (a *Acquisition) Died() bool { return a.death != 0 }
 
 // Lost reports whether the lock ended without its holder's doing.
 func (a *Acquisition) Lost() bool { return a.Granted != 0 && (a.Told != 0 || a.Release == 0) }
@@ -56,7 +73,12 @@ type Run struct {
 	Stalls       []Record       // of kind Stall, and so on
 	Violations   []Record       // what the laboratory itself saw
 	Dones        []Record       // of clients that closed everything
+	Calls        []Record       // of backends, in the order in which they began
 	Marks        []Record       // of the phases
+	Plans        []Record       // of the faults that may come up
+	Finals       []Record       // of guarded stores
+	Setup        Record         // what was run; empty if that was not recorded
+	Sets         map[string]int // of how many servers each process knows, if that was recorded
 	Start, End   int64          // of the first and the last record
 }
 
@@ -80,7 +102,9 @@ func (r *Run) Granted(key string) []*Acquisition {
 			granted = append(granted, a)
 		}
 	}
-	slices.SortFunc(granted, func(a, b *Acquisition) int { return cmp.Compare(a.Granted, b.Granted) })
+	slices.SortFunc(granted, func(a, b *Acquisition) int {
+		return cmp.Compare(a.Granted, b.Granted)
+	})
 	return granted
 }
 
@@ -94,11 +118,13 @@ func (r *Run) Mark(name string) int64 {
 	return 0
 }
 
-// Read reads the logs of one run. The last line of a log may be cut off: its process was killed.
+// Read reads the logs of one run, or its archive. The last line of a log may be cut off: its
+// process was killed.
 func Read(paths ...string) (*Run, error) {
 	var records []Record
+	known := make(texts)
 	for _, path := range paths {
-		file, err := os.Open(path)
+		file, err := open(path)
 		if err != nil {
 			return nil, err
 		}
@@ -113,6 +139,7 @@ func Read(paths ...string) (*Run, error) {
 				}
 				break
 			}
+			known.share(&r)
 			records = append(records, r)
 		}
 		if err := lines.Err(); err != nil {
@@ -122,15 +149,67 @@ func Read(paths ...string) (*Run, error) {
 	return Assemble(records), nil
 }
 
+// texts has each text once: there are few, in millions of records.
+type texts map[string]string
+
+// share has the record use the texts that are there.
+func (t texts) share(r *Record) {
+	for _, text := range []*string{(*string)(&r.Kind), &r.Client, &r.Key, &r.Err, &r.Outcome,
+		&r.Name, &r.Drawn, &r.Target, &r.Breaks, &r.Owner} {
+		if *text == "" {
+			continue
+		}
+		if _, there := t[*text]; !there {
+			t[*text] = *text
+		}
+		*text = t[*text]
+	}
+}
+
+// Count tells how many records of a kind there are in logs, which may still be written to.
+func Count(kind Kind, paths ...string) (count int, err error) {
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return 0, err
+		}
+		for line := range bytes.Lines(text) {
+			var r Record
+			if json.Unmarshal(line, &r) == nil && r.Kind == kind {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
+// inTime gives the records in the order of time, and those of one moment in the order in which they
+// are. Records are large, so it moves each only once.
+func inTime(records []Record) []Record {
+	order := make([]int32, len(records))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(records[a].At, records[b].At), cmp.Compare(a, b))
+	})
+	sorted := make([]Record, len(records))
+	for i, from := range order {
+		sorted[i] = records[from]
+	}
+	return sorted
+}
+
 // Assemble makes a history of records, in any order.
 func Assemble(records []Record) *Run {
-	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.At, b.At) })
-	run := new(Run)
+	records = inTime(records)
+	run := &Run{Sets: make(map[string]int)}
 	type id struct {
 		client string
 		op     int
 	}
 	byID := make(map[id]*Acquisition)
+	sent := make(map[Record]bool) // that are not known to have been answered
 	deaths := make(map[string]int64)
 	for _, r := range records {
 		if run.Start == 0 {
@@ -144,6 +223,8 @@ func Assemble(records []Record) *Run {
 			run.Acquisitions = append(run.Acquisitions, a)
 		}
 		switch r.Kind {
+		case Ask:
+			a.AskedUntil = r.Until
 		case Grant:
 			a.Granted, a.Token, a.Until = r.At, r.Token, r.Until
 		case Refuse:
@@ -153,10 +234,10 @@ func Assemble(records []Record) *Run {
 		case Tell:
 			a.Told, a.Loss = r.At, r.Err
 		case Release:
-			a.Release = r.At
+			a.Release, a.ReleaseUntil = r.At, r.Until
 		case Released:
 			a.Released, a.Unclear = r.At, r.Err
-		case Write:
+		case Write, Enter:
 			a.Writes = append(a.Writes, r)
 		case Death:
 			deaths[r.Client] = r.At
@@ -168,12 +249,49 @@ func Assemble(records []Record) *Run {
 			run.Violations = append(run.Violations, r)
 		case Done:
 			run.Dones = append(run.Dones, r)
+		case Sent:
+			sent[r] = true
+		case Call:
+			run.Calls = append(run.Calls, r)
+			answered := r
+			answered.Kind, answered.Until, answered.Outcome, answered.Token = Sent, 0, "", 0
+			delete(sent, answered)
+		case Setup:
+			run.Setup = r
+		case Set:
+			run.Sets[r.Client] = r.Count
 		case Mark:
 			run.Marks = append(run.Marks, r)
+		case Plan:
+			run.Plans = append(run.Plans, r)
+		case Final:
+			run.Finals = append(run.Finals, r)
 		}
 	}
 	for _, a := range run.Acquisitions {
 		a.death = deaths[a.Client]
 	}
+	for client, at := range deaths {
+		run.Stalls = append(run.Stalls, unrecorded(run.Faults, client, at)...)
+	}
+	run.Stalls = inTime(run.Stalls)
+	for r := range sent {
+		r.Kind, r.Until, r.Outcome = Call, r.At, Failed
+		run.Calls = append(run.Calls, r)
+	}
+	run.Calls = inTime(run.Calls)
 	return run
+}
+
+// unrecorded returns the pause that a client was in when it died, or shortly before. The client
+// records a stall only when it runs again.
+func unrecorded(faults []Record, client string, death int64) (stalls []Record) {
+	slot, _, _ := strings.Cut(client, ".")
+	for _, f := range faults {
+		if f.Name == "pause" && slices.Contains(strings.Fields(f.Target), slot) &&
+			f.At < death && death-f.Until < int64(2*Unnoticed) {
+			stalls = append(stalls, Record{Kind: Stall, Client: client, At: f.At, Until: death})
+		}
+	}
+	return stalls
 }

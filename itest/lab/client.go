@@ -1,25 +1,36 @@
+//go:build unix
+
 package lab
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/itest/job"
 )
 
-// client is a process that locks, with its links to all nodes. It may be killed and started again, under another name.
+// client is a process that locks, with its links to all nodes. It may be killed and started again,
+// under another name.
 type client struct {
-	slot   string
-	links  []*link
-	number int // of the process
-	name   string
-	logs   []string // files of the history, one for each process
+	slot    string
+	key     string // the only one that it locks; empty for all
+	goRedis bool
+	links   []*link
+	url     string        // of all servers together; empty: each link has its own
+	guard   time.Duration // that it is configured with
+	size    int           // how many of its links it uses, the first of them; 0 for all
+	mu      sync.Mutex    // held by whoever stops, ends or starts its process while faults go on
+	number  int           // of the process
+	name    string
+	logs    []string // files of the history, one for each process
 
 	process *process
 	in      io.WriteCloser
@@ -30,18 +41,21 @@ type client struct {
 func (c *client) spawn(program, dir string, j job.Job) error {
 	c.number++
 	c.name = fmt.Sprintf("%s.%d", c.slot, c.number)
-	j.Client = c.name
-	j.Seed += uint64(c.number) << 32
+	j.Client, j.GoRedis = c.name, c.goRedis
 	j.Log = filepath.Join(dir, c.name+".jsonl")
-	for _, l := range c.links {
+	for _, l := range c.links[:cmp.Or(c.size, len(c.links))] {
 		j.URLs = append(j.URLs, l.url())
+	}
+	if c.url != "" {
+		j.URLs = []string{c.url}
 	}
 	description, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), job.Variable+"="+string(description), job.Skew+"="+j.Skew.String())
+	cmd.Env = append(os.Environ(), job.Variable+"="+string(description),
+		job.Skew+"="+j.Skew.String())
 	if c.in, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -76,8 +90,7 @@ func (c *client) await(want string, within time.Duration) error {
 	select {
 	case line, ok := <-c.said:
 		if !ok {
-			text, _ := os.ReadFile(filepath.Join(filepath.Dir(c.logs[len(c.logs)-1]), c.name+".log"))
-			return fmt.Errorf("%s ended by itself: %.4000s", c.name, text)
+			return c.ended()
 		}
 		if line != want {
 			return fmt.Errorf("%s says %q, not %q", c.name, line, want)
@@ -88,13 +101,23 @@ func (c *client) await(want string, within time.Duration) error {
 	}
 }
 
+// ended is the error of a process that has ended, with what it said last.
+func (c *client) ended() error {
+	text, _ := os.ReadFile(filepath.Join(filepath.Dir(c.logs[len(c.logs)-1]), c.name+".log"))
+	return fmt.Errorf("%s ended by itself: %.4000s", c.name, text)
+}
+
 // order tells the process to go on to its next phase.
-func (c *client) order() { fmt.Fprintln(c.in) }
+func (c *client) order() { c.tell("") }
+
+// tell gives the process an order.
+func (c *client) tell(order string) { fmt.Fprintln(c.in, order) }
 
 // Client is one process, without faults, for tests that tell it themselves what to do.
 type Client struct{ c *client }
 
-// StartClient starts a client process for the job on the nodes. It ends with Stop, or with this process.
+// StartClient starts a client process for the job on the nodes. It ends with Stop, or with this
+// process.
 func StartClient(program, dir string, j job.Job, nodes []*Node) (*Client, error) {
 	c := &client{slot: "client"}
 	for _, node := range nodes {

@@ -1,10 +1,8 @@
+//go:build unix
+
 package lab
 
-import (
-	"time"
-
-	"github.com/holdfast-go/holdfast/itest/history"
-)
+import "time"
 
 // clientFaults are what happens to processes that lock.
 var clientFaults = []fault{
@@ -16,19 +14,22 @@ var clientFaults = []fault{
 		}
 		over := n.last("pause", targets, "")
 		for _, c := range clients {
+			c.mu.Lock()
 			c.process.freeze()
 		}
 		time.Sleep(n.while())
 		for _, c := range clients {
 			c.process.thaw()
+			c.mu.Unlock()
 		}
 		over()
 	}},
 	{name: "kill", weight: 1, do: func(n *nemesis) {
 		c := n.run.clients[n.draw.IntN(len(n.run.clients))]
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		over := n.last("kill", []string{c.slot}, "")
-		c.process.kill()
-		n.run.log.Add(history.Record{Kind: history.Death, Client: c.name, At: history.Now()})
+		n.run.kill(c)
 		time.Sleep(n.between(0, n.run.config.TTL))
 		if err := n.run.spawn(c); err != nil {
 			n.run.fail(err)

@@ -1,11 +1,9 @@
-// Package lab is the fault laboratory: real redis-servers, real client processes, a network between them that can be
-// spoiled, and a nemesis that breaks all of it while clients lock. What they saw is a history, to be checked by package
-// check.
+//go:build unix
+
 package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,25 +21,56 @@ import (
 	"github.com/holdfast-go/holdfast/itest/register"
 )
 
+// prefix is in front of the keys of locks.
+const prefix = "lock:"
+
 // Config says what is run.
 type Config struct {
-	Nodes       int           // 1: a single Redis; more: Redlock
+	Nodes int // 1: a single Redis; more: Redlock
+	// or a Cluster of so many primaries, whose slots are moved
+	Cluster bool
+	// each of which has a replica that takes its place, and then has it as its own replica; the
+	// slots stay where they are
+	Replicas    bool
 	Persistence Persistence   // of the servers
 	TTL         time.Duration // of the locks; 0 for a second
 	Guard       time.Duration // of Redlock; a lone server has no quarantine here
 	Wait        time.Duration // the longest wait for a lock; 0 for six leases
-	Work        time.Duration // what most do with a lock takes less; 0 for a twentieth of a lease
-	Latency     time.Duration // of the network, each way
-	Skew        time.Duration // how far the wall clocks of clients are set forward and back, all the time; only for a program with mutants.Skewed
-	Clients     int           // processes; 0 for 4
-	Workers     int           // goroutines in each; 0 for 6
-	Keys        int           // that they take turns on; 0 for 8
-	Duration    time.Duration // of the faults
-	Seed        uint64        // of what is drawn
-	Limits      bool          // also do what breaks documented assumptions
-	Faults      []string      // only these; nil for all
-	Program     string        // of a client, see Build
-	Dir         string        // for everything that is written
+	// of a probe, beyond what a lost lease and a quarantine take; 0 for three minutes: the machine
+	// may be busy
+	Patience time.Duration
+	Work     time.Duration // what most do with a lock takes less; 0 for a twentieth of a lease
+	Latency  time.Duration // of the network, each way
+	// how far the wall clocks of clients are set forward and back, all the time; only for a program
+	// with mutants.Skewed
+	Skew    time.Duration
+	Clients int  // processes; 0 for 4
+	GoRedis bool // every second of them locks by goredishold, the others by redishold
+	// servers are replaced by others, each by an operator while clients work; for several that keep
+	// everything
+	Replacing bool
+	// or its set of servers grows to so many and shrinks to Nodes again, likewise; 0 for never
+	Grown    int
+	Sentinel bool // or a primary and a replica, which take turns, and a Sentinel
+	// clients write to all stores that have a guard, and are stopped between the read and the write
+	// until another one has come; then Hasty has to be 0
+	Stores  bool
+	Stale   int  // how often that has to happen: with fewer it goes on, as with Least
+	TLS     bool // between clients and servers
+	Mute    bool // servers refuse every subscription, so nobody is told of anything
+	Workers int  // goroutines in each; 0 for 6
+	Keys    int  // that they take turns on; 0 for 8
+	// goroutines besides in each, which hold a lock only for a moment, on as many keys of their own
+	Hasty    int
+	Duration time.Duration // of the faults
+	// acquisitions: with fewer of them, as on a machine that is busy with something else, the
+	// faults go on
+	Least   int
+	Seed    uint64   // of what is drawn
+	Limits  bool     // also do what breaks documented assumptions
+	Faults  []string // only these; nil for all
+	Program string   // of a client, see Build
+	Dir     string   // for everything that is written
 }
 
 // allows reports whether the fault is wanted.
@@ -51,87 +80,203 @@ func (c *Config) allows(name string) bool {
 
 // Mode names what is locked on.
 func (c *Config) Mode() string {
-	if c.Nodes == 1 {
-		return "single Redis"
+	mode := "single Redis"
+	if c.Sentinel {
+		mode = "primary and replica with a Sentinel"
+	} else if c.Cluster {
+		mode = "Cluster of " + strconv.Itoa(c.Nodes)
+		if c.Replicas {
+			mode += " with replicas"
+		}
+	} else if c.Nodes > 1 {
+		mode = "Redlock-" + strconv.Itoa(c.Nodes)
 	}
-	mode := "Redlock-" + strconv.Itoa(c.Nodes)
+	if c.Mute {
+		mode += " that refuses subscriptions"
+	}
+	if c.TLS {
+		mode += " over TLS"
+	}
+	if c.Replacing {
+		mode += " whose servers are replaced"
+	}
+	if c.Grown > 0 {
+		mode += " that grows to " + strconv.Itoa(c.Grown)
+	}
+	if c.Stores {
+		mode += " and guarded stores"
+	}
 	if c.Skew > 0 {
 		mode += " with clients whose clocks step"
 	}
 	return mode
 }
 
-// Phases of a run, as marked in its history.
-const (
-	Faults = "faults" // clients lock, and the nemesis is at work
-	Calm   = "calm"   // clients lock, and everything works
-	Probe  = "probe"  // a client of its own acquires each key once
-	Closed = "closed" // all have ended
-)
+// voters is how many servers have a say in one lock.
+func (c *Config) voters() int {
+	if c.Cluster || c.Sentinel {
+		return 1
+	}
+	return c.Nodes
+}
+
+// Broken is the name of a violation that is the laboratory's own: it could not do what it was to.
+const Broken = "laboratory"
+
+// undisturbed is for how long clients are at work when nothing is left of the last fault: a wake-up
+// that is lost shows only then, if somebody waits in vain for three seconds.
+const undisturbed = 5 * time.Second
+
+// mostRounds is how often faults go on when there were not acquisitions enough.
+const mostRounds = 10
 
 // Result is what a run gives.
 type Result struct {
 	Config  Config          // of the run
-	History *history.Run    // what was recorded
+	History *history.Run    // what was recorded; nil before it is read
 	Counts  register.Counts // of the guarded store
+	Logs    []string        // files that History was read from
 }
 
 // run is a laboratory at work.
 type run struct {
 	config    Config
 	log       *history.Log
+	unwatch   func() // ends the watch for stalls
 	nodes     []*Node
+	shared    []*link // to the servers of a cluster, which has one name for each of them
+	sentinel  *sentinel
+	owners    map[uint16]*Node // of slots of a cluster that were moved
 	stopNodes func()
+	stores    *job.Stores // that clients write to; nil for none
+	ends      []func()    // of what they consist of
 	clients   []*client
 	register  *register.Register
 	socket    string
-
-	mu   sync.Mutex
-	errs []error
+	guard     time.Duration // of the set of servers, as it is by now
+	size      int           // of it: the first of nodes
 }
 
-// fail notes that the laboratory itself does not work.
-func (r *run) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.errs = append(r.errs, err)
-}
+// fail records that the laboratory itself does not work. What it has seen is no proof then, and is
+// kept all the same.
+func (r *run) fail(err error) { r.violated(Broken, "%v", err) }
 
 // violated records something that must not be.
 func (r *run) violated(check, format string, args ...any) {
-	r.log.Add(history.Record{Kind: history.Violation, Name: check, Err: fmt.Sprintf(format, args...)})
+	r.log.Add(history.Record{Kind: history.Violation, Name: check,
+		Err: fmt.Sprintf(format, args...)})
 }
 
-// Build builds the client program into dir, with the files that the overlay replaces; none if it is empty.
+// Build builds the client program into dir, with the files that the overlay replaces; none if it is
+// empty.
 func Build(ctx context.Context, dir, overlay string) (program string, err error) {
 	program = filepath.Join(dir, "worker")
 	args := []string{"build", "-o", program}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/holdfast-go/holdfast/itest/worker")...)
+	cmd := exec.CommandContext(ctx, "go",
+		append(args, "github.com/holdfast-go/holdfast/itest/worker")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the client: %w: %s", err, out)
 	}
 	return program, nil
 }
 
-// Run runs the laboratory once. When ctx ends it stops at once, with an error. No process outlives it.
-func Run(ctx context.Context, config Config) (_ *Result, err error) {
+// Run runs the laboratory once, and reads what was recorded. It fails as [Record] does, or if that
+// can not be read.
+func Run(ctx context.Context, config Config) (*Result, error) {
+	result, err := Record(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return result, result.Read()
+}
+
+// Read fills History from Logs.
+func (r *Result) Read() (err error) {
+	r.History, err = history.Read(r.Logs...)
+	return err
+}
+
+// Record runs the laboratory once, and leaves History for [Result.Read]. When ctx ends it stops at
+// once, with an error. No process outlives it.
+func Record(ctx context.Context, config Config) (_ *Result, err error) {
 	config.complete()
-	r := &run{config: config}
+	if err := config.valid(); err != nil {
+		return nil, err
+	}
+	r := &run{config: config, guard: config.Guard, size: config.Nodes}
 	defer r.stop()
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
 
-	r.mark(Faults)
-	faults, cancel := context.WithTimeout(ctx, config.Duration)
-	r.nemeses(faults)
-	cancel()
+	r.log.Add(history.Record{Kind: history.Setup, Name: config.Mode(), Count: config.voters(),
+		TTL: int64(config.TTL), Guard: int64(config.Guard), Stale: config.Stale,
+		Clients: config.Clients, Limits: config.Limits})
+	r.mark(history.Tormented)
+	if config.Stores {
+		err = r.overtake(ctx)
+	} else {
+		err = r.torment(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.mark(history.Probed)
+	if err := r.probe(); err != nil {
+		r.violated("liveness", "%v", err)
+	}
+	r.mark(history.Closed)
+	r.inspect(ctx)
+	if config.Stores {
+		if err := r.readStores(ctx); err != nil {
+			r.fail(err)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err := r.register.Compare(); err != nil {
+		r.violated("register", "%v", err)
+	}
+	r.mark(history.Ended)
+	return &Result{Config: config, Counts: r.register.Counts(), Logs: r.logs()}, nil
+}
 
-	r.mark(Calm)
-	calm, cancel := context.WithTimeout(ctx, config.TTL+config.Guard+2*time.Second)
+// torment has the nemesis at work until there are acquisitions enough, leaves the clients alone for
+// a while, and ends them.
+func (r *run) torment(ctx context.Context) error {
+	config := r.config
+	nemeses := r.nemeses()
+	for round := 1; ; round++ {
+		faults, cancel := context.WithTimeout(ctx, config.Duration)
+		var all sync.WaitGroup
+		for _, n := range nemeses {
+			all.Go(func() { n.work(faults) })
+		}
+		all.Wait()
+		cancel()
+		if config.Least == 0 || ctx.Err() != nil {
+			break
+		}
+		granted, err := history.Count(history.Grant, r.logs()...)
+		if err != nil {
+			return err
+		}
+		if granted >= config.Least {
+			break
+		}
+		if round == mostRounds {
+			r.violated("liveness", "only %d acquisitions, in %d times %v", granted,
+				round, config.Duration)
+			break
+		}
+	}
+
+	r.mark(history.Calm)
+	calm, cancel := context.WithTimeout(ctx, config.TTL+config.Guard+2*time.Second+undisturbed)
 	<-calm.Done()
 	cancel()
 
@@ -143,27 +288,16 @@ func Run(ctx context.Context, config Config) (_ *Result, err error) {
 			r.violated("leaks", "%v", err)
 		}
 	}
-	r.mark(Probe)
-	if err := r.probe(); err != nil {
-		r.violated("liveness", "%v", err)
-	}
-	r.mark(Closed)
-	r.inspect(ctx)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err := r.register.Compare(); err != nil {
-		r.violated("register", "%v", err)
-	}
-	if r.errs != nil {
-		return nil, errors.Join(r.errs...)
-	}
-	logs := []string{filepath.Join(config.Dir, "lab.jsonl")}
+	return nil
+}
+
+// logs are the files of the history.
+func (r *run) logs() []string {
+	logs := []string{filepath.Join(r.config.Dir, "lab.jsonl")}
 	for _, c := range r.clients {
 		logs = append(logs, c.logs...)
 	}
-	h, err := history.Read(logs...)
-	return &Result{Config: config, History: h, Counts: r.register.Counts()}, err
+	return logs
 }
 
 func (r *run) mark(phase string) { r.log.Add(history.Record{Kind: history.Mark, Name: phase}) }
@@ -174,6 +308,10 @@ func (r *run) start(ctx context.Context) (err error) {
 	if r.log, err = history.Create(filepath.Join(dir, "lab.jsonl"), ""); err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.log.WatchStalls(ctx, history.Laboratory) })
+	r.unwatch = func() { end(); watch.Wait() }
 	// Not in dir, whose name may be longer than a socket's may be.
 	sockets, err := os.MkdirTemp("", "lab")
 	if err != nil {
@@ -181,16 +319,51 @@ func (r *run) start(ctx context.Context) (err error) {
 	}
 	r.socket = filepath.Join(sockets, "register")
 	report := func(key, text string) { r.violated("register", "%s: %s", key, text) }
-	if r.register, err = register.Open(r.socket, filepath.Join(dir, "register.db"), report); err != nil {
+	if r.register, err = register.Open(r.socket, filepath.Join(dir, "register.db"),
+		report); err != nil {
 		return err
 	}
-	if r.nodes, r.stopNodes, err = StartNodes(ctx, dir, r.config.Nodes, r.config.Persistence); err != nil {
+	switch {
+	case r.config.Cluster:
+		err = r.startCluster(ctx)
+	case r.config.Sentinel:
+		err = r.startSentinel(ctx)
+	case r.config.TLS:
+		r.nodes, r.stopNodes, err = startNodes(ctx, dir, r.config.Nodes, r.config.Persistence,
+			(*Node).encrypt)
+	default:
+		r.nodes, r.stopNodes, err = StartNodes(ctx, dir, max(r.config.Nodes, r.config.Grown),
+			r.config.Persistence)
+	}
+	if err != nil {
 		return err
+	}
+	if r.config.Stores {
+		if err := r.startStores(ctx); err != nil {
+			return err
+		}
+	}
+	if r.config.Mute {
+		for _, n := range r.nodes {
+			if n.Mute = true; n.Restart() != nil {
+				return fmt.Errorf("%s does not start anew", n.Name)
+			}
+		}
+	}
+	if r.config.Replacing || r.config.Grown > 0 {
+		// A server that no client has reached when another is replaced would count as a new one.
+		if err := r.adopt(); err != nil {
+			return err
+		}
 	}
 	for i := range r.config.Clients {
 		c, err := r.newClient("c" + strconv.Itoa(i+1))
 		if err != nil {
 			return err
+		}
+		c.goRedis = r.config.GoRedis && i%2 == 1
+		if r.config.Stores {
+			c.key = r.keys()[i%r.config.Keys]
 		}
 		if err := r.spawn(c); err != nil {
 			return err
@@ -200,8 +373,16 @@ func (r *run) start(ctx context.Context) (err error) {
 }
 
 func (r *run) newClient(slot string) (*client, error) {
-	c := &client{slot: slot}
+	c := &client{slot: slot, guard: r.guard, size: r.size}
 	r.clients = append(r.clients, c)
+	if r.config.Sentinel {
+		c.url, c.links = r.sentinel.url(), r.shared
+		return c, nil
+	}
+	if r.config.Cluster {
+		c.url, c.links = clusterURL(r.shared), r.shared
+		return c, nil
+	}
 	for _, node := range r.nodes {
 		l, err := newLink(slot, node, r.config.Latency)
 		if err != nil {
@@ -213,15 +394,58 @@ func (r *run) newClient(slot string) (*client, error) {
 }
 
 // spawn starts a client's process.
-func (r *run) spawn(c *client) error { return c.spawn(r.config.Program, r.config.Dir, r.job()) }
+func (r *run) spawn(c *client) error {
+	j := r.job()
+	if c.key != "" {
+		j.Keys, j.Stores = []string{c.key}, r.stores
+	}
+	return r.give(c, j)
+}
+
+// give starts a client's process for the job, over the set of servers that the client knows.
+func (r *run) give(c *client, j job.Job) error {
+	j.Guard = c.guard
+	err := c.spawn(r.config.Program, r.config.Dir, j)
+	if r.config.voters() > 1 {
+		r.log.Add(history.Record{Kind: history.Set, Client: c.name, Count: c.size})
+	}
+	return err
+}
+
+// crashed records the error of a server that ended by itself, if it did.
+func (r *run) crashed(err error) {
+	if err != nil {
+		r.violated("crash", "%v", err)
+	}
+}
+
+// kill ends a client's process, which leaves what it has as it is.
+func (r *run) kill(c *client) {
+	if c.process.end() {
+		r.violated("crash", "%v", c.ended())
+	}
+	// Its end may be a while coming, and it does nothing any more meanwhile.
+	r.log.Add(history.Record{Kind: history.Death, Client: c.name, At: history.Now()})
+	<-c.process.exited
+}
 
 func (r *run) job() job.Job {
-	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait, Work: r.config.Work, Skew: r.config.Skew,
-		Workers: r.config.Workers, Register: r.socket}
+	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait,
+		Patience: r.config.Patience, Work: r.config.Work, Skew: r.config.Skew,
+		Workers: r.config.Workers, Hasty: r.config.Hasty, Register: r.socket}
 	for i := range r.config.Keys {
 		j.Keys = append(j.Keys, "key"+strconv.Itoa(i+1))
 	}
+	for i := range r.config.Hasty {
+		j.Short = append(j.Short, "short"+strconv.Itoa(i+1))
+	}
 	return j
+}
+
+// keys are those of all locks.
+func (r *run) keys() []string {
+	j := r.job()
+	return append(j.Keys, j.Short...)
 }
 
 // probe has a process of its own acquire each key.
@@ -232,21 +456,28 @@ func (r *run) probe() error {
 	}
 	j := r.job()
 	j.Probe = true
-	if err := c.spawn(r.config.Program, r.config.Dir, j); err != nil {
+	j.Keys = r.keys()
+	if err := r.give(c, j); err != nil {
 		return err
 	}
-	if err := c.await("probed", time.Duration(len(j.Keys))*(r.config.TTL+r.config.Guard+10*time.Second)); err != nil {
+	if err := c.await("probed", r.config.TTL+r.config.Guard+r.config.Patience+
+		patience); err != nil {
 		return err
 	}
 	c.order()
 	return c.await("closed", patience)
 }
 
-// inspect looks at what is left on the nodes, while the clients still run and have closed everything.
+// inspect looks at what is left on the nodes, while the clients still run and have closed
+// everything.
 func (r *run) inspect(ctx context.Context) {
 	for _, node := range r.nodes {
+		if node.process.ended() {
+			r.crashed(node.Kill())
+			continue
+		}
 		// A lease of somebody who was killed may still run.
-		within := r.config.TTL + 2*time.Second
+		within := r.config.TTL + r.config.Patience
 		if left := eventually(ctx, within, node.lockClients); left != "" {
 			r.violated("leaks", "%s still has connections: %s", node.Name, left)
 		}
@@ -274,6 +505,9 @@ func eventually(ctx context.Context, within time.Duration, left func() ([]string
 
 // stop ends everything that was started.
 func (r *run) stop() {
+	for _, l := range r.shared {
+		l.close()
+	}
 	for _, c := range r.clients {
 		if c.process != nil {
 			c.process.kill()
@@ -285,17 +519,23 @@ func (r *run) stop() {
 	if r.stopNodes != nil {
 		r.stopNodes()
 	}
+	for _, end := range r.ends {
+		end()
+	}
 	if r.register != nil {
 		r.register.Close()
 		os.RemoveAll(filepath.Dir(r.socket))
+	}
+	if r.unwatch != nil {
+		r.unwatch()
 	}
 	if r.log != nil {
 		r.log.Close()
 	}
 }
 
-// freeAddress is one that nobody listens on. It is on a loopback address that nobody else is likely to use, so the port stays free while
-// its server is down.
+// freeAddress is one that nobody listens on. It is on a loopback address that nobody else is likely
+// to use, so the port stays free while its server is down.
 func freeAddress() (addr string, err error) {
 	for range 100 {
 		host := net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250)))

@@ -1,13 +1,16 @@
+//go:build unix
+
 package lab
 
 import (
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 )
 
-// link is the network between one client and one node: a proxy that can spoil each direction by itself. A fault
-// is on for connections that are there and for those that are made while it is.
+// link is the network between one client and one node: a proxy that can spoil each direction by
+// itself. A fault is on for connections that are there and for those that are made while it is.
 type link struct {
 	client   string
 	node     *Node
@@ -15,6 +18,7 @@ type link struct {
 	listener net.Listener
 
 	mu     sync.Mutex
+	addr   string // of the node, as its client knows it
 	faulty *sync.Cond
 	up     way // from client to node
 	down   way
@@ -28,6 +32,8 @@ type way struct {
 	hold  bool          // it waits until the fault is over, as in a partition that TCP survives
 	lose  bool          // it vanishes, and the connection with it when the fault is over
 	delay time.Duration // it is late
+	// requests of one pipeline do not arrive together: each takes up to so long more
+	split time.Duration
 }
 
 // pipe is a connection through the link.
@@ -42,17 +48,26 @@ func (p *pipe) close() {
 }
 
 func newLink(client string, node *Node, latency time.Duration) (*link, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	host, _, _ := net.SplitHostPort(node.Addr)
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
 	}
-	l := &link{client: client, node: node, latency: latency, listener: listener, conns: make(map[*pipe]bool)}
+	l := &link{client: client, node: node, addr: node.entry(), latency: latency, listener: listener,
+		conns: make(map[*pipe]bool)}
 	l.faulty = sync.NewCond(&l.mu)
 	go l.serve()
 	return l, nil
 }
 
-func (l *link) url() string { return "redis://" + l.listener.Addr().String() }
+func (l *link) url() string {
+	if l.node.secure != nil {
+		return l.node.secure.url(l.address())
+	}
+	return "redis://" + l.address()
+}
+
+func (l *link) address() string { return l.listener.Addr().String() }
 
 func (l *link) serve() {
 	for {
@@ -70,13 +85,13 @@ func (l *link) carry(client *net.TCPConn) {
 	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && !l.closed {
 		l.faulty.Wait()
 	}
-	refuse := l.refuse || l.closed
+	refuse, addr := l.refuse || l.closed, l.addr
 	l.mu.Unlock()
 	if refuse {
 		client.Close()
 		return
 	}
-	conn, err := net.DialTimeout("tcp", l.node.Addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		client.Close()
 		return
@@ -89,8 +104,12 @@ func (l *link) carry(client *net.TCPConn) {
 	l.conns[p] = true
 	l.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { l.pass(p, p.client, p.node, &l.up) })
-	both.Go(func() { l.pass(p, p.node, p.client, &l.down) })
+	up := requests
+	if l.node.secure != nil {
+		up = whatever // what a request is can not be seen
+	}
+	both.Go(func() { l.pass(p, p.client, p.node, up(p.client), &l.up) })
+	both.Go(func() { l.pass(p, p.node, p.client, whatever(p.node), &l.down) })
 	both.Wait()
 	p.close()
 	l.mu.Lock()
@@ -98,13 +117,22 @@ func (l *link) carry(client *net.TCPConn) {
 	l.mu.Unlock()
 }
 
-// pass carries one direction. The end of it is passed on as everything else is: not through a fault.
-func (l *link) pass(p *pipe, from, to *net.TCPConn, w *way) {
-	buffer := make([]byte, 1<<16)
+// pass carries one direction, in the parts that next reads. The end of it is passed on as
+// everything else is: not through a fault.
+func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool) ([]byte, error),
+	w *way) {
+	split := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return w.split > 0
+	}
 	for {
-		n, err := from.Read(buffer)
+		part, err := next(split)
 		l.mu.Lock()
 		delay := l.latency + w.delay
+		if w.split > 0 {
+			delay += rand.N(w.split)
+		}
 		l.mu.Unlock()
 		if delay > 0 {
 			time.Sleep(delay)
@@ -118,6 +146,9 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, w *way) {
 		}
 		gone := p.spoiled
 		l.mu.Unlock()
+		if !gone && err != nil {
+			to.Write(part) // what was left of a request
+		}
 		if gone || err != nil {
 			to.CloseWrite()
 			if gone {
@@ -125,7 +156,7 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, w *way) {
 			}
 			return
 		}
-		if _, err := to.Write(buffer[:n]); err != nil {
+		if _, err := to.Write(part); err != nil {
 			// The other direction ends by itself: what is on its way there still arrives.
 			from.CloseRead()
 			return
@@ -159,7 +190,18 @@ func (l *link) cut(refuse bool) {
 	}
 }
 
-// halfClose ends the connections on the node's side only. With a fault on the way back the client's side stays open, and nothing comes from it any more.
+// lead has the link lead to where the node is now, and ends the connections that there are.
+func (l *link) lead() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addr = l.node.entry()
+	for p := range l.conns {
+		p.close()
+	}
+}
+
+// halfClose ends the connections on the node's side only. With a fault on the way back the client's
+// side stays open, and nothing comes from it any more.
 func (l *link) halfClose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,23 +1,76 @@
+//go:build unix
+
 package lab
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
-// Promises are the modes in which every promise has to hold, whatever the nemesis does: it breaks nothing that the documentation says the
-// promises rest on.
-var Promises = []Config{
-	{Nodes: 1, Persistence: Always},
-	{Nodes: 3, Persistence: Memory, Guard: 2 * time.Second},
-	{Nodes: 5, Persistence: EverySec, Guard: 2 * time.Second},
-	{Nodes: 3, Persistence: Always, Guard: 2 * time.Second, Skew: time.Hour},
+// Promises are the modes in which every promise has to hold, whatever the nemesis does: it breaks
+// nothing that the documentation says the promises rest on.
+var Promises = append(manned(
+	Config{Nodes: 1, Persistence: Always, GoRedis: true},
+	Config{Nodes: 3, Persistence: Memory, Guard: guard, GoRedis: true},
+	Config{Nodes: 5, Persistence: EverySec, Guard: guard, GoRedis: true, TLS: true},
+	Config{Nodes: 3, Persistence: Always, Guard: guard, Skew: time.Hour},
+	Config{Nodes: 1, Persistence: Always, GoRedis: true, Mute: true},
+	Config{Nodes: 3, Persistence: Always, Guard: guard, GoRedis: true, Replacing: true},
+	Config{Nodes: 3, Persistence: Always, Guard: guard, GoRedis: true, Grown: 5},
+	Config{Nodes: 3, Persistence: Always, GoRedis: true, Cluster: true},
+), Stores)
+
+// Stores is the mode in which clients write to every store that has a guard. Its lease is short,
+// since most of the time is spent waiting for one to end.
+var Stores = Config{Nodes: 1, Persistence: Always, GoRedis: true, Stores: true, Stale: 200,
+	Clients: 8, Keys: 4, TTL: 400 * time.Millisecond}
+
+// Limits are the modes in which the nemesis also breaks what the documentation says that exclusion
+// rests on. Two holders are to be expected there, and tokens have to hold all the same.
+var Limits = manned(
+	Config{Nodes: 1, Persistence: Memory, GoRedis: true, Limits: true},
+	Config{Nodes: 1, Persistence: EverySec, GoRedis: true, Limits: true},
+	Config{Nodes: 3, Persistence: Memory, Guard: guard, GoRedis: true, Limits: true},
+	Config{Nodes: 5, Persistence: EverySec, Guard: guard, GoRedis: true, Limits: true},
+	Config{Nodes: 2, Persistence: Always, GoRedis: true, Limits: true, Sentinel: true,
+		Faults: failovers},
+	Config{Nodes: 3, Persistence: Always, GoRedis: true, Limits: true, Cluster: true,
+		Replicas: true, Faults: failovers},
+)
+
+// guard is the quarantine of modes over several servers.
+const guard = 2 * time.Second
+
+// manned gives modes so few goroutines that all of them can run side by side on a small machine.
+// Those that hold a lock only for a moment are most acquisitions: one over several servers takes as
+// much time of the machine as several on one.
+func manned(modes ...Config) []Config {
+	for i := range modes {
+		c := &modes[i]
+		c.Workers, c.Keys, c.Hasty = 3, 4, 3
+		if c.voters() > 1 {
+			c.Hasty = 1
+		}
+	}
+	return modes
 }
 
-// Limits are the modes in which the nemesis also breaks what the documentation says that exclusion rests on. Two holders are to be
-// expected there, and tokens have to hold all the same.
-var Limits = []Config{
-	{Nodes: 1, Persistence: Memory, Limits: true},
-	{Nodes: 1, Persistence: EverySec, Limits: true},
-	{Nodes: 3, Persistence: Memory, Guard: 2 * time.Second, Limits: true},
-	{Nodes: 5, Persistence: EverySec, Guard: 2 * time.Second, Limits: true},
+// failovers are the faults where a replica takes over. No server is restarted: it might come back
+// as a primary.
+var failovers = []string{"failover", "freeze", "client kill", "script flush", "out of memory",
+	"clock rate", "partition", "requests held", "replies held", "replies lost", "all lost", "slow",
+	"pipelines split", "reset", "refused", "half closed", "pause", "kill"}
+
+// valid fails if a fault is wanted that there is not.
+func (c *Config) valid() error {
+	for _, name := range c.Faults {
+		if !slices.ContainsFunc(slices.Concat(serverFaults, networkFaults, clientFaults),
+			func(f fault) bool { return f.name == name && (f.only == nil || f.only(c)) }) {
+			return fmt.Errorf("the fault %q can not come up here", name)
+		}
+	}
+	return nil
 }
 
 // complete fills in what is not set.
@@ -29,6 +82,7 @@ func (c *Config) complete() {
 	}
 	set(&c.TTL, time.Second)
 	set(&c.Wait, 6*c.TTL)
+	set(&c.Patience, 3*time.Minute)
 	set(&c.Work, c.TTL/20)
 	for field, to := range map[*int]int{&c.Clients: 4, &c.Workers: 6, &c.Keys: 8} {
 		if *field == 0 {

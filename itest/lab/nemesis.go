@@ -1,24 +1,30 @@
+//go:build unix
+
 package lab
 
 import (
 	"context"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// nemesis breaks things. What it does is drawn from the seed; when it does it also depends on how fast the machine is. There
-// are three of them at work: one for servers, one for the network, one for clients. So there are up to three kinds of faults
-// at once, and each of them may hit several targets.
+// nemesis breaks things. What it does is drawn from the seed; when it does it also depends on how
+// fast the machine is. There are three of them at work: one for servers, one for the network, one
+// for clients. So there are up to three kinds of faults at once, and each of them may hit several
+// targets.
 type nemesis struct {
-	run  *run
-	draw *rand.Rand
+	run    *run
+	draw   *rand.Rand
+	faults []fault // that make sense, each as often as its weight says
+	deck   []fault // those of them that are to come before any comes again
+	drawn  string  // name of the fault at work
 }
 
-// fault is something that a nemesis can do. It takes as long as the fault does, undoes it, and is not ended by anything.
+// fault is something that a nemesis can do. It takes as long as the fault does, undoes it, and is
+// not ended by anything.
 type fault struct {
 	name   string
 	weight int
@@ -26,39 +32,60 @@ type fault struct {
 	do     func(n *nemesis)
 }
 
-// nemeses do their work until ctx ends.
-func (r *run) nemeses(ctx context.Context) {
-	var all sync.WaitGroup
-	for i, faults := range [][]fault{serverFaults, networkFaults, clientFaults} {
-		n := &nemesis{run: r, draw: rand.New(rand.NewPCG(r.config.Seed, uint64(i)+1000))}
-		all.Go(func() { n.work(ctx, faults) })
-	}
-	all.Wait()
+// kinds are all faults there are, by what they hit.
+func kinds() map[string][]fault {
+	return map[string][]fault{"servers": serverFaults, "network": networkFaults,
+		"clients": clientFaults}
 }
 
-func (n *nemesis) work(ctx context.Context, faults []fault) {
-	var possible []fault
-	for _, f := range faults {
-		if (f.only == nil || f.only(&n.run.config)) && n.run.config.allows(f.name) {
+// nemeses are the three of them. What each may do is recorded.
+func (r *run) nemeses() (all []*nemesis) {
+	for i, kind := range []string{"servers", "network", "clients"} {
+		n := &nemesis{run: r, draw: rand.New(rand.NewPCG(r.config.Seed, uint64(i)+1000))}
+		for _, f := range kinds()[kind] {
+			if f.only != nil && !f.only(&r.config) || !r.config.allows(f.name) {
+				continue
+			}
+			r.log.Add(history.Record{Kind: history.Plan, Name: f.name, Target: kind,
+				Count: f.weight})
 			for range f.weight {
-				possible = append(possible, f)
+				n.faults = append(n.faults, f)
 			}
 		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// work breaks things until ctx ends.
+func (n *nemesis) work(ctx context.Context) {
+	if len(n.faults) == 0 {
+		<-ctx.Done()
 	}
 	for ctx.Err() == nil {
 		// Without some peace nothing would be held, and nothing could break.
-		wait, cancel := context.WithTimeout(ctx, n.between(n.run.config.TTL/10, n.run.config.TTL*3/2))
+		wait, cancel := context.WithTimeout(ctx,
+			n.between(n.run.config.TTL/10, n.run.config.TTL*3/2))
 		<-wait.Done()
 		cancel()
-		if ctx.Err() != nil || len(possible) == 0 {
-			<-wait.Done()
-			if len(possible) == 0 {
-				return
-			}
-			continue
+		if ctx.Err() == nil {
+			f := n.next()
+			n.drawn = f.name
+			f.do(n)
 		}
-		possible[n.draw.IntN(len(possible))].do(n)
 	}
+}
+
+// next draws a fault. All come up before any does more often than its weight says, so none is left
+// out for long.
+func (n *nemesis) next() (f fault) {
+	if len(n.deck) == 0 {
+		for _, i := range n.draw.Perm(len(n.faults)) {
+			n.deck = append(n.deck, n.faults[i])
+		}
+	}
+	f, n.deck = n.deck[0], n.deck[1:]
+	return f
 }
 
 // between draws a time.
@@ -91,13 +118,31 @@ func some[T any](draw *rand.Rand, all []T) []T {
 	return chosen
 }
 
+// one draws one of them.
+func one[T any](draw *rand.Rand, all []T) T { return all[draw.IntN(len(all))] }
+
 // last records a fault on targets that lasts until the function returned is called.
 func (n *nemesis) last(name string, targets []string, breaks string) (over func()) {
-	start := history.Now()
+	return n.during(history.Record{Name: name, Target: strings.Join(targets, " "), Breaks: breaks})
+}
+
+// forget records, as last does, one that has servers forget what they stored, or come back with
+// older data.
+func (n *nemesis) forget(name string, servers []*Node, breaks string) (over func()) {
+	return n.during(history.Record{Name: name, Target: targets(servers), Breaks: breaks,
+		Forget: true})
+}
+
+func (n *nemesis) during(fault history.Record) (over func()) {
+	fault.Kind, fault.At, fault.Drawn = history.Fault, history.Now(), n.drawn
 	return func() {
-		n.run.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(), Name: name, Target: strings.Join(targets, " "), Breaks: breaks})
+		fault.Until = history.Now()
+		n.run.log.Add(fault)
 	}
 }
+
+// targets names nodes as the record of a fault does.
+func targets(nodes []*Node) string { return strings.Join(names(nodes), " ") }
 
 func names(nodes []*Node) (names []string) {
 	for _, n := range nodes {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package lab
 
 import (
@@ -6,14 +8,29 @@ import (
 
 // networkFaults are what happens on the way between clients and nodes.
 var networkFaults = []fault{
-	{name: "partition", weight: 5, do: func(n *nemesis) { n.spoil("partition", way{hold: true}, way{hold: true}) }},
-	{name: "requests held", weight: 3, do: func(n *nemesis) { n.spoil("requests held", way{hold: true}, way{}) }},
-	{name: "replies held", weight: 3, do: func(n *nemesis) { n.spoil("replies held", way{}, way{hold: true}) }},
-	{name: "replies lost", weight: 4, do: func(n *nemesis) { n.spoil("replies lost", way{}, way{lose: true}) }},
-	{name: "all lost", weight: 2, do: func(n *nemesis) { n.spoil("all lost", way{lose: true}, way{lose: true}) }},
+	{name: "partition", weight: 5, do: func(n *nemesis) {
+		n.spoil("partition", way{hold: true}, way{hold: true})
+	}},
+	{name: "requests held", weight: 3, do: func(n *nemesis) {
+		n.spoil("requests held", way{hold: true}, way{})
+	}},
+	{name: "replies held", weight: 3, do: func(n *nemesis) {
+		n.spoil("replies held", way{}, way{hold: true})
+	}},
+	{name: "replies lost", weight: 4, do: func(n *nemesis) {
+		n.spoil("replies lost", way{}, way{lose: true})
+	}},
+	{name: "all lost", weight: 2, do: func(n *nemesis) {
+		n.spoil("all lost", way{lose: true}, way{lose: true})
+	}},
 	{name: "slow", weight: 4, do: func(n *nemesis) {
 		ttl := n.run.config.TTL
 		n.spoil("slow", way{delay: n.between(0, ttl/10)}, way{delay: n.between(0, ttl/4)})
+	}},
+	{name: "pipelines split", weight: 4, do: func(n *nemesis) {
+		// Others get in between the requests of one acquisition, and the connection may end there.
+		n.spoil("pipelines split", way{split: n.between(time.Millisecond, n.run.config.TTL/20)},
+			way{})
 	}},
 	{name: "reset", weight: 2, do: func(n *nemesis) {
 		links, targets := n.links()
@@ -64,7 +81,8 @@ func (n *nemesis) spoil(name string, up, down way) {
 	over()
 }
 
-// links draws what part of the network is hit: all that some clients have, all that leads to some nodes, or single ones.
+// links draws what part of the network is hit: all that some clients have, all that leads to some
+// nodes, or single ones.
 func (n *nemesis) links() (links []*link, targets []string) {
 	switch n.draw.IntN(3) {
 	case 0:

@@ -1,10 +1,14 @@
+//go:build unix
+
 package lab
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/redishold/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
 // Persistence is what a server keeps through a restart.
@@ -27,46 +31,62 @@ const (
 )
 
 // patience bounds every wait for a server or a client. It is long since the machine may be busy.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Node is one redis-server.
 type Node struct {
 	Name        string      // n1 and so on
 	Addr        string      // host:port
 	Persistence Persistence // what it keeps
+	Mute        bool        // it refuses every subscription from its next start on
 	dir         string
-	clock       string // file with the step of its wall clock
-	library     string // wallclock.c, built
-	process     *process
+	extra       []string // arguments of the server
+	secure      *secure  // how clients are served; nil for without TLS
+	clock       clock
+	library     string // preload, built
+	// what it keeps has been changed while it ran, so it may come back with older data
+	unsure  bool
+	process *process
 }
 
-//go:embed preload/wallclock.c
-var wallClock []byte
+//go:embed preload
+var preload embed.FS
 
-// buildWallClock builds the library that steps wall clocks.
-func buildWallClock(ctx context.Context, dir string) (string, error) {
-	source, library := filepath.Join(dir, "wallclock.c"), filepath.Join(dir, "wallclock.so")
-	if err := os.WriteFile(source, wallClock, 0o644); err != nil {
+// buildPreload builds the library that servers are started with: it steps wall clocks, and notes
+// what is on the disk.
+func buildPreload(ctx context.Context, dir string) (library string, err error) {
+	if err := os.CopyFS(dir, preload); err != nil {
 		return "", err
 	}
-	if out, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O1", "-Wall", "-o", library, source).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", source, err, out)
+	library = filepath.Join(dir, "preload.so")
+	args := []string{"-shared", "-fPIC", "-O1", "-Wall", "-o", library,
+		filepath.Join(dir, "preload", "wallclock.c"), filepath.Join(dir, "preload", "disk.c")}
+	if out, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the library for servers: %w: %s", err, out)
 	}
 	return library, nil
 }
 
-// startNode starts a server in a directory of its own below dir.
-func startNode(name, addr string, persistence Persistence, dir, library string) (*Node, error) {
-	n := &Node{Name: name, Addr: addr, Persistence: persistence, dir: filepath.Join(dir, name), library: library}
-	n.clock = filepath.Join(n.dir, "clock")
-	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+// newNode makes a server with a directory of its own below dir, to be started.
+func newNode(name string, persistence Persistence, dir, library string) (n *Node, err error) {
+	n = &Node{Name: name, Persistence: persistence, dir: filepath.Join(dir, name), library: library}
+	n.clock.file = filepath.Join(n.dir, "clock")
+	if n.Addr, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	return n, n.start()
+	return n, errors.Join(os.MkdirAll(n.dir, 0o755), n.SetClock(0))
 }
 
-// StartNodes starts servers in directories of their own below dir. They end with stop, or with this process.
-func StartNodes(ctx context.Context, dir string, count int, persistence Persistence) (nodes []*Node, stop func(), err error) {
+// StartNodes starts servers in directories of their own below dir. They end with stop, or with this
+// process.
+func StartNodes(ctx context.Context, dir string, count int, persistence Persistence) (nodes []*Node,
+	stop func(), err error) {
+	return startNodes(ctx, dir, count, persistence, func(*Node) error { return nil })
+}
+
+// startNodes does so, and prepares each before it is started.
+func startNodes(ctx context.Context, dir string, count int, persistence Persistence,
+	prepare func(*Node) error) (nodes []*Node, stop func(), err error) {
 	stop = func() {
 		for _, n := range nodes {
 			if n.process != nil {
@@ -74,18 +94,19 @@ func StartNodes(ctx context.Context, dir string, count int, persistence Persiste
 			}
 		}
 	}
-	library, err := buildWallClock(ctx, dir)
+	library, err := buildPreload(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range count {
-		addr, err := freeAddress()
-		if err != nil {
-			stop()
-			return nil, nil, err
+		n, err := newNode("n"+strconv.Itoa(i+1), persistence, dir, library)
+		if err == nil {
+			nodes = append(nodes, n)
+			err = prepare(n)
 		}
-		n, err := startNode("n"+strconv.Itoa(i+1), addr, persistence, dir, library)
-		nodes = append(nodes, n)
+		if err == nil {
+			err = n.start()
+		}
 		if err != nil {
 			stop()
 			return nil, nil, err
@@ -101,15 +122,22 @@ func (n *Node) Freeze() { n.process.freeze() }
 func (n *Node) Thaw() { n.process.thaw() }
 
 func (n *Node) start() error {
-	n.SetClock(0)
 	host, port, _ := net.SplitHostPort(n.Addr)
-	args := []string{"--port", port, "--bind", host, "--dir", n.dir, "--save", "", "--daemonize", "no", "--protected-mode", "no",
-		"--maxmemory-policy", "noeviction"}
+	args := []string{"--port", port, "--bind", host, "--dir", n.dir, "--save", "", "--daemonize",
+		"no", "--protected-mode", "no",
+		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0"}
 	if n.Persistence != Memory {
-		args = append(args, "--appendonly", "yes", "--appendfsync", string(n.Persistence))
+		// It is never written anew of itself: a power failure takes away the end of what there is.
+		args = append(args, "--appendonly", "yes", "--appendfsync", string(n.Persistence),
+			"--auto-aof-rewrite-percentage", "0")
+	}
+	args = append(args, n.extra...)
+	if n.Mute {
+		args = append(args, "--user", "default", "on", "nopass", "~*", "&*", "+@all", "-subscribe",
+			"-ssubscribe", "-psubscribe")
 	}
 	cmd := exec.Command("redis-server", args...)
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+n.library, "ITEST_CLOCK="+n.clock)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+n.library, "ITEST_CLOCK="+n.clock.file)
 	var err error
 	if n.process, err = start(cmd, filepath.Join(n.dir, "log")); err != nil {
 		return err
@@ -131,13 +159,29 @@ func (n *Node) start() error {
 	}
 }
 
+// replace starts another server in place of the node's, without data and at another address. The
+// former one goes on.
+func (n *Node) replace() (former *Node, err error) {
+	former = &Node{Name: n.Name, Addr: n.Addr, dir: n.dir, process: n.process}
+	if n.Addr, err = freeAddress(); err != nil {
+		return former, err
+	}
+	n.dir += "+"
+	n.clock.file = filepath.Join(n.dir, "clock")
+	if err := errors.Join(os.MkdirAll(n.dir, 0o755), n.SetClock(0)); err != nil {
+		return former, err
+	}
+	return former, n.start()
+}
+
 // Do sends one command on a connection of its own.
-func (n *Node) Do(args ...string) (any, error) { return (&redistest.Server{Addr: n.Addr}).Try(args...) }
+func (n *Node) Do(args ...string) (any, error) {
+	return (&redistest.Server{Addr: n.Addr}).Try(args...)
+}
 
 // Restart kills the server, if that has not been done, and starts it on what it has kept.
 func (n *Node) Restart() error {
-	n.process.kill()
-	return n.start()
+	return errors.Join(n.Kill(), n.start())
 }
 
 // Written tells how much of the append-only file there is: its parts that grow, with their sizes.
@@ -152,14 +196,38 @@ func (n *Node) Written() map[string]int64 {
 	return sizes
 }
 
-// PowerFailure kills the server and, unless it syncs always, takes away what it has written since, as a power failure does with what was not
-// synced: kill -9 alone does not, as the system still has it.
-func (n *Node) PowerFailure(synced map[string]int64) error {
-	n.process.kill()
-	if n.Persistence != EverySec {
-		return nil
+// Synced tells how much of the append-only file is certain to be on the disk, as Written does.
+func (n *Node) Synced() (map[string]int64, error) {
+	sizes := n.Written()
+	for name, written := range sizes {
+		var size int64
+		switch text, err := os.ReadFile(name + ".synced"); {
+		case err == nil && len(text) == 8:
+			size = int64(binary.NativeEndian.Uint64(text))
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("%s.synced: %d bytes, %w", name, len(text), err)
+		}
+		sizes[name] = min(size, written)
 	}
-	for name, size := range synced {
+	return sizes, nil
+}
+
+// PowerFailure kills the server and takes away of its file what the disk may not have: kill -9
+// alone does not, as the system still has it. That is what a server has not synced that syncs
+// always. One that does so every second loses what it has written since a moment within the last
+// one.
+func (n *Node) PowerFailure(moment map[string]int64) error {
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	left := moment
+	if n.Persistence == Always {
+		var err error
+		if left, err = n.Synced(); err != nil {
+			return err
+		}
+	}
+	for name, size := range left {
 		if err := os.Truncate(name, size); err != nil {
 			return err
 		}
@@ -167,20 +235,15 @@ func (n *Node) PowerFailure(synced map[string]int64) error {
 	return nil
 }
 
-// Kill kills the server.
-func (n *Node) Kill() { n.process.kill() }
-
-// SetClock sets the server's wall clock as far off as step says.
-func (n *Node) SetClock(step time.Duration) error {
-	var raw [8]byte
-	binary.NativeEndian.PutUint64(raw[:], uint64(step.Microseconds()))
-	file, err := os.OpenFile(n.clock, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
+// Kill kills the server. It fails if that had ended by itself before, and tells what it said last.
+func (n *Node) Kill() error {
+	crashed := n.process.end()
+	<-n.process.exited
+	if !crashed {
+		return nil
 	}
-	defer file.Close()
-	_, err = file.WriteAt(raw[:], 0) // in place: the server has the file mapped
-	return err
+	text, _ := os.ReadFile(filepath.Join(n.dir, "log"))
+	return fmt.Errorf("%s ended by itself: %s", n.Name, text[max(0, len(text)-4000):])
 }
 
 // lockClients are the connections of lock clients.
@@ -199,8 +262,13 @@ func (n *Node) lockClients() ([]string, error) {
 	return found, nil
 }
 
-// orphans are keys that would block others, or that would stay for ever and are no counter of tokens.
+// orphans are keys that would block others, or that would stay for ever and are neither a counter
+// of tokens nor what the server knows of the set that it is one of.
 func (n *Node) orphans() ([]string, error) {
+	// A replica has what its primary has, and in a Cluster it does not tell.
+	if left, err := n.behind(); err == nil && left == nil {
+		return nil, nil
+	}
 	reply, err := n.Do("KEYS", "*")
 	if err != nil {
 		return nil, err
@@ -216,7 +284,8 @@ func (n *Node) orphans() ([]string, error) {
 		ms, _ := ttl.(int64)
 		switch {
 		case ms == -2: // gone by now
-		case strings.HasPrefix(key, "lock:"), ms == -1 && !strings.HasPrefix(key, "holdfast:f:"):
+		case strings.HasPrefix(key, "lock:"), ms == -1 && !strings.HasPrefix(key, "holdfast:f:") &&
+			key != "holdfast:s" && !strings.HasPrefix(key, "holdfast:m:"):
 			found = append(found, key+" (TTL "+strconv.FormatInt(ms, 10)+" ms)")
 		}
 	}

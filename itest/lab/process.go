@@ -1,31 +1,22 @@
+//go:build unix
+
 package lab
 
 import (
 	"os"
 	"os/exec"
-	"runtime"
-	"sync"
+	"sync/atomic"
 	"syscall"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // process is one that dies with the laboratory, however that ends.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
+	told   atomic.Bool   // to end
 }
-
-// spawner starts all processes: the signal that a parent's death sends comes when the thread that started them ends, and
-// this one does not.
-var spawner = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return work
-})
 
 // start starts the command, with what it says going to the file.
 func start(cmd *exec.Cmd, output string) (*process, error) {
@@ -38,10 +29,7 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 		cmd.Stdout = file
 	}
 	cmd.Stderr = file
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	spawner() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := testserver.StartProcess(cmd); err != nil {
 		return nil, err
 	}
 	p := &process{cmd: cmd, exited: make(chan struct{})}
@@ -57,6 +45,24 @@ func (p *process) thaw()   { p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // kill ends the process and waits until it is gone.
 func (p *process) kill() {
-	p.cmd.Process.Kill()
+	p.end()
 	<-p.exited
+}
+
+// end tells the process to end, which it may take a while to do. It reports whether the process had
+// ended by itself before.
+func (p *process) end() (crashed bool) {
+	crashed = !p.told.Swap(true) && p.ended()
+	p.cmd.Process.Kill()
+	return crashed
+}
+
+// ended reports whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
 }

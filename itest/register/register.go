@@ -1,6 +1,7 @@
-// Package register is what the locks of the laboratory protect: a counter for each key, kept three times. Two of them are guarded, one in memory
-// and one in a row of a database: they refuse whoever comes with a smaller token than they have seen. The third one takes every write, and
-// shows what would have been lost without a guard.
+// Package register is what the locks of the laboratory protect: a counter for each key, kept three
+// times. Two of them are guarded, one in memory and one in a row of a database: they refuse whoever
+// comes with a smaller token than they have seen. The third one takes every write, and shows what
+// would have been lost without a guard.
 package register
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
+	"net/url"
 	"sync"
 
 	_ "modernc.org/sqlite" // the driver
@@ -35,6 +37,7 @@ type Register struct {
 	listener net.Listener
 	report   func(key, text string) // takes what must not be
 	database *sql.DB
+	guarded  *sql.Stmt // the guard in SQL, as one statement
 
 	mu     sync.Mutex
 	cells  map[string]*cell
@@ -58,16 +61,27 @@ type Counts struct {
 // Open makes a register that listens on the socket, with its row in the database file.
 func Open(socket, file string, report func(key, text string)) (*Register, error) {
 	// What counts is that the row goes through SQL, not that it survives a power failure.
-	database, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	// The name is a URL, in which a path may not have every letter.
+	name := url.URL{Scheme: "file", Path: file,
+		RawQuery: "_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"}
+	database, err := sql.Open("sqlite", name.String())
 	if err != nil {
 		return nil, err
 	}
 	database.SetMaxOpenConns(1)
-	if _, err := database.Exec("CREATE TABLE guarded (key TEXT PRIMARY KEY, token INTEGER, owner TEXT, value INTEGER)"); err != nil {
+	if _, err := database.Exec(
+		"CREATE TABLE guarded (key TEXT PRIMARY KEY, token INTEGER, owner TEXT, value INTEGER)"); err != nil {
 		database.Close()
 		return nil, err
 	}
-	r := &Register{report: report, database: database, cells: make(map[string]*cell)}
+	guarded, err := database.Prepare(
+		"UPDATE guarded SET token = ?, owner = ?, value = value + ? WHERE key = ? AND token <= ?")
+	if err != nil {
+		database.Close()
+		return nil, err
+	}
+	r := &Register{report: report, database: database, guarded: guarded,
+		cells: make(map[string]*cell)}
 	if r.listener, err = net.Listen("unix", socket); err != nil {
 		database.Close()
 		return nil, err
@@ -114,7 +128,8 @@ func (s *service) Do(args Args, reply *Reply) error {
 	if c == nil {
 		c = new(cell)
 		r.cells[args.Key] = c
-		if _, err := r.database.Exec("INSERT INTO guarded VALUES (?, 0, '', 0)", args.Key); err != nil {
+		if _, err := r.database.Exec("INSERT INTO guarded VALUES (?, 0, '', 0)",
+			args.Key); err != nil {
 			return err
 		}
 	}
@@ -130,7 +145,8 @@ func (s *service) Do(args Args, reply *Reply) error {
 		return err
 	}
 	if row != reply.Accepted {
-		r.report(args.Key, fmt.Sprintf("the row says %v to %s with token %d, the register %v", row, args.Owner, args.Token, reply.Accepted))
+		r.report(args.Key, fmt.Sprintf("the row says %v to %s with token %d, the register %v", row,
+			args.Owner, args.Token, reply.Accepted))
 	}
 	reply.Value, reply.Loose = c.value, c.loose
 	if reply.Accepted {
@@ -141,33 +157,36 @@ func (s *service) Do(args Args, reply *Reply) error {
 	return nil
 }
 
-// do is the guard: a larger token than all before passes, and an equal one if it is the same acquisition's.
+// do is the guard: a larger token than all before passes, and an equal one if it is the same
+// acquisition's.
 func (c *cell) do(args Args, report func(key, text string)) bool {
 	if args.Token < c.token {
 		return false
 	}
 	if args.Token == c.token && args.Owner != c.owner {
-		report(args.Key, fmt.Sprintf("%s and %s both have token %d", c.owner, args.Owner, args.Token))
+		report(args.Key, fmt.Sprintf("%s and %s both have token %d", c.owner,
+			args.Owner, args.Token))
 	}
 	c.token, c.owner = args.Token, args.Owner
 	if args.Enter {
 		return true
 	}
 	if c.value != args.Read {
-		report(args.Key, fmt.Sprintf("%s with token %d read %d and then found %d: somebody wrote in between", args.Owner, args.Token, args.Read, c.value))
+		report(args.Key,
+			fmt.Sprintf("%s with token %d read %d and then found %d: somebody wrote in between",
+				args.Owner, args.Token, args.Read, c.value))
 	}
 	c.value++
 	return true
 }
 
-// inRow is the same guard in SQL, as one statement.
+// inRow is the same guard in SQL.
 func (r *Register) inRow(args Args) (accepted bool, err error) {
 	step := 1
 	if args.Enter {
 		step = 0
 	}
-	result, err := r.database.Exec("UPDATE guarded SET token = ?, owner = ?, value = value + ? WHERE key = ? AND token <= ?",
-		int64(args.Token), args.Owner, step, args.Key, int64(args.Token))
+	result, err := r.guarded.Exec(int64(args.Token), args.Owner, step, args.Key, int64(args.Token))
 	if err != nil {
 		return false, err
 	}
@@ -181,11 +200,13 @@ func (r *Register) Compare() error {
 	defer r.mu.Unlock()
 	for key, c := range r.cells {
 		var token, value uint64
-		if err := r.database.QueryRow("SELECT token, value FROM guarded WHERE key = ?", key).Scan(&token, &value); err != nil {
+		if err := r.database.QueryRow("SELECT token, value FROM guarded WHERE key = ?",
+			key).Scan(&token, &value); err != nil {
 			return err
 		}
 		if token != c.token || value != c.value {
-			return fmt.Errorf("%s: the row has token %d and value %d, the register %d and %d", key, token, value, c.token, c.value)
+			return fmt.Errorf("%s: the row has token %d and value %d, the register %d and %d", key,
+				token, value, c.token, c.value)
 		}
 	}
 	return nil

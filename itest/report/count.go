@@ -1,4 +1,5 @@
-// Package report tells people what a run of the laboratory showed: figures, findings, and a picture.
+//go:build unix
+
 package report
 
 import (
@@ -16,19 +17,26 @@ import (
 // Figures are what can be counted.
 type Figures struct {
 	Asked    int            // calls of Acquire
-	Granted  int            // of them, that gave a lock
+	Granted  int            // of them, that gave a lock; without Probes
 	Released int            // releases that the backend confirmed
 	Lost     int            // locks that ended without their holder's doing
 	Renewed  int            // deadlines seen to move
 	Writes   int            // to the guarded store
 	Refused  int            // of them, by the guards
 	Undone   int            // writes that would have been undone without a guard
+	Probes   int            // locks that were granted to show that they can be had
 	Faults   map[string]int // by kind
+	Absent   []string       // kinds of faults that were planned and did not come up
 	Pauses   int            // of clients, stops and stalls of more than 100 ms
 	Outage   time.Duration  // the longest time in which no key was granted though somebody waited
+	Starved  time.Duration  // in which the laboratory itself did not run: then nothing is late
 	Excused  int            // findings with an excuse
 	Violated int            // findings without one
-	Errors   map[string]int // of calls of Acquire, by kind
+	// of them, those that only say that nothing was shown: a search for an order was given up, or a
+	// probe
+	Open   int
+	Errors map[string]int  // of calls of Acquire, by kind
+	Guards []check.Guarded // by the kind of store
 }
 
 // Count counts.
@@ -38,7 +46,11 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 	for _, a := range r.History.Acquisitions {
 		f.Asked++
 		if a.Granted != 0 {
-			f.Granted++
+			if check.IsProbe(a) {
+				f.Probes++
+			} else {
+				f.Granted++
+			}
 			grants = append(grants, a.Granted)
 			if a.Lost() {
 				f.Lost++
@@ -57,14 +69,23 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 			}
 		}
 	}
+	f.Absent = check.Absent(r.History)
 	f.Undone = r.Counts.Lost
+	f.Guards = check.Guards(r.History)
+	for _, g := range f.Guards {
+		f.Undone += g.Lost
+	}
 	for _, fault := range r.History.Faults {
 		f.Faults[kind(fault.Name)]++
-		if fault.Name == "pause" {
+		if strings.HasPrefix(fault.Name, "pause") {
 			f.Pauses++
 		}
 	}
 	for _, s := range r.History.Stalls {
+		if s.Client == history.Laboratory {
+			f.Starved += time.Duration(s.Until - s.At)
+			continue
+		}
 		if s.Until-s.At > int64(100*time.Millisecond) {
 			f.Pauses++
 		}
@@ -79,6 +100,9 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 		} else {
 			f.Violated++
 		}
+		if finding.Open {
+			f.Open++
+		}
 	}
 	return f
 }
@@ -90,7 +114,7 @@ func kind(name string) string {
 		return "clock set forward"
 	case strings.HasPrefix(name, "clock -"):
 		return "clock behind for a while"
-	case strings.HasPrefix(name, "clock "):
+	case strings.HasPrefix(name, "clock ") && !strings.Contains(name, ","):
 		return "clock ahead for a while"
 	}
 	name, _, _ = strings.Cut(name, ",")
@@ -99,8 +123,12 @@ func kind(name string) string {
 
 // String is one line.
 func (f Figures) String() string {
-	return fmt.Sprintf("%d asked, %d granted, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; errors %s; faults %s; %d excused, %d violations",
-		f.Asked, f.Granted, f.Released, f.Lost, f.Writes, f.Refused, f.Undone, f.Outage.Round(time.Millisecond), tally(f.Errors), tally(f.Faults), f.Excused, f.Violated)
+	return fmt.Sprintf(
+		"%d asked, %d granted, and %d to probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
+		f.Asked, f.Granted, f.Probes, f.Released, f.Lost, f.Writes, f.Refused, f.Undone,
+		f.Outage.Round(time.Millisecond), f.Starved.Round(time.Millisecond), tally(f.Errors),
+		tally(f.Faults),
+		cmp.Or(strings.Join(f.Absent, ", "), "none"), f.Excused, f.Violated, f.Open)
 }
 
 // tally lists counts, the largest first.
@@ -109,7 +137,9 @@ func tally(counts map[string]int) string {
 	for name := range counts {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %d", name, counts[name])
 	}

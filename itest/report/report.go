@@ -1,3 +1,5 @@
+//go:build unix
+
 package report
 
 import (
@@ -15,17 +17,34 @@ import (
 	"github.com/holdfast-go/holdfast/itest/lab"
 )
 
-// Run is one run with what was found in it.
+// Run is one run with what was found in it. It is made by [Of].
 type Run struct {
-	Result *lab.Result     // what was recorded
-	Found  []check.Finding // what the checks say of it
+	Figures
+	number  int // among all, from 1 on, those included that failed
+	config  lab.Config
+	found   []check.Finding
+	picture []byte
 }
+
+// Of sums up what was recorded in the run of this number, and what the checks say of it. It keeps
+// nothing of the history, of which there is much.
+func Of(number int, r *lab.Result, found []check.Finding) *Run {
+	return &Run{Figures: Count(r, found), number: number, config: r.Config, found: found,
+		picture: Timeline(r, found)}
+}
+
+// Number is that of the run among all.
+func (r *Run) Number() int { return r.number }
+
+// Archive names the file, beside the report, with all that was recorded in the run of this number.
+func Archive(number int) string { return fmt.Sprintf("torture-%d.jsonl.gz", number) }
 
 // title names the run.
 func (r *Run) title() string {
-	c := r.Result.Config
+	c := r.config
 	title := c.Mode() + ", " + map[lab.Persistence]string{
-		lab.Memory: "nothing kept through a restart", lab.EverySec: "synced every second", lab.Always: "synced always",
+		lab.Memory: "nothing kept through a restart", lab.EverySec: "synced every second",
+		lab.Always: "synced always",
 	}[c.Persistence]
 	if c.Limits {
 		title += ", assumptions broken"
@@ -35,72 +54,139 @@ func (r *Run) title() string {
 
 // Environment says what a report was made with.
 type Environment struct {
-	Commit   string        // of the repository
-	Redis    string        // version of the server
-	Go       string        // version
-	Cores    int           // of the machine
-	Seed     uint64        // of everything
-	Duration time.Duration // of the faults in all runs
-	Date     string        // of the day
+	Commit    string        // of the repository
+	Redis     string        // version of the server
+	Databases string        // their versions, where guarded stores are
+	Go        string        // version
+	Cores     int           // of the machine
+	Seed      uint64        // of everything
+	Duration  time.Duration // of the faults in all runs
+	Parallel  int           // how many runs there were at once
+	Modes     string        // regular expression for those that were run; all of them if empty
+	Date      string        // of the day
+	Missing   []string      // modes in which the laboratory itself did not work
+}
+
+// machine says when, of what and on what.
+func (e Environment) machine() string {
+	return fmt.Sprintf("%s, commit %s, %s, %s, %d cores.", e.Date, e.Commit, e.Redis, e.Go, e.Cores)
 }
 
 const head = `# What the fault laboratory saw
 
 Real redis-servers, client processes that use the library as a service would, a network between them that can be spoiled, and a nemesis
-that breaks all of it, drawing from a seed. Everything that clients saw was recorded on one clock and then checked: exclusion, tokens,
-guarded writes, linearizability (by Porcupine), loss told in time, wake-ups, liveness, what is left behind. What the laboratory is made of is
+that breaks all of it, drawing from a seed. Locks are on a single Redis, over three or five (Redlock), in a Cluster, or behind a Sentinel; half of the clients use redishold and half goredishold, but where their clocks are set all use redishold.
+Everything that clients saw was recorded on one clock and then checked: exclusion, tokens,
+guarded writes, linearizability (by Porcupine), loss told in time, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
+other, the rules of the model of the tokens in ` + "`spec`" + `. A run that has shown nothing fails: see ` + "`itest/check`" + `. What the laboratory is made of is
 in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` shows that each check can fail.
 
 `
 
-const scope = `## What it does not show
+const scope = `## What is drawn
 
-All processes are on one machine, so their clocks run at one rate: the drift allowance is not put to the test, and no host is suspended. The network
-is a proxy in the laboratory's process. A power failure is a kill that takes away what was written to the append-only file shortly before. Servers
-are single ones: Sentinel, Cluster and TLS have tests of their own. Where an assumption was broken, whatever happened at that moment to a
-lock that was held is put down to it.
+Each client draws from a seed of its own. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
+pipelines; servers are frozen, killed and restarted, one after the other too, lose their power unless they keep nothing, run out of memory, forget scripts, end connections, refuse
+subscriptions, and have wall clocks that run up to 0.4 % too fast or too slow; only where replicas take over they are not restarted. Over several servers with a quarantine: they are replicas of each
+other for a while, and, where they do not keep everything, come back with older data and have their persistence changed in the file and while they run. In modes of their own:
+servers are replaced by empty ones, as an operator does it by another guard and Adopt, while clients are restarted one after the other; a set of three servers grows to five and
+shrinks again, by Adopt likewise; slots of a Cluster
+without replicas are moved; servers that never allow a subscription; clients whose wall clocks are set anew every other second; TLS between clients and servers; holders that write to every kind of store that has a guard, and are stopped past their lease in between (see [torture-guards.md](torture-guards.md)), with no other fault. Where assumptions are broken, further:
+servers forget, evict, have keys deleted, and have wall clocks that jump or run at quite another rate; and, in modes of their own, a replica takes over
+that may have been cut off from its primary before: by a Sentinel, where both are primaries for a while, or in a Cluster.
+
+## What it does not show
+
+All processes are on one machine, and no host is suspended. The network is a proxy in the laboratory's process. A power failure is a kill that takes away
+what the server had not synced, or, with a sync every second, what was written within the last one. No server is added to a
+Cluster or leaves it, and no slot moves where it has replicas. There is no Valkey and no
+Redis but the one named above. Foreign clients do not take part. They and a suspended host
+have tests of their own.
+
+What clients and servers say to each other is checked against the model in all modes; a Cluster counts as one server there, since the key of a lock and its
+tokens are moved together. Where replicas take over the rules hold from one failover to the next, as what the former primary has granted may be
+forgotten.
+
+Two holders of a key are put down to an assumption if it was broken on that key
+while one of their leases was there: at the server, or at so many of several that the others were no majority or could not be reached.
 
 `
 
-// Write writes the report as Markdown, with its pictures beside it.
-func Write(dir string, env Environment, runs []Run) error {
+// Write writes the report as Markdown, with its pictures beside it, and a page on the guarded
+// stores, if a run had them.
+func Write(dir string, env Environment, runs []*Run) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	var b bytes.Buffer
 	b.WriteString(head)
-	fmt.Fprintf(&b, "%s, commit %s, %s, %s, %d cores. To repeat it, at that commit: `make torture DURATION=%s SEED=%d`. The seed gives the same faults in the same order; "+
-		"when they hit is up to the machine.\n\n", env.Date, env.Commit, env.Redis, env.Go, env.Cores, short(env.Duration), env.Seed)
+	fmt.Fprintf(&b,
+		"%s To repeat it, at that commit: `make torture DURATION=%s PARALLEL=%d SEED=%d`. The seed gives the same faults in the same order; "+
+			"when they hit is up to the machine. The duration is that of all modes together, of which %d at most ran at once.\n\n",
+		env.machine(), short(env.Duration), env.Parallel, env.Seed, env.Parallel)
+	if env.Modes != "" {
+		fmt.Fprintf(&b, "**Only modes with a name like `%s` were run.**\n\n", env.Modes)
+	}
+	if len(env.Missing) > 0 {
+		fmt.Fprintf(&b,
+			"**The laboratory itself did not work in these modes, of which nothing is known: %s.**\n\n",
+			strings.Join(env.Missing, "; "))
+	}
 	verdict(&b, runs)
 	figures(&b, runs)
+	if err := writeGuards(dir, env, runs); err != nil {
+		return err
+	}
 	b.WriteString(scope)
-	for i := range runs {
-		r := &runs[i]
-		picture := fmt.Sprintf("torture-%d.svg", i+1)
-		if err := os.WriteFile(filepath.Join(dir, picture), Timeline(r.Result, r.Found), 0o644); err != nil {
+	for _, r := range runs {
+		picture := fmt.Sprintf("torture-%d.svg", r.number)
+		if err := replace(filepath.Join(dir, picture), r.picture); err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "## %s\n\n", r.title())
-		findings(&b, r.Found)
-		counts := Count(r.Result, r.Found)
-		fmt.Fprintf(&b, "Faults: %s.\n\nCalls of Acquire that got no lock: %s.\n\n", tally(counts.Faults), tally(counts.Errors))
-		fmt.Fprintf(&b, "%v of it: who held which key, with the last digits of the token; grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\n", span, picture)
+		findings(&b, r.found)
+		counts := r.Figures
+		fmt.Fprintf(&b, "Faults: %s.\n\n", tally(counts.Faults))
+		if len(counts.Absent) > 0 {
+			fmt.Fprintf(&b, "**Faults that did not come up: %s.**\n\n",
+				strings.Join(counts.Absent, ", "))
+		}
+		fmt.Fprintf(&b, "Calls of Acquire that got no lock: %s.\n\n", tally(counts.Errors))
+		fmt.Fprintf(&b,
+			"%v of it: who held which key, with the last digits of the token; grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\nAll that was recorded of it: `%s`, which `go run ./itest/torture -recheck` checks again.\n\n",
+			span, picture, Archive(r.number))
 	}
-	return os.WriteFile(filepath.Join(dir, "torture.md"), append(bytes.TrimRight(b.Bytes(), "\n"), '\n'), 0o644)
+	return replace(filepath.Join(dir, "torture.md"),
+		append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
+}
+
+// replace writes a file as a whole or, if it fails, leaves what is there.
+func replace(path string, text []byte) error {
+	part := path + ".part"
+	err := os.WriteFile(part, text, 0o644)
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		os.Remove(part)
+	}
+	return err
 }
 
 // verdict says what it all amounts to.
-func verdict(b *bytes.Buffer, runs []Run) {
-	violations, undone, refused, tokens := 0, 0, 0, 0
+func verdict(b *bytes.Buffer, runs []*Run) {
+	violations, undone, refused, tokens, granted, open := 0, 0, 0, 0, 0, 0
 	limits := make(map[string]int)
 	var total time.Duration
-	for i := range runs {
-		counts := Count(runs[i].Result, runs[i].Found)
+	for _, r := range runs {
+		counts := r.Figures
 		violations += counts.Violated
+		granted += counts.Granted
+		open += counts.Open
 		undone += counts.Undone
 		refused += counts.Refused
-		total += runs[i].Result.Config.Duration
-		for _, f := range runs[i].Found {
+		total += r.config.Duration
+		for _, f := range r.found {
 			switch {
 			case f.Excuse != "" && f.Check == "exclusion":
 				limits[f.Excuse]++
@@ -109,17 +195,22 @@ func verdict(b *bytes.Buffer, runs []Run) {
 			}
 		}
 	}
-	fmt.Fprintf(b, "**%d violations in %s of faults.** ", violations, short(total))
+	fmt.Fprintf(b,
+		"**%d violations in %s of faults, with %d acquisitions.** %d searches for an order of the steps, or probes, were given up, and showed nothing. ",
+		violations, short(total), granted, open)
 	switch {
 	case len(limits) == 0 && violations == 0:
 		b.WriteString("No lock was held twice.\n")
 	case len(limits) > 0:
-		b.WriteString("A lock was held twice where an assumption was broken that the documentation names")
+		b.WriteString(
+			"A lock was held twice where an assumption was broken that the documentation names")
 		if violations == 0 {
 			b.WriteString(", and nowhere else")
 		}
 		b.WriteString(":\n\n")
-		for _, excuse := range slices.SortedFunc(maps.Keys(limits), func(a, b string) int { return cmp.Or(cmp.Compare(limits[b], limits[a]), cmp.Compare(a, b)) }) {
+		for _, excuse := range slices.SortedFunc(maps.Keys(limits), func(a, b string) int {
+			return cmp.Or(cmp.Compare(limits[b], limits[a]), cmp.Compare(a, b))
+		}) {
 			fmt.Fprintf(b, "- %d times: %s\n", limits[excuse], excuse)
 		}
 	}
@@ -127,23 +218,28 @@ func verdict(b *bytes.Buffer, runs []Run) {
 	if tokens == 0 {
 		b.WriteString("Tokens rose without exception, also there. ")
 	}
-	fmt.Fprintf(b, "Some clients go on writing whatever their lock says, as a process does that is paused between looking and writing: "+
-		"guards refused %d writes. In a store without a guard %d updates would have been lost: **a lock alone does not protect data**.\n\n", refused, undone)
+	fmt.Fprintf(b,
+		"Some clients go on writing whatever their lock says, as a process does that is paused between looking and writing: "+
+			"guards refused %d writes. In our laboratory %d updates would have been lost without a guard: **a lock alone does not protect data**.\n\n",
+		refused, undone)
 }
 
-func figures(b *bytes.Buffer, runs []Run) {
-	b.WriteString("| | duration | acquisitions asked | granted | lost | writes | refused | undone without guard | faults | pauses | longest outage | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for i := range runs {
-		r := &runs[i]
-		c := Count(r.Result, r.Found)
+func figures(b *bytes.Buffer, runs []*Run) {
+	b.WriteString(
+		"| | duration | acquisitions asked | granted | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range runs {
+		c := r.Figures
 		faults := 0
 		for _, n := range c.Faults {
 			faults += n
 		}
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %v | %d | %d |\n", r.title(), short(r.Result.Config.Duration), c.Asked, c.Granted, c.Lost,
-			c.Writes, c.Refused, c.Undone, faults, c.Pauses, c.Outage.Round(100*time.Millisecond), c.Excused, c.Violated)
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %v | %v | %d | %d |\n",
+			r.title(), short(r.config.Duration), c.Asked, c.Granted, c.Probes, c.Lost,
+			c.Writes, c.Refused, c.Undone, faults, c.Pauses, c.Outage.Round(100*time.Millisecond),
+			c.Starved.Round(100*time.Millisecond), c.Excused, c.Violated)
 	}
-	b.WriteString("\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed.\n\n")
+	b.WriteString(
+		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run.\n\n")
 }
 
 // findings lists violations one by one, and the rest by kind with an example.
@@ -159,7 +255,8 @@ func findings(b *bytes.Buffer, found []check.Finding) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		fmt.Fprintf(b, "- %s: %d times, the first: %s\n", kind, len(byKind[kind]), oneLine(byKind[kind][0].Text))
+		fmt.Fprintf(b, "- %s: %d times, the first: %s\n", kind, len(byKind[kind]),
+			oneLine(byKind[kind][0].Text))
 	}
 	if len(found) == 0 {
 		b.WriteString("Nothing was found.\n")

@@ -1,3 +1,5 @@
+//go:build unix
+
 package report_test
 
 import (
@@ -17,35 +19,63 @@ import (
 )
 
 // A run with two holders: one finding with an excuse, and one without.
-func twoHolders() report.Run {
+func twoHolders() (*lab.Result, []check.Finding) {
 	at := func(seconds float64) int64 { return int64(seconds * float64(time.Second)) }
 	h := history.Assemble([]history.Record{
-		{Kind: history.Mark, Name: lab.Faults, At: at(1)},
+		{Kind: history.Mark, Name: history.Tormented, At: at(1)},
+		{Kind: history.Plan, Name: "freeze", Target: "servers", Count: 6, At: at(1)},
 		{Kind: history.Ask, Client: "c1.1", Op: 1, Key: "key1", At: at(2)},
-		{Kind: history.Grant, Client: "c1.1", Op: 1, Key: "key1", At: at(2.1), Token: 1700000000000001, Until: at(4)},
-		{Kind: history.Fault, Name: "restart, memory", Target: "n1", At: at(2.5), Until: at(3), Breaks: "forgot <it>"},
+		{Kind: history.Grant, Client: "c1.1", Op: 1, Key: "key1", At: at(2.1),
+			Token: 1700000000000001, Until: at(4)},
+		{Kind: history.Fault, Name: "restart, memory", Target: "n1", At: at(2.5), Until: at(3),
+			Breaks: "forgot <it>"},
 		{Kind: history.Ask, Client: "c2.1", Op: 1, Key: "key1", At: at(3)},
-		{Kind: history.Grant, Client: "c2.1", Op: 1, Key: "key1", At: at(3.1), Token: 1700000000000002, Until: at(5)},
-		{Kind: history.Violation, Name: "orphans", At: at(6), Err: "n1 still has keys: <lock:key1>\nand more"},
-		{Kind: history.Mark, Name: lab.Calm, At: at(40)},
+		{Kind: history.Grant, Client: "c2.1", Op: 1, Key: "key1", At: at(3.1),
+			Token: 1700000000000002, Until: at(5)},
+		{Kind: history.Violation, Name: "orphans", At: at(6),
+			Err: "n1 still has keys: <lock:key1>\nand more"},
+		{Kind: history.Mark, Name: history.Calm, At: at(40)},
+		{Kind: history.Ask, Client: "probe.1", Op: 1, Key: "key1", At: at(41)},
+		{Kind: history.Grant, Client: "probe.1", Op: 1, Key: "key1", At: at(41.1),
+			Token: 1700000000000003, Until: at(42)},
 	})
-	result := &lab.Result{Config: lab.Config{Nodes: 1, Persistence: lab.Memory, Clients: 2, Limits: true, Duration: 39 * time.Second}, History: h}
-	return report.Run{Result: result, Found: check.All(h, check.Rules{TTL: time.Second})}
+	result := &lab.Result{Config: lab.Config{Nodes: 1, Persistence: lab.Memory, Clients: 2,
+		Limits: true, Duration: 39 * time.Second}, History: h}
+	return result, append(check.All(h, check.Rules{TTL: time.Second}),
+		check.Finding{Check: "linearizability", At: at(6), Open: true})
 }
 
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	env := report.Environment{Commit: "abc", Redis: "Redis 7", Go: "go1.25", Cores: 2, Seed: 7, Duration: time.Hour, Date: "today"}
-	if err := report.Write(dir, env, []report.Run{twoHolders()}); err != nil {
+	env := report.Environment{Commit: "abc", Redis: "Redis 7", Go: "go1.25", Cores: 2, Seed: 7,
+		Duration: time.Hour, Parallel: 12, Date: "today"}
+	result, found := twoHolders()
+	if err := report.Write(dir, env, nil); err != nil {
 		t.Fatal(err)
+	}
+	// What is there is replaced as a whole: a report that is not finished leaves the one before.
+	page, before := filepath.Join(dir, "torture.md"), filepath.Join(dir, "before")
+	if err := os.Link(page, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Write(dir, env, []*report.Run{report.Of(3, result, found)}); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := os.ReadFile(before); err != nil || strings.Contains(string(kept), "orphans") {
+		t.Errorf("the report was written over the one before: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "torture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"`make torture DURATION=1h SEED=7`", "**1 violations in 39s of faults.**", "1 times: forgot", "**Violation**: orphans", "exclusion: forgot <it>: 1 times",
-		"single Redis, nothing kept through a restart, assumptions broken", "restart 1", "](torture-1.svg)",
+		"`make torture DURATION=1h PARALLEL=12 SEED=7`", "of which 12 at most ran at once",
+		"**2 violations in 39s of faults, with 2 acquisitions.**",
+		"1 searches for an order of the steps, or probes, were given up", "1 times: forgot",
+		"**Violation**: orphans", "exclusion: forgot <it>: 1 times",
+		"single Redis, nothing kept through a restart, assumptions broken", "restart 1",
+		"**Faults that did not come up: freeze.**", "| 39s | 3 | 2 | 1 | ",
+		"](torture-3.svg)", "`torture-3.jsonl.gz`",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("lacks %q:\n%s", want, data)
@@ -53,9 +83,76 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A run whose clients wrote to a store adds a page on what came too late; others leave that of an
+// earlier report.
+func TestReportOfGuards(t *testing.T) {
+	at := func(kind history.Kind, client string, from int64, outcome string) history.Record {
+		return history.Record{Kind: kind, Client: client, Op: 1, Name: "file", Key: "key1",
+			At: from, Until: from + 1, Outcome: outcome, Twin: 1}
+	}
+	grant := func(client string, from int64, token uint64) history.Record {
+		return history.Record{Kind: history.Grant, Client: client, Op: 1, Key: "key1", At: from,
+			Until: from + 50, Token: token}
+	}
+	wrong := check.Finding{Check: "guards", Store: "file", Key: "key1", Text: "it ends with 7"}
+	slow := wrong
+	slow.Excuse = "slow"
+	for _, c := range []struct {
+		outcome, want, row string
+		found              []check.Finding
+	}{
+		{history.Refused, "The guards\nrefused all 2 writes that came too late.",
+			"| file | 4 | 2 | 0 | 2 |", nil},
+		{history.Refused, "too late.\n\n**The checker found that 2 promises of guards were broken.**\n",
+			"| file | 4 | 2 | 0 | 2 |", []check.Finding{wrong}},
+		{history.Refused, "too late.\n\nFor 2 requests there was no answer of a guard in time.\n",
+			"| file | 4 | 2 | 0 | 2 |", []check.Finding{slow}},
+		{history.Accepted, "**The guards\naccepted 2 of 2 writes that came too late.**",
+			"| file | 4 | 2 | 2 | 2 |", nil},
+	} {
+		h := history.Assemble([]history.Record{
+			grant("c1.1", 10, 5), at(history.Enter, "c1.1", 20, history.Accepted),
+			grant("c2.1", 70, 6), at(history.Enter, "c2.1", 80, history.Accepted),
+			at(history.Write, "c2.1", 90, history.Accepted),
+			at(history.Write, "c1.1", 100, c.outcome),
+			{Kind: history.Final, Name: "file", Key: "key1", At: 200, Value: 1, Twin: 1},
+		})
+		config := lab.Stores
+		config.Duration = 2 * time.Minute
+		run := report.Of(1, &lab.Result{Config: config, History: h}, c.found)
+		if run.Undone != 1 {
+			t.Errorf("%d updates would have been undone; want 1", run.Undone)
+		}
+		dir := t.TempDir()
+		if err := report.Write(dir, report.Environment{Databases: "MariaDB 11"},
+			[]*report.Run{run, run}); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, report.Guards))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{c.want, c.row,
+			"In our laboratory 2 updates would have been lost without a guard.",
+			"MariaDB 11. To repeat it", "-modes 'guarded stores' -duration 4m\n"} {
+			if !strings.Contains(string(page), want) {
+				t.Errorf("lacks %q:\n%s", want, page)
+			}
+		}
+		other, found := twoHolders()
+		if err := report.Write(dir, report.Environment{},
+			[]*report.Run{report.Of(1, other, found)}); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := os.ReadFile(filepath.Join(dir, report.Guards)); err != nil ||
+			string(after) != string(page) {
+			t.Errorf("a run without stores has left %q, %v", after, err)
+		}
+	}
+}
+
 func TestTimelineIsXML(t *testing.T) {
-	run := twoHolders()
-	picture := string(report.Timeline(run.Result, run.Found))
+	picture := string(report.Timeline(twoHolders()))
 	decoder := xml.NewDecoder(strings.NewReader(picture))
 	for {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
@@ -64,7 +161,8 @@ func TestTimelineIsXML(t *testing.T) {
 			t.Fatalf("%v:\n%s", err, picture)
 		}
 	}
-	for _, want := range []string{">n1<", ">c2<", ">key1<", "token 1700000000000002", "beside another holder", "forgot &lt;it&gt;"} {
+	for _, want := range []string{">n1<", ">c2<", ">key1<", "token 1700000000000002",
+		"beside another holder", "forgot &lt;it&gt;"} {
 		if !strings.Contains(picture, want) {
 			t.Errorf("lacks %q:\n%s", want, picture)
 		}

@@ -26,8 +26,8 @@ var (
 	oneID         = regexp.MustCompile(`[RK]\d+`)
 )
 
-// findTests reads all files of tests, of every module, and those of drivertest, whose tests are called from elsewhere. The tests
-// of each requirement are in the order of their files.
+// findTests reads all files of tests, of every module, and those of drivertest, whose tests are
+// called from elsewhere. The tests of each requirement are in the order of their files.
 func findTests(repository fs.FS) (map[string][]test, error) {
 	found := make(map[string][]test)
 	add := func(ids, file, name string) {
@@ -42,12 +42,14 @@ func findTests(repository fs.FS) (map[string][]test, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if slices.Contains([]string{".git", ".cache", "node_modules", "testdata"}, entry.Name()) {
+			if slices.Contains([]string{".git", ".cache", "node_modules", "testdata"},
+				entry.Name()) {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !strings.HasSuffix(name, "_test.go") && !(path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")) {
+		if !strings.HasSuffix(name, "_test.go") &&
+			!(path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")) {
 			return nil
 		}
 		data, err := fs.ReadFile(repository, name)

@@ -1,5 +1,5 @@
-// Command requirements writes REQUIREMENTS.md: each requirement with the tests that show it, found by their
-// names, and, where it is a limit, with the place where users are told.
+// Command requirements writes docs/requirements.md: each requirement with the tests that show it,
+// found by their names, and, where it is a limit, with the place where users are told.
 //
 //	go run ./itest/requirements          print it
 //	go run ./itest/requirements -write   write it to the root of the repository

@@ -1,141 +1,89 @@
-// Command torture runs the fault laboratory in all its modes, for as long as one likes, and writes a report.
+//go:build unix
+
+// Command torture runs the fault laboratory in all its modes, for as long as one likes, and writes
+// a report.
 //
-//	go run ./itest/torture -duration 30m [-seed 7] [-report docs]
+//	go run ./itest/torture -duration 30m [-parallel 4] [-seed 7] [-report docs] [-modes TLS]
+//	go run ./itest/torture -recheck docs/torture-1.jsonl.gz
 //
-// It ends with 1 if a promise was not kept. Ctrl-C stops it, and everything that it has started.
+// Beside the report it keeps what was recorded, and it can check that again. It ends with 1 if a
+// promise was not kept. Ctrl-C stops it, and everything that it has started.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"runtime"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/itest/check"
-	"github.com/holdfast-go/holdfast/itest/lab"
-	"github.com/holdfast-go/holdfast/itest/mutants"
+	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/report"
 )
 
 func main() {
-	duration := flag.Duration("duration", 30*time.Minute, "how long faults go on, in all modes together")
+	duration := flag.Duration("duration", 30*time.Minute,
+		"how long faults go on, in all modes together")
+	parallel := flag.Int("parallel", 1, "how many modes run at once")
 	seed := flag.Uint64("seed", 0, "what the nemesis draws from; 0 for a new one")
+	modes := flag.String("modes", "",
+		"regular expression for the names of modes, as they are printed; all if empty")
 	dir := flag.String("report", "", "directory for the report; none if empty")
+	again := flag.String("recheck", "", "file of a run to check again; nothing is run")
 	flag.Parse()
+	if *again != "" {
+		if err := recheck(*again); err != nil {
+			fmt.Fprintln(os.Stderr, "torture:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *parallel < 1 {
+		fmt.Fprintf(os.Stderr, "torture: -parallel %d: it has to be at least 1\n", *parallel)
+		os.Exit(2)
+	}
+	wanted, err := regexp.Compile(*modes)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "torture: -modes: %v\n", err)
+		os.Exit(2)
+	}
+	planned := plan(*duration, wanted)
+	if len(planned) == 0 {
+		fmt.Fprintf(os.Stderr, "torture: -modes %s: no mode has such a name\n", *modes)
+		os.Exit(2)
+	}
 	if *seed == 0 {
 		*seed = rand.Uint64() >> 32 // short to type
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := torture(ctx, *duration, *seed, *dir); err != nil {
+	if err := torture(ctx, planned, report.Environment{Duration: *duration,
+		Parallel: *parallel, Seed: *seed, Modes: *modes}, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		os.Exit(1)
 	}
 }
 
-func torture(ctx context.Context, duration time.Duration, seed uint64, dir string) error {
-	work, err := os.MkdirTemp("", "torture")
+// recheck checks what was recorded of a run before.
+func recheck(file string) error {
+	run, err := history.Read(file)
 	if err != nil {
 		return err
 	}
-	plain, err := lab.Build(ctx, work, "")
-	if err != nil {
-		return err
+	found := check.Recorded(run)
+	for _, f := range found {
+		fmt.Println(f)
 	}
-	skewed, err := buildSkewed(ctx, work)
-	if err != nil {
-		return err
-	}
-	env := environment(seed, duration)
-	var runs []report.Run
-	violations := 0
-	for i, config := range plan(duration) {
-		config.Program, config.Seed = plain, seed+uint64(i)
-		if config.Skew > 0 {
-			config.Program = skewed
-		}
-		config.Dir = filepath.Join(work, fmt.Sprint(i+1))
-		if err := os.Mkdir(config.Dir, 0o755); err != nil {
-			return err
-		}
-		fmt.Printf("%s, %s, limits %v: %v with seed %d\n", config.Mode(), config.Persistence, config.Limits, config.Duration.Round(time.Second), config.Seed)
-		result, err := lab.Run(ctx, config)
-		if err != nil {
-			return fmt.Errorf("%w; what was recorded is in %s", err, work)
-		}
-		found := check.All(result.History, check.Rules{TTL: result.Config.TTL, Guard: result.Config.Guard, Calm: result.History.Mark(lab.Calm)})
-		runs = append(runs, report.Run{Result: result, Found: found})
-		fmt.Println(report.Count(result, found))
-		for _, f := range check.Violations(found) {
-			violations++
-			fmt.Println("VIOLATION:", f)
-		}
-		// After each run: what was seen so far is not to be lost with what comes.
-		if dir != "" {
-			if err := report.Write(dir, env, runs); err != nil {
-				return err
-			}
-		}
-	}
+	violations := len(check.Violations(found))
+	fmt.Printf("%s: %d acquisitions asked, %d findings with an excuse, %d violations\n",
+		run.Setup.Name, len(run.Acquisitions), len(found)-violations, violations)
 	if violations > 0 {
-		return fmt.Errorf("%d violations; what was recorded is in %s", violations, work)
+		return fmt.Errorf("%d violations", violations)
 	}
-	return errors.Join(os.RemoveAll(work))
-}
-
-// buildSkewed builds the client program whose wall clock is off.
-func buildSkewed(ctx context.Context, dir string) (program string, err error) {
-	dir = filepath.Join(dir, mutants.Skewed)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", err
-	}
-	overlay, err := mutants.Overlay(dir, mutants.Skewed)
-	if err != nil {
-		return "", err
-	}
-	return lab.Build(ctx, dir, overlay)
-}
-
-// plan divides the time: two thirds for the promises, one for the limits.
-func plan(duration time.Duration) (runs []lab.Config) {
-	for _, part := range []struct {
-		configs []lab.Config
-		time    time.Duration
-	}{{lab.Promises, duration * 2 / 3}, {lab.Limits, duration / 3}} {
-		for _, c := range part.configs {
-			c.Duration = part.time / time.Duration(len(part.configs))
-			runs = append(runs, c)
-		}
-	}
-	return runs
-}
-
-func environment(seed uint64, duration time.Duration) report.Environment {
-	says := func(name string, args ...string) string {
-		out, err := exec.Command(name, args...).Output()
-		if err != nil {
-			return "unknown"
-		}
-		return strings.TrimSpace(string(out))
-	}
-	redis := "Redis"
-	for word := range strings.FieldsSeq(says("redis-server", "--version")) {
-		if version, ok := strings.CutPrefix(word, "v="); ok {
-			redis += " " + version
-		}
-	}
-	return report.Environment{
-		Commit: says("git", "-c", "safe.directory=*", "rev-parse", "--short", "HEAD"),
-		Redis:  redis, Go: runtime.Version(), Cores: runtime.NumCPU(),
-		Seed: seed, Duration: duration, Date: time.Now().Format("2 January 2006"),
-	}
+	return nil
 }

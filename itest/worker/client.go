@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/rpc"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,57 +29,97 @@ func dialStore(socket string) (*rpc.Client, error) { return rpc.Dial("unix", soc
 
 // work takes turns on the keys until ctx ends.
 func (c *client) work(ctx context.Context, number int) {
-	draw := rand.New(rand.NewPCG(c.Seed, uint64(number)))
+	next := c.Turns(number)
 	for ctx.Err() == nil {
+		draw := next()
 		c.turn(ctx, draw, c.Keys[draw.IntN(len(c.Keys))])
 		pause(ctx, between(draw, 0, 20*time.Millisecond))
 	}
 }
 
-// turn is one acquisition, from the question to the release.
-func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
-	wait := between(draw, c.Wait/50, c.Wait)
-	if draw.IntN(3) == 0 { // and then it is likely to be given up
-		wait = between(draw, 0, c.Wait/50)
+// hurry takes turns, too, and lets each lock go at once, until ctx ends. Between them it waits, or
+// it would leave no time of the machine for others.
+func (c *client) hurry(ctx context.Context, number int) {
+	next := c.Turns(number)
+	for ctx.Err() == nil {
+		draw := next()
+		t := terms{wait: between(draw, 0, c.Wait/3), acquire: c.locker.Acquire}
+		if draw.IntN(4) == 0 {
+			t.work = between(draw, 0, c.Work/20)
+		}
+		c.take(ctx, draw, c.Short[draw.IntN(len(c.Short))], t)
+		pause(ctx, between(draw, 0, c.TTL/5))
 	}
-	work := between(draw, 0, c.Work)
+}
+
+// terms are how one lock is acquired and held.
+type terms struct {
+	wait     time.Duration // for it, at most
+	work     time.Duration // with it
+	careless bool          // it is not looked at
+	acquire  func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error)
+	options  []holdfast.AcquireOption
+	with     func(op int, lock *holdfast.Lock) // what is done with it; nil: see hold
+}
+
+// turn draws terms, and is one acquisition on them.
+func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
+	t := terms{wait: between(draw, c.Wait/50, c.Wait), acquire: c.locker.Acquire}
+	if draw.IntN(3) == 0 { // and then it is likely to be given up
+		t.wait = between(draw, 0, c.Wait/50)
+	}
+	t.work = between(draw, 0, c.Work)
 	switch draw.IntN(20) {
 	case 0: // longer than a lease: it takes renewals
-		work = between(draw, 20*c.Work, 40*c.Work)
+		t.work = between(draw, 20*c.Work, 40*c.Work)
 	case 1, 2:
-		work = between(draw, 0, 20*c.Work)
+		t.work = between(draw, 0, 20*c.Work)
 	}
-	var options []holdfast.AcquireOption
 	if draw.IntN(8) == 0 {
-		options = append(options, holdfast.WithoutRenewal())
+		t.options = append(t.options, holdfast.WithoutRenewal())
 	}
-	// Some do not look at their lock, and write when it may be somebody else's: only the guard stops them.
-	careless := draw.IntN(12) == 0
-	if careless {
-		work = between(draw, 10*c.Work, 40*c.Work)
-		options = append(options, holdfast.WithoutRenewal())
+	// Some do not look at their lock, and write when it may be somebody else's: only the guard
+	// stops them.
+	if t.careless = draw.IntN(12) == 0; t.careless {
+		t.work = between(draw, 10*c.Work, 40*c.Work)
+		t.options = append(t.options, holdfast.WithoutRenewal())
 	}
-	acquire := c.locker.Acquire
 	if draw.IntN(8) == 0 {
-		acquire = c.locker.TryAcquire
+		t.acquire = c.locker.TryAcquire
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	c.take(ctx, draw, key, t)
+}
+
+// take is one acquisition, from the question to the release.
+func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms) {
+	asked, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
 
 	op := int(c.ops.Add(1))
-	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
-	lock, err := acquire(ctx, key, options...)
+	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key,
+		Until: history.Now() + int64(t.wait)})
+	lock, err := t.acquire(asked, key, t.options...)
 	if err != nil {
 		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: class(err)})
-		if !errors.Is(err, holdfast.ErrHeld) && ctx.Err() == nil {
-			pause(ctx, between(draw, 0, c.TTL/10)) // there may be nobody to ask just now
+		if !errors.Is(err, holdfast.ErrHeld) && asked.Err() == nil {
+			// There may be nobody to ask just now, and whoever asks all the time leaves no time of
+			// the machine for others.
+			pause(ctx, between(draw, 0, c.TTL/2))
 		}
 		return
 	}
-	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()), Until: deadline(lock)})
-	c.hold(draw, op, lock, work, careless)
+	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()),
+		Until: deadline(lock)})
+	end := c.watch(op, lock)
+	if t.with != nil {
+		t.with(op, lock)
+	} else {
+		c.hold(draw, op, lock, t.work, t.careless)
+	}
+	end()
 
-	c.log.Add(history.Record{Kind: history.Release, Op: op})
+	c.log.Add(history.Record{Kind: history.Release, Op: op,
+		Until: history.Now() + int64(c.TTL)})
 	// The context of a turn may be over, and a release is not to be given up for it.
 	release, end := context.WithTimeout(context.Background(), c.TTL)
 	defer end()
@@ -86,24 +127,33 @@ func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
 	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(err)})
 }
 
-// hold works with the lock for some time: it writes to the store now and then, as long as the lock says that it is held;
-// or, if it is careless, whatever the lock says.
-func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Duration, careless bool) {
+// watch records the loss of the lock, if it is told of one before end is called.
+func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 	told := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {
 		defer close(told)
 		select {
 		case <-lock.Done():
-			c.log.Add(history.Record{Kind: history.Tell, Op: op, Err: class(lock.Err())})
 		case <-stop:
 		}
+		// Also when both have happened by now: the loss was told.
+		select {
+		case <-lock.Done():
+			c.log.Add(history.Record{Kind: history.Tell, Op: op, Err: class(lock.Err())})
+		default:
+		}
 	}()
-	defer func() {
+	return func() {
 		close(stop)
 		<-told
-	}()
+	}
+}
 
+// hold works with the lock for some time: it writes to the store now and then, as long as the lock
+// says that it is held; or, if it is careless, whatever the lock says.
+func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Duration,
+	careless bool) {
 	var known register.Reply
 	if !c.write(op, lock, &known, true) {
 		return
@@ -111,7 +161,8 @@ func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Du
 	until := deadline(lock)
 	end := time.Now().Add(work)
 	for (careless || lock.Err() == nil) && time.Now().Before(end) {
-		// What counts is what the lock says of itself, also if it is still held at a time that is after its deadline.
+		// What counts is what the lock says of itself, also if it is still held at a time that is
+		// after its deadline.
 		now, d := history.Now(), deadline(lock)
 		if held := lock.Err() == nil; held && (d > until+int64(c.TTL/20) || now > until) {
 			until = max(d, now)
@@ -123,7 +174,8 @@ func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Du
 			cancel()
 			continue
 		}
-		// Between the look at the lock and the write a process may be paused for as long as it likes: that is what tokens are for.
+		// Between the look at the lock and the write a process may be paused for as long as it
+		// likes: that is what tokens are for.
 		if draw.IntN(4) == 0 && !c.write(op, lock, &known, false) {
 			return
 		}
@@ -147,47 +199,56 @@ func (c *client) write(op int, lock *holdfast.Lock, known *register.Reply, enter
 			outcome = history.Accepted
 		}
 	}
-	c.log.Add(history.Record{Kind: history.Write, At: start, Op: op, Until: history.Now(), Outcome: outcome})
+	c.log.Add(history.Record{Kind: history.Write, At: start, Op: op, Until: history.Now(),
+		Outcome: outcome})
 	accepted := known.Accepted
 	known.Accepted = false // a false one is not sent, and would leave the last one standing
 	return accepted
 }
 
-// deadline is the lock's, on the clock of the history. A pause in here makes it earlier, never later.
+// deadline is the lock's, on the clock of the history. A pause in here makes it earlier, never
+// later.
 func deadline(lock *holdfast.Lock) int64 {
 	deadline := lock.Deadline()
 	return history.Now() + int64(time.Until(deadline))
 }
 
-// probe acquires each key once, with the time that there may be left for a lost lease and a quarantine.
+// probe acquires each key once, all of them side by side, with the time that there may be left for
+// a lost lease and a quarantine.
 func (c *client) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.TTL+c.Guard+c.Patience)
+	defer cancel()
+	var all sync.WaitGroup
 	for _, key := range c.Keys {
-		ctx, cancel := context.WithTimeout(ctx, c.TTL+c.Guard+10*time.Second)
-		op := int(c.ops.Add(1))
-		c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
-		for {
-			lock, err := c.locker.Acquire(ctx, key)
-			if err != nil && ctx.Err() == nil {
-				// A backend that nobody has reached yet, or that sits out a quarantine, ends a wait at once.
-				pause(ctx, c.TTL/20)
-				continue
-			}
-			if err != nil {
-				c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: err.Error()})
-				break
-			}
-			c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()), Until: deadline(lock)})
-			c.log.Add(history.Record{Kind: history.Release, Op: op})
-			c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(lock.Release(ctx))})
-			break
-		}
-		cancel()
+		all.Go(func() { c.try(ctx, key) })
 	}
+	all.Wait()
 }
 
-// late does what no program can avoid to do at times: between the look at its lock and the write that this allows, something else
-// happens.
-func (c *client) late(ctx context.Context, orders <-chan struct{}) error {
+// try acquires a key until it is granted or ctx ends, and lets it go.
+func (c *client) try(ctx context.Context, key string) {
+	op := int(c.ops.Add(1))
+	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
+	lock, err := c.locker.Acquire(ctx, key)
+	for err != nil && ctx.Err() == nil {
+		// A backend that nobody has reached yet, or that sits out a quarantine, ends a wait at
+		// once.
+		pause(ctx, c.TTL/20)
+		lock, err = c.locker.Acquire(ctx, key)
+	}
+	if err != nil {
+		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: err.Error()})
+		return
+	}
+	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()),
+		Until: deadline(lock)})
+	c.log.Add(history.Record{Kind: history.Release, Op: op})
+	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(lock.Release(ctx))})
+}
+
+// late does what no program can avoid to do at times: between the look at its lock and the write
+// that this allows, something else happens.
+func (c *client) late(ctx context.Context, orders <-chan string) error {
 	lock, err := c.locker.Acquire(ctx, c.Keys[0], holdfast.WithoutRenewal())
 	if err != nil {
 		return err
@@ -207,19 +268,6 @@ func (c *client) late(ctx context.Context, orders <-chan struct{}) error {
 		fmt.Println(history.Refused)
 	}
 	return nil
-}
-
-// watchStalls records when the process did not run: a lock can not tell of its loss then.
-func (c *client) watchStalls(ctx context.Context) {
-	const tick, much = 5 * time.Millisecond, 15 * time.Millisecond
-	for last := history.Now(); ctx.Err() == nil; {
-		time.Sleep(tick)
-		now := history.Now()
-		if now-last > int64(much) {
-			c.log.Add(history.Record{Kind: history.Stall, At: last, Until: now})
-		}
-		last = now
-	}
 }
 
 // class is the name of an error's kind: a history needs no more.

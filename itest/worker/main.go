@@ -1,21 +1,30 @@
-// Command worker is one client of the laboratory: a process that uses the library as a service would, on a few keys, and records what it
-// does. It ends when its standard input does, as it does with its parent.
+// Command worker is one client of the laboratory: a process that uses the library as a service
+// would, on a few keys, and records what it does. It ends when its standard input does, as it does
+// with its parent.
 package main
 
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	neturl "net/url"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/goredishold"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
+	"github.com/holdfast-go/holdfast/itest/stores"
+	"github.com/holdfast-go/holdfast/itest/trace"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/redishold"
 )
@@ -36,31 +45,35 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	orders := make(chan struct{})
+	orders := make(chan string)
 	go func() {
 		input := bufio.NewScanner(os.Stdin)
 		for input.Scan() {
-			orders <- struct{}{}
+			orders <- input.Text()
 		}
 		os.Exit(0)
 	}()
+	if j.Serve {
+		return stores.Serve(*j.Stores, j.Keys, func() { fmt.Println("ready") })
+	}
 	store, err := dialStore(j.Register)
 	if err != nil {
 		return err
 	}
 	before := runtime.NumGoroutine()
 
-	backend, err := open(&j)
+	backend, err := open(&j, log)
 	if err != nil {
 		return err
 	}
-	locker, err := holdfast.New(backend, holdfast.WithTTL(j.TTL), holdfast.WithPrefix("lock:"))
+	locker, err := holdfast.New(backend, holdfast.WithTTL(j.TTL), holdfast.WithPrefix(prefix))
 	if err != nil {
 		return err
 	}
 	c := &client{Job: j, log: log, store: store, locker: locker}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	go log.WatchStalls(ctx, j.Client)
 	fmt.Println("ready")
 	var workers sync.WaitGroup
 	switch {
@@ -71,13 +84,21 @@ func run() error {
 		if err := c.late(ctx, orders); err != nil {
 			return err
 		}
+	case j.Stores != nil:
+		if err := c.guard(orders); err != nil {
+			return err
+		}
 	default:
-		go c.watchStalls(ctx)
 		for i := range j.Workers {
 			workers.Go(func() { c.work(ctx, i) })
 		}
+		for i := range j.Hasty {
+			workers.Go(func() { c.hurry(ctx, j.Workers+i) })
+		}
 	}
-	<-orders
+	if j.Stores == nil {
+		<-orders
+	}
 	stop()
 	workers.Wait()
 
@@ -99,7 +120,8 @@ func run() error {
 	return nil
 }
 
-// settle waits for goroutines to end that were told to, and returns how many there are more than before.
+// settle waits for goroutines to end that were told to, and returns how many there are more than
+// before.
 func settle(before int) (left int) {
 	for range 300 {
 		if left = runtime.NumGoroutine() - before; left <= 0 {
@@ -110,11 +132,15 @@ func settle(before int) (left int) {
 	return left
 }
 
-// open opens the backend as an application would. Nodes that are down are no reason to fail.
-func open(j *job.Job) (driver.Backend, error) {
+// prefix is in front of the keys of locks.
+const prefix = "lock:"
+
+// open opens the backend as an application would, and has its calls recorded. Nodes that are down
+// are no reason to fail.
+func open(j *job.Job, log *history.Log) (driver.Backend, error) {
 	var nodes []driver.Backend
-	for _, url := range j.URLs {
-		node, err := redishold.Open(context.Background(), url, redishold.WithoutConnecting())
+	for i, url := range j.URLs {
+		node, err := openNode(j, log, fmt.Sprintf("n%d", i+1), url)
 		if err != nil {
 			return nil, err
 		}
@@ -123,5 +149,62 @@ func open(j *job.Job) (driver.Backend, error) {
 	if len(nodes) == 1 {
 		return nodes[0], nil
 	}
-	return quorum.New(nodes, quorum.WithGuard(j.Guard))
+	q, err := quorum.New(nodes, quorum.WithGuard(j.Guard))
+	if err != nil {
+		return nil, err
+	}
+	return trace.NewAll(q, log, prefix), nil
+}
+
+func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, error) {
+	if !j.GoRedis {
+		backend, err := redishold.Open(context.Background(), url, redishold.WithoutConnecting())
+		if err != nil {
+			return nil, err
+		}
+		return trace.NewNode(backend, log, name, prefix, nil), nil
+	}
+	client, err := openGoRedis(url, j.TTL)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := goredishold.New(client)
+	if err != nil {
+		return nil, err
+	}
+	// The application closes its client itself: the backend leaves it open.
+	return trace.NewNode(backend, log, name, prefix, client.Close), nil
+}
+
+// openGoRedis gives the application's own client. It has not the name by which the laboratory looks
+// for connections that were left open: what go-redis leaves is its own.
+func openGoRedis(url string, timeout time.Duration) (redis.UniversalClient, error) {
+	if addresses, ok := strings.CutPrefix(url, "redis+cluster://"); ok {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(addresses, ","),
+			ReadTimeout: timeout, WriteTimeout: timeout}), nil
+	}
+	if rest, ok := strings.CutPrefix(url, "redis+sentinel://"); ok {
+		address, name, _ := strings.Cut(rest, "/")
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name,
+			SentinelAddrs: []string{address}, ReadTimeout: timeout, WriteTimeout: timeout}), nil
+	}
+	address, query, secure := strings.Cut(url, "?")
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	if secure {
+		parameters, err := neturl.ParseQuery(query)
+		if err != nil {
+			return nil, err
+		}
+		authority, err := os.ReadFile(parameters.Get("tls-ca"))
+		if err != nil {
+			return nil, err
+		}
+		options.TLSConfig.RootCAs = x509.NewCertPool()
+		options.TLSConfig.RootCAs.AppendCertsFromPEM(authority)
+	}
+	options.ReadTimeout, options.WriteTimeout = timeout, timeout
+	return redis.NewClient(options), nil
 }

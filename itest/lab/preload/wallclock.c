@@ -1,7 +1,11 @@
 /*
- * A wall clock that can be set for one process alone: preloaded into a redis-server, it adds to every reading the
- * microseconds that are in the file named by ITEST_CLOCK. Redis counts expiry by gettimeofday. The monotonic clock is left
+ * A wall clock of its own for one process: preloaded into a redis-server, it makes every reading go at another rate and be
+ * off by some step, as the file named by ITEST_CLOCK says. Redis counts expiry by gettimeofday. The monotonic clock is left
  * alone, as a real clock step leaves it.
+ *
+ * The file holds seven numbers: a count of changes; then, for changes with an even count and for those with an odd one, the
+ * step in microseconds and the rate in millionths more or less, with the time from which on the rate counts. So a change
+ * is seen as a whole or not at all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,14 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile long long *step;
+struct setting { long long step, rate, since; };
+struct page { long long changes; struct setting settings[2]; };
+static volatile struct page *page;
 
 __attribute__((constructor)) static void attach(void) {
 	const char *path = getenv("ITEST_CLOCK");
 	int file = path ? open(path, O_RDONLY) : -1;
 	if (file >= 0) {
-		void *page = mmap(NULL, sizeof *step, PROT_READ, MAP_SHARED, file, 0);
-		if (page != MAP_FAILED) step = page;
+		void *mapped = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
+		if (mapped != MAP_FAILED) page = mapped;
 		close(file);
 	}
 }
@@ -28,7 +34,14 @@ __attribute__((constructor)) static void attach(void) {
 static long long now(void) {
 	struct timespec t;
 	syscall(SYS_clock_gettime, CLOCK_REALTIME, &t);
-	return t.tv_sec * 1000000LL + t.tv_nsec / 1000 + (step ? *step : 0);
+	long long us = t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+	if (!page) return us;
+	for (;;) {
+		long long changes = page->changes;
+		volatile struct setting *s = &page->settings[changes & 1];
+		long long shown = us + s->step + (us - s->since) * s->rate / 1000000;
+		if (page->changes == changes) return shown;
+	}
 }
 
 int gettimeofday(struct timeval *restrict t, void *restrict zone) {

@@ -1,0 +1,216 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// What nodes and clients said to each other, against the rules of the model in spec/fencing.pml, so
+// that model and code can not drift apart. Of calls, only what was answered counts: the rest may or
+// may not have had an effect.
+
+const (
+	whole = "all"
+	held  = "held"
+)
+
+// acknowledged: what an acquisition was completed with was acknowledged by a majority, each by
+// granting just that token, or by raising its own to at least that while the key was still the
+// acquisition's.
+func acknowledged(run *history.Run, rules Rules) (found []Finding) {
+	type claim struct{ key, owner string }
+	acks := make(map[claim][]history.Record)
+	for _, c := range run.Calls {
+		if c.Target != whole && c.Outcome == held && drew(c) {
+			acks[claim{c.Key, c.Owner}] = append(acks[claim{c.Key, c.Owner}], c)
+		}
+	}
+	for _, c := range run.Calls {
+		if c.Target != whole || c.Outcome != held || !drew(c) {
+			continue
+		}
+		nodes := make(map[string]bool)
+		for _, a := range acks[claim{c.Key, c.Owner}] {
+			if a.Until <= c.Until && (a.Token == c.Token || a.Name == history.Renew &&
+				a.Token >= c.Token) {
+				nodes[a.Target] = true
+			}
+		}
+		servers := cmp.Or(run.Sets[c.Client], rules.Nodes)
+		if len(nodes) < majority(servers) {
+			found = append(found, Finding{Check: "acknowledged", Key: c.Key, At: c.Until,
+				Text: fmt.Sprintf(
+					"%s was given token %d by %s, which %d of %d servers have acknowledged",
+					c.Owner, c.Token, c.Name, len(nodes), servers)})
+		}
+	}
+	return found
+}
+
+// rising: at one node no token is granted twice, and a grant that was asked for after another was
+// answered has larger ones; until the node forgets.
+func rising(run *history.Run, rules Rules) (found []Finding) {
+	each(run, rules, func(node, key string, calls []history.Record) {
+		answered := slices.SortedFunc(slices.Values(calls), func(a, b history.Record) int {
+			return cmp.Compare(a.Until, b.Until)
+		})
+		owners := make(map[uint64]string)
+		var largest history.Record // of those answered before
+		before := 0
+		for _, c := range calls {
+			if !drew(c) || c.Outcome != held {
+				continue
+			}
+			if other, twice := owners[c.Token]; twice && other != c.Owner {
+				found = append(found, Finding{Check: "rising", Key: key, At: c.Until,
+					Text: fmt.Sprintf("%s granted token %d to %s and to %s", node, c.Token, other,
+						c.Owner)})
+			}
+			owners[c.Token] = c.Owner
+			for ; before < len(answered) && answered[before].Until < c.At; before++ {
+				if a := answered[before]; drew(a) && a.Outcome == held && last(a) > last(largest) {
+					largest = a
+				}
+			}
+			// A notice is of a grant that was made some time before.
+			if c.Name != history.Notice && largest.Token != 0 && c.Token <= last(largest) {
+				found = append(found, Finding{Check: "rising", Key: key, At: c.Until,
+					Text: fmt.Sprintf("%s granted %d to %s, and before that up to %d to %s", node,
+						c.Token, c.Owner, last(largest), largest.Owner)})
+			}
+		}
+	})
+	return found
+}
+
+// sole: at one node a key is one owner's at a time, from when it has said so until the lease ends
+// or the owner lets go; unless the node forgets or breaks an assumption.
+func sole(run *history.Run, rules Rules) (found []Finding) {
+	each(run, rules, func(node, key string, calls []history.Record) {
+		type span struct {
+			owner    string
+			from, to int64
+		}
+		ends := make(map[string][]history.Record) // by owner, what may have ended a lease
+		for _, c := range calls {
+			if c.Ends() {
+				ends[c.Owner] = append(ends[c.Owner], c)
+			}
+		}
+		var spans []span
+		for _, c := range calls {
+			if c.Outcome != held || c.TTL == 0 || c.Ends() {
+				continue
+			}
+			s := span{c.Owner, c.Until, c.At + c.TTL - c.TTL/100}
+			for _, end := range ends[c.Owner] {
+				// One that was not answered may take effect whenever it likes.
+				if end.Until >= c.At || end.Outcome == history.Failed {
+					s.to = min(s.to, end.At)
+				}
+			}
+			if s.from < s.to {
+				spans = append(spans, s)
+			}
+		}
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		var longest span
+		for _, s := range spans {
+			if s.from < longest.to && s.owner != longest.owner {
+				found = append(found, Finding{Check: "sole", Key: key, At: s.from,
+					Text: fmt.Sprintf("%s had the key for %s and for %s", node, longest.owner,
+						s.owner)})
+			}
+			if s.to > longest.to {
+				longest = s
+			}
+		}
+	})
+	return found
+}
+
+// owners: no owner value comes up twice, for another key or in another process. What counts is the
+// random part: a process ID, too, comes up again.
+func owners(run *history.Run, _ Rules) (found []Finding) {
+	first := make(map[string]history.Record)
+	for _, c := range run.Calls {
+		if c.Name == history.Notice || c.Target == whole {
+			continue
+		}
+		id, _, _ := strings.Cut(c.Owner, "/")
+		if other, known := first[id]; !known {
+			first[id] = c
+		} else if other.Client != c.Client || other.Key != c.Key {
+			found = append(found, Finding{Check: "owners", Key: c.Key, At: c.At,
+				Text: fmt.Sprintf("%s asked as %s, and %s had asked so for %s", c.Client, c.Owner,
+					other.Client, other.Key)})
+		}
+	}
+	return found
+}
+
+// drew reports whether the call asked for tokens.
+func drew(c history.Record) bool {
+	return c.Name == history.Acquire || c.Name == history.Notice || c.Name == history.Renew &&
+		c.Block > 0
+}
+
+// last is the last token of a grant.
+func last(c history.Record) uint64 { return c.Token + max(c.Block, 1) - 1 }
+
+// each gives the calls of each node and key, in the order in which they began, in parts: a new one
+// begins when the node may have forgotten or when an assumption was broken there, and what went on
+// meanwhile is left out; but never what may end a lease. That takes effect at any time from its
+// beginning to its answer, so it is in each part that it reaches into, and in every later one if it
+// was not answered.
+func each(run *history.Run, rules Rules, f func(node, key string, calls []history.Record)) {
+	type place struct{ node, key string }
+	parts := make(map[place][]history.Record)
+	var places []place
+	for _, c := range run.Calls {
+		if c.Target != whole {
+			p := place{c.Target, c.Key}
+			if parts[p] == nil {
+				places = append(places, p)
+			}
+			parts[p] = append(parts[p], c)
+		}
+	}
+	for _, p := range places {
+		var breaks []history.Record
+		for _, fault := range run.Faults {
+			if (fault.Forget || fault.Breaks != "") && fault.Concerns(p.key) &&
+				slices.Contains(strings.Fields(fault.Target), p.node) {
+				breaks = append(breaks, fault)
+			}
+		}
+		slices.SortFunc(breaks, func(a, b history.Record) int {
+			return cmp.Compare(a.Until, b.Until)
+		})
+		var part, open []history.Record
+		for _, c := range parts[p] {
+			for len(breaks) > 0 && breaks[0].Until < c.At {
+				f(p.node, p.key, part)
+				open = slices.DeleteFunc(open, func(end history.Record) bool {
+					return end.Outcome != history.Failed && end.Until < breaks[0].At
+				})
+				part, breaks = slices.Clone(open), breaks[1:]
+			}
+			if c.Ends() {
+				open = append(open, c)
+				part = append(part, c)
+				continue
+			}
+			if !slices.ContainsFunc(breaks, func(b history.Record) bool {
+				return b.At <= c.Until+c.TTL && c.At <= b.Until
+			}) {
+				part = append(part, c)
+			}
+		}
+		f(p.node, p.key, part)
+	}
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+// clusterURL is of the cluster that the links lead to.
+func clusterURL(links []*link) string {
+	var addresses []string
+	for _, l := range links {
+		addresses = append(addresses, l.address())
+	}
+	return "redis+cluster://" + strings.Join(addresses, ",")
+}
+
+// startCluster starts the servers as a cluster. No replica takes over by itself: who does when is
+// what the nemesis draws. Each server tells clients that it is at the end of a link, which all of
+// them share.
+func (r *run) startCluster(ctx context.Context) (err error) {
+	buses := make(map[*Node]string)
+	prepare := func(n *Node) error {
+		l, err := newLink("all", n, r.config.Latency)
+		if err != nil {
+			return err
+		}
+		r.shared = append(r.shared, l)
+		host, port, _ := net.SplitHostPort(l.address())
+		bus, err := freeAddress()
+		if err != nil {
+			return err
+		}
+		_, buses[n], _ = net.SplitHostPort(bus)
+		// A server that is down takes its own keys along, and no others.
+		n.extra = []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+			"--cluster-port", buses[n], "--cluster-node-timeout", "1000",
+			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", host,
+			"--cluster-announce-port", port, "--cluster-replica-no-failover", "yes"}
+		return nil
+	}
+	primaries, count := r.config.Nodes, r.config.Nodes
+	if r.config.Replicas {
+		count *= 2
+	}
+	if r.nodes, r.stopNodes, err = startNodes(ctx, r.config.Dir, count, r.config.Persistence,
+		prepare); err != nil {
+		return err
+	}
+	r.owners = make(map[uint16]*Node)
+	for i, n := range r.nodes[:primaries] {
+		from, to := i*protocol.Slots/primaries, (i+1)*protocol.Slots/primaries-1
+		for _, command := range [][]string{
+			{"CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)},
+			{"CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i + 1)},
+		} {
+			if reply, err := n.Do(command...); err != nil || reply != "OK" {
+				return fmt.Errorf("%s: %q: %v, %w", n.Name, command, reply, err)
+			}
+		}
+	}
+	for _, n := range r.nodes {
+		host, port, _ := net.SplitHostPort(n.Addr)
+		if reply, err := r.nodes[0].Do("CLUSTER", "MEET", host, port, buses[n]); err != nil ||
+			reply != "OK" {
+			return fmt.Errorf("%s is not met: %v, %w", n.Name, reply, err)
+		}
+	}
+	for _, n := range r.nodes {
+		if left := eventually(ctx, patience, n.unknownSlots); left != "" {
+			return fmt.Errorf("%s is not in the cluster: %s", n.Name, left)
+		}
+	}
+	for i, n := range r.nodes[primaries:] {
+		if err := n.replicate(ctx, r.nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownSlots says what is wrong as long as the server does not know who serves all slots.
+func (n *Node) unknownSlots() ([]string, error) {
+	reply, err := n.Do("CLUSTER", "INFO")
+	text, _ := reply.(string)
+	if err != nil || strings.Contains(text, "cluster_state:ok") &&
+		strings.Contains(text, fmt.Sprintf("cluster_slots_ok:%d", protocol.Slots)) {
+		return nil, err
+	}
+	return []string{text}, nil
+}
+
+// owner is the server that serves the slot.
+func (r *run) owner(slot uint16) *Node {
+	if n := r.owners[slot]; n != nil {
+		return n
+	}
+	return r.nodes[r.part(slot)]
+}
+
+// moveSlot moves the slot of a lock from one server to another while clients work.
+func (n *nemesis) moveSlot() {
+	r := n.run
+	slot := protocol.Slot(prefix + one(n.draw, r.keys()))
+	from := r.owner(slot)
+	to := from
+	for to == from {
+		to = r.nodes[n.draw.IntN(len(r.nodes))]
+	}
+	over := n.last("slot moved", names([]*Node{from, to}), "")
+	defer over()
+	steps := []func() error{
+		func() error { return migrate(from, to, slot, n.while()) },
+		func() error { return hand(from, to, slot) },
+	}
+	for _, step := range steps {
+		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			err := step() // each may be repeated
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				r.fail(fmt.Errorf("move slot %d from %s to %s: %w", slot, from.Name, to.Name, err))
+				return
+			}
+		}
+	}
+	r.owners[slot] = to
+}
+
+// migrate brings all keys of a slot to another server. Those that are made meanwhile are made
+// there.
+func migrate(from, to *Node, slot uint16, pause time.Duration) error {
+	number := strconv.Itoa(int(slot))
+	fromID, err := from.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	toID, err := to.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", number, "IMPORTING", fmt.Sprint(fromID)); err != nil {
+		return err
+	}
+	if _, err := from.Do("CLUSTER", "SETSLOT", number, "MIGRATING", fmt.Sprint(toID)); err != nil {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(to.Addr)
+	for {
+		reply, err := from.Do("CLUSTER", "GETKEYSINSLOT", number, "100")
+		if err != nil {
+			return err
+		}
+		keys, _ := reply.([]any)
+		if len(keys) == 0 {
+			return nil
+		}
+		for _, key := range keys {
+			time.Sleep(pause / 4) // some of a lock's keys are here, and some there
+			if _, err := from.Do("MIGRATE", host, port, fmt.Sprint(key), "0", "5000",
+				"REPLACE"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hand has all servers know that another one serves the slot. The new one comes first: the former
+// has to know nobody else who does.
+func hand(from, to *Node, slot uint16) error {
+	id, err := to.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	for _, n := range []*Node{to, from} {
+		if _, err := n.Do("CLUSTER", "SETSLOT", strconv.Itoa(int(slot)), "NODE",
+			fmt.Sprint(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+//go:build unix
+
+package lab
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// A server that syncs before it answers is not excused from anything by a restart: what was checked
+// before goes on to count.
+func TestOnlyWhatIsNotSyncedMayBeForgotten(t *testing.T) {
+	always, memory := &Node{Persistence: Always}, &Node{Persistence: Memory}
+	for _, c := range []struct {
+		name  string
+		nodes []*Node
+		want  bool
+	}{
+		{"all sync", []*Node{always, always}, false},
+		{"one keeps nothing", []*Node{always, memory}, true},
+		{"one syncs every second", []*Node{{Persistence: EverySec}}, true},
+		{"one was told otherwise", []*Node{{Persistence: Always, unsure: true}}, true},
+	} {
+		if got := mayForget(c.nodes); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// recorded are what a run has recorded so far, of one kind.
+func recorded(t *testing.T, r *run, kind history.Kind) (found []history.Record) {
+	t.Helper()
+	h, err := history.Read(filepath.Join(r.config.Dir, "lab.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[history.Kind][]history.Record{history.Violation: h.Violations,
+		history.Plan: h.Plans}[kind]
+}
+
+// recording is a run of which nothing is there but its log.
+func recording(t *testing.T, c Config) *run {
+	t.Helper()
+	c.Dir = t.TempDir()
+	r := &run{config: c}
+	var err error
+	if r.log, err = history.Create(filepath.Join(c.Dir, "lab.jsonl"), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.log.Close() })
+	return r
+}
+
+// A client or a server that ended by itself is not taken for one that the nemesis has ended, when
+// it comes to that.
+func TestCrashIsNoKill(t *testing.T) {
+	for _, crashes := range []bool{true, false} {
+		r := recording(t, Config{})
+		script := "echo the reason >&2; exit 2"
+		if !crashes {
+			script = "exec sleep 1000"
+		}
+		begin := func(name string) *process {
+			p, err := start(exec.Command("sh", "-c", script), filepath.Join(r.config.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if crashes {
+				<-p.exited
+			}
+			return p
+		}
+		c := &client{slot: "c1", name: "c1.1", process: begin("c1.1.log"),
+			logs: []string{filepath.Join(r.config.Dir, "c1.1.jsonl")}}
+		r.kill(c)
+		node := &Node{Name: "n1", dir: r.config.Dir, process: begin("log")}
+		r.crashed(node.Kill())
+		r.crashed(node.Kill()) // it is known by now
+		var got []string
+		for _, v := range recorded(t, r, history.Violation) {
+			if v.Name != "crash" || !strings.Contains(v.Err, "the reason") {
+				t.Errorf("recorded %+v", v)
+			}
+			name, _, _ := strings.Cut(v.Err, " ")
+			got = append(got, name)
+		}
+		if want := []string{"c1.1", "n1"}; crashes && !slices.Equal(got, want) {
+			t.Errorf("crashes of %q were recorded, want %q", got, want)
+		} else if !crashes && got != nil {
+			t.Errorf("crashes of %q were recorded, and none had ended by itself", got)
+		}
+	}
+}
+
+// No mode names a fault that can not come up in it, and none is left without a mode.
+func TestEveryFaultHasAMode(t *testing.T) {
+	modes := slices.Concat(Promises, Limits)
+	planned := make(map[string]bool)
+	for _, c := range modes {
+		if err := c.valid(); err != nil {
+			t.Errorf("%s: %v", c.Mode(), err)
+		}
+		if c.Stores {
+			continue
+		}
+		r := recording(t, c)
+		r.nemeses()
+		plans := recorded(t, r, history.Plan)
+		for _, p := range plans {
+			planned[p.Name] = true
+			if p.Count < 1 || kinds()[p.Target] == nil {
+				t.Errorf("%s: planned %+v", c.Mode(), p)
+			}
+		}
+		if len(plans) < 15 {
+			t.Errorf("%s: only %d faults are planned", c.Mode(), len(plans))
+		}
+	}
+	for kind, faults := range kinds() {
+		for _, f := range faults {
+			if !planned[f.name] {
+				t.Errorf("%s: nowhere comes %q up", kind, f.name)
+			}
+		}
+	}
+	wrong := Config{Faults: []string{"restart", "eviction"}} // nothing that breaks assumptions
+	if err := wrong.valid(); err == nil || !strings.Contains(err.Error(), `"eviction"`) {
+		t.Errorf("a fault that can not come up gives %v", err)
+	}
+}
+
+// All faults come up before any does again.
+func TestFaultsComeUpInTurns(t *testing.T) {
+	for _, n := range recording(t, Config{Nodes: 1, Persistence: Memory, Limits: true}).nemeses() {
+		for range 3 {
+			var drawn, all []string
+			for _, f := range n.faults {
+				drawn, all = append(drawn, n.next().name), append(all, f.name)
+			}
+			slices.Sort(drawn)
+			slices.Sort(all)
+			if !slices.Equal(drawn, all) {
+				t.Errorf("drawn %q of %q", drawn, all)
+			}
+		}
+	}
+}
