@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -18,37 +19,38 @@ const (
 	maxSamples = 1 << 14
 )
 
-// board is memory that a measurement's processes share. Whoever holds the lock writes to it, so that what is counted
-// is counted at the moment it happens, with no messages that would take the processors' time.
+// board is memory that the processes of a measurement share. The holder of the lock writes to it.
+// So counts are exact at any moment, without messages that would cost processor time.
 type board struct {
-	open   atomic.Int64 // when the measurement began; 0 when it is not on
-	inside atomic.Int64 // holders at this moment
-	holder atomic.Int64 // the number of the worker that was the last one, from 1
+	open   atomic.Int64 // when the measurement began; 0 outside of one
+	inside atomic.Int64 // holders now
+	holder atomic.Int64 // the worker that was the last holder; numbers begin with 1
 
 	locks    atomic.Int64 // acquisitions
-	handoffs atomic.Int64 // those by another process than the one before
-	overlaps atomic.Int64 // those while somebody held the lock
+	handoffs atomic.Int64 // acquisitions by another process than the last
+	overlaps atomic.Int64 // acquisitions while somebody held the lock
 	asking   atomic.Int64 // goroutines that have begun to ask for the lock
 
 	workers [maxWorkers]workerBoard
 
-	released atomic.Int64             // when release was last called; 0 when that has been looked at
-	taken    atomic.Int64             // how many samples there are
+	// when release was last called; 0 when the next holder has taken it
+	released atomic.Int64
+	taken    atomic.Int64             // the number of samples
 	samples  [maxSamples]atomic.Int64 // from the call of release to the next holder
 }
 
 // workerBoard is what one worker writes.
 type workerBoard struct {
-	last    atomic.Int64 // when it last had the lock
-	longest atomic.Int64 // how long it went without the lock, at most
-	_       [48]byte     // workers do not share a cache line
+	last    atomic.Int64 // when it had the lock last
+	longest atomic.Int64 // its longest time without the lock
+	_       [48]byte     // so that workers do not share a cache line
 
 	worked atomic.Int64                // nanoseconds with the lock
-	shares [maxShares]atomic.Int64     // acquisitions by each of the first goroutines
-	waits  [stats.Buckets]atomic.Int64 // by how long they took
+	shares [maxShares]atomic.Int64     // acquisitions by goroutine, for the first ones
+	waits  [stats.Buckets]atomic.Int64 // acquisitions by the time that they took
 }
 
-// newBoard makes a board in a file that others can open.
+// newBoard maps the board in the file at path, which it creates if it is missing.
 func newBoard(path string) (*board, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -70,7 +72,7 @@ func (b *board) close() {
 	unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(b)), unsafe.Sizeof(board{})))
 }
 
-// enter is called by the worker with that number when it has got the lock.
+// enter notes that the worker has acquired the lock.
 func (b *board) enter(worker int) {
 	if b.inside.Add(1) != 1 {
 		b.overlaps.Add(1)
@@ -84,7 +86,7 @@ func (b *board) enter(worker int) {
 	}
 }
 
-// waited is called by the worker's goroutine with that index when it has got the lock after so long.
+// waited notes that a goroutine of the worker has acquired the lock after d.
 func (b *board) waited(worker, goroutine int, d time.Duration) {
 	if b.open.Load() == 0 {
 		return
@@ -96,14 +98,14 @@ func (b *board) waited(worker, goroutine int, d time.Duration) {
 	w.waits[stats.Bucket(d)].Add(1)
 }
 
-// work is called by the worker when it has had the lock for so long.
+// work notes that the worker has worked with the lock for d.
 func (b *board) work(worker int, d time.Duration) {
 	if b.open.Load() != 0 {
 		b.workers[worker-1].worked.Add(int64(d))
 	}
 }
 
-// note takes account of a time at which the worker had the lock, or the measurement ended.
+// note updates the longest time without the lock: the worker with that index had the lock at at.
 func (b *board) note(index int, open, at int64) {
 	w := &b.workers[index]
 	if gap := at - max(w.last.Load(), open); gap > w.longest.Load() {
@@ -112,10 +114,10 @@ func (b *board) note(index int, open, at int64) {
 	w.last.Store(at)
 }
 
-// leave is called before the lock is released.
+// leave notes that the holder is about to release the lock.
 func (b *board) leave() { b.inside.Add(-1) }
 
-// begin starts a measurement.
+// begin starts a measurement and returns the counters.
 func (b *board) begin() boardCount {
 	for i := range b.workers {
 		w := &b.workers[i]
@@ -133,7 +135,8 @@ func (b *board) begin() boardCount {
 	return c
 }
 
-// end ends a measurement by the first n workers. It returns the longest time that one of them went without the lock.
+// end ends a measurement. It returns the counters, and the longest time that one of the first n
+// workers went without the lock.
 func (b *board) end(n int) (boardCount, time.Duration) {
 	c := b.count()
 	open := b.open.Swap(0)
@@ -145,8 +148,8 @@ func (b *board) end(n int) (boardCount, time.Duration) {
 	return c, time.Duration(longest)
 }
 
-// shared returns the waits of the first n workers, the shares of their first m goroutines, and for how long they had
-// the lock, in the measurement that has ended.
+// shared returns results of the measurement that has ended: the waits of the first n workers, the
+// shares of their first m goroutines, and how long the workers have worked with the lock.
 func (b *board) shared(n, m int) (waits stats.Histogram, shares []float64, worked time.Duration) {
 	for i := range n {
 		w := &b.workers[i]
@@ -161,7 +164,7 @@ func (b *board) shared(n, m int) (waits stats.Histogram, shares []float64, worke
 	return waits, shares, worked
 }
 
-// boardCount is the state of the counters at one time.
+// boardCount is the counters at one time.
 type boardCount struct {
 	at              time.Duration
 	locks, handoffs float64
@@ -169,4 +172,32 @@ type boardCount struct {
 
 func (b *board) count() boardCount {
 	return boardCount{now(), float64(b.locks.Load()), float64(b.handoffs.Load())}
+}
+
+// awaitAsking waits until n goroutines have asked for the key, for 30 seconds at most.
+func (b *board) awaitAsking(ctx context.Context, n int) error {
+	deadline := time.Now().Add(30 * time.Second)
+	for b.asking.Load() < int64(n) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("only %d of %d goroutines have asked for the key", b.asking.Load(), n)
+		}
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch waits for span. If nobody has acquired the lock by then, it waits on, for grace at most: on
+// a busy machine the workers may not have run during a short span.
+func (b *board) watch(ctx context.Context, from boardCount, span time.Duration) error {
+	if err := sleep(ctx, span); err != nil {
+		return err
+	}
+	for limit := time.Now().Add(grace); b.count().locks == from.locks && time.Now().Before(limit); {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
 }

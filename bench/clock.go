@@ -1,17 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// clockBase and clockOffset tie Go's clock, which is cheap to read, to the one that all processes of the machine share.
+// clockBase and clockOffset turn a reading of Go's clock, which is cheap, into one of the clock
+// that all processes of the machine share.
 var clockBase, clockOffset = func() (time.Time, time.Duration) {
 	base := time.Now()
-	// The tightest of several pairs of readings.
+	// Use the pair of readings with the least time between them.
 	var offset, error time.Duration
 	for i := range 100 {
 		before := time.Since(base)
@@ -28,14 +27,15 @@ var clockBase, clockOffset = func() (time.Time, time.Duration) {
 	return base, offset
 }()
 
-// now is the time on a clock that is the same for all processes of the machine.
+// now returns the time on the clock that all processes of the machine share.
 func now() time.Duration { return time.Since(clockBase) + clockOffset }
 
-// cpuTime is the processor time that this process has used so far.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(fmt.Errorf("getrusage: %w", err))
+// cpuTime returns the processor time used so far: by this process for unix.RUSAGE_SELF, by its
+// children that have ended for unix.RUSAGE_CHILDREN.
+func cpuTime(who int) time.Duration {
+	var usage unix.Rusage
+	if err := unix.Getrusage(who, &usage); err != nil {
+		panic(err) // there is no system without it
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -3,15 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
 
-// closeBy is by which factor two drivers have to differ for their order to mean something.
+// closeBy is the factor from which on the order of two drivers means something.
 const closeBy = 1.1
 
-// compare tells the pairs of drivers that are in one order in this run and in another order in the other, by the first
-// metric of each scenario. Those count as different that one of the runs sees apart by more than a tenth.
+// compare prints the pairs of drivers whose order by the first metric differs between two runs, if
+// one of the runs sees them apart by more than closeBy.
 func (r *report) compare(other *report, out io.Writer) {
 	pairs, swapped := 0, 0
 	for _, s := range r.Scenarios {
@@ -20,22 +21,35 @@ func (r *report) compare(other *report, out io.Writer) {
 			fmt.Fprintf(out, "%s: only in one of the runs\n", s.Name)
 			continue
 		}
-		metric := s.Metrics[0].Name
-		for i, d := range s.Drivers {
-			for _, e := range s.Drivers[:i] {
-				a, b := d.Metrics[metric], e.Metrics[metric]
-				c, f := o.value(d.Name, metric), o.value(e.Name, metric)
-				if a == nil || b == nil || c == nil || f == nil {
-					continue
-				}
-				pairs++
-				here, there := stats.Ratio(a.Rounds, b.Rounds), stats.Ratio(c.Rounds, f.Rounds)
-				if (here-1)*(there-1) < 0 && max(here, 1/here, there, 1/there) > closeBy {
-					swapped++
-					fmt.Fprintf(out, "%s: %s is %.2f x %s in one run and %.2f x in the other\n", s.Name, d.Name, here, e.Name, there)
-				}
+		s.eachPair(func(driver, reference string) {
+			here, there := s.ratio(driver, reference), o.ratio(driver, reference)
+			if math.IsNaN(here) || math.IsNaN(there) {
+				return
 			}
-		}
+			pairs++
+			if (here-1)*(there-1) < 0 && max(here, 1/here, there, 1/there) > closeBy {
+				swapped++
+				fmt.Fprintf(out, "%s: %s is %.2f x %s in one run and %.2f x in the other\n", s.Name,
+					driver, here, reference, there)
+			}
+		})
 	}
 	fmt.Fprintf(out, "%d pairs of drivers, %d in another order\n", pairs, swapped)
+}
+
+func (s *scenarioReport) eachPair(f func(driver, reference string)) {
+	for i, d := range s.Drivers {
+		for _, e := range s.Drivers[:i] {
+			f(d.Name, e.Name)
+		}
+	}
+}
+
+// ratio returns the ratio of two drivers by the first metric, or NaN if one was not measured.
+func (s *scenarioReport) ratio(driver, reference string) float64 {
+	a, b := s.value(driver, s.Metrics[0].Name), s.value(reference, s.Metrics[0].Name)
+	if a == nil || b == nil {
+		return math.NaN()
+	}
+	return stats.Ratio(a.Rounds, b.Rounds)
 }

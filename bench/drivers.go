@@ -4,338 +4,271 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
-	"github.com/go-redsync/redsync/v4"
-	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-	"github.com/redis/rueidis/rueidiscompat"
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filehold"
 	"github.com/holdfast-go/holdfast/goredishold"
 	"github.com/holdfast-go/holdfast/redishold"
 )
 
 // The drivers by name.
 const (
-	ours           = "holdfast"
-	oursAlone      = "holdfast-nocohort" // every acquisition asks the server
-	oursGoRedis    = "holdfast-goredis"  // on a client of go-redis, with the client's own settings
-	floor          = "floor"             // SET NX PX and compare-and-delete, on our client library with our settings
-	floorStock     = "floor-stock"       // the same with the library's own settings
+	ours        = "holdfast"
+	oursAlone   = "holdfast-nocohort" // every acquisition asks the server
+	oursGoRedis = "holdfast-goredis"  // on a client of go-redis, with the client's own settings
+	oursRedis   = "holdfast-redis"    // in scenarios of commands: holdfast run on Redis
+	// SET NX PX and compare-and-delete, on the client library and settings of redishold
+	floor          = "floor"
+	floorStock     = "floor-stock" // the same with the library's default settings
 	redsyncGoRedis = "redsync-goredis"
 	redsyncRueidis = "redsync-rueidis"
-	redisLock      = "redislock"
-	rueidisLock    = "rueidislock"
-	blpop          = "blpop" // a token that is taken by BLPOP and given back by LPUSH
-	bare           = "bare"  // of held locks: pipelined renewals and nothing else
+	// on rueidis, with redsync's option not to wait for nodes that it does not need
+	redsyncFast = "redsync-failfast"
+	redisLock   = "redislock"
+	rueidisLock = "rueidislock"
+	blpop       = "blpop" // BLPOP takes a token, LPUSH gives it back
+	// no lock: pipelined renewals and nothing else, or a command alone
+	bare = "bare"
+	// no lock: one command to all nodes, and the answers of a majority
+	roundTrip   = "round-trip"
+	etcdMutex   = "etcd"        // concurrency.Mutex, on one etcd
+	advisory    = "postgres"    // session-level advisory locks
+	redisPy     = "redis-py"    // its Lock, in Python
+	redlockNode = "redlock-npm" // redlock on ioredis, in Node.js
+	flock       = "flock"       // the system call, or the command of util-linux
+	etcdctl     = "etcdctl"     // its lock command
 )
 
-// peers are other people's libraries on Redis: on one server, and all of them.
+// Groups of drivers. peers are other libraries on Redis; singlePeers work with one server. outside
+// needs more than Redis and Go. floors do little more than the least that a lock needs.
 var (
 	singlePeers = []string{redsyncGoRedis, redsyncRueidis, redisLock, rueidisLock}
 	peers       = append([]string{redsyncFast}, singlePeers...)
+	outside     = []string{etcdMutex, advisory, redisPy, redlockNode, flock, etcdctl}
+	floors      = []string{floor, floorStock}
 )
 
-// ttl is the lease that all drivers take unless a scenario is about renewal.
+// ttl is the TTL of all drivers, except in scenarios about renewal.
 const ttl = 30 * time.Second
 
-// held is a lock in the form its driver has it. It is passed by value, so that measuring allocates nothing.
+// site says where drivers find their servers.
+type site struct {
+	Redis     []string // addresses; several are nodes of a quorum, none means that locks are files
+	Etcd      string   // address
+	Postgres  string   // URL
+	Directory string   // for locks that are files
+
+	NodeTimeout time.Duration // of a quorum; 0 for its default
+}
+
+// held is a lock in its driver's form. It is passed by value, so that measuring allocates nothing.
 type held struct {
 	key, owner string
+	id         int64
 	lock       any
-	end        context.CancelFunc
 }
 
-// locker is a driver that is connected.
-type locker interface {
-	// acquire waits for the key, if the driver can.
-	acquire(ctx context.Context, key string) (held, error)
-	release(ctx context.Context, h held) error
-	close()
+// locker is a connected driver.
+type locker struct {
+	// waits for the key, and heeds ctx, as far as the driver can
+	acquire func(ctx context.Context, key string) (held, error)
+	release func(ctx context.Context, h held) error
+	close   func()
+
+	// the part of acquisitions that needed a second round; may be nil
+	second func() float64
+	// not nil: it measures itself, in place of acquire and release
+	program *program
 }
 
-// preparer is a locker that has something to do before a key is first locked.
-type preparer interface {
-	prepare(ctx context.Context, key string) error
+// openers connect drivers to a site. lease is the TTL. A driver that renews does so every third of
+// it.
+var openers = map[string]func(ctx context.Context, at site, lease time.Duration) (*locker, error){
+	ours:           openOurs(),
+	oursAlone:      openOurs(holdfast.WithCohort(1, 0)),
+	oursGoRedis:    openGoRedis,
+	floor:          openFloor(ourSettings),
+	floorStock:     openFloor(stockSettings),
+	roundTrip:      openFloor(ourSettings),
+	redsyncGoRedis: openRedsync(goRedisPool),
+	redsyncRueidis: openRedsync(rueidisPool),
+	redsyncFast:    openRedsyncFast,
+	redisLock:      openRedislock,
+	rueidisLock:    openRueidislock,
+	blpop:          openBLPOP,
+	etcdMutex:      openEtcd,
+	advisory:       openPostgres,
+	flock:          openFlock,
 }
 
-// open connects a driver to a site. lease is for how long a lock is taken, and a third of it is the interval of
-// renewals where the driver renews.
-func open(ctx context.Context, name string, at site, lease time.Duration) (locker, error) {
-	if len(at.Redis) > 1 {
-		return openOverNodes(ctx, name, at, lease)
+func open(ctx context.Context, name string, at site, lease time.Duration) (*locker, error) {
+	f := openers[name]
+	if f == nil {
+		return nil, fmt.Errorf("unknown driver %q", name)
 	}
-	address := at.Redis[0]
-	switch name {
-	case ours:
-		return openOurs(ctx, address, holdfast.WithTTL(lease))
-	case oursAlone:
-		return openOurs(ctx, address, holdfast.WithTTL(lease), holdfast.WithCohort(1, 0))
-	case oursGoRedis:
-		client := goredis.NewClient(&goredis.Options{Addr: address})
-		backend, err := goredishold.New(client)
-		if err != nil {
-			client.Close()
-			return nil, err
+	return f(ctx, at, lease)
+}
+
+// openOurs connects Holdfast as its users do.
+func openOurs(options ...holdfast.Option) func(context.Context, site,
+	time.Duration) (*locker, error) {
+	return func(ctx context.Context, at site, lease time.Duration) (*locker, error) {
+		var backend driver.Backend
+		var err error
+		switch len(at.Redis) {
+		case 0:
+			backend, err = filehold.Open(at.Directory)
+		case 1:
+			backend, err = redishold.Open(ctx, "redis://"+at.Redis[0])
+		default:
+			return openQuorum(ctx, at, append(options, holdfast.WithTTL(lease)))
 		}
-		l, err := oursOn(backend, holdfast.WithTTL(lease))
-		if err != nil {
-			return nil, err
-		}
-		return &closing{l, client.Close}, nil
-	case floor:
-		return openFloor(ctx, ourSettings(address), lease)
-	case floorStock:
-		return openFloor(ctx, stockSettings(address), lease)
-	case redsyncGoRedis:
-		client := goredis.NewClient(&goredis.Options{Addr: address})
-		return &redsyncLocker{redsync.New(redsyncgoredis.NewPool(client)), lease, func() { client.Close() }, nil}, client.Ping(ctx).Err()
-	case redsyncRueidis:
-		client, err := rueidis.NewClient(stockSettings(address))
 		if err != nil {
 			return nil, err
 		}
-		return &redsyncLocker{redsync.New(redsyncrueidis.NewPool(rueidiscompat.NewAdapter(client))), lease, client.Close, nil}, nil
-	case redisLock:
-		client := goredis.NewClient(&goredis.Options{Addr: address})
-		return &redislockLocker{redislock.New(client), lease, func() { client.Close() }}, client.Ping(ctx).Err()
-	case rueidisLock:
-		return openRueidislock(address, lease)
-	case blpop:
-		client, err := rueidis.NewClient(stockSettings(address))
-		if err != nil {
-			return nil, err
-		}
-		return &blpopLocker{client}, nil
-	case etcdMutex:
-		return openEtcd(at.Etcd, lease)
-	case advisory:
-		return openPostgres(ctx, at.Postgres)
+		return oursOn(backend, append(options, holdfast.WithTTL(lease)))
 	}
-	return nil, fmt.Errorf("driver %q: there is none of that name", name)
 }
 
-// oursLocker is Holdfast as its users use it.
-type oursLocker struct {
-	backend driver.Backend
-	locker  *holdfast.Locker
-}
-
-func openOurs(ctx context.Context, address string, options ...holdfast.Option) (locker, error) {
-	backend, err := redishold.Open(ctx, "redis://"+address)
+func openGoRedis(_ context.Context, at site, lease time.Duration) (*locker, error) {
+	client := goredis.NewClient(&goredis.Options{Addr: at.Redis[0]})
+	backend, err := goredishold.New(client)
 	if err != nil {
+		client.Close()
 		return nil, err
 	}
-	return oursOn(backend, options...)
+	l, err := oursOn(backend, []holdfast.Option{holdfast.WithTTL(lease)})
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	end := l.close
+	l.close = func() {
+		end()
+		client.Close()
+	}
+	return l, nil
 }
 
-// oursOn closes the backend when it fails, or is closed.
-func oursOn(backend driver.Backend, options ...holdfast.Option) (locker, error) {
+// oursOn makes a locker of a backend. It closes the backend when it fails and when the locker is
+// closed.
+func oursOn(backend driver.Backend, options []holdfast.Option) (*locker, error) {
 	l, err := holdfast.New(backend, append(options, holdfast.WithPrefix("lock:"))...)
 	if err != nil {
 		backend.Close()
 		return nil, err
 	}
-	return &oursLocker{backend, l}, nil
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			lock, err := l.Acquire(ctx, key)
+			return held{lock: lock}, err
+		},
+		release: func(ctx context.Context, h held) error {
+			return h.lock.(*holdfast.Lock).Release(ctx)
+		},
+		close: func() {
+			l.Close()
+			backend.Close()
+		},
+	}, nil
 }
 
-func (l *oursLocker) acquire(ctx context.Context, key string) (held, error) {
-	lock, err := l.locker.Acquire(ctx, key)
-	return held{lock: lock}, err
-}
-
-func (l *oursLocker) release(ctx context.Context, h held) error {
-	return h.lock.(*holdfast.Lock).Release(ctx)
-}
-
-func (l *oursLocker) close() {
-	l.locker.Close()
-	l.backend.Close()
-}
-
-// closing is a locker with something to close after it.
-type closing struct {
-	locker
-	after func() error
-}
-
-func (l *closing) close() {
-	l.locker.close()
-	l.after()
-}
-
-// ourSettings are those that redishold gives to the client library.
+// ourSettings are the settings of the client library in redishold.
 func ourSettings(address string) rueidis.ClientOption {
 	return rueidis.ClientOption{
-		InitAddress: []string{address}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
+		InitAddress: []string{address}, ForceSingleClient: true, DisableRetry: true,
+		DisableCache:      true,
 		PipelineMultiplex: -1, AlwaysPipelining: true, RingScaleEachConn: 10,
-		ReadBufferEachConn: 1 << 16, WriteBufferEachConn: 1 << 16, ConnWriteTimeout: 5 * time.Second,
+		ReadBufferEachConn: 1 << 16, WriteBufferEachConn: 1 << 16,
+		ConnWriteTimeout: 5 * time.Second,
 	}
 }
 
-// stockSettings are the library's own.
+// stockSettings are the default settings of the client library.
 func stockSettings(address string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true}
 }
 
-const (
-	deleteMine = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`
-	renewMine  = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end`
-)
-
-// floorLocker is the least that a lock can do: no waiting, no tokens, no renewal.
-type floorLocker struct {
-	client rueidis.Client
-	sha    string
-	suffix string
-	lease  int64 // in milliseconds
-}
-
-func openFloor(ctx context.Context, option rueidis.ClientOption, lease time.Duration) (locker, error) {
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		return nil, err
-	}
-	sha, err := client.Do(ctx, client.B().ScriptLoad().Script(deleteMine).Build()).ToString()
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	return &floorLocker{client, sha, driver.OwnerSuffix(""), lease.Milliseconds()}, nil
-}
-
-func (l *floorLocker) acquire(ctx context.Context, key string) (held, error) {
-	owner := driver.NewOwner(l.suffix)
-	err := l.client.Do(ctx, l.client.B().Set().Key(key).Value(owner).Nx().PxMilliseconds(l.lease).Build()).Error()
-	return held{key: key, owner: owner}, err
-}
-
-func (l *floorLocker) release(ctx context.Context, h held) error {
-	n, err := l.client.Do(ctx, l.client.B().Evalsha().Sha1(l.sha).Numkeys(1).Key(h.key).Arg(h.owner).Build()).AsInt64()
-	if err == nil && n != 1 {
-		err = errLost
-	}
-	return err
-}
-
-func (l *floorLocker) close() { l.client.Close() }
-
 var errLost = errors.New("the lock was lost")
 
-// redsyncLocker has redsync's own delays, and as many tries as it takes.
-type redsyncLocker struct {
-	*redsync.Redsync
-	lease   time.Duration
-	end     func()
-	options []redsync.Option
+// openRedislock polls as the README of redislock shows.
+func openRedislock(_ context.Context, at site, lease time.Duration) (*locker, error) {
+	connection := goredis.NewClient(&goredis.Options{Addr: at.Redis[0]})
+	client := redislock.New(connection)
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			// Without a deadline in ctx, redislock waits no longer than the lease.
+			lock, err := client.Obtain(ctx, key, lease,
+				&redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+			return held{lock: lock}, err
+		},
+		release: func(ctx context.Context, h held) error {
+			return h.lock.(*redislock.Lock).Release(ctx)
+		},
+		close: func() { connection.Close() },
+	}, nil
 }
 
-func (l *redsyncLocker) acquire(ctx context.Context, key string) (held, error) {
-	mutex := l.NewMutex(key, append([]redsync.Option{redsync.WithExpiry(l.lease), redsync.WithTries(1 << 30)}, l.options...)...)
-	return held{lock: mutex}, mutex.LockContext(ctx)
-}
-
-func (l *redsyncLocker) release(ctx context.Context, h held) error {
-	ok, err := h.lock.(*redsync.Mutex).UnlockContext(ctx)
-	if err == nil && !ok {
-		err = errLost
-	}
-	return err
-}
-
-func (l *redsyncLocker) close() { l.end() }
-
-// redislockLocker polls as its README shows it.
-type redislockLocker struct {
-	*redislock.Client
-	lease time.Duration
-	end   func()
-}
-
-func (l *redislockLocker) acquire(ctx context.Context, key string) (held, error) {
-	// Without a deadline it would wait no longer than the lease. With an attempt that succeeds at once there is
-	// nothing to bound.
-	lock, err := l.Obtain(ctx, key, l.lease, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
-	return held{lock: lock}, err
-}
-
-func (l *redislockLocker) release(ctx context.Context, h held) error {
-	return h.lock.(*redislock.Lock).Release(ctx)
-}
-
-func (l *redislockLocker) close() { l.end() }
-
-// rueidislockLocker locks one key, not the three of its default, which on one server cost three times as much for
-// nothing; and uses what it recommends for newer servers. With one key there is no next one to try soon; with its
-// default of 20 ms for that, an attempt on a busy machine is cut short, and who made it may then wait for ever for a
-// key that is free.
-type rueidislockLocker struct{ rueidislock.Locker }
-
-func openRueidislock(address string, lease time.Duration) (locker, error) {
+// openRueidislock locks one key, not the default of three, which on one server cost three times as
+// much for nothing. NoLoopTracking is what rueidislock recommends for newer servers. TryNextAfter
+// bounds an attempt. With its default of 20 ms, a busy machine cuts attempts short, and the waiter
+// may then wait for ever for a free key.
+func openRueidislock(_ context.Context, at site, lease time.Duration) (*locker, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true},
+		ClientOption: stockSettings(at.Redis[0]),
 		KeyMajority:  1, KeyValidity: lease, ExtendInterval: lease / 3, NoLoopTracking: true,
 		TryNextAfter: 5 * time.Second,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return rueidislockLocker{l}, nil
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			_, cancel, err := l.WithContext(ctx, key)
+			return held{lock: cancel}, err
+		},
+		release: func(_ context.Context, h held) error {
+			h.lock.(context.CancelFunc)()
+			return nil
+		},
+		close: l.Close,
+	}, nil
 }
 
-func (l rueidislockLocker) acquire(ctx context.Context, key string) (held, error) {
-	_, cancel, err := l.WithContext(ctx, key)
-	return held{end: cancel}, err
-}
-
-func (l rueidislockLocker) release(_ context.Context, h held) error {
-	h.end()
-	return nil
-}
-
-func (l rueidislockLocker) close() { l.Close() }
-
-// blpopLocker passes a token through a list. It is no lock: a holder that dies takes the token with it.
-type blpopLocker struct{ client rueidis.Client }
-
-func (l *blpopLocker) prepare(ctx context.Context, key string) error {
-	return l.release(ctx, held{key: key})
-}
-
-func (l *blpopLocker) acquire(ctx context.Context, key string) (held, error) {
-	for {
-		// Not ctx: for one that can be cancelled the library takes a slower way.
-		err := l.client.Do(context.Background(), l.client.B().Blpop().Key(key).Timeout(0.2).Build()).Error()
-		switch {
-		case err == nil:
-			return held{key: key}, nil
-		case !rueidis.IsRedisNil(err):
-			return held{}, err
-		case ctx.Err() != nil:
-			return held{}, ctx.Err()
-		}
+// openBLPOP passes a token through a list. That is no lock: a holder that dies takes the token with
+// it.
+func openBLPOP(_ context.Context, at site, _ time.Duration) (*locker, error) {
+	client, err := rueidis.NewClient(stockSettings(at.Redis[0]))
+	if err != nil {
+		return nil, err
 	}
-}
-
-func (l *blpopLocker) release(ctx context.Context, h held) error {
-	return l.client.Do(ctx, l.client.B().Lpush().Key(h.key).Element("token").Build()).Error()
-}
-
-func (l *blpopLocker) close() { l.client.Close() }
-
-// chosen keeps those of the drivers that a list separated by commas names; all, if it names none.
-func chosen(all []string, list string) []string {
-	if list == "" {
-		return all
-	}
-	names := strings.Split(list, ",")
-	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !slices.Contains(names, name) })
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			for {
+				// Not ctx: the library is slower with a context that can be cancelled.
+				err := client.Do(context.Background(),
+					client.B().Blpop().Key(key).Timeout(0.2).Build()).Error()
+				if err == nil {
+					return held{key: key}, nil
+				}
+				if !rueidis.IsRedisNil(err) {
+					return held{}, err
+				}
+				if ctx.Err() != nil {
+					return held{}, ctx.Err()
+				}
+			}
+		},
+		release: func(ctx context.Context, h held) error {
+			return client.Do(ctx, client.B().Lpush().Key(h.key).Element("token").Build()).Error()
+		},
+		close: client.Close,
+	}, nil
 }

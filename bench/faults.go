@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"os/exec"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,14 +14,14 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/stats"
 )
 
-// fault is what befalls nodes of a scenario. Its end is awaited until the nodes answer again.
+// fault is a fault of nodes. end ends it, and waits until the nodes answer again.
 type fault struct {
 	name, title string
 	proxies     int
 	begin       func(ctx context.Context, e *env) (end func() error, err error)
 }
 
-// lateness is how long a slow node takes to answer.
+// lateness is how late a slow node answers.
 const lateness = time.Second
 
 var faults = []fault{
@@ -29,36 +31,29 @@ var faults = []fault{
 	{"one-slow", "one of five answers after a second", 1, slowDown},
 }
 
-// stopNodes has the first n nodes stand still, with connections open.
+// stopNodes stops the first n nodes by SIGSTOP, so their connections stay open.
 func stopNodes(n int) func(ctx context.Context, e *env) (func() error, error) {
-	return func(ctx context.Context, e *env) (func() error, error) {
+	signal := func(e *env, s os.Signal) (err error) {
 		for _, node := range e.nodes[:n] {
-			if err := node.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				return nil, err
-			}
+			err = errors.Join(err, node.cmd.Process.Signal(s))
 		}
+		return err
+	}
+	return func(ctx context.Context, e *env) (func() error, error) {
 		return func() error {
+			err := signal(e, syscall.SIGCONT)
 			for _, node := range e.nodes[:n] {
-				if err := node.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-					return err
-				}
-				if err := node.awaitAnswer(ctx); err != nil {
-					return err
-				}
+				err = errors.Join(err, node.awaitAnswer(ctx))
 			}
-			return nil
-		}, nil
+			return err
+		}, signal(e, syscall.SIGSTOP)
 	}
 }
 
 func killNode(ctx context.Context, e *env) (func() error, error) {
 	node := e.nodes[0]
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, err
-	}
 	node.stop()
-	return func() error { return node.run(ctx, path) }, nil
+	return func() error { return node.run(ctx) }, nil
 }
 
 func slowDown(_ context.Context, e *env) (func() error, error) {
@@ -68,110 +63,132 @@ func slowDown(_ context.Context, e *env) (func() error, error) {
 	return func() error { return e.proxies[0].delay(0) }, nil
 }
 
-func faultScenario(p plan, f fault) *scenario {
-	drivers := []string{ours, floor, redsyncFast}
-	if p.hanging {
-		drivers = append(drivers, redsyncGoRedis, redsyncRueidis)
-	}
-	return &scenario{
-		name: "five-" + f.name, title: "five nodes, one goroutine, " + f.title,
-		drivers: drivers, floor: floor, rounds: p.rounds, peerRounds: 1, nodes: 5, proxies: f.proxies, patience: 2*p.faultPatience + grace,
-		measure: func(ctx context.Context, e *env, driver string) (sample, error) { return faulty(ctx, e, driver, f) },
-		metrics: []metric{{"p50", "us", -1, 0}, {"p99", "us", -1, 0}, {"first", "ms", -1, 2}, {"p50-x", "x healthy", -1, 2},
-			{"p99-x", "x healthy", -1, 2}, {"left", "keys", -1, 0}, {"tries", "", 0, 0}},
-		goals: []goal{
-			valueGoal("p50 at most 1.2 x healthy", "p50-x", ours, atMost, 1.2),
-			valueGoal("p99 at most 1.2 x healthy", "p99-x", ours, atMost, 1.2),
-			valueGoal("the first pair after the fault at most 60 ms", "first", ours, atMost, 60),
-			valueGoal(fmt.Sprintf("no key left behind on any node, in %d tries", p.tries), "left", ours, atMost, 0),
-		},
-	}
-}
-
-// faulty measures pairs before a fault and while it lasts, and looks for keys that are left after it.
-func faulty(ctx context.Context, e *env, name string, f fault) (s sample, err error) {
-	l, err := e.driver(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	// What the fault did to the driver's connections is of no concern to its next turn.
-	defer func() {
-		if l := e.forget(name); l != nil {
-			l.close()
-		}
-		if err := e.flush(); err != nil && s != nil {
-			s = nil
-		}
-	}()
-	key := e.key()
-	next := 0
-	timed := func() (time.Duration, error) {
-		next++
-		begin := time.Now()
-		err := pair(context.Background(), l, fmt.Sprintf("%s/%d", key, next))
-		return time.Since(begin), err
-	}
-	for range e.warm {
-		if _, err := timed(); err != nil {
-			return nil, err
-		}
-	}
-	var healthy, during []time.Duration
-	for start := time.Now(); time.Since(start) < e.span; {
-		took, err := timed()
+// faulty measures pairs before and during a fault, and counts the keys that are left after it.
+func faulty(f fault) measurement {
+	return func(ctx context.Context, e *env, name string) (s sample, err error) {
+		l, err := e.driver(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		healthy = append(healthy, took)
+		// The next turn must not inherit connections that the fault has broken.
+		defer func() {
+			if l := e.forget(name); l != nil {
+				l.close()
+			}
+			err = errors.Join(err, e.flush())
+		}()
+		key, next := e.key(), 0
+		once := func(int) error {
+			next++
+			return pair(context.Background(), l, fmt.Sprintf("%s/%d", key, next))
+		}
+		if err := times(e.warm, func() error { return once(0) }); err != nil {
+			return nil, err
+		}
+		healthy, err := timedBy(ctx, 1, e.span, 1, once)
+		if err != nil {
+			return nil, err
+		}
+		end, err := f.begin(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		end = sync.OnceValue(end)
+		defer end()
+		during, err := e.during(ctx, end, once)
+		if err != nil {
+			return nil, err
+		}
+		s = sample{"tries": float64(len(during)), "first": during[0]}
+		s.addTimes(during)
+		s["p50-x"], s["p99-x"] = s["p50"]/stats.Quantile(healthy, 0.5),
+			s["p99"]/stats.Quantile(healthy, 0.99)
+		if err := end(); err != nil {
+			return nil, err
+		}
+		s["left"], err = e.leftBehind(ctx)
+		return s, err
 	}
-	end, err := f.begin(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	end = sync.OnceValue(end)
-	defer end()
-	// A driver that hangs goes on when the nodes do.
+}
+
+// during measures pairs during a fault. If a driver hangs, it ends the fault, so that the driver
+// goes on, and returns errStuck.
+func (e *env) during(ctx context.Context, end func() error,
+	once func(int) error) (seconds []float64, err error) {
 	var impatient atomic.Bool
 	defer time.AfterFunc(e.faultPatience, func() {
 		impatient.Store(true)
 		end()
 	}).Stop()
-	for start := time.Now(); ctx.Err() == nil; {
-		took, err := timed()
-		if impatient.Load() {
-			return nil, fmt.Errorf("%w: no end of pair %d after the fault within %v", errStuck, len(during)+1, e.faultPatience)
+	for start := time.Now(); ; {
+		begin := time.Now()
+		err := once(0)
+		switch {
+		case impatient.Load():
+			return nil, fmt.Errorf("%w: no end of pair %d after the fault within %v", errStuck,
+				len(seconds)+1, e.faultPatience)
+		case err != nil:
+			return nil, fmt.Errorf("pair %d after the fault: %w", len(seconds)+1, err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("pair %d after the fault: %w", len(during)+1, err)
-		}
-		during = append(during, took)
-		if past := time.Since(start); past > e.span && len(during) >= e.tries || past > e.faultSpan {
-			break
+		seconds = append(seconds, time.Since(begin).Seconds())
+		if past := time.Since(start); past > e.span && len(seconds) >= e.tries ||
+			past > e.faultSpan || ctx.Err() != nil {
+			return seconds, nil
 		}
 	}
-	s = sample{
-		"tries": float64(len(during)),
-		"first": microseconds(during[0]) / 1000,
-	}
-	s["p50"], s["p99"] = microseconds(stats.Percentile(during, 0.5)), microseconds(stats.Percentile(during, 0.99))
-	s["p50-x"] = s["p50"] / microseconds(stats.Percentile(healthy, 0.5))
-	s["p99-x"] = s["p99"] / microseconds(stats.Percentile(healthy, 0.99))
+}
 
-	if err := end(); err != nil {
-		return nil, err
-	}
-	// What is still under way gets time to arrive, whether it sets keys or deletes them. A key that nobody will delete stays for the whole lease, which is longer.
+// leftBehind counts the keys of locks that stay. It gives requests under way time to set or delete
+// keys. A key that nobody deletes stays for its lease, which is longer than that.
+func (e *env) leftBehind(ctx context.Context) (float64, error) {
 	for begin := time.Now(); ; {
 		left, err := e.locksLeft()
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		s["left"] = float64(left)
-		if past := time.Since(begin); left == 0 && past > e.faultSettle/10 || past > e.faultSettle+lateness {
-			return s, nil
+		if past := time.Since(begin); left == 0 && past > e.faultSettle/10 || past > e.faultSettle+
+			lateness {
+			return float64(left), nil
 		}
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// heldBy measures a process that holds and renews many locks.
+func heldBy(h holdingPlan) measurement {
+	return func(ctx context.Context, e *env, name string) (sample, error) {
+		workers, b, err := e.startWorkers(ctx, 1, job{Kind: "hold", Driver: name, Key: e.key(),
+			Locks: h.locks, TTL: h.ttl, Span: h.span})
+		if err != nil {
 			return nil, err
 		}
+		defer b.close()
+		defer stopAll(workers...)
+		m, err := e.meter()
+		if err != nil {
+			return nil, err
+		}
+		line, err := workers[0].ask("go")
+		if err != nil {
+			return nil, err
+		}
+		used, _, err := m.usage()
+		if err != nil {
+			return nil, err
+		}
+		var s sample
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			return nil, err
+		}
+		seconds := h.span.Seconds()
+		s["commands"] = used["total_commands_processed"] / seconds
+		s["scripts"] = used["evalsha"] / seconds
+		s["renewed"] = float64(h.locks) / (h.ttl / 3).Seconds() / (used.sent() / float64(
+			len(e.nodes)) / seconds)
+		s["server"] = used.cpu() / seconds
+		// The worker never releases. Empty the servers for the next one.
+		return s, e.flush()
 	}
 }

@@ -6,18 +6,15 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
 func TestKeysThatAreLeftBehindAreCounted(t *testing.T) {
-	server, err := startServer(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.stop()
-	e := &env{nodes: only(server)}
+	s := newServer(t)
+	e := &env{nodes: []*server{s}}
 	for _, key := range []string{"bench/1", "lock:bench/2", "holdfast:f:{x}"} {
-		if _, err := server.do("SET", key, "x"); err != nil {
+		if _, err := s.do("SET", key, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -26,7 +23,8 @@ func TestKeysThatAreLeftBehindAreCounted(t *testing.T) {
 	}
 }
 
-// TestFaultsBefallNodesAndEnd looks at the nodes before, during and after each fault.
+// TestFaultsBefallNodesAndEnd: the nodes answer before and after each fault, and those with a fault
+// answer late or not during it.
 func TestFaultsBefallNodesAndEnd(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -36,12 +34,15 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer leave()
-			// late is how many nodes do not answer within half of what a slow one takes.
+			// late returns how many nodes do not answer within half of lateness.
 			late := func() (n int) {
 				for _, address := range e.at.Redis {
 					ctx, cancel := context.WithTimeout(t.Context(), lateness/2)
-					client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true,
-						DisableRetry: true, DisableCache: true, ConnWriteTimeout: lateness / 2})
+					client, err := rueidis.NewClient(
+						rueidis.ClientOption{InitAddress: []string{address},
+							ForceSingleClient: true,
+							DisableRetry:      true, DisableCache: true,
+							ConnWriteTimeout: lateness / 2})
 					if err == nil {
 						err = client.Do(ctx, client.B().Ping().Build()).Error()
 						client.Close()
@@ -83,14 +84,12 @@ func TestProxyDelaysAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leave()
-	w, err := dial(e.at.Redis[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.close()
+	w := &server{client: goredis.NewClient(&goredis.Options{Addr: e.at.Redis[0], Protocol: 2,
+		DisableIdentity: true})}
+	defer w.client.Close()
 	for i := range 3 {
 		begin := time.Now()
-		reply, err := w.do("ECHO", fmt.Sprint(i))
+		reply, err := w.do("ECHO", i)
 		if err != nil || reply != fmt.Sprint(i) {
 			t.Fatalf("reply %v, %v", reply, err)
 		}

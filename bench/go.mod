@@ -3,6 +3,7 @@ module github.com/holdfast-go/holdfast/bench
 go 1.25.0
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.17.0
 	github.com/holdfast-go/holdfast v0.0.0

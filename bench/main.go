@@ -1,14 +1,17 @@
-// Command bench measures Holdfast, on one Redis server and over five, side by side with the least that a lock can do, with other
-// libraries for Redis, with etcd and PostgreSQL, and with a token passed through a list. It starts the servers and all other
-// processes by itself, has the drivers take turns, and prints medians, their spread, ratios, and goals.
+// Command bench measures Holdfast on files, on one Redis server and over five. It compares Holdfast
+// with the least that a lock can do, with other libraries for Redis, with etcd, PostgreSQL and
+// flock, and with a token passed through a list. It starts all servers and processes itself, has
+// the drivers take turns, and prints medians, their spread, ratios and goals.
 //
 //	go run ./bench -quick
 //	go run ./bench -json results.json -plots directory -markdown document.md
 //	go run ./bench -from results.json -against earlier.json
-//	go run ./bench -redis-only -run latency,contended -drivers holdfast,floor -profile directory
+//	go run ./bench -redis-only -run latency,contended -drivers holdfast,floor
+//	go run ./bench -quick -before main -rounds 10
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -16,8 +19,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,19 +28,16 @@ import (
 )
 
 func main() {
-	if target := os.Getenv(proxyVariable); target != "" {
-		if err := runProxy(target, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	// This program starts itself as proxy and as worker.
+	for variable, part := range map[string]func(string, io.Reader,
+		io.Writer) error{proxyVariable: runProxy, workerVariable: runWorker} {
+		if description := os.Getenv(variable); description != "" {
+			if err := part(description, os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
-	}
-	if description := os.Getenv(workerVariable); description != "" {
-		if err := runWorker(description, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
 	}
 	goredis.SetLogger(silence{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,147 +52,196 @@ func main() {
 	}
 }
 
-// silence is go-redis's logger: servers that are gone are what is measured.
+// silence drops the log of go-redis: some scenarios stop servers on purpose.
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// run is the program. It writes its report to out.
-func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
+// options are the flags of the command line.
+type options struct {
+	quick, smoke, redisOnly, list bool
+	rounds                        int
+	only, drivers                 string // lists separated by commas
+	file, plots, document         string
+	from, against, before, after  string
+}
+
+func parse(arguments []string, out io.Writer) (*options, error) {
+	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(out)
-	quick := flags.Bool("quick", false, "finish within two minutes, with fewer and shorter rounds")
-	smoke := flags.Bool("smoke", false, "only show that everything runs, with counts too small to mean anything")
-	redisOnly := flags.Bool("redis-only", false, "leave out what needs more than Go and redis-server: "+strings.Join(outside, ", "))
-	only := flags.String("run", "", "scenarios to run, separated by commas; default all")
-	drivers := flags.String("drivers", "", "drivers to measure, separated by commas; default all")
-	file := flags.String("json", "", "file to write the results to")
-	plots := flags.String("plots", "", "directory to draw plots into, as SVG")
-	document := flags.String("markdown", "", "document to write the tables into, between two lines that it marks, with the plots in the directory of -plots")
-	from := flags.String("from", "", "measure nothing, but take the results from this file, which -json has written")
-	against := flags.String("against", "", "with -from, another file of results: tell whose order differs between the two runs")
-	profile := flags.String("profile", "", "directory for profiles of the processor time, of this process and of workers")
-	rounds := flags.Int("rounds", 0, "how often each driver has its turn; default 2 with -quick, else 3")
-	list := flags.Bool("list", false, "list scenarios and drivers")
+	flags.BoolVar(&o.quick, "quick", false,
+		"finish within five minutes, with fewer and shorter rounds")
+	flags.BoolVar(&o.smoke, "smoke", false,
+		"show only that everything runs; the numbers mean nothing")
+	flags.BoolVar(&o.redisOnly, "redis-only", false,
+		"leave out what needs more than Go and redis-server: "+strings.Join(outside, ", "))
+	flags.BoolVar(&o.list, "list", false, "list scenarios and drivers")
+	flags.IntVar(&o.rounds, "rounds", 0,
+		"turns of each driver; default 1 with -smoke, 2 with -quick, else 3")
+	flags.StringVar(&o.only, "run", "", "scenarios to run, separated by commas; default all")
+	flags.StringVar(&o.drivers, "drivers", "",
+		"drivers to measure, separated by commas; default all")
+	flags.StringVar(&o.file, "json", "", "file to write the results to")
+	flags.StringVar(&o.plots, "plots", "", "directory to draw plots into, as SVG")
+	flags.StringVar(&o.document, "markdown", "",
+		"document to write the tables to, between two marker lines; it links the plots of -plots")
+	flags.StringVar(&o.from, "from", "",
+		"measure nothing, and take the results from this file, which -json has written")
+	flags.StringVar(&o.against, "against", "",
+		"with -from, another file of results: print the drivers whose order differs")
+	flags.StringVar(&o.before, "before", "",
+		"earlier commit: build this program at it and at -after, and have the two take turns")
+	flags.StringVar(&o.after, "after", "HEAD", "with -before, the later commit")
 	if err := flags.Parse(arguments); err != nil {
-		return err
+		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("argument %q: there are only flags", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q; bench takes only flags", flags.Arg(0))
 	}
-	if *from != "" {
-		r, err := readReport(*from)
-		if err != nil {
-			return err
-		}
-		if *against != "" {
-			other, err := readReport(*against)
-			if err != nil {
-				return err
-			}
-			r.compare(other, out)
-		}
-		return r.publish(*plots, *document)
-	}
+	return &o, nil
+}
+
+func (o *options) plan() plan {
 	p := fullPlan
 	switch {
-	case *smoke:
+	case o.smoke:
 		p = smokePlan
-	case *quick:
+	case o.quick:
 		p = quickPlan
 	}
-	if *rounds > 0 {
-		p.rounds = *rounds
+	if o.rounds > 0 {
+		p.rounds = o.rounds
 	}
-	scenarios := allScenarios(p)
-	if *list {
+	return p
+}
+
+// planFlags returns the flags that choose the plan.
+func (o *options) planFlags() []string {
+	switch {
+	case o.smoke:
+		return []string{"-smoke"}
+	case o.quick:
+		return []string{"-quick"}
+	}
+	return nil
+}
+
+// scenarios returns the scenarios to run, with the drivers to measure. It fails for an unknown
+// scenario, and if nothing is left to measure.
+func (o *options) scenarios() ([]*scenario, error) {
+	all := allScenarios(o.plan())
+	wanted := func(list string, name string) bool {
+		return list == "" || slices.Contains(strings.Split(list, ","), name)
+	}
+	for name := range strings.SplitSeq(o.only, ",") {
+		if name != "" && !slices.ContainsFunc(all, func(s *scenario) bool {
+			return s.name == name
+		}) {
+			return nil, fmt.Errorf("unknown scenario %q; see -list", name)
+		}
+	}
+	all = slices.DeleteFunc(all, func(s *scenario) bool { return !wanted(o.only, s.name) })
+	for _, s := range all {
+		s.drivers = slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool {
+			return !wanted(o.drivers, name) || o.redisOnly && slices.Contains(outside, name)
+		})
+	}
+	all = slices.DeleteFunc(all, func(s *scenario) bool { return len(s.drivers) == 0 })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no scenario of %q has a driver of %q; see -list",
+			cmp.Or(o.only, "all"), cmp.Or(o.drivers, "all"))
+	}
+	return all, nil
+}
+
+// run runs the command line, and writes the report to out.
+func run(ctx context.Context, arguments []string, out io.Writer) error {
+	o, err := parse(arguments, out)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.from != "":
+		return republish(o, out)
+	case o.before != "":
+		return compareCommits(ctx, o, out)
+	}
+	scenarios, err := o.scenarios()
+	if err != nil {
+		return err
+	}
+	if o.list {
 		for _, s := range scenarios {
 			fmt.Fprintf(out, "%-16s %s\n  %s\n", s.name, s.title, strings.Join(s.drivers, ", "))
 		}
 		return nil
 	}
-	if *only != "" {
-		names := strings.Split(*only, ",")
-		for _, name := range names {
-			if !slices.ContainsFunc(scenarios, func(s *scenario) bool { return s.name == name }) {
-				return fmt.Errorf("scenario %q: there is none of that name, see -list", name)
-			}
-		}
-		scenarios = slices.DeleteFunc(scenarios, func(s *scenario) bool { return !slices.Contains(names, s.name) })
-	}
+	return measure(ctx, o, scenarios, out)
+}
 
-	var used []string
-	for _, s := range scenarios {
-		s.drivers = chosen(s.drivers, *drivers)
-		if *redisOnly {
-			s.drivers = slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool { return slices.Contains(outside, name) })
-		}
-		used = append(used, s.drivers...)
-	}
-	if err := missing(used); err != nil {
-		return err
-	}
-
-	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("the time allowed, %v, is over", p.limit))
-	defer cancel()
-	dir, err := os.MkdirTemp("", "holdfast-bench")
+// republish compares, draws and writes the results of an earlier run.
+func republish(o *options, out io.Writer) error {
+	r, err := readReport(o.from)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	e := &env{plan: p, dir: dir, opened: make(map[string]locker)}
-	if *profile != "" {
-		if err := os.MkdirAll(*profile, 0o755); err != nil {
-			return err
-		}
-		if e.profile, err = filepath.Abs(*profile); err != nil {
-			return err
-		}
-		f, err := os.Create(filepath.Join(e.profile, "bench.pprof"))
+	if o.against != "" {
+		other, err := readReport(o.against)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		pprof.StartCPUProfile(f)
-		defer pprof.StopCPUProfile()
+		r.compare(other, out)
 	}
-	common, err := startServer(ctx, dir)
+	return r.publish(o.plots, o.document)
+}
+
+// measure starts servers and runs the scenarios.
+func measure(ctx context.Context, o *options, scenarios []*scenario, out io.Writer) error {
+	var used []string
+	for _, s := range scenarios {
+		used = append(used, s.drivers...)
+	}
+	programs, err := versions(used)
 	if err != nil {
 		return err
 	}
-	defer common.stop()
-	e.common = []*server{common}
-	stopOutside, err := e.startOutside(ctx, used)
-	if err != nil {
+	p := o.plan()
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit,
+		fmt.Errorf("the time limit of %v is over", p.limit))
+	defer cancel()
+	e := &env{plan: p, opened: make(map[string]*locker)}
+	defer e.ends.run()
+	if err := e.start(ctx, used); err != nil {
 		return err
 	}
-	defer stopOutside()
 
 	began := time.Now()
-	r, err := newReport(e, p, used)
+	r, err := newReport(e, programs)
 	if err != nil {
 		return err
 	}
-	r.head(out)
-	// A file that can not be written is better known now than in a quarter of an hour.
-	if err := r.write(*file); err != nil {
+	fmt.Fprintf(out,
+		"A %s run: %s.\nMedians of the rounds, their spread, and ratios, which are medians of the ratios round by round.\n",
+		r.Plan, r.conditions())
+	// If the file cannot be written, fail now and not after a quarter of an hour.
+	if err := writeJSON(o.file, r); err != nil {
 		return err
 	}
 	for _, s := range scenarios {
-		if len(s.drivers) == 0 || ctx.Err() != nil {
-			continue
+		if ctx.Err() != nil {
+			break
 		}
-		results := s.measureAll(ctx, e)
-		r.add(s, results)
+		r.add(s, s.measureAll(ctx, e))
 		r.Scenarios[len(r.Scenarios)-1].print(out)
 		r.Seconds = time.Since(began).Seconds()
-		// After each scenario: whatever ends the program, what it has measured is not lost.
-		if err := r.write(*file); err != nil {
+		// After each scenario, so that no result is lost when the program ends early.
+		if err := writeJSON(o.file, r); err != nil {
 			return err
 		}
 	}
 	r.tail(out)
-	if err := r.publish(*plots, *document); err != nil {
+	if err := r.publish(o.plots, o.document); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,169 +20,108 @@ import (
 	"go.uber.org/zap"
 )
 
-// Drivers that need more than Redis and Go.
-const (
-	etcdMutex   = "etcd"        // concurrency.Mutex, on one etcd
-	advisory    = "postgres"    // session-level advisory locks
-	redisPy     = "redis-py"    // its Lock, in Python
-	redlockNode = "redlock-npm" // redlock on ioredis, in Node.js
-)
-
-var outside = []string{etcdMutex, advisory, redisPy, redlockNode}
-
-// missing says what is not installed of what the drivers need.
-func missing(drivers []string) error {
-	var absent []string
-	need := func(driver, what string, there bool) {
-		if slices.Contains(drivers, driver) && !there {
-			absent = append(absent, what+" for the driver "+driver)
-		}
-	}
-	inPath := func(name string) bool {
-		_, err := exec.LookPath(name)
-		return err == nil
-	}
-	need(etcdMutex, "etcd", inPath("etcd"))
-	_, err := postgresCommand("initdb")
-	need(advisory, "a PostgreSQL server", err == nil)
-	need(redisPy, "python3-redis", !slices.Contains(drivers, redisPy) || exec.Command(pythonPath, "-c", "import redis").Run() == nil)
-	need(redlockNode, "node and npm", inPath("node") && inPath("npm"))
-	if len(absent) == 0 {
-		return nil
-	}
-	return fmt.Errorf("not installed: %s; scripts/install.sh bench installs what is missing, and -redis-only leaves out what needs it", strings.Join(absent, ", "))
+// needs are the programs that drivers need and that may not be installed, with the command that
+// prints their version.
+var needs = []struct {
+	driver, what string
+	version      func() []string
+}{
+	{etcdMutex, "etcd", func() []string { return []string{"etcd", "--version"} }},
+	{etcdctl, "etcdctl", func() []string { return []string{"etcdctl", "version"} }},
+	{etcdctl, "etcd", func() []string { return []string{"etcd", "--version"} }},
+	{flock, "flock of util-linux", func() []string { return []string{"flock", "--version"} }},
+	{advisory, "a PostgreSQL server", func() []string {
+		return []string{postgresCommand("postgres"), "--version"}
+	}},
+	{redisPy, "python3-redis", func() []string {
+		return []string{pythonPath, "-c",
+			"import platform, redis; print('Python', platform.python_version(), 'with redis-py', redis.__version__)"}
+	}},
+	{redlockNode, "npm", func() []string { return []string{"npm", "--version"} }},
+	{redlockNode, "node", func() []string {
+		return []string{"node", "-p",
+			`'Node.js ' + process.version + Object.entries(JSON.parse(process.argv[1]).dependencies).map(([name, version]) => ', ' + name + ' ' + version).join('')`,
+			string(packageJSON)}
+	}},
 }
 
-// versions says what is installed of what the drivers need.
-func versions(drivers []string) map[string]string {
+// versions returns the versions of what the drivers need. The error names what is not installed.
+func versions(drivers []string) (map[string]string, error) {
 	all := make(map[string]string)
-	add := func(driver, name string, args ...string) {
-		if !slices.Contains(drivers, driver) {
-			return
+	var absent []string
+	for _, n := range needs {
+		if !slices.Contains(drivers, n.driver) {
+			continue
 		}
-		out, err := exec.Command(name, args...).Output()
-		if line, _, _ := strings.Cut(string(out), "\n"); err == nil {
-			all[driver] = strings.TrimSpace(line)
-		}
-	}
-	add(etcdMutex, "etcd", "--version")
-	if postgres, err := postgresCommand("postgres"); err == nil {
-		add(advisory, postgres, "--version")
-	}
-	add(redisPy, pythonPath, "-c", "import platform, redis; print('Python', platform.python_version(), 'with redis-py', redis.__version__)")
-	add(redlockNode, "node", "-p", "'Node.js ' + process.version")
-	var npm struct{ Dependencies map[string]string }
-	if data, err := foreign.ReadFile("foreign/package.json"); err == nil && all[redlockNode] != "" && json.Unmarshal(data, &npm) == nil {
-		for _, name := range slices.Sorted(maps.Keys(npm.Dependencies)) {
-			all[redlockNode] += ", " + name + " " + npm.Dependencies[name]
-		}
-	}
-	return all
-}
-
-// postgresCommand looks also where Debian puts them, which is not in the PATH.
-func postgresCommand(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		// With its links followed, since it looks for its files beside itself.
-		return filepath.EvalSymlinks(path)
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
-	}
-	return found[len(found)-1], nil
-}
-
-// startOutside starts those servers that are not Redis and that the drivers need.
-func (e *env) startOutside(ctx context.Context, drivers []string) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, f := range stops {
-			f()
-		}
-	}
-	defer func() {
+		command := n.version()
+		out, err := exec.Command(command[0], command[1:]...).Output()
 		if err != nil {
-			stop()
+			absent = append(absent, n.what+" for the driver "+n.driver)
 		}
-	}()
-	if slices.Contains(drivers, redisPy) || slices.Contains(drivers, redlockNode) {
-		if e.programs, err = installPrograms(ctx, e.dir, slices.Contains(drivers, redlockNode)); err != nil {
-			return nil, err
-		}
+		line, _, _ := strings.Cut(string(out), "\n")
+		all[n.driver] = strings.TrimSpace(line)
 	}
-	if slices.Contains(drivers, etcdMutex) {
-		var end func()
-		if e.outside.Etcd, end, err = startEtcd(ctx, filepath.Join(e.dir, "etcd")); err != nil {
-			return nil, err
-		}
-		stops = append(stops, end)
+	if len(absent) > 0 {
+		return nil,
+			fmt.Errorf(
+				"not installed: %s; scripts/install.sh bench installs what is missing, and -redis-only leaves out what needs it",
+				strings.Join(absent, ", "))
 	}
-	if slices.Contains(drivers, advisory) {
-		var end func()
-		if e.outside.Postgres, end, err = startPostgres(ctx); err != nil {
-			return nil, err
-		}
-		stops = append(stops, end)
-	}
-	return stop, nil
+	return all, nil
 }
 
-// daemon starts a server whose output goes to a file, and waits until it answers.
-func daemon(ctx context.Context, cmd *exec.Cmd, log string, end os.Signal, answers func(context.Context) error) (stop func(), err error) {
-	f, err := os.Create(log)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	cmd.Stdout, cmd.Stderr = f, f
-	if err := start(cmd); err != nil {
-		return nil, err
-	}
-	gone := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(gone)
-	}()
-	stop = func() {
-		cmd.Process.Signal(end)
-		select {
-		case <-gone:
-		case <-time.After(grace):
-			cmd.Process.Kill()
-			<-gone
+// postgresCommand returns the path of a command of PostgreSQL. It also looks where Debian puts
+// them, which is not in PATH.
+func postgresCommand(name string) string {
+	if path, err := exec.LookPath(name); err == nil {
+		// Follow links: the command looks for its files beside itself.
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return path
 		}
 	}
-	for {
-		attempt, cancel := context.WithTimeout(ctx, time.Second)
-		err := answers(attempt)
-		cancel()
-		if err == nil {
-			return stop, nil
-		}
-		select {
-		case <-gone:
-			text, _ := os.ReadFile(log)
-			return nil, fmt.Errorf("%s ended: %s", filepath.Base(cmd.Path), text)
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			stop()
-			return nil, ctx.Err()
-		}
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
+		return found[len(found)-1]
 	}
+	return name
 }
 
-func startEtcd(ctx context.Context, dir string) (address string, stop func(), err error) {
+// startOutside starts the servers other than Redis that the drivers need, and installs the
+// programs.
+func (e *env) startOutside(ctx context.Context, drivers []string) (err error) {
+	uses := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains(drivers, name)
+		})
+	}
+	if uses(redisPy, redlockNode) {
+		if e.programs, err = installPrograms(ctx, e.dir, uses(redlockNode)); err != nil {
+			return err
+		}
+	}
+	if uses(etcdMutex, etcdctl) {
+		if e.outside.Etcd, err = startEtcd(ctx, filepath.Join(e.dir, "etcd"), &e.ends); err != nil {
+			return err
+		}
+	}
+	if uses(advisory) {
+		e.outside.Postgres, err = startPostgres(ctx, &e.ends)
+	}
+	return err
+}
+
+func startEtcd(ctx context.Context, dir string, all *ends) (address string, err error) {
 	if address, err = freeAddress(); err != nil {
-		return "", nil, err
+		return "", err
 	}
 	peer, err := freeAddress()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	cmd := exec.Command("etcd", "--data-dir", dir, "--log-level", "error", "--listen-client-urls", "http://"+address, "--advertise-client-urls",
-		"http://"+address, "--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer)
-	stop, err = daemon(ctx, cmd, dir+".log", syscall.SIGTERM, func(ctx context.Context) error {
+	cmd := exec.Command("etcd", "--data-dir", dir, "--log-level", "error", "--listen-client-urls",
+		"http://"+address, "--advertise-client-urls",
+		"http://"+address, "--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls",
+		"http://"+peer, "--initial-cluster", "default=http://"+peer)
+	d, err := startDaemon(ctx, cmd, dir+".log", func(ctx context.Context) error {
 		client, err := etcdClient(address)
 		if err != nil {
 			return err
@@ -194,59 +130,47 @@ func startEtcd(ctx context.Context, dir string) (address string, stop func(), er
 		_, err = client.Get(ctx, "ready")
 		return err
 	})
-	return address, stop, err
+	if err == nil {
+		all.add(func() { d.end(syscall.SIGTERM) })
+	}
+	return address, err
 }
 
-// startPostgres starts a server with a new database, as another user if this one is root, whom it refuses.
-func startPostgres(ctx context.Context) (url string, stop func(), err error) {
-	initdb, err := postgresCommand("initdb")
-	if err != nil {
-		return "", nil, err
-	}
-	// Not in a directory that only this user may enter.
+// startPostgres starts a server with a new database. It runs as another user if this one is root,
+// because PostgreSQL refuses root.
+func startPostgres(ctx context.Context, all *ends) (url string, err error) {
+	// Not in env.dir, which only this user may enter.
 	dir, err := os.MkdirTemp("", "holdfast-bench-postgres")
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
-	var attributes syscall.SysProcAttr
+	all.add(func() { os.RemoveAll(dir) })
+	var other *syscall.Credential
 	if os.Geteuid() == 0 {
-		other, err := user.Lookup("postgres")
-		if err != nil {
-			if other, err = user.Lookup("nobody"); err != nil {
-				return "", nil, err
-			}
+		if other, err = giveAway(dir); err != nil {
+			return "", err
 		}
-		uid, _ := strconv.Atoi(other.Uid)
-		gid, _ := strconv.Atoi(other.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			return "", nil, err
-		}
-		attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	data := filepath.Join(dir, "data")
 	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(filepath.Dir(initdb), name), args...)
+		cmd := exec.Command(postgresCommand(name), args...)
 		cmd.Dir = dir
-		own := attributes
-		cmd.SysProcAttr = &own
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: other}
 		return cmd
 	}
-	if out, err := command("initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync").CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("initdb: %w: %s", err, out)
+	if out, err := command("initdb", "-D", data, "-U", "bench", "-A", "trust",
+		"--no-sync").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	address, err := freeAddress()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	host, port, _ := strings.Cut(address, ":")
 	url = fmt.Sprintf("postgres://bench@%s/postgres?sslmode=disable", address)
-	end, err := daemon(ctx, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses="+host, "-c", "unix_socket_directories=",
-		"-c", "max_connections=300"), filepath.Join(dir, "log"), syscall.SIGQUIT, func(ctx context.Context) error {
+	server := command("postgres", "-D", data, "-p", port, "-c", "listen_addresses="+host, "-c",
+		"unix_socket_directories=", "-c", "max_connections=300")
+	d, err := startDaemon(ctx, server, filepath.Join(dir, "log"), func(ctx context.Context) error {
 		pool, err := pgxpool.New(ctx, url)
 		if err != nil {
 			return err
@@ -254,27 +178,28 @@ func startPostgres(ctx context.Context) (url string, stop func(), err error) {
 		defer pool.Close()
 		return pool.Ping(ctx)
 	})
-	if err != nil {
-		return "", nil, err
+	if err == nil {
+		all.add(func() { d.end(syscall.SIGQUIT) })
 	}
-	return url, func() {
-		end()
-		os.RemoveAll(dir)
-	}, nil
+	return url, err
+}
+
+// giveAway gives a directory to a user who is not root, and returns that user.
+func giveAway(dir string) (*syscall.Credential, error) {
+	other, err := user.Lookup("postgres")
+	if err != nil {
+		if other, err = user.Lookup("nobody"); err != nil {
+			return nil, err
+		}
+	}
+	uid, _ := strconv.Atoi(other.Uid)
+	gid, _ := strconv.Atoi(other.Gid)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, uid, gid)
 }
 
 func etcdClient(address string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + address}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-}
-
-// etcdLocker has as many sessions as there are locks and waiters at once: two goroutines with one session and one key would
-// both have the lock.
-type etcdLocker struct {
-	client *clientv3.Client
-	lease  int
-
-	mu   sync.Mutex
-	free []*concurrency.Session
+	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + address},
+		DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 }
 
 type etcdHold struct {
@@ -282,63 +207,55 @@ type etcdHold struct {
 	mutex   *concurrency.Mutex
 }
 
-func openEtcd(address string, lease time.Duration) (locker, error) {
-	client, err := etcdClient(address)
+func openEtcd(_ context.Context, at site, lease time.Duration) (*locker, error) {
+	client, err := etcdClient(at.Etcd)
 	if err != nil {
 		return nil, err
 	}
-	return &etcdLocker{client: client, lease: int(lease.Seconds())}, nil
-}
-
-func (l *etcdLocker) acquire(ctx context.Context, key string) (held, error) {
-	session, err := l.session()
-	if err != nil {
-		return held{}, err
+	// One session for each lock and waiter: two goroutines with one session and one key would both
+	// have the lock.
+	free := make(chan *concurrency.Session, 1<<16)
+	session := func() (*concurrency.Session, error) {
+		select {
+		case s := <-free:
+			return s, nil
+		default:
+			return concurrency.NewSession(client, concurrency.WithTTL(int(lease.Seconds())))
+		}
 	}
-	mutex := concurrency.NewMutex(session, "/"+key)
-	if err := mutex.Lock(ctx); err != nil {
-		l.giveBack(session)
-		return held{}, err
-	}
-	return held{lock: etcdHold{session, mutex}}, nil
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			s, err := session()
+			if err != nil {
+				return held{}, err
+			}
+			mutex := concurrency.NewMutex(s, "/"+key)
+			if err := mutex.Lock(ctx); err != nil {
+				free <- s
+				return held{}, err
+			}
+			return held{lock: etcdHold{s, mutex}}, nil
+		},
+		release: func(ctx context.Context, h held) error {
+			e := h.lock.(etcdHold)
+			err := e.mutex.Unlock(ctx)
+			free <- e.session
+			return err
+		},
+		close: func() { client.Close() },
+	}, nil
 }
 
-func (l *etcdLocker) session() (*concurrency.Session, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.free); n > 0 {
-		session := l.free[n-1]
-		l.free = l.free[:n-1]
-		return session, nil
-	}
-	return concurrency.NewSession(l.client, concurrency.WithTTL(l.lease))
+// hashOf returns a number for a key, where a driver cannot use the key itself.
+func hashOf(key string) uint64 {
+	hash := fnv.New64a()
+	hash.Write([]byte(key))
+	return hash.Sum64()
 }
 
-func (l *etcdLocker) giveBack(session *concurrency.Session) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.free = append(l.free, session)
-}
-
-func (l *etcdLocker) release(ctx context.Context, h held) error {
-	e := h.lock.(etcdHold)
-	err := e.mutex.Unlock(ctx)
-	l.giveBack(e.session)
-	return err
-}
-
-func (l *etcdLocker) close() { l.client.Close() }
-
-// postgresLocker has a connection for each lock and each waiter, which is what session-level locks take.
-type postgresLocker struct{ pool *pgxpool.Pool }
-
-type postgresHold struct {
-	conn *pgxpool.Conn
-	key  int64
-}
-
-func openPostgres(ctx context.Context, url string) (locker, error) {
-	config, err := pgxpool.ParseConfig(url)
+// openPostgres takes a connection for each lock and each waiter: session-level locks need that.
+func openPostgres(ctx context.Context, at site, _ time.Duration) (*locker, error) {
+	config, err := pgxpool.ParseConfig(at.Postgres)
 	if err != nil {
 		return nil, err
 	}
@@ -347,35 +264,29 @@ func openPostgres(ctx context.Context, url string) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &postgresLocker{pool}, nil
+	return &locker{
+		acquire: func(ctx context.Context, key string) (held, error) {
+			conn, err := pool.Acquire(ctx)
+			if err != nil {
+				return held{}, err
+			}
+			id := int64(hashOf(key))
+			if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", id); err != nil {
+				conn.Release()
+				return held{}, err
+			}
+			return held{id: id, lock: conn}, nil
+		},
+		release: func(ctx context.Context, h held) error {
+			conn := h.lock.(*pgxpool.Conn)
+			defer conn.Release()
+			var ok bool
+			err := conn.QueryRow(ctx, "select pg_advisory_unlock($1)", h.id).Scan(&ok)
+			if err == nil && !ok {
+				err = errLost
+			}
+			return err
+		},
+		close: pool.Close,
+	}, nil
 }
-
-func (l *postgresLocker) acquire(ctx context.Context, key string) (held, error) {
-	conn, err := l.pool.Acquire(ctx)
-	if err != nil {
-		return held{}, err
-	}
-	hash := fnv.New64a()
-	hash.Write([]byte(key))
-	h := postgresHold{conn, int64(hash.Sum64())}
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", h.key); err != nil {
-		conn.Release()
-		return held{}, err
-	}
-	return held{lock: h}, nil
-}
-
-func (l *postgresLocker) release(ctx context.Context, h held) error {
-	p := h.lock.(postgresHold)
-	defer p.conn.Release()
-	var ok bool
-	if err := p.conn.QueryRow(ctx, "select pg_advisory_unlock($1)", p.key).Scan(&ok); err != nil {
-		return err
-	}
-	if !ok {
-		return errLost
-	}
-	return nil
-}
-
-func (l *postgresLocker) close() { l.pool.Close() }

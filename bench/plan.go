@@ -2,39 +2,40 @@ package main
 
 import "time"
 
-// plan is how much is measured.
+// plan says how much is measured.
 type plan struct {
 	name     string
 	rounds   int
-	limit    time.Duration // for everything
+	limit    time.Duration // for all scenarios
 	patience time.Duration // for one measurement of one driver
 
 	span       time.Duration // of a measurement of latency or throughput
-	warm       int           // pairs before it
-	counted    int           // pairs of which commands and allocations are counted
+	warm       int           // pairs before the span
+	counted    int           // pairs whose commands and allocations are counted
 	parallel   []int         // goroutines on distinct keys
 	contenders int           // goroutines on one key
 
 	workers    int           // processes
-	each       int           // goroutines of each
-	contention time.Duration // span of a measurement with them
-	work       time.Duration // done inside, where it is not nothing
+	each       int           // goroutines of each worker
+	contention time.Duration // span of a measurement with workers
+	work       time.Duration // time that a holder works with the lock, in scenarios where it works
 
 	handovers    time.Duration // span
-	minHandovers int           // for as many it goes on longer, up to handoverLimit
+	minHandovers int           // the span goes on until there are as many
 
 	crowds []int         // waiters over all processes
-	settle time.Duration // until all of 10,000 wait
+	settle time.Duration // the time after which all of 10,000 wait
 
 	holding []holdingPlan
 	stored  []int           // distinct keys locked and released
-	delays  []time.Duration // of the network
+	delays  []time.Duration // of each answer, as on a slower network
 
-	hanging       bool          // whether also those libraries meet with faults that hang for seconds then
+	// also measure faults with the libraries that hang for seconds then
+	hanging       bool
 	tries         int           // pairs while a fault lasts
-	faultSpan     time.Duration // no further try begins after it
-	faultSettle   time.Duration // for what is under way when a fault is over
-	faultPatience time.Duration // with one measurement of one driver
+	faultSpan     time.Duration // after it no further try begins
+	faultSettle   time.Duration // for requests that are under way when a fault is over
+	faultPatience time.Duration // bound for one measurement of one driver
 	nodesHolding  holdingPlan
 	nodeTimeout   time.Duration // of a quorum; 0 for its default
 }
@@ -47,20 +48,22 @@ type holdingPlan struct {
 }
 
 var fullPlan = plan{
-	name: "full", rounds: 3, limit: 18 * time.Minute, patience: 2 * time.Minute,
+	name: "full", rounds: 3, limit: 30 * time.Minute, patience: 2 * time.Minute,
 	span: time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
 	workers: 4, each: 4, contention: 1500 * time.Millisecond, work: time.Millisecond,
 	handovers: 1500 * time.Millisecond, minHandovers: 10,
 	crowds: []int{4, 100, 1000, 10_000}, settle: 3 * time.Second,
-	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second}, {100_000, 30 * time.Second, 10 * time.Second}},
+	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second},
+		{100_000, 30 * time.Second, 10 * time.Second}},
 	stored:  []int{1000, 100_000, 1_000_000},
 	delays:  []time.Duration{time.Millisecond, 10 * time.Millisecond},
-	hanging: true, tries: 1000, faultSpan: 5 * time.Second, faultSettle: 2 * time.Second, faultPatience: 30 * time.Second,
-	nodesHolding: holdingPlan{10_000, 6 * time.Second, 6 * time.Second},
+	hanging: true, tries: 1000, faultSpan: 5 * time.Second, faultSettle: 2 * time.Second,
+	faultPatience: 30 * time.Second,
+	nodesHolding:  holdingPlan{10_000, 6 * time.Second, 6 * time.Second},
 }
 
 var quickPlan = plan{
-	name: "quick", rounds: 2, limit: 2 * time.Minute, patience: 20 * time.Second,
+	name: "quick", rounds: 2, limit: 5 * time.Minute, patience: 20 * time.Second,
 	span: 250 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
 	workers: 4, each: 4, contention: 350 * time.Millisecond, work: time.Millisecond,
 	handovers: 400 * time.Millisecond, minHandovers: 3,
@@ -72,18 +75,19 @@ var quickPlan = plan{
 	nodesHolding: holdingPlan{10_000, 3 * time.Second, time.Second},
 }
 
-// smokePlan only shows that everything runs.
+// smokePlan shows only that everything runs.
 var smokePlan = plan{
-	name: "smoke", rounds: 1, limit: 2 * time.Minute, patience: 20 * time.Second,
+	name: "smoke", rounds: 1, limit: 15 * time.Minute, patience: 2 * time.Minute,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
 	workers: 2, each: 2, contention: 50 * time.Millisecond, work: time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,
 	crowds: []int{20}, settle: 50 * time.Millisecond,
-	holding: []holdingPlan{{50, 300 * time.Millisecond, 100 * time.Millisecond}},
+	holding: []holdingPlan{{50, 6 * time.Second, 2 * time.Second}},
 	stored:  []int{100},
 	delays:  []time.Duration{time.Millisecond},
-	hanging: true, tries: 5, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond, faultPatience: 4 * time.Second,
-	nodesHolding: holdingPlan{50, 300 * time.Millisecond, 100 * time.Millisecond},
-	// It runs as a test, with the race detector, on machines that do more than they can.
+	hanging: true, tries: 5, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond,
+	faultPatience: 4 * time.Second,
+	nodesHolding:  holdingPlan{50, 6 * time.Second, 2 * time.Second},
+	// It runs as a test, with the race detector, on overloaded machines.
 	nodeTimeout: 2 * time.Second,
 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// spawner starts all processes: parent-death signals come when the starting thread ends, and this one does not.
+// spawner starts all processes on one thread that never ends: a process gets its parent-death
+// signal when the thread that has started it ends.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -19,8 +20,8 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// start starts a process that dies with this one, whatever ends it, and is spared the terminal's Ctrl-C: this one
-// stops it in its own time.
+// start starts a process that is killed when this one ends, for whatever reason. It does not get
+// the terminal's control-C: this process stops it.
 func start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)

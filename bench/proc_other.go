@@ -4,6 +4,6 @@ package main
 
 import "os/exec"
 
-// start starts a process. Only on Linux does it die with this one when that is killed with SIGKILL; workers also end
-// when their standard input does.
+// start starts a process. Only on Linux does SIGKILL of this one end it too; workers and proxies
+// end with their stdin.
 func start(cmd *exec.Cmd) error { return cmd.Start() }

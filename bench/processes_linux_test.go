@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// children returns the processes that have this parent and have not ended.
+// children returns the living child processes of parent.
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -50,13 +50,14 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// TestNothingIsLeftBehind ends the benchmark in every way while the server and workers run, and looks for them.
+// TestNothingIsLeftBehind: a signal that ends the benchmark also ends its server and workers.
 func TestNothingIsLeftBehind(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			temporary := t.TempDir()
-			// Rounds without end, of a scenario with workers.
-			cmd := exec.Command(os.Args[0], "-smoke", "-redis-only", "-run", "processes", "-drivers", ours, "-rounds", "1000000")
+			// Endless rounds of a scenario with workers.
+			cmd := exec.Command(os.Args[0], "-smoke", "-redis-only", "-run", "processes",
+				"-drivers", ours, "-rounds", "1000000")
 			cmd.Env = append(os.Environ(), wholeVariable+"=1", "TMPDIR="+temporary)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
@@ -75,9 +76,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 			await(t, "the end of all processes", func() bool {
 				for _, pid := range started {
-					// A process whose parent is gone may stay a zombie for as long as nobody asks for it.
+					// A process without its parent may stay a zombie until somebody reaps it.
 					data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-					if err == nil && !bytes.Contains(data[bytes.LastIndexByte(data, ')'):], []byte(") Z")) {
+					if err == nil && !bytes.Contains(data[bytes.LastIndexByte(data, ')'):],
+						[]byte(") Z")) {
 						return false
 					}
 				}
@@ -99,7 +101,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 func TestRunEndsWhatItStarted(t *testing.T) {
 	before := len(children(t, os.Getpid()))
-	if err := run(t.Context(), []string{"-smoke", "-redis-only", "-run", "processes,held-50", "-drivers", ours}, new(bytes.Buffer)); err != nil {
+	if err := run(t.Context(), []string{"-smoke", "-redis-only", "-run", "processes,held-50",
+		"-drivers", ours}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
 	if after := children(t, os.Getpid()); len(after) != before {

@@ -7,75 +7,38 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// proxyVariable is in the environment of a proxy, which is this program, started again: in a process of its own it
-// takes no part in what is counted of the drivers' process.
+// proxyVariable is the environment variable that makes this program a proxy. A proxy is a process
+// of its own, so that its processor time is not counted as the driver's.
 const proxyVariable = "HOLDFAST_BENCH_PROXY"
 
-// proxy is a process that passes on what a server answers some time later.
+// proxy is a process that delays the answers of a server.
 type proxy struct {
+	*child
 	address string
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
 }
 
 func startProxy(ctx context.Context, target string) (*proxy, error) {
-	executable, err := os.Executable()
+	c, err := startChild(itself(ctx, proxyVariable, target))
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{cmd: exec.CommandContext(ctx, executable)}
-	p.cmd.Env = append(os.Environ(), proxyVariable+"="+target)
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.out = bufio.NewReader(out)
-	if err := start(p.cmd); err != nil {
-		return nil, err
-	}
-	if p.address, err = p.line(); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
+	address, err := c.line()
+	return &proxy{c, address}, err
 }
 
-func (p *proxy) line() (string, error) {
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("proxy: %w", err)
-	}
-	return strings.TrimSpace(line), nil
-}
-
-// delay sets by how much later answers arrive, for all that the server sends from now on.
+// delay sets how much later answers arrive that the server sends from now on.
 func (p *proxy) delay(d time.Duration) error {
-	fmt.Fprintln(p.in, d)
-	_, err := p.line()
+	_, err := p.ask(d)
 	return err
 }
 
-func (p *proxy) stop() {
-	p.in.Close()
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
-}
-
-// runProxy is the main function of a proxy. It ends when its standard input does.
+// runProxy is the main function of a proxy. It returns when its stdin ends.
 func runProxy(target string, in io.Reader, out io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,7 +81,7 @@ type late struct {
 	due  time.Time
 }
 
-// passLater keeps the order of what the server sends, and lets any amount of it be under way.
+// passLater passes the server's answers on in their order. Any number of answers may be under way.
 func passLater(client, server net.Conn, delay *atomic.Int64) {
 	defer client.Close()
 	underWay := make(chan late, 1<<16)
@@ -128,7 +91,8 @@ func passLater(client, server net.Conn, delay *atomic.Int64) {
 		for {
 			n, err := server.Read(buffer)
 			if n > 0 {
-				underWay <- late{append([]byte(nil), buffer[:n]...), time.Now().Add(time.Duration(delay.Load()))}
+				underWay <- late{append([]byte(nil), buffer[:n]...),
+					time.Now().Add(time.Duration(delay.Load()))}
 			}
 			if err != nil {
 				return
@@ -146,8 +110,8 @@ func passLater(client, server net.Conn, delay *atomic.Int64) {
 	}
 }
 
-// waitUntil is more exact than Go's timers, which may be late by as much as the delays to be made: they wait in whole
-// milliseconds when nothing else goes on.
+// waitUntil sleeps until due. Go's timers may be late by a millisecond in an idle process, which is
+// as much as the delays here.
 func waitUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		t := unix.NsecToTimespec(int64(left))

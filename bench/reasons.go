@@ -2,36 +2,61 @@ package main
 
 import "strings"
 
-// reasons says why Holdfast is behind, or misses a goal. The first one counts whose scenario is how the scenario's name
-// begins, and whose subject is how the driver's name or the goal does.
+const blpopDoesLess = "each handoff is a script that looks after the queue, and a push; " +
+	"BLPOP is two plain commands, and no lock"
+
+// reasons says why Holdfast is behind or misses a goal. scenario and subject are prefixes: of the
+// scenario's name, and of the driver's name or the goal's text. The first match counts.
 var reasons = []struct{ scenario, subject, text string }{
-	{"", advisory, "an advisory lock is an entry in the memory of one PostgreSQL, tied to a connection: no lease, nothing to renew, no token, " +
-		"a connection for every holder and every waiter, and gone with the server"},
-	{"latency", "p50 at most", "a token is drawn and the queue looked at in the same round trip, so the server and the client do more for each " +
-		"acquisition; on the loopback that is a good part of a round trip, and on a network with a delay it does not show"},
-	{"latency", "redsync", "one plain SET and one script, without tokens and without a queue that waiters could be in"},
-	{"latency", redisLock, "one script each, without tokens and without a queue that waiters could be in"},
-	{"latency", redlockNode, "one script each, without tokens and without a queue; its spread shows two speeds, and which one a run gets depends on which " +
-		"processors client and server happen to get"},
-	{"throughput", "at least 0.8", "the processors are what is full, and both server and client do more for each acquisition: the token, the look at the queue"},
-	{"throughput", "at least 1.3", "with a token and a queue for each acquisition, without either for the peer's, the server has more to do"},
-	{"contended", "at least 100", "on a machine of which the peers get that many, they do so since one goroutine takes again what it has just released, " +
-		"see jain; Holdfast passes the lock on each time, and two cores bound how fast goroutines can wake each other"},
-	{"contended", "without local", "each handoff is a script that looks after the queue, and a push; BLPOP is two plain commands, and no lock"},
-	{"processes", rueidisLock, "most locks go from one goroutine of a process to the next, on purpose, see locks per second; the row " +
-		"holdfast-nocohort is without that"},
-	{"processes", "without local", "each handoff is a script that looks after the queue, and a push; BLPOP is two plain commands, and no lock"},
-	{"processes", "with local handoff: longest", "a process keeps the lock for up to 64 turns, and the processes that work at that take the processors' time"},
-	{"handover", "p", "a release looks after the queue in a script and publishes the grant; BLPOP is a push and an answer, and no lock"},
-	{"held-", "client CPU", "each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
-		"third of what is left is the client library writing the longer command"},
-	{"five-latency", "p50 at most", "each node does more for each acquisition, as on one server, and the client compares five answers for the token"},
+	{"", advisory,
+		"an advisory lock is an entry in the memory of one PostgreSQL, tied to a connection: no lease, nothing to renew, no token, " +
+			"a connection for every holder and every waiter, and gone with the server"},
+	{"files-", flock,
+		"the system call and nothing else: no lease, no token, no order among those who wait, and whoever has just released the lock may take it again, see jain"},
+	{"command", flock,
+		"a small program in C that makes one system call: no lease, no token, no order among those who wait; most of the rest is the start of a " +
+			"larger program"},
+	{"latency", "p50 at most",
+		"a token is drawn and the queue looked at in the same round trip, so the server and the client do more for each " +
+			"acquisition; on the loopback that is a good part of a round trip, and on a network with a delay it does not show"},
+	{"latency", "redsync",
+		"one plain SET and one script, without tokens and without a queue that waiters could be in"},
+	{"latency", redisLock,
+		"one script each, without tokens and without a queue that waiters could be in"},
+	{"latency", redlockNode,
+		"one script each, without tokens and without a queue; its spread shows two speeds, and which one a run gets depends on which " +
+			"processors client and server happen to get"},
+	{"throughput", "at least 0.8",
+		"the processors are what is full, and both server and client do more for each acquisition: the token, the look at the queue"},
+	{"throughput", "at least 1.3",
+		"with a token and a queue for each acquisition, without either for the peer's, the server has more to do"},
+	{"contended", "at least 100",
+		"on a machine of which the peers get that many, they do so since one goroutine takes again what it has just released, " +
+			"see jain; Holdfast passes the lock on each time, and two cores bound how fast goroutines can wake each other"},
+	{"contended", "without local", blpopDoesLess},
+	{"processes", rueidisLock,
+		"most locks go from one goroutine of a process to the next, on purpose, see locks per second; the row " +
+			"holdfast-nocohort is without that"},
+	{"processes", "without local", blpopDoesLess},
+	{"processes", "with local handoff: longest",
+		"a process keeps the lock for up to 64 turns, and the processes that work at that take the processors' time"},
+	{"handover", "p",
+		"a release looks after the queue in a script and publishes the grant; BLPOP is a push and an answer, and no lock"},
+	{"held-", "client CPU",
+		"each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
+			"third of what is left is the client library writing the longer command"},
+	{"five-latency", "p50 at most",
+		"each node does more for each acquisition, as on one server, and the client compares five answers for the token"},
+	{"five-", redsyncFast,
+		"it does not wait for the nodes that it does not need, has no tokens to compare, and leaves keys on nodes that fail"},
 	{"five-latency", "redsync", "it sends one plain SET to each node and has no tokens to compare"},
-	{"five-throughput", "at least", "the processors are what is full; each node does more for each acquisition, and the client compares five answers for the token"},
+	{"five-throughput", "at least",
+		"the processors are what is full; each node does more for each acquisition, and the client compares five answers for the token"},
 	{"five-throughput", "redsync", "it sends one plain SET to each node and has no tokens to compare"},
-	{"five-", redsyncFast, "it does not wait for the nodes that it does not need, and leaves keys on them, see left; no tokens"},
-	{"five-one-killed", redsyncRueidis, "this client fails at once where nothing listens, so it is as with four nodes; no tokens"},
-	{"five-handover", "p50 at most", "a release is a round trip to a majority, the push of the grants by a majority another half, and they are compared as acquisitions are"},
+	{"five-one-killed", redsyncRueidis,
+		"this client fails at once where nothing listens, so it is as with four nodes; no tokens"},
+	{"five-handover", "p50 at most",
+		"a release is a round trip to a majority, the push of the grants by a majority another half, and they are compared as acquisitions are"},
 }
 
 func reason(scenario, subject string) string {

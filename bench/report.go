@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -16,16 +16,18 @@ import (
 	"text/tabwriter"
 )
 
-// report is what is written as JSON. A number that was not measured is absent.
+// report is the results of a run, as they are written as JSON. A number that was not measured is
+// absent.
 type report struct {
-	Plan      string            `json:"plan"`
-	Rounds    int               `json:"rounds"`
-	System    string            `json:"system"`
-	CPUs      int               `json:"cpus"`
-	Go        string            `json:"go"`
-	Redis     string            `json:"redis"`
-	Modules   map[string]string `json:"modules"`
-	Programs  map[string]string `json:"programs,omitempty"` // versions of other servers and languages
+	Plan    string            `json:"plan"`
+	Rounds  int               `json:"rounds"`
+	System  string            `json:"system"`
+	CPUs    int               `json:"cpus"`
+	Go      string            `json:"go"`
+	Redis   string            `json:"redis"`
+	Modules map[string]string `json:"modules"`
+	// versions of other servers and languages
+	Programs  map[string]string `json:"programs,omitempty"`
 	Seconds   float64           `json:"seconds"`
 	Scenarios []*scenarioReport `json:"scenarios"`
 }
@@ -34,7 +36,7 @@ type scenarioReport struct {
 	Name    string          `json:"name"`
 	Title   string          `json:"title"`
 	Floor   string          `json:"floor,omitempty"`
-	Metrics []metric        `json:"metrics"` // the first one is what ratios in tables are about
+	Metrics []metric        `json:"metrics"` // ratios in tables are about the first one
 	Drivers []*driverReport `json:"drivers"`
 	Goals   []*goalReport   `json:"goals"`
 }
@@ -52,7 +54,7 @@ type metricReport struct {
 	Max    float64   `json:"max"`
 	Rounds []float64 `json:"rounds"`
 
-	// Medians of the ratios round by round.
+	// medians of the ratios, round by round
 	ToFloor    *float64 `json:"to_floor,omitempty"`
 	ToBestPeer *float64 `json:"to_best_peer,omitempty"`
 }
@@ -61,23 +63,24 @@ type goalReport struct {
 	Goal    string   `json:"goal"`
 	Limit   float64  `json:"limit"`
 	Value   *float64 `json:"value,omitempty"`
-	Reached *bool    `json:"reached,omitempty"` // absent if it was not measured
+	Reached *bool    `json:"reached,omitempty"` // absent if not measured
 }
 
-func newReport(e *env, p plan, drivers []string) (*report, error) {
-	r := &report{Plan: p.name, Rounds: p.rounds, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string), Programs: versions(drivers)}
-	reply, err := e.common[0].do("INFO", "server")
+func newReport(e *env, programs map[string]string) (*report, error) {
+	r := &report{Plan: e.name, Rounds: e.rounds, System: runtime.GOOS + "/" + runtime.GOARCH,
+		CPUs: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string),
+		Programs: programs}
+	version, err := e.common.client.InfoMap(context.Background(), "server").Result()
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(reply.(string)) {
-		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			r.Redis = strings.TrimSpace(version)
-		}
-	}
+	r.Redis = version["Server"]["redis_version"]
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			if slices.ContainsFunc([]string{"redsync", "redislock", "rueidis", "go-redis", "etcd/client/v3", "jackc/pgx"}, func(s string) bool { return strings.Contains(module.Path, s) }) {
+			if slices.ContainsFunc([]string{"redsync", "redislock", "rueidis", "go-redis",
+				"etcd/client/v3", "jackc/pgx"}, func(s string) bool {
+				return strings.Contains(module.Path, s)
+			}) {
 				r.Modules[module.Path] = module.Version
 			}
 		}
@@ -85,7 +88,7 @@ func newReport(e *env, p plan, drivers []string) (*report, error) {
 	return r, nil
 }
 
-// number is nil for what JSON has no form for.
+// number returns nil for NaN and infinities, which JSON does not have.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -93,7 +96,7 @@ func number(v float64) *float64 {
 	return &v
 }
 
-// add takes in what a scenario brought.
+// add adds the results of a scenario.
 func (r *report) add(s *scenario, results *results) {
 	sr := &scenarioReport{Name: s.name, Title: s.title, Floor: s.floor, Metrics: s.metrics}
 	r.Scenarios = append(r.Scenarios, sr)
@@ -104,15 +107,8 @@ func (r *report) add(s *scenario, results *results) {
 			d.Error = err.Error()
 		}
 		for _, m := range s.metrics {
-			values := slices.DeleteFunc(results.values(name, m.Name), func(v float64) bool { return number(v) == nil })
-			if len(values) == 0 {
-				continue
-			}
-			mr := &metricReport{Unit: m.Unit, Median: results.median(name, m.Name), Min: slices.Min(values), Max: slices.Max(values), Rounds: values}
-			d.Metrics[m.Name] = mr
-			if m.Better != 0 {
-				mr.ToFloor = number(results.ratio(m.Name, name, s.floor))
-				mr.ToBestPeer = number(results.ratio(m.Name, name, results.bestPeer(m)))
+			if mr := results.report(name, m); mr != nil {
+				d.Metrics[m.Name] = mr
 			}
 		}
 	}
@@ -129,96 +125,147 @@ func (r *report) add(s *scenario, results *results) {
 	}
 }
 
-func (r *report) head(out io.Writer) {
-	fmt.Fprintf(out, "%s run on %s, %d CPUs, %s, Redis %s\n", r.Plan, r.System, r.CPUs, r.Go, r.Redis)
-	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
-		fmt.Fprintf(out, "  %s\n", r.Programs[name])
+// report returns nil if the metric was not measured.
+func (r *results) report(driver string, m metric) *metricReport {
+	values := slices.DeleteFunc(r.values(driver, m.Name), func(v float64) bool {
+		return number(v) == nil
+	})
+	if len(values) == 0 {
+		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Modules)) {
-		fmt.Fprintf(out, "  %s %s\n", name, r.Modules[name])
+	mr := &metricReport{Unit: m.Unit, Median: r.median(driver, m.Name), Min: slices.Min(values),
+		Max: slices.Max(values), Rounds: values}
+	if m.Better != 0 {
+		mr.ToFloor = number(r.ratio(m.Name, driver, r.reference(r.scenario.floor, m)))
+		mr.ToBestPeer = number(r.ratio(m.Name, driver, r.reference(bestOf, m)))
 	}
-	fmt.Fprintf(out, "Medians of the rounds, in parentheses the least and the greatest. Ratios are medians of the ratios round by round.\n")
+	return mr
 }
 
-// print writes a table of the drivers and then the goals.
+// conditions returns the system and the versions of a run.
+func (r *report) conditions() string {
+	all := []string{fmt.Sprintf("%s with %d CPUs", r.System, r.CPUs), r.Go, "Redis " + r.Redis}
+	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
+		all = append(all, r.Programs[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Modules)) {
+		all = append(all, fmt.Sprintf("`%s` %s", name, r.Modules[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// print writes the scenario for a terminal.
 func (s *scenarioReport) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s: %s\n", s.Name, s.Title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "\t")
-	for i, m := range s.Metrics {
-		fmt.Fprintf(w, "%s\t", strings.TrimSpace(m.Name+" "+m.Unit))
-		if i == 0 {
-			fmt.Fprintf(w, "x %s\tx best peer\t", orDash(s.Floor))
-		}
-	}
-	fmt.Fprintln(w)
-	for _, d := range s.Drivers {
-		fmt.Fprintf(w, "%s\t", d.Name)
-		for i, m := range s.Metrics {
-			v := d.Metrics[m.Name]
-			if v == nil {
-				fmt.Fprint(w, "-\t")
-				v = new(metricReport)
-			} else if len(v.Rounds) == 1 {
-				fmt.Fprintf(w, "%.*f\t", m.Decimals, v.Median)
-			} else {
-				fmt.Fprintf(w, "%.*f (%.*f..%.*f)\t", m.Decimals, v.Median, m.Decimals, v.Min, m.Decimals, v.Max)
-			}
-			if i == 0 {
-				fmt.Fprintf(w, "%s\t%s\t", ratioText(v.ToFloor), ratioText(v.ToBestPeer))
-			}
-		}
-		fmt.Fprintln(w)
+	for _, row := range s.table() {
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
 	w.Flush()
+	for _, line := range s.remarks() {
+		fmt.Fprintln(out, " ", line)
+	}
+}
+
+// table returns the head, and a row for each driver that was measured. The spread and the ratios of
+// the first metric follow it.
+func (s *scenarioReport) table() (rows [][]string) {
+	beside := []string{"spread", "x best peer"}
+	if s.Floor != "" {
+		beside = []string{"spread", "x " + s.Floor, "x best peer"}
+	}
+	head := []string{""}
+	for _, m := range s.Metrics {
+		head = append(head, strings.TrimSpace(m.Name+" "+m.Unit))
+	}
+	head = slices.Insert(head, 2, beside...)
+	rows = append(rows, head)
+	for _, d := range s.Drivers {
+		if len(d.Metrics) > 0 {
+			rows = append(rows, s.row(d))
+		}
+	}
+	return rows
+}
+
+func (s *scenarioReport) row(d *driverReport) []string {
+	row := []string{d.Name}
+	for i, m := range s.Metrics {
+		v := d.Metrics[m.Name]
+		if v == nil {
+			v = &metricReport{Median: math.NaN()}
+		}
+		row = append(row, v.value(m))
+		if i > 0 {
+			continue
+		}
+		row = append(row, v.spread(m))
+		if s.Floor != "" {
+			row = append(row, ratioText(v.ToFloor))
+		}
+		row = append(row, ratioText(v.ToBestPeer))
+	}
+	return row
+}
+
+const notMeasured = "-"
+
+func (v *metricReport) value(m metric) string {
+	if math.IsNaN(v.Median) {
+		return notMeasured
+	}
+	return fmt.Sprintf("%.*f", m.Decimals, v.Median)
+}
+
+func (v *metricReport) spread(m metric) string {
+	if len(v.Rounds) < 2 {
+		return notMeasured
+	}
+	return fmt.Sprintf("%.*f .. %.*f", m.Decimals, v.Min, m.Decimals, v.Max)
+}
+
+func ratioText(v *float64) string {
+	if v == nil {
+		return notMeasured
+	}
+	return fmt.Sprintf("%.3g", *v)
+}
+
+// remarks returns the errors of drivers, and the goals.
+func (s *scenarioReport) remarks() (lines []string) {
 	for _, d := range s.Drivers {
 		if d.Error != "" {
-			fmt.Fprintf(out, "  ERROR %s: %s\n", d.Name, d.Error)
+			lines = append(lines,
+				fmt.Sprintf("%s failed: %s", d.Name, strings.Join(strings.Fields(d.Error), " ")))
 		}
 	}
 	for _, g := range s.Goals {
 		switch {
 		case g.Value == nil:
-			fmt.Fprintf(out, "  not measured  %s\n", g.Goal)
+			lines = append(lines, "not measured: "+g.Goal)
 		case *g.Reached:
-			fmt.Fprintf(out, "  reached       %s: %.4g\n", g.Goal, *g.Value)
+			lines = append(lines, fmt.Sprintf("reached: %s: %.4g", g.Goal, *g.Value))
 		default:
-			fmt.Fprintf(out, "  NOT REACHED   %s: %.4g\n", g.Goal, *g.Value)
+			lines = append(lines, fmt.Sprintf("**not reached**: %s: %.4g", g.Goal, *g.Value))
 		}
 	}
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func ratioText(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.3g", *v)
+	return lines
 }
 
 func (r *report) tail(out io.Writer) {
-	reached, missed := 0, 0
+	reached := 0
 	for _, s := range r.Scenarios {
 		for _, g := range s.Goals {
-			switch {
-			case g.Reached == nil:
-			case *g.Reached:
+			if g.Reached != nil && *g.Reached {
 				reached++
-			default:
-				missed++
 			}
 		}
 	}
-	fmt.Fprintf(out, "\n%d goals reached, %d not, in %.0f seconds.\n", reached, missed, r.Seconds)
+	fmt.Fprintf(out, "\n%d goals reached, %d not, in %.0f seconds.\n", reached,
+		len(r.missed()), r.Seconds)
 }
 
-// publish draws and writes what is asked for; "" is not.
+// publish draws plots and writes the document, where the path is not "".
 func (r *report) publish(plots, document string) error {
 	if plots != "" {
 		if err := r.writePlots(plots); err != nil {
@@ -243,28 +290,14 @@ func readReport(name string) (*report, error) {
 	return r, nil
 }
 
-// write writes JSON to a file, and makes its directory. "" is no file.
-func (r *report) write(name string) error {
-	if name == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, append(data, '\n'), 0o644)
-}
-
-// failure is what went wrong in the drivers. That a goal was not reached is a result, and so is that another library
-// failed.
+// failure returns the errors of our own drivers and floors. A goal that was not reached is a
+// result, and so is an error of another library.
 func (r *report) failure() error {
 	var failed []error
 	for _, s := range r.Scenarios {
 		for _, d := range s.Drivers {
-			if d.Error != "" && !slices.Contains(peers, d.Name) && !slices.Contains(outside, d.Name) {
+			if d.Error != "" && !slices.Contains(peers, d.Name) &&
+				!slices.Contains(outside, d.Name) {
 				failed = append(failed, fmt.Errorf("%s, %s: %s", s.Name, d.Name, d.Error))
 			}
 		}

@@ -14,35 +14,31 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
-// server is a redis-server process of our own, and a connection to it for questions.
+// server is a redis-server process, and a connection for questions about it.
 type server struct {
+	*daemon
 	address string
 	dir     string
-	cmd     *exec.Cmd
-	gone    chan struct{}
-	*wire
+	client  *goredis.Client
 }
 
-// startServer starts a server that keeps nothing on disk, and waits until it answers.
+// startServer starts a server that stores nothing on disk, and waits until it answers.
 func startServer(ctx context.Context, dir string) (*server, error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, fmt.Errorf("%w: install Debian's redis-server, or put one into the PATH", err)
-	}
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	s := &server{address: address, dir: dir}
-	return s, s.run(ctx, path)
+	return s, s.run(ctx)
 }
 
-// freeAddress returns one whose port is below those that systems give to outgoing connections: clients that look for a server
-// that was killed could else connect to themselves.
+// freeAddress returns a free address. Its port is below those of outgoing connections: otherwise a
+// client that looks for a killed server could connect to itself.
 func freeAddress() (string, error) {
 	const first, last = 10_000, 32_000
 	var err error
@@ -56,85 +52,79 @@ func freeAddress() (string, error) {
 	return "", err
 }
 
-// run starts the process, which may have been killed, and waits until it answers.
-func (s *server) run(ctx context.Context, path string) error {
+// run starts the process, the first time or after a kill, and waits until it answers.
+func (s *server) run(ctx context.Context) error {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return fmt.Errorf("%w: install Debian's redis-server, or put one into the PATH", err)
+	}
 	_, port, _ := net.SplitHostPort(s.address)
-	log, err := os.Create(filepath.Join(s.dir, "redis.log"))
+	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+		"no", "--dir", s.dir)
+	// One connection that sends no commands of its own: they would be counted.
+	s.client = goredis.NewClient(&goredis.Options{Addr: s.address, PoolSize: 1, MaxRetries: -1,
+		Protocol: 2, DisableIdentity: true, ReadTimeout: time.Minute})
+	s.daemon, err = startDaemon(ctx, cmd, filepath.Join(s.dir, "redis.log"), s.answers)
+	return err
+}
+
+func (s *server) answers(ctx context.Context) error {
+	// Dial first: after a few refusals the client library would try only once a second.
+	conn, err := net.DialTimeout("tcp", s.address, 5*time.Second)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	s.gone = make(chan struct{})
-	s.cmd = exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := start(s.cmd); err != nil {
-		return err
-	}
-	cmd, gone := s.cmd, s.gone
-	go func() {
-		cmd.Wait()
-		close(gone)
-	}()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		if s.wire, err = dial(s.address); err == nil {
-			if _, err = s.do("PING"); err == nil {
-				return nil
-			}
-			s.wire.close()
-		}
-		select {
-		case <-ticker.C:
-		case <-s.gone:
-			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("redis-server ended: %s", text)
-		case <-ctx.Done():
-			s.stop()
-			return ctx.Err()
-		}
-	}
+	conn.Close()
+	return s.client.Ping(ctx).Err()
 }
 
 func (s *server) stop() {
-	if s.wire != nil {
-		s.wire.close()
-	}
-	s.cmd.Process.Signal(syscall.SIGKILL)
-	<-s.gone
+	s.client.Close()
+	s.end(os.Kill)
 }
 
-// keys counts the keys of locks, and those that Holdfast keeps beside them.
+// awaitAnswer waits until a server that was stopped answers.
+func (s *server) awaitAnswer(ctx context.Context) error {
+	for s.answers(ctx) != nil {
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do sends a command. The reply is a string, an int64, a []any, or nil.
+func (s *server) do(args ...any) (any, error) {
+	reply, err := s.client.Do(context.Background(), args...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", args[0], err)
+	}
+	return reply, nil
+}
+
+// keys counts the keys of locks, and the keys that Holdfast keeps beside them.
 func (s *server) keys() (locks, beside int, err error) {
-	for cursor := "0"; ; {
-		reply, err := s.do("SCAN", cursor, "COUNT", "1000")
-		if err != nil {
-			return 0, 0, err
-		}
-		parts := reply.([]any)
-		for _, key := range parts[1].([]any) {
-			if strings.HasPrefix(key.(string), "holdfast:") {
-				beside++
-			} else {
-				locks++
-			}
-		}
-		if cursor = parts[0].(string); cursor == "0" {
-			return locks, beside, nil
+	ctx := context.Background()
+	all := s.client.Scan(ctx, 0, "", 1000).Iterator()
+	for all.Next(ctx) {
+		if strings.HasPrefix(all.Val(), "holdfast:") {
+			beside++
+		} else {
+			locks++
 		}
 	}
+	return locks, beside, all.Err()
 }
 
-// info is what the server says of itself at one time.
+// info is the answer to INFO: numbers by field, and calls by command.
 type info map[string]float64
 
-// info asks the server. The answer counts the question in its commands, and in the next one's bytes.
+// info asks the server. The answer counts this INFO as a command; the next answer counts its bytes.
 func (s *server) info() (info, error) {
-	reply, err := s.do("INFO", "everything")
+	text, err := s.client.Info(context.Background(), "everything").Result()
 	if err != nil {
 		return nil, err
 	}
-	text, _ := reply.(string)
 	fields := make(info)
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -149,141 +139,81 @@ func (s *server) info() (info, error) {
 	return fields, nil
 }
 
-// cpu is the processor time that the server had used, in seconds.
+// cpu returns the processor time that the server has used, in seconds.
 func (i info) cpu() float64 { return i["used_cpu_user"] + i["used_cpu_sys"] }
 
-// sent counts the commands that clients send, the questions for it included, and not those that their scripts call.
+// sent counts the commands that clients send, INFO included, without the commands that their
+// scripts call.
 func (i info) sent() (n float64) {
-	for _, name := range []string{"evalsha", "eval", "evalsha_ro", "script|load", "ping", "info", "subscribe", "ssubscribe", "hello"} {
+	for _, name := range []string{"evalsha", "eval", "evalsha_ro", "script|load", "ping", "info",
+		"subscribe", "ssubscribe", "hello"} {
 		n += i[name]
 	}
 	return n
 }
 
-// wire is a connection with one command at a time, and no client library whose ways could disturb.
-type wire struct {
-	conn net.Conn
-	r    *bufio.Reader
-}
-
-func dial(address string) (*wire, error) {
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	return &wire{conn, bufio.NewReaderSize(conn, 1<<16)}, nil
-}
-
-func (w *wire) close() { w.conn.Close() }
-
-// do returns a string, an int64, a []any, or nil.
-func (w *wire) do(args ...string) (any, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	w.conn.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(w.conn, b.String()); err != nil {
-		return nil, err
-	}
-	reply, err := w.read()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", args[0], err)
-	}
-	return reply, nil
-}
-
-func (w *wire) read() (any, error) {
-	line, err := w.r.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	line = strings.TrimRight(line, "\r\n")
-	if line == "" {
-		return nil, errors.New("an empty reply")
-	}
-	rest := line[1:]
-	n, _ := strconv.Atoi(rest)
-	switch {
-	case line[0] == '+':
-		return rest, nil
-	case line[0] == '-':
-		return nil, errors.New(rest)
-	case line[0] == ':':
-		return int64(n), nil
-	case n < 0:
-		return nil, nil
-	case line[0] == '$':
-		data := make([]byte, n+2)
-		_, err := io.ReadFull(w.r, data)
-		return string(data[:n]), err
-	case line[0] == '*':
-		list := make([]any, n)
-		for i := range list {
-			if list[i], err = w.read(); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	return nil, fmt.Errorf("reply %q", line)
-}
-
-// monitor counts commands as the server executes them: those that clients send, and those that scripts call, which
-// INFO does not tell apart. It costs the server time, so it is on only where no time is measured.
+// monitor counts commands by MONITOR. It tells those that clients send from those that scripts
+// call, which INFO does not. It costs the server time, so it is used only where no time is
+// measured.
 type monitor struct {
 	s           *server
-	w           *wire
+	conn        net.Conn
 	sent, inner atomic.Int64
 	done        chan struct{}
 }
 
 func (s *server) monitor() (*monitor, error) {
-	w, err := dial(s.address)
+	conn, err := net.DialTimeout("tcp", s.address, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.do("MONITOR"); err != nil {
-		w.close()
+	lines := bufio.NewReaderSize(conn, 1<<16)
+	if _, err = io.WriteString(conn, "MONITOR\r\n"); err == nil {
+		_, err = lines.ReadString('\n')
+	}
+	if err != nil {
+		conn.Close()
 		return nil, err
 	}
-	w.conn.SetDeadline(time.Time{})
-	m := &monitor{s: s, w: w, done: make(chan struct{})}
+	m := &monitor{s: s, conn: conn, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		for {
-			line, err := w.r.ReadSlice('\n')
+			line, err := lines.ReadSlice('\n')
 			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				return
 			}
-			// +1700000000.000000 [0 lua] "get" ...
-			if head, _, found := strings.Cut(string(line[:min(len(line), 64)]), "]"); !found || line[0] != '+' {
-				continue
-			} else if strings.HasSuffix(head, " lua") {
-				m.inner.Add(1)
-			} else {
-				m.sent.Add(1)
-			}
+			m.count(line)
 		}
 	}()
 	return m, nil
 }
 
-// stop returns how many commands were sent by clients and called by scripts, once the server has told of all that came
-// before.
+// count counts one line of MONITOR, such as: +1700000000.000000 [0 lua] "get" "key"
+func (m *monitor) count(line []byte) {
+	head, _, found := strings.Cut(string(line[:min(len(line), 64)]), "]")
+	switch {
+	case !found || line[0] != '+':
+	case strings.HasSuffix(head, " lua"):
+		m.inner.Add(1)
+	default:
+		m.sent.Add(1)
+	}
+}
+
+// stop waits until the monitor has seen all commands so far. It returns how many clients sent and
+// how many scripts called.
 func (m *monitor) stop() (sent, inner float64, err error) {
-	// The PING comes last in what is monitored; itself it does not count.
-	const mark = "end of the monitored"
+	// This PING is the last command in the output of MONITOR. It does not count.
 	before := m.sent.Load()
-	if _, err := m.s.do("PING", mark); err != nil {
+	if _, err := m.s.do("PING", "end of the monitored"); err != nil {
 		return 0, 0, err
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	for m.sent.Load() == before && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
-	m.w.close()
+	m.conn.Close()
 	<-m.done
 	return float64(m.sent.Load() - 1), float64(m.inner.Load()), nil
 }

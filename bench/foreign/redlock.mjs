@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import Redis from 'ioredis'
 import Redlock from 'redlock'
 
-const client = new Redis(process.argv[2])
+const client = new Redis(process.argv[2], { enableAutoPipelining: true })
 const redlock = new Redlock([client])
 
 const pair = async (key) => {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Buckets is how many buckets a Histogram has: 16 for every power of two up to eighteen minutes, so that
-// what is read from it is wrong by a thirtieth at most.
+// Buckets is the number of buckets of a Histogram: 16 for every power of two up to eighteen
+// minutes. So what is read from it is wrong by a thirtieth at most.
 const Buckets = 37 * fine
 
 const fine = 16 // buckets for each power of two
@@ -14,7 +14,8 @@ const fine = 16 // buckets for each power of two
 // Histogram counts durations by their size.
 type Histogram [Buckets]int64
 
-// Bucket returns the index of the bucket of d. Negative ones go into the first, too long ones into the last.
+// Bucket returns the index of the bucket of d. The first bucket has negative durations, the last
+// one durations that are too long.
 func Bucket(d time.Duration) int {
 	if d < fine {
 		return int(max(0, d))
@@ -23,7 +24,7 @@ func Bucket(d time.Duration) int {
 	return min(shift*fine+int(uint64(d)>>shift), Buckets-1)
 }
 
-// middle is the inverse of Bucket.
+// middle returns the middle of a bucket, the inverse of Bucket.
 func middle(bucket int) time.Duration {
 	if bucket < 2*fine {
 		return time.Duration(bucket)
@@ -33,8 +34,8 @@ func middle(bucket int) time.Duration {
 	return time.Duration(least + (uint64(1)<<shift-1)/2)
 }
 
-// Percentile returns about the smallest duration that at least the fraction p of all do not exceed, 0 < p <= 1. Of
-// none it is 0.
+// Percentile returns about the smallest duration that at least the fraction p of all durations do
+// not exceed, 0 < p <= 1. It returns 0 if there are none.
 func (h *Histogram) Percentile(p float64) time.Duration {
 	var total int64
 	for _, n := range h {
@@ -52,7 +53,7 @@ func (h *Histogram) Percentile(p float64) time.Duration {
 // Add counts d.
 func (h *Histogram) Add(d time.Duration) { h[Bucket(d)]++ }
 
-// Merge adds what another one has counted.
+// Merge adds the counts of another Histogram.
 func (h *Histogram) Merge(other *Histogram) {
 	for i, n := range other {
 		h[i] += n

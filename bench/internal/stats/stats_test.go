@@ -12,31 +12,30 @@ func same(a, b float64) bool {
 	return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-12
 }
 
-func TestPercentile(t *testing.T) {
-	hundred := make([]int, 100)
-	for i := range hundred {
-		hundred[i] = 100 - i
+func TestQuantile(t *testing.T) {
+	thousand := make([]float64, 1000)
+	for i := range thousand {
+		thousand[i] = float64(1000 - i)
 	}
 	for _, c := range []struct {
-		values []int
-		p      float64
-		want   int
+		values      []float64
+		q           float64
+		least, most float64
 	}{
-		{nil, 0.5, 0},
-		{[]int{7}, 0.01, 7},
-		{[]int{7}, 0.99, 7},
-		{[]int{2, 1}, 0.5, 1},
-		{[]int{3, 1, 2}, 0.5, 2},
-		{[]int{3, 1, 2}, 1, 3},
-		{hundred, 0.5, 50},
-		{hundred, 0.99, 99},
-		{hundred, 0.07, 7}, // 0.07*100 is a little more than 7 in floating point
-		{hundred, 0.991, 100},
-		{hundred, 1, 100},
+		{[]float64{7}, 0.01, 7, 7},
+		{[]float64{7}, 0.99, 7, 7},
+		{[]float64{3, 1, 2}, 1, 3, 3},
+		{thousand, 0.5, 500, 501},
+		{thousand, 0.99, 990, 991},
+		{thousand, 1, 1000, 1000},
 	} {
-		if got := stats.Percentile(slices.Clone(c.values), c.p); got != c.want {
-			t.Errorf("Percentile of %d values, %v: %d, want %d", len(c.values), c.p, got, c.want)
+		if got := stats.Quantile(c.values, c.q); got < c.least || got > c.most {
+			t.Errorf("Quantile of %d values, %v: %v, want %v to %v", len(c.values), c.q, got,
+				c.least, c.most)
 		}
+	}
+	if got := stats.Quantile(nil, 0.5); !math.IsNaN(got) {
+		t.Errorf("of nothing %v, want NaN", got)
 	}
 }
 
@@ -56,7 +55,8 @@ func TestMedian(t *testing.T) {
 			t.Errorf("Median(%v) is %v, want %v", before, got, c.want)
 		}
 		if !slices.Equal(before, c.values) {
-			t.Errorf("Median changed the order of %v: %v; rounds would no longer be side by side", before, c.values)
+			t.Errorf("Median changed the order of %v: %v; rounds would no longer be side by side",
+				before, c.values)
 		}
 	}
 }
