@@ -17,25 +17,35 @@ CPUS ?=
 TESTFLAGS ?=
 # Flags for the program in bench; -list lists what it can measure, -help its flags.
 BENCHFLAGS ?= -quick
-# What bench-go runs, how often, and where.
-BENCH    ?= .
-COUNT    ?= 1
-PACKAGES ?= work
-# How many random histories of quorums the tests run without the race detector: about a minute of two CPUs.
-HISTORIES ?= 10000
+# The commits that bench-commits compares; any name that git knows.
+BEFORE ?=
+AFTER  ?= HEAD
+# What bench-go runs, how often, where, and for how long or how many times.
+BENCH     ?= .
+COUNT     ?= 1
+PACKAGES  ?= work
+BENCHTIME ?= 1s
+# How many random histories of quorums the tests run without the race detector: about two minutes of two CPUs. CI runs
+# 10000.
+HISTORIES ?= 4000
+# How many random histories of the whole stack: about two minutes of one CPU.
+STACK_HISTORIES ?= 2000
+# What simulate simulates: the whole stack (simulate), or quorums alone (quorum).
+SIMULATE ?= simulate
 # The history that simulate repeats. Empty: new ones.
 SEED ?=
 # For how long fuzz runs each target.
 FUZZTIME ?= 10s
 # Where up starts a server each.
 PORTS ?= 6390
-# For how long torture goes on.
+# For how long torture goes on, in all modes together, and how many of them run at once.
 DURATION ?= 30m
+PARALLEL ?= 1
 
-GO_TEST := go test -shuffle=on -timeout 10m $(TESTFLAGS)
+GO_TEST := go test -shuffle=on -timeout 20m $(TESTFLAGS)
 
-# Packages of the kernel whose tests take minutes: once, not for every number of CPUs.
-LENGTHY := $(KERNEL)/quorum
+# Packages of the kernel whose tests take minutes, or do not depend on it: once, not for every number of CPUs.
+LENGTHY := $(KERNEL)/quorum $(KERNEL)/internal/hygiene
 # Packages whose dependencies have data races of their own: the Cluster client of go-redis 9.22 changes the list of its nodes
 # while others read it.
 RACY := $(KERNEL)/goredishold/...
@@ -55,7 +65,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BENCH=. COUNT=1 PACKAGES=work HISTORIES=10000 SEED= FUZZTIME=10s PORTS=6390 DURATION=30m"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1"
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -67,7 +77,8 @@ test-quick: test-needs
 	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
 test-lengthy: test-needs
 	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY),$(satellites))
-	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^TestSimulation$$' $(lengthy)
+	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^Test(Simulation|Conformance|TenThousandHeld)$$' $(KERNEL)/quorum
+	HOLDFAST_HISTORIES=$(STACK_HISTORIES) $(GO_TEST) -v -run '^Test(Simulation|Histories.*|Races)$$' $(filter $(KERNEL)/simulate/...,$(satellites))
 	$(if $(filter $(RACY),$(satellites)),$(GO_TEST) $(filter $(RACY),$(satellites)))
 
 .PHONY: test-kernel
@@ -81,16 +92,25 @@ race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthrea
 .PHONY: check
 check: check-format check-vet check-systems check-static check-tidy ## Check format, vet, staticcheck and go.mod
 
+ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
+	./fence/redistest/... ./fence/s3fence/... ./fence/sqltest/... \
+	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./simulate/...
+
 .PHONY: check-format check-vet check-systems check-static check-tidy
 check-format:
 	scripts/format.sh
 check-vet:
 	go vet work
-# The kernel's tests build for other systems, too; that the kernel does is a test.
+# Tests build for other systems, too; that the kernel does is a test. The programs of bench run on
+# Linux only, and what starts servers on Unix only.
 check-systems:
-	GOOS=darwin CGO_ENABLED=0 go vet ./...
-	GOOS=windows CGO_ENABLED=0 go vet ./...
-	GOOS=freebsd CGO_ENABLED=0 go vet ./...
+	GOOS=darwin CGO_ENABLED=0 go vet $(ON_UNIX)
+	GOOS=freebsd CGO_ENABLED=0 go vet $(ON_UNIX)
+	GOOS=windows CGO_ENABLED=0 go vet ./... ./cmd/holdfast/...
+	GOOS=windows CGO_ENABLED=0 go build ./redishold/... ./goredishold/... \
+		./fence/etcdfence/... ./fence/pgxfence/... ./fence/s3fence/...
+	GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/holdfast/...
+	GOARCH=386 CGO_ENABLED=0 go vet ./filehold ./redishold/protocol ./cmd/holdfast/...
 check-static:
 	go run $(STATICCHECK) -checks inherit,ST1016,ST1020,ST1021,ST1022 work
 # Only the kernel: the satellites require a kernel that may not be released yet.
@@ -102,21 +122,34 @@ bench: ## Measure Holdfast beside other lock libraries, on servers of its own; B
 	$(if $(findstring -redis-only,$(BENCHFLAGS)),,scripts/install.sh bench)
 	go run ./bench $(BENCHFLAGS)
 
+.PHONY: bench-commits
+bench-commits: ## Measure two commits of Holdfast in turns: BEFORE=main, AFTER=HEAD; BENCHFLAGS choose, -rounds 10 for one
+	@$(if $(BEFORE),,echo "make bench-commits: BEFORE says which commit to compare with" >&2; exit 64)
+	go run ./bench $(BENCHFLAGS) -before $(BEFORE) -after $(AFTER)
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks; BENCH and PACKAGES choose, COUNT repeats
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 60m $(PACKAGES)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -benchtime $(BENCHTIME) -p 1 -timeout 60m $(PACKAGES)
 
 .PHONY: simulate
-simulate: ## Simulate quorums without end, with a seed printed for each history that fails; SEED repeats one
+simulate: ## Simulate without end, on all processors: the whole stack, or a quorum with SIMULATE=quorum; SEED repeats a history
 	HOLDFAST_HISTORIES=$(if $(SEED),1,0) HOLDFAST_SEED=$(SEED) \
-		go test -C quorum -count=1 -timeout 0 $(TESTFLAGS) -run '^TestSimulation$$' $(if $(SEED),-v -args -history)
+		go test -C $(SIMULATE) -count=1 -timeout 0 $(TESTFLAGS) -run '^TestSimulation$$' -v $(if $(SEED),-args -history)
+
+.PHONY: simulate-mutants
+simulate-mutants: ## Show that the simulator of the whole stack notices when the library is broken
+	go test -tags mutants -count=1 -timeout 0 -v -run Mutants ./simulate/mutants -args -histories $(STACK_HISTORIES)
+
+.PHONY: mutants-quorum
+mutants-quorum: ## Show that the tests and the simulation of quorums notice when a quorum is broken
+	go test -tags mutants -count=1 -timeout 60m -v -run '^TestMutants$$' ./quorum
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
 .PHONY: spec
-spec: ## Check the model of the fencing tokens
+spec: ## Check the models of exclusion and of fencing tokens
 	scripts/install.sh spec
 	spec/check.sh
 
@@ -129,18 +162,18 @@ mutants: test-needs ## Show that the checks of itest can fail
 	$(GO_TEST) -tags mutants -parallel 4 -run Mutants ./itest
 
 .PHONY: torture
-torture: test-needs ## Test on real servers under faults for DURATION, and write a report to docs; SEED repeats
-	go run ./itest/torture -duration $(DURATION) -seed $(or $(SEED),0) -report docs
+torture: test-needs ## Test on real servers under faults for DURATION, PARALLEL modes at once, and write a report to docs; SEED repeats
+	go run ./itest/torture -duration $(DURATION) -parallel $(PARALLEL) -seed $(or $(SEED),0) -report docs
 
 .PHONY: requirements
-requirements: ## Write REQUIREMENTS.md
+requirements: ## Write docs/requirements.md
 	go run ./itest/requirements -write
 
 .PHONY: up
 up: ## Start a Redis for a first try on each of PORTS
-	scripts/install.sh up
-	scripts/redis.sh up $(PORTS)
+	@scripts/install.sh up
+	@scripts/redis.sh up $(PORTS)
 
 .PHONY: down
 down: ## Stop what up started
-	scripts/redis.sh down
+	@scripts/redis.sh down
