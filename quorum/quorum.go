@@ -131,8 +131,8 @@ func (q *Quorum) ready(ctx context.Context) error {
 
 // Close waits for calls under way, for at most twice the node timeout, so that releases also reach
 // the nodes that nobody waited for. Then it closes the backends, and returns their errors joined.
-// Keys that are still held run into their TTL. Calls after Close fail with ErrUnavailable. Closing
-// twice is safe.
+// Keys that are still held run into their TTL, and so does what a node was to give back and has not
+// confirmed ([NodeStatus].Owed). Calls after Close fail with ErrUnavailable. Closing twice is safe.
 //
 // It leaves no goroutine behind if the backends' calls return when their context ends. For other
 // calls it waits no longer than twice the node timeout again.

@@ -119,15 +119,18 @@ func (p *process) closed(l *life, err error) {
 		}
 		return
 	}
+	owing := p.owing()
 	for _, k := range h.keyed {
 		if h.now() < k.excused.Load() {
 			continue
 		}
 		left := make(map[string]int) // on how many nodes, by owner value
-		for _, e := range h.stack.inspect(k.name) {
+		for i, e := range h.stack.inspect(k.name) {
+			if owing[i] {
+				continue
+			}
 			for _, party := range append(e.Waiters, e.Holder) {
-				if party.Owner == "" || driver.ParseOwner(party.Owner).Label != l.label ||
-					h.brief(party) {
+				if party.Owner == "" || driver.ParseOwner(party.Owner).Label != l.label {
 					continue
 				}
 				// What a minority still has keeps nobody from the key; a quorum cleans it up by
@@ -141,11 +144,17 @@ func (p *process) closed(l *life, err error) {
 	}
 }
 
-// brief reports whether a party may be a waiter on a node of a quorum whose presence is no longer
-// than a node timeout. The quorum counts that place in the queue as none, and gives it back without
-// anybody who waits for that.
-func (h *history) brief(party driver.Party) bool {
-	return h.nodes > 1 && h.presence <= quorum.DefaultNodeTimeout && party.ExpiresIn <= h.presence
+// owing reports for each node whether the process's quorum may still be giving something back
+// there. It does so by itself, as for a claim that it has answered with Busy or Yielded, and says
+// so in its Status. That nothing stays for ever is checked at the end of the history.
+func (p *process) owing() []bool {
+	owing := make([]bool, p.h.stack.size())
+	if q, ok := p.backend.(*quorum.Quorum); ok {
+		for i, n := range q.Status().Nodes {
+			owing[i] = n.Pending > 0 || n.Owed > 0
+		}
+	}
+	return owing
 }
 
 // pausing is for how much longer the process is stopped.
