@@ -171,12 +171,12 @@ func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 // goroutine of the Locker is left, except those that still tell hooks and log what has happened: so
 // a hook may call Close. Closing again does nothing and returns nil. The backend stays open.
 //
-// Close cannot know two things. A request that was given up may still be in the network. If no later
-// release is answered, and the backend carries the request out more than the TTL and five seconds
-// after it was given up, then the key is taken for a TTL from there, and Close may have returned
-// nil. And a backend may do things by itself: a quorum that has answered that it does not hold a key
-// may still be giving back what some of its nodes granted. Closing that backend after the Locker
-// waits for it, for a moment.
+// Close cannot know two things. A request that was given up may still be in the network. If no
+// later release is answered, and the backend carries the request out more than the TTL and five
+// seconds after it was given up, then the key is taken for a TTL from there, and Close may have
+// returned nil. And a backend may do things by itself: a quorum that has answered that it does not
+// hold a key may still be giving back what some of its nodes granted. Closing that backend after
+// the Locker waits for it, for a moment.
 func (l *Locker) Close() error {
 	if l.closed.Swap(true) {
 		return nil
