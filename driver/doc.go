@@ -36,7 +36,8 @@
 //     returned early because its context ended. So a Release after an Acquire that was cut off
 //     leaves nothing behind. Only a Renew may be overtaken: it changes nothing but a hold that
 //     is still there. One with Yield may end that hold late, so nobody counts on a hold for which
-//     an earlier Renew with Yield has no answer.
+//     an earlier Renew with Yield has no answer. And a Renew may overtake a Release, so nobody
+//     counts on its answer while an earlier Release of the claim has none.
 //   - Every method returns when its context ends, whatever the client library does.
 //   - All methods are safe for concurrent use.
 //

@@ -27,7 +27,8 @@ type batch struct {
 	parts   []batchPart  // by node
 	open    int          // calls that have not returned
 
-	// late is, by claim, the nodes that may still carry out an earlier request to yield; nil: none
+	// late is, by claim, the nodes that may still carry out an earlier request to yield, or an
+	// earlier release; nil: none
 	late []node.Set
 }
 

@@ -587,6 +587,9 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		rc.Block, rc.Yield = 0, false
 		if w.r.Float64() < 0.3 {
 			rc.Block, rc.Token, rc.Yield = uint64(1+w.r.IntN(3)), w.clock(), w.r.Float64() < 0.5
+			// A server that loses its data answers no request that is on its way. If that was to
+			// yield, the node has no vote on the claim any more, and healing cannot help it.
+			rc.Yield = rc.Yield && !w.h.rolling
 		}
 		rstart, rabove := clock.Now(), w.h.begun(c.Key)
 		if rc.Yield {

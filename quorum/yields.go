@@ -11,6 +11,10 @@ import (
 // node has not answered such a renewal, it may pass the key on after it has renewed the claim
 // again: its later renewals of this claim are no votes. If it never answers, none is until the
 // claim has ended. Other nodes may still make a majority.
+//
+// The same with a release: a waiter gives back what it holds on a few nodes, and if one of these is
+// slow the waiter may hold a majority before the release takes effect there. Renewals do not wait
+// for it as acquisitions do.
 
 var errYielding = errors.New("renewed, but may still hand it on: an earlier request is unanswered")
 
@@ -18,17 +22,32 @@ var errYielding = errors.New("renewed, but may still hand it on: an earlier requ
 // any node is asked, with b.mu held.
 func (b *batch) doubt() {
 	for k := range b.claims {
-		b.q.yields(&b.claims[k], func(open []int) {
-			if b.late == nil {
-				b.late = make([]node.Set, len(b.claims))
-			}
-			for i, calls := range open {
-				if calls > 0 {
-					b.late[k] |= node.Only(i)
-				}
-			}
-		})
+		late := b.q.late(&b.claims[k])
+		if late != 0 && b.late == nil {
+			b.late = make([]node.Set, len(b.claims))
+		}
+		if late != 0 {
+			b.late[k] = late
+		}
 	}
+}
+
+// late returns the nodes that may end the claim's hold yet.
+func (q *Quorum) late(claim *driver.Claim) (nodes node.Set) {
+	s := q.shardOf(claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.findLocked(claim.Key, claim.Owner)
+	if r == nil {
+		return 0
+	}
+	nodes = r.history.Ending()
+	for i, calls := range r.yields {
+		if calls > 0 {
+			nodes |= node.Only(i)
+		}
+	}
+	return nodes
 }
 
 // yielding counts by more calls without an answer at node i, for each claim that asks it to yield.

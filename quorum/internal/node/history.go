@@ -66,6 +66,7 @@ type History struct {
 	again   Set // of these, nodes that a second acquisition was sent to
 	pending Set // nodes with a pending release
 	listed  Set // nodes that have the release in their list, even if it is no longer pending
+	ending  Set // nodes that were sent a release, and have answered no call made since
 	calls   int // under way or waiting
 
 	// made counts calls, and last is the number of the last one on each node. Only its answer is
@@ -83,6 +84,10 @@ func (h *History) Touch(nodes Set) { h.touched |= nodes }
 
 // Touched returns the nodes that the claim may be on.
 func (h *History) Touched() Set { return h.touched }
+
+// Ending returns the nodes on which a release of the claim may take effect yet, though it was asked
+// for before.
+func (h *History) Ending() Set { return h.ending | h.pending }
 
 // Pend notes that a release is pending at node i. It reports whether the node does not list it yet:
 // then the caller calls [Node.Pend], when the mutex is free.
@@ -107,9 +112,12 @@ func (h *History) push(c *Call) {
 	c.number = h.made
 	h.last[i] = c.number
 	h.pending &^= Only(i)
-	if c.Op == Acquiring {
+	switch c.Op {
+	case Acquiring:
 		h.again |= h.touched & Only(i)
 		h.touched |= Only(i)
+	case Releasing:
+		h.ending |= Only(i)
 	}
 }
 
@@ -122,6 +130,9 @@ func (h *History) returned(c *Call, r driver.Result,
 	err error) (_ driver.Result, _ error, pend bool) {
 	i := c.Node.Index
 	h.calls--
+	if err == nil && h.latest(c) {
+		h.ending &^= Only(i) // calls take effect in the order in which they were made
+	}
 	switch {
 	case err == nil:
 	case c.Op == Acquiring:
