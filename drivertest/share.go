@@ -190,6 +190,15 @@ var shareRules = []rule{
 		s.release(b2, a, driver.Held)
 		s.renew(b1, y, driver.Held)
 	}},
+	{name: "Sharing/EarlierTicketNeedNotWait", needs: share | queue, check: func(s *suite) {
+		b := s.open()
+		x, a, y, z := s.shared("k"), s.queued("k"), s.sharedQueued("k"), s.sharedQueued("k")
+		a.Ticket, y.Ticket, z.Ticket = 1000, 1, 1001
+		s.hold(b, x)
+		s.wait(b, a, x, 1)
+		s.hold(b, y)
+		s.placed(b, z, 2)
+	}},
 	{name: "Sharing/LetsInAllUpToTheNextWriter", needs: share | queue, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
 		a, c := s.claim("k"), s.queued("k")

@@ -94,7 +94,7 @@ func shareMutants() []*mutant {
 			c.Shared = !c.Queue
 			return b.Acquire(ctx, c)
 		}, "Sharing/LetsInAllUpToTheNextWriter", "Sharing/GrantsArePushed",
-			"Sharing/WriterLeavesTheQueue", "Sharing/DowngradeLetsIn"),
+			"Sharing/EarlierTicketNeedNotWait", "Sharing/WriterLeavesTheQueue", "Sharing/DowngradeLetsIn"),
 		{name: "counts who asks again twice", red: []string{"Sharing/AskingAgainConfirms"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
 				error) {
