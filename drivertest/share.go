@@ -203,14 +203,16 @@ var shareRules = []rule{
 		b1, b2 := s.open(), s.open()
 		a, c := s.claim("k"), s.queued("k")
 		x, y, z := s.sharedQueued("k"), s.sharedQueued("k"), s.sharedQueued("k")
+		third := s.sharedQueued("k")
 		last := s.hold(b1, a).Token
-		for i, w := range []driver.Claim{x, y, c, z} {
+		for i, w := range []driver.Claim{x, y, third, c, z} {
 			s.wait(b2, w, a, i+1)
 		}
 		s.release(b1, a, driver.Held)
 		// Before anybody asks.
 		s.renew(b1, x, driver.Held)
 		s.renew(b1, y, driver.Held)
+		s.renew(b1, third, driver.Held)
 		s.renew(b1, c, driver.Lost)
 		s.renew(b1, z, driver.Lost)
 		first, second := s.hold(b2, x).Token, s.hold(b2, y).Token
@@ -218,6 +220,7 @@ var shareRules = []rule{
 		s.rises(first, second)
 		s.placed(b2, c, 1)
 		s.placed(b2, z, 2)
+		s.release(b1, third, driver.Held)
 		s.release(b2, y, driver.Held)
 		s.renew(b1, c, driver.Lost)
 		s.release(b2, x, driver.Held)

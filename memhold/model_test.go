@@ -232,7 +232,8 @@ func run(t *testing.T, data []byte) {
 	clients = append(clients, clients[0].Client())
 	m := &model{presence: presence, keys: make(map[string]*modelKey)}
 	ctx := t.Context()
-	last := make(map[string]driver.Token) // last token of the last block
+	last := make(map[string]driver.Token)   // last token of the last block
+	tokens := make(map[string]driver.Token) // of the latest block, by key and owner value
 
 	// What one call granted, to its caller and to waiters, has to be above all before, and
 	// disjoint.
@@ -244,6 +245,7 @@ func run(t *testing.T, data []byte) {
 		}
 		c.Token = token
 		granted = append(granted, c)
+		tokens[c.Key+c.Owner] = max(tokens[c.Key+c.Owner], token)
 	}
 	var mu sync.Mutex
 	var notices []driver.Notice
@@ -262,7 +264,7 @@ func run(t *testing.T, data []byte) {
 		got := make(map[string][]modelGrant)
 		for _, n := range notices {
 			got[n.Key] = append(got[n.Key], modelGrant{n.Key, n.Owner, n.Block})
-			grant(driver.Claim{Key: n.Key, Block: n.Block}, n.Token)
+			grant(driver.Claim{Key: n.Key, Owner: n.Owner, Block: n.Block}, n.Token)
 		}
 		slices.SortFunc(granted, func(a, b driver.Claim) int {
 			return cmp.Compare(a.Token, b.Token)
@@ -281,6 +283,15 @@ func run(t *testing.T, data []byte) {
 			t.Fatalf("notices %v; want %v", got, want)
 		}
 		notices, m.grants, granted = nil, nil, nil
+	}
+
+	// shown checks a token that Inspect shows, if it is known, and removes it.
+	shown := func(key string, p *driver.Party) {
+		t.Helper()
+		if want, ok := tokens[key+p.Owner]; ok && p.Token != want {
+			t.Fatalf("%q of %q is shown with token %d; want %d", p.Owner, key, p.Token, want)
+		}
+		p.Token = 0
 	}
 
 	ttls := []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second, time.Minute}
@@ -316,6 +327,9 @@ func run(t *testing.T, data []byte) {
 			if want.State == driver.Held {
 				grant(c, got.Token)
 				got.Token = 0
+			} else {
+				// It may hold the key even so: it queued to share it, and now asks otherwise.
+				delete(tokens, c.Key+c.Owner)
 			}
 			if queued := want.State == driver.Busy && want.Place > 0; (got.Clock > 0) != queued {
 				t.Fatalf("Acquire(%+v) tells the clock %d; queued: %v", c, got.Clock, queued)
@@ -363,6 +377,8 @@ func run(t *testing.T, data []byte) {
 				if want.State == driver.Held {
 					grant(c, got.Token)
 					got.Token = 0
+				} else {
+					delete(tokens, c.Key+c.Owner)
 				}
 				got.Clock = 0
 				if err != nil || got != want {
@@ -380,9 +396,9 @@ func run(t *testing.T, data []byte) {
 		if err != nil {
 			t.Fatalf("Inspect: %v", err)
 		}
-		got.Holder.Token = 0
+		shown(c.Key, &got.Holder)
 		for i := range got.Sharers {
-			got.Sharers[i].Token = 0
+			shown(c.Key, &got.Sharers[i])
 		}
 		if want := m.inspect(c.Key); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("state after op %d by %s with %08b:\n%+v; want\n%+v", op%8, c.Owner, arg,
