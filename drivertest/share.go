@@ -235,15 +235,20 @@ var shareRules = []rule{
 		inbox := s.listen(b2)
 		for pushed, tries := 0, 0; pushed < 3; tries++ {
 			a, x, y := s.claim("k"), s.sharedQueued("k"), s.sharedQueued("k")
+			z := s.sharedQueued("k")
 			x.Block, y.Block = 2, 2
 			s.hold(b1, a)
 			s.wait(b2, x, a, 1)
 			s.wait(b2, y, a, 2)
+			s.wait(b2, z, a, 3)
 			s.release(b1, a, driver.Held)
 			n, ok := inbox.await(x.Owner, s.Patience/10)
 			var m driver.Notice
 			if ok {
 				m, ok = inbox.await(y.Owner, s.Patience/10)
+			}
+			if ok {
+				_, ok = inbox.await(z.Owner, s.Patience/10)
 			}
 			switch {
 			case ok:
@@ -256,6 +261,7 @@ var shareRules = []rule{
 			}
 			s.release(b2, x, driver.Held)
 			s.release(b2, y, driver.Held)
+			s.release(b2, z, driver.Held)
 		}
 	}},
 	{name: "Sharing/DowngradeLetsIn", needs: share | queue, check: func(s *suite) {
