@@ -60,8 +60,16 @@ type Claim struct {
 	// ticket is the backend's clock then, see [Result.Clock], raised over the last one it gave.
 	Ticket uint64
 
-	// Yield asks Renew to hand the key to the first live waiter instead, if there is one.
+	// Yield asks Renew to hand the key to the first live waiter instead, if there is one. A shared
+	// claim leaves the others that share the key, and hands it over only if it was the last.
 	Yield bool
+
+	// Shared asks for the key together with others that ask so, see [Sharer]. All calls about a
+	// claim set it alike, but for one change: a Renew with Shared of a claim that holds the key
+	// alone makes it one that shares, for good, and lets in the waiters that its turn lets in. No
+	// call makes a claim that shares hold the key alone: a Renew without Shared, overtaken as it
+	// may be, extends it as it is, and an Acquire without Shared finds it Busy.
+	Shared bool
 }
 
 // State is what a backend knows about a claim after a call.
@@ -72,7 +80,8 @@ const (
 	Unknown State = iota
 	// Held: the claim holds the key. From Release: it held it until now.
 	Held
-	// Busy: another owner value holds the key. From Release: the claim was queued until now.
+	// Busy: another owner value holds the key, or waits for it and comes first. From Release: the
+	// claim was queued until now.
 	Busy
 	// Lost: the claim neither holds the key nor waits for it.
 	Lost
@@ -107,7 +116,8 @@ type Result struct {
 	// holds already may give a new block; both are the claim's.
 	Token Token
 
-	// Holder is, when Busy, the owner value that holds the key; empty if not known.
+	// Holder is, when Busy, the owner value that holds the key; empty if not known. If several
+	// share the key, it is the one whose lease ends last.
 	Holder string
 
 	// ExpiresIn is, when Busy, what remains of the holder's lease; 0 if not known.

@@ -24,7 +24,7 @@
 //
 // Package drivertest checks them. In short:
 //
-//   - At most one owner value holds a key.
+//   - At most one owner value holds a key; or, with [Claim.Shared], several that share it.
 //   - Acquire with an owner value that holds the key, or waits for it, is
 //     idempotent: it confirms the hold with a fresh TTL, or keeps the place in the
 //     queue. It doubles as the waiter's heartbeat.
@@ -44,12 +44,13 @@
 // # Capabilities
 //
 // What some backends cannot do is an interface of its own. Who needs it, as the kernel does the
-// first and the fourth, finds it by a type assertion on the Backend:
+// first, the fourth and the fifth, finds it by a type assertion on the Backend:
 //
 //   - [Notifier] tells waiters that their turn has come.
 //   - [Inspector] lists keys, their holders and their waiters.
 //   - [Checker] examines the installation.
 //   - [Limited] takes some TTLs only, and says which.
+//   - [Sharer] grants shared claims.
 //   - [Guarder] sits out a quarantine after a restart.
 //   - [Member] remembers which set of nodes its server belongs to.
 //   - [Identifier] tells one server from another, and one run from the next.
@@ -63,8 +64,7 @@
 //
 // # Room for what comes next
 //
-// Shared (read) claims, permits and several keys in one step will come as new fields of
-// Claim whose zero value means what a claim means today, and as further capability
-// interfaces. A backend that ignores such a field grants less than was asked, an
-// exclusive hold, which is safe. Use keyed literals.
+// Permits and several keys in one step will come as new fields of Claim whose zero value means what
+// a claim means today, and as further capability interfaces. A backend that ignores such a field
+// grants less than was asked, an exclusive hold, which is safe. Use keyed literals.
 package driver

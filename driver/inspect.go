@@ -22,7 +22,8 @@ type Inspector interface {
 // Entry describes one key.
 type Entry struct {
 	Key     string  // the full key
-	Holder  Party   // zero if nobody holds it
+	Holder  Party   // who holds the key alone; zero if nobody does
+	Sharers []Party // those who share it, the longest lease last; then Holder is zero
 	Waiters []Party // in the order in which they will be served
 }
 

@@ -97,8 +97,9 @@ func (f Faults) Clear() {
 // gone. A test waits for it to change when it waits for a call to be made.
 func (f Faults) Hanging() int { return f.b.line.hanging() }
 
-// Lose takes key from its holder as if the memory had evicted it, and reports whether somebody held
-// it. Nobody is told. Waiters stay: the next call for the key passes it to the first of them.
+// Lose takes key from its holder, or from all that share it, as if the memory had evicted it, and
+// reports whether somebody held it. Nobody is told. Waiters stay: the next call for the key passes
+// it to the first of them.
 func (f Faults) Lose(key string) bool {
 	now := clock.Now()
 	m := f.b.memory
@@ -109,7 +110,7 @@ func (f Faults) Lose(key string) bool {
 		return false
 	}
 	// expires stays: the timer of a queue still serves.
-	e.owner, e.token = "", 0
+	e.owner, e.token, e.sharers = "", 0, nil
 	if e.free() {
 		m.remove(key, e)
 	}
@@ -127,7 +128,7 @@ func (f Faults) Give(key, owner string, ttl time.Duration) {
 	if e == nil {
 		e = m.add(key, now)
 	}
-	e.owner, e.token, e.expires = owner, 0, now.Add(ttl)
+	e.owner, e.token, e.expires, e.sharers = owner, 0, now.Add(ttl), nil
 	if e.queue != nil {
 		m.tend(e, now)
 	}
