@@ -78,7 +78,7 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if err := takes(backend, c.ttl); err != nil {
+	if err := takes(backend, &c); err != nil {
 		return nil, fmt.Errorf("holdfast: %w", err)
 	}
 	l := &Locker{
@@ -230,7 +230,7 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	var after []func()
 	for h := s.leases.first; h != nil; h = s.leases.first {
 		claims = append(claims, h.claim())
-		after = append(after, h.cohort.loseLease(ErrClosed))
+		after = append(after, h.cohort.loseLease(h, ErrClosed))
 	}
 	s.mu.Unlock()
 	for _, f := range after {

@@ -43,6 +43,7 @@ type config struct {
 	maxHold time.Duration
 	label   string
 	renew   bool
+	shared  bool
 
 	// Of the Locker only:
 	prefix string
@@ -115,6 +116,14 @@ func WithLabel(label string) AcquireOption {
 // called. Each acquisition asks the backend for a full lease, behind others of this Locker too.
 func WithoutRenewal() AcquireOption {
 	return acquireOption(func(c *config) { c.renew = false })
+}
+
+// WithShared asks for the key together with others that ask so, as for reading: at any moment it is
+// held by one lock that is not shared, or by any number of shared ones. Default: exclusive. The
+// backend must be able to share keys (driver.Sharer, whose Shares returns true), else New and
+// Acquire fail with ErrInvalid. See Sharing in the package documentation, and [Lock.Downgrade].
+func WithShared() AcquireOption {
+	return acquireOption(func(c *config) { c.shared = true })
 }
 
 // WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default
