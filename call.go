@@ -9,8 +9,9 @@ import (
 )
 
 // terms are the TTL, whether the lease is renewed, and whether it is shared. Acquisitions of one
-// key on the same terms use one lease, in turns or together. Others queue at the backend, as another
-// process would. So a lease never changes its terms; after a Downgrade its cohort is rid of it.
+// key on the same terms use one lease, in turns or together. Others queue at the backend, as
+// another process would. So a lease never changes its terms; after a Downgrade its cohort is rid of
+// it.
 type terms struct {
 	ttl    time.Duration
 	renew  bool // the watchdog renews it
@@ -100,7 +101,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	l.counters.acquired.Add(1)
 	if hook := l.config.hooks.Acquired; hook != nil {
 		event := AcquiredEvent{Key: key, Token: lock.token, Waited: lock.granted.Sub(a.since),
-			Local: local}
+			Local: local, Shared: a.terms.shared}
 		hook(event)
 	}
 	if l.log.logger != nil {

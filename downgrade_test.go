@@ -137,7 +137,7 @@ func TestDowngradeRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, lock.Downgrade(nil), holdfast.ErrInvalid) //nolint:staticcheck // that is the test
+		mustBe(t, lock.Downgrade(nil), holdfast.ErrInvalid)
 		err = inner.Downgrade(background)
 		mustBe(t, err, holdfast.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "outermost") {
