@@ -310,7 +310,6 @@ func TestLossDuringADowngrade(t *testing.T) {
 		lock = <-waiting
 		b.mustKeepOut(other)
 		start := time.Now()
-		waiting = next(l, background)
 		backend.Faults().Freeze()
 		for lock.Err() == nil {
 			err := lock.Downgrade(background)
@@ -322,7 +321,7 @@ func TestLossDuringADowngrade(t *testing.T) {
 			t.Errorf("lost after %v", took)
 		}
 		backend.Faults().Thaw()
-		b.release(<-waiting)
+		b.release(b.acquire(l, "key"))
 	})
 }
 
