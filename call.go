@@ -134,7 +134,7 @@ func (l *Locker) enter(ctx context.Context, full string,
 	switch {
 	case c == nil:
 		c = &cohort{locker: l, shard: s, key: full, terms: a.terms}
-		if l.config.turns > 1 && (a.terms.renew || !a.terms.shared) {
+		if l.config.turns > 1 {
 			s.add(c)
 		}
 	case !a.terms.shared:

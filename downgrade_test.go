@@ -313,6 +313,9 @@ func TestLossDuringADowngrade(t *testing.T) {
 		backend.Faults().Freeze()
 		for lock.Err() == nil {
 			err := lock.Downgrade(background)
+			if err == nil {
+				t.Fatal("a Downgrade without an answer succeeds")
+			}
 			if !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Downgrade without an answer: %v", err)
 			}

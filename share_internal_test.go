@@ -1,0 +1,44 @@
+package holdfast
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A reader that gave up before it saw its turn may be the last one on a lease that begins no more:
+// then that is released. Otherwise it stays for the others.
+func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var locks [2]*Lock
+		for i := range locks {
+			if locks[i], err = l.Acquire(context.Background(), "key", WithShared()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := locks[0].cohort
+		for i, want := range []int{1, 0} {
+			c.shard.mu.Lock()
+			c.letGo()
+			c.returnTurn(locks[i])
+			c.shard.mu.Unlock()
+			synctest.Wait()
+			e, err := backend.Inspect(context.Background(), "key")
+			if err != nil || len(e.Sharers) != want {
+				t.Errorf("%d claims are left, want %d: %v", len(e.Sharers), want, err)
+			}
+		}
+		if s := l.Stats(); s.Held != 0 {
+			t.Errorf("%d held, want none", s.Held)
+		}
+	})
+}
