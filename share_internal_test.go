@@ -42,3 +42,31 @@ func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 		}
 	})
 }
+
+// A lease that has no lock when it is let go goes at once: nobody else would release it.
+func TestLetGoWithoutALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key", WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := lock.cohort
+		c.shard.mu.Lock()
+		lock.finish((*releasedError)(lock))
+		lock.leave()
+		c.letGo()
+		c.shard.mu.Unlock()
+		synctest.Wait()
+		e, err := backend.Inspect(context.Background(), "key")
+		if err != nil || len(e.Sharers) != 0 {
+			t.Errorf("%d claims are left, want none: %v", len(e.Sharers), err)
+		}
+	})
+}
