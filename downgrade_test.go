@@ -336,7 +336,7 @@ func TestDowngradeWithoutAnAnswer(t *testing.T) {
 		cut    bool // the caller's context ends
 		shared bool // the backend has done it
 	}{
-		"refused":  {memhold.Fault{Err: driver.ErrUnavailable}, holdfast.ErrUnavailable, false, false},
+		"refused":  {memhold.Fault{Err: driver.ErrUnavailable}, driver.ErrUnavailable, false, false},
 		"cut":      {memhold.Fault{CutReply: true}, holdfast.ErrUnknown, false, true},
 		"given up": {memhold.Fault{ReplyDelay: time.Second}, context.DeadlineExceeded, true, true},
 	} {
@@ -391,7 +391,8 @@ func TestDowngradeTwiceAtOnce(t *testing.T) {
 		b := newBench(t)
 		l, backend := b.tapped()
 		lock := b.acquire(l, "key")
-		backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Delay: time.Second})
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1,
+			Delay: time.Second})
 		together(5, func(int) {
 			if err := lock.Downgrade(background); err != nil {
 				t.Error(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, leaves it
-// to those who share it, or releases it at the backend.
+// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, leaves
+// it to those who share it, or releases it at the backend.
 func (c *cohort) release(ctx context.Context, l *Lock) error {
 	locker, s := c.locker, c.shard
 	s.mu.Lock()
@@ -70,7 +70,8 @@ func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	if local {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {
-			event := HandedOverEvent{Key: l.Key(), Token: l.token, Turns: turns - 1, Waiting: waiting}
+			event := HandedOverEvent{Key: l.Key(), Token: l.token, Turns: turns - 1,
+				Waiting: waiting}
 			hook(event)
 		}
 	}

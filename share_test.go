@@ -235,7 +235,8 @@ func TestRunOfReadersEnds(t *testing.T) {
 	}
 }
 
-// More readers wait than the block has tokens for: the rest goes on at once, with claims of its own.
+// More readers wait than the block has tokens for: the rest goes on at once, with claims of its
+// own.
 func TestReadersBeyondTheBlockGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -302,8 +302,8 @@ func (w *wire) acquire(ctx context.Context, claim driver.Claim, short bool) (dri
 	result, err := w.inner.Acquire(ctx, asked)
 	if err == nil && result.State == driver.Held && asked.TTL < claim.TTL {
 		// Only the presence was meant to be shorter. Nobody has asked in between.
-		results, err := w.inner.Renew(ctx,
-			[]driver.Claim{{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Shared: claim.Shared}})
+		results, err := w.inner.Renew(ctx, []driver.Claim{
+			{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Shared: claim.Shared}})
 		if err != nil || results[0].State != driver.Held {
 			panic(fmt.Sprint("a lease ended at the moment of its grant: ", results, err))
 		}
