@@ -63,8 +63,8 @@ func (c *cohort) letGo() {
 // deadline, but the holder must not count on being alone any more, nor on others being let in:
 // call Downgrade again, or release the lock. ctx bounds the wait for the answer.
 //
-// From the call on, unless it fails with ErrInvalid, no goroutine of this Locker gets the key
-// handed over by this lock's release, and a nested acquisition without WithShared is refused.
+// Once the backend was asked, whatever the answer, no goroutine of this Locker gets the key handed
+// over by this lock's release, and a nested acquisition without WithShared is refused.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	l = l.self()
 	c := l.cohort

@@ -57,6 +57,7 @@ type grip struct {
 	worker *worker
 	open   bool // guarded by key.mu
 	shared bool // others may have the key as well; guarded by key.mu
+	reads  bool // that is known for sure; for the worker alone
 
 	// the latest deadline that was seen, on the lease clock since the start; guarded by key.mu
 	promised time.Duration

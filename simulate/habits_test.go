@@ -187,7 +187,7 @@ func (w *worker) got(ctx context.Context, k *keyState, shared bool, floor uint64
 		}
 		return nil
 	}
-	g := &grip{lock: lock, key: k, worker: w, shared: shared}
+	g := &grip{lock: lock, key: k, worker: w, shared: shared, reads: shared}
 	w.h.granted(g, floor)
 	w.h.served.Add(1)
 	w.note(evHas, k, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
@@ -288,7 +288,7 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 		return
 	}
 	if inner.Token() == g.lock.Token() {
-		if g.shared && !reads {
+		if g.reads && !reads {
 			w.h.violate("exclusion", "%s: token %d: writing in one's own read", g.key.name,
 				inner.Token())
 		}
@@ -297,7 +297,7 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 	}
 	w.h.letGo(g)
 	g.lock.Release(w.h.base)
-	other := &grip{lock: inner, key: g.key, worker: w, shared: reads}
+	other := &grip{lock: inner, key: g.key, worker: w, shared: reads, reads: reads}
 	w.h.granted(other, floor)
 	w.release(other)
 }
@@ -330,6 +330,8 @@ func (w *worker) downgrade(g *grip) {
 	}
 	if err := g.lock.Downgrade(ctx); err != nil {
 		w.h.refusal("downgrade", ctx, err)
+	} else {
+		g.reads = true
 	}
 	w.h.look(g)
 	if w.often(nests, 0.2) && g.lock.Err() == nil {
