@@ -70,3 +70,56 @@ func TestLetGoWithoutALock(t *testing.T) {
 		}
 	})
 }
+
+// However readers end, the Locker forgets the key.
+func TestNothingIsKeptOfReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		for name, end := range map[string]func(lock *Lock){
+			"released": func(lock *Lock) { lock.Release(ctx) },
+			"lost": func(lock *Lock) {
+				if _, err := backend.Release(ctx, lock.lease.claim()); err != nil {
+					t.Error(err)
+				}
+				lock.Extend(ctx)
+			},
+			"tried": func(lock *Lock) {
+				lock.Release(ctx)
+				if lock, err := l.TryAcquire(ctx, "key", WithShared()); err == nil {
+					lock.Release(ctx)
+				}
+			},
+			"downgraded": func(lock *Lock) {
+				lock.Release(ctx)
+				lock, err := l.Acquire(ctx, "key")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lock.Downgrade(ctx); err != nil {
+					t.Error(err)
+				}
+				if n := len(lock.cohort.shard.keys); n != 0 {
+					t.Errorf("downgraded: %d cohorts are kept, want none", n)
+				}
+				lock.Release(ctx)
+			},
+		} {
+			lock, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(lock)
+			if s := lock.cohort.shard; len(s.keys) != 0 || s.leases.first != nil {
+				t.Errorf("%s: %d cohorts are kept, want none; a lease: %v", name, len(s.keys),
+					s.leases.first != nil)
+			}
+		}
+	})
+}

@@ -513,3 +513,18 @@ func TestReentrancyOfReaders(t *testing.T) {
 		b.release(lock)
 	})
 }
+
+// The end of a lease that begins no more leaves the next one as it is.
+func TestEndOfALeaseLeavesTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, backend := b.tapped(holdfast.WithCohort(2, time.Hour))
+		first, second, third := b.read(l), b.read(l), b.read(l)
+		b.release(first)
+		b.release(second)
+		fourth := b.read(l)
+		backend.expect(t, "the fourth inside", 2, 0, 1)
+		b.release(third)
+		b.release(fourth)
+	})
+}

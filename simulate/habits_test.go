@@ -284,7 +284,9 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 	floor := g.key.floor(reads)
 	inner, err := w.proc.open().locker.TryAcquire(ctx, g.key.name, options...)
 	if err != nil {
-		w.h.refusal("nested acquisition", ctx, err)
+		if ctx.Err() == nil { // its cause is of a kind as well: a hook may have released the lock
+			w.h.refusal("nested acquisition", ctx, err)
+		}
 		return
 	}
 	if inner.Token() == g.lock.Token() {
