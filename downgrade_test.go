@@ -137,7 +137,8 @@ func TestDowngradeRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, lock.Downgrade(nil), holdfast.ErrInvalid)
+		var none context.Context
+		mustBe(t, lock.Downgrade(none), holdfast.ErrInvalid)
 		err = inner.Downgrade(background)
 		mustBe(t, err, holdfast.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "outermost") {
