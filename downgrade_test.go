@@ -337,7 +337,8 @@ func TestDowngradeWithoutAnAnswer(t *testing.T) {
 		cut    bool // the caller's context ends
 		shared bool // the backend has done it
 	}{
-		"refused":  {memhold.Fault{Err: driver.ErrUnavailable}, driver.ErrUnavailable, false, false},
+		"refused": {memhold.Fault{Err: driver.ErrUnavailable}, driver.ErrUnavailable, false,
+			false},
 		"cut":      {memhold.Fault{CutReply: true}, holdfast.ErrUnknown, false, true},
 		"given up": {memhold.Fault{ReplyDelay: time.Second}, context.DeadlineExceeded, true, true},
 	} {
