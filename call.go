@@ -8,12 +8,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// terms are the TTL, and whether the lease is renewed. Acquisitions of one key on the same terms
-// share a lease, in turns. Others queue at the backend, as another process would. So a lease never
-// changes its terms.
+// terms are the TTL, whether the lease is renewed, and whether it is shared. Acquisitions of one
+// key on the same terms use one lease, in turns or together. Others queue at the backend, as
+// another process would. So a lease never changes its terms; after a Downgrade its cohort is rid of
+// it.
 type terms struct {
-	ttl   time.Duration
-	renew bool // the watchdog renews it
+	ttl    time.Duration
+	renew  bool // the watchdog renews it
+	shared bool // others may hold the key as well, if they share it
 }
 
 // call is one call of Acquire or TryAcquire.
@@ -41,22 +43,26 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 		if err := own.validate(); err != nil {
 			return a, err
 		}
-		if err := takes(l.backend, own.ttl); err != nil {
+		if err := takes(l.backend, &own); err != nil {
 			return a, keyError("acquire", key, err)
 		}
 		config = &own
 	}
-	a.terms, a.maxHold, a.suffix = terms{config.ttl, config.renew}, config.maxHold, l.suffix
+	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared}
+	a.maxHold, a.suffix = config.maxHold, l.suffix
 	if config.label != l.config.label {
 		a.suffix = driver.OwnerSuffix(config.label)
 	}
 	return a, nil
 }
 
-// takes returns an error if the backend would refuse claims with that TTL.
-func takes(backend driver.Backend, ttl time.Duration) error {
+// takes returns an error if the backend would refuse claims with that TTL, or cannot share keys.
+func takes(backend driver.Backend, c *config) error {
+	if c.shared && !shares(backend) {
+		return errNoSharing
+	}
 	if b, ok := backend.(driver.Limited); ok {
-		return b.CheckTTL(ttl)
+		return b.CheckTTL(c.ttl)
 	}
 	return nil
 }
@@ -78,7 +84,10 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	if ctx.Err() != nil {
 		return l.refused(&a, keyError("acquire", key, contextError(ctx)))
 	}
-	if lock := l.nested(ctx, full); lock != nil {
+	switch lock, err := l.nested(ctx, full, &a); {
+	case err != nil:
+		return l.refused(&a, err)
+	case lock != nil:
 		return lock, nil
 	}
 	lock, local, err := l.enter(ctx, full, &a)
@@ -92,7 +101,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	l.counters.acquired.Add(1)
 	if hook := l.config.hooks.Acquired; hook != nil {
 		event := AcquiredEvent{Key: key, Token: lock.token, Waited: lock.granted.Sub(a.since),
-			Local: local}
+			Local: local, Shared: a.terms.shared}
 		hook(event)
 	}
 	if l.log.logger != nil {
@@ -121,12 +130,27 @@ func (l *Locker) enter(ctx context.Context, full string,
 		return nil, false, ErrClosed
 	}
 	c := s.find(full, a.terms)
-	if c == nil {
-		c = &cohort{locker: l, shard: s, key: full, terms: a.terms, leading: true}
+	leads := true
+	switch {
+	case c == nil:
+		c = &cohort{locker: l, shard: s, key: full, terms: a.terms}
 		if l.config.turns > 1 {
 			s.add(c)
 		}
-		l.tasks.Add(1)
+	case !a.terms.shared:
+		leads = false
+	case !c.leading:
+		if lock = c.join(a); lock != nil {
+			s.mu.Unlock()
+			return lock, true, nil
+		}
+	case a.wait:
+		leads = false
+	default: // it does not wait for an answer that others wait for
+		c = &cohort{locker: l, shard: s, key: full, terms: a.terms}
+	}
+	if leads {
+		c.startLead()
 		s.mu.Unlock()
 		lock, err = c.lead(ctx, a, a.since)
 		return lock, false, err

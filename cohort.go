@@ -8,17 +8,20 @@ import (
 
 // A cohort is all that one Locker has to do with one key on the same terms. Of its goroutines only
 // one talks to the backend (it leads); the others wait in memory, and get the key handed over in
-// turns. With local handoff switched off, every acquisition is a cohort of its own.
+// turns, or together if they share it (see share.go). With local handoff switched off, every
+// acquisition is a cohort of its own.
 //
 // A cohort is always in one of four states:
 //
-//	held       lock != nil: a goroutine has its turn. After its maximum hold it is in limbo: it was
-//	           told of the loss, but the key stays until it releases or the lease ends
+//	held       lease != nil && !leading: a goroutine has its turn, or several share the key. After
+//	           its maximum hold one is in limbo: it was told of the loss, but the key stays until it
+//	           releases or the lease ends
 //	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
 //	extending  leading && lease != nil: a goroutine asks for a fresh run, or has to yield
 //	gone       removed from its shard
 //
-// Waiters exist in the first three only. Whoever ends a state serves the next waiter.
+// Waiters exist in the first three only. Whoever ends a state serves the next waiter. The first
+// state has none if the key is shared, and the third does not come about then.
 type cohort struct {
 	locker *Locker
 	shard  *shard
@@ -27,8 +30,7 @@ type cohort struct {
 
 	// Guarded by shard.mu:
 	other   *cohort // the next one of the same key in shard.keys, on other terms
-	lease   *lease  // the hold at the backend; nil if there is none
-	lock    *Lock   // the turn in progress
+	lease   *lease  // the hold at the backend that may begin turns; nil if there is none
 	leading bool    // a goroutine talks to the backend for all
 	waiters waiterList
 	pending *pendingClaim // under way, or left by its leader to the next one
@@ -84,12 +86,16 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	if l.cohort != nil {
 		l = new(Lock)
 	}
-	l.cohort, l.key, l.token, l.maxHold, l.granted, l.lease = c, a.key, h.next, a.maxHold, now, h
+	l.cohort, l.token, l.maxHold, l.granted, l.lease = c, h.next, a.maxHold, now, h
 	h.next++
 	c.turns++
-	c.lock = l
 	c.locker.counters.held.Add(1)
-	if c.turns == 1 || l.maxHold > 0 {
+	due := c.turns == 1 || !h.renewable() // which this lock ends
+	h.locks.add(l)
+	if limit, ok := l.limit(); ok && (h.limit == 0 || limit < h.limit) {
+		h.limit, due = limit, true
+	}
+	if due {
 		c.locker.watchdog.schedule(h)
 	}
 	return l
@@ -113,40 +119,56 @@ func (c *cohort) mayPass(now clock.Instant) bool {
 	}
 }
 
-// serve lets the next waiter have a turn or, if that takes the backend, lead. It reports false if
-// nobody waits. The caller holds shard.mu; nobody has a turn or leads.
+// serve lets the next waiter have a turn, or all if they share the key. If that takes the backend,
+// the next one leads. It reports false if nobody waits. The caller holds shard.mu; nobody leads,
+// nor has a turn that it would have to itself.
 func (c *cohort) serve() bool {
 	w := c.waiters.pop()
 	if w == nil {
 		return false
 	}
-	// The clock decides whether the next turn is valid, so it is read here, not before.
-	now := clock.Now()
-	if c.mayPass(now) {
+	for ; w != nil; w = c.waiters.pop() {
+		// The clock decides whether the next turn is valid, so it is read here, not before.
+		now := clock.Now()
+		if !c.mayPass(now) {
+			c.startLead()
+			w.ready <- outcome{lead: true}
+			break
+		}
 		w.ready <- outcome{lock: c.giveTurn(&w.call, now)}
-		return true
+		if !c.terms.shared {
+			break
+		}
 	}
-	c.leading = true
-	c.locker.tasks.Add(1) // done when the leading ends
-	w.ready <- outcome{lead: true}
 	return true
 }
 
-// drop forgets the lease. The caller holds shard.mu, and sees to the key at the backend.
-func (c *cohort) drop() {
-	h := c.lease
+// startLead has a goroutine lead, as a counted task. The caller holds shard.mu and may raise tasks
+// (see Locker); nobody leads.
+func (c *cohort) startLead() {
+	if c.terms.shared {
+		c.letGo()
+	}
+	c.leading = true
+	c.locker.tasks.Add(1) // done when the leading ends
+}
+
+// drop ends a lease of the cohort. The caller holds shard.mu, and sees to the key at the backend.
+func (c *cohort) drop(h *lease) {
 	h.gone = true
 	h.settle() // whoever waits to change it finds it gone
-	c.lease = nil
+	if c.lease == h {
+		c.lease = nil
+	}
 	c.shard.leases.remove(h)
 	c.locker.watchdog.remove(h)
 }
 
 // giveBack drops the lease and has the key released in the background. The caller holds shard.mu
 // and may raise tasks (see Locker).
-func (c *cohort) giveBack() {
-	claim := c.lease.claim()
-	c.drop()
+func (c *cohort) giveBack(h *lease) {
+	claim := h.claim()
+	c.drop(h)
 	c.locker.cleanUp(claim)
 }
 
@@ -157,7 +179,7 @@ func (c *cohort) serveOrRetire() {
 		return
 	}
 	if c.lease != nil {
-		c.giveBack()
+		c.giveBack(c.lease)
 	}
 	if p := c.pending; p != nil {
 		c.abandon(p)
@@ -184,10 +206,15 @@ func (c *cohort) returnTurn(l *Lock) {
 		l.err = (*releasedError)(l)
 		c.locker.counters.held.Add(-1)
 	}
-	l.lease = nil
-	c.lock = nil
-	c.serveOrRetire()
-	c.resume(h, limbo)
+	l.leave()
+	switch {
+	case h.locks.first != nil:
+	case c.lease != h:
+		c.giveBack(h)
+	default:
+		c.serveOrRetire()
+		c.resume(h, limbo)
+	}
 }
 
 // loseTurn ends a turn. The caller holds shard.mu, and calls tell after unlocking it. tell ends
@@ -205,41 +232,69 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	}
 }
 
-// loseLease ends the lease without a release, and the turn with it if there is one. The caller
+// loseLease ends a lease of the cohort without a release, and the turns that rest on it. The caller
 // holds shard.mu, and calls tell after unlocking it.
-func (c *cohort) loseLease(reason error) (tell func()) {
-	c.drop()
-	l := c.lock
-	if l == nil {
-		return func() {} // whoever leads finds out by itself
+func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
+	current := c.lease == h
+	c.drop(h)
+	tells := many{}
+	for l := h.locks.first; l != nil; l = h.locks.first {
+		l.leave()
+		if l.err == nil {
+			tells = append(tells, c.loseTurn(l, reason))
+		}
 	}
-	c.lock = nil
-	l.lease = nil
-	tell = func() {}
-	if l.err == nil {
-		tell = c.loseTurn(l, reason)
+	if current && !c.leading { // whoever leads finds out by itself
+		c.serveOrRetire()
 	}
-	c.serveOrRetire()
-	return tell
+	return tells.call
+}
+
+// loseOverdue ends the turns that have reached their maximum hold at now. The caller holds
+// shard.mu, and calls tell after unlocking it.
+func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
+	tells := many{}
+	h.limit = 0
+	for l := h.locks.first; l != nil; l = l.next {
+		limit, ok := l.limit()
+		switch {
+		case !ok || l.err != nil:
+		case now >= limit:
+			// Limbo: the holder has been told, and has what is left of the lease to stop and
+			// release. Nobody else gets the key before.
+			tells = append(tells, c.loseTurn(l, ErrMaxHold))
+		case h.limit == 0 || limit < h.limit:
+			h.limit = limit
+		}
+	}
+	return tells.call
+}
+
+// many is functions to call one after the other.
+type many []func()
+
+func (m many) call() {
+	for _, f := range m {
+		f()
+	}
 }
 
 // expire is loseLease for a lease whose validity is over. It has the key released in the
 // background, as it may still be in the way at the backend.
-func (c *cohort) expire() (tell func()) {
-	claim, reason := c.lease.claim(), c.lease.expired()
+func (c *cohort) expire(h *lease) (tell func()) {
 	if !c.shard.closed {
-		c.locker.cleanUp(claim)
+		c.locker.cleanUp(h.claim())
 	}
-	return c.loseLease(reason)
+	return c.loseLease(h, h.expired())
 }
 
 func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {
 	if err.Reason != ErrClosed {
-		l.warn("holdfast: lock lost", "key", lock.key, "token", uint64(lock.token), "held", held,
+		l.warn("holdfast: lock lost", "key", lock.Key(), "token", uint64(lock.token), "held", held,
 			"reason", err.Reason)
 	}
 	if hook := l.config.hooks.Lost; hook != nil {
-		event := LostEvent{Key: lock.key, Held: held, Err: err}
+		event := LostEvent{Key: lock.Key(), Held: held, Err: err}
 		hook(event)
 	}
 }

@@ -30,8 +30,9 @@ func (l *Locker) innermost(ctx context.Context) *lockContext {
 	return c
 }
 
-// nested returns a nested Lock if ctx comes from a lock on the key that is still held, else nil.
-func (l *Locker) nested(ctx context.Context, fullKey string) *Lock {
+// nested returns a nested Lock if ctx comes from a lock on the key that is still held, else nil. It
+// fails with ErrInvalid if that lock is shared and the call is not to be: it would wait for itself.
+func (l *Locker) nested(ctx context.Context, fullKey string, a *call) (*Lock, error) {
 	for c := l.innermost(ctx); c != nil; c = c.outer {
 		if c.lock.cohort.key != fullKey || c.lock.Err() != nil {
 			continue
@@ -43,10 +44,16 @@ func (l *Locker) nested(ctx context.Context, fullKey string) *Lock {
 			s.mu.Unlock()
 			continue
 		}
-		inner := &Lock{cohort: root.cohort, key: root.key, token: root.token, root: root}
+		if !a.terms.shared && !root.cohort.alone(root.lease) {
+			s.mu.Unlock()
+			return nil, invalid("%q is held shared by the lock that the context comes from: "+
+				"an exclusive acquisition would wait for that lock; release it first, or ask "+
+				"WithShared", a.key)
+		}
+		inner := &Lock{cohort: root.cohort, token: root.token, root: root}
 		root.attach(inner)
 		s.mu.Unlock()
-		return inner
+		return inner, nil
 	}
-	return nil
+	return nil, nil
 }

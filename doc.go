@@ -25,13 +25,13 @@
 //
 // # What is promised
 //
-//   - Exclusion. At any moment at most one acquisition of a key is valid. This rests on clocks of
-//     clients and servers that run at the same rate, within the drift allowance (see [WithDrift]),
-//     and on a backend that keeps its data.
+//   - Exclusion. At any moment at most one acquisition of a key is valid, or several that share it
+//     (see Sharing). This rests on clocks of clients and servers that run at the same rate, within
+//     the drift allowance (see [WithDrift]), and on a backend that keeps its data.
 //   - Fencing. Every acquisition has a [Token]. It is larger than that of every acquisition that
-//     was complete when this one began. At the backend this rests on no clock. A turn that is
-//     handed over in memory does not ask the backend, so it rests on the lease as well: see Fencing
-//     below.
+//     was complete when this one began, unless both share the key. At the backend this rests on no
+//     clock. A turn that is handed over in memory, or shared there, does not ask the backend, so it
+//     rests on the lease as well: see Fencing below.
 //   - No deadlock. A holder or waiter that crashed, or was cut off, costs at most its TTL.
 //   - Loss is told in time. [Lock.Done] is closed, and every context from [Lock.Context] cancelled,
 //     no later than the end of the validity: before anybody else can hold the key. This holds with
@@ -75,11 +75,11 @@
 //
 // # Waiting
 //
-// Goroutines of one [Locker] that ask for a key on the same terms (TTL, and renewed or not) wait in
-// memory, in the order in which they asked. They hand the key to each other without a round trip,
-// and each has its own Token. One of them waits in the queue of the backend. With [WithoutRenewal]
-// they keep that order, but each turn asks the backend, for a full lease. Goroutines that ask on
-// other terms wait in the queue of the backend, as another process does.
+// Goroutines of one [Locker] that ask for a key on the same terms (TTL, renewed or not, shared or
+// not) wait in memory, in the order in which they asked. They hand the key to each other without a
+// round trip, and each has its own Token. One of them waits in the queue of the backend. With
+// [WithoutRenewal] they keep that order, but each turn asks the backend, for a full lease.
+// Goroutines that ask on other terms wait in the queue of the backend, as another process does.
 //
 // Turns handed over in memory are a run. [WithCohort] bounds it, so that other processes get their
 // turn: at its end the backend is asked whether one waits. No turn of a run begins later than span
@@ -89,6 +89,32 @@
 // With WithCohort(1, 0) there are no runs: every goroutine waits in the queue of the backend by
 // itself. That is not fairer to a process with one goroutine: it waits behind every one of a
 // process with many, in one measurement for 713 ms instead of 109 ms.
+//
+// # Sharing
+//
+// [WithShared] asks for a key together with others that ask so: any number of readers, or one
+// writer. The backend must be able to (driver.Sharer). Readers and writers wait in one queue there,
+// so neither starves the other: a reader does not go ahead of a writer that waits. [Lock.Downgrade]
+// makes a writer a reader, with nobody in between. The other way round does not exist: two readers
+// that both wait to become the writer would wait for each other.
+//
+// Readers of one [Locker] on the same terms share one lease. The first asks the backend. Those that
+// ask meanwhile are let in with it, and those that come later join in memory, each with its own
+// Token, deadline and end. The last one to leave releases the lease. [WithCohort] bounds the run
+// here too: who comes later than span after the first, or when turns readers have had the lease,
+// asks the backend with a claim of its own, and so does who finds less than a third of the lease
+// left. So a writer that waits has the key after the span and the longest hold of those inside. If
+// no writer waits, nobody is kept waiting. With [WithoutRenewal], and with WithCohort(1, 0), each
+// reader has a lease of its own.
+//
+// A lease that is lost ends all readers that rest on it. The maximum hold ends one reader alone.
+//
+// A reader's Token is for reads that a store can refuse, and for whatever the reader writes
+// elsewhere. Every Token of a key is different. A reader's is larger than that of each writer that
+// was complete when the reader began, and smaller than that of each writer that begins after it. So
+// a reader that sends its token with a read lets the store refuse it if a writer has overtaken it.
+// Two readers' tokens say nothing about each other: the smaller one may be the later. So a guard
+// that remembers a reader's token would refuse other readers wrongly: only a writer's counts.
 //
 // # Fencing
 //
@@ -111,6 +137,10 @@
 // once. A nested Lock shares token and lease, and ends with the outermost one at the latest,
 // however that ends. Go has no thread identity, so the context says who asks: goroutines that share
 // the context of one lock count as one holder. See [Lock.Context] for what to do.
+//
+// Options do not apply to a nested acquisition, but for [WithShared]. Reading is nested in one's
+// own read or write. Writing in one's own read would wait for itself, so it is refused at once,
+// with ErrInvalid.
 //
 // [Distributed Locks with Redis]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 // [How to do distributed locking]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html

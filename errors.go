@@ -50,7 +50,8 @@ type HeldError struct {
 	// Key is the key that was asked for.
 	Key string
 
-	// Holder is who held it when the backend answered. Its zero value means not known.
+	// Holder is who held it when the backend answered; of several that share it, the one whose
+	// lease ends last. Its zero value means not known.
 	Holder Holder
 
 	// ExpiresIn is what remained of the holder's lease then; 0 means not known. A live

@@ -5,7 +5,7 @@ import "runtime"
 // newHandle returns a handle on the lock. When the handle becomes garbage, forgotten is called. The
 // Locker refers to the lock itself while that is held, so only a handle can become garbage.
 func (l *Lock) newHandle() *Lock {
-	handle := &Lock{cohort: l.cohort, key: l.key, token: l.token, root: l, handle: true}
+	handle := &Lock{cohort: l.cohort, token: l.token, root: l, handle: true}
 	runtime.AddCleanup(handle, (*Lock).forgotten, l)
 	return handle
 }
@@ -29,6 +29,6 @@ func (l *Lock) forgotten() {
 	if held {
 		l.cohort.locker.warn(
 			"holdfast: a Lock was never released and is garbage now; it holds its key until it is lost or the Locker is closed",
-			"key", l.key, "token", uint64(l.token))
+			"key", l.Key(), "token", uint64(l.token))
 	}
 }

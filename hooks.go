@@ -23,7 +23,7 @@ type Hooks struct {
 	// of a Locker that wait for a key on the same terms, one asks for all.
 	Waiting func(WaitingEvent)
 
-	// Renewed: the watchdog or Extend asked for a renewal, with this outcome.
+	// Renewed: the watchdog, Extend or Downgrade asked for a renewal, with this outcome.
 	Renewed func(RenewedEvent)
 
 	// Lost: a lock was lost.
@@ -42,7 +42,8 @@ type AcquiredEvent struct {
 	Key    string        // as the caller named it
 	Token  Token         // the lock's
 	Waited time.Duration // from the call to the grant
-	Local  bool          // the key was handed over in memory
+	Local  bool          // the key was handed over, or shared, in memory
+	Shared bool          // others may hold the key as well, see WithShared
 }
 
 // RefusedEvent describes an acquisition that failed.
@@ -64,7 +65,7 @@ type WaitingEvent struct {
 // RenewedEvent describes the outcome of one renewal.
 type RenewedEvent struct {
 	Key    string        // as the caller named it
-	Token  Token         // the lock's; 0 if none was in use
+	Token  Token         // the lock's, or that of one of those that share it; 0 if none was in use
 	Took   time.Duration // from the request to its answer
 	Margin time.Duration // validity left when the renewal was answered, before it counted
 	// nil if renewed; a *LostError if the backend no longer has it, or answered too late; else it
@@ -96,7 +97,7 @@ type ReleasedEvent struct {
 	Key   string        // as the caller named it
 	Token Token         // the lock's
 	Held  time.Duration // from the grant
-	Local bool          // the backend was not asked: another goroutine goes on with the lease
+	Local bool          // the backend was not asked: other goroutines go on with the lease
 	Err   error         // what Release returned
 }
 

@@ -48,7 +48,7 @@ func (c *cohort) unwind() {
 	}
 	c.leading = false
 	if c.lease != nil {
-		c.giveBack()
+		c.giveBack(c.lease)
 	}
 	if p := c.pending; p != nil {
 		c.pending = nil
@@ -114,9 +114,9 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		return c.giveTurn(a, now), true, nil
 	}
 	if result.State == driver.Yielded || result.State == driver.Lost {
-		c.drop()
+		c.drop(h)
 	} else {
-		c.giveBack()
+		c.giveBack(h)
 	}
 	if ended != nil {
 		c.leading = false
@@ -293,7 +293,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	if h.cohort != nil {
 		h = new(lease)
 	}
-	h.cohort, h.owner, h.index = c, p.claim.Owner, -1
+	h.cohort, h.owner, h.index, h.shared = c, p.claim.Owner, -1, c.terms.shared
 	h.next, h.last = g.token, g.token+Token(g.block)-1
 	h.confirm(g.start, g.length)
 	if g.short {
@@ -313,7 +313,11 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 		s.leases.add(h)
 		c.startRun(now)
 		if ended == nil {
-			return c.giveTurn(a, now), nil
+			lock := c.giveTurn(a, now)
+			if c.terms.shared {
+				c.serve()
+			}
+			return lock, nil
 		}
 		l.watchdog.schedule(h)
 		c.serveOrRetire()

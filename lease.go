@@ -13,7 +13,11 @@ import (
 // errGone is the reason of a loss that the backend reports.
 var errGone = errors.New("the backend no longer has it: it expired or was removed")
 
-// lease is one hold of a key at the backend, under one owner value.
+// lease is one hold of a key at the backend, under one owner value, and the locks that rest on it:
+// one at most, or any number if it is shared.
+//
+// Its cohort refers to it as long as it may begin turns. A lease that the cohort has let go (see
+// letGo) begins no more. It is renewed for the locks that it has, and goes with the last of them.
 //
 // At most one request that changes a lease is under way: a renewal of the watchdog, an Extend, or
 // the question for a fresh run. Of two, nobody could say which took effect last. A request that was
@@ -24,6 +28,8 @@ type lease struct {
 	owner  string
 
 	// Guarded by cohort.shard.mu:
+	locks lockList      // in which a turn is in progress, or in limbo
+	limit clock.Instant // none of them reaches its maximum hold before; 0: none has one
 	// the length of the last grant: the TTL, or less after a handoff by the backend
 	granted    time.Duration
 	next, last Token // the tokens that are left
@@ -32,11 +38,13 @@ type lease struct {
 	deadline clock.Instant // the end of the validity
 	renewAt  clock.Instant
 	asking   bool // a request that changes the lease is under way
+	gone     bool // it has ended
+	// as the backend has confirmed; changed only by whoever has reserved the request
+	shared bool
 	// of the watchdog's next renewal; only the watchdog reads it
 	bound    time.Duration
 	answered chan struct{} // closed when asking ends; nil unless somebody waits for that
 	err      error         // of the last renewal, if it was not confirmed
-	gone     bool          // it is no longer cohort.lease
 
 	// Guarded by watchdog.mu:
 	early time.Duration // how much sooner than due will do as well
@@ -46,7 +54,8 @@ type lease struct {
 }
 
 func (h *lease) claim() driver.Claim {
-	return driver.Claim{Key: h.cohort.key, Owner: h.owner, TTL: h.cohort.terms.ttl}
+	return driver.Claim{Key: h.cohort.key, Owner: h.owner, TTL: h.cohort.terms.ttl,
+		Shared: h.shared}
 }
 
 // confirm has the lease last for granted from start, when the request left that the backend
@@ -111,6 +120,29 @@ func (h *lease) expired() error {
 	default:
 		return errors.New("its lease ended")
 	}
+}
+
+// lockList is an intrusive list, the latest first.
+type lockList struct{ first *Lock }
+
+func (l *lockList) add(k *Lock) {
+	k.next = l.first
+	if k.next != nil {
+		k.next.prev = k
+	}
+	l.first = k
+}
+
+func (l *lockList) remove(k *Lock) {
+	if k.prev != nil {
+		k.prev.next = k.next
+	} else {
+		l.first = k.next
+	}
+	if k.next != nil {
+		k.next.prev = k.prev
+	}
+	k.prev, k.next = nil, nil
 }
 
 // leaseList is an intrusive list.

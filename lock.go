@@ -13,7 +13,6 @@ import (
 // again gives another Lock. All methods are safe for concurrent use.
 type Lock struct {
 	cohort *cohort
-	key    string // as the caller named it
 	token  Token
 	root   *Lock // the lock that this one is nested in, or stands for; nil if neither
 	handle bool  // it stands for root; see newHandle
@@ -27,10 +26,12 @@ type Lock struct {
 	err   error         // why it has ended; nil while held
 	done  chan struct{} // made when first asked for
 	ends  map[ender]struct{}
+
+	prev, next *Lock // in lease.locks
 }
 
 // Key returns the key, as it was given to Acquire.
-func (l *Lock) Key() string { return l.key }
+func (l *Lock) Key() string { return l.cohort.locker.userKey(l.cohort.key) }
 
 // Token returns the fencing token of the acquisition, never 0. It stays the same for the life of
 // the Lock, and a nested acquisition shares it.
@@ -124,7 +125,7 @@ func (l *Lock) Context(parent context.Context) context.Context {
 func (l *Lock) Extend(ctx context.Context) error {
 	l = l.self()
 	if ctx == nil {
-		return invalid("context is nil for %q: use context.Background()", l.key)
+		return invalid("context is nil for %q: use context.Background()", l.Key())
 	}
 	if err := l.Err(); err != nil {
 		return err
@@ -140,14 +141,14 @@ func (l *Lock) Extend(ctx context.Context) error {
 	s.mu.Unlock()
 
 	if ctx.Err() != nil {
-		return keyError("extend", l.key, contextError(ctx))
+		return keyError("extend", l.Key(), contextError(ctx))
 	}
 	err := c.extend(ctx, h)
 	if ended := l.Err(); ended != nil {
 		return ended
 	}
 	if err != nil {
-		return keyError("extend", l.key, err)
+		return keyError("extend", l.Key(), err)
 	}
 	return nil
 }
@@ -198,4 +199,4 @@ func (l *Lock) releaseNested() error {
 }
 
 // String describes the lock for logs.
-func (l *Lock) String() string { return fmt.Sprintf("lock on %q (token %d)", l.key, l.token) }
+func (l *Lock) String() string { return fmt.Sprintf("lock on %q (token %d)", l.Key(), l.token) }

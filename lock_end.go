@@ -38,6 +38,12 @@ func (l *Lock) deadline() clock.Instant {
 	return deadline
 }
 
+// leave takes the lock off its lease. The caller holds shard.mu, and sees to the lease.
+func (l *Lock) leave() {
+	l.lease.locks.remove(l)
+	l.lease = nil
+}
+
 // limit is when the maximum hold is reached, if there is one.
 func (l *Lock) limit() (clock.Instant, bool) {
 	return l.granted.Add(l.maxHold), l.maxHold > 0
@@ -96,10 +102,10 @@ func (l *Lock) end(cause error) {
 type releasedError Lock
 
 func (e *releasedError) Error() string {
-	return fmt.Sprintf("holdfast: %q: %v", e.key, ErrReleased)
+	return fmt.Sprintf("holdfast: %q: %v", (*Lock)(e).Key(), ErrReleased)
 }
 func (e *releasedError) Is(target error) bool { return target == ErrReleased }
 
 func (l *Lock) lostError(reason error) *LostError {
-	return &LostError{Key: l.key, Token: l.token, Reason: reason}
+	return &LostError{Key: l.Key(), Token: l.token, Reason: reason}
 }

@@ -61,8 +61,8 @@ type shard struct {
 // New returns a Locker on backend. The Locker does not own the backend: several Lockers may share
 // one, and the program that opened the backend closes it after the Lockers. New fails with
 // ErrInvalid if backend is nil or a nil pointer, an option is nil or out of range, or the backend
-// does not allow the TTL (driver.Limited). Options are not looked into: no function makes one that
-// is a nil pointer.
+// does not allow the TTL (driver.Limited) or cannot share keys and is to (driver.Sharer). Options
+// are not looked into: no function makes one that is a nil pointer.
 func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	// A nil pointer is what a variable has whose Open failed, or was never called.
 	if v := reflect.ValueOf(backend); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -78,7 +78,7 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if err := takes(backend, c.ttl); err != nil {
+	if err := takes(backend, &c); err != nil {
 		return nil, fmt.Errorf("holdfast: %w", err)
 	}
 	l := &Locker{
@@ -108,10 +108,11 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // Acquire waits until it has the key, or ctx ends. ctx bounds the wait only: the Lock outlives it.
 // On success the caller must Release the Lock.
 //
-// Goroutines of this Locker that ask on the same terms (TTL, and renewed or not) get the key in the
-// order in which they asked. Between terms and between processes, the backend's queue decides, if
-// it has one. If ctx comes from [Lock.Context] of this Locker's lock on the key, still held, the
-// result is a nested Lock, and options do not apply: see Reentrancy in the package documentation.
+// Goroutines of this Locker that ask on the same terms (TTL, renewed or not, shared or not) get the
+// key in the order in which they asked. Between terms and between processes, the backend's queue
+// decides, if it has one. If ctx comes from [Lock.Context] of this Locker's lock on the key, still
+// held, the result is a nested Lock, and options but WithShared do not apply: see Reentrancy in the
+// package documentation.
 //
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
 // have left behind. The error is
@@ -119,7 +120,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 //   - ErrUnavailable or ErrUnknown if the backend gave no answer: at once if it refuses for good;
 //     after one request if it never answered, or two if the first may have taken effect; otherwise
 //     after a whole TTL without an answer;
-//   - ErrInvalid for a bad key or option, or a nil ctx;
+//   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
+//     or an exclusive acquisition with the context of a shared lock on the key;
 //   - ErrClosed after Close.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
@@ -128,7 +130,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOpti
 // TryAcquire is Acquire with a single attempt. If the key is taken it fails with a [*HeldError],
 // and leaves no trace. Other errors are those of Acquire. While another goroutine of this Locker
 // holds the key on the same terms, waits for it or releases it, the key counts as taken, and the
-// backend is not asked. With local handoff switched off, TryAcquire always asks.
+// backend is not asked. With local handoff switched off, TryAcquire always asks. With [WithShared]
+// it joins those that share the key in this Locker, or asks.
 func (l *Locker) TryAcquire(ctx context.Context, key string,
 	options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, false, options)
@@ -230,7 +233,7 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	var after []func()
 	for h := s.leases.first; h != nil; h = s.leases.first {
 		claims = append(claims, h.claim())
-		after = append(after, h.cohort.loseLease(ErrClosed))
+		after = append(after, h.cohort.loseLease(h, ErrClosed))
 	}
 	s.mu.Unlock()
 	for _, f := range after {

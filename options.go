@@ -43,6 +43,7 @@ type config struct {
 	maxHold time.Duration
 	label   string
 	renew   bool
+	shared  bool
 
 	// Of the Locker only:
 	prefix string
@@ -106,7 +107,7 @@ func WithMaxHold(d time.Duration) AcquireOption {
 
 // WithLabel adds a readable label, at most 128 bytes, to the owner value, beside host and process
 // ID. Default none. Everybody who waits for the key or inspects the backend sees it: keep secrets
-// out of it. Turns handed over in memory show the label of the one that began the lease.
+// out of it. Turns handed over or shared in memory show the label of who began the lease.
 func WithLabel(label string) AcquireOption {
 	return acquireOption(func(c *config) { c.label = label })
 }
@@ -115,6 +116,14 @@ func WithLabel(label string) AcquireOption {
 // called. Each acquisition asks the backend for a full lease, behind others of this Locker too.
 func WithoutRenewal() AcquireOption {
 	return acquireOption(func(c *config) { c.renew = false })
+}
+
+// WithShared asks for the key together with others that ask so, as for reading: at any moment it is
+// held by one lock that is not shared, or by any number of shared ones. Default: exclusive. The
+// backend must be able to share keys (driver.Sharer, whose Shares returns true), else New and
+// Acquire fail with ErrInvalid. See Sharing in the package documentation, and [Lock.Downgrade].
+func WithShared() AcquireOption {
+	return acquireOption(func(c *config) { c.shared = true })
 }
 
 // WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default
@@ -132,9 +141,10 @@ func WithDrift(drift float64) Option {
 }
 
 // WithCohort bounds local handoff: a run has at most turns turns, and none of them begins later
-// than span after the first. Then a waiter of another process gets its turn. The package
-// documentation says under Waiting how long that one waits. turns is 1 to 1,048,576, and span
-// positive. Defaults [DefaultCohortTurns] and [DefaultCohortSpan].
+// than span after the first. Then a waiter of another process gets its turn. Of a shared key, turns
+// is how many readers one lease is for. The package documentation says under Waiting how long that
+// one waits. turns is 1 to 1,048,576, and span positive. Defaults [DefaultCohortTurns] and
+// [DefaultCohortSpan].
 //
 // With turns 1 (span is ignored) there is no local handoff: every acquisition asks the backend, and
 // waits in its queue.

@@ -45,6 +45,8 @@ func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
 			Key:   c.key,
 			Owner: driver.NewOwner(a.suffix),
 			TTL:   c.terms.ttl,
+
+			Shared: c.terms.shared,
 		}, answered: answered}
 		c.pending = p
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, or
-// releases it at the backend.
+// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, leaves
+// it to those who share it, or releases it at the backend.
 func (c *cohort) release(ctx context.Context, l *Lock) error {
 	locker, s := c.locker, c.shard
 	s.mu.Lock()
@@ -19,59 +19,77 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		return ended
 	}
 	h := l.lease
-	// Only a local handoff needs the clock: otherwise the backend knows whether the key was ours
-	// until now.
-	if ended == nil && c.waiters.first != nil && clock.Now() >= h.deadline {
-		tell := c.expire()
+	passes, stays := c.lease == h && c.waiters.first != nil, h.locks.first != l || l.next != nil
+	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
+	// ours until now.
+	if ended == nil && (passes || stays) && clock.Now() >= h.deadline {
+		tell := c.expire(h)
 		err := l.err
 		s.mu.Unlock()
 		tell()
 		return err
 	}
-	l.lease = nil
-	c.lock = nil
+	l.leave()
 	tell := func() {}
 	if ended == nil {
 		tell = l.finish((*releasedError)(l))
 		locker.counters.held.Add(-1)
 	}
-	if c.waiters.first != nil {
+	switch {
+	case passes:
 		c.handOver(l, h, ended, tell)
 		return ended
+	case stays:
+		s.mu.Unlock()
+		tell()
+		c.releasedLocally(l, ended)
+		return ended
 	}
-	claim := h.claim()
-	c.drop()
-	c.leading = true // whoever comes now asks after the release
+	claim, alone := h.claim(), c.alone(h)
+	current := c.lease == h
+	c.drop(h)
+	if alone {
+		c.leading = true // whoever comes now asks after the release
+	} else if current {
+		c.serveOrRetire()
+	}
 	locker.tasks.Add(1)
 	s.mu.Unlock()
 	tell()
-	return c.releaseAtBackend(ctx, l, claim, ended)
+	return c.releaseAtBackend(ctx, l, claim, alone, ended)
 }
 
 // handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
 func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	locker := c.locker
 	c.serve()
-	if ended == nil {
-		locker.counters.released.Add(1)
-	}
 	c.resume(h, ended != nil)
-	local, turns, waiting := c.lock != nil, c.turns, c.waiters.length
+	local, turns, waiting := !c.leading, c.turns, c.waiters.length
 	c.shard.mu.Unlock()
 	tell()
 	if local {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {
-			event := HandedOverEvent{Key: l.key, Token: l.token, Turns: turns - 1, Waiting: waiting}
+			event := HandedOverEvent{Key: l.Key(), Token: l.token, Turns: turns - 1,
+				Waiting: waiting}
 			hook(event)
 		}
 	}
-	locker.tellReleased(l, true, ended)
+	c.releasedLocally(l, ended)
+}
+
+// releasedLocally tells of a release for which the backend was not asked.
+func (c *cohort) releasedLocally(l *Lock, ended error) {
+	if ended == nil {
+		c.locker.counters.released.Add(1)
+	}
+	c.locker.tellReleased(l, true, ended)
 }
 
 // releaseAtBackend asks the backend once, within ctx. A release that is not confirmed goes on in
-// the background. On entry the cohort is leading and the caller is a counted task; it ends both.
-func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim,
+// the background. On entry the caller is a counted task, and with leads the cohort is leading; it
+// ends both.
+func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
 	ended error) error {
 	locker, s := c.locker, c.shard
 	// Deferred, so that a panic of the backend, or of ctx, leaves what a missing answer would have
@@ -82,8 +100,10 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 		if !confirmed {
 			locker.cleanUp(claim)
 		}
-		c.leading = false
-		c.serveOrRetire()
+		if leads {
+			c.leading = false
+			c.serveOrRetire()
+		}
 		s.mu.Unlock()
 		locker.tasks.Done()
 	}()
@@ -110,7 +130,7 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 	default:
 		locker.counters.released.Add(1)
 		if err != nil {
-			err = keyError("release", l.key, err)
+			err = keyError("release", l.Key(), err)
 		}
 	}
 	locker.tellReleased(l, false, err)
@@ -131,7 +151,7 @@ func (c *cohort) foundLost(l *Lock) error {
 
 func (l *Locker) tellReleased(lock *Lock, local bool, err error) {
 	if hook := l.config.hooks.Released; hook != nil {
-		event := ReleasedEvent{Key: lock.key, Token: lock.token,
+		event := ReleasedEvent{Key: lock.Key(), Token: lock.token,
 			Held: clock.Now().Sub(lock.granted), Local: local, Err: err}
 		hook(event)
 	}

@@ -13,11 +13,18 @@ import (
 // maxBatch is how many leases one call of the backend renews.
 const maxBatch = 1000
 
-// renewable reports whether the watchdog is to renew the lease: not after the maximum hold. The
-// caller holds shard.mu.
+// renewable reports whether the watchdog is to renew the lease: not when all locks on it are past
+// their maximum hold. The caller holds shard.mu.
 func (h *lease) renewable() bool {
-	l := h.cohort.lock
-	return h.cohort.terms.renew && (l == nil || l.err == nil)
+	if !h.cohort.terms.renew {
+		return false
+	}
+	for l := h.locks.first; l != nil; l = l.next {
+		if l.err == nil {
+			return true
+		}
+	}
+	return h.locks.first == nil
 }
 
 // slack is how much earlier than due a lease may be renewed.
@@ -70,14 +77,15 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 			result = results[i]
 		}
 		result.Err = r.explain(result.Err)
-		w.renewed(h, start, now, result)
+		w.renewed(h, start, now, claims[i], result)
 	}
 }
 
-// renewed applies the outcome of a renewal, the watchdog's or an Extend's, that left at start and
+// renewed applies the outcome of a renewal, the watchdog's or a holder's, that left at start and
 // was answered at now. The error in result is explained already. It returns nil, a LostError, or
 // why the outcome is not known.
-func (w *watchdog) renewed(h *lease, start, now clock.Instant, result driver.Result) error {
+func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Claim,
+	result driver.Result) error {
 	l, c := w.locker, h.cohort
 	s := c.shard
 	s.mu.Lock()
@@ -89,8 +97,8 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, result driver.Res
 	h.hear(start, result)
 	margin := h.deadline.Sub(now)
 	event := RenewedEvent{Key: l.userKey(c.key), Took: now.Sub(start), Margin: margin}
-	if c.lock != nil {
-		event.Token = c.lock.token
+	if lock := h.locks.first; lock != nil {
+		event.Token = lock.token
 	}
 	tell := func() {}
 	var err error
@@ -98,14 +106,15 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, result driver.Res
 	case margin <= 0:
 		// The old deadline bounds the renewal: an answer after it is too late, whatever it says.
 		err = event.loss(h.expired())
-		tell = c.expire()
+		tell = c.expire(h)
 	case result.State == driver.Held:
 		h.confirm(start, c.terms.ttl)
+		h.shared = claim.Shared
 		l.counters.renewed.Add(1)
 		w.schedule(h)
 	case result.State == driver.Lost, result.State == driver.Yielded:
 		err = event.loss(errGone)
-		tell = c.loseLease(errGone)
+		tell = c.loseLease(h, errGone)
 	default:
 		if err = result.Err; err == nil {
 			err = &driver.Error{Maybe: true, Err: fmt.Errorf("backend answered a renewal with %v",
@@ -133,6 +142,11 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 	if ok, err := h.reserve(ctx); !ok {
 		return err
 	}
+	return c.renew(ctx, h, h.claim())
+}
+
+// renew makes one renewal for a holder, who has reserved it.
+func (c *cohort) renew(ctx context.Context, h *lease, claim driver.Claim) error {
 	answered := false
 	defer func() {
 		if !answered { // the backend or the context panicked: the watchdog goes on renewing
@@ -144,7 +158,6 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 			}
 		}
 	}()
-	claim := h.claim()
 	start := clock.Now()
 	r := c.locker.request(ctx, h.renewalTime())
 	results, err := c.locker.backend.Renew(r, []driver.Claim{claim})
@@ -153,7 +166,7 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 	result := one(results, err)
 	result.Err = r.explain(result.Err) // asks the caller's context, so not under the mutex
 	answered = true
-	return c.locker.watchdog.renewed(h, start, now, result)
+	return c.locker.watchdog.renewed(h, start, now, claim, result)
 }
 
 // one is the result of a batch of one.

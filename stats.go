@@ -7,7 +7,7 @@ type Stats struct {
 	Held    int // locks held now, nested ones not counted
 	Waiting int // calls of Acquire that wait now, without those that are just asking the backend
 
-	Acquired       uint64 // acquisitions that succeeded, local handoffs included
+	Acquired       uint64 // acquisitions that succeeded, local handoffs and sharing included
 	Refused        uint64 // acquisitions that failed, for whatever reason
 	HandedOver     uint64 // local handoffs
 	Released       uint64 // locks released by their holders

@@ -7,8 +7,9 @@ import (
 )
 
 // Token is a fencing token: every acquisition has one, and an acquisition of a key that starts
-// after another has completed has a larger one. Send it with each write to the protected store, and
-// have the store refuse a token smaller than the largest it has seen. The zero Token means none.
+// after another has completed has a larger one, unless both share the key. Send it with each write
+// to the protected store, and have the store refuse a token smaller than the largest that it has
+// seen with a write. The zero Token means none.
 type Token = driver.Token
 
 const (

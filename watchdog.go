@@ -84,10 +84,8 @@ func (h *lease) nextEvent() (next clock.Instant, early time.Duration) {
 	if h.renewable() && !h.asking && h.renewAt < next {
 		next, early = h.renewAt, h.slack()
 	}
-	if l := h.cohort.lock; l != nil && l.err == nil {
-		if limit, ok := l.limit(); ok && limit < next {
-			next, early = limit, 0
-		}
+	if h.limit != 0 && h.limit < next {
+		next, early = h.limit, 0
 	}
 	return next, early
 }
@@ -172,7 +170,7 @@ func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool)
 	return renew
 }
 
-// check ends the lease, or the turn, if it is over at now. It renews nothing.
+// check ends the lease, or turns on it, if they are over at now. It renews nothing.
 func (w *watchdog) check(h *lease, now clock.Instant) {
 	s := h.cohort.shard
 	s.mu.Lock()
@@ -184,7 +182,7 @@ func (w *watchdog) check(h *lease, now clock.Instant) {
 	tell()
 }
 
-// judge ends what is over at now: the lease, or the turn at its maximum hold. It reports whether
+// judge ends what is over at now: the lease, or turns at their maximum hold. It reports whether
 // the lease is over. The caller holds shard.mu, and calls tell after unlocking it.
 func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
 	c := h.cohort
@@ -192,14 +190,9 @@ func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
 	case h.gone:
 		return func() {}, true
 	case now >= h.deadline:
-		return c.expire(), true
-	}
-	if l := c.lock; l != nil && l.err == nil {
-		if limit, ok := l.limit(); ok && now >= limit {
-			// Limbo: the holder has been told, and has what is left of the lease to stop and
-			// release. Nobody else gets the key before.
-			return c.loseTurn(l, ErrMaxHold), false
-		}
+		return c.expire(h), true
+	case h.limit != 0 && now >= h.limit:
+		return c.loseOverdue(h, now), false
 	}
 	return func() {}, false
 }

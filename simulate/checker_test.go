@@ -14,8 +14,9 @@ import (
 
 // The invariants, which are looked at in every step of every history:
 //
-//	exclusion  at no time are two locks on a key valid
-//	tokens     they are unique, and larger than those of every acquisition that was complete before theirs began
+//	exclusion  at no time are two locks on a key valid, unless both share it
+//	tokens     they are unique, and larger than those of every acquisition that was complete before theirs began,
+//	           unless both share the key
 //	deadline   a loss is told no later than the deadline, Done first, contexts with it, whatever hooks do
 //	liveness   when the faults have ended, every waiter is served within a bound, and a free key is acquired
 //	debris     soon after the last release, long before a TTL has passed, the backend knows of nothing any more
@@ -34,7 +35,8 @@ type keyState struct {
 
 	mu        sync.Mutex
 	open      []*grip // granted, and not yet being released
-	completed uint64  // the largest token of an acquisition that is complete
+	completed uint64  // the largest token of an acquisition that is complete and was exclusive
+	shared    uint64  // and of one that shares the key
 	seen      map[uint64]struct{}
 }
 
@@ -54,6 +56,8 @@ type grip struct {
 	key    *keyState
 	worker *worker
 	open   bool // guarded by key.mu
+	shared bool // others may have the key as well; guarded by key.mu
+	reads  bool // that is known for sure; for the worker alone
 
 	// the latest deadline that was seen, on the lease clock since the start; guarded by key.mu
 	promised time.Duration
@@ -64,10 +68,13 @@ type grip struct {
 func (g *grip) valid() bool { return g.lock.Deadline().After(time.Now()) }
 
 // floor returns what the token of an acquisition that begins now must exceed.
-func (k *keyState) floor() uint64 {
+func (k *keyState) floor(shared bool) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.completed
+	if shared {
+		return k.completed
+	}
+	return max(k.completed, k.shared)
 }
 
 // granted checks a lock that was just granted. floor is the key's floor from when its acquisition
@@ -89,7 +96,11 @@ func (h *history) granted(g *grip, floor uint64) {
 		h.violate("deadline", "%s: token %d was granted after its deadline", k.name, token)
 	}
 	k.seen[token] = struct{}{}
-	k.completed = max(k.completed, token)
+	if g.shared {
+		k.shared = max(k.shared, token)
+	} else {
+		k.completed = max(k.completed, token)
+	}
 	g.open = true
 	k.open = append(k.open, g)
 	h.alone(k)
@@ -102,7 +113,16 @@ func byClock(err error) bool {
 	return errors.As(err, &lost) && strings.Contains(lost.Reason.Error(), " ended")
 }
 
-// alone checks that at most one lock on the key is valid. The caller holds k.mu.
+// downgrading has the lock count as one that shares the key, whatever comes of the request.
+func (h *history) downgrading(g *grip) {
+	g.key.mu.Lock()
+	defer g.key.mu.Unlock()
+	h.alone(g.key)
+	g.shared = true
+}
+
+// alone checks that one lock on the key is valid, or several that share it. The caller holds
+// k.mu.
 func (h *history) alone(k *keyState) {
 	if len(k.open) < 2 || h.now() < k.excused.Load() {
 		return
@@ -112,7 +132,7 @@ func (h *history) alone(k *keyState) {
 		if !g.valid() {
 			continue
 		}
-		if valid != nil {
+		if valid != nil && !(valid.shared && g.shared) {
 			now := time.Now()
 			h.violate("exclusion",
 				"%s: process %d holds token %d for another %v, and process %d token %d for another %v",

@@ -158,24 +158,26 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 		ctx = with
 	}
 	ctx = w.moody(ctx, k)
-	floor := k.floor()
-	lock, err := w.proc.open().locker.Acquire(ctx, k.name, w.proc.variants[n].options...)
-	return w.got(ctx, k, floor, lock, err)
+	v := w.proc.variants[n]
+	floor := k.floor(v.shared)
+	lock, err := w.proc.open().locker.Acquire(ctx, k.name, v.options...)
+	return w.got(ctx, k, v.shared, floor, lock, err)
 }
 
 // try is acquire with TryAcquire.
 func (w *worker) try(ctx context.Context, k *keyState) {
 	n := w.r.IntN(len(w.proc.variants))
 	ctx = w.moody(ctx, k)
-	floor := k.floor()
-	lock, err := w.proc.open().locker.TryAcquire(ctx, k.name, w.proc.variants[n].options...)
-	if g := w.got(ctx, k, floor, lock, err); g != nil {
+	v := w.proc.variants[n]
+	floor := k.floor(v.shared)
+	lock, err := w.proc.open().locker.TryAcquire(ctx, k.name, v.options...)
+	if g := w.got(ctx, k, v.shared, floor, lock, err); g != nil {
 		w.hold(ctx, g)
 	}
 }
 
-func (w *worker) got(ctx context.Context, k *keyState, floor uint64, lock *holdfast.Lock,
-	err error) *grip {
+func (w *worker) got(ctx context.Context, k *keyState, shared bool, floor uint64,
+	lock *holdfast.Lock, err error) *grip {
 	if err != nil {
 		w.note(evGivesUp, k, 0, 0)
 		w.h.refusal("acquire", ctx, err)
@@ -185,7 +187,7 @@ func (w *worker) got(ctx context.Context, k *keyState, floor uint64, lock *holdf
 		}
 		return nil
 	}
-	g := &grip{lock: lock, key: k, worker: w}
+	g := &grip{lock: lock, key: k, worker: w, shared: shared, reads: shared}
 	w.h.granted(g, floor)
 	w.h.served.Add(1)
 	w.note(evHas, k, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
@@ -211,6 +213,9 @@ func (w *worker) hold(ctx context.Context, g *grip) {
 	w.proc.awake()
 	if w.often(extends, 0.2) {
 		w.extend(g)
+	}
+	if !g.shared && w.often(shared, 0.2) {
+		w.downgrade(g)
 	}
 	w.h.look(g)
 	if held != w.h.base {
@@ -271,19 +276,30 @@ func (w *worker) told(ctx context.Context, g *grip) {
 // nest acquires the key again, under its own lock.
 func (w *worker) nest(ctx context.Context, g *grip) {
 	// If the key is lost just now, this is an acquisition like any other, which has to be released.
-	floor := g.key.floor()
-	inner, err := w.proc.open().locker.TryAcquire(ctx, g.key.name)
+	reads := w.h.has(shared) && w.r.IntN(2) == 0
+	var options []holdfast.AcquireOption
+	if reads {
+		options = append(options, holdfast.WithShared())
+	}
+	floor := g.key.floor(reads)
+	inner, err := w.proc.open().locker.TryAcquire(ctx, g.key.name, options...)
 	if err != nil {
-		w.h.refusal("nested acquisition", ctx, err)
+		if ctx.Err() == nil { // its cause is of a kind as well: a hook may have released the lock
+			w.h.refusal("nested acquisition", ctx, err)
+		}
 		return
 	}
 	if inner.Token() == g.lock.Token() {
+		if g.reads && !reads {
+			w.h.violate("exclusion", "%s: token %d: writing in one's own read", g.key.name,
+				inner.Token())
+		}
 		inner.Release(ctx)
 		return
 	}
 	w.h.letGo(g)
 	g.lock.Release(w.h.base)
-	other := &grip{lock: inner, key: g.key, worker: w}
+	other := &grip{lock: inner, key: g.key, worker: w, shared: reads, reads: reads}
 	w.h.granted(other, floor)
 	w.release(other)
 }
@@ -300,6 +316,30 @@ func (w *worker) extend(g *grip) {
 		w.h.refusal("extend", ctx, err)
 	}
 	w.h.look(g)
+}
+
+// downgrade makes the writer a reader, and goes on for a while.
+func (w *worker) downgrade(g *grip) {
+	w.note(evDowngrades, g.key, uint64(g.lock.Token()), 0)
+	ctx, cancel := w.context()
+	defer cancel()
+	if w.often(badContexts, 0.1) {
+		ctx = &moody{Context: ctx, asked: g.lock}
+	}
+	w.h.downgrading(g)
+	if w.often(oddReleases, 0.1) {
+		go g.lock.Downgrade(w.h.base)
+	}
+	if err := g.lock.Downgrade(ctx); err != nil {
+		w.h.refusal("downgrade", ctx, err)
+	} else {
+		g.reads = true
+	}
+	w.h.look(g)
+	if w.often(nests, 0.2) && g.lock.Err() == nil {
+		w.nest(g.lock.Context(w.h.base), g)
+	}
+	w.pause(w.around(w.h.hold))
 }
 
 // release lets the lock go, in one of the ways that people do it.

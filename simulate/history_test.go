@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
@@ -283,9 +284,9 @@ func (h *history) debris(when string) {
 			continue
 		}
 		for i, e := range h.stack.inspect(k.name) {
-			if e.Holder.Owner != "" {
+			for _, holder := range holders(e) {
 				h.violate("debris", "node %d: %s is held by %s for another %v, %s", i, k.name,
-					e.Holder.Owner, e.Holder.ExpiresIn, when)
+					holder.Owner, holder.ExpiresIn, when)
 			}
 			for _, w := range e.Waiters {
 				h.violate("debris", "node %d: %s waits for %s for another %v, %s", i, w.Owner,
@@ -293,6 +294,14 @@ func (h *history) debris(when string) {
 			}
 		}
 	}
+}
+
+// holders are those who hold the key at a node, alone or together.
+func holders(e driver.Entry) []driver.Party {
+	if e.Holder.Owner != "" {
+		return []driver.Party{e.Holder}
+	}
+	return e.Sharers
 }
 
 // probe acquires every key: it is free, so that takes a round trip.
@@ -318,8 +327,10 @@ func (h *history) describe() string {
 	var b strings.Builder
 	for _, k := range h.keyed {
 		for i, e := range h.stack.inspect(k.name) {
-			fmt.Fprintf(&b, "\n\t\tnode %d, %s: holder %q for %v, %d waiters", i, k.name,
-				e.Holder.Owner, e.Holder.ExpiresIn, len(e.Waiters))
+			fmt.Fprintf(&b, "\n\t\tnode %d, %s: %d waiters", i, k.name, len(e.Waiters))
+			for _, holder := range holders(e) {
+				fmt.Fprintf(&b, ", holder %q for %v", holder.Owner, holder.ExpiresIn)
+			}
 		}
 	}
 	for _, proc := range h.procs {

@@ -41,6 +41,7 @@ const (
 	// a backend that counts waiters as present for longer or shorter, as it is asked
 	presences
 	badContexts // contexts that panic when they are asked, sooner or later
+	shared      // WithShared for half of all, and Downgrade
 	allFeatures = 1<<iota - 1
 )
 
@@ -49,7 +50,7 @@ var featureNames = []string{
 	"oddReleases", "nilReleases", "closes",
 	"waitPanics", "wildPanics", "hookBlocks", "hookCalls", "losses", "outages", "badNotices",
 	"pauses", "suspends", "evictions",
-	"giveUps", "presences", "badContexts",
+	"giveUps", "presences", "badContexts", "shared",
 }
 
 // featuresNamed reads a list of names, separated by commas.
@@ -175,6 +176,7 @@ func newPlan(seed uint64, with feature) *plan {
 	p.stack()
 	if p.redis || p.nodes > 1 {
 		p.features &^= badContexts // there a goroutine may panic that nobody recovers
+		p.features &^= shared      // they cannot
 	}
 	p.without(0)
 	return p
@@ -321,13 +323,20 @@ func (p *plan) String() string {
 type variant struct {
 	options []holdfast.AcquireOption
 	name    string
+	shared  bool
 }
 
 // variants are all that the plan's acquisitions choose from.
 func (p *plan) variants() (all []variant) {
 	for _, ttl := range p.ttls {
 		add := func(name string, options ...holdfast.AcquireOption) {
-			all = append(all, variant{append(options, holdfast.WithTTL(ttl)), ttl.String() + name})
+			options = append(options, holdfast.WithTTL(ttl))
+			all = append(all, variant{options: options, name: ttl.String() + name})
+			if p.has(shared) {
+				options = append(options[:len(options):len(options)], holdfast.WithShared())
+				all = append(all,
+					variant{options: options, name: ttl.String() + name + " shared", shared: true})
+			}
 		}
 		add("")
 		add("")

@@ -129,7 +129,7 @@ func (p *process) closed(l *life, err error) {
 			if owing[i] {
 				continue
 			}
-			for _, party := range append(e.Waiters, e.Holder) {
+			for _, party := range append(e.Waiters, holders(e)...) {
 				if party.Owner == "" || driver.ParseOwner(party.Owner).Label != l.label {
 					continue
 				}

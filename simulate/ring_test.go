@@ -29,6 +29,7 @@ const (
 	evLets
 	evLost
 	evExtends
+	evDowngrades
 	evClose
 	evClosed
 	evHook
@@ -142,6 +143,8 @@ func (r *ring) tail(p *plan, most int) string {
 			fmt.Fprintf(&b, ".%d has lost k%d, token %d", e.worker, e.key, e.a)
 		case evExtends:
 			fmt.Fprintf(&b, ".%d extends k%d, token %d", e.worker, e.key, e.a)
+		case evDowngrades:
+			fmt.Fprintf(&b, ".%d downgrades k%d, token %d", e.worker, e.key, e.a)
 		case evClose:
 			fmt.Fprintf(&b, " closes its Locker")
 		case evClosed:

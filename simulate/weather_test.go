@@ -302,8 +302,8 @@ func (w *wire) acquire(ctx context.Context, claim driver.Claim, short bool) (dri
 	result, err := w.inner.Acquire(ctx, asked)
 	if err == nil && result.State == driver.Held && asked.TTL < claim.TTL {
 		// Only the presence was meant to be shorter. Nobody has asked in between.
-		results, err := w.inner.Renew(ctx,
-			[]driver.Claim{{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL}})
+		results, err := w.inner.Renew(ctx, []driver.Claim{
+			{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Shared: claim.Shared}})
 		if err != nil || results[0].State != driver.Held {
 			panic(fmt.Sprint("a lease ended at the moment of its grant: ", results, err))
 		}
@@ -361,6 +361,12 @@ func (w *wire) Release(ctx context.Context, claim driver.Claim) (driver.Result, 
 		return driver.Result{}, err
 	}
 	return c.result, nil
+}
+
+// Shares makes wire a driver.Sharer if its backend is one.
+func (w *wire) Shares() bool {
+	s, ok := w.inner.(driver.Sharer)
+	return ok && s.Shares()
 }
 
 // Close makes wire a driver.Backend.

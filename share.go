@@ -1,0 +1,132 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// What is special to shared locks. A shared cohort has a lease on which any number of locks rest.
+// Whoever comes while it may begin turns joins in memory. When it may not, the cohort lets it go,
+// and the next one leads, with a claim of its own: that waits at the backend behind others, so a
+// writer gets its turn however many readers come.
+
+// errNoSharing says that the backend has no shared claims.
+var errNoSharing = fmt.Errorf("%w: WithShared: the backend cannot share keys (driver.Sharer): "+
+	"only exclusive locks are allowed", ErrInvalid)
+
+// shares reports whether the backend grants shared claims.
+func shares(backend driver.Backend) bool {
+	b, ok := backend.(driver.Sharer)
+	return ok && b.Shares()
+}
+
+// alone reports whether the lease is surely exclusive, now and for its next turn. It is not from
+// when a Downgrade has been asked for. The caller holds shard.mu.
+func (c *cohort) alone(h *lease) bool { return !c.terms.shared && c.lease == h }
+
+// join gives a turn on the lease that is there to a call that shares it. It returns nil if the
+// lease may not begin one. The caller holds shard.mu; the cohort is shared and nobody leads.
+func (c *cohort) join(a *call) *Lock {
+	now := clock.Now()
+	if !c.mayPass(now) {
+		return nil
+	}
+	return c.giveTurn(a, now)
+}
+
+// letGo has the lease begin no more turns. It lives on for the locks that rest on it, and goes with
+// the last of them. The caller holds shard.mu and may raise tasks.
+func (c *cohort) letGo() {
+	switch h := c.lease; {
+	case h == nil:
+	case h.locks.first == nil:
+		c.giveBack(h)
+	default:
+		c.lease = nil
+	}
+}
+
+// Downgrade turns an exclusive lock into a shared one, as [WithShared] gets it, with nobody in
+// between: what was written before is what this holder goes on reading. Token, handle, contexts and
+// nested locks stay. Others that share the key may then hold it as well, and those that wait for it
+// are let in as the backend's queue has it. If the lock is shared already, Downgrade does nothing.
+// There is no way back but to release, and acquire again.
+//
+// On success the lease was renewed too, to the full TTL. Downgrade fails with a [*LostError] if the
+// lock is lost, and with ErrReleased if it was released. It fails with ErrInvalid, and nothing has
+// changed, if ctx is nil, the backend cannot share keys, or the lock is a nested one: only the
+// outermost is downgraded, since who has that counts on it. It fails with ErrUnavailable,
+// ErrUnknown or the error of ctx if there is no answer. The lock is then still held, until its
+// deadline, but the holder must not count on being alone any more, nor on others being let in:
+// call Downgrade again, or release the lock. ctx bounds the wait for the answer.
+//
+// Once the backend was asked, whatever the answer, no goroutine of this Locker gets the key handed
+// over by this lock's release, and a nested acquisition without WithShared is refused.
+func (l *Lock) Downgrade(ctx context.Context) error {
+	l = l.self()
+	c := l.cohort
+	switch {
+	case ctx == nil:
+		return invalid("context is nil for %q: use context.Background()", l.Key())
+	case !shares(c.locker.backend):
+		return keyError("downgrade", l.Key(), errNoSharing)
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	s := c.shard
+	s.mu.Lock()
+	if err := l.ended(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	h := l.outermost().lease
+	shared := h.shared
+	s.mu.Unlock()
+	switch {
+	case shared:
+		return nil
+	case l.root != nil:
+		return invalid("%q: a nested lock cannot be downgraded: downgrade the outermost", l.Key())
+	case ctx.Err() != nil:
+		return keyError("downgrade", l.Key(), contextError(ctx))
+	}
+	err := c.downgrade(ctx, l, h)
+	if ended := l.Err(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return keyError("downgrade", l.Key(), err)
+	}
+	return nil
+}
+
+// downgrade has the backend share the lease, if it is still the lock's. First the cohort lets it
+// go: whatever the answer, no turn that is to be exclusive may begin on it.
+func (c *cohort) downgrade(ctx context.Context, l *Lock, h *lease) error {
+	if ok, err := h.reserve(ctx); !ok {
+		return err
+	}
+	s := c.shard
+	s.mu.Lock()
+	if l.lease != h || l.err != nil || h.shared {
+		// Released, lost or downgraded while this one waited; the lease may be the next one's.
+		if !h.gone {
+			h.settle()
+			c.locker.watchdog.schedule(h)
+		}
+		s.mu.Unlock()
+		return nil
+	}
+	claim := h.claim()
+	claim.Shared = true
+	if c.lease == h { // not the second time
+		c.letGo()
+		c.serveOrRetire()
+	}
+	s.mu.Unlock()
+	return c.renew(ctx, h, claim)
+}

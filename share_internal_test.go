@@ -1,0 +1,125 @@
+package holdfast
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A reader that gave up before it saw its turn may be the last one on a lease that begins no more:
+// then that is released. Otherwise it stays for the others.
+func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var locks [2]*Lock
+		for i := range locks {
+			if locks[i], err = l.Acquire(context.Background(), "key", WithShared()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := locks[0].cohort
+		for i, want := range []int{1, 0} {
+			c.shard.mu.Lock()
+			c.letGo()
+			c.returnTurn(locks[i])
+			c.shard.mu.Unlock()
+			synctest.Wait()
+			e, err := backend.Inspect(context.Background(), "key")
+			if err != nil || len(e.Sharers) != want {
+				t.Errorf("%d claims are left, want %d: %v", len(e.Sharers), want, err)
+			}
+		}
+		if s := l.Stats(); s.Held != 0 {
+			t.Errorf("%d held, want none", s.Held)
+		}
+	})
+}
+
+// A lease that has no lock when it is let go goes at once: nobody else would release it.
+func TestLetGoWithoutALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key", WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := lock.cohort
+		c.shard.mu.Lock()
+		lock.finish((*releasedError)(lock))
+		lock.leave()
+		c.letGo()
+		c.shard.mu.Unlock()
+		synctest.Wait()
+		e, err := backend.Inspect(context.Background(), "key")
+		if err != nil || len(e.Sharers) != 0 {
+			t.Errorf("%d claims are left, want none: %v", len(e.Sharers), err)
+		}
+	})
+}
+
+// However readers end, the Locker forgets the key.
+func TestNothingIsKeptOfReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		for name, end := range map[string]func(lock *Lock){
+			"released": func(lock *Lock) { lock.Release(ctx) },
+			"lost": func(lock *Lock) {
+				if _, err := backend.Release(ctx, lock.lease.claim()); err != nil {
+					t.Error(err)
+				}
+				lock.Extend(ctx)
+			},
+			"tried": func(lock *Lock) {
+				lock.Release(ctx)
+				if lock, err := l.TryAcquire(ctx, "key", WithShared()); err == nil {
+					lock.Release(ctx)
+				}
+			},
+			"downgraded": func(lock *Lock) {
+				lock.Release(ctx)
+				lock, err := l.Acquire(ctx, "key")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lock.Downgrade(ctx); err != nil {
+					t.Error(err)
+				}
+				if n := len(lock.cohort.shard.keys); n != 0 {
+					t.Errorf("downgraded: %d cohorts are kept, want none", n)
+				}
+				lock.Release(ctx)
+			},
+		} {
+			lock, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(lock)
+			if s := lock.cohort.shard; len(s.keys) != 0 || s.leases.first != nil {
+				t.Errorf("%s: %d cohorts are kept, want none; a lease: %v", name, len(s.keys),
+					s.leases.first != nil)
+			}
+		}
+	})
+}

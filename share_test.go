@@ -1,0 +1,530 @@
+package holdfast_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// tap is a backend that counts calls, and calls before with each claim of one.
+type tap struct {
+	*memhold.Backend
+	acquires, renewals, releases atomic.Int64
+	mu                           sync.Mutex
+	hook                         func(call string, c driver.Claim)
+}
+
+// tapped returns a Locker on a tap.
+func (b *bench) tapped(options ...holdfast.Option) (*holdfast.Locker, *tap) {
+	b.t.Helper()
+	t := &tap{Backend: b.memory.Client()}
+	b.clients = append(b.clients, t.Backend)
+	return b.lockerOn(t, options...), t
+}
+
+func (t *tap) before(hook func(call string, c driver.Claim)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hook = hook
+}
+
+func (t *tap) call(count *atomic.Int64, name string, claims ...driver.Claim) {
+	count.Add(1)
+	t.mu.Lock()
+	hook := t.hook
+	t.mu.Unlock()
+	if hook != nil {
+		for _, c := range claims {
+			hook(name, c)
+		}
+	}
+}
+
+func (t *tap) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	t.call(&t.acquires, "acquire", c)
+	return t.Backend.Acquire(ctx, c)
+}
+
+func (t *tap) Renew(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+	t.call(&t.renewals, "renew", c...)
+	return t.Backend.Renew(ctx, c)
+}
+
+func (t *tap) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	t.call(&t.releases, "release", c)
+	return t.Backend.Release(ctx, c)
+}
+
+// expect fails the test unless the backend has had so many calls.
+func (t *tap) expect(test *testing.T, when string, acquires, renewals, releases int64) {
+	test.Helper()
+	if a, r, x := t.acquires.Load(), t.renewals.Load(), t.releases.Load(); a != acquires ||
+		r != renewals || x != releases {
+		test.Errorf("%s: %d acquisitions, %d renewals, %d releases; want %d, %d, %d", when, a, r,
+			x, acquires, renewals, releases)
+	}
+}
+
+// read acquires the key shared.
+func (b *bench) read(l *holdfast.Locker, options ...holdfast.AcquireOption) *holdfast.Lock {
+	b.t.Helper()
+	return b.acquire(l, "key", append(options, holdfast.WithShared())...)
+}
+
+// mustBeShared fails the test unless a reader may join those who hold the key, but no writer.
+func (b *bench) mustBeShared(l *holdfast.Locker) {
+	b.t.Helper()
+	b.mustBeHeld(l, "key")
+	lock, err := l.TryAcquire(background, "key", holdfast.WithShared())
+	if err != nil {
+		b.t.Errorf("a reader is refused: %v", err)
+		return
+	}
+	b.release(lock)
+}
+
+// sharers returns how many claims share the key at the backend.
+func (b *bench) sharers() int {
+	b.t.Helper()
+	e, err := b.memory.Inspect(background, "key")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(e.Sharers)
+}
+
+// All goroutines of a Locker that read a key are one claim, one renewal and one release.
+func TestReadersShareOneClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const readers = 1000
+		b := newBench(t)
+		l, backend := b.tapped(holdfast.WithCohort(readers, time.Second))
+		other, _ := b.locker()
+		backend.Faults().Freeze()
+		locks := make([]*holdfast.Lock, readers)
+		var wait sync.WaitGroup
+		for i := range locks {
+			wait.Go(func() { locks[i] = b.read(l) })
+		}
+		synctest.Wait()
+		backend.Faults().Thaw()
+		wait.Wait()
+		backend.expect(t, "all inside", 1, 0, 0)
+		tokens := make(map[holdfast.Token]bool)
+		for _, lock := range locks {
+			tokens[lock.Token()] = true
+		}
+		if len(tokens) != readers {
+			t.Errorf("%d tokens for %d readers", len(tokens), readers)
+		}
+		if s := l.Stats(); s.Held != readers || s.HandedOver != 0 || s.Acquired != readers {
+			t.Errorf("stats: %+v", s)
+		}
+		b.mustBeHeld(other, "key")
+
+		time.Sleep(holdfast.DefaultTTL/3 + time.Second)
+		backend.expect(t, "after a third of the TTL", 1, 1, 0)
+		for _, lock := range locks[1:] {
+			b.release(lock)
+		}
+		backend.expect(t, "all but one gone", 1, 1, 0)
+		b.mustBeHeld(other, "key")
+		b.release(locks[0])
+		backend.expect(t, "all gone", 1, 1, 1)
+		b.mustBeFree(other, "key")
+		if s := l.Stats(); s.Held != 0 || s.Released != readers {
+			t.Errorf("stats: %+v", s)
+		}
+	})
+}
+
+// A reader that finds another one inside asks nobody.
+func TestReaderJoinsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var r recorder
+		l, backend := b.tapped(holdfast.WithHooks(r.hooks()))
+		first := b.read(l)
+		backend.Faults().Freeze()
+		start := time.Now()
+		second := b.read(l)
+		third, err := l.TryAcquire(background, "key", holdfast.WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("joining took %v", took)
+		}
+		if !(first.Token() < second.Token() && second.Token() < third.Token()) {
+			t.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
+		}
+		b.release(first)
+		b.release(third)
+		backend.Faults().Thaw()
+		b.release(second)
+		backend.expect(t, "at the end", 1, 0, 1)
+		synctest.Wait()
+		want := strings.Join([]string{"acquired key after 0s, local false",
+			"acquired key after 0s, local true", "acquired key after 0s, local true",
+			"released key after 0s, local true: <nil>", "released key after 0s, local true: <nil>",
+			"released key after 0s, local false: <nil>"}, "\n")
+		if got := r.take(); got != want {
+			t.Errorf("hooks were told\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// A run of readers ends with its span, its turns, or when less than a third of the lease is left.
+// Who comes then asks the backend, and those inside stay.
+func TestRunOfReadersEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		turns int
+		span  time.Duration
+		after time.Duration // when the run is over; 0: with its turns
+		cut   bool          // no renewal is answered
+	}{
+		"span":  {turns: 100, span: 50 * time.Millisecond, after: 50 * time.Millisecond},
+		"turns": {turns: 3, span: time.Hour},
+		"lease": {turns: 100, span: time.Hour, cut: true,
+			after: validity(holdfast.DefaultTTL) - holdfast.DefaultTTL/3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, backend := b.tapped(holdfast.WithCohort(c.turns, c.span))
+				if c.cut {
+					backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
+						Err: driver.ErrUnavailable})
+				}
+				locks := []*holdfast.Lock{b.read(l), b.read(l)}
+				time.Sleep(c.after - time.Millisecond)
+				locks = append(locks, b.read(l)) // the last one that joins
+				if n := backend.acquires.Load(); n != 1 {
+					t.Errorf("%d acquisitions before the run's end, want 1", n)
+				}
+				time.Sleep(time.Millisecond)
+				locks = append(locks, b.read(l), b.read(l))
+				if n := backend.acquires.Load(); n != 2 {
+					t.Errorf("%d acquisitions after the run's end, want 2", n)
+				}
+				if n := b.sharers(); n != 2 {
+					t.Errorf("%d claims share the key, want 2", n)
+				}
+				backend.Faults().Clear()
+				time.Sleep(time.Hour) // both leases are renewed
+				for i, lock := range locks {
+					b.release(lock)
+					if n := b.sharers(); i == 2 && n != 1 {
+						t.Errorf("%d claims share the key after the first run's last, want 1", n)
+					}
+				}
+				if n := backend.releases.Load(); n != 2 {
+					t.Errorf("%d releases, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// More readers wait than the block has tokens for: the rest goes on at once, with claims of its
+// own.
+func TestReadersBeyondTheBlockGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, backend := b.tapped(holdfast.WithCohort(4, time.Hour))
+		other, _ := b.locker()
+		writer := b.acquire(other, "key")
+		locks := make(chan *holdfast.Lock, 10)
+		for range 10 {
+			go func() { locks <- b.read(l) }()
+		}
+		synctest.Wait()
+		b.release(writer)
+		synctest.Wait()
+		if len(locks) != 10 || b.sharers() != 3 {
+			t.Errorf("%d of 10 readers inside, on %d claims; want 3", len(locks), b.sharers())
+		}
+		time.Sleep(time.Hour)
+		for range 10 {
+			b.release(<-locks)
+		}
+		if n := backend.releases.Load(); n != 3 {
+			t.Errorf("%d releases, want 3", n)
+		}
+		b.mustBeFree(other, "key")
+	})
+}
+
+// A writer, of another Locker or the same, gets the key within the span and the longest hold,
+// however many readers come.
+func TestReadersDoNotStarveAWriter(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		t.Run(fmt.Sprintf("same=%v", same), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const hold = 30 * time.Millisecond
+				b := newBench(t)
+				l, _ := b.locker(holdfast.WithCohort(10_000, holdfast.DefaultCohortSpan))
+				writers := l
+				if !same {
+					writers, _ = b.locker()
+				}
+				var readers, inside atomic.Int64
+				stop := make(chan struct{})
+				var wait sync.WaitGroup
+				for range 20 {
+					wait.Go(func() {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+							}
+							lock := b.read(l)
+							readers.Add(1)
+							inside.Add(1)
+							time.Sleep(hold)
+							inside.Add(-1)
+							b.release(lock)
+						}
+					})
+					time.Sleep(hold / 20)
+				}
+				for range 20 {
+					time.Sleep(11 * time.Millisecond)
+					start := time.Now()
+					lock := b.acquire(writers, "key")
+					if took := time.Since(start); took > holdfast.DefaultCohortSpan+hold {
+						t.Errorf("the writer waited for %v", took)
+					}
+					if n := inside.Load(); n != 0 {
+						t.Errorf("%d readers beside the writer", n)
+					}
+					b.release(lock)
+				}
+				close(stop)
+				wait.Wait()
+				if readers.Load() < 200 {
+					t.Errorf("only %d readers got in", readers.Load())
+				}
+			})
+		})
+	}
+}
+
+// While no writer waits, a reader that stays keeps no other one waiting.
+func TestLongReaderDoesNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		long := b.read(l)
+		start := time.Now()
+		for i := range 100 {
+			time.Sleep(7 * time.Minute)
+			second, third := b.read(l), b.read(other)
+			if took := time.Since(start); took != time.Duration(i+1)*7*time.Minute {
+				t.Fatalf("waited until %v", took)
+			}
+			b.release(second)
+			b.release(third)
+		}
+		b.release(long)
+	})
+}
+
+// Without renewal, and without local handoff, each reader has a lease of its own.
+func TestReadersWithALeaseOfTheirOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		locker  holdfast.Option
+		acquire holdfast.AcquireOption
+	}{
+		"without renewal": {holdfast.WithPrefix(""), holdfast.WithoutRenewal()},
+		"without handoff": {holdfast.WithCohort(1, 0), holdfast.WithLabel("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, backend := b.tapped(c.locker)
+				first := b.read(l, c.acquire)
+				time.Sleep(time.Second)
+				second := b.read(l, c.acquire)
+				if left := time.Until(second.Deadline()); left != validity(holdfast.DefaultTTL) {
+					t.Errorf("the second reader's lease ends in %v", left)
+				}
+				b.release(first)
+				third, err := l.TryAcquire(background, "key", holdfast.WithShared(), c.acquire)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.release(second)
+				b.release(third)
+				backend.expect(t, "at the end", 3, 0, 3)
+			})
+		})
+	}
+}
+
+// TryAcquire asks with a claim of its own while another reader waits for the backend's answer.
+func TestTryAcquireDoesNotWaitForAnotherReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, backend := b.tapped()
+		other, _ := b.locker()
+		writer := b.acquire(other, "key")
+		got := make(chan *holdfast.Lock, 1)
+		go func() { got <- b.read(l) }()
+		synctest.Wait()
+		_, err := l.TryAcquire(background, "key", holdfast.WithShared())
+		mustBe(t, err, holdfast.ErrHeld)
+		if n := backend.acquires.Load(); n != 2 {
+			t.Errorf("%d acquisitions, want 2", n)
+		}
+		b.release(writer)
+		b.release(<-got)
+	})
+}
+
+// On a backend that cannot share, nothing is asked for and nothing held.
+func TestSharedNeedsASharer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		client := b.memory.Client()
+		b.clients = append(b.clients, client)
+		plain := &spy{Backend: client}
+		plain.acquire = func(context.Context, driver.Claim) (driver.Result, error) {
+			t.Error("the backend was asked")
+			return driver.Result{}, driver.ErrUnavailable
+		}
+		l := b.lockerOn(plain)
+		_, err := l.Acquire(background, "key", holdfast.WithShared())
+		mustBe(t, err, holdfast.ErrInvalid)
+		for _, want := range []string{`"key"`, "WithShared", "driver.Sharer"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v does not name %s", err, want)
+			}
+		}
+		_, err = l.TryAcquire(background, "key", holdfast.WithShared())
+		mustBe(t, err, holdfast.ErrInvalid)
+		for _, backend := range []driver.Backend{plain, shareless{client}} {
+			_, err = holdfast.New(backend, holdfast.WithShared())
+			mustBe(t, err, holdfast.ErrInvalid)
+		}
+		plain.acquire = nil
+		lock := b.acquire(l, "key")
+		mustBe(t, lock.Downgrade(background), holdfast.ErrInvalid)
+		if err := lock.Err(); err != nil {
+			t.Error(err)
+		}
+		inner, err := l.Acquire(lock.Context(background), "key")
+		if err != nil {
+			t.Errorf("nested after a refused Downgrade: %v", err)
+		} else {
+			b.release(inner)
+		}
+		b.release(lock)
+	})
+}
+
+// shareless is a Sharer that does not share.
+type shareless struct{ *memhold.Backend }
+
+func (shareless) Shares() bool { return false }
+
+// WithShared may be a Locker's default.
+func TestSharedByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithShared())
+		other, _ := b.locker(holdfast.WithShared())
+		lock := b.acquire(l, "key")
+		b.mustBeFree(other, "key")
+		b.release(lock)
+	})
+}
+
+// Reading in one's own write, or read, is nested. Writing in one's own read is refused at once.
+func TestReentrancyOfReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		writer := b.acquire(l, "key")
+		inner, err := l.Acquire(writer.Context(background), "key", holdfast.WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Token() != writer.Token() {
+			t.Error("reading in one's own write is not nested")
+		}
+		inner2, err := l.TryAcquire(inner.Context(background), "key")
+		if err != nil {
+			t.Fatalf("writing in a read in one's own write: %v", err)
+		}
+		b.release(inner2)
+		b.release(inner)
+		b.release(writer)
+
+		reader, second := b.read(l), b.read(l)
+		ctx := reader.Context(second.Context(background))
+		inner, err = l.Acquire(ctx, "key", holdfast.WithShared(), holdfast.WithTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Token() != reader.Token() {
+			t.Error("reading in one's own read is not nested")
+		}
+		start := time.Now()
+		for _, acquire := range []func() (*holdfast.Lock, error){
+			func() (*holdfast.Lock, error) { return l.Acquire(ctx, "key") },
+			func() (*holdfast.Lock, error) { return l.TryAcquire(inner.Context(ctx), "key") },
+			func() (*holdfast.Lock, error) {
+				return l.Acquire(ctx, "key", holdfast.WithTTL(time.Second))
+			},
+		} {
+			_, err := acquire()
+			mustBe(t, err, holdfast.ErrInvalid)
+			if err == nil || !strings.Contains(err.Error(), `"key"`) ||
+				!strings.Contains(err.Error(), "wait for") {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("refused after %v", took)
+		}
+		_, err = other.TryAcquire(ctx, "key") // another Locker is another holder
+		mustBe(t, err, holdfast.ErrHeld)
+		b.release(reader)
+		_, err = l.TryAcquire(context.WithoutCancel(ctx), "key")
+		mustBe(t, err, holdfast.ErrInvalid) // the other one is still held
+		b.release(second)
+		lock, err := l.Acquire(context.WithoutCancel(ctx), "key")
+		if err != nil {
+			t.Fatalf("after the release: %v", err)
+		}
+		b.release(lock)
+	})
+}
+
+// The end of a lease that begins no more leaves the next one as it is.
+func TestEndOfALeaseLeavesTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, backend := b.tapped(holdfast.WithCohort(2, time.Hour))
+		first, second, third := b.read(l), b.read(l), b.read(l)
+		b.release(first)
+		b.release(second)
+		fourth := b.read(l)
+		backend.expect(t, "the fourth inside", 2, 0, 1)
+		b.release(third)
+		b.release(fourth)
+	})
+}
