@@ -73,6 +73,27 @@ func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 // the background. On entry the cohort is leading and the caller is a counted task; it ends both.
 func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim,
 	ended error) error {
+	locker := c.locker
+	c.askRelease(ctx, l, claim, func(lost bool, err error) {
+		switch {
+		case ended != nil:
+		case lost:
+			ended = c.foundLost(l)
+		default:
+			locker.counters.released.Add(1)
+			if err != nil {
+				ended = keyError("release", l.key, err)
+			}
+		}
+		locker.tellReleased(l, false, ended)
+	})
+	return ended
+}
+
+// askRelease is releaseAtBackend without telling anybody but then, which is called with the
+// backend's answer before others lead.
+func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim,
+	then func(lost bool, err error)) {
 	locker, s := c.locker, c.shard
 	// Deferred, so that a panic of the backend, or of ctx, leaves what a missing answer would have
 	// left.
@@ -102,19 +123,7 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 		lost = err == nil && result.State == driver.Lost
 	}
 	confirmed = err == nil
-	switch {
-	case ended != nil:
-		err = ended
-	case lost:
-		err = c.foundLost(l)
-	default:
-		locker.counters.released.Add(1)
-		if err != nil {
-			err = keyError("release", l.key, err)
-		}
-	}
-	locker.tellReleased(l, false, err)
-	return err
+	then(lost, err)
 }
 
 // foundLost reports a loss that only the answer to the release has shown. The lock counts as
