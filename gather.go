@@ -165,6 +165,7 @@ func (g *gathering) waitFor(ctx context.Context, i int) error {
 func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, bool, error) {
 	a := g.call
 	a.key, a.wait = m.key, wait
+	a.since = clock.Now() // the lease counts from here
 	lock, local, err := g.locker.enter(ctx, m.full, &a)
 	// Not errors.As: the cause of a context may be another lock's HeldError.
 	if _, held := err.(*HeldError); err != nil && !held {
