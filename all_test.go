@@ -446,8 +446,8 @@ func TestMaxHoldOfAll(t *testing.T) {
 		b.release(lock)
 		set := <-got
 		start := time.Now()
-		if left := time.Until(set.Deadline()); left > holdfast.DefaultTTL {
-			t.Errorf("the deadline is in %v", left)
+		if s := l.Stats(); s.Lost != 0 {
+			t.Errorf("%d locks ended before the set was complete", s.Lost)
 		}
 		<-set.Done()
 		if held := time.Since(start); held != time.Minute {

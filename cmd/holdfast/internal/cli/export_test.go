@@ -21,7 +21,7 @@ type Options struct {
 func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), o Options,
 	script string) (code int, err error) {
 	j := &job{
-		name:    "name",
+		names:   []string{"name"},
 		path:    "/bin/sh",
 		args:    []string{"sh", "-c", script},
 		address: openFunc(open),
