@@ -110,7 +110,11 @@ func TestAllKeysTogether(t *testing.T) {
 		<-done
 		mustBe(t, context.Cause(ctx), holdfast.ErrReleased)
 		mustBe(t, set.Err(), holdfast.ErrReleased)
-		mustBe(t, set.Release(background), holdfast.ErrReleased)
+		err := set.Release(background)
+		mustBe(t, err, holdfast.ErrReleased)
+		if want := `holdfast: "c", "a", "b": lock released`; err.Error() != want {
+			t.Errorf("the second Release says %q, want %q", err, want)
+		}
 		mustBe(t, set.Extend(background), holdfast.ErrReleased)
 		mustBe(t, context.Cause(set.Context(background)), holdfast.ErrReleased)
 		if set.Deadline().After(time.Now()) {
@@ -506,19 +510,46 @@ func TestFirstLossEndsTheSet(t *testing.T) {
 	})
 }
 
-// Err and Release do not wait for timers: a process that was paused learns from the clock.
+// Err does not wait for timers: a process that was paused learns from the clock. Nor does Deadline
+// say after the end of a set that other locks go on.
 func TestErrOfASetReadsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		l, faults := b.locker(holdfast.WithTTL(time.Second))
+		l, _ := b.locker(holdfast.WithTTL(time.Second), holdfast.WithoutRenewal())
+		for range 100 {
+			set := b.acquireAll(l, []string{"a", "b"})
+			// At the same instant the watchdog wakes up: either may come first.
+			time.Sleep(validity(time.Second))
+			mustBe(t, set.Err(), holdfast.ErrLost)
+			synctest.Wait()
+			mustBe(t, set.Release(background), holdfast.ErrLost)
+		}
 		set := b.acquireAll(l, []string{"a", "b"})
-		faults.Freeze()
-		deadline := time.Now().Add(validity(time.Second))
-		time.Sleep(time.Until(deadline))
-		mustBe(t, set.Err(), holdfast.ErrLost)
-		faults.Thaw()
+		time.Sleep(time.Millisecond)
+		ctx := set.Context(background)
+		b.release(set.Lock("a"))
+		if d := set.Deadline(); d.After(time.Now()) || ctx.Err() == nil {
+			t.Errorf("a set that has ended goes on for %v", time.Until(d))
+		}
+		mustBe(t, set.Release(background), holdfast.ErrReleased)
+	})
+}
+
+// A key that was lost is waited for only when what comes after it was put back.
+func TestLossOfAnEarlierKeyPutsLaterOnesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithoutRenewal(), holdfast.WithTTL(10*time.Second))
+		other, _ := b.locker()
+		lock := b.acquire(other, "b")
+		got := b.later(l, []string{"a", "b"})
+		time.Sleep(11 * time.Second) // the lease of a is over
+		next := b.acquire(other, "a")
+		b.release(lock)
 		synctest.Wait()
-		mustBe(t, set.Release(background), holdfast.ErrLost)
+		b.mustBeFree(other, "b") // not held while a is waited for
+		b.release(next)
+		b.releaseAll(<-got)
 	})
 }
 
@@ -988,11 +1019,12 @@ func TestDoAll(t *testing.T) {
 		err = l.DoAll(background, keys, func(ctx context.Context, set *holdfast.LockSet) error {
 			faults.Lose("a")
 			<-ctx.Done()
-			faults.Lose("b") // only the release finds this one
+			faults.Lose("b") // only the release finds these
+			faults.Lose("c")
 			return errors.Join(mine, context.Cause(ctx))
 		})
 		mustBe(t, err, mine, holdfast.ErrLost)
-		for _, key := range []string{"a", "b"} {
+		for _, key := range keys {
 			if n := strings.Count(err.Error(), `lock on "`+key+`"`); n != 1 {
 				t.Errorf("%v: tells the loss of %q %d times, want once", err, key, n)
 			}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // LockSet is the handle on several locks that were acquired together, by [Locker.AcquireAll]. It
@@ -44,9 +42,6 @@ func (s *LockSet) Token(key string) Token {
 // Deadline returns the earliest of the locks' deadlines: until then all are valid if no further
 // renewal succeeds. After the set has ended, it is not in the future.
 func (s *LockSet) Deadline() time.Time {
-	if s.set.reason() != nil {
-		return clock.Time(clock.Now())
-	}
 	earliest := s.locks[0].Deadline()
 	for _, lock := range s.locks[1:] {
 		if d := lock.Deadline(); d.Before(earliest) {
