@@ -34,8 +34,8 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string,
 }
 
 // TryAcquireAll is AcquireAll with a single attempt for each key, all at the same time. If a key is
-// taken it releases the others again and fails with a [*HeldError] of the first key, in the order of
-// their bytes, that is taken. So of two calls at the same time that have keys in common, both may
+// taken it releases the others again and fails with a [*HeldError] of the first key that is taken,
+// in the order of their bytes. So of two calls at the same time that have keys in common, both may
 // fail. What counts as taken is said at [Locker.TryAcquire]. Other errors are those of AcquireAll.
 func (l *Locker) TryAcquireAll(ctx context.Context, keys []string,
 	options ...AcquireOption) (*LockSet, error) {

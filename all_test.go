@@ -622,10 +622,14 @@ func TestReleaseOfASetJoinsErrors(t *testing.T) {
 // A context of the set, or of one of its locks, counts as the background context for its release.
 func TestReleaseOfASetWithItsOwnContext(t *testing.T) {
 	contexts := map[string]func(*holdfast.LockSet) context.Context{
-		"the set's":     func(s *holdfast.LockSet) context.Context { return s.Context(background) },
-		"a lock's":      func(s *holdfast.LockSet) context.Context { return s.Lock("b").Context(background) },
-		"none":          func(*holdfast.LockSet) context.Context { return nil },
-		"one from both": func(s *holdfast.LockSet) context.Context { return s.Context(s.Lock("a").Context(background)) },
+		"the set's": func(s *holdfast.LockSet) context.Context { return s.Context(background) },
+		"a lock's": func(s *holdfast.LockSet) context.Context {
+			return s.Lock("b").Context(background)
+		},
+		"none": func(*holdfast.LockSet) context.Context { return nil },
+		"one from both": func(s *holdfast.LockSet) context.Context {
+			return s.Context(s.Lock("a").Context(background))
+		},
 	}
 	for name, own := range contexts {
 		for _, lose := range []bool{false, true} {
@@ -752,19 +756,25 @@ func TestAllRefusesWhatIsNotAllowed(t *testing.T) {
 		var none context.Context
 		var noOption holdfast.AcquireOption
 		long := strings.Repeat("x", driver.MaxKeyLen-1)
+		with := func(o holdfast.AcquireOption) []holdfast.AcquireOption {
+			return []holdfast.AcquireOption{o}
+		}
+		a := []string{"a"}
 		for text, ask := range map[string]struct {
 			ctx     context.Context
 			keys    []string
 			options []holdfast.AcquireOption
 		}{
-			"no keys: name 1 to 1000":                         {background, nil, nil},
-			"1001 different keys: at most 1000 are allowed":   {background, many, nil},
-			`key "": must have 1 to 1022 bytes`:               {background, []string{"a", ""}, nil},
-			"has 1025 bytes with its prefix: at most 1024":    {background, []string{"a", long}, nil},
-			`context is nil for "d", "c", "b" and 1 more`:     {none, []string{"d", "c", "b", "a"}, nil},
-			"option 1 is nil":                                 {background, []string{"a"}, []holdfast.AcquireOption{noOption}},
-			"TTL 1ms: must be at least 10ms":                  {background, []string{"a"}, []holdfast.AcquireOption{holdfast.WithTTL(1e6)}},
-			"maximum hold 1s is shorter than the TTL 30s: it": {background, []string{"a"}, []holdfast.AcquireOption{holdfast.WithMaxHold(1e9)}},
+			"no keys: name 1 to 1000":                       {background, nil, nil},
+			"1001 different keys: at most 1000 are allowed": {background, many, nil},
+			`key "": must have 1 to 1022 bytes`:             {background, []string{"a", ""}, nil},
+			"has 1025 bytes with its prefix: at most 1024":  {background, []string{"a", long}, nil},
+			`context is nil for "d", "c", "b" and 1 more`: {none, []string{"d", "c", "b", "a"},
+				nil},
+			"option 1 is nil":                {background, a, with(noOption)},
+			"TTL 1ms: must be at least 10ms": {background, a, with(holdfast.WithTTL(1e6))},
+			"maximum hold 1s is shorter than the TTL 30s: it": {background, a,
+				with(holdfast.WithMaxHold(1e9))},
 		} {
 			for _, acquire := range []func(context.Context, []string,
 				...holdfast.AcquireOption) (*holdfast.LockSet, error){l.AcquireAll, l.TryAcquireAll} {

@@ -102,7 +102,7 @@ func (g *heldSet) end(cause error) {
 	tell()
 }
 
-// finish ends the set if it has not ended. The caller holds g.mu, and calls tell after unlocking it.
+// finish ends the set if it has not ended. The caller holds g.mu, and calls tell after unlocking.
 func (g *heldSet) finish(cause error) (tell func()) {
 	if g.err != nil {
 		return func() {}

@@ -188,8 +188,8 @@ Exit codes:
   128+N  signal N has ended the wait; COMMAND was not run`
 }
 
-// checkRunArgs wants NAME... -- COMMAND. The -- is required: without it flags of the command would be
-// taken for flags of holdfast.
+// checkRunArgs wants NAME... -- COMMAND. The -- is required: without it flags of the command would
+// be taken for flags of holdfast.
 func checkRunArgs(args []string, dash int) error {
 	const form = "holdfast run [flags] NAME... -- COMMAND [ARGUMENT...]"
 	switch {

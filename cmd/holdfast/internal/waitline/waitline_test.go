@@ -63,15 +63,15 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 		expect("")
-		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder("backup"), ExpiresIn: 20 * time.Second,
-			Place: 2, Waited: 10 * time.Millisecond})
+		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder("backup"),
+			ExpiresIn: 20 * time.Second, Place: 2, Waited: 10 * time.Millisecond})
 		expect(erase +
 			`holdfast: waiting 0s for "nightly", held by backup (pid 42 on web1) for 10s (lease 20s, renewed while it lives), place 2 in the queue`)
 		time.Sleep(time.Second)
 		expect(erase +
 			`holdfast: waiting 1s for "nightly", held by backup (pid 42 on web1) for 11s (lease 19s, renewed while it lives), place 2 in the queue`)
-		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder(""), ExpiresIn: 30 * time.Second, Place: 1,
-			Waited: 61 * time.Second})
+		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder(""),
+			ExpiresIn: 30 * time.Second, Place: 1, Waited: 61 * time.Second})
 		expect(erase +
 			`holdfast: waiting 1m1s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives), place 1 in the queue`)
 		line.Update(holdfast.WaitingEvent{Key: "nightly", Waited: 62 * time.Second})
@@ -96,8 +96,8 @@ func TestSinceWhenIsNotKnown(t *testing.T) {
 		}
 		begin := time.Now()
 		tell := func(h holdfast.Holder) {
-			line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: h, ExpiresIn: 30 * time.Second,
-				Waited: time.Since(begin)})
+			line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: h,
+				ExpiresIn: 30 * time.Second, Waited: time.Since(begin)})
 		}
 		tell(holder(""))
 		expect(`holdfast: waiting 0s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives)`)
@@ -244,8 +244,8 @@ func TestNothingMovesTheCursor(t *testing.T) {
 			var s screen
 			line := waitline.New(&s, []string{nasty}, columns(width), since)
 			line.Update(
-				holdfast.WaitingEvent{Key: nasty, Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty)),
-					Place: 1})
+				holdfast.WaitingEvent{Key: nasty, Place: 1,
+					Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty))})
 			synctest.Wait()
 			text, found := strings.CutPrefix(s.take(), erase)
 			if !found || waitline.Printable(text) != text {
