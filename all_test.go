@@ -776,8 +776,9 @@ func TestAllRefusesWhatIsNotAllowed(t *testing.T) {
 			"maximum hold 1s is shorter than the TTL 30s: it": {background, a,
 				with(holdfast.WithMaxHold(1e9))},
 		} {
-			for _, acquire := range []func(context.Context, []string,
-				...holdfast.AcquireOption) (*holdfast.LockSet, error){l.AcquireAll, l.TryAcquireAll} {
+			both := []func(context.Context, []string,
+				...holdfast.AcquireOption) (*holdfast.LockSet, error){l.AcquireAll, l.TryAcquireAll}
+			for _, acquire := range both {
 				set, err := acquire(ask.ctx, ask.keys, ask.options...)
 				mustBe(t, err, holdfast.ErrInvalid)
 				if set != nil || err == nil || !strings.Contains(err.Error(), text) {
