@@ -92,10 +92,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	c.locker.counters.held.Add(1)
 	due := c.turns == 1 || !h.renewable() // which this lock ends
 	h.locks.add(l)
-	if limit, ok := l.limit(); ok && (h.limit == 0 || limit < h.limit) {
-		h.limit, due = limit, true
-	}
-	if due {
+	if h.limitBy(l) || due {
 		c.locker.watchdog.schedule(h)
 	}
 	return l

@@ -2,20 +2,34 @@ package holdfast
 
 import "context"
 
-// lockContext is what Lock.Context returns. It carries the lock, so that acquiring the same key
-// with it is nested: Go has no thread identity that could tell.
+// lockContext is what Lock.Context and LockSet.Context return. It carries the lock, or those of the
+// set, so that acquiring the same key with it is nested: Go has no thread identity that could tell.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	lock   *Lock
+	locker *Locker
+	lock   *Lock        // nil in the context of a set
+	set    *heldSet     // nil in the context of a lock
 	outer  *lockContext // the next one of the same Locker further out
+}
+
+// on returns the lock on the key that the context itself carries, or nil.
+func (c *lockContext) on(fullKey string) *Lock {
+	switch {
+	case c.set != nil:
+		return c.set.lock(c.locker.userKey(fullKey))
+	case c.lock.cohort.key == fullKey:
+		return c.lock
+	default:
+		return nil
+	}
 }
 
 // contextKey finds the innermost lockContext of a Locker.
 type contextKey struct{ *Locker }
 
 func (c *lockContext) Value(key any) any {
-	if k, ok := key.(contextKey); ok && k.Locker == c.lock.cohort.locker {
+	if k, ok := key.(contextKey); ok && k.Locker == c.locker {
 		return c
 	}
 	return c.Context.Value(key)
@@ -34,10 +48,11 @@ func (l *Locker) innermost(ctx context.Context) *lockContext {
 // fails with ErrInvalid if that lock is shared and the call is not to be: it would wait for itself.
 func (l *Locker) nested(ctx context.Context, fullKey string, a *call) (*Lock, error) {
 	for c := l.innermost(ctx); c != nil; c = c.outer {
-		if c.lock.cohort.key != fullKey || c.lock.Err() != nil {
+		lock := c.on(fullKey)
+		if lock == nil || lock.Err() != nil {
 			continue
 		}
-		root := c.lock.outermost()
+		root := lock.outermost()
 		s := root.cohort.shard
 		s.mu.Lock()
 		if root.err != nil {

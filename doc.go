@@ -116,6 +116,23 @@
 // Two readers' tokens say nothing about each other: the smaller one may be the later. So a guard
 // that remembers a reader's token would refuse other readers wrongly: only a writer's counts.
 //
+// # Several keys
+//
+// [Locker.AcquireAll] acquires several keys, all or none, and gives one handle on them, a
+// [LockSet], that ends with the first loss. Keys that are free cost one round trip together. If one
+// is taken, the keys are waited for in the order of their bytes, prefix included: a set waits for a
+// key only while all that it holds comes before it. So sets that have keys in common cannot wait
+// for each other in a circle, in whatever order their callers name the keys, in one process or
+// several, on one set of terms or others.
+//
+// That order binds only what one call acquires. Who acquires more while holding a lock, by Acquire
+// or AcquireAll, with a context of the lock or without, may wait in a circle with another who does,
+// until a context ends: name all keys in one call, or acquire in the order of their bytes yourself.
+// The same holds for keys of two Lockers on different backends, as each has an order of its own.
+//
+// While a set waits for one key, others wait for those that it has already. Who must not wait that
+// long uses [Locker.TryAcquireAll], or keys that are finer.
+//
 // # Fencing
 //
 // Tokens rise at the backend whatever clocks do. For turns handed over in memory they were reserved

@@ -10,9 +10,10 @@ import (
 )
 
 // Every error about a key names it. Every error wraps exactly one of the following, or the error
-// and the cause of a context that ended. There are three exceptions. A [*LostError] also wraps
-// ErrMaxHold or ErrClosed, if that is its reason. The error of [Locker.Close] wraps that of each
-// key, and that of [Locker.Do] what its function returned. Use errors.Is and errors.As.
+// and the cause of a context that ended. There are exceptions. A [*LostError] also wraps ErrMaxHold
+// or ErrClosed, if that is its reason. The errors of [Locker.Close], [LockSet.Release] and
+// [LockSet.Extend] wrap that of each key, and those of [Locker.Do] and [Locker.DoAll] what the
+// function returned. Use errors.Is and errors.As.
 var (
 	// ErrHeld: another acquisition holds the key. Found in every [*HeldError].
 	ErrHeld = errors.New("held by another")

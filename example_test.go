@@ -51,6 +51,28 @@ func ExampleLocker_Acquire() {
 	// Output: report <nil>
 }
 
+// Both accounts are locked, or none. Callers may name them in any order.
+func ExampleLocker_DoAll() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend)
+	defer locker.Close()
+
+	err := locker.DoAll(context.Background(), []string{"account/9", "account/7"},
+		func(ctx context.Context, locks *holdfast.LockSet) error {
+			// ctx ends when one of them is lost. Each key has a token of its own.
+			for _, lock := range locks.Locks() {
+				fmt.Println(lock.Key(), lock.Token() == locks.Token(lock.Key()))
+			}
+			return ctx.Err()
+		})
+	fmt.Println("error:", err)
+	// Output:
+	// account/9 true
+	// account/7 true
+	// error: <nil>
+}
+
 func ExampleLocker_TryAcquire() {
 	backend := memhold.New()
 	defer backend.Close()

@@ -67,3 +67,40 @@ func forget(t *testing.T, l *holdfast.Locker, held, released, nested string) con
 	}
 	return acquire(t.Context(), held).Context(t.Context())
 }
+
+// The locks of a set that its holder has lost sight of are reported, though the set's contexts and
+// the locks themselves refer to what the set stands for.
+func TestForgottenSetIsLogged(t *testing.T) {
+	backend := memhold.New()
+	defer backend.Close()
+	log := make(lines, 10)
+	l, err := holdfast.New(backend, holdfast.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx := forgetSet(t, l)
+	runtime.GC()
+	told := <-log + <-log
+	for _, key := range []string{"a", "b"} {
+		if !strings.Contains(told, "key="+key) {
+			t.Errorf("the log does not name %q:\n%s", key, told)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Errorf("the garbage collector has ended the set: %v", context.Cause(ctx))
+	}
+}
+
+//go:noinline
+func forgetSet(t *testing.T, l *holdfast.Locker) context.Context {
+	t.Helper()
+	set, err := l.AcquireAll(t.Context(), []string{"b", "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Lock("a") != set.Locks()[1] || set.Token("a") != set.Lock("a").Token() {
+		t.Error("the set has other locks than it says")
+	}
+	return set.Context(t.Context())
+}

@@ -13,10 +13,12 @@ import "time"
 // A hook that panics is logged. A hook may call the Locker, Close included. Events from before
 // Close may still be told after it.
 type Hooks struct {
-	// Acquired: an acquisition succeeded. Nested ones (see [Locker.Acquire]) are not reported.
+	// Acquired: an acquisition succeeded. Nested ones (see [Locker.Acquire]) are not reported. Of
+	// several keys at once, each is told when all are held.
 	Acquired func(AcquiredEvent)
 
-	// Refused: an acquisition failed, for whatever reason.
+	// Refused: an acquisition failed, for whatever reason. Of several keys at once one event is
+	// told, for the key that could not be had.
 	Refused func(RefusedEvent)
 
 	// Waiting: the backend answered a waiting acquisition that the key is held. Of all goroutines
@@ -59,7 +61,9 @@ type WaitingEvent struct {
 	Holder    Holder        // zero if not known
 	ExpiresIn time.Duration // what remains of the holder's lease; 0 if not known
 	Place     int           // place in the backend's queue, 1 being next; 0 if it keeps none
-	Waited    time.Duration // since the asking goroutine called Acquire
+	// since the asking goroutine called Acquire; of several keys at once, since it waits for this
+	// one
+	Waited time.Duration
 }
 
 // RenewedEvent describes the outcome of one renewal.

@@ -58,6 +58,16 @@ func (h *lease) claim() driver.Claim {
 		Shared: h.shared}
 }
 
+// limitBy notes the maximum hold of a lock on the lease, if it has one. It reports whether no other
+// lock reaches its own before. The caller holds shard.mu.
+func (h *lease) limitBy(l *Lock) (first bool) {
+	limit, ok := l.limit()
+	if first = ok && (h.limit == 0 || limit < h.limit); first {
+		h.limit = limit
+	}
+	return first
+}
+
 // confirm has the lease last for granted from start, when the request left that the backend
 // granted. The caller holds shard.mu.
 func (h *lease) confirm(start clock.Instant, granted time.Duration) {

@@ -99,8 +99,9 @@ func (l *Lock) Err() error {
 func (l *Lock) Context(parent context.Context) context.Context {
 	l = l.self()
 	ctx, cancel := context.WithCancelCause(parent)
-	c := &lockContext{Context: ctx, cancel: cancel, lock: l,
-		outer: l.cohort.locker.innermost(parent)}
+	locker := l.cohort.locker
+	c := &lockContext{Context: ctx, cancel: cancel, locker: locker, lock: l,
+		outer: locker.innermost(parent)}
 	s := l.cohort.shard
 	s.mu.Lock()
 	err := l.ended()

@@ -44,6 +44,9 @@ func (l *Lock) leave() {
 	l.lease = nil
 }
 
+// last reports whether no other lock rests on the same lease. The caller holds shard.mu.
+func (l *Lock) last() bool { return l.lease.locks.first == l && l.next == nil }
+
 // limit is when the maximum hold is reached, if there is one.
 func (l *Lock) limit() (clock.Instant, bool) {
 	return l.granted.Add(l.maxHold), l.maxHold > 0

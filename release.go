@@ -19,7 +19,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		return ended
 	}
 	h := l.lease
-	passes, stays := c.lease == h && c.waiters.first != nil, h.locks.first != l || l.next != nil
+	passes, stays := c.lease == h && c.waiters.first != nil, !l.last()
 	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
 	// ours until now.
 	if ended == nil && (passes || stays) && clock.Now() >= h.deadline {
@@ -45,18 +45,25 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		c.releasedLocally(l, ended)
 		return ended
 	}
-	claim, alone := h.claim(), c.alone(h)
+	claim, leads := c.vacate(h)
+	s.mu.Unlock()
+	tell()
+	return c.releaseAtBackend(ctx, l, claim, leads, ended)
+}
+
+// vacate drops a lease on which no lock rests any more. The caller, then a counted task, has the
+// claim released; with leads the cohort leads until then. The caller holds shard.mu.
+func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
+	claim, leads = h.claim(), c.alone(h)
 	current := c.lease == h
 	c.drop(h)
-	if alone {
+	if leads {
 		c.leading = true // whoever comes now asks after the release
 	} else if current {
 		c.serveOrRetire()
 	}
-	locker.tasks.Add(1)
-	s.mu.Unlock()
-	tell()
-	return c.releaseAtBackend(ctx, l, claim, alone, ended)
+	c.locker.tasks.Add(1)
+	return claim, leads
 }
 
 // handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
@@ -91,6 +98,27 @@ func (c *cohort) releasedLocally(l *Lock, ended error) {
 // ends both.
 func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
 	ended error) error {
+	locker := c.locker
+	c.askRelease(ctx, l, claim, leads, func(lost bool, err error) {
+		switch {
+		case ended != nil:
+		case lost:
+			ended = c.foundLost(l)
+		default:
+			locker.counters.released.Add(1)
+			if err != nil {
+				ended = keyError("release", l.Key(), err)
+			}
+		}
+		locker.tellReleased(l, false, ended)
+	})
+	return ended
+}
+
+// askRelease is releaseAtBackend without telling anybody but then, which is called with the
+// backend's answer before others lead.
+func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
+	then func(lost bool, err error)) {
 	locker, s := c.locker, c.shard
 	// Deferred, so that a panic of the backend, or of ctx, leaves what a missing answer would have
 	// left.
@@ -122,19 +150,7 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 		lost = err == nil && result.State == driver.Lost
 	}
 	confirmed = err == nil
-	switch {
-	case ended != nil:
-		err = ended
-	case lost:
-		err = c.foundLost(l)
-	default:
-		locker.counters.released.Add(1)
-		if err != nil {
-			err = keyError("release", l.Key(), err)
-		}
-	}
-	locker.tellReleased(l, false, err)
-	return err
+	then(lost, err)
 }
 
 // foundLost reports a loss that only the answer to the release has shown. The lock counts as

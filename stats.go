@@ -8,7 +8,7 @@ type Stats struct {
 	Waiting int // calls of Acquire that wait now, without those that are just asking the backend
 
 	Acquired       uint64 // acquisitions that succeeded, local handoffs and sharing included
-	Refused        uint64 // acquisitions that failed, for whatever reason
+	Refused        uint64 // calls for one key or several that failed, for whatever reason
 	HandedOver     uint64 // local handoffs
 	Released       uint64 // locks released by their holders
 	Lost           uint64 // locks lost

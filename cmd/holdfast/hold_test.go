@@ -58,6 +58,41 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldSeveral: hold holds all locks or none, prints a token for each, and ends with the loss of
+// one.
+func TestHoldSeveral(t *testing.T) {
+	dir := locks(t)
+	p := start(t, dir, nil, "hold", longTTL, "name", "a", "name")
+	var tokens []string
+	for range 3 {
+		tokens = append(tokens, p.line())
+	}
+	if tokens[0] != tokens[2] || tokens[0] == tokens[1] || tokens[1] == "0" {
+		t.Errorf("the tokens are %q", tokens)
+	}
+	busy := start(t, dir, nil, "run", "--no-wait", "b", "a", "--", "true")
+	busy.expectExit(75)
+	if got := busy.allStderr(); !strings.HasPrefix(got, `holdfast: "a" is held by pid `) {
+		t.Errorf("--no-wait says %q", got)
+	}
+	late := start(t, dir, nil, "run", "--wait=100ms", "b", "name", "--", "true")
+	late.expectExit(75)
+	if got := lastLine(late.allStderr()); !strings.HasPrefix(got,
+		`holdfast: "name" was not free within --wait 100ms; held by pid `) {
+		t.Errorf("--wait says %q", got)
+	}
+	start(t, dir, nil, "run", "--no-wait", "b", "--", "true").expectExit(0)
+	waiter := start(t, dir, nil, "run", "z", "name", "a", "--", "true")
+	waiter.expectStderr(`holdfast: waiting for "a", held by `)
+	p.signal(syscall.SIGTERM)
+	p.expectExit(0)
+	if got := p.allStderr(); got != "holdfast: holding \"name\", \"a\", \"name\" until interrupted\n" {
+		t.Errorf("stderr is %q", got)
+	}
+	waiter.expectExit(0)
+	waiter.expectStderr(`holdfast: acquired "z", "name", "a" after `)
+}
+
 // TestHoldWhoseTokenIsNotTaken: a signal ends hold although its stdout is blocked.
 func TestHoldWhoseTokenIsNotTaken(t *testing.T) {
 	dir := locks(t)

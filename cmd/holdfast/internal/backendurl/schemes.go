@@ -53,6 +53,13 @@ var refused = map[string]string{
 		"for a lock on this machine use file: or file:///dir",
 }
 
+// LooksLikeAddress reports whether text begins as an address of a backend of this build does.
+func LooksLikeAddress(text string) bool {
+	name, _, found := strings.Cut(text, "://")
+	_, known := schemes[name]
+	return found && known
+}
+
 // forms returns the forms of addresses, in alphabetical order.
 func forms() []string {
 	var f []string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/waitline"
 )
 
 const (
@@ -67,16 +68,21 @@ func (c *cleanup) heed(signals <-chan os.Signal) {
 // end stops heed. Call it when the cleanup is done.
 func (c *cleanup) end() { c.cancel(nil) }
 
-// release frees the lock.
-func (c *cleanup) release(lock *holdfast.Lock) error {
+// release frees the locks.
+func (c *cleanup) release(locks *holdfast.LockSet) error {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, releaseTime,
 		fmt.Errorf("no answer within %v", releaseTime))
 	defer cancel()
-	err := lock.Release(ctx)
-	if reason := context.Cause(ctx); reason != nil && errors.Is(err, reason) {
-		return fmt.Errorf("release %q: %w", lock.Key(), reason)
+	err := locks.Release(ctx)
+	reason := context.Cause(ctx)
+	if reason == nil || !errors.Is(err, reason) || errors.Is(err, holdfast.ErrLost) {
+		return err
 	}
-	return err
+	var names []string
+	for _, lock := range locks.Locks() {
+		names = append(names, lock.Key())
+	}
+	return fmt.Errorf("release %s: %w", waitline.Quote(names), reason)
 }
 
 // tell reports that the lock may not be released. The caller then drops the error of Locker.Close,

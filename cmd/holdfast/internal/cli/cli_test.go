@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +34,14 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = cli.Main(args, &out, &err)
 	return code, out.String(), err.String()
+}
+
+// numbers returns the names 1 to n.
+func numbers(n int) (names []string) {
+	for i := range n {
+		names = append(names, strconv.Itoa(i+1))
+	}
+	return names
 }
 
 // golden compares with a file of testdata, or writes it with -update. It leaves out the lines that
@@ -260,12 +269,16 @@ func TestUsage(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"run"}, []string{"no command", "NAME -- COMMAND"}},
-		{[]string{"run", "name"}, []string{"no command", "NAME -- COMMAND"}},
-		{[]string{"run", "name", "true"}, []string{"no --", "NAME -- COMMAND"}},
-		{[]string{"run", "name", "--"}, []string{"no command", "NAME -- COMMAND"}},
-		{[]string{"run", "--", "true"}, []string{"no name", "NAME -- COMMAND"}},
-		{[]string{"run", "one", "two", "--", "true"}, []string{"2 arguments", "NAME -- COMMAND"}},
+		{[]string{"run"}, []string{"no command", "NAME... -- COMMAND"}},
+		{[]string{"run", "name"}, []string{"no command", "NAME... -- COMMAND"}},
+		{[]string{"run", "name", "true"}, []string{"no --", "NAME... -- COMMAND"}},
+		{[]string{"run", "name", "--"}, []string{"no command", "NAME... -- COMMAND"}},
+		{[]string{"run", "--", "true"}, []string{"no name", "NAME... -- COMMAND"}},
+		{[]string{"run", "one", "", "--", "true"}, []string{"name is empty", "1 to 1024 bytes"}},
+		{[]string{"run", "redis://h", "two", "--", "true"},
+			[]string{"redis://...", "looks like an address", "--on"}},
+		{append(append([]string{"run"}, numbers(1001)...), "--", "true"),
+			[]string{"1001 names", "at most 1000"}},
 		{[]string{"run", "", "--", "true"}, []string{"name is empty", "1 to 1024 bytes"}},
 		{[]string{"run", strings.Repeat("x", 1025), "--", "true"},
 			[]string{"1025 bytes", "1 to 1024"}},
@@ -300,14 +313,14 @@ func TestUsage(t *testing.T) {
 			[]string{"--ttl 30s", "restart-guard", "10s"}},
 		{with("--on=redlock://a,b,c?node-timeout=2s", "--ttl=2s"),
 			[]string{"--ttl 2s", "node-timeout", "2s"}},
-		{with("--on"), []string{"name", "--", "NAME -- COMMAND"}},
+		{with("--on"), []string{"name", "--", "NAME... -- COMMAND"}},
 		{with("-E256"), []string{"--conflict-exit-code 256", "0 to 255"}},
 		{with("--conflict-exit-code=-1"), []string{"--conflict-exit-code -1", "0 to 255"}},
-		{with("-c", "true"), []string{"2 arguments beside --shell", "NAME --shell LINE"}},
-		{[]string{"run", "-c", "true"}, []string{"0 arguments beside --shell"}},
+		{with("-c", "true"), []string{"beside --shell", "NAME... --shell LINE"}},
+		{[]string{"run", "-c", "true"}, []string{"no name beside --shell"}},
 		{[]string{"run", "-c", "true", ""}, []string{"name is empty"}},
-		{[]string{"hold"}, []string{"0 arguments", "hold [flags] NAME"}},
-		{[]string{"hold", "a", "b"}, []string{"2 arguments", "hold [flags] NAME"}},
+		{[]string{"hold"}, []string{"no name", "hold [flags] NAME..."}},
+		{[]string{"hold", "a", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"hold", ""}, []string{"name is empty"}},
 		{[]string{"hold", "--ttl=1ms", "name"}, []string{"--ttl 1ms", "at least 10ms"}},
 		{[]string{"rnu"}, []string{`unknown command "rnu"`, "run"}},

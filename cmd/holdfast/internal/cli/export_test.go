@@ -15,13 +15,14 @@ import (
 type Options struct {
 	TTL, Wait, Grace time.Duration
 	NoWait, Quiet    bool
+	Names            []string // default: name
 }
 
 // RunOn runs a shell script under a lock, as holdfast run does, on the backend that open returns.
 func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), o Options,
 	script string) (code int, err error) {
 	j := &job{
-		name:    "name",
+		names:   []string{"name"},
 		path:    "/bin/sh",
 		args:    []string{"sh", "-c", script},
 		address: openFunc(open),
@@ -33,6 +34,9 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 		quiet:   o.Quiet,
 
 		busyCode: codeBusy,
+	}
+	if o.Names != nil {
+		j.names = o.Names
 	}
 	err = j.run(streams{out: io.Discard, err: stderr})
 	return exitCode(err), err

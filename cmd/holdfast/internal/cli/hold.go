@@ -3,23 +3,28 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/waitline"
 )
 
 func newHold(s streams) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "hold [flags] NAME",
-		Short: "Hold a lock until interrupted",
+		Use:   "hold [flags] NAME...",
+		Short: "Hold locks until interrupted",
 		Long: `Hold acquires the lock NAME, as run does, and holds it without a command until it
 gets SIGINT (control-C), SIGTERM or another signal that ends programs. Then it
 releases the lock. After a second signal the release may take one more second. As
-soon as hold has the lock, it prints the fencing token on stdout.
+soon as hold has the lock, it prints the fencing token on stdout. With several
+names it holds all of these locks, or none, until the signal or the loss of one,
+and prints a token for each, in the order of the names.
 
 Exit codes:
   0      the lock was held until the signal
@@ -27,17 +32,18 @@ Exit codes:
   74     the token cannot be written; the lock was released
   other  as for holdfast run; 128+N if signal N has ended the wait`,
 		Example: `  # Keep the nightly job away while you look at what it does.
-  holdfast hold nightly`,
+  holdfast hold nightly
+
+  # Two jobs at once.
+  holdfast hold nightly hourly`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef(
-					"%d arguments, but a lock has one name; write holdfast hold [flags] NAME",
-					len(args))
+			if len(args) == 0 {
+				return usagef("no name; write holdfast hold [flags] NAME...")
 			}
-			return checkName(args[0])
+			return checkNames(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			j, err := newJob(f, cmd.Flags().Changed, args[0], nil)
+			j, err := newJob(f, cmd.Flags().Changed, args, nil)
 			if err != nil {
 				return err
 			}
@@ -49,16 +55,25 @@ Exit codes:
 	return cmd
 }
 
-// hold prints the token and keeps the lock until it is lost, until a signal comes that ends
-// programs, or until the token cannot be written. It then releases the lock.
-func (j *job) hold(s streams, lock *holdfast.Lock, signals <-chan os.Signal,
+// hold prints the tokens and keeps the locks until one is lost, until a signal comes that ends
+// programs, or until the tokens cannot be written. It then releases the locks.
+func (j *job) hold(s streams, locks *holdfast.LockSet, signals <-chan os.Signal,
 	after *cleanup, say *messages) error {
-	if !j.quiet {
-		say.printf("holding %q (token %v) until interrupted", j.name, lock.Token())
+	var tokens strings.Builder
+	for _, name := range j.names {
+		fmt.Fprintln(&tokens, locks.Token(name))
+	}
+	switch {
+	case j.quiet:
+	case len(j.names) == 1:
+		say.printf("holding %q (token %s) until interrupted", j.names[0],
+			strings.TrimSpace(tokens.String()))
+	default:
+		say.printf("holding %s until interrupted", waitline.Quote(j.names))
 	}
 	printed := make(chan error, 1)
 	go func() { // a reader that blocks must not delay the end
-		_, err := fmt.Fprintln(s.out, lock.Token())
+		_, err := io.WriteString(s.out, tokens.String())
 		printed <- err
 	}()
 	for {
@@ -66,7 +81,7 @@ func (j *job) hold(s streams, lock *holdfast.Lock, signals <-chan os.Signal,
 		case err := <-printed:
 			if err != nil {
 				after.heed(signals)
-				_ = after.release(lock)
+				_ = after.release(locks)
 				return &exit{codeOutput, fmt.Errorf("cannot write the token: %w", err)}
 			}
 			continue
@@ -74,20 +89,20 @@ func (j *job) hold(s streams, lock *holdfast.Lock, signals <-chan os.Signal,
 			if !child.Ends(sig) {
 				continue
 			}
-		case <-lock.Done():
+		case <-locks.Done():
 		}
 		break
 	}
 	after.heed(signals)
-	return held(lock, after, say)
+	return held(locks, after, say)
 }
 
-// held releases the lock. It returns an *exit with codeLost if the lock was lost before, else nil;
-// an error of the release is only reported.
-func held(lock *holdfast.Lock, after *cleanup, say *messages) error {
-	err := lock.Err()
-	if err == nil {
-		err = after.release(lock)
+// held releases the locks. It returns an *exit with codeLost if one was lost before, else nil; an
+// error of the release is only reported.
+func held(locks *holdfast.LockSet, after *cleanup, say *messages) error {
+	err := locks.Err()
+	if released := after.release(locks); err == nil {
+		err = released
 	}
 	switch {
 	case err == nil:

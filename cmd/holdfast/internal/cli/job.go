@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ const openTime = 15 * time.Second
 
 // job is one call of holdfast run or holdfast hold, with checked arguments.
 type job struct {
-	name    string
+	names   []string // of the locks, as they were given
 	path    string   // of the command
 	args    []string // of the command, its name first
 	address address  // nil: the directory that UserDir returns
@@ -78,7 +79,7 @@ func (j *job) run(s streams) (err error) {
 	quit := cancelOnSignal(signals, cancel)
 	defer quit()
 
-	say := newMessages(s.err, j.name)
+	say := newMessages(s.err, j.names...)
 	defer say.flush()
 
 	after := newCleanup()
@@ -101,11 +102,11 @@ func (j *job) run(s streams) (err error) {
 			servers.end(q.Status())
 		}
 	})
-	line := waitline.New(s.err, j.name, terminalWidth(s.err), j.since(backend))
+	line := waitline.New(s.err, j.names, terminalWidth(s.err), j.since(backend))
 	if j.quiet {
-		line = waitline.New(io.Discard, j.name, nil, nil)
+		line = waitline.New(io.Discard, j.names, nil, nil)
 	}
-	told := make(chan struct{}, 1) // all hooks of an acquisition were called
+	told := make(chan struct{}, len(j.names)) // a lock was acquired, or all were refused
 	locker, err := holdfast.New(backend,
 		holdfast.WithTTL(j.ttl),
 		holdfast.WithMaxHold(j.maxHold),
@@ -125,12 +126,12 @@ func (j *job) run(s streams) (err error) {
 		}
 	})
 
-	lock, err := j.acquire(ctx, cancel, locker, line, told, say)
+	locks, err := j.acquire(ctx, cancel, locker, line, told, say)
 	quit()
 	if signalled := signalled(ctx); signalled != nil {
 		after.heed(signals)
 		if err == nil {
-			_ = after.release(lock) // the lock was granted before the signal could cancel Acquire
+			_ = after.release(locks) // they were granted before the signal could cancel the wait
 		}
 		return signalled
 	}
@@ -140,14 +141,14 @@ func (j *job) run(s streams) (err error) {
 	}
 	servers.begin()
 	if j.path == "" {
-		return j.hold(s, lock, signals, after, say)
+		return j.hold(s, locks, signals, after, say)
 	}
-	return j.command(backend, lock, signals, after, say)
+	return j.command(backend, locks, signals, after, say)
 }
 
-// command runs the command, and then releases the lock. It returns nil if the command ended with 0
-// and the lock was not lost, else an *exit.
-func (j *job) command(backend driver.Backend, lock *holdfast.Lock, signals <-chan os.Signal,
+// command runs the command, and then releases the locks. It returns nil if the command ended with 0
+// and no lock was lost, else an *exit.
+func (j *job) command(backend driver.Backend, locks *holdfast.LockSet, signals <-chan os.Signal,
 	after *cleanup, say *messages) error {
 	if err := child.TakeOrphans(); err != nil {
 		say.printf(
@@ -156,13 +157,13 @@ func (j *job) command(backend driver.Backend, lock *holdfast.Lock, signals <-cha
 	result, err := child.Run(child.Command{
 		Path:    j.path,
 		Args:    j.args,
-		Env:     environment(lock),
+		Env:     environment(j.names, locks),
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 		Inherit: inherited(backend),
 	}, child.Options{
-		Lease:   lock,
+		Lease:   locks,
 		Signals: signals,
 		Grace:   j.grace,
 		Lost: func(reason error) time.Duration {
@@ -173,7 +174,7 @@ func (j *job) command(backend driver.Backend, lock *holdfast.Lock, signals <-cha
 		Warn: func(err error) { say.printf("%v", err) },
 	})
 	after.heed(signals)
-	released := after.release(lock)
+	released := after.release(locks)
 	switch {
 	case err != nil:
 		return startError(err)
@@ -246,20 +247,30 @@ func (j *job) prefix() string {
 	return j.address.Prefix()
 }
 
-// acquire waits for the lock for as long as --wait allows. It returns an *exit if it fails; the
+// acquire waits for all locks for as long as --wait allows. It returns an *exit if it fails; the
 // Locker's Close then removes what is left at the backend.
 func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locker *holdfast.Locker,
-	line *waitline.Line, told <-chan struct{}, say *messages) (*holdfast.Lock, error) {
-	acquire := locker.Acquire
+	line *waitline.Line, told <-chan struct{}, say *messages) (*holdfast.LockSet, error) {
+	all := locker.AcquireAll
 	if j.try {
-		acquire = locker.TryAcquire
+		all = locker.TryAcquireAll
 	} else if j.wait > 0 {
 		timer := time.AfterFunc(j.wait, func() { cancel(errTooLong) })
 		defer timer.Stop()
 	}
+	acquire := func() (*holdfast.LockSet, error) {
+		locks, err := all(ctx, j.names)
+		events := 1
+		if err == nil {
+			events = len(locks.Locks())
+		}
+		for range events { // hooks run a moment later; wait for the last one
+			<-told
+		}
+		return locks, err
+	}
 	begin, said := time.Now(), false
-	lock, err := acquire(ctx, j.name)
-	<-told // hooks run a moment later; wait for the last one
+	locks, err := acquire()
 	for err != nil && j.outlasts(ctx, err, begin) {
 		if !said && !j.quiet {
 			say.printf("%v; waiting for that", err)
@@ -268,14 +279,13 @@ func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locke
 		if !pause(ctx, quarantineOf(err)) {
 			break
 		}
-		lock, err = acquire(ctx, j.name)
-		<-told
+		locks, err = acquire()
 	}
 	line.End(err == nil && signalled(ctx) == nil)
 	if err != nil {
 		return nil, j.refusal(err, line)
 	}
-	return lock, nil
+	return locks, nil
 }
 
 // outlasts reports whether to try again: err is a quarantine of the servers, and the wait may last
@@ -349,10 +359,10 @@ func (j *job) refusal(err error, line *waitline.Line) error {
 	case errors.Is(err, holdfast.ErrInvalid):
 		return &exit{codeUsage, err}
 	case errors.As(err, &held):
-		return j.busy("is held by %v", held.Holder, held.ExpiresIn, line)
+		return j.busy("is held by %v", held.Key, held.Holder, held.ExpiresIn, line)
 	case errors.Is(err, errTooLong) && heard:
 		return j.busy(fmt.Sprintf("was not free within --wait %v; held by %%v", j.wait),
-			last.Holder, 0, line)
+			last.Key, last.Holder, 0, line)
 	case errors.Is(err, errTooLong):
 		return &exit{codeUnavailable, fmt.Errorf("no answer from the backend within --wait %v",
 			j.wait)}
@@ -362,12 +372,12 @@ func (j *job) refusal(err error, line *waitline.Line) error {
 }
 
 // busy returns the *exit for a lock that another holder has. format has one verb, for the holder.
-func (j *job) busy(format string, holder holdfast.Holder, left time.Duration,
+func (j *job) busy(format, name string, holder holdfast.Holder, left time.Duration,
 	line *waitline.Line) error {
 	if j.quiet {
 		return &exit{code: j.busyCode}
 	}
-	return &exit{j.busyCode, fmt.Errorf("%q "+format, j.name, line.Held(holder, left))}
+	return &exit{j.busyCode, fmt.Errorf("%q "+format, name, line.Held(name, holder, left))}
 }
 
 // sinceTime bounds the request for the time since when a holder has the lock.
@@ -378,14 +388,14 @@ const sinceTime = time.Second
 // a time in microseconds, unless the clock was behind earlier tokens. Redis does not keep the
 // token.
 func (j *job) since(backend driver.Backend) waitline.Since {
-	return func(ctx context.Context, holder holdfast.Holder) time.Time {
+	return func(ctx context.Context, name string, holder holdfast.Holder) time.Time {
 		inspector, ok := backend.(driver.Inspector)
 		if !ok {
 			return time.Time{}
 		}
 		ctx, cancel := context.WithTimeout(ctx, sinceTime)
 		defer cancel()
-		entry, err := inspector.Inspect(ctx, j.prefix()+j.name)
+		entry, err := inspector.Inspect(ctx, j.prefix()+name)
 		if err != nil || entry.Holder.Owner != holder.Value || entry.Holder.Token == 0 {
 			return time.Time{}
 		}
@@ -420,12 +430,35 @@ func sentence(grace time.Duration) string {
 	return fmt.Sprintf("SIGTERM, and SIGKILL in %v", grace)
 }
 
-// environment returns the environment of this process with the key and the token of the lock.
-func environment(lock *holdfast.Lock) []string {
+const keyVariable = "HOLDFAST_KEY"
+
+// environment returns the environment of this process with the keys and tokens of the locks: those
+// of one lock, or numbered by the place of each name. What an outer holdfast has set is left out: a
+// guard must not get the token of another lock.
+func environment(names []string, locks *holdfast.LockSet) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "HOLDFAST_KEY=") || strings.HasPrefix(v, "HOLDFAST_TOKEN=")
+		variable, _, _ := strings.Cut(v, "=")
+		return isNumbered(variable, keyVariable) || isNumbered(variable, tokenVariable)
 	})
-	return append(env, "HOLDFAST_KEY="+lock.Key(), "HOLDFAST_TOKEN="+lock.Token().String())
+	for i, name := range names {
+		number := ""
+		if len(names) > 1 {
+			number = "_" + strconv.Itoa(i+1)
+		}
+		env = append(env, keyVariable+number+"="+name,
+			tokenVariable+number+"="+locks.Token(name).String())
+	}
+	return env
+}
+
+// isNumbered reports whether a variable is the one called name, or that with a number.
+func isNumbered(variable, name string) bool {
+	number, ok := strings.CutPrefix(variable, name)
+	if !ok || number == "" {
+		return ok
+	}
+	digits, ok := strings.CutPrefix(number, "_")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // inherited returns the files by which a backend knows that the holder lives. The command has them

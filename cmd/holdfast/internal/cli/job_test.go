@@ -97,6 +97,48 @@ func (g gate) wait(t *testing.T) (open func()) {
 	}
 }
 
+// TestSeveralNames: the command has the name and the token of each lock by its place, and nothing
+// of an outer holdfast; the loss of one lock ends it.
+func TestSeveralNames(t *testing.T) {
+	for _, name := range []string{"HOLDFAST_KEY", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_9",
+		"HOLDFAST_TOKEN_x"} {
+		t.Setenv(name, "outer")
+	}
+	backend, witness := memory(t)
+	g := newGate(t)
+	done := make(chan outcome, 1)
+	go func() {
+		done <- job(backend, cli.Options{TTL: time.Second, Names: []string{"name", "a b", "name"}},
+			`[ "$HOLDFAST_KEY_1,$HOLDFAST_KEY_2,$HOLDFAST_KEY_3" = "name,a b,name" ] &&
+			[ "$HOLDFAST_TOKEN_1" = "$HOLDFAST_TOKEN_3" ] && [ "$HOLDFAST_TOKEN_2" -gt 0 ] &&
+			[ "$HOLDFAST_TOKEN_1" -gt 0 ] && [ "$HOLDFAST_TOKEN_2" != "$HOLDFAST_TOKEN_1" ] &&
+			[ "${HOLDFAST_KEY-}${HOLDFAST_TOKEN-}${HOLDFAST_TOKEN_9-}" = "" ] &&
+			[ "$HOLDFAST_TOKEN_x" = outer ] || exit 5; read x <`+string(g)+`; sleep 60`)
+	}()
+	open := g.wait(t)
+	defer open()
+	for _, key := range []string{"pre/name", "pre/a b"} {
+		entry, err := witness.Inspect(t.Context(), key)
+		if err != nil || entry.Holder.Owner == "" {
+			t.Errorf("%q: held by %+v, %v", key, entry.Holder, err)
+		}
+	}
+	witness.Faults().Lose("pre/a b")
+	got := <-done
+	if got.code != 70 || !strings.Contains(got.stderr, `lock on "a b" (token `) ||
+		!strings.Contains(got.stderr, "the command gets SIGKILL") {
+		t.Errorf("got %+v", got)
+	}
+
+	// With one name the variables have no numbers, and those of an outer holdfast are left out.
+	t.Setenv("HOLDFAST_KEY_2", "outer")
+	backend, _ = memory(t)
+	if got := job(backend, cli.Options{},
+		`[ "$HOLDFAST_KEY${HOLDFAST_KEY_1-}${HOLDFAST_KEY_2-}" = name ]`); got.code != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestKeyAndEnvironment(t *testing.T) {
 	backend, witness := memory(t)
 	g := newGate(t)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,8 +40,8 @@ type runFlags struct {
 func newRun(s streams) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
-		Short: "Run a command while holding a lock",
+		Use:   "run [flags] NAME... -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while holding locks",
 		Long:  runHelp(),
 		Example: `  # crontab: a backup every night, skipped while the last one still runs.
   # cron sends mail only if something is wrong.
@@ -53,6 +54,9 @@ func newRun(s streams) *cobra.Command {
   # A line for the shell.
   holdfast run nightly -c 'dump | gzip >dump.gz'
 
+  # Both accounts, whatever their order, without a deadlock.
+  holdfast run account/7 account/9 -- ./transfer 7 9
+
   # A shell script that tells busy from failed.
   holdfast run --no-wait deploy -- ./deploy.sh
   case $? in
@@ -63,16 +67,17 @@ func newRun(s streams) *cobra.Command {
   esac`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("shell") {
-				return checkShellArgs(args)
+				return checkShellArgs(args, cmd.ArgsLenAtDash())
 			}
 			return checkRunArgs(args, cmd.ArgsLenAtDash())
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, command := args[0], args[1:]
-			if cmd.Flags().Changed("shell") {
-				command = []string{"/bin/sh", "-c", f.shell}
+			names, command := args, []string{"/bin/sh", "-c", f.shell}
+			if !cmd.Flags().Changed("shell") {
+				dash := cmd.ArgsLenAtDash()
+				names, command = args[:dash], args[dash:]
 			}
-			j, err := newJob(f, cmd.Flags().Changed, name, command)
+			j, err := newJob(f, cmd.Flags().Changed, names, command)
 			if err != nil {
 				return err
 			}
@@ -129,6 +134,13 @@ COMMAND gets stdin, stdout and stderr as they are, and in its environment:
                   else stops a holder that was paused for longer than its lease.
                   Scripts use holdfast fence for that.
 
+With several names, COMMAND runs while all of these locks are held: run waits
+until it has all, and releases all. Calls that name the same locks in another
+order do not deadlock; calls of holdfast in COMMAND may. COMMAND gets, in place of
+the variables above, the name and the token of each lock, numbered by its place on
+the command line: HOLDFAST_KEY_1, HOLDFAST_TOKEN_1, HOLDFAST_KEY_2 and so on. What
+is said of the lock below holds for each of them, and the loss of one ends COMMAND.
+
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
 has started then get SIGTERM, and SIGKILL after --grace. After --max-hold the
@@ -176,10 +188,10 @@ Exit codes:
   128+N  signal N has ended the wait; COMMAND was not run`
 }
 
-// checkRunArgs wants NAME -- COMMAND. The -- is required: without it flags of the command would be
-// taken for flags of holdfast.
+// checkRunArgs wants NAME... -- COMMAND. The -- is required: without it flags of the command would
+// be taken for flags of holdfast.
 func checkRunArgs(args []string, dash int) error {
-	const form = "holdfast run [flags] NAME -- COMMAND [ARGUMENT...]"
+	const form = "holdfast run [flags] NAME... -- COMMAND [ARGUMENT...]"
 	switch {
 	case dash < 0 && len(args) < 2:
 		return usagef("no command to run; write %s", form)
@@ -187,23 +199,41 @@ func checkRunArgs(args []string, dash int) error {
 		return usagef("no -- in front of the command; write %s", form)
 	case dash == 0:
 		return usagef("no name in front of the --; write %s", form)
-	case dash > 1:
-		return usagef("%d arguments in front of the --, but a lock has one name; write %s",
-			dash, form)
 	case len(args) == dash:
 		return usagef("no command after the --; write %s", form)
 	}
-	return checkName(args[0])
+	return checkNames(args[:dash])
 }
 
-// checkShellArgs wants NAME alone: --shell has the command.
-func checkShellArgs(args []string) error {
-	if len(args) != 1 {
-		return usagef(
-			"%d arguments beside --shell, but it takes one, the name; write holdfast run [flags] NAME --shell LINE",
-			len(args))
+// checkShellArgs wants names alone: --shell has the command.
+func checkShellArgs(args []string, dash int) error {
+	const form = "holdfast run [flags] NAME... --shell LINE"
+	switch {
+	case len(args) == 0:
+		return usagef("no name beside --shell; write %s", form)
+	case dash > 0 && dash < len(args):
+		return usagef("a command after the -- beside --shell, which has the command; write %s", form)
 	}
-	return checkName(args[0])
+	return checkNames(args)
+}
+
+func checkNames(names []string) error {
+	for _, name := range names {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		// One name may look like this. But in front of another one it is an address without --on:
+		// its password would become part of a key, which everybody sees.
+		if len(names) > 1 && backendurl.LooksLikeAddress(name) {
+			return usagef("the name %s looks like an address; write --on in front of an address",
+				shown([]string{name}))
+		}
+	}
+	different := slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(different) > holdfast.MaxSetKeys {
+		return usagef("%d names; at most %d are allowed", len(different), holdfast.MaxSetKeys)
+	}
+	return nil
 }
 
 func checkName(name string) error {
@@ -219,12 +249,12 @@ func checkName(name string) error {
 
 // newJob checks the flags and arguments, and looks the command up, so that nothing is acquired for
 // a command that does not exist. An empty command is the job of holdfast hold. It returns an *exit.
-func newJob(f runFlags, given func(flag string) bool, name string, command []string) (*job, error) {
+func newJob(f runFlags, given func(flag string) bool, names, command []string) (*job, error) {
 	if err := f.check(given); err != nil {
 		return nil, err
 	}
 	j := &job{
-		name:     name,
+		names:    names,
 		args:     command,
 		ttl:      f.ttl,
 		try:      f.noWait || given("wait") && f.wait == 0,
@@ -254,15 +284,17 @@ func newJob(f runFlags, given func(flag string) bool, name string, command []str
 	return j, nil
 }
 
-// checkAddress checks the name and the TTL against the limits of the address.
+// checkAddress checks the names and the TTL against the limits of the address.
 func (j *job) checkAddress() error {
 	if j.address == nil {
 		return nil
 	}
-	if len(j.address.Prefix())+len(j.name) > driver.MaxKeyLen {
-		return usagef(
-			"the name has %d bytes and the prefix of the address %d; together they may have %d",
-			len(j.name), len(j.address.Prefix()), driver.MaxKeyLen)
+	for _, name := range j.names {
+		if len(j.address.Prefix())+len(name) > driver.MaxKeyLen {
+			return usagef(
+				"the name has %d bytes and the prefix of the address %d; together they may have %d",
+				len(name), len(j.address.Prefix()), driver.MaxKeyLen)
+		}
 	}
 	if err := j.address.CheckTTL(j.ttl); err != nil {
 		return usagef("--ttl %v: %w", j.ttl, err)

@@ -22,6 +22,7 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"adopt", "--on", "redis://h?sentinel-password=hunter2"},
 		{"redis://:a hunter2@h"},
 		{"run", "-on=redis://:a hunter2@h", "n", "--", "true"},
+		{"run", "redis://:a hunter2@h", "n", "--", "true"},
 		{"run", "-on=user:hunter2@h", "n", "--", "true"},
 		{"run", "--ttl", "redis://:a hunter2@h", "n", "--", "true"},
 		{"fence", "redis://:hunter2@h"},

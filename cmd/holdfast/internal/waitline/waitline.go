@@ -1,6 +1,6 @@
-// Package waitline shows the wait for a lock. A terminal gets one line, which is kept up to date
-// and erased in the end. A file or pipe gets a line when the wait begins, and one when the lock was
-// acquired.
+// Package waitline shows the wait for locks. A terminal gets one line, which is kept up to date and
+// erased in the end. A file or pipe gets a line when the wait for a lock begins, and one when all
+// were acquired.
 package waitline
 
 import (
@@ -19,7 +19,7 @@ import (
 // Line shows one wait. It shows nothing before the first Update, so nothing if there is no wait.
 type Line struct {
 	out   io.Writer
-	name  string
+	names []string
 	width func() int // of the terminal; nil if there is none
 	since Since
 
@@ -30,26 +30,28 @@ type Line struct {
 	latest  holdfast.WaitingEvent
 	at      time.Time // when latest came
 	started bool
+	begin   time.Time       // of the wait
 	holder  holdfast.Holder // the last one that an event named
 	seen    time.Time       // when an event named it first
 
 	fresh chan struct{} // of capacity 1: there is a new event
-	end   chan bool     // whether the lock was acquired
+	end   chan bool     // whether the locks were acquired
 	done  chan struct{} // closed when everything is written
 }
 
-// Since returns when a holder got the lock, or the zero time if that is not known. It returns soon
-// after ctx ends.
-type Since func(ctx context.Context, holder holdfast.Holder) time.Time
+// Since returns when a holder got the lock on a key, or the zero time if that is not known. It
+// returns soon after ctx ends.
+type Since func(ctx context.Context, key string, holder holdfast.Holder) time.Time
 
-// New returns a Line for a wait for the lock called name. width returns the columns of the terminal
+// New returns a Line for a wait for the locks with these names, of which one is waited for at a
+// time. width returns the columns of the terminal
 // behind out; it is nil if out is no terminal. The line calls since once for each holder in a row,
 // and Held calls it again; since may be nil.
-func New(out io.Writer, name string, width func() int, since Since) *Line {
+func New(out io.Writer, names []string, width func() int, since Since) *Line {
 	asking, ended := context.WithCancel(context.Background())
 	return &Line{
 		out:    out,
-		name:   name,
+		names:  names,
 		width:  width,
 		since:  since,
 		asking: asking,
@@ -69,7 +71,7 @@ func (l *Line) Update(e holdfast.WaitingEvent) {
 		l.holder, l.seen = e.Holder, l.at
 	}
 	if !l.started {
-		l.started = true
+		l.started, l.begin = true, l.at.Add(-e.Waited)
 		go l.run()
 	}
 	l.mu.Unlock()
@@ -114,17 +116,26 @@ func (l *Line) run() {
 
 // print shows the wait in a file or pipe.
 func (l *Line) print() {
-	l.mu.Lock()
-	e := l.latest
-	l.mu.Unlock()
-	held := l.heldSince(e.Holder)
-	fmt.Fprintf(l.out, "holdfast: waiting for %s\n", strings.Join(l.facts(e, 0, held), ", "))
-	if <-l.end {
+	known, first := "", true
+	for {
+		select {
+		case <-l.fresh:
+		case acquired := <-l.end:
+			if acquired {
+				fmt.Fprintf(l.out, "holdfast: acquired %s after %v\n", Quote(l.names),
+					time.Since(l.begin).Round(100*time.Millisecond))
+			}
+			return
+		}
 		l.mu.Lock()
-		waited := l.latest.Waited + time.Since(l.at)
+		e := l.latest
 		l.mu.Unlock()
-		fmt.Fprintf(l.out, "holdfast: acquired %s after %v\n", l.quoted(),
-			waited.Round(100*time.Millisecond))
+		if !first && e.Key == known {
+			continue
+		}
+		known, first = e.Key, false
+		facts := strings.Join(l.facts(e, 0, l.heldSince(e)), ", ")
+		fmt.Fprintf(l.out, "holdfast: waiting for %s\n", facts)
 	}
 }
 
@@ -148,7 +159,7 @@ func (l *Line) keep() {
 		e, since := l.latest, time.Since(l.at)
 		l.mu.Unlock()
 		if e.Holder != known {
-			known, held = e.Holder, l.heldSince(e.Holder)
+			known, held = e.Holder, l.heldSince(e)
 		}
 		e.Waited += since
 		text := fmt.Sprintf("holdfast: waiting %v for %s", e.Waited.Truncate(time.Second),
@@ -159,17 +170,17 @@ func (l *Line) keep() {
 }
 
 // heldSince returns when the holder got the lock, or the zero time if that is not known.
-func (l *Line) heldSince(holder holdfast.Holder) time.Time {
-	if l.since == nil || holder.Value == "" {
+func (l *Line) heldSince(e holdfast.WaitingEvent) time.Time {
+	if l.since == nil || e.Holder.Value == "" {
 		return time.Time{}
 	}
-	return l.since(l.asking, holder)
+	return l.since(l.asking, e.Key, e.Holder)
 }
 
 // facts returns the name of the lock and what is known about the wait. since is the age of the
 // event. held is when the holder got the lock.
 func (l *Line) facts(e holdfast.WaitingEvent, since time.Duration, held time.Time) []string {
-	facts := []string{l.quoted()}
+	facts := []string{strconv.Quote(e.Key)}
 	if e.Holder.Value != "" {
 		facts = append(facts, "held by "+l.describe(e.Holder, held, e.ExpiresIn-since))
 	}
@@ -179,12 +190,12 @@ func (l *Line) facts(e holdfast.WaitingEvent, since time.Duration, held time.Tim
 	return facts
 }
 
-// Held describes a holder whose lease has left to go, 0 if that is not known. It calls since, and
-// may be called after End.
-func (l *Line) Held(holder holdfast.Holder, left time.Duration) string {
+// Held describes a holder of a key, whose lease has left to go, 0 if that is not known. It calls
+// since, and may be called after End.
+func (l *Line) Held(key string, holder holdfast.Holder, left time.Duration) string {
 	var at time.Time
 	if l.since != nil {
-		at = l.since(context.Background(), holder)
+		at = l.since(context.Background(), key, holder)
 	}
 	return l.describe(holder, at, left)
 }
@@ -221,7 +232,21 @@ func (l *Line) seenFor(holder holdfast.Holder) time.Duration {
 	return time.Since(l.seen)
 }
 
-func (l *Line) quoted() string { return strconv.Quote(l.name) }
+// Quote names locks: three of them, and how many more there are.
+func Quote(names []string) string {
+	const named = 3
+	var text strings.Builder
+	for i, name := range names[:min(named, len(names))] {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(strconv.Quote(name))
+	}
+	if more := len(names) - named; more > 0 {
+		fmt.Fprintf(&text, " and %d more", more)
+	}
+	return text.String()
+}
 
 // Printable replaces everything but visible characters and spaces by "?", so that a text cannot
 // move the cursor, change colours or reverse the direction of writing.

@@ -35,7 +35,7 @@ func (s *screen) take() string {
 }
 
 // since returns ten seconds ago for holders with a label; others are not known.
-func since(_ context.Context, h holdfast.Holder) time.Time {
+func since(_ context.Context, _ string, h holdfast.Holder) time.Time {
 	if h.Label == "" {
 		return time.Time{}
 	}
@@ -54,7 +54,7 @@ const erase = "\r\x1b[K"
 func TestTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s screen
-		line := waitline.New(&s, "nightly", columns(200), since)
+		line := waitline.New(&s, []string{"nightly"}, columns(200), since)
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -63,18 +63,18 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 		expect("")
-		line.Update(holdfast.WaitingEvent{Holder: holder("backup"), ExpiresIn: 20 * time.Second,
-			Place: 2, Waited: 10 * time.Millisecond})
+		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder("backup"),
+			ExpiresIn: 20 * time.Second, Place: 2, Waited: 10 * time.Millisecond})
 		expect(erase +
 			`holdfast: waiting 0s for "nightly", held by backup (pid 42 on web1) for 10s (lease 20s, renewed while it lives), place 2 in the queue`)
 		time.Sleep(time.Second)
 		expect(erase +
 			`holdfast: waiting 1s for "nightly", held by backup (pid 42 on web1) for 11s (lease 19s, renewed while it lives), place 2 in the queue`)
-		line.Update(holdfast.WaitingEvent{Holder: holder(""), ExpiresIn: 30 * time.Second, Place: 1,
-			Waited: 61 * time.Second})
+		line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder(""),
+			ExpiresIn: 30 * time.Second, Place: 1, Waited: 61 * time.Second})
 		expect(erase +
 			`holdfast: waiting 1m1s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives), place 1 in the queue`)
-		line.Update(holdfast.WaitingEvent{Waited: 62 * time.Second})
+		line.Update(holdfast.WaitingEvent{Key: "nightly", Waited: 62 * time.Second})
 		expect(erase + `holdfast: waiting 1m2s for "nightly"`)
 		line.End(true)
 		expect(erase)
@@ -86,7 +86,7 @@ func TestTerminal(t *testing.T) {
 func TestSinceWhenIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s screen
-		line := waitline.New(&s, "nightly", columns(200), since)
+		line := waitline.New(&s, []string{"nightly"}, columns(200), since)
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -96,8 +96,8 @@ func TestSinceWhenIsNotKnown(t *testing.T) {
 		}
 		begin := time.Now()
 		tell := func(h holdfast.Holder) {
-			line.Update(holdfast.WaitingEvent{Holder: h, ExpiresIn: 30 * time.Second,
-				Waited: time.Since(begin)})
+			line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: h,
+				ExpiresIn: 30 * time.Second, Waited: time.Since(begin)})
 		}
 		tell(holder(""))
 		expect(`holdfast: waiting 0s for "nightly", held by pid 42 on web1 (lease 30s, renewed while it lives)`)
@@ -114,14 +114,14 @@ func TestSinceWhenIsNotKnown(t *testing.T) {
 		expect(`holdfast: waiting 1s for "nightly", held by "of another library" (lease ends in 30s unless renewed)`)
 		time.Sleep(time.Second)
 		expect(`holdfast: waiting 2s for "nightly", held by "of another library" for at least 1s (lease ends in 29s unless renewed)`)
-		if got, want := line.Held(other, 0), `"of another library" for at least 1s`; got != want {
+		if got, want := line.Held("nightly", other, 0), `"of another library" for at least 1s`; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		// a holder that this wait has not seen
-		if got, want := line.Held(holder(""), 0), `pid 42 on web1`; got != want {
+		if got, want := line.Held("nightly", holder(""), 0), `pid 42 on web1`; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got, want := line.Held(holder("x"), 0), `x (pid 42 on web1) for 10s`; got != want {
+		if got, want := line.Held("nightly", holder("x"), 0), `x (pid 42 on web1) for 10s`; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		line.End(false)
@@ -133,9 +133,9 @@ func TestNoTerminal(t *testing.T) {
 		false: ""} {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, "nightly", nil, since)
+			line := waitline.New(&s, []string{"nightly"}, nil, since)
 			for range 3 {
-				line.Update(holdfast.WaitingEvent{Holder: holder("backup"),
+				line.Update(holdfast.WaitingEvent{Key: "nightly", Holder: holder("backup"),
 					ExpiresIn: 20 * time.Second, Place: 1})
 				synctest.Wait()
 			}
@@ -152,11 +152,44 @@ func TestNoTerminal(t *testing.T) {
 	}
 }
 
+// TestSeveralLocks: a pipe gets a line for each lock that is waited for, and the time of all waits.
+func TestSeveralLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s screen
+		line := waitline.New(&s, []string{"c", "a", "b", "d"}, nil, nil)
+		for _, key := range []string{"b", "b", "d", "d"} {
+			line.Update(holdfast.WaitingEvent{Key: key, Holder: holder("backup"), Waited: 1e9})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		line.End(true)
+		want := "holdfast: waiting for \"b\", held by backup (pid 42 on web1)\n" +
+			"holdfast: waiting for \"d\", held by backup (pid 42 on web1) for at least 2s\n" +
+			"holdfast: acquired \"c\", \"a\", \"b\" and 1 more after 5s\n"
+		if got := s.take(); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var s screen
+		line := waitline.New(&s, []string{"a", "b"}, columns(200), nil)
+		for _, key := range []string{"a", "b"} {
+			line.Update(holdfast.WaitingEvent{Key: key, Waited: time.Second})
+			synctest.Wait()
+			want := erase + "holdfast: waiting 1s for \"" + key + "\""
+			if got := s.take(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		line.End(true)
+	})
+}
+
 func TestNobodyWaits(t *testing.T) {
 	for _, width := range []func() int{nil, columns(80)} {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, "nightly", width, since)
+			line := waitline.New(&s, []string{"nightly"}, width, since)
 			time.Sleep(time.Minute)
 			if _, heard := line.Last(); heard {
 				t.Error("something was heard")
@@ -171,7 +204,7 @@ func TestNobodyWaits(t *testing.T) {
 
 func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		line := waitline.New(&screen{}, "nightly", nil, since)
+		line := waitline.New(&screen{}, []string{"nightly"}, nil, since)
 		line.Update(holdfast.WaitingEvent{Place: 3})
 		line.Update(holdfast.WaitingEvent{Place: 2})
 		if last, heard := line.Last(); !heard || last.Place != 2 {
@@ -186,7 +219,7 @@ func TestLast(t *testing.T) {
 func TestBlockedScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock := make(chan struct{})
-		line := waitline.New(blocked(unblock), "nightly", columns(80), since)
+		line := waitline.New(blocked(unblock), []string{"nightly"}, columns(80), since)
 		for range 100 {
 			line.Update(holdfast.WaitingEvent{})
 		}
@@ -209,10 +242,10 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	for width := range 60 {
 		synctest.Test(t, func(t *testing.T) {
 			var s screen
-			line := waitline.New(&s, nasty, columns(width), since)
+			line := waitline.New(&s, []string{nasty}, columns(width), since)
 			line.Update(
-				holdfast.WaitingEvent{Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty)),
-					Place: 1})
+				holdfast.WaitingEvent{Key: nasty, Place: 1,
+					Holder: driver.ParseOwner(driver.NewOwner("/h/1/" + nasty))})
 			synctest.Wait()
 			text, found := strings.CutPrefix(s.take(), erase)
 			if !found || waitline.Printable(text) != text {

@@ -1,0 +1,279 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// gathering is one call of AcquireAll or TryAcquireAll on its way to a LockSet.
+//
+// It waits for a key only while all that it holds comes before that key, in the order of the keys'
+// bytes. So of all gatherings that wait for each other, the one with the last key that is held
+// waits for none of them, and there is no circle. Single attempts do not wait, so they need no
+// order: all free keys are taken at once by those. What they got behind a key that is taken is put
+// back before the wait for that one.
+type gathering struct {
+	locker  *Locker
+	call    call          // for each key, but for its name
+	maxHold time.Duration // from when all are held
+	members []member      // in the order of their keys
+	waited  clock.Instant // when the last wait for a key ended; 0: none since the last extension
+}
+
+// member is one key of a gathering.
+type member struct {
+	key   string
+	full  string
+	place int   // in the caller's list
+	lock  *Lock // nil while it is missing
+	local bool  // handed over in memory
+	err   error // of the last attempt
+}
+
+// windowAfterWait is how many keys are tried together after a wait. It doubles with each success.
+// So where many keys are taken, few attempts are made in vain.
+const windowAfterWait = 2
+
+// run gathers all keys. When it fails, or panics, it has put back what it got.
+func (g *gathering) run(ctx context.Context) (err error) {
+	complete := false
+	defer func() {
+		if !complete {
+			g.putBack(ctx, 0)
+		}
+	}()
+	window := len(g.members)
+	for {
+		missing, err := g.missing(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(missing) == 0 && g.waited != 0 && !g.call.terms.renew:
+			if err := g.extend(ctx); err != nil {
+				return err
+			}
+			continue
+		case len(missing) == 0:
+			complete = true
+			return nil
+		}
+		missing = missing[:min(window, len(missing))]
+		first := missing[0]
+		// A wait for a key that is free takes no longer than an attempt, and asks once if not.
+		if !g.call.wait || len(missing) > 1 || g.holdsAfter(first) {
+			taken, err := g.try(ctx, missing)
+			if err != nil {
+				return err
+			}
+			if taken < 0 {
+				window = min(2*window, len(g.members))
+				continue
+			}
+			first = taken
+			g.putBack(ctx, first+1)
+		}
+		if err := g.waitFor(ctx, first); err != nil {
+			return err
+		}
+		window = windowAfterWait
+	}
+}
+
+// missing returns the indices of the members without a valid lock. Those that ctx holds are nested.
+// It fails with ErrInvalid if ctx has one that cannot be.
+func (g *gathering) missing(ctx context.Context) (missing []int, err error) {
+	for i := range g.members {
+		m := &g.members[i]
+		if m.lock != nil && m.lock.Err() != nil {
+			m.lock = nil
+		}
+		if m.lock == nil {
+			g.call.key = m.key
+			if m.lock, err = g.locker.nested(ctx, m.full, &g.call); err != nil {
+				return nil, err
+			}
+		}
+		if m.lock == nil {
+			missing = append(missing, i)
+		}
+	}
+	return missing, nil
+}
+
+// own reports whether the gathering itself holds the key: a nested lock is not its to put back.
+func (m *member) own() bool { return m.lock != nil && m.lock.root == nil }
+
+func (g *gathering) holdsAfter(i int) bool {
+	for j := i + 1; j < len(g.members); j++ {
+		if g.members[j].own() {
+			return true
+		}
+	}
+	return false
+}
+
+// try makes one attempt for each of the members, all at a time. It returns the first that is to be
+// waited for, or -1 if it got all. It fails if an attempt failed in a way that Acquire would not
+// wait for either, or if one failed and the caller does not wait.
+func (g *gathering) try(ctx context.Context, members []int) (taken int, err error) {
+	sideBySide(len(members), func(i int) {
+		m := &g.members[members[i]]
+		m.err = errEnded // if it panics
+		m.lock, m.local, m.err = g.enter(ctx, m, false)
+	})
+	taken = -1
+	var held, failed *member
+	for _, i := range members {
+		m := &g.members[i]
+		if m.lock != nil {
+			continue
+		}
+		if taken < 0 {
+			taken = i
+		}
+		if _, ok := m.err.(*HeldError); ok {
+			if held == nil {
+				held = m
+			}
+		} else if failed == nil && (!g.call.wait || !isUnknown(m.err)) {
+			failed = m
+		}
+	}
+	if taken < 0 {
+		return taken, nil
+	}
+	if !g.call.wait && held != nil {
+		failed = held // that is an answer, whatever another attempt says
+	}
+	if failed != nil {
+		g.call.key = failed.key
+		return taken, failed.err
+	}
+	return taken, nil
+}
+
+// errEnded is never returned: the panic of the attempt goes on.
+var errEnded = errors.New("the attempt did not return")
+
+// waitFor waits for one member.
+func (g *gathering) waitFor(ctx context.Context, i int) error {
+	m := &g.members[i]
+	m.lock, m.local, m.err = g.enter(ctx, m, true)
+	g.call.key = m.key
+	g.waited = clock.Now()
+	return m.err
+}
+
+// enter acquires the key of a member, with the errors of Acquire.
+func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, bool, error) {
+	a := g.call
+	a.key, a.wait = m.key, wait
+	a.since = clock.Now() // the lease counts from here
+	lock, local, err := g.locker.enter(ctx, m.full, &a)
+	// Not errors.As: the cause of a context may be another lock's HeldError.
+	if _, held := err.(*HeldError); err != nil && !held {
+		err = keyError("acquire", m.key, err)
+	}
+	return lock, local, err
+}
+
+// extend has the leases begin anew that ran down during the waits, since nothing renews them. One
+// that is found to be lost is missing again.
+func (g *gathering) extend(ctx context.Context) error {
+	var old []*Lock
+	for i := range g.members {
+		if m := &g.members[i]; m.own() && m.lock.granted < g.waited {
+			old = append(old, m.lock)
+		}
+	}
+	g.waited = 0
+	errs := make([]error, len(old))
+	sideBySide(len(old), func(i int) { errs[i] = old[i].Extend(ctx) })
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, ErrLost) {
+			g.call.key = old[i].Key()
+			return err
+		}
+	}
+	return nil
+}
+
+// putBack releases the members from index i on.
+func (g *gathering) putBack(ctx context.Context, i int) {
+	var locks []*Lock
+	for ; i < len(g.members); i++ {
+		if m := &g.members[i]; m.own() {
+			locks = append(locks, m.lock)
+			m.lock = nil
+		}
+	}
+	if len(locks) > 0 {
+		sideBySide(len(locks), func(i int) { locks[i].cohort.putBack(ctx, locks[i]) })
+	}
+}
+
+// putBack ends a turn that its caller does not see. Unlike returnTurn it waits until the key is
+// released, within ctx: whoever tries the key next must not find it taken by this turn. The caller
+// holds no mutex.
+func (c *cohort) putBack(ctx context.Context, l *Lock) {
+	s := c.shard
+	s.mu.Lock()
+	h := l.lease
+	if h == nil || c.lease == h && c.waiters.first != nil || !l.last() {
+		c.returnTurn(l)
+		s.mu.Unlock()
+		return
+	}
+	l.err = (*releasedError)(l)
+	l.leave()
+	c.locker.counters.held.Add(-1)
+	claim, leads := c.vacate(h)
+	s.mu.Unlock()
+	c.askRelease(ctx, l, claim, leads, func(bool, error) {})
+}
+
+// complete returns the handle on all that was gathered, and tells the hooks.
+func (g *gathering) complete() *LockSet {
+	l := g.locker
+	set := newHeldSet(l, g.members)
+	now := clock.Now()
+	for i := range g.members {
+		g.members[i].join(set, g.maxHold, now)
+	}
+	for i := range g.members {
+		m := &g.members[i]
+		if !m.own() {
+			continue
+		}
+		l.counters.acquired.Add(1)
+		if hook := l.config.hooks.Acquired; hook != nil {
+			hook(AcquiredEvent{Key: m.key, Token: m.lock.token,
+				Waited: m.lock.granted.Sub(g.call.since), Local: m.local,
+				Shared: g.call.terms.shared})
+		}
+	}
+	return set.handle()
+}
+
+// join has the set end with the member's lock. The maximum hold counts from now.
+func (m *member) join(set *heldSet, maxHold time.Duration, now clock.Instant) {
+	lock := m.lock
+	s := lock.cohort.shard
+	s.mu.Lock()
+	err := lock.ended()
+	if err == nil {
+		if m.own() && maxHold > 0 {
+			lock.maxHold = now.Sub(lock.granted) + maxHold
+			lock.lease.limitBy(lock)
+			set.locker.watchdog.schedule(lock.lease)
+		}
+		lock.attach(set)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		set.end(err)
+	}
+}

@@ -1,0 +1,204 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// heldSet is what a LockSet is a handle on, and what ends with the first of its locks. Locks and
+// contexts refer to it, and it refers to no handle, so it does not hide that a handle is garbage.
+type heldSet struct {
+	locker *Locker
+	locks  []*Lock // in the order in which the caller named the keys
+	byKey  []int   // indices of locks, in the order of the keys
+
+	mu       sync.Mutex // a leaf
+	err      error      // why it has ended; nil while held
+	released bool
+	done     chan struct{} // made when first asked for
+	contexts map[*lockContext]struct{}
+}
+
+// newHeldSet returns a set of the members' locks. members is in the order of the keys.
+func newHeldSet(l *Locker, members []member) *heldSet {
+	g := &heldSet{locker: l, locks: make([]*Lock, len(members)), byKey: make([]int, len(members))}
+	for i := range g.byKey {
+		g.byKey[i] = i
+	}
+	// First as indices of members, in the caller's order.
+	slices.SortFunc(g.byKey, func(a, b int) int {
+		return cmp.Compare(members[a].place, members[b].place)
+	})
+	order := slices.Clone(g.byKey)
+	for i, m := range order {
+		g.locks[i] = members[m].lock
+		g.byKey[m] = i
+	}
+	return g
+}
+
+// handle returns a LockSet. With a log it has handles on the locks, see Lock.newHandle.
+func (g *heldSet) handle() *LockSet {
+	s := &LockSet{set: g, locks: g.locks}
+	if g.locker.log.logger == nil {
+		return s
+	}
+	s.locks = slices.Clone(g.locks)
+	for i, lock := range s.locks {
+		if lock.root == nil {
+			s.locks[i] = lock.newHandle()
+		}
+	}
+	return s
+}
+
+// find returns the index of the lock on a key.
+func (g *heldSet) find(key string) (int, bool) {
+	i, ok := slices.BinarySearchFunc(g.byKey, key, func(i int, key string) int {
+		return cmp.Compare(g.locks[i].Key(), key)
+	})
+	if !ok {
+		return 0, false
+	}
+	return g.byKey[i], true
+}
+
+// lock returns the lock on a key, or nil.
+func (g *heldSet) lock(key string) *Lock {
+	if i, ok := g.find(key); ok {
+		return g.locks[i]
+	}
+	return nil
+}
+
+// reason returns why the set has ended, or nil.
+func (g *heldSet) reason() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// ended returns the channel that is closed when the set ends.
+func (g *heldSet) ended() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done == nil {
+		g.done = make(chan struct{})
+		if g.err != nil {
+			close(g.done)
+		}
+	}
+	return g.done
+}
+
+// end makes a heldSet an ender: it ends with the first of its locks.
+func (g *heldSet) end(cause error) {
+	g.mu.Lock()
+	tell := g.finish(cause)
+	g.mu.Unlock()
+	tell()
+}
+
+// finish ends the set if it has not ended. The caller holds g.mu, and calls tell after unlocking.
+func (g *heldSet) finish(cause error) (tell func()) {
+	if g.err != nil {
+		return func() {}
+	}
+	g.err = cause
+	contexts, done := g.contexts, g.done
+	g.contexts = nil
+	return func() {
+		for c := range contexts {
+			c.end(cause)
+		}
+		// Last, so that whoever wakes up by it finds everything ended.
+		if done != nil {
+			close(done)
+		}
+	}
+}
+
+// release ends the set at its holder's wish. It reports whether this is the first release; if not,
+// reason is what to return.
+func (g *heldSet) release() (first bool, reason error) {
+	g.mu.Lock()
+	if g.released {
+		defer g.mu.Unlock()
+		return false, (*releasedSet)(g)
+	}
+	g.released = true
+	tell := g.finish((*releasedSet)(g))
+	g.mu.Unlock()
+	tell()
+	return true, nil
+}
+
+// foundLost notes a loss that only the answer to a release has shown.
+func (g *heldSet) foundLost(err *LostError) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == error((*releasedSet)(g)) {
+		g.err = err
+	}
+}
+
+// context is LockSet.Context.
+func (g *heldSet) context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := &lockContext{Context: ctx, cancel: cancel, locker: g.locker, set: g,
+		outer: g.locker.innermost(parent)}
+	g.mu.Lock()
+	err := g.err
+	if err == nil {
+		if g.contexts == nil {
+			g.contexts = make(map[*lockContext]struct{})
+		}
+		g.contexts[c] = struct{}{}
+	}
+	g.mu.Unlock()
+	switch {
+	case err != nil:
+		cancel(err)
+	case parent.Done() != nil:
+		context.AfterFunc(ctx, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.contexts, c)
+		})
+	}
+	return c
+}
+
+// carriedBy reports whether ctx comes from the set or one of its locks, and has not ended by
+// anything but the end of the set.
+func (g *heldSet) carriedBy(ctx context.Context) bool {
+	for c := g.locker.innermost(ctx); c != nil; c = c.outer {
+		if c.set == g || c.lock != nil && g.lock(c.lock.Key()) == c.lock {
+			return ctx.Err() == nil || context.Cause(ctx) == g.reason()
+		}
+	}
+	return false
+}
+
+// names names the keys in an error or a log.
+func (g *heldSet) names() string {
+	keys := make([]string, len(g.locks))
+	for i, lock := range g.locks {
+		keys[i] = lock.Key()
+	}
+	return quoted(keys)
+}
+
+// releasedSet says that a set was released. It is the set under another type, as a releasedError is
+// the Lock.
+type releasedSet heldSet
+
+func (e *releasedSet) Error() string {
+	return fmt.Sprintf("holdfast: %s: %v", (*heldSet)(e).names(), ErrReleased)
+}
+
+// Is reports whether target is ErrReleased.
+func (e *releasedSet) Is(target error) bool { return target == ErrReleased }

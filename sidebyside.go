@@ -1,0 +1,52 @@
+package holdfast
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// maxSideBySide is how many keys of a set are asked for, renewed or released at a time.
+const maxSideBySide = 256
+
+// sideBySide calls f with 0 to n-1, many at a time, and returns when all calls have. If calls
+// panic, the first panic goes on in the caller's goroutine, where it can be recovered from; it has
+// lost its stack. If one ends its goroutine, the caller's ends.
+func sideBySide(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var (
+		wait  sync.WaitGroup
+		next  atomic.Int64
+		fault atomic.Pointer[any]
+		gone  atomic.Bool
+	)
+	call := func(i int) {
+		returned := false
+		defer func() {
+			if p := recover(); p != nil {
+				fault.CompareAndSwap(nil, &p)
+			} else if !returned {
+				gone.Store(true)
+			}
+		}()
+		f(i)
+		returned = true
+	}
+	for range min(n, maxSideBySide) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				call(i)
+			}
+		})
+	}
+	wait.Wait()
+	switch p := fault.Load(); {
+	case p != nil:
+		panic(*p)
+	case gone.Load():
+		runtime.Goexit()
+	}
+}
