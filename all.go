@@ -118,5 +118,23 @@ func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*
 	if n := len(g.members); n > MaxSetKeys {
 		return g, invalid("%d different keys: at most %d are allowed", n, MaxSetKeys)
 	}
-	return g, nil
+	return g, g.share()
+}
+
+// share has those keys shared that WithSharedKeys names, or all if the call is shared.
+func (g *gathering) share() error {
+	for i := range g.members {
+		g.members[i].terms = g.call.terms
+	}
+	for _, key := range g.call.sharedKeys {
+		i, ok := slices.BinarySearchFunc(g.members, key, func(m member, key string) int {
+			return cmp.Compare(m.key, key)
+		})
+		if !ok {
+			return invalid("WithSharedKeys: %.40q is not one of the keys", key)
+		}
+		g.members[i].terms.shared = true
+	}
+	g.call.sharedKeys = nil
+	return nil
 }

@@ -26,6 +26,8 @@ type call struct {
 	suffix  string // of the owner value
 	since   clock.Instant
 	wait    bool // Acquire, not TryAcquire
+
+	sharedKeys []string // not of one key: those of several that are shared
 }
 
 // call returns a call with the caller's options. It fails with ErrInvalid.
@@ -49,6 +51,7 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 		config = &own
 	}
 	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared}
+	a.sharedKeys = config.sharedKeys
 	a.maxHold, a.suffix = config.maxHold, l.suffix
 	if config.label != l.config.label {
 		a.suffix = driver.OwnerSuffix(config.label)
@@ -58,7 +61,7 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 
 // takes returns an error if the backend would refuse claims with that TTL, or cannot share keys.
 func takes(backend driver.Backend, c *config) error {
-	if c.shared && !shares(backend) {
+	if (c.shared || len(c.sharedKeys) > 0) && !shares(backend) {
 		return errNoSharing
 	}
 	if b, ok := backend.(driver.Limited); ok {
@@ -83,6 +86,10 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	}
 	if ctx.Err() != nil {
 		return l.refused(&a, keyError("acquire", key, contextError(ctx)))
+	}
+	if a.sharedKeys != nil {
+		return l.refused(&a, invalid("WithSharedKeys(%s) for %q alone: use WithShared",
+			quoted(a.sharedKeys), key))
 	}
 	switch lock, err := l.nested(ctx, full, &a); {
 	case err != nil:

@@ -28,6 +28,7 @@ type member struct {
 	key   string
 	full  string
 	place int   // in the caller's list
+	terms terms // on which it is asked for
 	lock  *Lock // nil while it is missing
 	local bool  // handed over in memory
 	err   error // of the last attempt
@@ -91,8 +92,10 @@ func (g *gathering) missing(ctx context.Context) (missing []int, err error) {
 			m.lock = nil
 		}
 		if m.lock == nil {
-			g.call.key = m.key
-			if m.lock, err = g.locker.nested(ctx, m.full, &g.call); err != nil {
+			a := g.call
+			a.key, a.terms = m.key, m.terms
+			if m.lock, err = g.locker.nested(ctx, m.full, &a); err != nil {
+				g.call.key = m.key
 				return nil, err
 			}
 		}
@@ -170,7 +173,7 @@ func (g *gathering) waitFor(ctx context.Context, i int) error {
 // enter acquires the key of a member, with the errors of Acquire.
 func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, bool, error) {
 	a := g.call
-	a.key, a.wait = m.key, wait
+	a.key, a.wait, a.terms = m.key, wait, m.terms
 	a.since = clock.Now() // the lease counts from here
 	lock, local, err := g.locker.enter(ctx, m.full, &a)
 	// Not errors.As: the cause of a context may be another lock's HeldError.
@@ -252,7 +255,7 @@ func (g *gathering) complete() *LockSet {
 		if hook := l.config.hooks.Acquired; hook != nil {
 			hook(AcquiredEvent{Key: m.key, Token: m.lock.token,
 				Waited: m.lock.granted.Sub(g.call.since), Local: m.local,
-				Shared: g.call.terms.shared})
+				Shared: m.terms.shared})
 		}
 	}
 	return set.handle()

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -44,6 +45,8 @@ type config struct {
 	label   string
 	renew   bool
 	shared  bool
+
+	sharedKeys []string // these are shared, if shared is not set
 
 	// Of the Locker only:
 	prefix string
@@ -126,6 +129,15 @@ func WithShared() AcquireOption {
 	return acquireOption(func(c *config) { c.shared = true })
 }
 
+// WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll], [Locker.TryAcquireAll]
+// or [Locker.DoAll], named as they are named there; the others are exclusive. So a set reads some
+// keys and writes others. It is ErrInvalid for one key that the call does not name, in New, and for
+// a call that takes one key only.
+func WithSharedKeys(keys ...string) AcquireOption {
+	keys = slices.Clone(keys)
+	return acquireOption(func(c *config) { c.sharedKeys = keys })
+}
+
 // WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default
 // none.
 func WithPrefix(prefix string) Option {
@@ -205,6 +217,9 @@ func (c *config) validateLocker() error {
 	case len(c.prefix) >= driver.MaxKeyLen:
 		return invalid("prefix %.40q... has %d bytes: prefix and key together may have %d",
 			c.prefix, len(c.prefix), driver.MaxKeyLen)
+	case len(c.sharedKeys) > 0:
+		return invalid("WithSharedKeys(%s) for a Locker: it is for one call of AcquireAll",
+			quoted(c.sharedKeys))
 	case c.turns < 1 || c.turns > maxCohortTurns:
 		return invalid("cohort of %d turns: must be 1 to %d", c.turns, maxCohortTurns)
 	case c.turns > 1 && c.span <= 0:
