@@ -44,6 +44,7 @@ type batchPart struct {
 	err      error           // if failed or left out
 	answers  []driver.Result // if answered
 	index    []int32         // which claims it was asked for, in order; nil for all
+	yields   []*yielding     // those it was asked to yield, in the same order; nil: none
 }
 
 // newBatch prepares a batch of at least one claim.
@@ -118,7 +119,7 @@ func (b *batch) launch(force bool) {
 		}
 		p.progress, p.err = asked, nil
 		b.open++
-		b.yielding(i, 1)
+		b.yielding(i)
 		call := &node.Renewal{Node: n, Claims: b.claimsOf(p), Probe: probe, Bound: b.bound,
 			Until: deadline, To: b}
 		call.Start()

@@ -19,6 +19,7 @@ type shard struct {
 	mu      sync.Mutex
 	keys    map[string]*key
 	sweepAt int
+	yields  map[claimID]*yielding
 }
 
 // key is the order of a key's calls and what is known of its claims. Guarded by its shard's mutex.
@@ -48,9 +49,6 @@ type record struct {
 
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues
-
-	// yields counts, by node, requests to yield that the node has not answered; nil: none was made
-	yields []int
 }
 
 func (q *Quorum) shardOf(key string) *shard { return &q.shards[q.hash(key)%shards] }
@@ -157,7 +155,7 @@ func (r *record) drew(first driver.Token, block uint64) {
 
 // begin notes that an acquisition begins.
 func (r *record) begin(claim *driver.Claim, start clock.Instant) {
-	until := start.Add(2*claim.TTL + r.q.config.bound(claim.TTL))
+	until := r.q.surelyEnded(claim, start)
 	if r.generation == 0 || until > r.expires {
 		r.expires = until
 	}
@@ -168,8 +166,15 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 	}
 }
 
+// surelyEnded returns when a claim's lease that is asked for at start has ended, on all nodes.
+func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Instant {
+	return start.Add(2*claim.TTL + q.config.bound(claim.TTL))
+}
+
 // end notes that the claim is released or given up.
 func (r *record) end() {
+	s := r.key.shard
+	s.forgetYieldsLocked(r.q, s.yields[claimID{r.key.name, r.owner}])
 	r.history.Over, r.held = true, false
 	r.stopWaiting()
 }

@@ -228,7 +228,7 @@ func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.
 	if r == nil || !r.held {
 		return
 	}
-	r.expires = max(r.expires, start.Add(2*claim.TTL+q.config.bound(claim.TTL)))
+	r.expires = max(r.expires, q.surelyEnded(claim, start))
 	if claim.Block > 0 {
 		r.drew(token, claim.Block)
 	}

@@ -2,6 +2,8 @@ package quorum_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,5 +107,173 @@ func TestUnansweredYieldIsNoVote(t *testing.T) {
 		a.renew(claim, driver.Unknown)
 		a.cut(false, 0)
 		a.release(claim, driver.Held)
+	})
+}
+
+// yield has a renew a claim that would yield, of which node 2 does not hear for 40 ms, and then
+// has b wait for the key.
+func (o *overtaken) yield(a, b *client, claim, waiting driver.Claim) {
+	o.by.Store(int64(40 * time.Millisecond)) // within the node timeout
+	claim.Yield, claim.Block = true, 3
+	a.renew(claim, driver.Held)
+	b.busy(waiting)
+	time.Sleep(30 * time.Millisecond)
+}
+
+// A claim may be renewed of which the Quorum knows nothing: another one acquired it, or it was not
+// renewed by a majority for so long that it was forgotten. Its requests to yield count all the
+// same.
+func TestR1_LateYieldOfAnUnknownClaim(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		forget func(a, b *client, claim driver.Claim) *client
+	}{
+		{"acquired before a restart", func(_, b *client, claim driver.Claim) *client {
+			b.hold(claim)
+			return b
+		}},
+		{"forgotten", func(a, _ *client, claim driver.Claim) *client {
+			a.hold(claim)
+			a.slow(60 * time.Millisecond) // too late to count
+			for range 30 {
+				time.Sleep(100 * time.Millisecond)
+				a.renew(claim, driver.Unknown)
+			}
+			a.slow(0)
+			a.crowd()
+			return a
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				conns := c.dial()
+				late := &overtaken{conn: conns[2]}
+				q, err := quorum.New([]driver.Backend{conns[0], conns[1], late},
+					quorum.WithGuard(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { q.Close() })
+				a, b := &client{Quorum: q, conns: conns, cluster: c}, c.client()
+				claim, waiting := a.claim(), b.queued()
+				claim.TTL, waiting.TTL = time.Second, time.Second
+				before := test.forget(a, c.client(), claim)
+				late.yield(a, b, claim, waiting)
+				if n := a.Yielding(); n != 1 {
+					t.Errorf("%d claims have requests to yield without an answer; want 1", n)
+				}
+				a.cut(true, 0)
+				a.renew(claim, driver.Unknown) // and not held: node 2 passes the key on
+				a.cut(false, 0)
+				before.Release(context.Background(), claim)
+				b.Release(context.Background(), waiting)
+			})
+		})
+	}
+}
+
+// slow has all servers answer later.
+func (c *client) slow(by time.Duration) {
+	c.cluster.do(func() {
+		for _, s := range c.cluster.servers {
+			s.slow = by
+		}
+	})
+}
+
+// crowd holds so many keys that claims whose lease has ended are forgotten.
+func (c *client) crowd() {
+	var done sync.WaitGroup
+	for i := range 32 * 128 {
+		claim := c.claim()
+		claim.Key = fmt.Sprint("crowd", i)
+		done.Go(func() { c.hold(claim) })
+	}
+	done.Wait()
+	if _, claims := c.Remembered(); claims != 32*128 {
+		c.cluster.t.Errorf("%d claims are remembered; want only those of the crowd", claims)
+	}
+}
+
+// What a node never answered keeps renewals looking for it until the claim has ended: by its
+// release, or with its last lease.
+func TestUnansweredYieldEndsWithItsClaim(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(a *client, claim driver.Claim)
+	}{
+		{"released", func(a *client, claim driver.Claim) {
+			a.Release(context.Background(), claim) // one node cannot be reached
+		}},
+		{"lost", func(a *client, claim driver.Claim) {
+			a.cluster.do(func() {
+				for _, s := range a.cluster.servers {
+					s.keys["k"].owner = ""
+				}
+			})
+			a.renew(claim, driver.Lost)
+		}},
+		{"ran out", func(a *client, claim driver.Claim) {
+			other := a.claim()
+			other.Key = "other"
+			a.hold(other)
+			time.Sleep(claim.TTL / 2)
+			a.renew(claim, driver.Held) // which moves the end
+			for range 9 {
+				time.Sleep(claim.TTL / 5)
+				a.renew(other, driver.Held)
+			}
+			if n := a.Yielding(); n != 1 {
+				a.cluster.t.Errorf("%d claims have requests to yield without an answer "+
+					"before the last lease has surely ended; want 1", n)
+			}
+			time.Sleep(claim.TTL / 2)
+			a.renew(other, driver.Held)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, a, claim := held(t, 3)
+				run := claim
+				run.Yield, run.Block = true, 3
+				a.cut(true, 2)
+				a.renew(run, driver.Held)
+				rest()
+				if n := a.Yielding(); n != 1 {
+					t.Errorf("%d claims have requests to yield without an answer; want 1", n)
+				}
+				test.end(a, claim)
+				if n := a.Yielding(); n != 0 {
+					t.Errorf("%d claims have requests to yield without an answer after theirs "+
+						"has ended; want 0", n)
+				}
+			})
+		})
+	}
+}
+
+// Answers bring the count down, also of nodes that surely did nothing, and a late one does not
+// touch the count of a later claim.
+func TestAnsweredYieldsAreNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		run := claim
+		run.Yield, run.Block = true, 3
+		for range 3 {
+			a.renew(run, driver.Held)
+		}
+		rest()
+		if n := a.Yielding(); n != 0 {
+			t.Errorf("%d claims have requests to yield without an answer after all answered; "+
+				"want 0", n)
+		}
+		c.do(func() { c.servers[1].crash(true) }) // it refuses
+		a.renew(run, driver.Held)
+		rest()
+		if n := a.Yielding(); n != 0 {
+			t.Errorf("%d claims have requests to yield without an answer after one node refused; "+
+				"want 0", n)
+		}
 	})
 }

@@ -2,8 +2,11 @@ package quorum
 
 import (
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
@@ -14,47 +17,95 @@ import (
 
 var errYielding = errors.New("renewed, but may still hand it on: an earlier request is unanswered")
 
+// yieldSweep is the time between two looks for claims that ended without a release and have
+// requests to yield without an answer.
+const yieldSweep = time.Second
+
+// yields counts the claims that have requests to yield without an answer, so that renewals look for
+// them only if there are any. A claim counts before its request leaves, and until all answers are
+// noted or the claim has ended. So whoever asks after an answer was returned, and reads 0, misses
+// none.
+type yields struct {
+	claims atomic.Int64
+	sweep  atomic.Int64 // when to look next for claims that have ended; a clock.Instant
+}
+
+// claimID identifies a claim.
+type claimID struct{ key, owner string }
+
+// yielding is a claim that has requests to yield without an answer. It is apart from the claim's
+// record: a claim may be renewed of which nothing else is known, if an earlier process acquired it
+// or its lease has surely ended once. Guarded by the mutex of its key's shard.
+type yielding struct {
+	shard   *shard
+	id      claimID
+	open    [node.Max]int32 // by node, requests without an answer
+	all     int             // the sum of open
+	expires clock.Instant   // when the last lease asked for has surely ended
+}
+
 // doubt notes which nodes have not answered each claim's earlier requests to yield. Called before
 // any node is asked, with b.mu held.
 func (b *batch) doubt() {
+	q := b.q
+	if q.yields.claims.Load() == 0 {
+		return
+	}
+	q.sweepYields()
 	for k := range b.claims {
-		b.q.yields(&b.claims[k], func(open []int) {
+		claim := &b.claims[k]
+		s := q.shardOf(claim.Key)
+		s.mu.Lock()
+		if y := s.yields[claimID{claim.Key, claim.Owner}]; y != nil {
+			y.last(q.surelyEnded(claim, b.start))
 			if b.late == nil {
 				b.late = make([]node.Set, len(b.claims))
 			}
-			for i, calls := range open {
-				if calls > 0 {
-					b.late[k] |= node.Only(i)
-				}
-			}
-		})
+			b.late[k] = y.late()
+		}
+		s.mu.Unlock()
 	}
 }
 
-// yielding counts by more calls without an answer at node i, for each claim that asks it to yield.
-func (b *batch) yielding(i, by int) {
-	b.parts[i].each(len(b.claims), func(_, k int) {
-		if claim := &b.claims[k]; claim.Yield {
-			b.q.yields(claim, func(open []int) { open[i] += by })
+// yielding notes that node i is about to be asked, if that is to yield.
+func (b *batch) yielding(i int) {
+	p := &b.parts[i]
+	p.each(len(b.claims), func(at, k int) {
+		claim := &b.claims[k]
+		if !claim.Yield {
+			return
 		}
+		if p.yields == nil {
+			p.yields = make([]*yielding, len(b.claims))
+		}
+		s := b.q.shardOf(claim.Key)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		y := b.q.yieldingLocked(s, claim, b.start)
+		y.open[i]++
+		y.all++
+		p.yields[at] = y
 	})
 }
 
 // yielded notes that a node has answered, or surely was not reached: what it was asked for, it will
 // not do any more.
 func (b *batch) yielded(i int, results []driver.Result, err error) {
-	if err != nil {
-		if !node.Maybe(err) {
-			b.yielding(i, -1)
-		}
+	if err != nil && node.Maybe(err) {
 		return
 	}
-	b.parts[i].each(len(b.claims), func(at, k int) {
-		if claim, r := &b.claims[k], results[at]; claim.Yield &&
-			(r.State != driver.Unknown || r.Err != nil && !node.Maybe(r.Err)) {
-			b.q.yields(claim, func(open []int) { open[i]-- })
+	for at, y := range b.parts[i].yields {
+		if y == nil || err == nil && results[at].State == driver.Unknown &&
+			(results[at].Err == nil || node.Maybe(results[at].Err)) {
+			continue
 		}
-	})
+		y.shard.mu.Lock()
+		y.open[i]--
+		if y.all--; y.all == 0 {
+			y.shard.forgetYieldsLocked(b.q, y)
+		}
+		y.shard.mu.Unlock()
+	}
 }
 
 // vote returns what a node's answer about a claim counts for.
@@ -65,20 +116,60 @@ func (b *batch) vote(i, k int, result driver.Result) driver.Result {
 	return result
 }
 
-// yields calls f with how many calls of each node that ask a claim to yield have no answer. It does
-// not if the claim is unknown, or was never asked to.
-func (q *Quorum) yields(claim *driver.Claim, f func(open []int)) {
-	s := q.shardOf(claim.Key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.findLocked(claim.Key, claim.Owner)
-	if r == nil {
+// last notes when a lease that is asked for has surely ended.
+func (y *yielding) last(expires clock.Instant) { y.expires = max(y.expires, expires) }
+
+// late returns the nodes that may pass the key on yet.
+func (y *yielding) late() (nodes node.Set) {
+	for i, calls := range y.open {
+		if calls > 0 {
+			nodes |= node.Only(i)
+		}
+	}
+	return nodes
+}
+
+// yieldingLocked finds what is known of a claim's requests to yield, or begins to count them.
+func (q *Quorum) yieldingLocked(s *shard, claim *driver.Claim, start clock.Instant) *yielding {
+	id, ended := claimID{claim.Key, claim.Owner}, q.surelyEnded(claim, start)
+	if y := s.yields[id]; y != nil {
+		y.last(ended)
+		return y
+	}
+	y := &yielding{shard: s, id: id, expires: ended} // instants may be negative
+	if s.yields == nil {
+		s.yields = make(map[claimID]*yielding)
+	}
+	s.yields[id] = y
+	q.yields.claims.Add(1)
+	return y
+}
+
+// forgetYieldsLocked forgets a claim's requests to yield, if it has not done so before. Answers
+// that come later find the old count, and not that of later requests.
+func (s *shard) forgetYieldsLocked(q *Quorum, y *yielding) {
+	if y != nil && s.yields[y.id] == y {
+		delete(s.yields, y.id)
+		q.yields.claims.Add(-1)
+	}
+}
+
+// sweepYields forgets the requests to yield of claims that have ended without a release, now and
+// then.
+func (q *Quorum) sweepYields() {
+	now, due := clock.Now(), q.yields.sweep.Load()
+	if now < clock.Instant(due) ||
+		!q.yields.sweep.CompareAndSwap(due, int64(now.Add(yieldSweep))) {
 		return
 	}
-	if r.yields == nil && claim.Yield {
-		r.yields = make([]int, len(q.nodes))
-	}
-	if r.yields != nil {
-		f(r.yields)
+	for i := range q.shards {
+		s := &q.shards[i]
+		s.mu.Lock()
+		for _, y := range s.yields {
+			if now > y.expires {
+				s.forgetYieldsLocked(q, y)
+			}
+		}
+		s.mu.Unlock()
 	}
 }
