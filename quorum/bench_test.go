@@ -183,7 +183,7 @@ func floor(ctx context.Context, nodes []driver.Backend, stragglers *sync.WaitGro
 }
 
 // BenchmarkRenew renews a thousand held claims over five nodes in one call, as a watchdog does, by
-// one goroutine or by many.
+// one goroutine or by many; and one claim that would yield.
 func BenchmarkRenew(b *testing.B) {
 	const batch = 1000
 	nodes := make([]driver.Backend, 5)
@@ -214,6 +214,16 @@ func BenchmarkRenew(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			renew()
+		}
+	})
+	b.Run("yield", func(b *testing.B) {
+		b.ReportAllocs()
+		run := claims[0]
+		run.Yield, run.Block = true, 3
+		for b.Loop() {
+			if _, err := q.Renew(context.Background(), []driver.Claim{run}); err != nil {
+				b.Error(err)
+			}
 		}
 	})
 	b.Run("workers=16", func(b *testing.B) {
