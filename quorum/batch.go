@@ -29,6 +29,9 @@ type batch struct {
 
 	// late is, by claim, the nodes that may still carry out an earlier request to yield; nil: none
 	late []node.Set
+
+	// yields is, by node and then in the order of its claims, those it was asked to yield; nil: none
+	yields []*yielding
 }
 
 // batchTally counts the answers about one claim.
@@ -44,7 +47,6 @@ type batchPart struct {
 	err      error           // if failed or left out
 	answers  []driver.Result // if answered
 	index    []int32         // which claims it was asked for, in order; nil for all
-	yields   []*yielding     // those it was asked to yield, in the same order; nil: none
 }
 
 // newBatch prepares a batch of at least one claim.

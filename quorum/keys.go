@@ -49,6 +49,7 @@ type record struct {
 
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues
+	late    node.Set      // when it was asked for last: nodes that may pass it on yet
 }
 
 func (q *Quorum) shardOf(key string) *shard { return &q.shards[q.hash(key)%shards] }
@@ -109,6 +110,9 @@ func (r *record) Answered(
 		r.q.placed(result.Clock)
 	}
 	if w := r.queued; w != nil && c.Op == node.Acquiring && c.Claim.Queue && latest && err == nil {
+		if result.State == driver.Held && r.late.Has(c.Node.Index) {
+			return nil
+		}
 		w.answered(c.Node.Index, c.Claim, result, c.Began, r.q)
 		if n := r.q.weighLocked(r); n.Kind != 0 {
 			return func() { r.q.tell(n) }
@@ -161,6 +165,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 	}
 	r.generation = r.q.generation.Add(1)
 	r.history.Over = false
+	r.late = r.q.lateLocked(r.key.shard, claim, start)
 	if claim.Queue {
 		r.wait(claim, start)
 	}

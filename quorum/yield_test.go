@@ -173,6 +173,46 @@ func TestR1_LateYieldOfAnUnknownClaim(t *testing.T) {
 	}
 }
 
+// Who asks for a claim that it has does not get it confirmed by a node that may pass it on yet.
+func TestR1_LateYieldIsNoVoteForAnAcquisition(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprint("queue=", queue), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				conns := c.dial()
+				late := &overtaken{conn: conns[2]}
+				q, err := quorum.New([]driver.Backend{conns[0], conns[1], late},
+					quorum.WithGuard(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { q.Close() })
+				a, b := &client{Quorum: q, conns: conns, cluster: c}, c.client()
+				claim, waiting := a.claim(), b.queued()
+				claim.TTL, waiting.TTL = time.Second, time.Second
+				a.hold(claim)
+				time.Sleep(100 * time.Millisecond)
+				defer q.Notify(func(n driver.Notice) {
+					if n.Kind == driver.Granted {
+						t.Errorf("notice of a grant, by a node that may pass the key on yet")
+					}
+				})()
+				late.yield(a, b, claim, waiting)
+				a.cut(true, 0)
+				claim.Queue = queue
+				r, err := a.Acquire(context.Background(), claim)
+				if r.State == driver.Held || err == nil {
+					t.Errorf("Acquire = %v, %v; want an error", r.State, err)
+				}
+				rest()
+				a.cut(false, 0)
+				a.Release(context.Background(), claim)
+				b.Release(context.Background(), waiting)
+			})
+		})
+	}
+}
+
 // slow has all servers answer later.
 func (c *client) slow(by time.Duration) {
 	c.cluster.do(func() {

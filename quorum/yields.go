@@ -12,10 +12,11 @@ import (
 
 // A renewal may be overtaken by a later call, and one that yields passes the key on. So while a
 // node has not answered such a renewal, it may pass the key on after it has renewed the claim
-// again: its later renewals of this claim are no votes. If it never answers, none is until the
-// claim has ended. Other nodes may still make a majority.
+// again: its later renewals of this claim are no votes, nor is an acquisition that confirms it. If
+// it never answers, none is until the claim has ended. Other nodes may still make a majority.
 
-var errYielding = errors.New("renewed, but may still hand it on: an earlier request is unanswered")
+var errStillYielding = &driver.Error{Maybe: true,
+	Err: errors.New("held, but may still be handed on: an earlier request is unanswered")}
 
 // yieldSweep is the time between two looks for claims that ended without a release and have
 // requests to yield without an answer.
@@ -53,30 +54,28 @@ func (b *batch) doubt() {
 	}
 	q.sweepYields()
 	for k := range b.claims {
-		claim := &b.claims[k]
-		s := q.shardOf(claim.Key)
+		s := q.shardOf(b.claims[k].Key)
 		s.mu.Lock()
-		if y := s.yields[claimID{claim.Key, claim.Owner}]; y != nil {
-			y.last(q.surelyEnded(claim, b.start))
-			if b.late == nil {
-				b.late = make([]node.Set, len(b.claims))
-			}
-			b.late[k] = y.late()
-		}
+		late := q.lateLocked(s, &b.claims[k], b.start)
 		s.mu.Unlock()
+		if late != 0 && b.late == nil {
+			b.late = make([]node.Set, len(b.claims))
+		}
+		if late != 0 {
+			b.late[k] = late
+		}
 	}
 }
 
 // yielding notes that node i is about to be asked, if that is to yield.
 func (b *batch) yielding(i int) {
-	p := &b.parts[i]
-	p.each(len(b.claims), func(at, k int) {
+	b.parts[i].each(len(b.claims), func(at, k int) {
 		claim := &b.claims[k]
 		if !claim.Yield {
 			return
 		}
-		if p.yields == nil {
-			p.yields = make([]*yielding, len(b.claims))
+		if b.yields == nil {
+			b.yields = make([]*yielding, len(b.parts)*len(b.claims))
 		}
 		s := b.q.shardOf(claim.Key)
 		s.mu.Lock()
@@ -84,17 +83,18 @@ func (b *batch) yielding(i int) {
 		y := b.q.yieldingLocked(s, claim, b.start)
 		y.open[i]++
 		y.all++
-		p.yields[at] = y
+		b.yields[i*len(b.claims)+at] = y
 	})
 }
 
 // yielded notes that a node has answered, or surely was not reached: what it was asked for, it will
 // not do any more.
 func (b *batch) yielded(i int, results []driver.Result, err error) {
-	if err != nil && node.Maybe(err) {
+	if b.yields == nil || err != nil && node.Maybe(err) {
 		return
 	}
-	for at, y := range b.parts[i].yields {
+	all := len(b.claims)
+	for at, y := range b.yields[i*all : (i+1)*all] {
 		if y == nil || err == nil && results[at].State == driver.Unknown &&
 			(results[at].Err == nil || node.Maybe(results[at].Err)) {
 			continue
@@ -111,7 +111,7 @@ func (b *batch) yielded(i int, results []driver.Result, err error) {
 // vote returns what a node's answer about a claim counts for.
 func (b *batch) vote(i, k int, result driver.Result) driver.Result {
 	if result.State == driver.Held && b.late != nil && b.late[k].Has(i) {
-		return driver.Result{Err: &driver.Error{Maybe: true, Err: errYielding}}
+		return driver.Result{Err: errStillYielding}
 	}
 	return result
 }
@@ -119,8 +119,13 @@ func (b *batch) vote(i, k int, result driver.Result) driver.Result {
 // last notes when a lease that is asked for has surely ended.
 func (y *yielding) last(expires clock.Instant) { y.expires = max(y.expires, expires) }
 
-// late returns the nodes that may pass the key on yet.
-func (y *yielding) late() (nodes node.Set) {
+// lateLocked returns the nodes that may pass the claim's key on yet. A lease is asked for at start.
+func (q *Quorum) lateLocked(s *shard, claim *driver.Claim, start clock.Instant) (nodes node.Set) {
+	y := s.yields[claimID{claim.Key, claim.Owner}]
+	if y == nil {
+		return 0
+	}
+	y.last(q.surelyEnded(claim, start))
 	for i, calls := range y.open {
 		if calls > 0 {
 			nodes |= node.Only(i)
