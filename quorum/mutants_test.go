@@ -122,7 +122,7 @@ var mutations = []mutation{
 		new: "false", test: "^TestR1_LateYieldIsNoVoteForAnAcquisition$"},
 	{name: "waiters count on nodes that may yield yet", file: "keys.go",
 		old: "result.State == driver.Held && r.late.Has(c.Node.Index)", new: "false",
-		test: "^TestR1_LateYieldIsNoVoteForAnAcquisition$"},
+		test: "^TestR1_LateYieldIsNoVoteForAWaiter$"},
 	{name: "counts yields that were answered", file: "yields.go",
 		old: "y.all--; y.all == 0", new: "y.all--; false",
 		test: "^TestAnsweredYieldsAreNotCounted$"},
