@@ -30,7 +30,7 @@ type batch struct {
 	// late is, by claim, the nodes that may still carry out an earlier request to yield; nil: none
 	late []node.Set
 
-	// yields is, by node and then in the order of its claims, those it was asked to yield; nil: none
+	// yields is, by node and then in the order of its claims, what it was asked to yield; nil: none
 	yields []*yielding
 }
 

@@ -455,7 +455,8 @@ func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error
 }
 
 func (c *conn) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return do(ctx, c, request{what: "acquire", keys: []string{claim.Key}}, func() (driver.Result, error) {
+	req := request{what: "acquire", keys: []string{claim.Key}}
+	return do(ctx, c, req, func() (driver.Result, error) {
 		if err := c.refusal(); err != nil {
 			return driver.Result{}, err
 		}
@@ -482,7 +483,8 @@ func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 }
 
 func (c *conn) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return do(ctx, c, request{what: "release", keys: []string{claim.Key}}, func() (driver.Result, error) {
+	req := request{what: "release", keys: []string{claim.Key}}
+	return do(ctx, c, req, func() (driver.Result, error) {
 		return c.server.release(claim), nil
 	})
 }

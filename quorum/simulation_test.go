@@ -699,9 +699,6 @@ func (h *history) faults(r *rand.Rand) {
 		return
 	}
 	end := time.Now().Add(h.length)
-	if h.overtaken {
-		h.net.late = h.cutAnother
-	}
 	for {
 		timer := time.NewTimer(time.Duration(r.ExpFloat64() * float64(h.pace)))
 		<-timer.C
@@ -892,6 +889,9 @@ func (p *plan) run(t testing.TB) *history {
 		h.net.trace = h.note
 	}
 	h.net.broken = p.broken
+	if p.overtaken {
+		h.net.late = h.cutAnother
+	}
 	for _, s := range h.net.servers {
 		s.durable = p.durable
 		if p.misfit {
@@ -1002,6 +1002,10 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 		if keys, claims := q.Remembered(); claims > dead {
 			h.violate("debris: client %d remembers %d keys and %d claims; %d were left behind", i,
 				keys, claims, dead)
+		}
+		if n := q.Yielding(); n > dead {
+			h.violate("debris: client %d waits for nodes to yield %d claims; %d were left behind", i,
+				n, dead)
 		}
 	}
 }
