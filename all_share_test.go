@@ -66,12 +66,12 @@ func TestAllSharedWaitForWriters(t *testing.T) {
 func TestAllRefusesSharedKeysThatAreNotAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		l, backend := b.locker()
+		l, _ := b.locker()
 		_, err := l.AcquireAll(background, []string{"a", "b"}, holdfast.WithSharedKeys("a", "x"))
 		mustBe(t, err, holdfast.ErrInvalid)
 		_, err = l.Acquire(background, "a", holdfast.WithSharedKeys("a"))
 		mustBe(t, err, holdfast.ErrInvalid)
-		_, err = holdfast.New(backend, holdfast.WithSharedKeys("a"))
+		_, err = holdfast.New(b.memory, holdfast.WithSharedKeys("a"))
 		mustBe(t, err, holdfast.ErrInvalid)
 		lock, err := l.Acquire(background, "a", holdfast.WithShared())
 		if err != nil {

@@ -30,6 +30,9 @@ type batch struct {
 	// late is, by claim, the nodes that may still carry out an earlier request to yield, or an
 	// earlier release; nil: none
 	late []node.Set
+
+	// yields is, by node and then in the order of its claims, what it was asked to yield; nil: none
+	yields []*yielding
 }
 
 // batchTally counts the answers about one claim.
@@ -119,7 +122,7 @@ func (b *batch) launch(force bool) {
 		}
 		p.progress, p.err = asked, nil
 		b.open++
-		b.yielding(i, 1)
+		b.yielding(i)
 		call := &node.Renewal{Node: n, Claims: b.claimsOf(p), Probe: probe, Bound: b.bound,
 			Until: deadline, To: b}
 		call.Start()

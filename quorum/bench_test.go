@@ -181,3 +181,58 @@ func floor(ctx context.Context, nodes []driver.Backend, stragglers *sync.WaitGro
 	}
 	return nil
 }
+
+// BenchmarkRenew renews a thousand held claims over five nodes in one call, as a watchdog does, by
+// one goroutine or by many; and one claim that would yield.
+func BenchmarkRenew(b *testing.B) {
+	const batch = 1000
+	nodes := make([]driver.Backend, 5)
+	for i := range nodes {
+		nodes[i] = instant{}
+	}
+	q, err := quorum.New(nodes, quorum.WithGuard(0), quorum.WithNodeTimeout(10e9))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer q.Close()
+	claims := make([]driver.Claim, batch)
+	for i := range claims {
+		claims[i] = driver.Claim{Key: fmt.Sprint("k", i), TTL: 30e9, Token: 1,
+			Owner: driver.NewOwner(driver.OwnerSuffix(""))}
+		r, err := q.Acquire(context.Background(), claims[i])
+		if err != nil || r.State != driver.Held {
+			b.Fatalf("Acquire = %v, %v; want held", r.State, err)
+		}
+	}
+	renew := func() {
+		if results, err := q.Renew(context.Background(), claims); err != nil ||
+			results[batch-1].State != driver.Held {
+			b.Errorf("Renew = %v, %v; want held", results, err)
+		}
+	}
+	b.Run("workers=1", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			renew()
+		}
+	})
+	b.Run("yield", func(b *testing.B) {
+		b.ReportAllocs()
+		run := claims[0]
+		run.Yield, run.Block = true, 3
+		for b.Loop() {
+			if _, err := q.Renew(context.Background(), []driver.Claim{run}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.Run("workers=16", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetParallelism(16)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				renew()
+			}
+		})
+	})
+}

@@ -19,6 +19,7 @@ type shard struct {
 	mu      sync.Mutex
 	keys    map[string]*key
 	sweepAt int
+	yields  map[claimID]*yielding
 }
 
 // key is the order of a key's calls and what is known of its claims. Guarded by its shard's mutex.
@@ -48,9 +49,7 @@ type record struct {
 
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues
-
-	// yields counts, by node, requests to yield that the node has not answered; nil: none was made
-	yields []int
+	late    node.Set      // when it was asked for last: nodes that may pass it on yet
 }
 
 func (q *Quorum) shardOf(key string) *shard { return &q.shards[q.hash(key)%shards] }
@@ -111,6 +110,9 @@ func (r *record) Answered(
 		r.q.placed(result.Clock)
 	}
 	if w := r.queued; w != nil && c.Op == node.Acquiring && c.Claim.Queue && latest && err == nil {
+		if result.State == driver.Held && r.late.Has(c.Node.Index) {
+			return nil
+		}
 		w.answered(c.Node.Index, c.Claim, result, c.Began, r.q)
 		if n := r.q.weighLocked(r); n.Kind != 0 {
 			return func() { r.q.tell(n) }
@@ -157,19 +159,27 @@ func (r *record) drew(first driver.Token, block uint64) {
 
 // begin notes that an acquisition begins.
 func (r *record) begin(claim *driver.Claim, start clock.Instant) {
-	until := start.Add(2*claim.TTL + r.q.config.bound(claim.TTL))
+	until := r.q.surelyEnded(claim, start)
 	if r.generation == 0 || until > r.expires {
 		r.expires = until
 	}
 	r.generation = r.q.generation.Add(1)
 	r.history.Over = false
+	r.late = r.q.lateLocked(r.key.shard, claim, start)
 	if claim.Queue {
 		r.wait(claim, start)
 	}
 }
 
+// surelyEnded returns when a claim's lease that is asked for at start has ended, on all nodes.
+func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Instant {
+	return start.Add(2*claim.TTL + q.config.bound(claim.TTL))
+}
+
 // end notes that the claim is released or given up.
 func (r *record) end() {
+	s := r.key.shard
+	s.forgetYieldsLocked(r.q, s.yields[claimID{r.key.name, r.owner}])
 	r.history.Over, r.held = true, false
 	r.stopWaiting()
 }

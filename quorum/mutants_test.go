@@ -26,7 +26,7 @@ type mutation struct {
 	// would have to meet with an accident that is too rare to wait for.
 	test string
 
-	// equivalent says why no test cannotice.
+	// equivalent says why no test can notice.
 	equivalent string
 }
 
@@ -96,16 +96,44 @@ var mutations = []mutation{
 		test: "^TestYieldWithoutAMajority$"},
 	{name: "counts on nodes that may yield yet", file: "batch.go",
 		old: "results[at] = b.vote(n.Index, k, results[at])\n", new: "",
-		test: "^TestR1_LateYieldIsNoVote$"},
+		plan: "overtaken", seen: 23},
 	{name: "counts on nodes that may release yet", file: "yields.go",
-		old: "nodes = r.history.Ending()\n", new: "", test: "^TestR1_LateReleaseIsNoVote$"},
+		old: "late |= r.history.Ending()\n", new: "", test: "^TestR1_LateReleaseIsNoVote$"},
 	{name: "never counts on a node again that was late to release",
 		file: "internal/node/history.go", old: "h.ending &^= Only(i)", new: "_ = i",
 		test: "^TestAnsweredReleaseIsAVoteAgain$"},
 	{name: "never counts on a node again that was late to yield", file: "yields.go",
-		old: "open[i]--", new: "_ = open", test: "^TestAnsweredYieldIsAVoteAgain$"},
+		old: "y.open[i]--\n\t\tif y.all--; y.all == 0 {", new: "if false {",
+		test: "^TestAnsweredYieldIsAVoteAgain$"},
 	{name: "counts on nodes that gave no answer to a yield", file: "yields.go",
-		old: "if !node.Maybe(err) {", new: "if true {", test: "^TestUnansweredYieldIsNoVote$"},
+		old: "b.yields == nil || err != nil && node.Maybe(err)", new: "b.yields == nil",
+		plan: "overtaken", seen: 23},
+	{name: "forgets yields of claims that it does not know", file: "yields.go",
+		old: "if !claim.Yield {\n", new: "if s := b.q.shardOf(claim.Key); !claim.Yield || func() bool {" +
+			"s.mu.Lock(); defer s.mu.Unlock()\n" +
+			"return s.findLocked(claim.Key, claim.Owner) == nil }() {\n",
+		test: "^TestR1_LateYieldOfAnUnknownClaim$"},
+	{name: "forgets yields although the claim was renewed since", file: "yields.go",
+		old: "y.last(q.surelyEnded(claim, start))", new: "_ = start",
+		test: "^TestUnansweredYieldEndsWithItsClaim$"},
+	{name: "counts the yields of claims that were released", file: "keys.go",
+		old: "s.forgetYieldsLocked(r.q, s.yields[claimID{r.key.name, r.owner}])", new: "_ = s",
+		test: "^TestUnansweredYieldEndsWithItsClaim/released$"},
+	{name: "counts the yields of claims that ran out", file: "yields.go",
+		old: "if now > y.expires {", new: "if false {",
+		test: "^TestUnansweredYieldEndsWithItsClaim/ran_out$"},
+	{name: "acquisitions count on nodes that may yield yet", file: "round.go",
+		old: "r.op == node.Acquiring && result.State == driver.Held && r.late.Has(c.Node.Index)",
+		new: "false", test: "^TestR1_LateYieldIsNoVoteForAnAcquisition$"},
+	{name: "waiters count on nodes that may yield yet", file: "keys.go",
+		old: "result.State == driver.Held && r.late.Has(c.Node.Index)", new: "false",
+		test: "^TestR1_LateYieldIsNoVoteForAWaiter$"},
+	{name: "counts yields that were answered", file: "yields.go",
+		old: "y.all--; y.all == 0", new: "y.all--; false",
+		test: "^TestAnsweredYieldsAreNotCounted$"},
+	{name: "counts yields that surely did not arrive", file: "yields.go",
+		old: "err != nil && node.Maybe(err)", new: "err != nil",
+		test: "^TestAnsweredYieldsAreNotCounted$"},
 	{name: "renewals lost everywhere leave the queues", file: "renew.go",
 		old:  "result.State != driver.Held {",
 		new:  "result.State != driver.Held && t.lost+t.yielded < n {",

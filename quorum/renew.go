@@ -14,8 +14,9 @@ import (
 // it asked for that, and one of these has passed it on; and else Unknown, with an *Error in
 // Result.Err. What is left of a claim that is lost or has yielded is given back.
 //
-// A node that has not answered an earlier request to yield, or to release, has no vote on that
-// claim: it may pass the key on yet.
+// A node that has not answered an earlier request to yield has no vote on that claim, here and in
+// [Quorum.Acquire], and here nor has one that has not answered an earlier release: it may pass the
+// key on yet.
 //
 // In the background a held claim is set again on nodes that have lost it, unless another holds the
 // key there. So it outlives the loss of one node after the other.
@@ -228,7 +229,7 @@ func (q *Quorum) renewed(claim *driver.Claim, start clock.Instant, token driver.
 	if r == nil || !r.held {
 		return
 	}
-	r.expires = max(r.expires, start.Add(2*claim.TTL+q.config.bound(claim.TTL)))
+	r.expires = max(r.expires, q.surelyEnded(claim, start))
 	if claim.Block > 0 {
 		r.drew(token, claim.Block)
 	}

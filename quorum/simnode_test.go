@@ -29,6 +29,9 @@ type network struct {
 	broken fault // of all servers, to show that the checks notice
 
 	moved func() // is called when a server was moved to another set
+
+	// is called when a request to yield is sent late; x, in [0, 1), is chance; called with mu held
+	late func(c *conn, x float64)
 }
 
 // fault is what servers do that is wrong.
@@ -55,6 +58,10 @@ type weather struct {
 	lateNotice                     float64       // probability of a delay up to twice the presence
 	delay                          time.Duration // mean one-way delay
 	straggle                       float64       // probability of a delay 50 times as long
+
+	// probabilities that a renewal is late, so that later calls overtake it; those that yield
+	lateRenewal, lateYield float64
+	lateLeast, lateMost    time.Duration // by how much
 }
 
 // server is one node: what it stores, and what is wrong with it.
@@ -201,6 +208,9 @@ const (
 	returns
 	isLate
 	howLate
+	isOvertaken
+	overtakenBy
+	overtakenWith
 	decisions
 )
 
@@ -315,17 +325,40 @@ var (
 	errSimClosed  = errors.New("connection closed")
 )
 
-// do sends a request for keys and waits for the reply. apply runs on the server when the request
-// takes effect. It is the way of one request, from the client to the server and back, with what can
+// request is what a client asks a server for.
+type request struct {
+	what   string
+	keys   []string
+	renews bool // so later calls may overtake it
+	yields bool
+}
+
+// lateness returns how much later than in its turn a request arrives. Calls that are made later
+// may overtake a renewal, as package driver says, and nothing else.
+func (c *conn) lateness(req *request, chance *luck, w *weather) time.Duration {
+	p := w.lateRenewal
+	if req.yields {
+		p = w.lateYield
+	}
+	if !req.renews || !chance.happens(isOvertaken, p) {
+		return 0
+	}
+	if req.yields && c.net.late != nil {
+		c.net.late(c, chance.throw(overtakenWith))
+	}
+	return w.lateLeast + time.Duration(float64(w.lateMost-w.lateLeast)*chance.throw(overtakenBy))
+}
+
+// do sends a request and waits for the reply. apply runs on the server when the request takes
+// effect. It is the way of one request, from the client to the server and back, with what can
 // happen to it at each step.
-func do[T any](ctx context.Context, c *conn, what string, keys []string,
-	apply func() (T, error)) (T, error) {
+func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error)) (T, error) {
 	type reply struct {
 		value T
 		err   error
 	}
 	var none T
-	net, s := c.net, c.server
+	net, s, what, keys := c.net, c.server, req.what, req.keys
 	replies := make(chan reply, 2)
 	c.gate()
 	net.mu.Lock()
@@ -355,6 +388,8 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string,
 	for _, k := range keys {
 		c.arrival[k] = arrive
 	}
+	late := c.lateness(&req, chance, w)
+	arrive = arrive.Add(late) // what is sent next does not wait for it
 	life := s.life
 	lost := c.cut || chance.happens(losesRequest, w.loseRequest)
 	repeat := chance.happens(repeats, w.repeat)
@@ -375,8 +410,8 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string,
 		})
 	}
 	if net.trace != nil {
-		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v", c.client, s.index, what, key,
-			lost, loseReply)
+		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v, yields %v, late by %v", c.client,
+			s.index, what, key, lost, loseReply, req.yields, late)
 	}
 	effect := func() {
 		if net.trace != nil {
@@ -420,7 +455,8 @@ func do[T any](ctx context.Context, c *conn, what string, keys []string,
 }
 
 func (c *conn) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return do(ctx, c, "acquire", []string{claim.Key}, func() (driver.Result, error) {
+	req := request{what: "acquire", keys: []string{claim.Key}}
+	return do(ctx, c, req, func() (driver.Result, error) {
 		if err := c.refusal(); err != nil {
 			return driver.Result{}, err
 		}
@@ -429,11 +465,12 @@ func (c *conn) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, 
 }
 
 func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
-	keys := make([]string, len(claims))
+	req := request{what: "renew", renews: true, keys: make([]string, len(claims))}
 	for i := range claims {
-		keys[i] = claims[i].Key
+		req.keys[i] = claims[i].Key
+		req.yields = req.yields || claims[i].Yield
 	}
-	return do(ctx, c, "renew", keys, func() ([]driver.Result, error) {
+	return do(ctx, c, req, func() ([]driver.Result, error) {
 		results := make([]driver.Result, len(claims))
 		for i := range claims {
 			if err := c.refusal(); err != nil {
@@ -446,13 +483,14 @@ func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 }
 
 func (c *conn) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	return do(ctx, c, "release", []string{claim.Key}, func() (driver.Result, error) {
+	req := request{what: "release", keys: []string{claim.Key}}
+	return do(ctx, c, req, func() (driver.Result, error) {
 		return c.server.release(claim), nil
 	})
 }
 
 func (c *conn) Identity(ctx context.Context) (string, error) {
-	return do(ctx, c, "identity", nil, func() (string, error) {
+	return do(ctx, c, request{what: "identity"}, func() (string, error) {
 		return fmt.Sprintf("%d.%d", c.server.index, c.server.life), nil
 	})
 }
@@ -465,11 +503,13 @@ func (c *conn) Join(set driver.Set) {
 }
 
 func (c *conn) Belongs(ctx context.Context) (driver.Set, error) {
-	return do(ctx, c, "belongs", nil, func() (driver.Set, error) { return c.server.member, nil })
+	return do(ctx, c, request{what: "belongs"}, func() (driver.Set, error) {
+		return c.server.member, nil
+	})
 }
 
 func (c *conn) Move(ctx context.Context, from, to driver.Set) (driver.Set, error) {
-	return do(ctx, c, "move", nil, func() (driver.Set, error) {
+	return do(ctx, c, request{what: "move"}, func() (driver.Set, error) {
 		if c.server.member == from {
 			c.server.member = to
 			if c.net.moved != nil {

@@ -50,6 +50,7 @@ type plan struct {
 	length  time.Duration // until the faults end
 	pace    time.Duration // mean time between faults
 	stay    float64       // mean time a lock is held, in TTLs
+	idle    time.Duration // mean time between two claims of a worker
 
 	weather  weather
 	presence time.Duration // 0: no queue
@@ -66,7 +67,9 @@ type plan struct {
 	rolling bool
 	// the last client is configured for another set of nodes
 	misfit bool
-	broken fault
+	// a late request to yield goes with a cut, and nothing else happens
+	overtaken bool
+	broken    fault
 }
 
 // assumptions says which assumptions the history breaks.
@@ -116,6 +119,7 @@ func newPlan(seed uint64) *plan {
 		pace: []time.Duration{50 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond,
 			400 * time.Millisecond}[r.IntN(4)],
 		stay: []float64{0.03, 0.3, 0.3, 2}[r.IntN(4)],
+		idle: 100 * time.Millisecond,
 	}
 	p.weather.delay = []time.Duration{50 * time.Microsecond, 500 * time.Microsecond,
 		3 * time.Millisecond}[r.IntN(3)]
@@ -150,8 +154,42 @@ func newPlan(seed uint64) *plan {
 		p.last()
 	case forced == "contended" || forced == "" && kind < 0.4:
 		p.contend(r)
+	case forced == "overtaken" || forced == "" && kind < 0.45:
+		p.overtake(r)
+	}
+	if !p.rolling && !p.overtaken {
+		// of a source of its own, so that the rest of what older seeds draw stays
+		p.delayRenewals(rand.New(rand.NewPCG(seed, 3)))
 	}
 	return p
+}
+
+// delayRenewals has some renewals come late, in every other history.
+func (p *plan) delayRenewals(r *rand.Rand) {
+	if r.Float64() < 0.5 {
+		w := &p.weather
+		w.lateRenewal, w.lateYield = 0.2*r.Float64(), 0.5*r.Float64()
+		w.lateMost = time.Duration(1.1 * r.Float64() * float64(p.ttl))
+	}
+}
+
+// overtake makes the plan one of requests to yield that are late at a node: the holder's next
+// renewals overtake them there. A short while after such a request, another node is cut off for
+// the holder alone, and a waiter is served by both. Nothing else happens. Few contend, so that
+// requests to yield find no waiter yet where they come in time.
+func (p *plan) overtake(r *rand.Rand) {
+	p.overtaken, p.misfit, p.wildClients = true, false, false
+	p.nodes = []int{3, 3, 3, 5}[r.IntN(4)]
+	p.clients, p.workers, p.keys = 2+r.IntN(2), 1, 1
+	p.ttl = time.Second // so the node timeout is a seventh of the time between renewals
+	p.presence = []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(3)]
+	p.guard, p.length = 0, 8*time.Second
+	p.stay, p.idle = 2, p.ttl/2
+	p.weather = weather{delay: 500 * time.Microsecond, lateYield: 0.3, lateLeast: p.ttl / 3,
+		lateMost: p.ttl}
+	p.crashes, p.freezes, p.cuts, p.pauses, p.rates, p.deaths = false, false, false, false,
+		false, false
+	p.forgets, p.jumps, p.backJumps, p.durable = false, false, false, false
 }
 
 // forced is the kind of plan that is drawn always, instead of now and then.
@@ -381,7 +419,7 @@ func (w *worker) release(c driver.Claim) {
 
 func (w *worker) run() {
 	for n := 0; !w.stopped(); n++ {
-		w.sleep(time.Duration(w.r.ExpFloat64() * float64(100*time.Millisecond)))
+		w.sleep(time.Duration(w.r.ExpFloat64() * float64(w.h.idle)))
 		c := driver.Claim{
 			Key:   fmt.Sprintf("k%d", w.r.IntN(w.h.keys)),
 			Owner: fmt.Sprintf("%s.%d", w.name, n),
@@ -689,6 +727,23 @@ func (h *history) faults(r *rand.Rand) {
 	h.net.mu.Unlock()
 }
 
+// cutAnother has the client of c lose another server as well, from before its next renewal until
+// that server's lease has ended. Called with net.mu held.
+func (h *history) cutAnother(c *conn, x float64) {
+	n := h.nodes
+	other := h.net.conns[c.client*n+(c.server.index+1+int(x*float64(n-1)))%n]
+	set := func(cut bool) {
+		h.net.mu.Lock()
+		defer h.net.mu.Unlock()
+		if h.net.weather.lateYield > 0 { // the faults have not ended
+			other.cut = cut
+			h.note("connection %d-%d is cut: %v", other.client, other.server.index, cut)
+		}
+	}
+	after(20*time.Millisecond+time.Duration(x*float64(h.ttl/5)), func() { set(true) })
+	after(h.ttl+time.Duration(x*float64(h.ttl/2)), func() { set(false) })
+}
+
 // left is what a server has of its data after a restart.
 func (h *history) left(x float64) data {
 	switch {
@@ -703,6 +758,9 @@ func (h *history) left(x float64) data {
 
 // fault does one thing to one server or connection. Called with net.mu held.
 func (h *history) fault(r *rand.Rand) {
+	if h.overtaken {
+		return
+	}
 	s := h.net.servers[r.IntN(len(h.net.servers))]
 	c := h.net.conns[r.IntN(len(h.net.conns))]
 	x := r.Float64()
@@ -834,6 +892,9 @@ func (p *plan) run(t testing.TB) *history {
 		h.net.trace = h.note
 	}
 	h.net.broken = p.broken
+	if p.overtaken {
+		h.net.late = h.cutAnother
+	}
 	for _, s := range h.net.servers {
 		s.durable = p.durable
 		if p.misfit {
@@ -944,6 +1005,10 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 		if keys, claims := q.Remembered(); claims > dead {
 			h.violate("debris: client %d remembers %d keys and %d claims; %d were left behind", i,
 				keys, claims, dead)
+		}
+		if n := q.Yielding(); n > dead {
+			h.violate("debris: client %d waits for nodes to yield %d claims; %d were left behind", i,
+				n, dead)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package quorum_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -182,5 +184,258 @@ func TestUnansweredYieldIsNoVote(t *testing.T) {
 		a.renew(claim, driver.Unknown)
 		a.cut(false, 0)
 		a.release(claim, driver.Held)
+	})
+}
+
+// yield has a renew a claim that would yield, of which node 2 does not hear for 40 ms, and then
+// has b wait for the key.
+func (o *overtaken) yield(a, b *client, claim, waiting driver.Claim) {
+	o.by.Store(int64(40 * time.Millisecond)) // within the node timeout
+	claim.Yield, claim.Block = true, 3
+	a.renew(claim, driver.Held)
+	b.busy(waiting)
+	time.Sleep(30 * time.Millisecond)
+}
+
+// A claim may be renewed of which the Quorum knows nothing: another one acquired it, or it was not
+// renewed by a majority for so long that it was forgotten. Its requests to yield count all the
+// same.
+func TestR1_LateYieldOfAnUnknownClaim(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		forget func(a, b *client, claim driver.Claim) *client
+	}{
+		{"acquired before a restart", func(_, b *client, claim driver.Claim) *client {
+			b.hold(claim)
+			return b
+		}},
+		{"forgotten", func(a, _ *client, claim driver.Claim) *client {
+			a.hold(claim)
+			a.slow(60 * time.Millisecond) // too late to count
+			for range 30 {
+				time.Sleep(100 * time.Millisecond)
+				a.renew(claim, driver.Unknown)
+			}
+			a.slow(0)
+			a.crowd()
+			return a
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				conns := c.dial()
+				late := &overtaken{conn: conns[2]}
+				q, err := quorum.New([]driver.Backend{conns[0], conns[1], late},
+					quorum.WithGuard(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { q.Close() })
+				a, b := &client{Quorum: q, conns: conns, cluster: c}, c.client()
+				claim, waiting := a.claim(), b.queued()
+				claim.TTL, waiting.TTL = time.Second, time.Second
+				before := test.forget(a, c.client(), claim)
+				late.yield(a, b, claim, waiting)
+				if n := a.Yielding(); n != 1 {
+					t.Errorf("%d claims have requests to yield without an answer; want 1", n)
+				}
+				a.cut(true, 0)
+				a.renew(claim, driver.Unknown) // and not held: node 2 passes the key on
+				a.cut(false, 0)
+				before.Release(context.Background(), claim)
+				b.Release(context.Background(), waiting)
+			})
+		})
+	}
+}
+
+// Who asks for a claim that it has does not get it confirmed by a node that may pass it on yet.
+func TestR1_LateYieldIsNoVoteForAnAcquisition(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprint("queue=", queue), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				conns := c.dial()
+				late := &overtaken{conn: conns[2]}
+				q, err := quorum.New([]driver.Backend{conns[0], conns[1], late},
+					quorum.WithGuard(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { q.Close() })
+				a, b := &client{Quorum: q, conns: conns, cluster: c}, c.client()
+				claim, waiting := a.claim(), b.queued()
+				claim.TTL, waiting.TTL = time.Second, time.Second
+				a.hold(claim)
+				time.Sleep(100 * time.Millisecond)
+				late.yield(a, b, claim, waiting)
+				a.cut(true, 0)
+				claim.Queue = queue
+				r, err := a.Acquire(context.Background(), claim)
+				if r.State == driver.Held || err == nil {
+					t.Errorf("Acquire = %v, %v; want an error", r.State, err)
+				}
+				rest()
+				a.cut(false, 0)
+				a.Release(context.Background(), claim)
+				b.Release(context.Background(), waiting)
+			})
+		})
+	}
+}
+
+// Nor does such a node count for a waiter that one of the others tells of a grant: here two of them
+// have lost the claim to another since.
+func TestR1_LateYieldIsNoVoteForAWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns := c.dial()
+		late := &overtaken{conn: conns[2]}
+		q, err := quorum.New([]driver.Backend{conns[0], conns[1], late}, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { q.Close() })
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		claim := a.claim()
+		a.hold(claim)
+		time.Sleep(100 * time.Millisecond)
+		late.by.Store(int64(40 * time.Millisecond))
+		run := claim
+		run.Yield, run.Block = true, 3
+		a.renew(run, driver.Held)
+		c.do(func() {
+			for _, s := range c.servers[:2] {
+				s.keys["k"].owner = "another"
+			}
+		})
+		claim.Queue, claim.Token = true, a.now()
+		a.busy(claim)
+		var grants atomic.Int64
+		stop := q.Notify(func(n driver.Notice) {
+			if n.Kind == driver.Granted {
+				grants.Add(1)
+			}
+		})
+		rest := 2 * roundTrip
+		time.Sleep(rest)
+		c.do(func() { c.servers[0].pass("k", c.servers[0].keys["k"], "") })
+		time.Sleep(rest)
+		if n := grants.Load(); n != 0 {
+			t.Errorf("%d notices of a grant by one node and one that may yield yet; want 0", n)
+		}
+		stop()
+		a.Release(context.Background(), claim)
+	})
+}
+
+// slow has all servers answer later.
+func (c *client) slow(by time.Duration) {
+	c.cluster.do(func() {
+		for _, s := range c.cluster.servers {
+			s.slow = by
+		}
+	})
+}
+
+// crowd holds so many keys that the only claim so far, whose lease has surely ended, is forgotten.
+func (c *client) crowd() {
+	c.cluster.t.Helper()
+	const some, most = 256, 10000
+	for n := 0; n < most; n += some {
+		var done sync.WaitGroup
+		for i := range some {
+			claim := c.claim()
+			claim.Key = fmt.Sprint("crowd", n+i)
+			done.Go(func() { c.hold(claim) })
+		}
+		done.Wait()
+		if _, claims := c.Remembered(); claims == n+some {
+			return
+		}
+	}
+	c.cluster.t.Fatalf("the claim is remembered beside %d others", most)
+}
+
+// What a node never answered keeps renewals looking for it until the claim has ended: by its
+// release, or with its last lease.
+func TestUnansweredYieldEndsWithItsClaim(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(a *client, claim driver.Claim)
+	}{
+		{"released", func(a *client, claim driver.Claim) {
+			a.Release(context.Background(), claim) // one node cannot be reached
+		}},
+		{"lost", func(a *client, claim driver.Claim) {
+			a.cluster.do(func() {
+				for _, s := range a.cluster.servers {
+					s.keys["k"].owner = ""
+				}
+			})
+			a.renew(claim, driver.Lost)
+		}},
+		{"ran out", func(a *client, claim driver.Claim) {
+			other := a.claim()
+			other.Key = "other"
+			a.hold(other)
+			time.Sleep(claim.TTL / 2)
+			a.renew(claim, driver.Held) // which moves the end
+			for range 9 {
+				time.Sleep(claim.TTL / 5)
+				a.renew(other, driver.Held)
+			}
+			if n := a.Yielding(); n != 1 {
+				a.cluster.t.Errorf("%d claims have requests to yield without an answer "+
+					"before the last lease has surely ended; want 1", n)
+			}
+			time.Sleep(claim.TTL / 2)
+			a.renew(other, driver.Held)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, a, claim := held(t, 3)
+				run := claim
+				run.Yield, run.Block = true, 3
+				a.cut(true, 2)
+				a.renew(run, driver.Held)
+				rest()
+				if n := a.Yielding(); n != 1 {
+					t.Errorf("%d claims have requests to yield without an answer; want 1", n)
+				}
+				test.end(a, claim)
+				if n := a.Yielding(); n != 0 {
+					t.Errorf("%d claims have requests to yield without an answer after theirs "+
+						"has ended; want 0", n)
+				}
+			})
+		})
+	}
+}
+
+// Answers bring the count down, also of nodes that surely did nothing, and a late one does not
+// touch the count of a later claim.
+func TestAnsweredYieldsAreNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		run := claim
+		run.Yield, run.Block = true, 3
+		for range 3 {
+			a.renew(run, driver.Held)
+		}
+		rest()
+		if n := a.Yielding(); n != 0 {
+			t.Errorf("%d claims have requests to yield without an answer after all answered; "+
+				"want 0", n)
+		}
+		c.do(func() { c.servers[1].crash(true) }) // it refuses
+		a.renew(run, driver.Held)
+		rest()
+		if n := a.Yielding(); n != 0 {
+			t.Errorf("%d claims have requests to yield without an answer after one node refused; "+
+				"want 0", n)
+		}
 	})
 }
