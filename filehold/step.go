@@ -89,6 +89,15 @@ func (s *step) pass() {
 	}
 }
 
+// turn reports whether there is room for the claim, and no live waiter before it.
+func (s *step) turn(claim *driver.Claim) bool {
+	if !s.admits(claim.Shared) {
+		return false
+	}
+	w := s.next()
+	return w == nil || w.owner == claim.Owner
+}
+
 // grant makes the claim a holder, or gives its hold h a new lease and new tokens.
 func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 	block := max(claim.Block, 1)
@@ -97,6 +106,9 @@ func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	if h == nil {
+		if len(s.queue) > 0 { // the first waiter is the claim itself, see turn
+			s.queue = s.queue[1:]
+		}
 		h = &party{owner: claim.Owner, shared: claim.Shared}
 		s.enter(h)
 	}
@@ -109,21 +121,11 @@ func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 
 func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
 	h := s.holder(claim.Owner)
-	if h == nil && s.admits(claim.Shared) {
-		w := s.next()
-		if w != nil && w.owner == claim.Owner {
-			s.queue = s.queue[1:]
-			w = nil
-		}
-		if w == nil {
-			return s.grant(claim, nil)
-		}
-	}
-	if h == nil {
+	if h == nil && !s.turn(claim) {
 		s.pass()
 		h = s.holder(claim.Owner)
 	}
-	if h != nil && (claim.Shared || !h.shared) {
+	if h != nil && (claim.Shared || !h.shared) || h == nil && s.turn(claim) {
 		return s.grant(claim, h)
 	}
 	result := driver.Result{State: driver.Busy}
