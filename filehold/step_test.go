@@ -160,7 +160,8 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		owner := random.IntN(6)
 		me := members[owner%len(members)] // a claim is one process's
 		c := driver.Claim{Key: "k", Owner: fmt.Sprintf("%c%x", 'a'+owner, me[4:6]),
-			Shared: owner >= 2, TTL: time.Duration(1+random.IntN(6)) * time.Second, Queue: random.IntN(4) > 0,
+			Shared: owner >= 2, TTL: time.Duration(1+random.IntN(6)) * time.Second,
+			Queue: random.IntN(4) > 0,
 			Yield: random.IntN(3) == 0, Block: random.Uint64N(3)}
 		if random.IntN(10) == 0 {
 			c.Shared = !c.Shared // a downgrade, or an overtaken renewal
@@ -242,7 +243,7 @@ func runSteps(t *testing.T, random *rand.Rand) {
 				show(m.queue))
 		}
 		// Not by the order of the calls: by what the record says.
-		rest := maps(s.holders)
+		rest := byOwner(s.holders)
 		for owner, p := range rest {
 			if tokens[owner] == p.token {
 				continue
@@ -271,7 +272,8 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		// Who is told.
 		told := append(s.concerned(), me)
 		for _, w := range queued {
-			if p := rest[w.owner]; p != nil && !m.dead[p.member] && !slices.Contains(told, p.member) {
+			if p := rest[w.owner]; p != nil && !m.dead[p.member] &&
+				!slices.Contains(told, p.member) {
 				t.Fatalf("%q: %s is not told of its grant", log, w.owner)
 			}
 		}
@@ -286,7 +288,8 @@ func runSteps(t *testing.T, random *rand.Rand) {
 				ahead = s.queue[i-1 : i]
 			}
 			for _, p := range ahead {
-				if p.member != w.member && m.live(w) && !slices.Contains(watched[w.member], p.member) {
+				if p.member != w.member && m.live(w) &&
+					!slices.Contains(watched[w.member], p.member) {
 					t.Fatalf("%q: %s does not watch %s", log, w.owner, p.owner)
 				}
 			}
@@ -304,7 +307,7 @@ func runSteps(t *testing.T, random *rand.Rand) {
 	}
 }
 
-func maps(list []*party) map[string]*party {
+func byOwner(list []*party) map[string]*party {
 	out := make(map[string]*party)
 	for _, p := range list {
 		out[p.owner] = p

@@ -26,9 +26,9 @@ func (mine *claims) disarm() {
 }
 
 // follow takes in what a record says of our claims, after a job. Each waiter watches the member
-// before it in the queue, and the first waiter all holders. So the next in line notices a death, and
-// of several deaths the first living waiter. When a waiter leaves the queue or pushes in, the one
-// behind it gets a message and looks again.
+// before it in the queue, and the first waiter all holders. So the next in line notices a death,
+// and of several deaths the first living waiter. When a waiter leaves the queue or pushes in, or a
+// second holder comes, the one behind it gets a message and looks again.
 func (b *Backend) follow(j *job, s *step) {
 	mine := b.mine[j.name]
 	if mine == nil {
