@@ -121,7 +121,7 @@ func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 
 func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
 	h := s.holder(claim.Owner)
-	if h == nil && !s.turn(claim) {
+	if h != nil || !s.turn(claim) {
 		s.pass()
 		h = s.holder(claim.Owner)
 	}
