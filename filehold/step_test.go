@@ -163,9 +163,6 @@ func runSteps(t *testing.T, random *rand.Rand) {
 			Shared: owner >= 2, TTL: time.Duration(1+random.IntN(6)) * time.Second,
 			Queue: random.IntN(4) > 0,
 			Yield: random.IntN(3) == 0, Block: random.Uint64N(3)}
-		if random.IntN(10) == 0 {
-			c.Shared = !c.Shared // a downgrade, or an overtaken renewal
-		}
 
 		before := stored.encode()
 		var err error
@@ -184,6 +181,12 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		queued := clone(m.queue)
 		kind := []jobKind{jobAcquire, jobAcquire, jobRenew, jobRelease, jobLook, jobForget}[min(5,
 			random.IntN(12)/2)]
+		holds := slices.ContainsFunc(m.held, func(h *party) bool {
+			return h.owner == c.Owner && m.live(h)
+		})
+		if random.IntN(8) == 0 && (holds || kind != jobAcquire) {
+			c.Shared = !c.Shared // a downgrade, or an overtaken call; a waiter asks alike
+		}
 		var got driver.Result
 		var want driver.State
 		var fails bool
