@@ -16,7 +16,8 @@ import (
 // Backend keeps locks in a directory. Open one with [Open]; one for each process and directory is
 // enough. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector and driver.Identifier.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Identifier and
+// driver.Sharer.
 type Backend struct {
 	dir     *directory
 	member  *member
@@ -42,6 +43,7 @@ var (
 	_ driver.Notifier   = (*Backend)(nil)
 	_ driver.Inspector  = (*Backend)(nil)
 	_ driver.Identifier = (*Backend)(nil)
+	_ driver.Sharer     = (*Backend)(nil)
 )
 
 // Open opens the directory dir for locks, and creates it with mode 0700 if it does not exist but
@@ -63,7 +65,8 @@ var (
 //
 // An open Backend uses two file descriptors and two goroutines, whatever it holds. It uses one
 // more of each for every process that one of its waiters waits behind, and for every key that a
-// call works on or whose file another process keeps locked. Close it when it is no longer used.
+// call works on or whose file another process keeps locked. The first waiter for a shared key waits
+// behind all processes that share it. Close it when it is no longer used.
 func Open(dir string, options ...Option) (*Backend, error) {
 	cfg, err := configure(dir, options)
 	if err != nil {
@@ -194,6 +197,9 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	}
 	return fmt.Sprintf("%x-%x-%x", b.dir.boot, id.dev, id.ino), nil
 }
+
+// Shares reports that shared claims are granted side by side: it returns true.
+func (b *Backend) Shares() bool { return true }
 
 // Dir returns the directory's absolute path, without symbolic links.
 func (b *Backend) Dir() string { return b.dir.path }

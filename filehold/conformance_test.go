@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 		},
 		Capabilities: drivertest.Capabilities{
 			Notify: true, Inspect: true, Identify: true,
-			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
+			Share: true, Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanKillHolder: true, CanCutReply: true, CanFreeze: true,
 		},
 	})

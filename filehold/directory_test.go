@@ -251,7 +251,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run("layout "+other, func(t *testing.T) {
 			dir := made(t)
 			write(t, filepath.Join(dir, "holdfast"), "holdfast lock directory, layout "+other+"\n")
-			refused(t, dir, nil, "has layout "+strconv.Quote(other), "understands layout 3",
+			refused(t, dir, nil, "has layout "+strconv.Quote(other), "understands layout 4",
 				"stop all processes that use it", "remove the directory",
 				"name another one for all of them")
 		})

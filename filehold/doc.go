@@ -14,8 +14,10 @@
 // process that is stopped or hangs blocks the keys that it holds or waits for, for at most its TTL;
 // see also the caveats. It blocks no other key, wherever it is stopped: no file lock covers the
 // whole directory. Waiters queue in the order in which they came, over all processes. The next one
-// gets a message. Fencing tokens never go back, also after a power loss and when processes are
-// killed at any point, as long as nobody replaces files in the directory.
+// gets a message; if it shares the key, so do those behind it that want to share it, up to the
+// first that does not. Of several processes that share a key, each frees its part when it dies.
+// Fencing tokens never go back, also after a power loss and when processes are killed at any point,
+// as long as nobody replaces files in the directory.
 //
 // A symbolic link, a relative path and a bind mount all lead to the same directory, and so to the
 // same locks.

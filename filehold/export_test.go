@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Lose takes key from its holder, as if its lease had run out. Waiters stay.
+// Lose takes key from those who hold it, as if each lease had run out. Waiters stay.
 func Lose(t testing.TB, b *Backend, key string) {
 	k, err := b.dir.lockKey(keyName(key), false, "")
 	if err == nil {
@@ -21,7 +21,7 @@ func Lose(t testing.TB, b *Backend, key string) {
 		err = k.load(new([]byte))
 	}
 	if err == nil {
-		k.record.holder = nil
+		k.record.holders = nil
 		err = k.store()
 	}
 	if err != nil {

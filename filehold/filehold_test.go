@@ -37,6 +37,13 @@ func queued(key string) driver.Claim {
 	return c
 }
 
+// shared returns a claim that queues and shares.
+func shared(key string) driver.Claim {
+	c := queued(key)
+	c.Shared = true
+	return c
+}
+
 func acquire(t testing.TB, b driver.Backend, c driver.Claim) driver.Result {
 	t.Helper()
 	r, err := b.Acquire(context.Background(), c)

@@ -3,10 +3,12 @@
 package filehold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,7 +50,7 @@ func (b *Backend) list(ctx context.Context, prefix string,
 		}
 		entry := b.entry(&r)
 		if !strings.HasPrefix(r.key, prefix) ||
-			entry.Holder.Owner == "" && len(entry.Waiters) == 0 {
+			entry.Holder.Owner == "" && len(entry.Sharers) == 0 && len(entry.Waiters) == 0 {
 			continue
 		}
 		entry.Waiters = nil
@@ -112,9 +114,16 @@ func (b *Backend) entry(r *record) driver.Entry {
 		return lives && now < p.until
 	}
 	entry := driver.Entry{Key: r.key}
-	if h := r.holder; h != nil && current(h) {
-		entry.Holder = driver.Party{Owner: h.owner, Token: driver.Token(h.token),
-			ExpiresIn: h.until - now}
+	slices.SortStableFunc(r.holders, func(a, b *party) int { return cmp.Compare(a.until, b.until) })
+	for _, h := range r.holders {
+		p := driver.Party{Owner: h.owner, Token: driver.Token(h.token), ExpiresIn: h.until - now}
+		switch {
+		case !current(h):
+		case h.shared:
+			entry.Sharers = append(entry.Sharers, p)
+		default:
+			entry.Holder = p
+		}
 	}
 	for _, w := range r.queue {
 		if current(w) {

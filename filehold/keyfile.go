@@ -22,7 +22,7 @@ import (
 //
 // A record is written to one of two places of its size, by turns. So a process that is killed while
 // it writes leaves the older record in force, a renewal needs no new block and goes on when the
-// disk is full, and a reader needs no lock. Larger records, which takes a dozen waiters, have their
+// disk is full, and a reader needs no lock. Larger records, which takes a dozen claims, have their
 // places behind the smaller ones, each eight times as large.
 
 const (

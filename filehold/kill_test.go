@@ -89,6 +89,22 @@ func use(dir string) {
 	c.Token = driver.Token(time.Now().Add(time.Hour).UnixMicro()) // above the ceiling
 	tell(a.Acquire(ctx, c))
 	tell(a.Release(ctx, c))
+	// One steps down, another comes in, a third is let in after a fourth, and all leave.
+	x.Shared = true
+	results, err = a.Renew(ctx, []driver.Claim{x})
+	check(err)
+	tell(results[0], nil)
+	readers := []driver.Claim{shared("k"), shared("k")}
+	tell(b.Acquire(ctx, readers[0]))
+	writer := queued("k")
+	tell(a.Acquire(ctx, writer))
+	tell(b.Acquire(ctx, readers[1]))
+	tell(a.Release(ctx, writer))
+	for _, c := range readers {
+		if r := tell(b.Release(ctx, c)); r.State != driver.Held {
+			check(fmt.Errorf("release of a sharer: %+v", r))
+		}
+	}
 	tell(a.Release(ctx, x)) // the file is removed
 	check(a.Close())
 	check(b.Close())
@@ -226,6 +242,7 @@ func churn() {
 	for {
 		c := queued(fmt.Sprint("k", rand.IntN(3)))
 		c.Block = 1 + rand.Uint64N(3)
+		c.Shared = rand.IntN(2) == 0
 		c.Token = driver.Token(rand.Uint64N(1 << 20))
 		r, err := b.Acquire(ctx, c)
 		check(err)
@@ -251,7 +268,11 @@ func churn() {
 			}
 			beat.Stop()
 		}
-		say("enter %s %d %d", c.Key, token, pid)
+		if c.Shared {
+			say("share %s %d %d", c.Key, token, pid)
+		} else {
+			say("enter %s %d %d", c.Key, token, pid)
+		}
 		if rand.IntN(3) == 0 {
 			results, err := b.Renew(ctx, []driver.Claim{c})
 			check(err)
@@ -268,8 +289,9 @@ func churn() {
 // TestKilledAtAnyTime has processes acquire and release, and kills them at random moments. Its
 // invariants, from the log that all write to:
 //
-//   - nobody enters a key while another, who was not killed before, is inside;
-//   - each one who enters a key has a larger token than all before it;
+//   - nobody enters a key while another, who was not killed before, is inside, unless both share;
+//   - each one who enters a key alone has a larger token than all before it, and each one who
+//     shares it a larger one than all before it who had it alone;
 //   - nobody is told that it lost a key;
 //   - work goes on: every process that is started enters;
 //   - in the end nothing is left in the directory.
@@ -330,8 +352,9 @@ func TestKilledAtAnyTime(t *testing.T) {
 		kill(len(living) - 1)
 	}
 
-	inside, killed := make(map[string]string), make(map[string]bool)
-	highest := make(map[string]uint64)
+	type visit struct{ key, pid string }
+	inside, killed := make(map[visit]bool), make(map[string]bool) // inside: whether it shares
+	highest, alone := make(map[string]uint64), make(map[string]uint64)
 	turns := 0
 	lines := bufio.NewScanner(strings.NewReader(events()))
 	for number := 1; lines.Scan(); number++ {
@@ -341,30 +364,36 @@ func TestKilledAtAnyTime(t *testing.T) {
 			t.Fatalf("line %d: %q: %v", number, lines.Text(), err)
 		}
 		switch event {
-		case "enter":
+		case "enter", "share":
 			turns++
-			if other := inside[key]; other != "" {
-				t.Fatalf("line %d: process %s enters %s while %s is inside", number, pid,
-					key, other)
+			shares, below := event == "share", highest[key]
+			for other, otherShares := range inside {
+				if other.key == key && !(shares && otherShares) {
+					t.Fatalf("line %d: process %s enters %s while %s is inside", number, pid,
+						key, other.pid)
+				}
 			}
-			if token <= highest[key] {
-				t.Fatalf("line %d: token %d after %d", number, token, highest[key])
+			if shares {
+				below = alone[key]
+			} else {
+				alone[key] = token
 			}
-			highest[key] = token
+			if token <= below {
+				t.Fatalf("line %d: token %d after %d", number, token, below)
+			}
+			highest[key] = max(highest[key], token)
 			if !killed[pid] { // else it can end at any time from here on
-				inside[key] = pid
+				inside[visit{key, pid}] = shares
 			}
 		case "leave":
-			if inside[key] == pid {
-				delete(inside, key)
-			}
+			delete(inside, visit{key, pid})
 		case "lost":
 			t.Fatalf("line %d: process %s lost %s", number, pid, key)
 		case "kill":
 			killed[pid] = true
-			for key, other := range inside {
-				if other == pid {
-					delete(inside, key)
+			for other := range inside {
+				if other.pid == pid {
+					delete(inside, other)
 				}
 			}
 		}

@@ -16,9 +16,9 @@ import (
 const (
 	markerName = "holdfast"
 
-	layout       = 3
+	layout       = 4
 	markerPrefix = "holdfast lock directory, layout "
-	markerText   = markerPrefix + "3\n\n" +
+	markerText   = markerPrefix + "4\n\n" +
 		"Processes that use package filehold of Holdfast keep their locks here.\n" +
 		"Do not remove single files: whoever holds a lock would lose it.\n"
 )

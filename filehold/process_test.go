@@ -77,6 +77,7 @@ type wireClaim struct {
 	Queue  bool
 	Ticket uint64
 	Yield  bool
+	Shared bool
 }
 
 type wireResult struct {
@@ -89,12 +90,14 @@ type wireResult struct {
 }
 
 func toWire(c driver.Claim) wireClaim {
-	return wireClaim{[]byte(c.Key), c.Owner, c.TTL, c.Token, c.Block, c.Queue, c.Ticket, c.Yield}
+	return wireClaim{[]byte(c.Key), c.Owner, c.TTL, c.Token, c.Block, c.Queue, c.Ticket, c.Yield,
+		c.Shared}
 }
 
 func (c wireClaim) claim() driver.Claim {
 	return driver.Claim{Key: string(c.Key), Owner: c.Owner, TTL: c.TTL, Token: c.Token,
-		Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Yield: c.Yield}
+		Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Yield: c.Yield,
+		Shared: c.Shared}
 }
 
 func fromResult(r driver.Result) wireResult {

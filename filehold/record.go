@@ -16,12 +16,12 @@ import (
 // machine share, clock.SinceBoot. They need no mark of the boot that they belong to: a claim counts
 // only while the member that made it lives, and no member lives through a boot.
 type record struct {
-	key    string
-	holder *party
-	queue  []*party // by ticket, then by owner value
+	key     string
+	holders []*party // one, or several that share the key
+	queue   []*party // by ticket, then by owner value
 }
 
-// party is the holder of a key, or a waiter.
+// party is a holder of a key, or a waiter.
 type party struct {
 	owner  string
 	member memberID
@@ -30,15 +30,56 @@ type party struct {
 	block  uint64
 	ticket uint64 // waiter: its place
 
+	// shared: it holds the key, or wants it, together with others that do.
+	shared bool
+
 	// arrived: the ticket is the order of arrival, not one that the waiter brought.
 	arrived bool
 
-	// disturbed: the waiter waits behind another party than before. Not stored.
+	// disturbed: the waiter waits behind other parties than before. Not stored.
 	disturbed bool
 }
 
 // free reports whether nobody holds the key or waits for it.
-func (r *record) free() bool { return r.holder == nil && len(r.queue) == 0 }
+func (r *record) free() bool { return len(r.holders) == 0 && len(r.queue) == 0 }
+
+// admits reports whether those who hold the key leave room for one more.
+func (r *record) admits(shared bool) bool {
+	return len(r.holders) == 0 || shared && r.holders[0].shared
+}
+
+// holder returns the owner's hold, or nil.
+func (r *record) holder(owner string) *party {
+	for _, h := range r.holders {
+		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+// longest returns the holder whose lease ends last, or nil.
+func (r *record) longest() (last *party) {
+	for _, h := range r.holders {
+		if last == nil || h.until > last.until {
+			last = h
+		}
+	}
+	return last
+}
+
+// enter makes p a holder.
+func (r *record) enter(p *party) {
+	r.holders = append(r.holders, p)
+	if len(r.holders) > 1 && len(r.queue) > 0 {
+		r.queue[0].disturbed = true // it waits behind all of them
+	}
+}
+
+// leave makes h a holder no more.
+func (r *record) leave(h *party) {
+	r.holders = slices.DeleteFunc(r.holders, func(p *party) bool { return p == h })
+}
 
 // find returns the waiter's index in the queue, or -1.
 func (r *record) find(owner string) int {
@@ -73,7 +114,7 @@ func (r *record) insert(w *party) {
 	}
 }
 
-const recordVersion = 1
+const recordVersion = 2
 
 // encode returns the record in bytes.
 func (r *record) encode() []byte {
@@ -96,15 +137,9 @@ func (r *record) code(c *coder) {
 	c.number(&version)
 	c.bad = c.bad || version != recordVersion
 	c.text(&r.key)
-	var holders []*party
-	if r.holder != nil {
-		holders = append(holders, r.holder)
-	}
-	c.parties(&holders)
-	c.bad = c.bad || len(holders) > 1
-	if len(holders) > 0 {
-		r.holder = holders[0]
-	}
+	c.parties(&r.holders)
+	c.bad = c.bad || len(r.holders) > 1 &&
+		slices.ContainsFunc(r.holders, func(h *party) bool { return !h.shared })
 	c.parties(&r.queue)
 }
 
@@ -152,17 +187,27 @@ func (c *coder) parties(list *[]*party) {
 	}
 }
 
+const (
+	flagArrived = 1 << iota
+	flagShared
+	flagsEnd
+)
+
 func (c *coder) party(p *party) {
-	member, until, arrived := string(p.member[:]), uint64(p.until), uint64(0)
+	member, until, flags := string(p.member[:]), uint64(p.until), uint64(0)
 	if p.arrived {
-		arrived = 1
+		flags |= flagArrived
+	}
+	if p.shared {
+		flags |= flagShared
 	}
 	c.text(&p.owner)
 	c.text(&member)
-	for _, v := range []*uint64{&until, &p.token, &p.block, &p.ticket, &arrived} {
+	for _, v := range []*uint64{&until, &p.token, &p.block, &p.ticket, &flags} {
 		c.number(v)
 	}
 	copy(p.member[:], member)
-	p.until, p.arrived = time.Duration(until), arrived == 1
-	c.bad = c.bad || len(member) != len(p.member) || p.until < 0 || arrived > 1
+	p.until = time.Duration(until)
+	p.arrived, p.shared = flags&flagArrived != 0, flags&flagShared != 0
+	c.bad = c.bad || len(member) != len(p.member) || p.until < 0 || flags >= flagsEnd
 }

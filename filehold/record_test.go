@@ -12,17 +12,38 @@ import (
 )
 
 func sampleRecord(waiters int) record {
-	r := record{key: "key\x00\xff", holder: &party{owner: "holder", member: memberID{1, 2},
-		until: 12345, token: 1 << 52, block: 64}}
+	r := record{key: "key\x00\xff", holders: []*party{{owner: "holder", member: memberID{1, 2},
+		until: 12345, token: 1 << 52, block: 64}}}
 	for i := range waiters {
 		r.queue = append(r.queue, &party{owner: fmt.Sprint("waiter", i), member: memberID{3},
-			until: 1 << 60, ticket: uint64(i + 1), arrived: i%2 == 0, token: 9, block: 1})
+			until: 1 << 60, ticket: uint64(i + 1), arrived: i%2 == 0,
+			shared: i%3 == 0, token: 9, block: 1})
 	}
 	return r
 }
 
+func sharedRecord() record {
+	r := sampleRecord(2)
+	r.holders = []*party{{owner: "a", token: 7, block: 1, shared: true},
+		{owner: "b", member: memberID{9}, until: 5, token: 8, block: 2, shared: true,
+			arrived: true, ticket: 3}}
+	return r
+}
+
+// TestRecordOfOneWriter: a record in which one holds the key alone beside others is damaged.
+func TestRecordOfOneWriter(t *testing.T) {
+	for i := range 2 {
+		r := sharedRecord()
+		r.holders[i].shared = false
+		if got, err := decodeRecord(r.encode()); err == nil {
+			t.Errorf("holder %d holds alone: read as %+v", i, got)
+		}
+	}
+}
+
 func TestRecordSurvivesEncoding(t *testing.T) {
-	for _, r := range []record{{key: "k"}, sampleRecord(0), sampleRecord(3), sampleRecord(500)} {
+	for _, r := range []record{{key: "k"}, sampleRecord(0), sampleRecord(3), sampleRecord(500),
+		sharedRecord()} {
 		got, err := decodeRecord(r.encode())
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Errorf("record %+v became %+v, %v", r, got, err)
@@ -62,7 +83,7 @@ func TestTornWriteLeavesOldRecord(t *testing.T) {
 		k := lockAndLoad(t, d, "k")
 		k.record = sampleRecord(waiters)
 		k.record.key = "k"
-		k.record.holder.token = uint64(step + 1)
+		k.record.holders[0].token = uint64(step + 1)
 		sealed := seal(k.sequence+1, k.record.encode())
 		at, _ := place(len(sealed), k.sequence+1)
 		offset := int(at)
@@ -86,7 +107,7 @@ func TestTornWriteLeavesOldRecord(t *testing.T) {
 			}
 			k := lockAndLoad(t, d, "k")
 			k.close()
-			if h := k.record.holder; step == 0 && h != nil || step > 0 &&
+			if h := k.record.longest(); step == 0 && h != nil || step > 0 &&
 				(h == nil || h.token != uint64(step)) {
 				t.Fatalf("step %d, cut at %d of %d: holder %+v, want the one before", step, cut,
 					len(after), h)
@@ -106,7 +127,7 @@ func TestQueueOutgrowsItsPlace(t *testing.T) {
 	var file fileID
 	for i, waiters := range []int{0, 3, 200, 201, 1000, 2, 0, 300, 299, 1, 1, 0} {
 		want := sampleRecord(waiters)
-		want.holder.token = uint64(i)
+		want.holders[0].token = uint64(i)
 		// An owner value may look like anything, also like a record.
 		if waiters > 100 {
 			want.queue[0].owner = strings.Repeat(string(seal(1<<60, []byte("x"))), 10)
@@ -132,6 +153,8 @@ func TestQueueOutgrowsItsPlace(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
+	shared := sharedRecord()
+	f.Add(shared.encode())
 	for _, n := range []int{0, 2, 20} {
 		r := sampleRecord(n)
 		f.Add(r.encode())

@@ -26,7 +26,7 @@ type step struct {
 	draw  func(proposed, block uint64) (uint64, error)
 	*record
 	changed bool
-	passed  *party // the waiter that was handed the key
+	passed  []*party // the waiters that were handed the key
 }
 
 // current reports whether a party's lease or presence is in force. We cannot tell the end of one
@@ -50,10 +50,9 @@ func (s *step) drop(dead func(*party) bool) {
 // prune removes claims that have ended. It keeps a waiter whose presence lasts, dead or alive,
 // until its turn comes or another member sees it die: a look at each costs a system call.
 func (s *step) prune() {
-	if s.holder != nil && !s.current(s.holder) {
-		s.holder = nil
-		s.changed = true
-	}
+	before := len(s.holders)
+	s.holders = slices.DeleteFunc(s.holders, func(h *party) bool { return !s.current(h) })
+	s.changed = s.changed || len(s.holders) < before
 	s.drop(func(w *party) bool { return s.now >= w.until && !s.current(w) })
 }
 
@@ -69,64 +68,77 @@ func (s *step) next() *party {
 	return s.queue[0]
 }
 
-// pass gives a free key to the first live waiter, for the rest of its presence. Without a token the
-// key stays free, and the next job tries again: a release must not fail for that.
+// pass gives the key to the first live waiters, as far as there is room, for the rest of their
+// presence. Without a token they go on waiting, and the next job tries again: a release must not
+// fail for that.
 func (s *step) pass() {
-	if s.holder != nil {
-		return
+	for s.admits(true) { // a look at a waiter costs a system call
+		w := s.next()
+		if w == nil || !s.admits(w.shared) {
+			return
+		}
+		token, err := s.draw(w.token, max(w.block, 1))
+		if err != nil {
+			return
+		}
+		s.queue = s.queue[1:]
+		s.enter(w)
+		w.token = token
+		s.changed = true
+		s.passed = append(s.passed, w)
 	}
-	w := s.next()
-	if w == nil {
-		return
-	}
-	token, err := s.draw(w.token, max(w.block, 1))
-	if err != nil {
-		return
-	}
-	s.queue = s.queue[1:]
-	s.holder = w
-	w.token = token
-	s.changed = true
-	s.passed = w
 }
 
-// grant makes the claim the holder.
-func (s *step) grant(claim *driver.Claim) (driver.Result, error) {
+// turn reports whether there is room for the claim, and no live waiter before it.
+func (s *step) turn(claim *driver.Claim) bool {
+	if !s.admits(claim.Shared) {
+		return false
+	}
+	w := s.next()
+	return w == nil || w.owner == claim.Owner
+}
+
+// grant makes the claim a holder, or gives its hold h a new lease and new tokens.
+func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 	block := max(claim.Block, 1)
 	token, err := s.draw(uint64(claim.Token), block)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	s.holder = &party{owner: claim.Owner, member: s.me, until: s.now + min(claim.TTL, maxTTL),
-		token: token, block: block}
+	if h == nil {
+		if len(s.queue) > 0 { // the first waiter is the claim itself, see turn
+			s.queue = s.queue[1:]
+		}
+		h = &party{owner: claim.Owner, shared: claim.Shared}
+		s.enter(h)
+	}
+	h.member, h.until = s.me, s.now+min(claim.TTL, maxTTL)
+	h.token, h.block = token, block
 	s.changed = true
+	s.pass() // to those that waited right behind, and share
 	return driver.Result{State: driver.Held, Token: driver.Token(token)}, nil
 }
 
 func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
-	if s.holder == nil {
-		w := s.next()
-		if w != nil && w.owner == claim.Owner {
-			s.queue = s.queue[1:]
-			w = nil
-		}
-		if w == nil {
-			return s.grant(claim)
-		}
+	h := s.holder(claim.Owner)
+	if h != nil || !s.turn(claim) {
 		s.pass()
-	} else if s.holder.owner == claim.Owner {
-		return s.grant(claim)
+		h = s.holder(claim.Owner)
+	}
+	if h != nil && (claim.Shared || !h.shared) || h == nil && s.turn(claim) {
+		return s.grant(claim, h)
 	}
 	result := driver.Result{State: driver.Busy}
-	if s.holder != nil {
-		result.Holder, result.ExpiresIn = s.holder.owner, max(0, s.holder.until-s.now)
+	if last := s.longest(); last != nil {
+		result.Holder, result.ExpiresIn = last.owner, max(0, last.until-s.now)
 	}
 	i := s.find(claim.Owner)
-	if i < 0 && !claim.Queue {
+	if i < 0 && (!claim.Queue || h != nil) {
 		return result, nil
 	}
 	if i < 0 {
-		s.insert(&party{owner: claim.Owner, ticket: claim.Ticket})
+		s.insert(&party{owner: claim.Owner, ticket: claim.Ticket,
+			shared: claim.Shared})
 		i = s.find(claim.Owner)
 	}
 	result.Presence = min(presence, claim.TTL)
@@ -140,17 +152,18 @@ func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
 }
 
 func (s *step) renew(claim *driver.Claim) (driver.Result, error) {
-	h := s.holder
-	if h == nil || h.owner != claim.Owner {
+	h := s.holder(claim.Owner)
+	if h == nil {
 		s.pass()
 		return driver.Result{State: driver.Lost}, nil
 	}
 	if claim.Yield {
-		s.holder = nil
-		if s.pass(); s.holder != nil {
+		s.leave(h)
+		if s.pass(); len(s.passed) > 0 || len(s.holders) > 0 && s.next() != nil {
+			s.changed = true
 			return driver.Result{State: driver.Yielded}, nil
 		}
-		s.holder = h // nobody waits, or no token could be drawn
+		s.enter(h) // nobody waits, or no token could be drawn
 	}
 	result := driver.Result{State: driver.Held}
 	if claim.Block > 0 {
@@ -163,14 +176,16 @@ func (s *step) renew(claim *driver.Claim) (driver.Result, error) {
 	}
 	h.member = s.me
 	h.until = s.now + min(claim.TTL, maxTTL)
+	h.shared = h.shared || claim.Shared
 	s.changed = true
+	s.pass()
 	return result, nil
 }
 
 func (s *step) release(claim *driver.Claim) driver.Result {
 	result := driver.Result{State: driver.Lost}
-	if s.holder != nil && s.holder.owner == claim.Owner {
-		s.holder = nil
+	if h := s.holder(claim.Owner); h != nil {
+		s.leave(h)
 		s.changed = true
 		result.State = driver.Held
 	} else if i := s.find(claim.Owner); i >= 0 {
@@ -182,7 +197,7 @@ func (s *step) release(claim *driver.Claim) driver.Result {
 	return result
 }
 
-// tidy removes all dead waiters and hands a free key over.
+// tidy removes all dead waiters and hands the key over.
 func (s *step) tidy() {
 	s.drop(func(w *party) bool { return !s.lives(w.member) })
 	s.pass()
@@ -194,26 +209,24 @@ func (s *step) forget() {
 	s.pass()
 }
 
-// behind returns the members, without ourselves, that waiters of ours wait right behind.
+// behind returns the members, without ourselves, that waiters of ours wait right behind: the first
+// waiter behind all holders.
 func (s *step) behind() []memberID {
 	var parties []*party
-	ahead := s.holder
-	for _, w := range s.queue {
-		if w.member == s.me && ahead != nil {
-			parties = append(parties, ahead)
+	ahead := s.holders
+	for i, w := range s.queue {
+		if w.member == s.me {
+			parties = append(parties, ahead...)
 		}
-		ahead = w
+		ahead = s.queue[i : i+1]
 	}
 	return s.others(parties)
 }
 
 // concerned returns the members, without ourselves, that have to look at the key: to whom it was
-// handed over, and whose waiters now wait behind another party.
+// handed over, and whose waiters now wait behind other parties.
 func (s *step) concerned() []memberID {
-	var parties []*party
-	if s.passed != nil {
-		parties = append(parties, s.passed)
-	}
+	parties := s.passed
 	for _, w := range s.queue {
 		if w.disturbed {
 			parties = append(parties, w)

@@ -13,7 +13,7 @@ import (
 
 // claims is what we know of a key on which we have a claim.
 type claims struct {
-	lease   time.Duration // end of our lease; 0: we do not hold the key
+	lease   time.Duration // end of our longest lease; 0: we do not hold the key
 	waiting []string      // owner values of our waiters
 	behind  []memberID    // members that our waiters wait behind
 	timer   *time.Timer   // fires when the first claim ends that matters to us
@@ -26,9 +26,9 @@ func (mine *claims) disarm() {
 }
 
 // follow takes in what a record says of our claims, after a job. Each waiter watches the member
-// before it in the queue, and the first waiter the holder. So the next in line notices a death, and
-// of several deaths the first living waiter. When a waiter leaves the queue or pushes in, the one
-// behind it gets a message and looks again.
+// before it in the queue, and the first waiter all holders. So the next in line notices a death,
+// and of several deaths the first living waiter. When a waiter leaves the queue or pushes in, or a
+// second holder comes, the one behind it gets a message and looks again.
 func (b *Backend) follow(j *job, s *step) {
 	mine := b.mine[j.name]
 	if mine == nil {
@@ -37,9 +37,11 @@ func (b *Backend) follow(j *job, s *step) {
 	mine.disarm()
 	// Every grant passes here first. So a waiter of ours that holds the key now has not heard of
 	// it, unless this job is its own question.
-	if h := s.holder; h != nil && slices.Contains(mine.waiting, h.owner) &&
-		!(j.kind == jobAcquire && j.claim.Owner == h.owner) {
-		b.notices.deliver(s.key, h)
+	for _, h := range s.holders {
+		if slices.Contains(mine.waiting, h.owner) &&
+			!(j.kind == jobAcquire && j.claim.Owner == h.owner) {
+			b.notices.deliver(s.key, h)
+		}
 	}
 	due := mine.read(s)
 	if due == math.MaxInt64 {
@@ -55,22 +57,23 @@ func (b *Backend) follow(j *job, s *step) {
 }
 
 // read takes in what the record says of us. It returns the first end of a claim that matters to us:
-// of ours, and of the holder that the first waiter, ours, waits behind. Without a claim of ours it
+// of ours, and of the holders that the first waiter, ours, waits behind. Without a claim of ours it
 // returns the largest number.
 func (mine *claims) read(s *step) (due time.Duration) {
 	mine.lease, mine.waiting, mine.behind = 0, mine.waiting[:0], s.behind()
 	due = math.MaxInt64
-	if s.holder != nil && s.holder.member == s.me {
-		mine.lease = s.holder.until
-		due = mine.lease
-	}
-	for i, w := range s.queue {
-		if w.member != s.me {
-			continue
+	for _, h := range s.holders {
+		if h.member == s.me {
+			mine.lease = max(mine.lease, h.until)
 		}
-		mine.waiting = append(mine.waiting, w.owner)
-		if due = min(due, w.until); i == 0 && s.holder != nil {
-			due = min(due, s.holder.until)
+		if h.member == s.me || len(s.queue) > 0 && s.queue[0].member == s.me {
+			due = min(due, h.until)
+		}
+	}
+	for _, w := range s.queue {
+		if w.member == s.me {
+			mine.waiting = append(mine.waiting, w.owner)
+			due = min(due, w.until)
 		}
 	}
 	return due
