@@ -158,7 +158,7 @@ func (r *renewal) size() (n int) {
 // add puts a claim into a part. left is how many are still to be added, with this one.
 func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 	r.ttl = max(r.ttl, claim.TTL)
-	if claim.Block > 0 || claim.Yield {
+	if claim.Block > 0 || claim.Yield || claim.Shared {
 		r.parts = append(r.parts, turnPart(index, slot, claim))
 		return
 	}
@@ -182,24 +182,36 @@ func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 }
 
 func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
-	keys := KeysOf(claim.Key)
-	first, last, yield := "", "", ""
+	first, last, yield, share := "", "", "", ""
 	if claim.Block > 0 {
 		first, last = block(claim)
 	}
 	if claim.Yield {
 		yield = "1"
 	}
-	command := turnScript().evalsha(make(Command, 0, 12), "4")
-	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
-		claim.Owner, milliseconds(claim.TTL), first, last, yield)
+	if claim.Shared {
+		share = "1"
+	}
 	return &renewPart{
 		claims: []int{index},
-		call: call{script: turnScript(), slot: slot, command: command, vote: claim.TTL,
-			effect: true},
+		call: turnCall(claim.Key, claim.Owner, milliseconds(claim.TTL), slot, claim.TTL,
+			first, last, yield, share),
 		drew:  first != "",
 		claim: *claim, // the caller may use its own again before a late shard answers
 	}
+}
+
+// turnCall is a run of turn.lua. options are what comes behind the TTL; without them it only renews.
+func turnCall(key, owner, ttl string, slot uint16, vote time.Duration, options ...string) call {
+	keys := KeysOf(key)
+	command := turnScript().evalsha(make(Command, 0, 14), "5")
+	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
+		owner, ttl)
+	if len(options) == 0 {
+		options = []string{"", "", "", ""}
+	}
+	return call{script: turnScript(), slot: slot, command: append(command, options...), vote: vote,
+		effect: true}
 }
 
 // complete makes the command of a run of renew.lua when all its claims are known.
@@ -315,12 +327,15 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 		p.fail(strange("renew", reply))
 		return
 	}
+	var shared []int
 	for i := range p.results {
 		switch result := &p.results[i]; states.Str[i] {
 		case '1':
 			result.State = driver.Held
 		case '0':
 			result.State = driver.Lost
+		case 's':
+			shared = append(shared, i)
 		default:
 			text := "?"
 			if len(failures) > 0 {
@@ -329,19 +344,46 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}
 	}
+	if len(shared) > 0 {
+		r.again(ctx, conn, p, shared, func(i int) *renewPart {
+			key, owner, ttl := p.argumentsOf(i)
+			one := &renewPart{call: turnCall(key, owner, ttl, p.slot, p.vote)}
+			one.wait = r.b.options.Replicas > 0
+			return one
+		})
+	}
+}
+
+// argumentsOf returns what a run of renew.lua was given for its claim i.
+func (p *renewPart) argumentsOf(i int) (key, owner, ttl string) {
+	n := len(p.claims)
+	keys, arguments := p.command[3:3+n], p.command[3+n:]
+	return keys[i], arguments[2*i], arguments[2*i+1]
 }
 
 // singly sends each claim of a part by itself. While a slot is being moved its keys are on two
 // servers, and a server refuses a script with several of them, even for keys that nobody holds.
 func (r *renewal) singly(ctx context.Context, conn Conn, p *renewPart) {
 	p.clear()
-	n := len(p.claims)
-	keys, arguments := p.command[3:3+n], p.command[3+n:]
+	indexes := make([]int, len(p.claims))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	r.again(ctx, conn, p, indexes, func(i int) *renewPart {
+		key, owner, ttl := p.argumentsOf(i)
+		one := &renewPart{call: p.call}
+		one.command = append(p.script.evalsha(make(Command, 0, 6), "1"), key, owner, ttl)
+		return one
+	})
+}
+
+// again sends a request of its own for each of these claims of a part.
+func (r *renewal) again(ctx context.Context, conn Conn, p *renewPart, indexes []int,
+	request func(i int) *renewPart) {
 	var all sync.WaitGroup
-	for i := range p.claims {
-		one := &renewPart{call: p.call, claims: p.claims[i : i+1], results: p.results[i : i+1]}
-		one.command = append(p.script.evalsha(make(Command, 0, 6), "1"), keys[i], arguments[2*i],
-			arguments[2*i+1])
+	for _, i := range indexes {
+		one := request(i)
+		one.claims, one.results = p.claims[i:i+1], p.results[i:i+1]
 		all.Go(func() {
 			reply, err := r.b.run(ctx, &one.call)
 			if err != nil {
