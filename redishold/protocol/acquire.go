@@ -181,7 +181,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	}
 	command = append(command, route, mark)
 	if a.claim.Shared {
-		command = append(command, "1")
+		command = append(command, shareMark(true))
 	}
 	reply, err := a.b.runOn(ctx, conn, &call{
 		script:  acquireScript(),

@@ -124,13 +124,20 @@ type renewal struct {
 	slot  uint16 // of any of them
 	ttl   time.Duration
 	parts []*renewPart
-	open  map[uint16]*renewPart // by slot: parts of renew.lua with room for more
-	last  *renewPart            // the one of these that was last added to
+	open  map[partKind]*renewPart // with room for more
+	last  *renewPart              // the one of these that was last added to
+}
+
+// partKind is which claims one run of renew.lua may have, or of keep.lua, if they are shared.
+type partKind struct {
+	slot   uint16
+	shared bool
 }
 
 // renewPart is one run of a script.
 type renewPart struct {
 	call
+	shared  bool         // as the claims are
 	claims  []int        // indexes
 	drew    bool         // it is a run of turn.lua that draws tokens
 	claim   driver.Claim // of a run of turn.lua
@@ -158,71 +165,85 @@ func (r *renewal) size() (n int) {
 // add puts a claim into a part. left is how many are still to be added, with this one.
 func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 	r.ttl = max(r.ttl, claim.TTL)
-	if claim.Block > 0 || claim.Yield || claim.Shared {
+	if claim.Block > 0 || claim.Yield {
 		r.parts = append(r.parts, turnPart(index, slot, claim))
 		return
 	}
 	p := r.last
-	if p == nil || p.slot != slot {
-		p = r.open[slot]
+	if p == nil || p.slot != slot || p.shared != claim.Shared {
+		p = r.open[partKind{slot, claim.Shared}]
 	}
 	if p == nil || len(p.claims) == renewChunk {
-		p = &renewPart{call: call{script: renewScript(), slot: slot, vote: claim.TTL, effect: true}}
+		script := renewScript()
+		if claim.Shared {
+			script = keepScript()
+		}
+		p = &renewPart{shared: claim.Shared,
+			call: call{script: script, slot: slot, vote: claim.TTL, effect: true}}
 		if !r.b.transport.Cluster() {
 			p.claims = make([]int, 0, min(left, renewChunk))
 		}
 		r.parts = append(r.parts, p)
 		if r.open == nil {
-			r.open = make(map[uint16]*renewPart)
+			r.open = make(map[partKind]*renewPart)
 		}
-		r.open[slot] = p
+		r.open[partKind{slot, claim.Shared}] = p
 	}
 	r.last = p
 	p.claims = append(p.claims, index)
 }
 
 func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
-	first, last, yield, share := "", "", "", ""
+	first, last, yield := "", "", ""
 	if claim.Block > 0 {
 		first, last = block(claim)
 	}
 	if claim.Yield {
 		yield = "1"
 	}
-	if claim.Shared {
-		share = "1"
-	}
 	return &renewPart{
 		claims: []int{index},
 		call: turnCall(claim.Key, claim.Owner, milliseconds(claim.TTL), slot, claim.TTL,
-			first, last, yield, share),
+			first, last, yield, shareMark(claim.Shared)),
 		drew:  first != "",
 		claim: *claim, // the caller may use its own again before a late shard answers
 	}
 }
 
-// turnCall is a run of turn.lua. options are what comes behind the TTL; without them it only renews.
-func turnCall(key, owner, ttl string, slot uint16, vote time.Duration, options ...string) call {
+// shareMark is the argument that says whether the claim is shared.
+func shareMark(shared bool) string {
+	if shared {
+		return "1"
+	}
+	return ""
+}
+
+// turnCall is a run of turn.lua.
+func turnCall(key, owner, ttl string, slot uint16, vote time.Duration,
+	first, last, yield, share string) call {
 	keys := KeysOf(key)
 	command := turnScript().evalsha(make(Command, 0, 14), "5")
 	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
-		owner, ttl)
-	if len(options) == 0 {
-		options = []string{"", "", "", ""}
-	}
-	return call{script: turnScript(), slot: slot, command: append(command, options...), vote: vote,
-		effect: true}
+		owner, ttl, first, last, yield, share)
+	return call{script: turnScript(), slot: slot, command: command, vote: vote, effect: true}
 }
 
-// complete makes the command of a run of renew.lua when all its claims are known.
+// complete makes the command of a run of renew.lua or keep.lua when all its claims are known.
 func (p *renewPart) complete(claims []driver.Claim) {
 	if p.command != nil {
 		return
 	}
 	n := len(p.claims)
-	p.command = p.script.evalsha(make(Command, 0, 3+3*n), strconv.Itoa(n))
+	if p.shared {
+		p.command = p.script.evalsha(make(Command, 0, 3+4*n), strconv.Itoa(2*n))
+	} else {
+		p.command = p.script.evalsha(make(Command, 0, 3+3*n), strconv.Itoa(n))
+	}
 	for _, i := range p.claims {
 		p.command = append(p.command, claims[i].Key)
+		if p.shared {
+			p.command = append(p.command, KeysOf(claims[i].Key).Readers)
+		}
 	}
 	for _, i := range p.claims {
 		p.command = append(p.command, claims[i].Owner, milliseconds(claims[i].TTL))
@@ -327,15 +348,15 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 		p.fail(strange("renew", reply))
 		return
 	}
-	var shared []int
+	var again []int
 	for i := range p.results {
 		switch result := &p.results[i]; states.Str[i] {
 		case '1':
 			result.State = driver.Held
 		case '0':
 			result.State = driver.Lost
-		case 's':
-			shared = append(shared, i)
+		case 's', 'a':
+			again = append(again, i) // another script has to say
 		default:
 			text := "?"
 			if len(failures) > 0 {
@@ -344,21 +365,39 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}
 	}
-	if len(shared) > 0 {
-		r.again(ctx, conn, p, shared, func(i int) *renewPart {
-			key, owner, ttl := p.argumentsOf(i)
-			one := &renewPart{call: turnCall(key, owner, ttl, p.slot, p.vote)}
+	if len(again) > 0 {
+		r.again(ctx, conn, p, again, func(i int) *renewPart {
+			one := p.other(i, states.Str[i])
 			one.wait = r.b.options.Replicas > 0
 			return one
 		})
 	}
 }
 
-// argumentsOf returns what a run of renew.lua was given for its claim i.
-func (p *renewPart) argumentsOf(i int) (key, owner, ttl string) {
-	n := len(p.claims)
-	keys, arguments := p.command[3:3+n], p.command[3+n:]
-	return keys[i], arguments[2*i], arguments[2*i+1]
+// other returns the run of a script that has the say about the claim i of a part, after its own run
+// gave this state: keep.lua for s, and turn.lua for a, which shares what is held alone.
+func (p *renewPart) other(i int, state byte) *renewPart {
+	keys, owner, ttl := p.argumentsOf(i)
+	if state == 'a' {
+		return &renewPart{call: turnCall(keys[0], owner, ttl, p.slot, p.vote, "", "", "",
+			shareMark(p.shared))}
+	}
+	one := &renewPart{call: p.call}
+	one.script = keepScript()
+	one.command = append(one.script.evalsha(make(Command, 0, 7), "2"), keys[0],
+		KeysOf(keys[0]).Readers, owner, ttl)
+	return one
+}
+
+// argumentsOf returns what a run of renew.lua or keep.lua was given for its claim i.
+func (p *renewPart) argumentsOf(i int) (keys []string, owner, ttl string) {
+	width := 1
+	if p.script == keepScript() {
+		width = 2
+	}
+	all := len(p.claims) * width
+	arguments := p.command[3+all:]
+	return p.command[3+i*width : 3+(i+1)*width], arguments[2*i], arguments[2*i+1]
 }
 
 // singly sends each claim of a part by itself. While a slot is being moved its keys are on two
@@ -370,9 +409,10 @@ func (r *renewal) singly(ctx context.Context, conn Conn, p *renewPart) {
 		indexes[i] = i
 	}
 	r.again(ctx, conn, p, indexes, func(i int) *renewPart {
-		key, owner, ttl := p.argumentsOf(i)
-		one := &renewPart{call: p.call}
-		one.command = append(p.script.evalsha(make(Command, 0, 6), "1"), key, owner, ttl)
+		keys, owner, ttl := p.argumentsOf(i)
+		one := &renewPart{call: p.call, shared: p.shared}
+		one.command = p.script.evalsha(make(Command, 0, 7), strconv.Itoa(len(keys)))
+		one.command = append(append(one.command, keys...), owner, ttl)
 		return one
 	})
 }

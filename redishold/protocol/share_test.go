@@ -38,6 +38,7 @@ func TestShareScripts(t *testing.T) {
 		"Downgrade":                   (*bench).testDowngrade,
 		"YieldOfOneWhoShares":         (*bench).testYield,
 		"OvertakenRenewal":            (*bench).testOvertakenRenewal,
+		"Keep":                        (*bench).testKeep,
 		"NoUpgrade":                   (*bench).testNoUpgrade,
 		"OutOfMemory":                 (*bench).testOutOfMemory,
 		"InspectShared":               (*bench).testInspectShared,
@@ -203,6 +204,44 @@ func (b *bench) testOvertakenRenewal() {
 	b.want("another's", b.run("turn", "B", "60000", "", "", "", ""), 0)
 }
 
+// A batch of those who share renews each that does, and a key of another type spoils none.
+func (b *bench) testKeep() {
+	keys := func(locks ...string) (keys []string) {
+		for _, lock := range locks {
+			keys = append(keys, lock, protocol.KeysOf(lock).Readers)
+		}
+		return keys
+	}
+	acquire := func(lock, owner string, more ...string) {
+		k := protocol.KeysOf(lock)
+		b.do(append([]string{"EVALSHA", b.loaded["acquire"], "5", k.Lock, k.Queue, k.Waiters,
+			k.Fence, k.Readers, owner, "10000", "1", "1", "3000", "", "", ""}, more...)...)
+	}
+	acquire("l1", "A", "1")
+	acquire("l1", "B", "1")
+	acquire("l2", "A")
+	acquire("l3", "A", "1")
+	acquire("l4", "A", "1")
+	b.do("DEL", protocol.KeysOf("l4").Readers)
+	b.do("LPUSH", protocol.KeysOf("l4").Readers, "x")
+	b.do("LPUSH", "l5", "x")
+	acquire("l6", "A", "1")
+	args := append([]string{"EVALSHA", b.loaded["keep"], "14"},
+		keys("l1", "l2", "l3", "l4", "l5", "l6", "none")...)
+	for _, owner := range []string{"B", "A", "B", "A", "A", "A", "A"} {
+		args = append(args, owner, "60000")
+	}
+	reply := b.do(args...).([]any)
+	if len(reply) != 3 || reply[0] != "1a0??10" || !strings.HasPrefix(reply[1].(string),
+		"WRONGTYPE") || !strings.HasPrefix(reply[2].(string), "WRONGTYPE") {
+		b.Fatalf("keep: %v", reply)
+	}
+	b.wantLease("l1", 60_000)
+	b.wantLease("l2", 10_000)
+	b.wantLease("l3", 10_000)
+	b.wantLease("l6", 60_000)
+}
+
 // One who shares does not get the lock alone, and does not wait for itself.
 func (b *bench) testNoUpgrade() {
 	b.share("A", "", 10_000)
@@ -224,6 +263,9 @@ func (b *bench) testOutOfMemory() {
 	}
 	b.want("renew", b.run("turn", "A", "30000", "", "", "", "1"), 1)
 	b.wantLease("lock:a", 30_000)
+	b.want("renew", b.do("EVALSHA", b.loaded["keep"], "2", "lock:a", b.keys.Readers, "A", "40000"),
+		"1")
+	b.wantLease("lock:a", 40_000)
 	b.want("release", b.run("release", "A"), 1)
 	b.wantLease("lock:a", 10_000)
 	b.want("the last", b.run("release", "B"), 1)
@@ -318,42 +360,53 @@ func TestSharedClaimIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// One batch renews claims of both kinds, and one that has come to share since it was sent.
+// One call renews claims of both kinds, one that has come to share since it was sent, and one that
+// is to share from now on. Those that go on as they are take one round trip.
 func TestRenewMixesBothKinds(t *testing.T) {
-	turns := 0
-	f := &fake{answer: func(c protocol.Command) protocol.Reply {
-		if scriptName(c[1]) == "renew" {
-			return protocol.Reply{Kind: protocol.String, Str: "10s1"}
+	state := func(text string) protocol.Reply {
+		return protocol.Reply{Kind: protocol.String, Str: text}
+	}
+	f := &fake{}
+	f.answer = func(c protocol.Command) protocol.Reply {
+		command := strings.Join(c[2:], " ")
+		for suffix, reply := range map[string]protocol.Reply{
+			"4 k1 k2 k3 k6 a 1000 lost 1000 overtaken 7000 b 1000": state("10s1"),
+			"shares 1000 no more 1000 alone 9000":                  state("10a"),
+			"overtaken 7000":                                       state("1"),
+			"alone 9000    1":                                      {Kind: protocol.Integer, Int: 1},
+		} {
+			if strings.HasSuffix(command, suffix) {
+				return reply
+			}
 		}
-		turns++
-		switch {
-		case c[8] == "shares":
-			return protocol.Reply{Kind: protocol.Integer, Int: 1}
-		case c[8] == "overtaken" && c[3] == "k3" && c[9] == "7000" && c[13] == "":
-			return protocol.Reply{Kind: protocol.Integer, Int: 1}
-		}
-		return protocol.Reply{Kind: protocol.Integer}
-	}}
+		return protocol.Reply{Kind: protocol.Failure, Str: "ERR unexpected " + command}
+	}
 	b := protocol.New(f, protocol.Options{})
 	claims := []driver.Claim{
 		{Key: "k1", Owner: "a", TTL: time.Second},
 		{Key: "k2", Owner: "lost", TTL: time.Second},
 		{Key: "k3", Owner: "overtaken", TTL: 7 * time.Second},
 		{Key: "k4", Owner: "shares", TTL: time.Second, Shared: true},
-		{Key: "k5", Owner: "shares no more", TTL: time.Second, Shared: true},
+		{Key: "k5", Owner: "no more", TTL: time.Second, Shared: true},
 		{Key: "k6", Owner: "b", TTL: time.Second},
+		{Key: "k7", Owner: "alone", TTL: 9 * time.Second, Shared: true},
 	}
 	results, err := b.Renew(t.Context(), claims)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []driver.State{driver.Held, driver.Lost, driver.Held, driver.Held,
-		driver.Lost, driver.Held} {
+		driver.Lost, driver.Held, driver.Held} {
 		if results[i].State != want {
 			t.Errorf("%s: %+v, want %v", claims[i].Owner, results[i], want)
 		}
 	}
-	if turns != 3 || f.batches != 2 {
-		t.Errorf("%d turns, %d round trips", turns, f.batches)
+	var scripts []string
+	for _, c := range f.sent {
+		scripts = append(scripts, scriptName(c[1]))
+	}
+	if want := []string{"renew", "keep", "keep", "turn"}; !slices.Equal(scripts, want) ||
+		f.batches != 3 {
+		t.Errorf("ran %q in %d round trips, want %q", scripts, f.batches, want)
 	}
 }

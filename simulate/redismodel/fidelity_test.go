@@ -276,6 +276,10 @@ func (b *both) script(keys protocol.Keys) []string {
 		locks := []string{"lock:a", "lock:{b", "lock:a", "lock:c"}
 		return append(append([]string{"EVALSHA", script.SHA, "4"}, locks...),
 			owner, ttl, b.pick(owners...), ttl, b.pick(owners...), ttl, owner, ttl)
+	case "keep":
+		other := protocol.KeysOf("lock:{b")
+		return []string{"EVALSHA", script.SHA, "4", keys.Lock, keys.Readers, other.Lock,
+			other.Readers, owner, ttl, owner, ttl}
 	case "inspect":
 		return append([]string{"EVALSHA", script.SHA, "4"}, keys.Lock, keys.Queue, keys.Waiters,
 			keys.Readers)

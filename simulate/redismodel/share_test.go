@@ -374,9 +374,9 @@ func (b *bench) act() {
 		if downgrade && want == 1 {
 			b.seen["downgraded"]++
 		}
-	case 13:
+	case 13, 14:
 		b.renew(owner, ttl)
-	case 14, 15, 16:
+	case 15, 16:
 		b.want.now++
 		b.want.expire()
 		b.step(tick)
@@ -446,6 +446,11 @@ func (b *bench) plainly(owner string, ttl int, args []string) {
 
 // renew renews together what an owner may hold with a lock that nobody holds.
 func (b *bench) renew(owner string, ttl int) {
+	ms := fmt.Sprint(lease(ttl))
+	if b.random.IntN(2) == 0 {
+		b.keep(owner, ttl, ms)
+		return
+	}
 	want := "00"
 	switch {
 	case b.want.alone == owner:
@@ -454,10 +459,24 @@ func (b *bench) renew(owner string, ttl int) {
 	case len(b.want.readers) > 0 || b.want.husk >= 0:
 		want = "0s"
 	}
-	ms := fmt.Sprint(lease(ttl))
 	b.equal("renew", b.do("EVALSHA", b.sha["renew"], "2", "lock:none", b.keys.Lock, owner, ms,
 		owner, ms), want)
 	b.log = append(b.log, fmt.Sprintf("%3d renew %s: %s", b.want.now, owner, want))
+}
+
+// keep renews together what an owner may share with a lock that nobody holds.
+func (b *bench) keep(owner string, ttl int, ms string) {
+	want := "00"
+	if _, mine := b.want.readers[owner]; mine {
+		b.want.readers[owner] = b.want.now + ttl
+		want = "01"
+	} else if b.want.alone == owner {
+		want = "0a"
+	}
+	b.equal("keep", b.do("EVALSHA", b.sha["keep"], "4", "lock:none",
+		protocol.KeysOf("lock:none").Readers, b.keys.Lock, b.keys.Readers, owner, ms, owner, ms),
+		want)
+	b.log = append(b.log, fmt.Sprintf("%3d keep %s: %s", b.want.now, owner, want))
 }
 
 // byHand is what others do to the keys.

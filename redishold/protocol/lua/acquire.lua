@@ -42,28 +42,26 @@ if shared or not holder or holder == owner then
 	-- include share.lua
 	-- include hand_over.lua
 	if shared then
-		holder = longest()
+		holder = longest(KEYS[5])
 		shared = holder ~= nil
 	end
-	local mine = shared and redis.call('ZSCORE', KEYS[5], owner)
-	if mine and -mine < now then
-		mine = nil
-	end
+	local mine = shared and shares(KEYS[5], owner)
 	if together then
-		if mine or holder == owner then
-			share(owner, now + ttl, not shared)
-			if not shared then
-				hand_over(true)
-			end
+		local turn = mine or holder == owner
+		if not turn then
+			-- Waiters come first, but those that share take nothing away.
+			local heir
+			heir, turn = hand_over(shared, owner, true)
+			shared, holder = shared or turn and heir, heir or holder
+		end
+		if turn and shared then
+			extend(KEYS[1], KEYS[5], owner, now + ttl)
+			return draw(ARGV[3], ARGV[4])
+		elseif turn then
+			found(KEYS[1], KEYS[5], owner, now + ttl)
+			hand_over(true)
 			return draw(ARGV[3], ARGV[4])
 		end
-		-- Waiters come first, but those that share take nothing away.
-		local heir, turn = hand_over(shared, owner, true)
-		if turn then
-			share(owner, now + ttl, not shared and not heir)
-			return draw(ARGV[3], ARGV[4])
-		end
-		holder = heir or holder
 	elseif mine then
 		return { holder, redis.call('PTTL', KEYS[1]), 0, 0 } -- it shares for good, and must not wait for itself
 	elseif not shared then

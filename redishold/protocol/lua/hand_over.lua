@@ -34,7 +34,7 @@ local function hand_over(shared, asker, together)
 				redis.call('SET', KEYS[1], heir, 'PX', ends - now)
 				holder = heir
 			else
-				holder = share(heir, ends, not shared)
+				holder = (shared and extend or found)(KEYS[1], KEYS[5], heir, ends)
 				shared = true
 			end
 			local token = string.format('%.0f', draw(from, to))

@@ -35,10 +35,9 @@ end
 
 local held = holder == owner
 if shared then
-	local ends = redis.call('ZSCORE', KEYS[5], owner)
-	held = ends and -ends >= now
+	held = shares(KEYS[5], owner)
 	redis.call('ZREM', KEYS[5], owner)
-	holder = settle()
+	holder = settle(KEYS[1], KEYS[5])
 	shared = holder ~= nil
 end
 if held then

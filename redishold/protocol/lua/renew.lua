@@ -2,7 +2,7 @@
 --
 -- KEYS  locks
 -- ARGV  for each: owner, TTL in ms
--- Gives a string with a character for each: 1 renewed, 0 lost, s if several share it and turn.lua has to say, ? an
+-- Gives a string with a character for each: 1 renewed, 0 lost, s if several share it and keep.lua has to say, ? an
 -- error; if there are errors, a list of the string and the errors in order.
 
 local states, errors = {}, {}

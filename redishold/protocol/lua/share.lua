@@ -1,35 +1,44 @@
--- A lock that several share has a value of its own, which is no owner value. Who they are is in the readers,
--- KEYS[5]: owner values, each scored by the end of its lease in ms, negated, so that the longest comes first. The
--- lock's own TTL ends with the longest. Readers beside a lock with any other value, or with none, are a rest of
--- former times and count for nothing: whoever makes a lock shared removes them.
+-- A lock that several share has a value of its own, which is no owner value. Who they are is in the readers, a
+-- sorted set beside it: owner values, each scored by the end of its lease in ms, negated, so that the longest comes
+-- first. The lock's own TTL ends with the longest. Readers beside a lock with any other value, or with none, are a
+-- rest of former times and count for nothing: whoever makes a lock shared removes them.
 
 -- longest returns who of the readers has the longest lease, and the end of it, if any lease has not ended.
-local function longest()
-	local first = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '-' .. now, 'WITHSCORES', 'LIMIT', '0', '1')
+local function longest(readers)
+	local first = redis.call('ZRANGEBYSCORE', readers, '-inf', '-' .. now, 'WITHSCORES', 'LIMIT', '0', '1')
 	return first[1], first[2] and string.sub(first[2], 2)
+end
+
+-- shares reports whether the owner is among the readers, with a lease that has not ended.
+local function shares(readers, owner)
+	local ends = redis.call('ZSCORE', readers, owner)
+	return ends and -ends >= now
 end
 
 -- settle gives the lock the longest lease that is left, and forgets those that have ended. It returns whose it is,
 -- or nothing and leaves the lock as it is.
-local function settle()
-	for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '(-' .. now, '+inf')) do
-		redis.call('ZREM', KEYS[5], dead)
+local function settle(lock, readers)
+	for _, dead in ipairs(redis.call('ZRANGEBYSCORE', readers, '(-' .. now, '+inf')) do
+		redis.call('ZREM', readers, dead)
 	end
-	local reader, ends = longest()
+	local reader, ends = longest(readers)
 	if reader then
-		redis.call('SET', KEYS[1], 'holdfast:shared', 'PXAT', ends) -- not PEXPIRE, whose clock may be behind now
-		redis.call('PEXPIRE', KEYS[5], ends - now + 1000) -- not before the lock
+		redis.call('SET', lock, 'holdfast:shared', 'PXAT', ends) -- not PEXPIRE, whose clock may be behind now
+		redis.call('PEXPIRE', readers, ends - now + 1000) -- not before the lock
 	end
 	return reader
 end
 
--- share has the reader hold the lock until then, with those who share it already; without any if it is founded.
-local function share(reader, ends, founded)
-	if founded then
-		-- First, as a server that is out of memory refuses this. It refuses nothing behind a write.
-		redis.call('SET', KEYS[1], 'holdfast:shared', 'PXAT', ends)
-		redis.call('DEL', KEYS[5])
-	end
-	redis.call('ZADD', KEYS[5], '-' .. ends, reader)
-	return settle()
+-- extend gives a reader a lease until then, or lets one in.
+local function extend(lock, readers, reader, ends)
+	redis.call('ZADD', readers, '-' .. ends, reader)
+	return settle(lock, readers)
+end
+
+-- found makes the lock shared, by this reader alone.
+local function found(lock, readers, reader, ends)
+	-- First, as a server that is out of memory refuses this. It refuses nothing behind a write.
+	redis.call('SET', lock, 'holdfast:shared', 'PXAT', ends)
+	redis.call('DEL', readers)
+	return extend(lock, readers, reader, ends)
 end

@@ -18,11 +18,8 @@ if not alone or ARGV[6] == '1' or yield and redis.call('EXISTS', KEYS[2]) == 1 t
 	-- include clock.lua
 	-- include share.lua
 	-- include hand_over.lua
-	if not alone then
-		local ends = redis.call('ZSCORE', KEYS[5], owner)
-		if not ends or -ends < now then
-			return 0
-		end
+	if not alone and not shares(KEYS[5], owner) then
+		return 0
 	end
 	if yield and alone and hand_over(false) then
 		return -1
@@ -31,7 +28,7 @@ if not alone or ARGV[6] == '1' or yield and redis.call('EXISTS', KEYS[2]) == 1 t
 		local _, nobody = hand_over(true)
 		if not nobody then
 			redis.call('ZREM', KEYS[5], owner)
-			if not settle() then
+			if not settle(KEYS[1], KEYS[5]) then
 				hand_over(false)
 			end
 			return -1
@@ -39,7 +36,8 @@ if not alone or ARGV[6] == '1' or yield and redis.call('EXISTS', KEYS[2]) == 1 t
 	end
 	if not alone or ARGV[6] == '1' then
 		redis.call('PEXPIRE', KEYS[1], ttl) -- a server that is out of memory refuses nothing behind this
-		share(owner, now + ttl, alone)
+		local share = alone and found or extend
+		share(KEYS[1], KEYS[5], owner, now + ttl)
 		hand_over(true) -- those whose turn it is, now or as one before them has died
 		alone = false
 	end
