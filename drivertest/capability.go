@@ -19,6 +19,8 @@ var capabilityRules = []rule{
 		s.stated("Identify", s.Capabilities.Identify, identified)
 		_, member := b.(driver.Member)
 		s.stated("Member", s.Capabilities.Member, member)
+		sharer, ok := b.(driver.Sharer)
+		s.stated("Share", s.Capabilities.Share, ok && sharer.Shares())
 	}},
 	{name: "Capabilities/Hooks", check: func(s *suite) {
 		s.stated("CanLose", s.Capabilities.CanLose, s.store.Lose != nil)

@@ -94,6 +94,7 @@ type Capabilities struct {
 	Guard    bool // it is a driver.Guarder
 	Identify bool // it is a driver.Identifier
 	Member   bool // it is a driver.Member
+	Share    bool // it is a driver.Sharer, and says that it shares
 
 	// Of the backend, found by trying.
 	Queue     bool // a busy claim with Queue set is queued, and granted in its turn

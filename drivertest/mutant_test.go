@@ -183,7 +183,7 @@ func harnessOf(m *mutant) drivertest.Harness {
 			return store
 		},
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Guard: true, Identify: true, Member: true,
+			Notify: true, Inspect: true, Guard: true, Identify: true, Member: true, Share: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true, CanKillHolder: true,
 		},

@@ -21,7 +21,7 @@ func mutants() []*mutant {
 	return slices.Concat(
 		harnessMutants(), exclusionMutants(), releaseMutants(), renewalMutants(), tokenMutants(),
 		queueMutants(),
-		handoffMutants(), noticeMutants(), callMutants(), keyMutants(), inspectionMutants(),
+		handoffMutants(), shareMutants(), noticeMutants(), callMutants(), keyMutants(), inspectionMutants(),
 		guardMutants(), closeMutants(),
 	)
 }

@@ -20,6 +20,7 @@ const (
 	guard
 	identify
 	member
+	share
 	queue
 	holder
 	expiresIn
@@ -36,7 +37,7 @@ func (c Capabilities) features() feature {
 	var have feature
 	for f, has := range map[feature]bool{
 		notify: c.Notify, inspect: c.Inspect, checker: c.Check, guard: c.Guard,
-		identify: c.Identify, member: c.Member,
+		identify: c.Identify, member: c.Member, share: c.Share,
 		queue: c.Queue, holder: c.Holder, expiresIn: c.ExpiresIn, expiry: c.Expiry,
 		outlives: c.Outlives,
 		lose:     c.CanLose, cutReply: c.CanCutReply, freeze: c.CanFreeze, forget: c.CanForget,
@@ -61,6 +62,7 @@ func rules() []rule {
 		tokenRules,
 		queueRules,
 		handoffRules,
+		shareRules,
 		noticeRules,
 		unknownRules,
 		contextRules,

@@ -53,7 +53,16 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 	} else {
 		m.settle(claim.Key, e, now, claim.Owner)
 	}
-	if e.owner == "" || e.owner == claim.Owner {
+	mine := e.sharer(claim.Owner) >= 0
+	switch {
+	case claim.Shared && (e.owner == "" || mine || e.shared() && e.queue == nil):
+		token := m.draw(claim.Token, claim.Block)
+		e.share(sharer{claim.Owner, now.Add(claim.TTL), token})
+		if e.queue != nil {
+			m.arm(e, now)
+		}
+		return driver.Result{State: driver.Held, Token: token}
+	case !e.shared() && (e.owner == "" || e.owner == claim.Owner):
 		e.owner, e.expires = claim.Owner, now.Add(claim.TTL)
 		e.token = m.draw(claim.Token, claim.Block)
 		if e.queue != nil {
@@ -68,7 +77,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		e.queue.prune(now)
 		w = e.queue.find(claim.Owner)
 	}
-	if w == nil && !claim.Queue {
+	if w == nil && (!claim.Queue || mine) {
 		if e.queue != nil {
 			m.tend(e, now)
 		}
@@ -85,7 +94,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 			e.queue = m.newQueue(claim.Key)
 		}
 		w = &queuedClaim{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token,
-			block: claim.Block, client: b}
+			block: claim.Block, shared: claim.Shared, client: b}
 		if w.ticket == 0 {
 			// Raised over the last one: the wall clock may stand still or be set back, and the
 			// order of arrival must not follow it.
@@ -143,6 +152,10 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 		return
 	}
 	e := m.keys[claim.Key]
+	if e != nil && e.shared() {
+		*result = m.renewShared(e, claim, now)
+		return
+	}
 	if e == nil || e.owner != claim.Owner || now >= e.expires {
 		// Settling an expired key is left to its timer, or to the next call for it.
 		result.State = driver.Lost
@@ -165,6 +178,10 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 	if claim.Block > 0 {
 		e.token = m.draw(claim.Token, claim.Block)
 		result.Token = e.token
+	}
+	if claim.Shared { // held alone until now
+		e.share(sharer{e.owner, e.expires, e.token})
+		m.letIn(claim.Key, e, now, "")
 	}
 }
 
@@ -199,10 +216,19 @@ func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
 		return driver.Result{State: driver.Lost}
 	}
 	state := driver.Lost
-	if e.owner == claim.Owner && now < e.expires {
+	e.expire(now)
+	switch {
+	case e.sharer(claim.Owner) >= 0:
+		state = driver.Held
+		e.leave(claim.Owner)
+		m.settle(claim.Key, e, now, "")
+		if e.queue != nil {
+			m.arm(e, now) // what is left may end sooner
+		}
+	case !e.shared() && e.owner == claim.Owner && now < e.expires:
 		state = driver.Held
 		m.pass(claim.Key, e, now, "")
-	} else {
+	default:
 		// Removed before the key is settled, so that a claim that leaves is not granted it.
 		if e.queue != nil {
 			e.queue.prune(now)

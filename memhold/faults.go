@@ -109,7 +109,7 @@ func (f Faults) Lose(key string) bool {
 		return false
 	}
 	// expires stays: the timer of a queue still serves.
-	e.owner, e.token = "", 0
+	e.owner, e.token, e.sharers = "", 0, nil
 	if e.free() {
 		m.remove(key, e)
 	}
@@ -127,7 +127,7 @@ func (f Faults) Give(key, owner string, ttl time.Duration) {
 	if e == nil {
 		e = m.add(key, now)
 	}
-	e.owner, e.token, e.expires = owner, 0, now.Add(ttl)
+	e.owner, e.token, e.expires, e.sharers = owner, 0, now.Add(ttl), nil
 	if e.queue != nil {
 		m.tend(e, now)
 	}

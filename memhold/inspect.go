@@ -55,7 +55,7 @@ func (b *Backend) list(prefix string) ([]driver.Entry, error) {
 			continue
 		}
 		if m.settle(key, e, now, ""); !e.free() {
-			entries = append(entries, driver.Entry{Key: key, Holder: e.holder(now)})
+			entries = append(entries, e.entry(key, now))
 		}
 	}
 	return entries, nil
@@ -87,7 +87,7 @@ func (b *Backend) inspect(key string) (driver.Entry, error) {
 		return entry, nil
 	}
 	m.settle(key, e, now, "")
-	entry.Holder = e.holder(now)
+	entry = e.entry(key, now)
 	if e.queue != nil {
 		for _, w := range e.queue.waiters {
 			if now < w.until {
@@ -99,9 +99,15 @@ func (b *Backend) inspect(key string) (driver.Entry, error) {
 	return entry, nil
 }
 
-func (e *entry) holder(now clock.Instant) driver.Party {
-	if e.owner == "" {
-		return driver.Party{}
+// entry describes the key without its waiters.
+func (e *entry) entry(key string, now clock.Instant) driver.Entry {
+	entry := driver.Entry{Key: key}
+	for _, s := range e.sharers {
+		entry.Sharers = append(entry.Sharers,
+			driver.Party{Owner: s.owner, Token: s.token, ExpiresIn: s.expires.Sub(now)})
 	}
-	return driver.Party{Owner: e.owner, Token: e.token, ExpiresIn: e.expires.Sub(now)}
+	if !e.shared() && e.owner != "" {
+		entry.Holder = driver.Party{Owner: e.owner, Token: e.token, ExpiresIn: e.expires.Sub(now)}
+	}
+	return entry
 }

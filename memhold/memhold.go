@@ -41,8 +41,8 @@ const MinPresence = time.Millisecond
 
 // Backend is a client of a memory. Make one with [New]. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Guarder,
-// driver.Identifier and driver.Member.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Sharer,
+// driver.Guarder, driver.Identifier and driver.Member.
 type Backend struct {
 	memory *memory
 
@@ -62,6 +62,7 @@ var (
 	_ driver.Backend    = (*Backend)(nil)
 	_ driver.Notifier   = (*Backend)(nil)
 	_ driver.Inspector  = (*Backend)(nil)
+	_ driver.Sharer     = (*Backend)(nil)
 	_ driver.Guarder    = (*Backend)(nil)
 	_ driver.Identifier = (*Backend)(nil)
 	_ driver.Member     = (*Backend)(nil)

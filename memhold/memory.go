@@ -60,6 +60,10 @@ type entry struct {
 	expires clock.Instant
 	token   driver.Token // the first of the holder's latest block; 0 for a foreign holder
 	queue   *queue       // nil if nobody waits
+
+	// sharers are those who share the key, the longest lease last, which is the holder's. nil: the
+	// key is held by one alone, or by nobody.
+	sharers []sharer
 }
 
 // add makes an entry for a key that has none.
@@ -110,32 +114,36 @@ func (m *memory) sweep(now clock.Instant) {
 // free reports whether nobody holds or waits for the key. It is exact after settle.
 func (e *entry) free() bool { return e.owner == "" && e.queue == nil }
 
-// settle ends the holder's lease if it has run out, and passes a key that nobody holds to the first
-// live waiter. After it the key is held, or free with nobody waiting. Every call begins with
-// it, so what happens does not depend on whether a timer was in time.
+// settle ends leases that have run out, and passes a key that nobody holds to the first live
+// waiter. After it the key is held, or free with nobody waiting, and if it is shared, no claim that
+// would share it is first in its queue. Every call begins with it, so what happens does not depend
+// on whether a timer was in time.
 func (m *memory) settle(key string, e *entry, now clock.Instant, asker string) {
-	if e.owner == "" || now >= e.expires {
+	e.expire(now)
+	switch {
+	case e.owner == "" || now >= e.expires:
 		m.pass(key, e, now, asker)
+	case e.shared():
+		m.letIn(key, e, now, asker)
 	}
 }
 
-// pass takes the key from its holder and grants it to the first live waiter, for what remains of
-// that one's presence. The waiter gets a notice unless it is the asker, which gets an answer.
+// pass takes the key from its holder and grants it to the first live waiter, and to those that
+// share it with that one.
 func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
-	e.owner, e.token, e.expires = "", 0, 0
+	e.owner, e.token, e.expires, e.sharers = "", 0, 0, nil
 	if e.queue == nil {
 		return
 	}
 	w := e.queue.pop(now)
 	if w != nil {
-		e.owner, e.expires = w.owner, w.until
-		e.token = m.draw(w.token, w.block)
-		if w.owner != asker {
-			m.notify(w.client, driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner,
-				Token: e.token, Block: w.block})
-		}
+		m.admit(key, e, w, asker)
 	}
-	m.tend(e, now)
+	if e.shared() {
+		m.letIn(key, e, now, asker)
+	} else {
+		m.tend(e, now)
+	}
 }
 
 // tend drops a queue that has become empty, and else sets its timer.
@@ -169,15 +177,19 @@ func (m *memory) draw(proposed driver.Token, block uint64) driver.Token {
 	return token
 }
 
-// arm has the key passed on when the holder's lease ends. A timer that is due earlier stays: it
+// arm has the key passed on when the holder's lease ends, and a shared key looked at when the first
+// waiter may be dead: those behind it may be let in then. A timer that is due earlier stays: it
 // finds the lease renewed and is armed again, which is cheaper than to move it with every renewal.
 func (m *memory) arm(e *entry, now clock.Instant) {
-	q := e.queue
-	if len(m.clients) == 0 || q.armed && q.at <= e.expires {
+	q, at := e.queue, e.expires
+	if e.shared() && len(q.waiters) > 0 {
+		at = min(at, q.waiters[0].until)
+	}
+	if len(m.clients) == 0 || q.armed && q.at <= at {
 		return
 	}
-	q.armed, q.at = true, e.expires
-	wait := max(1, e.expires.Sub(now)) // never a timer that is due: see DESIGN.md
+	q.armed, q.at = true, at
+	wait := max(1, at.Sub(now)) // never a timer that is due: see DESIGN.md
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() { m.fire(q) })
 	} else {

@@ -24,9 +24,14 @@ type model struct {
 }
 
 type modelKey struct {
+	holders []modelHolder // the longest lease last; several only if they share the key
+	shared  bool
+	waiters []modelWaiter
+}
+
+type modelHolder struct {
 	owner   string
 	expires time.Duration
-	waiters []modelWaiter
 }
 
 type modelWaiter struct {
@@ -34,6 +39,7 @@ type modelWaiter struct {
 	ticket uint64
 	until  time.Duration
 	block  uint64
+	shared bool
 }
 
 type modelGrant struct {
@@ -48,34 +54,67 @@ func (m *model) key(name string) *modelKey {
 	return m.keys[name]
 }
 
-// advance lets time pass: every lease that ends hands its key over at that moment.
+// advance lets time pass: at each moment in which a lease or a presence ends, the key is settled.
 func (m *model) advance(d time.Duration) {
 	m.now += d
 	for name, k := range m.keys {
-		for k.owner != "" && k.expires <= m.now {
-			m.pass(name, k, k.expires, "")
+		for {
+			next := m.now + 1
+			for _, h := range k.holders {
+				next = min(next, h.expires)
+			}
+			for _, w := range k.waiters {
+				next = min(next, w.until)
+			}
+			if next > m.now {
+				break
+			}
+			m.settle(name, k, next, "")
 		}
-		k.prune(m.now)
 	}
 }
 
-func (m *model) pass(name string, k *modelKey, at time.Duration, asker string) {
-	k.owner = ""
-	k.prune(at)
-	if len(k.waiters) > 0 {
+// settle ends what is over, and lets in whose turn it is.
+func (m *model) settle(name string, k *modelKey, at time.Duration, asker string) {
+	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h modelHolder) bool {
+		return h.expires <= at
+	})
+	k.waiters = slices.DeleteFunc(slices.Clone(k.waiters), func(w modelWaiter) bool {
+		return w.until <= at
+	})
+	for len(k.waiters) > 0 {
 		w := k.waiters[0]
+		if len(k.holders) > 0 && !(k.shared && w.shared) {
+			break
+		}
 		k.waiters = k.waiters[1:]
-		k.owner, k.expires = w.owner, w.until
+		k.shared = w.shared
+		k.hold(w.owner, w.until)
 		if w.owner != asker {
 			m.grants = append(m.grants, modelGrant{name, w.owner, w.block})
 		}
 	}
 }
 
-func (k *modelKey) prune(now time.Duration) {
-	k.waiters = slices.DeleteFunc(slices.Clone(k.waiters), func(w modelWaiter) bool {
-		return w.until <= now
+// hold makes the owner a holder, or gives it another lease.
+func (k *modelKey) hold(owner string, expires time.Duration) {
+	k.leave(owner)
+	k.holders = append(k.holders, modelHolder{owner, expires})
+	slices.SortStableFunc(k.holders, func(a, b modelHolder) int {
+		return cmp.Compare(a.expires, b.expires)
 	})
+}
+
+func (k *modelKey) leave(owner string) (held bool) {
+	n := len(k.holders)
+	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h modelHolder) bool {
+		return h.owner == owner
+	})
+	return len(k.holders) < n
+}
+
+func (k *modelKey) holds(owner string) bool {
+	return slices.ContainsFunc(k.holders, func(h modelHolder) bool { return h.owner == owner })
 }
 
 func (k *modelKey) place(owner string) int {
@@ -84,22 +123,30 @@ func (k *modelKey) place(owner string) int {
 
 func (m *model) acquire(c driver.Claim) driver.Result {
 	k := m.key(c.Key)
-	if k.owner == "" {
-		m.pass(c.Key, k, m.now, c.Owner)
-	}
-	if k.owner == "" || k.owner == c.Owner {
-		k.owner, k.expires = c.Owner, m.now+c.TTL
+	m.settle(c.Key, k, m.now, c.Owner)
+	mine := k.holds(c.Owner)
+	switch {
+	case len(k.holders) == 0:
+		k.shared = c.Shared
+		k.hold(c.Owner, m.now+c.TTL)
+		return driver.Result{State: driver.Held}
+	case k.shared && c.Shared && (mine || len(k.waiters) == 0), !k.shared && mine:
+		k.hold(c.Owner, m.now+c.TTL)
 		return driver.Result{State: driver.Held}
 	}
-	r := driver.Result{State: driver.Busy, Holder: k.owner, ExpiresIn: k.expires - m.now}
+	last := k.holders[len(k.holders)-1]
+	r := driver.Result{State: driver.Busy, Holder: last.owner, ExpiresIn: last.expires - m.now}
+	if mine {
+		return r
+	}
 	place := k.place(c.Owner)
 	if place == 0 && !c.Queue {
 		return r
 	}
 	r.Presence = min(m.presence, c.TTL)
-	w := modelWaiter{c.Owner, c.Ticket, m.now + r.Presence, c.Block}
+	w := modelWaiter{c.Owner, c.Ticket, m.now + r.Presence, c.Block, c.Shared}
 	if place > 0 {
-		w.ticket = k.waiters[place-1].ticket
+		w.ticket, w.shared = k.waiters[place-1].ticket, k.waiters[place-1].shared
 		k.waiters[place-1] = w
 	} else {
 		if w.ticket == 0 {
@@ -118,30 +165,31 @@ func (m *model) acquire(c driver.Claim) driver.Result {
 func (m *model) renew(c driver.Claim) driver.State {
 	k := m.key(c.Key)
 	switch {
-	case k.owner != c.Owner:
+	case !k.holds(c.Owner):
 		return driver.Lost
 	case c.Yield && len(k.waiters) > 0:
-		m.pass(c.Key, k, m.now, "")
+		k.leave(c.Owner)
+		m.settle(c.Key, k, m.now, "")
 		return driver.Yielded
 	default:
-		k.expires = m.now + c.TTL
+		k.shared = k.shared || c.Shared
+		k.hold(c.Owner, m.now+c.TTL)
+		m.settle(c.Key, k, m.now, "")
 		return driver.Held
 	}
 }
 
 func (m *model) release(c driver.Claim) driver.State {
 	k := m.key(c.Key)
-	if k.owner == c.Owner {
-		m.pass(c.Key, k, m.now, "")
+	if k.leave(c.Owner) {
+		m.settle(c.Key, k, m.now, "")
 		return driver.Held
 	}
 	place := k.place(c.Owner)
 	if place > 0 {
 		k.waiters = slices.Delete(k.waiters, place-1, place)
 	}
-	if k.owner == "" {
-		m.pass(c.Key, k, m.now, "")
-	}
+	m.settle(c.Key, k, m.now, "")
 	if place > 0 {
 		return driver.Busy
 	}
@@ -151,11 +199,12 @@ func (m *model) release(c driver.Claim) driver.State {
 func (m *model) inspect(name string) driver.Entry {
 	k := m.key(name)
 	e := driver.Entry{Key: name}
-	if k.owner == "" {
-		m.pass(name, k, m.now, "")
+	m.settle(name, k, m.now, "")
+	for _, h := range k.holders {
+		e.Sharers = append(e.Sharers, driver.Party{Owner: h.owner, ExpiresIn: h.expires - m.now})
 	}
-	if k.owner != "" {
-		e.Holder = driver.Party{Owner: k.owner, ExpiresIn: k.expires - m.now}
+	if !k.shared && len(e.Sharers) > 0 {
+		e.Holder, e.Sharers = e.Sharers[0], nil
 	}
 	for _, w := range k.waiters {
 		e.Waiters = append(e.Waiters, driver.Party{Owner: w.owner, ExpiresIn: w.until - m.now})
@@ -237,6 +286,11 @@ func run(t *testing.T, data []byte) {
 			Queue: arg&16 == 0,
 			Yield: arg&32 != 0,
 		}
+		shares := func(owner string) bool {
+			// Seldom as it is not allowed: the answers are known even then.
+			return (owner > "d") != (who>>5 == 7)
+		}
+		c.Shared = shares(c.Owner)
 		if arg&64 != 0 {
 			c.Ticket = uint64(arg>>5) + 1
 		}
@@ -262,6 +316,7 @@ func run(t *testing.T, data []byte) {
 		case 3:
 			other := c
 			other.Owner, other.Yield = string('a'+rune(arg>>4&7)), false
+			other.Shared = shares(other.Owner)
 			claims := []driver.Claim{other, c, other}
 			got, err := b.Renew(ctx, claims)
 			if err != nil || len(got) != 3 {
@@ -285,11 +340,11 @@ func run(t *testing.T, data []byte) {
 			synctest.Wait()
 			m.advance(pauses[arg&3])
 		case 7:
-			held := m.key(c.Key).owner != ""
+			held := len(m.key(c.Key).holders) > 0
 			if got := b.Faults().Lose(c.Key); got != held {
 				t.Fatalf("Lose(%q) = %v; want %v", c.Key, got, held)
 			}
-			m.key(c.Key).owner = ""
+			m.key(c.Key).holders = nil
 			// A lost key is settled by the next call, or by a timer before: not left to chance.
 			if arg&1 == 0 {
 				got, err := b.Acquire(ctx, c)
@@ -312,6 +367,9 @@ func run(t *testing.T, data []byte) {
 			t.Fatalf("Inspect: %v", err)
 		}
 		got.Holder.Token = 0
+		for i := range got.Sharers {
+			got.Sharers[i].Token = 0
+		}
 		if want := m.inspect(c.Key); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("state after op %d by %s with %08b:\n%+v; want\n%+v", op%8, c.Owner, arg,
 				got, want)

@@ -36,6 +36,7 @@ type queuedClaim struct {
 	until  clock.Instant // end of its presence
 	token  driver.Token  // proposed
 	block  uint64
+	shared bool
 	client *Backend // gets the notice
 }
 
@@ -85,6 +86,18 @@ func (q *queue) remove(w *queuedClaim) {
 	i := q.position(w)
 	q.waiters = slices.Delete(q.waiters, i, i+1)
 	delete(q.index, w.owner)
+}
+
+// first returns the first live waiter, and drops the dead ones before it. It returns nil if none is
+// alive.
+func (q *queue) first(now clock.Instant) *queuedClaim {
+	for len(q.waiters) > 0 && now >= q.waiters[0].until {
+		q.remove(q.waiters[0])
+	}
+	if len(q.waiters) == 0 {
+		return nil
+	}
+	return q.waiters[0]
 }
 
 // pop removes and returns the first live waiter, and drops the dead ones before it. It
