@@ -35,6 +35,7 @@ func TestShareScripts(t *testing.T) {
 		"StaleReadersDoNotComeBack":   (*bench).testStaleReaders,
 		"LetInTogether":               (*bench).testLetInTogether,
 		"NotAheadOfWaiters":           (*bench).testNotAheadOfWaiters,
+		"FreeWithWaiters":             (*bench).testFreeWithWaiters,
 		"Downgrade":                   (*bench).testDowngrade,
 		"YieldOfOneWhoShares":         (*bench).testYield,
 		"OvertakenRenewal":            (*bench).testOvertakenRenewal,
@@ -166,6 +167,27 @@ func (b *bench) testNotAheadOfWaiters() {
 	b.want("D, as Y is dead", b.share("D", "", 10_000), 116)
 }
 
+// When nobody was told that the lock is free, the first who would share and asks has its turn, and
+// so have those behind it, but not the next writer.
+func (b *bench) testFreeWithWaiters() {
+	b.acquire("W", "")
+	b.share("A", "0", 10_000)
+	b.share("B", "0", 10_000)
+	b.acquire("X", "0")
+	b.share("C", "0", 10_000)
+	b.do("DEL", "lock:a")
+	b.want("A", b.share("A", "0", 10_000), 108)
+	b.want("readers", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 2)
+	b.wantLease("lock:a", 10_000)
+	b.wantBusy("X", b.acquire("X", "0"), "A", 1)
+	b.do("DEL", "lock:a")
+	b.wantBusy("C, behind X", b.share("C", "0", 10_000), "X", 1)
+	b.want("X alone", b.do("GET", "lock:a"), "X")
+	b.do("DEL", "lock:a")
+	b.want("C, alone in the queue", b.share("C", "0", 10_000), 116)
+	b.wantLease("lock:a", 10_000)
+}
+
 func (b *bench) testDowngrade() {
 	b.acquire("A", "")
 	b.share("B", "0", 10_000)
@@ -256,9 +278,12 @@ func (b *bench) testOutOfMemory() {
 	b.share("B", "", 10_000)
 	b.do("CONFIG", "SET", "maxmemory", "1")
 	defer b.do("CONFIG", "SET", "maxmemory", "0")
-	if reply, err := b.try("EVALSHA", b.loaded["acquire"], "5", b.keys.Lock, b.keys.Queue,
-		b.keys.Waiters, b.keys.Fence, b.keys.Readers, "C", "10000", "100", "103", "3000", "",
-		"", "", "1"); err == nil || !strings.Contains(err.Error(), "OOM") {
+	first := func(owner string) (any, error) {
+		return b.try("EVALSHA", b.loaded["acquire"], "5", b.keys.Lock, b.keys.Queue,
+			b.keys.Waiters, b.keys.Fence, b.keys.Readers, owner, "10000", "100", "103", "3000", "",
+			"", "", "1")
+	}
+	if reply, err := first("C"); err == nil || !strings.Contains(err.Error(), "OOM") {
 		b.Fatalf("C: %v, %v", reply, err)
 	}
 	b.want("renew", b.run("turn", "A", "30000", "", "", "", "1"), 1)
@@ -269,6 +294,9 @@ func (b *bench) testOutOfMemory() {
 	b.want("release", b.run("release", "A"), 1)
 	b.wantLease("lock:a", 10_000)
 	b.want("the last", b.run("release", "B"), 1)
+	if reply, err := first("D"); err == nil || !strings.Contains(err.Error(), "OOM") {
+		b.Fatalf("D, on a free lock: %v, %v", reply, err)
+	}
 	b.wantOnly(b.keys.Fence)
 }
 

@@ -237,6 +237,7 @@ type bench struct {
 	sha    map[string]string
 	want   oracle
 	fence  int64
+	tidy   bool // the last call has looked after the readers, so none is there whose lease is over
 	log    []string
 	seen   map[string]int
 }
@@ -347,6 +348,7 @@ func (b *bench) act() {
 	first := b.random.Int64N(300) + 1
 	block := []string{strconv.FormatInt(first, 10), strconv.FormatInt(first+b.random.Int64N(4), 10)}
 	readers := len(b.want.readers)
+	b.tidy = false
 	switch b.random.IntN(20) {
 	case 0, 1, 2, 3, 4, 5, 6:
 		b.acquire(owner, shared, ttl, block)
@@ -370,6 +372,7 @@ func (b *bench) act() {
 		} else {
 			b.equal("turn", reply, want)
 		}
+		b.tidy = want == 1 && len(b.want.readers) > 0
 		b.seen[map[int]string{-1: "yielded", 0: "lost", 1: "renewed"}[want]]++
 		if downgrade && want == 1 {
 			b.seen["downgraded"]++
@@ -409,6 +412,7 @@ func (b *bench) acquire(owner string, shared bool, ttl int, block []string) {
 	held, waits := b.want.acquire(owner, shared, ttl, presence, ticket)
 	reply := b.run("acquire", args...)
 	if held {
+		b.tidy = shared
 		b.drawn(reply)
 		b.seen[map[bool]string{true: "read", false: "written"}[shared]]++
 		return
@@ -535,6 +539,10 @@ func (b *bench) compare() {
 		if kept := b.do("PTTL", b.keys.Readers).(int64); kept < left.(int64) ||
 			kept > left.(int64)+2000 {
 			b.fail("the readers are kept for %d ms, and the lock for %d", kept, left)
+		}
+		if b.tidy {
+			b.equal("readers kept", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"),
+				len(b.want.readers))
 		}
 		sharers, before := entry[0].([]any), int64(1<<60)
 		b.equal("sharers", len(sharers)/2, len(b.want.readers))
