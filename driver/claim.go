@@ -116,8 +116,8 @@ type Result struct {
 	// holds already may give a new block; both are the claim's.
 	Token Token
 
-	// Holder is, when Busy, the owner value that holds the key; empty if not known. If several share
-	// it, it is the one whose lease ends last.
+	// Holder is, when Busy, the owner value that holds the key; empty if not known. If several
+	// share the key, it is the one whose lease ends last.
 	Holder string
 
 	// ExpiresIn is, when Busy, what remains of the holder's lease; 0 if not known.

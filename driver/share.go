@@ -6,8 +6,9 @@ package driver
 //
 // Both kinds wait in one queue, so that neither starves:
 //
-//   - A shared claim is granted at once if the key is free, or shared, and nobody waits. It does not
-//     go ahead of a live waiter, but for one: a claim that shares the key already.
+//   - A shared claim is granted at once if the key is free and nobody waits, or if the key is
+//     shared and no live waiter comes before it: none at all, or only ones with later tickets than
+//     the one that it queues with. A claim that shares the key already goes on to.
 //   - When the last claim that held the key has gone, the key passes to the first live waiter. If
 //     that is a shared claim, all shared ones that follow it are let in as well, up to the first
 //     live one that is not shared, in the same step. Each gets its own tokens, and a notice.

@@ -21,8 +21,8 @@ func mutants() []*mutant {
 	return slices.Concat(
 		harnessMutants(), exclusionMutants(), releaseMutants(), renewalMutants(), tokenMutants(),
 		queueMutants(),
-		handoffMutants(), shareMutants(), noticeMutants(), callMutants(), keyMutants(), inspectionMutants(),
-		guardMutants(), closeMutants(),
+		handoffMutants(), shareMutants(), noticeMutants(), callMutants(), keyMutants(),
+		inspectionMutants(), guardMutants(), closeMutants(),
 	)
 }
 

@@ -190,18 +190,29 @@ var shareRules = []rule{
 		s.release(b2, a, driver.Held)
 		s.renew(b1, y, driver.Held)
 	}},
+	{name: "Sharing/EarlierTicketNeedNotWait", needs: share | queue, check: func(s *suite) {
+		b := s.open()
+		x, a, y, z := s.shared("k"), s.queued("k"), s.sharedQueued("k"), s.sharedQueued("k")
+		a.Ticket, y.Ticket, z.Ticket = 1000, 1, 1001
+		s.hold(b, x)
+		s.wait(b, a, x, 1)
+		s.hold(b, y)
+		s.placed(b, z, 2)
+	}},
 	{name: "Sharing/LetsInAllUpToTheNextWriter", needs: share | queue, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
 		a, c := s.claim("k"), s.queued("k")
 		x, y, z := s.sharedQueued("k"), s.sharedQueued("k"), s.sharedQueued("k")
+		third := s.sharedQueued("k")
 		last := s.hold(b1, a).Token
-		for i, w := range []driver.Claim{x, y, c, z} {
+		for i, w := range []driver.Claim{x, y, third, c, z} {
 			s.wait(b2, w, a, i+1)
 		}
 		s.release(b1, a, driver.Held)
 		// Before anybody asks.
 		s.renew(b1, x, driver.Held)
 		s.renew(b1, y, driver.Held)
+		s.renew(b1, third, driver.Held)
 		s.renew(b1, c, driver.Lost)
 		s.renew(b1, z, driver.Lost)
 		first, second := s.hold(b2, x).Token, s.hold(b2, y).Token
@@ -209,6 +220,7 @@ var shareRules = []rule{
 		s.rises(first, second)
 		s.placed(b2, c, 1)
 		s.placed(b2, z, 2)
+		s.release(b1, third, driver.Held)
 		s.release(b2, y, driver.Held)
 		s.renew(b1, c, driver.Lost)
 		s.release(b2, x, driver.Held)
@@ -223,15 +235,20 @@ var shareRules = []rule{
 		inbox := s.listen(b2)
 		for pushed, tries := 0, 0; pushed < 3; tries++ {
 			a, x, y := s.claim("k"), s.sharedQueued("k"), s.sharedQueued("k")
+			z := s.sharedQueued("k")
 			x.Block, y.Block = 2, 2
 			s.hold(b1, a)
 			s.wait(b2, x, a, 1)
 			s.wait(b2, y, a, 2)
+			s.wait(b2, z, a, 3)
 			s.release(b1, a, driver.Held)
 			n, ok := inbox.await(x.Owner, s.Patience/10)
 			var m driver.Notice
 			if ok {
 				m, ok = inbox.await(y.Owner, s.Patience/10)
+			}
+			if ok {
+				_, ok = inbox.await(z.Owner, s.Patience/10)
 			}
 			switch {
 			case ok:
@@ -244,6 +261,7 @@ var shareRules = []rule{
 			}
 			s.release(b2, x, driver.Held)
 			s.release(b2, y, driver.Held)
+			s.release(b2, z, driver.Held)
 		}
 	}},
 	{name: "Sharing/DowngradeLetsIn", needs: share | queue, check: func(s *suite) {

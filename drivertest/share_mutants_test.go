@@ -94,7 +94,8 @@ func shareMutants() []*mutant {
 			c.Shared = !c.Queue
 			return b.Acquire(ctx, c)
 		}, "Sharing/LetsInAllUpToTheNextWriter", "Sharing/GrantsArePushed",
-			"Sharing/WriterLeavesTheQueue", "Sharing/DowngradeLetsIn"),
+			"Sharing/EarlierTicketNeedNotWait", "Sharing/WriterLeavesTheQueue",
+			"Sharing/DowngradeLetsIn"),
 		{name: "counts who asks again twice", red: []string{"Sharing/AskingAgainConfirms"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
 				error) {
@@ -230,6 +231,17 @@ func shareMutants() []*mutant {
 					}
 				}
 				return b.Release(ctx, c)
+			}},
+		{name: "lets in two at most", red: []string{"Sharing/LetsInAllUpToTheNextWriter"},
+			release: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
+				error) {
+				r, err := b.Release(ctx, c)
+				for i, p := range sharersOf(b, c.Key) {
+					if i >= 2 {
+						b.Release(ctx, driver.Claim{Key: c.Key, Owner: p.Owner, Shared: true})
+					}
+				}
+				return r, err
 			}},
 		{name: "shows those who share as one holder", red: []string{"Sharing/IsShown"},
 			inspect: func(b *memhold.Backend, ctx context.Context, key string) (driver.Entry,

@@ -55,7 +55,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 	}
 	mine := e.sharer(claim.Owner) >= 0
 	switch {
-	case claim.Shared && (e.owner == "" || mine || e.shared() && e.queue == nil):
+	case claim.Shared && (e.owner == "" || mine || e.shared() && e.queue.behind(claim, now)):
 		token := m.draw(claim.Token, claim.Block)
 		e.share(sharer{claim.Owner, now.Add(claim.TTL), token})
 		if e.queue != nil {
@@ -89,6 +89,7 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		w.until, w.token, w.block, w.client = until, claim.Token, claim.Block, b
 		// A heartbeat with a shorter TTL than the last can bring the end of the presence forward.
 		e.queue.soonest = min(e.queue.soonest, until)
+		m.arm(e, now)
 	} else {
 		if e.queue == nil {
 			e.queue = m.newQueue(claim.Key)
@@ -222,9 +223,6 @@ func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
 		state = driver.Held
 		e.leave(claim.Owner)
 		m.settle(claim.Key, e, now, "")
-		if e.queue != nil {
-			m.arm(e, now) // what is left may end sooner
-		}
 	case !e.shared() && e.owner == claim.Owner && now < e.expires:
 		state = driver.Held
 		m.pass(claim.Key, e, now, "")

@@ -97,8 +97,9 @@ func (f Faults) Clear() {
 // gone. A test waits for it to change when it waits for a call to be made.
 func (f Faults) Hanging() int { return f.b.line.hanging() }
 
-// Lose takes key from its holder as if the memory had evicted it, and reports whether somebody held
-// it. Nobody is told. Waiters stay: the next call for the key passes it to the first of them.
+// Lose takes key from its holder, or from all that share it, as if the memory had evicted it, and
+// reports whether somebody held it. Nobody is told. Waiters stay: the next call for the key passes
+// it to the first of them.
 func (f Faults) Lose(key string) bool {
 	now := clock.Now()
 	m := f.b.memory

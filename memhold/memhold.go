@@ -1,9 +1,9 @@
 // Package memhold is a backend in the memory of this process: it excludes the Lockers of one
 // process from each other, and makes a test of code that locks fast and exact.
 //
-// It keeps the whole contract of package driver: leases that expire, a queue with direct handoff,
-// notices, fencing tokens and inspection. What it holds ends with the process, so it protects
-// nothing that outlives it.
+// It keeps the whole contract of package driver: leases that expire, shared claims, a queue with
+// direct handoff, notices, fencing tokens and inspection. What it holds ends with the process, so
+// it protects nothing that outlives it.
 //
 //	backend := memhold.New()
 //	defer backend.Close()

@@ -100,6 +100,18 @@ func (q *queue) first(now clock.Instant) *queuedClaim {
 	return q.waiters[0]
 }
 
+// behind reports whether every live waiter comes after the claim. A nil queue has none.
+func (q *queue) behind(claim *driver.Claim, now clock.Instant) bool {
+	if q == nil {
+		return true
+	}
+	if q.prune(now); len(q.waiters) == 0 {
+		return true
+	}
+	return claim.Queue && claim.Ticket > 0 && q.find(claim.Owner) == nil &&
+		q.waiters[0].order(claim.Ticket, claim.Owner) > 0
+}
+
 // pop removes and returns the first live waiter, and drops the dead ones before it. It
 // returns nil if none is alive.
 func (q *queue) pop(now clock.Instant) *queuedClaim {

@@ -101,11 +101,11 @@ func (m *memory) admit(key string, e *entry, w *queuedClaim, asker string) {
 // renewShared is renew for a key that is shared.
 func (m *memory) renewShared(e *entry, claim *driver.Claim, now clock.Instant) driver.Result {
 	e.expire(now)
-	i := e.sharer(claim.Owner)
-	if i < 0 {
+	if e.sharer(claim.Owner) < 0 {
 		return driver.Result{State: driver.Lost}
 	}
-	if claim.Yield && e.queue != nil && e.queue.first(now) != nil {
+	m.letIn(claim.Key, e, now, "")
+	if claim.Yield && e.queue != nil {
 		if e.leave(claim.Owner); e.shared() {
 			m.arm(e, now) // what is left may end sooner
 		} else {
@@ -113,7 +113,7 @@ func (m *memory) renewShared(e *entry, claim *driver.Claim, now clock.Instant) d
 		}
 		return driver.Result{State: driver.Yielded}
 	}
-	s := e.sharers[i]
+	s := e.sharers[e.sharer(claim.Owner)]
 	s.expires = now.Add(claim.TTL)
 	result := driver.Result{State: driver.Held}
 	if claim.Block > 0 {
