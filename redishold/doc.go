@@ -6,8 +6,9 @@
 //
 // A lock is a plain string key with a TTL, as every Redlock client writes it, so other libraries
 // exclude Holdfast and are excluded by it, also while the lock is shared. Package protocol
-// describes what else is stored. Redis 6.2 or later is needed. The tests have run on Redis 6.2.16, 7.0.15, 7.4.1 and the first milestone
-// of 8.0, and on Valkey 8.0.1 and a state of its development between 8.0 and 8.1.
+// describes what else is stored. Redis 6.2 or later is needed. The tests have run on Redis 6.2.16,
+// 7.0.15, 7.4.1 and the first milestone of 8.0, and on Valkey 8.0.1 and a state of its development
+// between 8.0 and 8.1.
 //
 // # Caveats
 //

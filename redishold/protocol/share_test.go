@@ -87,9 +87,13 @@ func (b *bench) testStrangers() {
 // Whoever shared a lock that was lost has lost it for good, though the readers may still be there.
 func (b *bench) testStaleReaders() {
 	lose := map[string]func(){
-		"deleted":          func() { b.do("DEL", "lock:a") },
-		"taken":            func() { b.do("SET", "lock:a", "x") },
-		"held in between":  func() { b.do("DEL", "lock:a"); b.acquire("W", ""); b.run("release", "W") },
+		"deleted": func() { b.do("DEL", "lock:a") },
+		"taken":   func() { b.do("SET", "lock:a", "x") },
+		"held in between": func() {
+			b.do("DEL", "lock:a")
+			b.acquire("W", "")
+			b.run("release", "W")
+		},
 		"read again":       func() { b.do("DEL", "lock:a"); b.share("B", "", 10_000) },
 		"readers are gone": func() { b.do("DEL", b.keys.Readers) },
 		"downgraded since": func() {
@@ -159,12 +163,19 @@ func (b *bench) testNotAheadOfWaiters() {
 	b.wantBusy("X", b.acquire("X", "0"), "A", 1)
 	b.wantBusy("B", b.share("B", "0", 10_000), "A", 2)
 	b.wantBusy("C, without queueing", b.share("C", "", 10_000), "A", 0)
-	b.want("A again", b.share("A", "0", 10_000), 104)
+	b.wantBusy("Y", b.acquire("Y", "9"), "A", 1)
+	b.wantBusy("E, with a later ticket", b.share("E", "10", 10_000), "A", 2)
+	b.want("Y leaves", b.run("release", "Y"), 2)
+	b.want("E was let in", b.run("release", "E"), 1)
+	b.want("F, with the earliest ticket", b.share("F", "5", 10_000), 108)
+	b.run("release", "F")
+	b.wantBusy("B keeps its place", b.share("B", "3", 10_000), "A", 2)
+	b.want("A again", b.share("A", "0", 10_000), 112)
 	b.want("X leaves", b.run("release", "X"), 2)
 	b.want("B was let in", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 2)
-	b.want("C", b.share("C", "", 10_000), 112)
+	b.want("C", b.share("C", "", 10_000), 120)
 	b.run("acquire", "Y", "10000", "100", "103", "0", "0", "", "") // has died
-	b.want("D, as Y is dead", b.share("D", "", 10_000), 116)
+	b.want("D, as Y is dead", b.share("D", "", 10_000), 124)
 }
 
 // When nobody was told that the lock is free, the first who would share and asks has its turn, and
@@ -186,6 +197,13 @@ func (b *bench) testFreeWithWaiters() {
 	b.do("DEL", "lock:a")
 	b.want("C, alone in the queue", b.share("C", "0", 10_000), 116)
 	b.wantLease("lock:a", 10_000)
+	b.do("FLUSHALL")
+	b.acquire("W", "")
+	b.share("A", "0", 10_000)
+	b.acquire("X", "0")
+	b.do("DEL", "lock:a")
+	b.want("A, and X is next to it", b.share("A", "0", 10_000), 104)
+	b.wantBusy("X", b.acquire("X", "0"), "A", 1)
 }
 
 func (b *bench) testDowngrade() {
@@ -399,7 +417,7 @@ func TestRenewMixesBothKinds(t *testing.T) {
 		command := strings.Join(c[2:], " ")
 		for suffix, reply := range map[string]protocol.Reply{
 			"4 k1 k2 k3 k6 a 1000 lost 1000 overtaken 7000 b 1000": state("10s1"),
-			"shares 1000 no more 1000 alone 9000":                  state("10a"),
+			"no more 1000 alone 9000":                              state("10a"),
 			"overtaken 7000":                                       state("1"),
 			"alone 9000    1":                                      {Kind: protocol.Integer, Int: 1},
 		} {

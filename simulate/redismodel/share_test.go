@@ -95,6 +95,11 @@ func (o *oracle) serve() {
 	}
 }
 
+// after reports whether the waiter comes after one with this ticket.
+func (w *queued) after(ticket int, owner string) bool {
+	return ticket < w.ticket || ticket == w.ticket && owner < w.owner
+}
+
 // acquire returns whether the lock is granted and, if not, whether the owner is queued.
 func (o *oracle) acquire(owner string, shared bool, ttl, presence, ticket int) (held, waits bool) {
 	_, mine := o.readers[owner]
@@ -125,6 +130,10 @@ func (o *oracle) acquire(owner string, shared bool, ttl, presence, ticket int) (
 		_, mine = o.readers[owner]
 		switch {
 		case mine || o.alone == owner:
+			return true, false
+		case len(o.queue) > 0 && shared && len(o.readers) > 0 && ticket > 0 &&
+			o.waiter(owner) == nil && o.queue[0].after(ticket, owner):
+			o.share(owner, o.now+ttl)
 			return true, false
 		case len(o.queue) > 0:
 		case shared && o.alone == "":
@@ -442,7 +451,8 @@ func (b *bench) plainly(owner string, ttl int, args []string) {
 	waiting := b.do("EXISTS", b.keys.Queue)
 	b.equal("set without a script", set != nil,
 		b.want.free() && b.want.husk < 0)
-	b.log = append(b.log, fmt.Sprintf("%3d SET %s: %v, waiting: %v", b.want.now, owner, set, waiting))
+	b.log = append(b.log, fmt.Sprintf("%3d SET %s: %v, waiting: %v", b.want.now, owner, set,
+		waiting))
 	if set != nil && waiting == int64(1) {
 		args[7] = "1"
 	}

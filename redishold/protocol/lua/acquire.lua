@@ -51,8 +51,14 @@ if shared or not holder or holder == owner then
 		if not turn then
 			-- Waiters come first, but those that share take nothing away.
 			local heir
-			heir, turn = hand_over(shared, owner, true)
-			shared, holder = shared or turn and heir, heir or holder
+			heir, turn, shared = hand_over(shared, owner, true)
+			holder = heir or holder
+		end
+		if not turn and shared and (tonumber(ARGV[6]) or 0) > 0 and not redis.call('ZSCORE', KEYS[2], '>' .. owner) then
+			-- Its ticket may be earlier than theirs.
+			local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+			local ticket, other = tonumber(ARGV[6]), tonumber(first[2])
+			turn = ticket < other or ticket == other and '>' .. owner < first[1]
 		end
 		if turn and shared then
 			extend(KEYS[1], KEYS[5], owner, now + ttl)

@@ -3,14 +3,14 @@
 -- such as share are let in. The asker, if there is one, is only taken out of the queue: what it gets is the
 -- caller's to do. together says whether it would share.
 --
--- It returns the owner value of who holds the lock then, if somebody was let in; and whether the asker's turn has
--- come, as it does at the end of the queue too.
+-- It returns the owner value of who holds the lock then, if somebody was let in; whether the asker's turn has come,
+-- as it does at the end of the queue too; and whether the lock is shared then.
 local function hand_over(shared, asker, together)
 	local holder, turn
 	while true do
 		local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1')[1]
 		if not first then
-			return holder, true
+			return holder, true, shared
 		end
 		local heir = string.sub(first, 2)
 		local note = redis.call('HGET', KEYS[3], heir) or '' -- nothing, if somebody removed it by hand
@@ -20,7 +20,7 @@ local function hand_over(shared, asker, together)
 			live, sharing = true, together and '+' or ''
 		end
 		if live and sharing == '' and (shared or turn) then
-			return holder, turn
+			return holder, turn, shared
 		end
 		redis.call('HDEL', KEYS[3], heir)
 		redis.call('ZREM', KEYS[2], first, '<' .. heir)
