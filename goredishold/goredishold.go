@@ -47,8 +47,8 @@ import (
 )
 
 // Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier,
-// driver.Inspector, driver.Checker, driver.Guarder, driver.Member and driver.Identifier, and is
-// safe for concurrent use.
+// driver.Inspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member and
+// driver.Identifier, and is safe for concurrent use.
 //
 // The client is the application's own, so no connection is told when the server loses its data.
 // Under a restart guard, or as a node of a quorum, the server is asked before each claim for its
@@ -120,6 +120,7 @@ var _ interface {
 	driver.Notifier
 	driver.Inspector
 	driver.Checker
+	driver.Sharer
 	driver.Guarder
 	driver.Member
 	driver.Identifier

@@ -61,6 +61,7 @@ func open(t testing.TB, client redis.UniversalClient) *goredishold.Backend {
 
 var capabilities = drivertest.Capabilities{
 	Notify: true, Inspect: true, Check: true, Guard: true, Identify: true, Member: true,
+	Share: true,
 	Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 	CanLose: true, CanKillHolder: true,
 }

@@ -21,6 +21,7 @@ const testTTL = 8 * time.Second
 // capabilities are those of every deployment.
 var capabilities = drivertest.Capabilities{
 	Notify: true, Inspect: true, Check: true, Guard: true, Identify: true, Member: true,
+	Share: true,
 	Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 	CanLose: true, CanKillHolder: true,
 }

@@ -5,9 +5,10 @@
 //	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"))
 //
 // A lock is a plain string key with a TTL, as every Redlock client writes it, so other libraries
-// exclude Holdfast and are excluded by it. Package protocol describes what else is stored. Redis
-// 6.2 or later is needed. The tests have run on Redis 6.2.16, 7.0.15, 7.4.1 and the first milestone
-// of 8.0, and on Valkey 8.0.1 and a state of its development between 8.0 and 8.1.
+// exclude Holdfast and are excluded by it, also while the lock is shared. Package protocol
+// describes what else is stored. Redis 6.2 or later is needed. The tests have run on Redis 6.2.16,
+// 7.0.15, 7.4.1 and the first milestone of 8.0, and on Valkey 8.0.1 and a state of its development
+// between 8.0 and 8.1.
 //
 // # Caveats
 //
@@ -49,7 +50,8 @@
 //
 // While a slot of a Cluster is being moved, its locks can be renewed, but calls to acquire and to
 // release one may fail with ErrUnavailable until it has arrived. If that takes longer than waiters
-// count as present, the same holds.
+// count as present, the same holds. A lock that is shared is two keys, and cannot be renewed
+// between the moves of one and of the other.
 //
 // # Access
 //

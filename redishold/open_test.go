@@ -66,6 +66,16 @@ func works(t *testing.T, b *redishold.Backend) {
 	if _, err := b.Identity(ctx); err != nil {
 		t.Fatalf("Identity: %v", err)
 	}
+	reader, other := newClaim("lock:shared"), newClaim("lock:shared")
+	reader.Shared, other.Shared = true, true
+	mustBe(t, "share", driver.Held)(b.Acquire(ctx, reader))
+	mustBe(t, "share too", driver.Held)(b.Acquire(ctx, other))
+	results, err := b.Renew(ctx, []driver.Claim{reader, other})
+	if err != nil || results[0].State != driver.Held || results[1].State != driver.Held {
+		t.Fatalf("Renew = %+v, %v", results, err)
+	}
+	mustBe(t, "release", driver.Held)(b.Release(ctx, reader))
+	mustBe(t, "release too", driver.Held)(b.Release(ctx, other))
 }
 
 // handsOver has a key pass from its holder to a waiter. It reports false if that took longer than a

@@ -11,8 +11,8 @@ import (
 )
 
 // Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier,
-// driver.Inspector, driver.Checker, driver.Guarder, driver.Member, driver.Identifier and
-// driver.Versioner, and is safe for concurrent use.
+// driver.Inspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member, driver.Identifier
+// and driver.Versioner, and is safe for concurrent use.
 type Backend = protocol.Backend
 
 // Option sets an option of [Open].
@@ -122,6 +122,7 @@ var _ interface {
 	driver.Notifier
 	driver.Inspector
 	driver.Checker
+	driver.Sharer
 	driver.Guarder
 	driver.Identifier
 	driver.Member

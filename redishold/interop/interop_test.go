@@ -204,6 +204,37 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 		}
 	})
 
+	t.Run("what we share is refused to them", func(t *testing.T) {
+		claim := func() driver.Claim {
+			return driver.Claim{Key: "lock:shared", TTL: minute, Shared: true,
+				Owner: driver.NewOwner(driver.OwnerSuffix("reader"))}
+		}
+		first, second := claim(), claim()
+		for _, c := range []driver.Claim{first, second} {
+			if r, err := backend.Acquire(ctx, c); err != nil || r.State != driver.Held {
+				t.Fatalf("%v, %v", r.State, err)
+			}
+		}
+		if r, err := backend.Release(ctx, first); err != nil || r.State != driver.Held {
+			t.Fatalf("%v, %v", r.State, err)
+		}
+		if theirs.acquire("lock:shared", minute) {
+			t.Fatal("they hold it, too")
+		}
+		if r, err := backend.Release(ctx, second); err != nil || r.State != driver.Held {
+			t.Fatalf("%v, %v", r.State, err)
+		}
+		if !theirs.acquire("lock:shared", minute) {
+			t.Fatal("our release does not let them in")
+		}
+		if r, err := backend.Acquire(ctx, claim()); err != nil || r.State != driver.Busy {
+			t.Fatalf("theirs is shared with us: %v, %v", r.State, err)
+		}
+		if !theirs.release("lock:shared") {
+			t.Fatal("they could not release what they hold")
+		}
+	})
+
 	t.Run("theirs is refused to us", func(t *testing.T) {
 		if !theirs.acquire("lock:b", minute) {
 			t.Fatal("a free lock is refused to them")

@@ -10,7 +10,8 @@ import (
 )
 
 // Acquire asks once for the claim, as [driver.Backend] describes. Without contention it takes one
-// round trip of four plain commands; else one of a script, and the first time two.
+// round trip of four plain commands; else one of a script, and the first time two. A shared claim
+// always takes one of a script.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := validate(&claim); err != nil {
 		return driver.Result{}, err
@@ -31,7 +32,7 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		return result, a.undo(ctx, err)
 	}
 	found := refused
-	if !b.contended.recently(a.keys.Slot) {
+	if !claim.Shared && !b.contended.recently(a.keys.Slot) {
 		var result driver.Result
 		result, found, err = a.plainly(ctx, conn)
 		if err != nil || found == granted {
@@ -165,12 +166,13 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	defer space.free()
 	command := Command(space.args[:0])
 	if a.b.transport.Ordered() {
-		command = acquireScript().evalsha(command, "4")
-		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence)
-	} else {
 		command = acquireScript().evalsha(command, "5")
 		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-			endedKey(a.keys.Slot, a.claim.Owner))
+			a.keys.Readers)
+	} else {
+		command = acquireScript().evalsha(command, "6")
+		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
+			a.keys.Readers, endedKey(a.keys.Slot, a.claim.Owner))
 	}
 	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last,
 		milliseconds(presence), ticket)
@@ -178,6 +180,9 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		routeAt = len(command)
 	}
 	command = append(command, route, mark)
+	if a.claim.Shared {
+		command = append(command, shareMark(true))
+	}
 	reply, err := a.b.runOn(ctx, conn, &call{
 		script:  acquireScript(),
 		slot:    a.keys.Slot,

@@ -21,8 +21,8 @@ const Presence = 3 * time.Second
 const maxReplicas = 255
 
 // Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
-// [driver.Inspector], [driver.Checker], [driver.Guarder], [driver.Member], [driver.Identifier] and
-// [driver.Versioner], and is safe for concurrent use.
+// [driver.Inspector], [driver.Checker], [driver.Sharer], [driver.Guarder], [driver.Member],
+// [driver.Identifier] and [driver.Versioner], and is safe for concurrent use.
 type Backend struct {
 	transport  Transport
 	options    Options
@@ -289,6 +289,8 @@ func validate(claim *driver.Claim) error {
 		return refuse("key %.40q: what begins so is kept beside locks", claim.Key)
 	case claim.Owner == "" || len(claim.Owner) > maxOwner:
 		return refuse("owner value of %d bytes: must have 1 to %d", len(claim.Owner), maxOwner)
+	case claim.Owner == sharedValue:
+		return refuse("owner value %q: it is kept for locks that several share", claim.Owner)
 	case claim.TTL < time.Millisecond:
 		return refuse("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
 	case claim.Token >= maxExact || claim.Block >= maxExact || uint64(claim.Token)+

@@ -9,8 +9,19 @@
 // A lock is what every Redlock client writes: a string at exactly the lock's key, whose value is
 // the owner value, with the lease as its TTL. What else belongs to it is in the same hash slot,
 // whatever the lock's name is made of, because its name begins with a tag of that slot (see
-// [KeysOf]). All that is stored beside locks:
+// [KeysOf]).
 //
+// A lock that several share is a string at the same key, so other clients find it taken. Its value
+// is holdfast:shared, which is no owner value, and its TTL is what is left of the longest lease: it
+// follows when a reader comes, renews or goes. Who shares it is in the readers. They count only
+// while the lock has that value: once it was deleted, taken by another client or held alone, all
+// who shared it have lost it, and the first to share it again removes what is left of them.
+//
+// All that is stored beside locks:
+//
+//   - The readers, holdfast:r:{tag}:name, are the owner values of those who share the lock, each
+//     with the end of its lease. They exist while somebody shares it, and for a second more if its
+//     leases run out.
 //   - The fence, holdfast:f:{tag}, is the largest token granted in the slot. It never expires. All
 //     keys of the slot share it, so at most 16,384 of them are ever left behind.
 //   - The set of nodes that the server belongs to, holdfast:s, is there if it is a node of one, see

@@ -197,6 +197,8 @@ func TestClaimsThatAreNotAllowed(t *testing.T) {
 		"long key":     func(c *driver.Claim) { c.Key = strings.Repeat("k", driver.MaxKeyLen+1) },
 		"queue's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Queue },
 		"waiters' key": func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Waiters },
+		"readers' key": func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Readers },
+		"shared value": func(c *driver.Claim) { c.Owner = "holdfast:shared" },
 		"fence's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Fence },
 		"end's key":    func(c *driver.Claim) { c.Key = "holdfast:d:{0}:owner" },
 		"probe's key":  func(c *driver.Claim) { c.Key = protocol.Needs(false)[0][3] },

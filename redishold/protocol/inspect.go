@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ const (
 // it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	keys := KeysOf(key)
-	command := append(inspectScript().evalsha(nil, "3"), keys.Lock, keys.Queue, keys.Waiters)
+	command := append(inspectScript().evalsha(nil, "4"), keys.Lock, keys.Queue, keys.Waiters,
+		keys.Readers)
 	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command})
 	if err != nil {
 		return driver.Entry{}, err
@@ -36,15 +38,25 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	if reply.Kind != List || len(reply.List) < 2 || len(reply.List)%2 != 0 {
 		return driver.Entry{}, strange("inspect", reply)
 	}
-	entry := driver.Entry{Key: key}
-	parties := reply.List
-	if parties[0].Kind == String {
-		entry.Holder = party(parties[0], parties[1])
-	}
-	for parties = parties[2:]; len(parties) > 0; parties = parties[2:] {
-		entry.Waiters = append(entry.Waiters, party(parties[0], parties[1]))
+	entry := driver.Entry{Key: key, Waiters: parties(reply.List[2:])}
+	switch holder := reply.List[0]; {
+	case holder.Kind == String:
+		entry.Holder = party(holder, reply.List[1])
+	case holder.Kind == List && len(holder.List)%2 != 0:
+		return driver.Entry{}, strange("inspect", reply)
+	case holder.Kind == List:
+		entry.Sharers = parties(holder.List)
+		slices.Reverse(entry.Sharers) // the longest lease last
 	}
 	return entry, nil
+}
+
+// parties reads owner values, each with what remains to it.
+func parties(list []Reply) (all []driver.Party) {
+	for ; len(list) > 0; list = list[2:] {
+		all = append(all, party(list[0], list[1]))
+	}
+	return all
 }
 
 func party(owner, remaining Reply) driver.Party {
@@ -55,7 +67,8 @@ func party(owner, remaining Reply) driver.Party {
 // List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
 // describes. Every string whose key begins with prefix counts as held, whoever wrote it: that is
 // what an acquisition would find. Holder.Owner has at most the first 1024 bytes of the value. List
-// scans all keys of the deployment, in small steps.
+// scans all keys of the deployment, in small steps. A key that is shared or only waited for takes a
+// round trip of its own.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -100,7 +113,13 @@ func (l *lister) held(conn Conn) bool {
 		for i, key := range found {
 			// A key may be gone since it was found.
 			value, remaining := replies[2*i], replies[2*i+1]
-			if value.Kind == String && remaining.Int != noKey && !l.seen[key] && !reserved(key) {
+			switch {
+			case value.Kind != String || remaining.Int == noKey || l.seen[key] || reserved(key):
+			case value.Str == sharedValue:
+				if !l.inspected(key) {
+					return false
+				}
+			default:
 				l.seen[key] = true
 				if !l.yield(driver.Entry{Key: key, Holder: party(value, remaining)}, nil) {
 					return false
@@ -120,22 +139,27 @@ func (l *lister) waited(conn Conn) bool {
 				if !ok || !strings.HasPrefix(key, l.prefix) || l.seen[key] {
 					continue
 				}
-				l.seen[key] = true
-				entry, err := l.b.Inspect(l.ctx, key)
-				if err != nil {
-					l.yield(driver.Entry{}, err)
-					return false
-				}
-				if entry.Holder == (driver.Party{}) && len(entry.Waiters) == 0 {
-					continue // they are gone, or dead
-				}
-				entry.Waiters = nil
-				if !l.yield(entry, nil) {
+				if !l.inspected(key) {
 					return false
 				}
 			}
 			return true
 		})
+}
+
+// inspected yields a key that takes a script to describe, if somebody holds it or waits for it.
+func (l *lister) inspected(key string) bool {
+	l.seen[key] = true
+	entry, err := l.b.Inspect(l.ctx, key)
+	if err != nil {
+		l.yield(driver.Entry{}, err)
+		return false
+	}
+	if entry.Holder == (driver.Party{}) && len(entry.Sharers) == 0 && len(entry.Waiters) == 0 {
+		return true // they are gone, or dead
+	}
+	entry.Waiters = nil
+	return l.yield(entry, nil)
 }
 
 // scan calls f with the keys of a server that match the pattern and have the type.

@@ -17,6 +17,7 @@ const (
 
 	queuePrefix   = Namespace + "q:{"
 	waitersPrefix = Namespace + "w:{"
+	readersPrefix = Namespace + "r:{"
 	fencePrefix   = Namespace + "f:{"
 	endedPrefix   = Namespace + "d:{"
 	probePrefix   = Namespace + "p:{"
@@ -102,9 +103,10 @@ func namesOf(slot uint16) *slotNames {
 // Keys are the keys that belong to one lock. All of them are in the same slot.
 type Keys struct {
 	Slot    uint16 // of all of them
-	Lock    string // the lock itself: a string, the owner value
+	Lock    string // the lock itself: a string, the owner value, or sharedValue
 	Queue   string // who waits, in order: a sorted set
 	Waiters string // what is to be known about each: a hash
+	Readers string // who shares the lock: a sorted set
 	Fence   string // the largest token granted in the slot: a sorted set with one member
 }
 
@@ -134,11 +136,12 @@ func makeKeys(lock string) Keys {
 	slot := Slot(lock)
 	shared := namesOf(slot)
 	// One allocation for all.
-	both := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock
-	half := len(both) / 2
+	all := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock +
+		readersPrefix + shared.tag + "}:" + lock
+	third := len(all) / 3
 	// Not the caller's string: it may be part of a large one, which would be kept too.
-	return Keys{Slot: slot, Lock: both[half-len(lock) : half], Queue: both[:half],
-		Waiters: both[half:], Fence: shared.fence}
+	return Keys{Slot: slot, Lock: all[third-len(lock) : third], Queue: all[:third],
+		Waiters: all[third : 2*third], Readers: all[2*third:], Fence: shared.fence}
 }
 
 // endedKey is the key that marks the end of an acquisition of which a request may still arrive,
@@ -161,8 +164,8 @@ func lockOf(queue string) (lock string, ok bool) {
 func reserved(key string) bool {
 	return strings.HasPrefix(key, Namespace) && (key == setKey || key == memoryKey ||
 		strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
-		strings.HasPrefix(key, fencePrefix) || strings.HasPrefix(key, endedPrefix) ||
-		strings.HasPrefix(key, probePrefix))
+		strings.HasPrefix(key, readersPrefix) || strings.HasPrefix(key, fencePrefix) ||
+		strings.HasPrefix(key, endedPrefix) || strings.HasPrefix(key, probePrefix))
 }
 
 // Channel returns the channel on which the Backend with that id hears of the slot. For Slots it is

@@ -47,7 +47,7 @@ func (k keySlots) check(lock string) {
 	if keys.Lock != lock {
 		k.t.Fatalf("lock %q is kept at %q", lock, keys.Lock)
 	}
-	for _, key := range []string{keys.Queue, keys.Waiters, keys.Fence,
+	for _, key := range []string{keys.Queue, keys.Waiters, keys.Readers, keys.Fence,
 		protocol.Channel(want, "id")} {
 		if got := k.of(key); got != want {
 			k.t.Fatalf("lock %q is in slot %d and %q in %d", lock, want, key, got)
@@ -109,7 +109,7 @@ func TestKeysOfDifferentLocksDiffer(t *testing.T) {
 	seen := make(map[string]string)
 	for _, name := range awkwardNames {
 		keys := protocol.KeysOf(name)
-		for _, key := range []string{keys.Lock, keys.Queue, keys.Waiters} {
+		for _, key := range []string{keys.Lock, keys.Queue, keys.Waiters, keys.Readers} {
 			if other, ok := seen[key]; ok {
 				t.Errorf("locks %q and %q share %q", name, other, key)
 			}
@@ -124,7 +124,7 @@ func FuzzKeys(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		keys := protocol.KeysOf(name)
-		for _, key := range []string{keys.Queue, keys.Waiters, keys.Fence} {
+		for _, key := range []string{keys.Queue, keys.Waiters, keys.Readers, keys.Fence} {
 			if got := protocol.Slot(key); got != keys.Slot {
 				t.Errorf("lock %q is in slot %d and %q in %d", name, keys.Slot, key, got)
 			}

@@ -30,13 +30,14 @@ func (b *Backend) release(ctx context.Context, claim driver.Claim,
 	defer space.free()
 	command := Command(space.args[:0])
 	if final {
-		command = releaseScript().evalsha(command, "5")
-		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
+		command = releaseScript().evalsha(command, "6")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
 			endedKey(keys.Slot, claim.Owner),
 			claim.Owner, milliseconds(memory))
 	} else {
-		command = releaseScript().evalsha(command, "4")
-		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, claim.Owner)
+		command = releaseScript().evalsha(command, "5")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
+			claim.Owner)
 	}
 	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
 		effect: true})

@@ -124,13 +124,20 @@ type renewal struct {
 	slot  uint16 // of any of them
 	ttl   time.Duration
 	parts []*renewPart
-	open  map[uint16]*renewPart // by slot: parts of renew.lua with room for more
-	last  *renewPart            // the one of these that was last added to
+	open  map[partKind]*renewPart // with room for more
+	last  *renewPart              // the one of these that was last added to
+}
+
+// partKind is which claims one run of renew.lua may have, or of keep.lua, if they are shared.
+type partKind struct {
+	slot   uint16
+	shared bool
 }
 
 // renewPart is one run of a script.
 type renewPart struct {
 	call
+	shared  bool         // as the claims are
 	claims  []int        // indexes
 	drew    bool         // it is a run of turn.lua that draws tokens
 	claim   driver.Claim // of a run of turn.lua
@@ -163,26 +170,30 @@ func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 		return
 	}
 	p := r.last
-	if p == nil || p.slot != slot {
-		p = r.open[slot]
+	if p == nil || p.slot != slot || p.shared != claim.Shared {
+		p = r.open[partKind{slot, claim.Shared}]
 	}
 	if p == nil || len(p.claims) == renewChunk {
-		p = &renewPart{call: call{script: renewScript(), slot: slot, vote: claim.TTL, effect: true}}
+		script := renewScript()
+		if claim.Shared {
+			script = keepScript()
+		}
+		p = &renewPart{shared: claim.Shared,
+			call: call{script: script, slot: slot, vote: claim.TTL, effect: true}}
 		if !r.b.transport.Cluster() {
 			p.claims = make([]int, 0, min(left, renewChunk))
 		}
 		r.parts = append(r.parts, p)
 		if r.open == nil {
-			r.open = make(map[uint16]*renewPart)
+			r.open = make(map[partKind]*renewPart)
 		}
-		r.open[slot] = p
+		r.open[partKind{slot, claim.Shared}] = p
 	}
 	r.last = p
 	p.claims = append(p.claims, index)
 }
 
 func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
-	keys := KeysOf(claim.Key)
 	first, last, yield := "", "", ""
 	if claim.Block > 0 {
 		first, last = block(claim)
@@ -190,27 +201,49 @@ func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
 	if claim.Yield {
 		yield = "1"
 	}
-	command := turnScript().evalsha(make(Command, 0, 12), "4")
-	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
-		claim.Owner, milliseconds(claim.TTL), first, last, yield)
 	return &renewPart{
 		claims: []int{index},
-		call: call{script: turnScript(), slot: slot, command: command, vote: claim.TTL,
-			effect: true},
+		call: turnCall(claim.Key, claim.Owner, milliseconds(claim.TTL), slot, claim.TTL,
+			first, last, yield, shareMark(claim.Shared)),
 		drew:  first != "",
 		claim: *claim, // the caller may use its own again before a late shard answers
 	}
 }
 
-// complete makes the command of a run of renew.lua when all its claims are known.
+// shareMark is the argument that says whether the claim is shared.
+func shareMark(shared bool) string {
+	if shared {
+		return "1"
+	}
+	return ""
+}
+
+// turnCall is a run of turn.lua.
+func turnCall(key, owner, ttl string, slot uint16, vote time.Duration,
+	first, last, yield, share string) call {
+	keys := KeysOf(key)
+	command := turnScript().evalsha(make(Command, 0, 14), "5")
+	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
+		owner, ttl, first, last, yield, share)
+	return call{script: turnScript(), slot: slot, command: command, vote: vote, effect: true}
+}
+
+// complete makes the command of a run of renew.lua or keep.lua when all its claims are known.
 func (p *renewPart) complete(claims []driver.Claim) {
 	if p.command != nil {
 		return
 	}
 	n := len(p.claims)
-	p.command = p.script.evalsha(make(Command, 0, 3+3*n), strconv.Itoa(n))
+	if p.shared {
+		p.command = p.script.evalsha(make(Command, 0, 3+4*n), strconv.Itoa(2*n))
+	} else {
+		p.command = p.script.evalsha(make(Command, 0, 3+3*n), strconv.Itoa(n))
+	}
 	for _, i := range p.claims {
 		p.command = append(p.command, claims[i].Key)
+		if p.shared {
+			p.command = append(p.command, KeysOf(claims[i].Key).Readers)
+		}
 	}
 	for _, i := range p.claims {
 		p.command = append(p.command, claims[i].Owner, milliseconds(claims[i].TTL))
@@ -315,12 +348,15 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 		p.fail(strange("renew", reply))
 		return
 	}
+	var again []int
 	for i := range p.results {
 		switch result := &p.results[i]; states.Str[i] {
 		case '1':
 			result.State = driver.Held
 		case '0':
 			result.State = driver.Lost
+		case 's', 'a':
+			again = append(again, i) // another script has to say
 		default:
 			text := "?"
 			if len(failures) > 0 {
@@ -329,19 +365,65 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
 		}
 	}
+	if len(again) > 0 {
+		r.again(ctx, conn, p, again, func(i int) *renewPart {
+			one := p.other(i, states.Str[i])
+			one.wait = r.b.options.Replicas > 0
+			return one
+		})
+	}
+}
+
+// other returns the run of a script that has the say about the claim i of a part, after its own run
+// gave this state: keep.lua for s, and turn.lua for a, which shares what is held alone.
+func (p *renewPart) other(i int, state byte) *renewPart {
+	keys, owner, ttl := p.argumentsOf(i)
+	if state == 'a' {
+		return &renewPart{call: turnCall(keys[0], owner, ttl, p.slot, p.vote, "", "", "",
+			shareMark(p.shared))}
+	}
+	one := &renewPart{call: p.call}
+	one.script = keepScript()
+	one.command = append(one.script.evalsha(make(Command, 0, 7), "2"), keys[0],
+		KeysOf(keys[0]).Readers, owner, ttl)
+	return one
+}
+
+// argumentsOf returns what a run of renew.lua or keep.lua was given for its claim i.
+func (p *renewPart) argumentsOf(i int) (keys []string, owner, ttl string) {
+	width := 1
+	if p.script == keepScript() {
+		width = 2
+	}
+	all := len(p.claims) * width
+	arguments := p.command[3+all:]
+	return p.command[3+i*width : 3+(i+1)*width], arguments[2*i], arguments[2*i+1]
 }
 
 // singly sends each claim of a part by itself. While a slot is being moved its keys are on two
 // servers, and a server refuses a script with several of them, even for keys that nobody holds.
 func (r *renewal) singly(ctx context.Context, conn Conn, p *renewPart) {
 	p.clear()
-	n := len(p.claims)
-	keys, arguments := p.command[3:3+n], p.command[3+n:]
+	indexes := make([]int, len(p.claims))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	r.again(ctx, conn, p, indexes, func(i int) *renewPart {
+		keys, owner, ttl := p.argumentsOf(i)
+		one := &renewPart{call: p.call, shared: p.shared}
+		one.command = p.script.evalsha(make(Command, 0, 7), strconv.Itoa(len(keys)))
+		one.command = append(append(one.command, keys...), owner, ttl)
+		return one
+	})
+}
+
+// again sends a request of its own for each of these claims of a part.
+func (r *renewal) again(ctx context.Context, conn Conn, p *renewPart, indexes []int,
+	request func(i int) *renewPart) {
 	var all sync.WaitGroup
-	for i := range p.claims {
-		one := &renewPart{call: p.call, claims: p.claims[i : i+1], results: p.results[i : i+1]}
-		one.command = append(p.script.evalsha(make(Command, 0, 6), "1"), keys[i], arguments[2*i],
-			arguments[2*i+1])
+	for _, i := range indexes {
+		one := request(i)
+		one.claims, one.results = p.claims[i:i+1], p.results[i:i+1]
 		all.Go(func() {
 			reply, err := r.b.run(ctx, &one.call)
 			if err != nil {

@@ -23,6 +23,7 @@ var (
 	acquireScript = sync.OnceValue(func() *Script { return load("acquire") })
 	releaseScript = sync.OnceValue(func() *Script { return load("release") })
 	renewScript   = sync.OnceValue(func() *Script { return load("renew") })
+	keepScript    = sync.OnceValue(func() *Script { return load("keep") })
 	turnScript    = sync.OnceValue(func() *Script { return load("turn") })
 	inspectScript = sync.OnceValue(func() *Script { return load("inspect") })
 	belongScript  = sync.OnceValue(func() *Script { return load("belong") })
@@ -30,8 +31,8 @@ var (
 
 // Scripts returns all scripts, for a connection to load before they are needed.
 func Scripts() []*Script {
-	return []*Script{acquireScript(), releaseScript(), renewScript(), turnScript(), inspectScript(),
-		belongScript()}
+	return []*Script{acquireScript(), releaseScript(), renewScript(), keepScript(), turnScript(),
+		inspectScript(), belongScript()}
 }
 
 var include = pattern(`(?m)^\s*-- include (\w+)\.lua$`)

@@ -55,8 +55,8 @@ func (b *bench) do(args ...string) any {
 func (b *bench) run(name string, args ...string) any {
 	b.Helper()
 	k := b.keys
-	return b.do(append([]string{"EVALSHA", b.loaded[name], "4", k.Lock, k.Queue, k.Waiters,
-		k.Fence}, args...)...)
+	return b.do(append([]string{"EVALSHA", b.loaded[name], "5", k.Lock, k.Queue, k.Waiters,
+		k.Fence, k.Readers}, args...)...)
 }
 
 // acquire runs acquire.lua for an owner with tokens from 100.
@@ -340,8 +340,8 @@ func (b *bench) testTurn() {
 
 func (b *bench) testInspect() {
 	inspect := func() []any {
-		return b.do("EVALSHA", b.loaded["inspect"], "3", b.keys.Lock, b.keys.Queue,
-			b.keys.Waiters).([]any)
+		return b.do("EVALSHA", b.loaded["inspect"], "4", b.keys.Lock, b.keys.Queue,
+			b.keys.Waiters, b.keys.Readers).([]any)
 	}
 	b.want("nothing", inspect(), []any{nil, -2})
 	b.acquire("A", "")
@@ -357,8 +357,8 @@ func (b *bench) testInspect() {
 func (b *bench) testForeignKey() {
 	b.do("LPUSH", "lock:a", "x")
 	for _, name := range []string{"acquire", "release"} {
-		_, err := b.try("EVALSHA", b.loaded[name], "4", b.keys.Lock, b.keys.Queue,
-			b.keys.Waiters, b.keys.Fence,
+		_, err := b.try("EVALSHA", b.loaded[name], "5", b.keys.Lock, b.keys.Queue,
+			b.keys.Waiters, b.keys.Fence, b.keys.Readers,
 			"A", "10000", "1", "1", "3000", "0", "", "")
 		if err == nil || !strings.HasPrefix(err.Error(), "NOTALOCK WRONGTYPE") {
 			b.Fatalf("%s: %v", name, err)
@@ -452,8 +452,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 				case set && (raised == int64(2) || raised == int64(1) && first == last):
 					g.first, g.last = first, last
 				default:
-					reply := try("EVALSHA", b.loaded["acquire"], "4", b.keys.Lock, b.keys.Queue,
-						b.keys.Waiters, b.keys.Fence,
+					reply := try("EVALSHA", b.loaded["acquire"], "5", b.keys.Lock, b.keys.Queue,
+						b.keys.Waiters, b.keys.Fence, b.keys.Readers,
 						owner, "10000", fmt.Sprint(first), fmt.Sprint(last), "3000", "", "", "")
 					token, ok := reply.(int64)
 					if !ok {
@@ -472,8 +472,8 @@ func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 				if random.IntN(3) == 0 {
 					try("DEL", b.keys.Lock) // the lease of whoever has it now is over
 				} else {
-					try("EVALSHA", b.loaded["release"], "4", b.keys.Lock, b.keys.Queue,
-						b.keys.Waiters, b.keys.Fence, owner)
+					try("EVALSHA", b.loaded["release"], "5", b.keys.Lock, b.keys.Queue,
+						b.keys.Waiters, b.keys.Fence, b.keys.Readers, owner)
 				}
 			}
 		})

@@ -436,7 +436,7 @@ func TestSharedAsksOnAfterASlowGrantInQuarantine(t *testing.T) {
 					time.Sleep(300 * time.Millisecond) // slow
 					return protocol.Reply{Kind: protocol.String,
 						Str: "redis_version:7.0.0\r\nrun_id:x\r\nuptime_in_seconds:3\r\n"}
-				case scriptName(c[1]) == "release" && c[2] == "5":
+				case scriptName(c[1]) == "release" && c[2] == "6":
 					ended = true
 				case scriptName(c[1]) == "acquire" && ended:
 					return protocol.Reply{Kind: protocol.List,

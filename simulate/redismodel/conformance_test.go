@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 		},
 		Capabilities: drivertest.Capabilities{
 			Notify: true, Inspect: true, Check: true, Guard: true, Identify: true, Member: true,
+			Share: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true,
 		},

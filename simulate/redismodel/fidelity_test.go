@@ -56,7 +56,7 @@ func TestSameAsRedis(t *testing.T) {
 	}
 	// Sequences that only fail would show nothing.
 	for _, kind := range []string{"granted", "busy", "released", "left the queue", "renewed",
-		"handed over", "failed", "wrong type"} {
+		"handed over", "shared", "failed", "wrong type"} {
 		if b.seen[kind] < 5 {
 			t.Errorf("seen %d times: %s", b.seen[kind], kind)
 		}
@@ -117,6 +117,8 @@ func (b *both) count(args []string, reply string) {
 			b.seen["handed over"]++
 		case script.Name == "renew" && strings.Contains(reply, "1"):
 			b.seen["renewed"]++
+		case script.Name == "renew" && strings.Contains(reply, "s"):
+			b.seen["shared"]++
 		}
 	}
 }
@@ -198,6 +200,7 @@ func (b *both) compareKeys() {
 			b.send("ZCOUNT", key, "-inf", "(0")
 			for _, owner := range owners {
 				b.send("ZSCORE", key, "<"+owner)
+				b.send("ZSCORE", key, owner)
 			}
 		case "hash":
 			for _, owner := range owners {
@@ -232,25 +235,34 @@ func (b *both) tokens() (first, last string) {
 
 // script is a run of one of the protocol's scripts.
 func (b *both) script(keys protocol.Keys) []string {
-	owner, ttl := b.pick(owners...), b.pick("100000", "500000")
+	number := b.random.IntN(len(owners))
+	owner := owners[number]
+	// Two readers with the same end would be in one order here and maybe in the other there.
+	ttl, presence := fmt.Sprint(100_000+200_000*number), fmt.Sprint(200_000+200_000*number)
+	shared := b.random.IntN(2) == 0
 	first, last := b.tokens()
 	scripts := protocol.Scripts()
 	script := scripts[b.random.IntN(len(scripts))]
 	if b.random.IntN(3) == 0 {
 		script = scripts[0] // acquire: the others need somebody who holds
 	}
-	all := []string{"EVALSHA", script.SHA, "4", keys.Lock, keys.Queue, keys.Waiters, keys.Fence}
+	all := []string{"EVALSHA", script.SHA, "5", keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
+		keys.Readers}
 	ended := fmt.Sprintf("holdfast:d:{%s}:%s", protocol.Tag(keys.Slot), owner)
 	withEnd := b.random.IntN(6) == 0
 	if withEnd {
 		all = append(all, ended)
-		all[2] = "5"
+		all[2] = "6"
 	}
 	switch script.Name {
 	case "acquire":
-		return append(all, owner, ttl, first, last, b.pick("0", "200000", "200000", "200000"),
+		all = append(all, owner, ttl, first, last, b.pick("0", presence, presence, presence),
 			b.pick("", "0", "0", "7", "3"),
-			b.pick("", "Pchannel", "Schannel"), b.pick("", "", "1"))
+			b.pick("", "Pchannel", "Schannel"))
+		if shared {
+			return append(all, "", "1")
+		}
+		return append(all, b.pick("", "", "1"))
 	case "release":
 		return append(all, owner, "100000")
 	case "turn":
@@ -258,14 +270,19 @@ func (b *both) script(keys protocol.Keys) []string {
 			first, last = "", ""
 		}
 		return append(all[:2],
-			append([]string{"4"}, append(all[3:7], owner, ttl, first, last,
-				b.pick("", "1", "1"))...)...)
+			append([]string{"5"}, append(all[3:8], owner, ttl, first, last,
+				b.pick("", "1", "1"), b.pick("", "", "1"))...)...)
 	case "renew":
 		locks := []string{"lock:a", "lock:{b", "lock:a", "lock:c"}
 		return append(append([]string{"EVALSHA", script.SHA, "4"}, locks...),
 			owner, ttl, b.pick(owners...), ttl, b.pick(owners...), ttl, owner, ttl)
+	case "keep":
+		other := protocol.KeysOf("lock:{b")
+		return []string{"EVALSHA", script.SHA, "4", keys.Lock, keys.Readers, other.Lock,
+			other.Readers, owner, ttl, owner, ttl}
 	case "inspect":
-		return append([]string{"EVALSHA", script.SHA, "3"}, keys.Lock, keys.Queue, keys.Waiters)
+		return append([]string{"EVALSHA", script.SHA, "4"}, keys.Lock, keys.Queue, keys.Waiters,
+			keys.Readers)
 	}
 	if script.Name == "belong" {
 		return []string{"EVALSHA", script.SHA, "2", "holdfast:s", "holdfast:m:{holdfast:s}",
@@ -278,7 +295,7 @@ func (b *both) script(keys protocol.Keys) []string {
 // plain is a command of the protocol, or a foreign one, with arguments that may be wrong.
 func (b *both) plain(keys protocol.Keys) []string {
 	owner := b.pick(owners...)
-	key := b.pick(keys.Lock, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, "other")
+	key := b.pick(keys.Lock, keys.Lock, keys.Queue, keys.Waiters, keys.Readers, keys.Fence, "other")
 	// Presences that end in the same millisecond are in one order here and maybe in the other
 	// there.
 	ordered := b.pick(keys.Lock, keys.Fence, "other", "other")

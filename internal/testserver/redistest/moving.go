@@ -5,6 +5,7 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,15 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// RenewInMovingSlot moves a slot with leases of b, key by key, and fails the test if one of them
+// RenewInMovingSlot moves a slot with leases of b, lock by lock, and fails the test if one of them
 // cannot be renewed meanwhile. While a slot is moved, some of its keys are at one server and some
-// at the other, and neither answers for both together.
+// at the other, and neither answers for both together. The last claims share their locks.
 func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	t.Helper()
 	var claims []driver.Claim
-	for i := range 6 {
+	for i := range 9 {
 		claim := driver.Claim{Key: fmt.Sprintf("{moved}%d", i),
-			Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute}
+			Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute, Shared: i > 5}
+		if i == 8 {
+			claim.Key = claims[7].Key
+		}
 		if r, err := b.Acquire(t.Context(), claim); r.State != driver.Held {
 			t.Fatalf("acquire: %v, %v", r.State, err)
 		}
@@ -34,7 +38,16 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	if from == to {
 		to = c.Primaries[1]
 	}
-	move := c.openSlot(t, uint16(from.Int(t, "CLUSTER", "KEYSLOT", claims[0].Key)), from, to)
+	slot := from.Int(t, "CLUSTER", "KEYSLOT", claims[0].Key)
+	moveKey := c.openSlot(t, uint16(slot), from, to)
+	keys := from.Do(t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(slot), "100").([]any)
+	move := func(lock string) {
+		for _, key := range keys {
+			if key := key.(string); key == lock || strings.HasSuffix(key, "}:"+lock) {
+				moveKey(key)
+			}
+		}
+	}
 	renewed := func(when string) {
 		t.Helper()
 		// A renewal that takes long on a busy machine is unknown, and asked for again.
@@ -59,6 +72,7 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	renewed("before any has moved")
 	move(claims[0].Key)
 	move(claims[3].Key)
+	move(claims[6].Key)
 	renewed("when some have moved")
 	// Fresh tokens are drawn from another key, and there is no server to ask for both. It says so,
 	// and nothing was done.
@@ -75,7 +89,7 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 			errors.Is(fresh.Err, driver.ErrUnavailable) && !driver.Permanent(fresh.Err),
 			"%+v", results)
 	})
-	for _, i := range []int{1, 2, 4} {
+	for _, i := range []int{1, 2, 4, 7} {
 		move(claims[i].Key)
 	}
 	renewed("when all have moved")

@@ -1,16 +1,17 @@
--- Grants the lock if it is free or the owner's own. Otherwise tells who holds it and, if asked to, queues the
--- owner.
+-- Grants the lock if it is free, the owner's own, or shared and asked for so. Otherwise tells who holds it and, if
+-- asked to, queues the owner.
 --
--- KEYS  lock, queue, waiters, fence; over connections that may let one request overtake another, the owner's
---       end as well
+-- KEYS  lock, queue, waiters, fence, readers; over connections that may let one request overtake another, the
+--       owner's end as well
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
---       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits
+--       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits,
+--       '1' to share the lock
 -- Gives the first token granted; or {holder, what remains of its TTL in ms, place in the queue or 0, server's
 -- clock in us if the owner is queued, else 0}.
 
-local owner, ttl = ARGV[1], ARGV[2]
+local owner, ttl, together = ARGV[1], ARGV[2], ARGV[9] == '1'
 
-if KEYS[5] and redis.call('EXISTS', KEYS[5]) == 1 then
+if KEYS[6] and redis.call('EXISTS', KEYS[6]) == 1 then
 	return { '', 0, 0, 0 } -- released before this request arrived: nobody waits for the answer
 end
 
@@ -23,25 +24,60 @@ if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
 	holder = nil
 end
 
-if not holder or holder == owner then
+local shared = holder == 'holdfast:shared'
+if shared or not holder or holder == owner then
 	-- include draw.lua
-	if holder and ARGV[8] == '' then
-		redis.call('PEXPIRE', KEYS[1], ttl)
-		return draw(ARGV[3], ARGV[4])
-	end
-	if redis.call('EXISTS', KEYS[2]) == 0 then
-		redis.call('SET', KEYS[1], owner, 'PX', ttl)
-		return draw(ARGV[3], ARGV[4])
+	if not shared and not together then
+		if holder and ARGV[8] == '' then
+			redis.call('PEXPIRE', KEYS[1], ttl)
+			return draw(ARGV[3], ARGV[4])
+		end
+		if redis.call('EXISTS', KEYS[2]) == 0 then
+			redis.call('SET', KEYS[1], owner, 'PX', ttl)
+			return draw(ARGV[3], ARGV[4])
+		end
 	end
 
 	-- include clock.lua
+	-- include share.lua
 	-- include hand_over.lua
-	-- Waiters come first. The key is free with waiters only if the last lease ran out, or another library
-	-- freed the key: then nobody was told.
-	holder = hand_over(owner)
-	if not holder then
-		redis.call('SET', KEYS[1], owner, 'PX', ttl)
-		return draw(ARGV[3], ARGV[4])
+	if shared then
+		holder = longest(KEYS[5])
+		shared = holder ~= nil
+	end
+	local mine = shared and shares(KEYS[5], owner)
+	if together then
+		local turn = mine or holder == owner
+		if not turn then
+			-- Waiters come first, but those that share take nothing away.
+			local heir
+			heir, turn, shared = hand_over(shared, owner, true)
+			holder = heir or holder
+		end
+		if not turn and shared and (tonumber(ARGV[6]) or 0) > 0 and not redis.call('ZSCORE', KEYS[2], '>' .. owner) then
+			-- Its ticket may be earlier than theirs.
+			local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+			local ticket, other = tonumber(ARGV[6]), tonumber(first[2])
+			turn = ticket < other or ticket == other and '>' .. owner < first[1]
+		end
+		if turn and shared then
+			extend(KEYS[1], KEYS[5], owner, now + ttl)
+			return draw(ARGV[3], ARGV[4])
+		elseif turn then
+			found(KEYS[1], KEYS[5], owner, now + ttl)
+			hand_over(true)
+			return draw(ARGV[3], ARGV[4])
+		end
+	elseif mine then
+		return { holder, redis.call('PTTL', KEYS[1]), 0, 0 } -- it shares for good, and must not wait for itself
+	elseif not shared then
+		-- Waiters come first. The key is free with waiters only if the last lease ran out, or another library
+		-- freed the key: then nobody was told.
+		holder = hand_over(false, owner)
+		if not holder then
+			redis.call('SET', KEYS[1], owner, 'PX', ttl)
+			return draw(ARGV[3], ARGV[4])
+		end
 	end
 end
 

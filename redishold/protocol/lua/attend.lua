@@ -30,7 +30,8 @@ end
 if not new then
 	redis.call('ZADD', KEYS[2], '-' .. ends, '<' .. owner)
 end
-redis.call('HSET', KEYS[3], owner, ends .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[7])
+redis.call('HSET', KEYS[3], owner,
+	ends .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] .. (together and ' +' or ' ') .. ARGV[7])
 if waiting == 1 or now % 8000 < 1500 then
 	-- The keys must outlive the last waiter, but not for long. To set their TTL with every heartbeat would cost
 	-- more, so only heartbeats in 1.5 s of every 8 s do. They are about a second apart, so no waiter misses it.

@@ -1,21 +1,42 @@
--- hand_over grants the lock, KEYS[1], to the first live waiter for what remains of its presence, and tells it.
--- It returns the owner value of that waiter; or nothing if nobody waits, or the first waiter is the asker.
-local function hand_over(asking)
+-- hand_over lets in whose turn it is, for what remains of their presence, and tells them: the first live waiter or,
+-- if that one shares, all that share up to the first live one that does not. If the lock is shared already, only
+-- such as share are let in. The asker, if there is one, is only taken out of the queue: what it gets is the
+-- caller's to do. together says whether it would share.
+--
+-- It returns the owner value of who holds the lock then, if somebody was let in; whether the asker's turn has come,
+-- as it does at the end of the queue too; and whether the lock is shared then.
+local function hand_over(shared, asker, together)
+	local holder, turn
 	while true do
 		local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1')[1]
 		if not first then
-			return nil
+			return holder, true, shared
 		end
 		local heir = string.sub(first, 2)
 		local note = redis.call('HGET', KEYS[3], heir) or '' -- nothing, if somebody removed it by hand
+		local ends, from, to, sharing, route = string.match(note, '^(%d+) (%d+) (%d+) (%+?)(.*)$')
+		local live, asking = ends and ends - now > 0, heir == asker
+		if asking then
+			live, sharing = true, together and '+' or ''
+		end
+		if live and sharing == '' and (shared or turn) then
+			return holder, turn, shared
+		end
 		redis.call('HDEL', KEYS[3], heir)
 		redis.call('ZREM', KEYS[2], first, '<' .. heir)
-		if heir == asking then
-			return nil
-		end
-		local ends, from, to, route = string.match(note, '^(%d+) (%d+) (%d+) (.*)$')
-		if ends and ends - now > 0 then
-			redis.call('SET', KEYS[1], heir, 'PX', ends - now)
+		if asking then
+			turn = true
+			if not together then
+				return nil, true
+			end
+		elseif live then
+			if sharing == '' then
+				redis.call('SET', KEYS[1], heir, 'PX', ends - now)
+				holder = heir
+			else
+				holder = (shared and extend or found)(KEYS[1], KEYS[5], heir, ends)
+				shared = true
+			end
 			local token = string.format('%.0f', draw(from, to))
 			if route ~= '' then
 				-- Last, and it must not fail the script: the next heartbeat finds a grant that was not heard.
@@ -23,7 +44,9 @@ local function hand_over(asking)
 				redis.pcall(command, string.sub(route, 2),
 					token .. ' ' .. to - from + 1 .. ' ' .. #heir .. ' ' .. heir .. KEYS[1])
 			end
-			return heir
+			if sharing == '' then
+				return holder, false
+			end
 		end
 	end
 end

@@ -1,8 +1,9 @@
 -- Describes a lock and its waiters, and changes nothing.
 --
--- KEYS  lock, queue, waiters
--- Gives {holder or nil, what remains of its TTL in ms, then for each live waiter, in order, its owner value
--- and what remains of its presence in ms}.
+-- KEYS  lock, queue, waiters, readers
+-- Gives {holder, what remains of its TTL in ms, then for each live waiter, in order, its owner value and what
+-- remains of its presence in ms}. The holder is nil if there is none. If the lock is shared it is a list: for each
+-- live reader, the longest lease first, its owner value and what remains of its lease in ms.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -10,6 +11,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
 if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
 	holder = false
+elseif holder == 'holdfast:shared' then
+	holder = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '-' .. now, 'WITHSCORES')
+	for i = 2, #holder, 2 do
+		holder[i] = -holder[i] - now
+	end
 end
 local entry = { holder, redis.call('PTTL', KEYS[1]) }
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf')) do

@@ -2,8 +2,8 @@
 --
 -- KEYS  locks
 -- ARGV  for each: owner, TTL in ms
--- Gives a string with a character for each: 1 renewed, 0 lost, ? an error; if there are errors, a list of the
--- string and the errors in order.
+-- Gives a string with a character for each: 1 renewed, 0 lost, s if several share it and keep.lua has to say, ? an
+-- error; if there are errors, a list of the string and the errors in order.
 
 local states, errors = {}, {}
 for i, lock in ipairs(KEYS) do
@@ -12,6 +12,8 @@ for i, lock in ipairs(KEYS) do
 	if answer == ARGV[2 * i - 1] then
 		answer = redis.pcall('PEXPIRE', lock, ARGV[2 * i])
 		states[i] = '1'
+	elseif answer == 'holdfast:shared' then
+		states[i] = 's'
 	else
 		states[i] = '0'
 	end

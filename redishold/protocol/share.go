@@ -1,0 +1,11 @@
+package protocol
+
+// sharedValue is the value of a lock that several share, instead of an owner value. The scripts
+// have it too. Other clients of the key find it taken.
+const sharedValue = Namespace + "shared"
+
+// Shares reports that shared claims are granted side by side, as [driver.Sharer] describes: true.
+//
+// They cost a script each, also where nobody contends; exclusive claims cost what they cost without
+// them.
+func (b *Backend) Shares() bool { return true }
