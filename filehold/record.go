@@ -94,6 +94,11 @@ func (r *record) remove(i int) {
 	}
 }
 
+// order compares a waiter's place with that of another ticket and owner.
+func (p *party) order(ticket uint64, owner string) int {
+	return cmp.Or(cmp.Compare(p.ticket, ticket), cmp.Compare(p.owner, owner))
+}
+
 // insert puts a waiter where its ticket says.
 func (r *record) insert(w *party) {
 	if w.ticket == 0 {
@@ -106,7 +111,7 @@ func (r *record) insert(w *party) {
 		}
 	}
 	i, _ := slices.BinarySearchFunc(r.queue, w, func(a, b *party) int {
-		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.owner, b.owner))
+		return a.order(b.ticket, b.owner)
 	})
 	r.queue = slices.Insert(r.queue, i, w)
 	if i+1 < len(r.queue) {

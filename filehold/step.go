@@ -89,13 +89,15 @@ func (s *step) pass() {
 	}
 }
 
-// turn reports whether there is room for the claim, and no live waiter before it.
+// turn reports whether there is room for the claim, and no live waiter before it. Of those that
+// wait for sharers to go, it comes before the ones with later tickets.
 func (s *step) turn(claim *driver.Claim) bool {
 	if !s.admits(claim.Shared) {
 		return false
 	}
 	w := s.next()
-	return w == nil || w.owner == claim.Owner
+	return w == nil || w.owner == claim.Owner || len(s.holders) > 0 && claim.Queue &&
+		claim.Ticket > 0 && s.find(claim.Owner) < 0 && w.order(claim.Ticket, claim.Owner) > 0
 }
 
 // grant makes the claim a holder, or gives its hold h a new lease and new tokens.
@@ -106,7 +108,7 @@ func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	if h == nil {
-		if len(s.queue) > 0 { // the first waiter is the claim itself, see turn
+		if len(s.queue) > 0 && s.queue[0].owner == claim.Owner {
 			s.queue = s.queue[1:]
 		}
 		h = &party{owner: claim.Owner, shared: claim.Shared}
