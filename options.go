@@ -129,10 +129,10 @@ func WithShared() AcquireOption {
 	return acquireOption(func(c *config) { c.shared = true })
 }
 
-// WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll], [Locker.TryAcquireAll]
-// or [Locker.DoAll], named as they are named there; the others are exclusive. So a set reads some
-// keys and writes others. It is ErrInvalid for one key that the call does not name, in New, and for
-// a call that takes one key only.
+// WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll],
+// [Locker.TryAcquireAll] or [Locker.DoAll], named as they are named there; the others are
+// exclusive. So a set reads some keys and writes others. A key that the call does not name is
+// ErrInvalid, and so is WithSharedKeys in New, and in a call that takes one key only.
 func WithSharedKeys(keys ...string) AcquireOption {
 	keys = slices.Clone(keys)
 	return acquireOption(func(c *config) { c.sharedKeys = keys })
