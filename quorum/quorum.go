@@ -16,7 +16,7 @@ import (
 // Quorum is a backend made of N backends. Make one with [New]. It is safe for concurrent use.
 //
 // Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Checker and
-// driver.Limited.
+// driver.Limited. It is no driver.Sharer: shared claims are not for it.
 type Quorum struct {
 	group  *node.Group
 	nodes  []*node.Node
