@@ -78,6 +78,10 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	if len(c.sharedKeys) > 0 {
+		return nil, invalid("WithSharedKeys(%s) for a Locker: it is for one call of AcquireAll",
+			quoted(c.sharedKeys))
+	}
 	if err := takes(backend, &c); err != nil {
 		return nil, fmt.Errorf("holdfast: %w", err)
 	}

@@ -217,9 +217,6 @@ func (c *config) validateLocker() error {
 	case len(c.prefix) >= driver.MaxKeyLen:
 		return invalid("prefix %.40q... has %d bytes: prefix and key together may have %d",
 			c.prefix, len(c.prefix), driver.MaxKeyLen)
-	case len(c.sharedKeys) > 0:
-		return invalid("WithSharedKeys(%s) for a Locker: it is for one call of AcquireAll",
-			quoted(c.sharedKeys))
 	case c.turns < 1 || c.turns > maxCohortTurns:
 		return invalid("cohort of %d turns: must be 1 to %d", c.turns, maxCohortTurns)
 	case c.turns > 1 && c.span <= 0:
