@@ -87,7 +87,7 @@ func TestExitCodes(t *testing.T) {
 		{"held for too long", []string{"hold", "--ttl=1s", "--max-hold=1s", "n"}, 70, "70", nil,
 			nil},
 		{"no token", []string{"hold", "n"}, 74, "74", nil, full},
-		{"two names", []string{"hold", "n", "m"}, 64, "other", nil, nil},
+		{"no name", []string{"hold"}, 64, "other", nil, nil},
 		{"no directory", []string{"hold", "--on=file:///dev/null", "n"}, 69, "other", nil, nil},
 		{"busy", []string{"hold", "--no-wait", "held"}, 75, "other", nil, nil},
 		{"signal in the wait", []string{"hold", "held"}, 143, "other", signalled, nil},
