@@ -33,6 +33,21 @@ func (o *overtaken) Renew(ctx context.Context, claims []driver.Claim) ([]driver.
 	return o.conn.Renew(ctx, claims)
 }
 
+// mustWait asks for a claim until another one's validity has ended, as the kernel counts it from
+// the start of its renewal. It must not be granted before.
+func (c *client) mustWait(claim driver.Claim, start time.Time, holder driver.Claim) {
+	c.cluster.t.Helper()
+	valid := start.Add(holder.TTL - holder.TTL/100 - 2*time.Millisecond)
+	for time.Now().Before(valid) {
+		if r, err := c.Acquire(context.Background(), claim); err == nil &&
+			r.State == driver.Held && time.Now().Before(valid) {
+			c.cluster.t.Fatalf("another holds the key %v before its holder's validity ends: %v",
+				time.Until(valid), c.cluster.holders(claim.Key))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // A majority has renewed a claim that would have yielded, and one node is late with that. The node
 // passes the key on after it has answered the next renewal: that answer must not count.
 func TestR1_LateYieldIsNoVote(t *testing.T) {
@@ -67,15 +82,7 @@ func TestR1_LateYieldIsNoVote(t *testing.T) {
 		if results[0].State != driver.Held {
 			return // who is not told that it holds the key does not use it
 		}
-		valid := start.Add(claim.TTL - claim.TTL/100 - 2*time.Millisecond) // as the kernel counts
-		for time.Now().Before(valid) {
-			if r, err := b.Acquire(context.Background(), waiting); err == nil &&
-				r.State == driver.Held && time.Now().Before(valid) {
-				t.Fatalf("another holds the key %v before its holder's validity ends: %v",
-					time.Until(valid), c.holders("k"))
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		b.mustWait(waiting, start, claim)
 		b.Release(context.Background(), waiting)
 		a.Release(context.Background(), claim)
 	})
@@ -114,15 +121,7 @@ func TestR1_LateReleaseIsNoVote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if results[0].State == driver.Held {
-			valid := start.Add(claim.TTL - claim.TTL/100 - 2*time.Millisecond)
-			for time.Now().Before(valid) {
-				if r, err := other.Acquire(context.Background(), waiting); err == nil &&
-					r.State == driver.Held && time.Now().Before(valid) {
-					t.Fatalf("another holds the key %v before its holder's validity ends: %v",
-						time.Until(valid), c.holders("k"))
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			other.mustWait(waiting, start, claim)
 		}
 		other.Release(context.Background(), waiting)
 		b.Release(context.Background(), claim)
