@@ -66,9 +66,11 @@ type Claim struct {
 
 	// Shared asks for the key together with others that ask so, see [Sharer]. All calls about a
 	// claim set it alike, but for one change: a Renew with Shared of a claim that holds the key
-	// alone makes it one that shares, for good, and lets in the waiters that its turn lets in. No
-	// call makes a claim that shares hold the key alone: a Renew without Shared, overtaken as it
-	// may be, extends it as it is, and an Acquire without Shared finds it Busy.
+	// alone makes it one that shares, for good, and lets in the waiters that its turn lets in.
+	// Release finds a claim by its owner value, whatever it says here: after such a Renew without
+	// an answer nobody knows. No call makes a claim that shares hold the key alone: a Renew
+	// without Shared, overtaken as it may be, extends it as it is, and an Acquire without Shared
+	// finds it Busy.
 	Shared bool
 }
 

@@ -57,6 +57,14 @@ var shareRules = []rule{
 		s.release(b, y, driver.Held)
 		s.free(b, "k")
 	}},
+	{name: "Sharing/ReleaseFindsItAnyhow", needs: share, check: func(s *suite) {
+		b := s.open()
+		x := s.shared("k")
+		s.hold(b, x)
+		x.Shared = false // as after a downgrade whose answer was lost
+		s.release(b, x, driver.Held)
+		s.free(b, "k")
+	}},
 	{name: "Sharing/NeverBecomesExclusive", needs: share, check: func(s *suite) {
 		b := s.open()
 		x, y := s.shared("k"), s.shared("k")

@@ -111,6 +111,14 @@ func shareMutants() []*mutant {
 				}
 				return b.Release(ctx, c)
 			}},
+		{name: "releases who shares only if told so", red: []string{"Sharing/ReleaseFindsItAnyhow"},
+			release: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
+				error) {
+				if !c.Shared && c.Owner == firstOf(sharersOf(b, c.Key)) {
+					return driver.Result{State: driver.Lost}, nil
+				}
+				return b.Release(ctx, c)
+			}},
 		{name: "makes one who shares a writer", red: []string{"Sharing/NeverBecomesExclusive"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
 				error) {
