@@ -464,3 +464,32 @@ func TestBoardTellsWaitsAndShares(t *testing.T) {
 			shares, worked)
 	}
 }
+
+func TestBoardTellsReadersAndWriters(t *testing.T) {
+	b := new(board)
+	from := b.begin()
+	b.enterReader(1)
+	b.enterReader(2)
+	if n := b.overlaps.Load(); n != 0 {
+		t.Errorf("readers beside each other: %d overlaps", n)
+	}
+	b.leaveReader(1)
+	b.enter(1)
+	if n := b.overlaps.Load(); n != 1 {
+		t.Errorf("a writer beside a reader: %d overlaps, want 1", n)
+	}
+	b.enterReader(2)
+	if n := b.overlaps.Load(); n != 2 {
+		t.Errorf("a reader beside a writer: %d overlaps, want 2", n)
+	}
+	b.leave()
+	b.leaveReader(2)
+	b.leaveReader(2)
+	b.enter(2)
+	if n := b.overlaps.Load(); n != 2 {
+		t.Errorf("a writer alone: %d overlaps, want 2", n)
+	}
+	if to, _ := b.end(2); to.locks-from.locks != 5 {
+		t.Errorf("%v locks, want 5", to.locks-from.locks)
+	}
+}

@@ -43,7 +43,9 @@ type board struct {
 type workerBoard struct {
 	last    atomic.Int64 // when it had the lock last
 	longest atomic.Int64 // its longest time without the lock
-	_       [48]byte     // so that workers do not share a cache line
+	readers atomic.Int64 // holders now that share the lock
+	reads   atomic.Int64 // shared acquisitions
+	_       [32]byte     // so that workers do not share a cache line
 
 	worked atomic.Int64                // nanoseconds with the lock
 	shares [maxShares]atomic.Int64     // acquisitions by goroutine, for the first ones
@@ -74,7 +76,7 @@ func (b *board) close() {
 
 // enter notes that the worker has acquired the lock.
 func (b *board) enter(worker int) {
-	if b.inside.Add(1) != 1 {
+	if b.inside.Add(1) != 1 || b.sharing() {
 		b.overlaps.Add(1)
 	}
 	b.locks.Add(1)
@@ -98,6 +100,16 @@ func (b *board) waited(worker, goroutine int, d time.Duration) {
 	w.waits[stats.Bucket(d)].Add(1)
 }
 
+// sharing reports whether somebody holds the lock together with others.
+func (b *board) sharing() bool {
+	for i := range b.workers {
+		if b.workers[i].readers.Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // work notes that the worker has worked with the lock for d.
 func (b *board) work(worker int, d time.Duration) {
 	if b.open.Load() != 0 {
@@ -114,8 +126,21 @@ func (b *board) note(index int, open, at int64) {
 	w.last.Store(at)
 }
 
+// enterReader notes that the worker has acquired the lock together with others.
+func (b *board) enterReader(worker int) {
+	w := &b.workers[worker-1]
+	w.readers.Add(1)
+	if b.inside.Load() != 0 {
+		b.overlaps.Add(1)
+	}
+	w.reads.Add(1)
+}
+
 // leave notes that the holder is about to release the lock.
 func (b *board) leave() { b.inside.Add(-1) }
+
+// leaveReader notes that a holder of the worker that shares the lock is about to release it.
+func (b *board) leaveReader(worker int) { b.workers[worker-1].readers.Add(-1) }
 
 // begin starts a measurement and returns the counters.
 func (b *board) begin() boardCount {
@@ -171,7 +196,11 @@ type boardCount struct {
 }
 
 func (b *board) count() boardCount {
-	return boardCount{now(), float64(b.locks.Load()), float64(b.handoffs.Load())}
+	locks := b.locks.Load()
+	for i := range b.workers {
+		locks += b.workers[i].reads.Load()
+	}
+	return boardCount{now(), float64(locks), float64(b.handoffs.Load())}
 }
 
 // awaitAsking waits until n goroutines have asked for the key, for 30 seconds at most.

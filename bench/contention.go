@@ -111,23 +111,35 @@ func (e *env) giveToken(name, key string) error {
 	return err
 }
 
-// contend starts workers with goroutines each. It waits until all of them have asked for the key,
-// and then for settle, and takes a sample. Then it calls then, if not nil, while they go on.
+// contend starts workers with goroutines each that compete for a key, and takes a sample.
 func (e *env) contend(ctx context.Context, name string, goroutines int, hold, settle time.Duration,
 	then func(s sample, used info, locks, handoffs float64) error) (sample, error) {
 	key := e.key()
 	if err := e.giveToken(name, key); err != nil {
 		return nil, err
 	}
-	workers, b, err := e.startWorkers(ctx, e.workers, job{Kind: "contend", Driver: name, Key: key,
-		Goroutines: goroutines, Hold: hold, TTL: ttl})
+	j := job{Kind: "contend", Driver: name, Key: key, Goroutines: goroutines, Hold: hold, TTL: ttl}
+	return e.compete(ctx, j, settle, func(_ *board, s sample, used info,
+		locks, handoffs float64) error {
+		if then == nil {
+			return nil
+		}
+		return then(s, used, locks, handoffs)
+	})
+}
+
+// compete starts workers for the job. It waits until all their goroutines have asked for the key,
+// and then for settle, and takes a sample. Then it calls then while they go on.
+func (e *env) compete(ctx context.Context, j job, settle time.Duration,
+	then func(b *board, s sample, used info, locks, handoffs float64) error) (sample, error) {
+	workers, b, err := e.startWorkers(ctx, e.workers, j)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
 	defer stopAll(workers...)
 	tellAll(workers)
-	if err := b.awaitAsking(ctx, goroutines*e.workers); err != nil {
+	if err := b.awaitAsking(ctx, j.Goroutines*e.workers); err != nil {
 		return nil, err
 	}
 	if err := sleep(ctx, settle); err != nil {
@@ -159,9 +171,7 @@ func (e *env) contend(ctx context.Context, name string, goroutines int, hold, se
 		"occupancy": used.cpu() / seconds,
 	}
 	s.addWaits(&waits)
-	if then != nil {
-		err = then(s, used, locks, handoffs)
-	}
+	err = then(b, s, used, locks, handoffs)
 	if n := b.overlaps.Load(); n > 0 && err == nil {
 		err = fmt.Errorf("%w, %d times", errTwo, n)
 	}

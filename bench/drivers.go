@@ -82,6 +82,9 @@ type locker struct {
 	release func(ctx context.Context, h held) error
 	close   func()
 
+	// like acquire, but alone, where acquire shares; else nil
+	write func(ctx context.Context, key string) (held, error)
+	ours  *holdfast.Locker // of Holdfast; else nil
 	// the part of acquisitions that needed a second round; may be nil
 	second func() float64
 	// not nil: it measures itself, in place of acquire and release
@@ -106,6 +109,10 @@ var openers = map[string]func(ctx context.Context, at site, lease time.Duration)
 	etcdMutex:      openEtcd,
 	advisory:       openPostgres,
 	flock:          openFlock,
+	oursShared:     sharedBy(openOurs()),
+	oursSet:        setBy(openOurs()),
+	readersHash:    openReadersHash,
+	floorSet:       openFloorSet,
 }
 
 func open(ctx context.Context, name string, at site, lease time.Duration) (*locker, error) {
@@ -166,6 +173,7 @@ func oursOn(backend driver.Backend, options []holdfast.Option) (*locker, error) 
 		return nil, err
 	}
 	return &locker{
+		ours: l,
 		acquire: func(ctx context.Context, key string) (held, error) {
 			lock, err := l.Acquire(ctx, key)
 			return held{lock: lock}, err

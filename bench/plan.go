@@ -17,6 +17,8 @@ type plan struct {
 
 	workers    int           // processes
 	each       int           // goroutines of each worker
+	readers    int           // goroutines of each worker that share a key
+	writers    int           // of each worker, beside the readers
 	contention time.Duration // span of a measurement with workers
 	work       time.Duration // time that a holder works with the lock, in scenarios where it works
 
@@ -50,7 +52,7 @@ type holdingPlan struct {
 var fullPlan = plan{
 	name: "full", rounds: 3, limit: 30 * time.Minute, patience: 2 * time.Minute,
 	span: time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
-	workers: 4, each: 4, contention: 1500 * time.Millisecond, work: time.Millisecond,
+	workers: 4, each: 4, readers: 250, writers: 2, contention: 1500 * time.Millisecond, work: time.Millisecond,
 	handovers: 1500 * time.Millisecond, minHandovers: 10,
 	crowds: []int{4, 100, 1000, 10_000}, settle: 3 * time.Second,
 	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second},
@@ -65,7 +67,7 @@ var fullPlan = plan{
 var quickPlan = plan{
 	name: "quick", rounds: 2, limit: 5 * time.Minute, patience: 20 * time.Second,
 	span: 250 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
-	workers: 4, each: 4, contention: 350 * time.Millisecond, work: time.Millisecond,
+	workers: 4, each: 4, readers: 250, writers: 2, contention: 350 * time.Millisecond, work: time.Millisecond,
 	handovers: 400 * time.Millisecond, minHandovers: 3,
 	crowds: []int{10_000}, settle: 1500 * time.Millisecond,
 	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},
@@ -79,7 +81,7 @@ var quickPlan = plan{
 var smokePlan = plan{
 	name: "smoke", rounds: 1, limit: 15 * time.Minute, patience: 2 * time.Minute,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
-	workers: 2, each: 2, contention: 50 * time.Millisecond, work: time.Millisecond,
+	workers: 2, each: 2, readers: 4, writers: 1, contention: 50 * time.Millisecond, work: time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,
 	crowds: []int{20}, settle: 50 * time.Millisecond,
 	holding: []holdingPlan{{50, 6 * time.Second, 2 * time.Second}},

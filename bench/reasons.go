@@ -42,6 +42,13 @@ var reasons = []struct{ scenario, subject, text string }{
 		"a process keeps the lock for up to 64 turns, and the processes that work at that take the processors' time"},
 	{"handover", "p",
 		"a release looks after the queue in a script and publishes the grant; BLPOP is a push and an answer, and no lock"},
+	{"readers", "at least 1,000,000",
+		"the processors are what is full: four processes share them with the server and with a thousand goroutines"},
+	{"set", "p50 at most",
+		"on the loopback, processor time is the bound: eight keys are eight times the commands, tokens and looks at queues, though one " +
+			"round trip; floor-set shows what eight plain commands cost, and the scenario with a delay shows the round trips"},
+	{"five-set", "p50 at most",
+		"processor time is the bound: eight keys on five nodes are forty acquisitions"},
 	{"held-", "client CPU",
 		"each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
 			"third of what is left is the client library writing the longer command"},

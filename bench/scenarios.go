@@ -92,6 +92,8 @@ func allScenarios(p plan) []*scenario {
 		rounds: fewer, measure: contended(p.work),
 		metrics: append([]metric{{"held", "% of the time", 1, 1}}, processMetrics...),
 	}}...)
+	all = append(all, sharing(p)...)
+	all = append(all, sets(p)...)
 	for _, n := range p.crowds {
 		all = append(all, &scenario{
 			name:    fmt.Sprintf("crowd-%d", n),

@@ -21,13 +21,14 @@ const workerVariable = "HOLDFAST_BENCH_WORKER"
 
 // job is the task of a worker.
 type job struct {
-	Kind       string // "contend" or "handover", without end, or "hold"
+	Kind       string // "contend", "read" or "handover", without end, or "hold"
 	Driver     string
 	At         site
 	Key        string
 	Worker     int    // its number, from 1
 	Board      string // file
 	Goroutines int
+	Writers    int // of these, how many want the key alone where the others share it
 	Hold       time.Duration
 	Locks      int
 	TTL        time.Duration
@@ -76,6 +77,9 @@ func (j *job) do(l *locker, b *board, in io.Reader, out io.Writer) error {
 		case "contend":
 			begin()
 			ended <- contend(ctx, j, l, b)
+		case "read":
+			begin()
+			ended <- read(ctx, j, l, b)
 		case "handover":
 			begin()
 			ended <- handover(ctx, j, l, b)
@@ -107,8 +111,13 @@ func contend(ctx context.Context, j *job, l *locker, b *board) error {
 		}
 		return nil
 	}
+	return inTurns(ctx, j.Goroutines, b, turn)
+}
+
+// inTurns has n goroutines call turn over and over. It returns only an error.
+func inTurns(ctx context.Context, n int, b *board, turn func(goroutine int) error) error {
 	failed := make(chan error)
-	for i := range j.Goroutines {
+	for i := range n {
 		go func() {
 			b.asking.Add(1)
 			failed <- untilOver(ctx, func() error { return turn(i) })
