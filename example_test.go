@@ -73,6 +73,88 @@ func ExampleLocker_DoAll() {
 	// error: <nil>
 }
 
+// Readers share a key. A writer has it alone.
+func ExampleWithShared() {
+	backend := memhold.New()
+	defer backend.Close()
+	first, _ := holdfast.New(backend)
+	defer first.Close()
+	second, _ := holdfast.New(backend)
+	defer second.Close()
+	ctx := context.Background()
+
+	one, _ := first.Acquire(ctx, "prices", holdfast.WithShared())
+	two, _ := second.Acquire(ctx, "prices", holdfast.WithShared())
+	_, err := second.TryAcquire(ctx, "prices")
+	fmt.Println("two readers:", one.Err() == nil && two.Err() == nil)
+	fmt.Println("a writer beside them is refused:", errors.Is(err, holdfast.ErrHeld))
+	one.Release(ctx)
+	two.Release(ctx)
+
+	writer, err := second.TryAcquire(ctx, "prices")
+	fmt.Println("a writer after them:", err == nil)
+	fmt.Println("its token is larger:", writer.Token() > max(one.Token(), two.Token()))
+	writer.Release(ctx)
+	// Output:
+	// two readers: true
+	// a writer beside them is refused: true
+	// a writer after them: true
+	// its token is larger: true
+}
+
+// Whoever wrote goes on reading what it wrote, and lets others read it too.
+func ExampleLock_Downgrade() {
+	backend := memhold.New()
+	defer backend.Close()
+	first, _ := holdfast.New(backend)
+	defer first.Close()
+	second, _ := holdfast.New(backend)
+	defer second.Close()
+	ctx := context.Background()
+
+	lock, _ := first.Acquire(ctx, "prices")
+	_, err := second.TryAcquire(ctx, "prices", holdfast.WithShared())
+	fmt.Println("before, a reader is refused:", errors.Is(err, holdfast.ErrHeld))
+	if err := lock.Downgrade(ctx); err != nil {
+		log.Fatal(err)
+	}
+	reader, err := second.TryAcquire(ctx, "prices", holdfast.WithShared())
+	fmt.Println("after it, a reader gets in:", err == nil)
+	reader.Release(ctx)
+	lock.Release(ctx)
+	// Output:
+	// before, a reader is refused: true
+	// after it, a reader gets in: true
+}
+
+// A set reads some keys and writes others.
+func ExampleLocker_AcquireAll() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend)
+	defer locker.Close()
+	other, _ := holdfast.New(backend)
+	defer other.Close()
+	ctx := context.Background()
+
+	set, err := locker.AcquireAll(ctx, []string{"invoice/42", "prices"},
+		holdfast.WithSharedKeys("prices"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = other.TryAcquire(ctx, "prices", holdfast.WithShared())
+	fmt.Println("prices can be read:", err == nil)
+	_, err = other.TryAcquireAll(ctx, []string{"invoice/41", "invoice/42"})
+	fmt.Println("invoice/42 is held:", errors.Is(err, holdfast.ErrHeld))
+	_, err = other.TryAcquire(ctx, "invoice/41")
+	fmt.Println("nothing is kept of a set that was refused:", err == nil)
+	set.Release(ctx)
+	// Output:
+	// prices can be read: true
+	// invoice/42 is held: true
+	// nothing is kept of a set that was refused: true
+}
+
 func ExampleLocker_TryAcquire() {
 	backend := memhold.New()
 	defer backend.Close()

@@ -81,7 +81,8 @@ var quickPlan = plan{
 var smokePlan = plan{
 	name: "smoke", rounds: 1, limit: 15 * time.Minute, patience: 2 * time.Minute,
 	span: 10 * time.Millisecond, warm: 3, counted: 5, parallel: []int{4}, contenders: 4,
-	workers: 2, each: 2, readers: 4, writers: 1, contention: 50 * time.Millisecond, work: time.Millisecond,
+	workers: 2, each: 2, readers: 4, writers: 1, contention: 50 * time.Millisecond,
+	work:      time.Millisecond,
 	handovers: 10 * time.Millisecond, minHandovers: 1,
 	crowds: []int{20}, settle: 50 * time.Millisecond,
 	holding: []holdingPlan{{50, 6 * time.Second, 2 * time.Second}},

@@ -57,7 +57,8 @@ func sharing(p plan) []*scenario {
 		metrics: append([]metric{{"writes", "/s", 1, 0}, {"jain", "", 1, 3}}, readers...),
 		goals: []goal{
 			valueGoal("a writer waits at most for two spans of a cohort and a handoff of 5 ms", "max",
-				oursShared, atMost, (2*holdfast.DefaultCohortSpan+5*time.Millisecond).Seconds()*1e6),
+				oursShared, atMost,
+				(2*holdfast.DefaultCohortSpan + 5*time.Millisecond).Seconds()*1e6),
 			valueGoal("Jain index over the writers at least 0.95", "jain", oursShared, atLeast,
 				0.95),
 		},
