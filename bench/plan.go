@@ -52,7 +52,8 @@ type holdingPlan struct {
 var fullPlan = plan{
 	name: "full", rounds: 3, limit: 30 * time.Minute, patience: 2 * time.Minute,
 	span: time.Second, warm: 200, counted: 1000, parallel: []int{64, 1000}, contenders: 32,
-	workers: 4, each: 4, readers: 250, writers: 2, contention: 1500 * time.Millisecond, work: time.Millisecond,
+	workers: 4, each: 4, readers: 250, writers: 2, contention: 1500 * time.Millisecond,
+	work:      time.Millisecond,
 	handovers: 1500 * time.Millisecond, minHandovers: 10,
 	crowds: []int{4, 100, 1000, 10_000}, settle: 3 * time.Second,
 	holding: []holdingPlan{{10_000, 6 * time.Second, 6 * time.Second},
@@ -67,7 +68,8 @@ var fullPlan = plan{
 var quickPlan = plan{
 	name: "quick", rounds: 2, limit: 5 * time.Minute, patience: 20 * time.Second,
 	span: 250 * time.Millisecond, warm: 100, counted: 300, parallel: []int{64}, contenders: 32,
-	workers: 4, each: 4, readers: 250, writers: 2, contention: 350 * time.Millisecond, work: time.Millisecond,
+	workers: 4, each: 4, readers: 250, writers: 2, contention: 350 * time.Millisecond,
+	work:      time.Millisecond,
 	handovers: 400 * time.Millisecond, minHandovers: 3,
 	crowds: []int{10_000}, settle: 1500 * time.Millisecond,
 	holding: []holdingPlan{{10_000, 3 * time.Second, 2 * time.Second}},

@@ -58,7 +58,7 @@ func sharing(p plan) []*scenario {
 		goals: []goal{
 			valueGoal("a writer waits at most for two spans of a cohort and a handoff of 5 ms", "max",
 				oursShared, atMost,
-				(2*holdfast.DefaultCohortSpan + 5*time.Millisecond).Seconds()*1e6),
+				(2*holdfast.DefaultCohortSpan+5*time.Millisecond).Seconds()*1e6),
 			valueGoal("Jain index over the writers at least 0.95", "jain", oursShared, atLeast,
 				0.95),
 		},
