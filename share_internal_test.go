@@ -2,8 +2,10 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/memhold"
 )
@@ -120,6 +122,62 @@ func TestNothingIsKeptOfReaders(t *testing.T) {
 				t.Errorf("%s: %d cohorts are kept, want none; a lease: %v", name, len(s.keys),
 					s.leases.first != nil)
 			}
+		}
+	})
+}
+
+// A Downgrade may come too late, when the next turn is on the lease already. The watchdog may have
+// passed the lease over meanwhile, as a request was reserved: it must be told again.
+func TestDowngradeThatComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		first, err := l.Acquire(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan *Lock, 1)
+		go func() {
+			lock, err := l.Acquire(ctx, "key")
+			if err != nil {
+				t.Error(err)
+			}
+			second <- lock
+		}()
+		synctest.Wait()
+		h, c := first.lease, first.cohort
+		if ok, err := h.reserve(ctx); !ok {
+			t.Fatal(err)
+		}
+		refused := make(chan error, 1)
+		go func() { refused <- first.Downgrade(ctx) }()
+		synctest.Wait()
+		if err := first.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lock := <-second
+		if lock.lease != h {
+			t.Fatal("the next turn is on another lease")
+		}
+		time.Sleep(DefaultTTL / 2) // the renewal is due, and left out
+		c.shard.mu.Lock()
+		h.settle()
+		c.shard.mu.Unlock()
+		if err := <-refused; !errors.Is(err, ErrReleased) {
+			t.Errorf("a Downgrade after the release: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if err := lock.Err(); err != nil {
+			t.Errorf("the lease is not renewed any more: %v", err)
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 }
