@@ -59,9 +59,11 @@ func (l *Locker) DoAll(ctx context.Context, keys []string,
 	// Not the caller's context: the keys must be released even if that has ended.
 	defer set.Release(context.WithoutCancel(ctx))
 	err = f(set.Context(ctx), set)
-	for _, e := range set.releaseEach(context.WithoutCancel(ctx)) {
+	// Each lock knows how it ended, also if f has released the set.
+	set.Release(context.WithoutCancel(ctx))
+	for _, lock := range set.locks {
 		var lost *LostError
-		if errors.As(e, &lost) && !errors.Is(err, error(lost)) {
+		if errors.As(lock.Err(), &lost) && !errors.Is(err, error(lost)) {
 			err = errors.Join(err, lost)
 		}
 	}

@@ -1059,6 +1059,35 @@ func TestDoAll(t *testing.T) {
 	})
 }
 
+// DoAll tells of a loss also if its function has released the set, or one lock of it, as Do does.
+func TestDoAllTellsALossAfterAReleaseByItsFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		type release func(*holdfast.LockSet)
+		for name, end := range map[string]release{
+			"all": func(set *holdfast.LockSet) { set.Release(background) },
+			"one": func(set *holdfast.LockSet) { set.Lock("a").Release(background) },
+		} {
+			for _, told := range []bool{true, false} { // by Done, or by the release alone
+				err := l.DoAll(background, []string{"a", "b"},
+					func(ctx context.Context, set *holdfast.LockSet) error {
+						faults.Lose("a")
+						if told {
+							<-ctx.Done()
+						}
+						end(set)
+						return nil
+					})
+				var lost *holdfast.LostError
+				if !errors.As(err, &lost) || lost.Key != "a" {
+					t.Errorf("%s, told %v: DoAll = %v, want the loss of \"a\"", name, told, err)
+				}
+			}
+		}
+	})
+}
+
 // Hooks and counters tell of keys only when their set is complete, and of one refusal for a set.
 func TestHooksTellOfCompleteSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

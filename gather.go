@@ -43,6 +43,7 @@ func (g *gathering) run(ctx context.Context) (err error) {
 	complete := false
 	defer func() {
 		if !complete {
+			g.endNested()
 			g.putBack(ctx, 0)
 		}
 	}()
@@ -202,6 +203,16 @@ func (g *gathering) extend(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// endNested ends the nested locks, which else would stay with the outermost ones.
+func (g *gathering) endNested() {
+	for i := range g.members {
+		if m := &g.members[i]; m.lock != nil && m.lock.root != nil {
+			m.lock.releaseNested()
+			m.lock = nil
+		}
+	}
 }
 
 // putBack releases the members from index i on.

@@ -345,3 +345,34 @@ func TestUnreleasedForgets(t *testing.T) {
 		}
 	})
 }
+// A set that fails leaves nothing with the locks that some of its keys were nested in: who tries
+// again and again while holding one of the keys must not fill the memory.
+func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
+	memory := memhold.New()
+	defer memory.Close()
+	l, err := New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	background := context.Background()
+	outer, err := l.Acquire(background, "outer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Acquire(background, "busy"); err != nil {
+		t.Fatal(err)
+	}
+	ctx := outer.Context(background)
+	for range 1000 {
+		if _, err := l.TryAcquireAll(ctx, []string{"busy", "outer"}); err == nil {
+			t.Fatal("got a key that is held")
+		}
+	}
+	outer.cohort.shard.mu.Lock()
+	left := len(outer.ends)
+	outer.cohort.shard.mu.Unlock()
+	if left > 1 { // the context
+		t.Errorf("%d nested locks and contexts are left with the lock, want 1", left)
+	}
+}

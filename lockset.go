@@ -106,10 +106,7 @@ func (s *LockSet) Extend(ctx context.Context) error {
 // the wait, not the release. A nil ctx, and a context that comes from the set or one of its locks
 // and has not ended by anything else, count as the background context. Nested locks are ended
 // alone, and their keys stay with the locks that they are nested in.
-func (s *LockSet) Release(ctx context.Context) error { return joined(s.releaseEach(ctx)) }
-
-// releaseEach is Release, with the errors one by one.
-func (s *LockSet) releaseEach(ctx context.Context) []error {
+func (s *LockSet) Release(ctx context.Context) error {
 	g := s.set
 	if ctx == nil {
 		ctx = context.Background()
@@ -117,7 +114,7 @@ func (s *LockSet) releaseEach(ctx context.Context) []error {
 	own := g.carriedBy(ctx)
 	first, reason := g.release()
 	if !first {
-		return []error{reason}
+		return reason
 	}
 	if own {
 		ctx = context.WithoutCancel(ctx)
@@ -131,7 +128,7 @@ func (s *LockSet) releaseEach(ctx context.Context) []error {
 			break
 		}
 	}
-	return errs
+	return joined(errs)
 }
 
 // String describes the set for logs.
