@@ -345,6 +345,7 @@ func TestUnreleasedForgets(t *testing.T) {
 		}
 	})
 }
+
 // A set that fails leaves nothing with the locks that some of its keys were nested in: who tries
 // again and again while holding one of the keys must not fill the memory.
 func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
