@@ -221,8 +221,6 @@ var shareRules = []rule{
 		s.renew(b1, x, driver.Held)
 		s.renew(b1, y, driver.Held)
 		s.renew(b1, third, driver.Held)
-		s.renew(b1, c, driver.Lost)
-		s.renew(b1, z, driver.Lost)
 		first, second := s.hold(b2, x).Token, s.hold(b2, y).Token
 		s.rises(last, first)
 		s.rises(first, second)
@@ -230,7 +228,7 @@ var shareRules = []rule{
 		s.placed(b2, z, 2)
 		s.release(b1, third, driver.Held)
 		s.release(b2, y, driver.Held)
-		s.renew(b1, c, driver.Lost)
+		s.placed(b2, c, 1)
 		s.release(b2, x, driver.Held)
 		s.renew(b1, c, driver.Held)
 		s.release(b2, c, driver.Held)
@@ -284,9 +282,9 @@ var shareRules = []rule{
 		down.Shared = true
 		s.renew(b1, down, driver.Held)
 		s.renew(b2, x, driver.Held)
-		s.renew(b2, y, driver.Lost)
+		s.placed(b2, y, 2)
 		s.release(b1, down, driver.Held)
-		s.renew(b2, c, driver.Lost)
+		s.placed(b2, c, 1)
 		s.release(b2, x, driver.Held)
 		s.renew(b2, c, driver.Held)
 	}},
