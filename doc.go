@@ -94,10 +94,10 @@
 //
 // [WithShared] asks for a key together with others that ask so: any number of readers, or one
 // writer. The backend must be able to (driver.Sharer): memhold, filehold, redishold and goredishold
-// are, a quorum is not. Readers and writers wait in one queue there, so neither starves the other:
-// a reader does not go ahead of a writer that waits. [Lock.Downgrade] makes a writer a reader, with
-// nobody in between. The other way round does not exist: two readers that both wait to become the
-// writer would wait for each other.
+// are, and a quorum is if all its nodes are. Readers and writers wait in one queue there, so
+// neither starves the other: a reader does not go ahead of a writer that waits. [Lock.Downgrade]
+// makes a writer a reader, with nobody in between. The other way round does not exist: two readers
+// that both wait to become the writer would wait for each other.
 //
 // Readers of one [Locker] on the same terms share one lease. The first asks the backend. Those that
 // ask meanwhile are let in with it, and those that come later join in memory, each with its own

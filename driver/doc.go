@@ -30,8 +30,8 @@
 //     queue. It doubles as the waiter's heartbeat.
 //   - Renew and Release compare the owner value. Renew never re-creates a key that
 //     is gone, and never touches another owner's.
-//   - Tokens are unique per key, and rise: a grant that starts after another
-//     completed gets a larger token. See [Claim.Token] and [Claim.Block].
+//   - Tokens are unique per key, but for claims that share it, and rise: a grant that starts
+//     after another completed gets a larger token. See [Claim.Token] and [Claim.Block].
 //   - Two calls for one key take effect in the order in which they were made, even if the first
 //     returned early because its context ended. So a Release after an Acquire that was cut off
 //     leaves nothing behind. Only a Renew may be overtaken: it changes nothing but a hold that

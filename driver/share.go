@@ -16,10 +16,11 @@ package driver
 //     are then first in the queue of a key that is shared are let in. A backend without a queue has
 //     no such order.
 //
-// Each shared claim has its own lease, and tokens of its own: no two claims get the same token of a
-// key. A claim granted alone gets a larger one than every shared claim whose acquisition was
-// complete when it was asked for, and the other way round. The key stays shared for as long as the
-// longest lease among those that share it; a lease that has ended keeps nobody waiting.
+// Each shared claim has its own lease. Two shared claims may get the same token, as over a quorum.
+// A claim granted alone gets a token of its own, and a larger one than every shared claim whose
+// acquisition was complete when it was asked for, and the other way round. The key stays shared for
+// as long as the longest lease among those that share it; a lease that has ended keeps nobody
+// waiting.
 type Sharer interface {
 	// Shares reports whether shared claims are granted side by side. It asks no server, and its
 	// answer does not change.

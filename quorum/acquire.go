@@ -27,6 +27,9 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 	if err := q.admits(ctx, &claim); err != nil {
 		return driver.Result{}, err
 	}
+	if !claim.Shared && q.sharesAlready(&claim) {
+		return driver.Result{State: driver.Busy, Holder: claim.Owner}, nil
+	}
 	claim.Token = q.propose(claim.Token)
 	r := q.begin(node.Acquiring, claim, start)
 	result, err := q.conclude(ctx, r)
@@ -49,6 +52,9 @@ func (q *Quorum) admits(ctx context.Context, claim *driver.Claim) error {
 	}
 	if claim.TTL <= 0 {
 		return forbidden(fmt.Errorf("TTL %v: must be positive", claim.TTL))
+	}
+	if err := q.admitsMode(claim); err != nil {
+		return err
 	}
 	return q.CheckTTL(claim.TTL)
 }

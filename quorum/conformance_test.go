@@ -81,7 +81,7 @@ func (c *cutter) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 
 func (c *cutter) split(ctx context.Context, key string) bool {
 	e, err := c.Inspect(ctx, key)
-	return err == nil && e.Holder.Owner == ""
+	return err == nil && e.Holder.Owner == "" && len(e.Sharers) == 0
 }
 
 func (c *cutter) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
@@ -144,7 +144,7 @@ func harness(n int, bubble bool) drivertest.Harness {
 			}
 		},
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Check: true,
+			Notify: true, Inspect: true, Check: true, Share: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true,
 		},

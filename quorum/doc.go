@@ -33,10 +33,26 @@
 // the set, tokens rise if a majority of the new one had a node that knew the last, or if the
 // clients' clocks agree.
 //
+// # Sharing
+//
+// Shared claims (driver.Claim.Shared) are granted if all nodes are a driver.Sharer; else they fail
+// with driver.ErrInvalid, and the error names a node that is not. A reader holds a majority like
+// any other claim, each node in its own mode. A reader and a writer that both have a majority have
+// a node in common, and there they exclude each other, and the later one gets the larger token. Two
+// readers have a majority each, and may have the same token.
+//
+// A claim is downgraded, by a renewal with Shared, when a majority has confirmed it. Until then
+// nodes may have it in either mode: it excludes writers in both, but its holder may not be alone
+// any more from when it has asked. Each later renewal with Shared tells the nodes that have not
+// heard of it.
+//
+// A reader is put back as a reader on nodes that have lost it, before those who wait.
+//
 // # Exclusion
 //
-// No two acquisitions of one key are valid at one time, if all of this is so. The theorem in
-// spec/README.md assumes the same; the numbers at the end of each item are those of the theorem.
+// No two acquisitions of one key are valid at one time, unless both share it, if all of this is so.
+// The theorem in spec/README.md assumes the same; the numbers at the end of each item are those of
+// the theorem.
 //
 //  1. One set. All clients have the same nodes, by whatever names, and the same guard. Nodes that
 //     implement driver.Member refuse clients that differ in the number of nodes, in the guard, or

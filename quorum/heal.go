@@ -75,6 +75,11 @@ func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
 	}
 	claim := *p.claim
 	claim.Queue, claim.Yield, claim.Block = false, false, 1
+	if claim.Shared = claim.Shared || r.shared; claim.Shared {
+		// It holds a majority, so it comes before whoever waits. Else a waiter that finds the first
+		// of several sharers there would keep out the rest of them.
+		claim.Queue, claim.Ticket = true, 1
+	}
 	claim.Token = r.top // so that a node that has forgotten its counter goes on above it
 	c := &node.Call{
 		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,

@@ -20,8 +20,9 @@ var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector",
 	errors.ErrUnsupported)
 
 // List yields the keys that a majority of the nodes knows, as driver.Inspector describes. A key has
-// a Holder if one owner value holds it on a majority of nodes. Keys on fewer nodes are being
-// acquired or given back, or a client that died left them behind.
+// a Holder if one owner value holds it alone on a majority of nodes, and Sharers are those that
+// hold it on a majority otherwise: also one of whose Downgrade some nodes have not heard. Keys on
+// fewer nodes are being acquired or given back, or a client that died left them behind.
 //
 // It yields an *Error if no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
@@ -67,9 +68,9 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 	}
 }
 
-// Inspect describes a key as a majority of the nodes knows it. The holder's token is the one that
-// most nodes know, and its lease lasts until it has no majority any more. Waiters are in the order
-// of their mean place.
+// Inspect describes a key as a majority of the nodes knows it. The token of a holder, or of one
+// that shares the key, is the one that most nodes know, and its lease lasts until it has no
+// majority any more. Waiters are in the order of their mean place.
 //
 // It fails with an *Error if no majority answers. If too few nodes implement driver.Inspector,
 // errors.Is finds errors.ErrUnsupported in the error. It waits for a majority until ctx ends, and
@@ -124,13 +125,18 @@ func inspected[T any](ctx context.Context, q *Quorum, replies []reply[T]) error 
 // merge makes one entry of what the nodes know of a key.
 func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	merged := driver.Entry{Key: key}
+	alone := make(map[string]int) // on how many nodes
 	holders := make(map[string][]driver.Party)
 	type place struct{ sum, nodes int }
 	places := make(map[string]place)
 	waiters := make(map[string]driver.Party)
 	for _, e := range entries {
 		if e.Holder.Owner != "" {
+			alone[e.Holder.Owner]++
 			holders[e.Holder.Owner] = append(holders[e.Holder.Owner], e.Holder)
+		}
+		for _, p := range e.Sharers {
+			holders[p.Owner] = append(holders[p.Owner], p)
 		}
 		for i, w := range e.Waiters {
 			p := places[w.Owner]
@@ -141,11 +147,22 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	}
 	for owner, votes := range holders {
 		if len(votes) >= q.need {
-			merged.Holder = driver.Party{Owner: owner, Token: commonToken(votes),
+			p := driver.Party{Owner: owner, Token: commonToken(votes),
 				ExpiresIn: nthRest(votes, q.need)}
+			if alone[owner] >= q.need {
+				merged.Holder = p
+			} else {
+				merged.Sharers = append(merged.Sharers, p)
+			}
 			delete(waiters, owner)
 		}
 	}
+	if merged.Holder.Owner != "" {
+		merged.Sharers = nil // the nodes were not asked at one moment
+	}
+	slices.SortFunc(merged.Sharers, func(a, b driver.Party) int {
+		return cmp.Or(cmp.Compare(a.ExpiresIn, b.ExpiresIn), strings.Compare(a.Owner, b.Owner))
+	})
 	for _, w := range waiters {
 		merged.Waiters = append(merged.Waiters, w)
 	}

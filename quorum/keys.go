@@ -41,6 +41,9 @@ type record struct {
 	// held: as far as is known here, the claim holds a majority. Only then is it healed.
 	held bool
 
+	// shared: nodes may have it shared, as it was asked for or renewed with Shared.
+	shared bool
+
 	// generation changes with each acquisition: a round of an earlier one asks no more nodes.
 	generation uint64
 
@@ -165,6 +168,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 	}
 	r.generation = r.q.generation.Add(1)
 	r.history.Over = false
+	r.shared = r.shared || claim.Shared
 	r.late = r.q.lateLocked(r.key.shard, claim, start)
 	if claim.Queue {
 		r.wait(claim, start)

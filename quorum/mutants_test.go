@@ -166,6 +166,37 @@ var mutations = []mutation{
 	{name: "lets calls for a key overtake each other", file: "internal/node/call.go",
 		old: "; c.key.busy.Has(i) {", new: "; i < 0 {",
 		test: "^TestCallsOfOneKeyDoNotOverlap$"},
+	{name: "readers take a minority", file: "acquire.go",
+		old: "\tif t.held < q.need {\n\t\tif t.answered",
+		new: "\tif r.claim.Shared && t.held > 0 && t.held < q.need {\n\t\ttoken, _, _ := r.token()\n" +
+			"\t\tr.mu.Unlock()\n\t\tq.gained(r, token)\n" +
+			"\t\treturn driver.Result{State: driver.Held, Token: token}, nil\n\t}\n" +
+			"\tif t.held < q.need {\n\t\tif t.answered",
+		plan: "shared", seen: 1},
+	{name: "readers' tokens are not acknowledged", file: "acquire.go", old: "if acks < q.need {",
+		new: "if acks < q.need && !r.claim.Shared {", plan: "shared", seen: 16},
+	{name: "an exclusive acquisition counts nodes where it only shares", file: "acquire.go",
+		old: "return driver.Result{State: driver.Busy, Holder: claim.Owner}, nil",
+		new: "claim.Shared = true", plan: "shared", seen: 1},
+	{name: "asks nodes alone for what it shares", file: "acquire.go",
+		old: "!claim.Shared && q.sharesAlready(&claim)", new: "false",
+		test: "^TestSharerIsNotGrantedTheKeyAlone$"},
+	{name: "counts a Downgrade after one node", file: "renew.go", old: "case t.held >= t.need:",
+		new: "case t.held >= t.need || b.claims[k].Shared && t.held > 0:", plan: "shared",
+		seen: 3},
+	{name: "heals readers as writers", file: "heal.go",
+		old: "claim.Shared = claim.Shared || r.shared;", new: "claim.Shared = false;",
+		plan: "rolling", seen: 1},
+	{name: "heals readers behind those who wait", file: "heal.go",
+		old: "claim.Queue, claim.Ticket = true, 1", new: "_ = claim",
+		test: "^TestHealingComesBeforeAWaitingWriter$"},
+	{name: "forgets that a claim was downgraded", file: "share.go",
+		old: "r.shared = true", new: "_ = r",
+		test: "^TestHealingPutsReadersBack$"},
+	{name: "release forgets only exclusive claims", file: "release.go",
+		old:  "return q.begin(node.Releasing, claim, clock.Now())",
+		new:  "if claim.Shared {\n\t\tclaim.Owner += \"?\"\n\t}\n\treturn q.begin(node.Releasing, claim, clock.Now())",
+		plan: "shared", seen: 1},
 }
 
 // TestMutants breaks the quorum in one place after the other, and has a test notice it, or the

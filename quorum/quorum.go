@@ -15,13 +15,15 @@ import (
 
 // Quorum is a backend made of N backends. Make one with [New]. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Checker and
-// driver.Limited. It is no driver.Sharer: shared claims are not for it.
+// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Checker,
+// driver.Limited, and driver.Sharer: it grants shared claims if all nodes do.
 type Quorum struct {
 	group  *node.Group
 	nodes  []*node.Node
 	need   int // how many make a majority
 	config config
+
+	unsharing string // a node that grants no shared claims; empty if there is none
 
 	seed       maphash.Seed
 	shards     [shards]shard
@@ -44,6 +46,7 @@ var (
 	_ driver.Inspector = (*Quorum)(nil)
 	_ driver.Checker   = (*Quorum)(nil)
 	_ driver.Limited   = (*Quorum)(nil)
+	_ driver.Sharer    = (*Quorum)(nil)
 )
 
 // New makes a Quorum of 1 to [MaxNodes] backends, which must be independent of each other; see the
@@ -97,6 +100,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		}
 		q.nodes = append(q.nodes, node.New(q.group, i, name, b, c.random()))
 	}
+	q.unsharing = unsharing(q.nodes)
 	for _, n := range q.nodes {
 		if g, ok := n.Backend.(driver.Guarder); ok {
 			g.Guard(c.guard)

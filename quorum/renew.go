@@ -74,6 +74,7 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 	results []driver.Result) error {
 	b := q.newBatch(claims, start)
 	b.heals = true
+	b.sharing()
 	b.ask(nil)
 	if err := b.wait(ctx); err != nil {
 		return unanswered(err)

@@ -119,6 +119,8 @@ type simKey struct {
 	expires time.Duration // by the server's clock
 	token   driver.Token
 	queue   []*simWaiter
+
+	sharers []simSharer // the longest lease last, which is the owner's; nil: the owner is alone
 }
 
 type simWaiter struct {
@@ -128,6 +130,7 @@ type simWaiter struct {
 	until  time.Duration
 	token  driver.Token
 	block  uint64
+	shared bool
 	life   int // of the server, when it was asked for last
 }
 
@@ -301,7 +304,7 @@ func copyKeys(keys map[string]*simKey) map[string]*simKey {
 	copied := make(map[string]*simKey)
 	for name, k := range keys {
 		c := *k
-		c.queue = nil
+		c.queue, c.sharers = nil, slices.Clone(k.sharers)
 		for _, w := range k.queue {
 			waiter := *w
 			c.queue = append(c.queue, &waiter)
@@ -626,32 +629,47 @@ func (s *server) settle(key string, asker string) *simKey {
 	}
 	now := s.now()
 	k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
-	if k.owner == "" || now >= k.expires {
+	k.expire(now)
+	switch {
+	case k.owner == "" || now >= k.expires:
 		s.pass(key, k, asker)
+	case k.shared():
+		s.letIn(key, k, asker)
 	}
 	return k
 }
 
 func (s *server) pass(key string, k *simKey, asker string) {
-	k.owner, k.token = "", 0
+	k.owner, k.token, k.sharers = "", 0, nil
 	now := s.now()
-	for len(k.queue) > 0 {
+	for len(k.queue) > 0 && k.owner == "" {
 		w := k.queue[0]
 		k.queue = k.queue[1:]
-		if now >= w.until {
-			continue
+		if now < w.until {
+			s.admit(key, k, w, asker)
 		}
-		k.owner, k.expires, k.token = w.owner, w.until, s.draw(w.token, w.block)
-		n := driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: k.token,
-			Block: w.block}
-		if s.net.broken != noticeInQuarantine && (w.life != s.life || w.conn.refusal() != nil) {
-			// it may be another's on the other servers
-			n = driver.Notice{Kind: driver.Freed, Key: key, Owner: w.owner}
-		}
-		if w.owner != asker {
-			w.conn.push(n)
-		}
-		return
+	}
+	if k.shared() {
+		s.letIn(key, k, asker)
+	}
+}
+
+// admit grants the key to a waiter that was taken out of the queue.
+func (s *server) admit(key string, k *simKey, w *simWaiter, asker string) {
+	token := s.draw(w.token, w.block)
+	if w.shared {
+		k.share(simSharer{w.owner, w.until, token})
+	} else {
+		k.owner, k.expires, k.token = w.owner, w.until, token
+	}
+	n := driver.Notice{Kind: driver.Granted, Key: key, Owner: w.owner, Token: token,
+		Block: w.block}
+	if s.net.broken != noticeInQuarantine && (w.life != s.life || w.conn.refusal() != nil) {
+		// it may be another's on the other servers
+		n = driver.Notice{Kind: driver.Freed, Key: key, Owner: w.owner}
+	}
+	if w.owner != asker {
+		w.conn.push(n)
 	}
 }
 
@@ -664,13 +682,20 @@ func (s *server) draw(proposed driver.Token, block uint64) driver.Token {
 func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	k := s.settle(claim.Key, claim.Owner)
 	now := s.now()
-	if k.owner == "" || k.owner == claim.Owner || s.net.broken == grantTwice && s.fence%8 == 0 {
+	mine := k.sharer(claim.Owner) >= 0
+	switch alone := k.owner == "" || k.owner == claim.Owner && !k.shared(); {
+	case claim.Shared && (k.owner == "" || mine || k.shared() && k.behind(&claim)):
+		token := s.draw(claim.Token, claim.Block)
+		k.share(simSharer{claim.Owner, now + claim.TTL, token})
+		return driver.Result{State: driver.Held, Token: token}
+	case alone || s.net.broken == grantTwice && s.fence%8 == 0:
+		k.sharers = nil
 		k.owner, k.expires, k.token = claim.Owner, now+claim.TTL, s.draw(claim.Token, claim.Block)
 		return driver.Result{State: driver.Held, Token: k.token}
 	}
 	result := driver.Result{State: driver.Busy, Holder: k.owner, ExpiresIn: k.expires - now}
 	at := slices.IndexFunc(k.queue, func(w *simWaiter) bool { return w.owner == claim.Owner })
-	if at < 0 && !claim.Queue {
+	if at < 0 && (!claim.Queue || mine) {
 		return result
 	}
 	result.Presence, result.Clock = min(s.net.presence, claim.TTL), uint64(now/time.Microsecond)
@@ -681,22 +706,13 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	if at >= 0 {
 		w = k.queue[at]
 	} else {
-		w = &simWaiter{conn: c, owner: claim.Owner, ticket: claim.Ticket}
+		w = &simWaiter{conn: c, owner: claim.Owner, ticket: claim.Ticket, shared: claim.Shared}
 		if w.ticket == 0 {
 			s.ticket = max(s.ticket+1, uint64(now/time.Microsecond))
 			w.ticket = s.ticket
 		}
 		at, _ = slices.BinarySearchFunc(k.queue, w, func(a, b *simWaiter) int {
-			if a.ticket != b.ticket {
-				if a.ticket < b.ticket {
-					return -1
-				}
-				return 1
-			}
-			if a.owner < b.owner {
-				return -1
-			}
-			return 1
+			return a.order(b.ticket, b.owner)
 		})
 		k.queue = slices.Insert(k.queue, at, w)
 	}
@@ -708,10 +724,13 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 func (s *server) renew(claim driver.Claim) driver.Result {
 	k := s.keys[claim.Key]
 	now := s.now()
-	if k != nil && now >= k.expires {
-		k.owner = "" // also if the clock is set back later
+	if k != nil {
+		k.expire(now)
+		if now >= k.expires {
+			k.owner = "" // also if the clock is set back later
+		}
 	}
-	if k == nil || k.owner != claim.Owner {
+	if k == nil || k.owner != claim.Owner && k.sharer(claim.Owner) < 0 {
 		switch {
 		case s.net.broken == raiseWithoutKey && claim.Block > 0:
 			s.fence = max(s.fence, claim.Token+driver.Token(claim.Block)-1)
@@ -720,6 +739,9 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 			return driver.Result{State: driver.Held}
 		}
 		return driver.Result{State: driver.Lost}
+	}
+	if k.shared() {
+		return s.renewShared(claim, k)
 	}
 	if claim.Yield {
 		k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
@@ -738,12 +760,21 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 		k.token = s.draw(claim.Token, claim.Block)
 		result.Token = k.token
 	}
+	if claim.Shared { // held alone until now
+		k.share(simSharer{k.owner, k.expires, k.token})
+		s.letIn(claim.Key, k, "")
+	}
 	return result
 }
 
 func (s *server) release(claim driver.Claim) driver.Result {
 	k := s.settle(claim.Key, "")
 	if s.net.broken == ignoreReleases {
+		return driver.Result{State: driver.Held}
+	}
+	if k.sharer(claim.Owner) >= 0 {
+		k.leave(claim.Owner)
+		s.settle(claim.Key, "")
 		return driver.Result{State: driver.Held}
 	}
 	if k.owner == claim.Owner || k.owner != "" && s.net.broken == releaseForAll {
@@ -753,6 +784,7 @@ func (s *server) release(claim driver.Claim) driver.Result {
 	for i, w := range k.queue {
 		if w.owner == claim.Owner {
 			k.queue = slices.Delete(k.queue, i, i+1)
+			s.settle(claim.Key, "") // it may have kept others from sharing
 			return driver.Result{State: driver.Busy}
 		}
 	}
@@ -809,6 +841,11 @@ func (net *network) describe(key string) string {
 			b.WriteString("free")
 		} else {
 			fmt.Fprintf(&b, "held by %s for %v", k.owner, k.expires-now)
+		}
+		if k != nil {
+			for _, o := range k.sharers {
+				fmt.Fprintf(&b, "; %s shares it for %v", o.owner, o.expires-now)
+			}
 		}
 		if k != nil {
 			for _, w := range k.queue {

@@ -27,11 +27,13 @@ import (
 //
 // The invariants, of which each history says on which assumptions they rest:
 //
-//  1. Exclusion: no acquisition begins to be valid while another one of its key is. Rests on the
-//     rate of clocks, and on servers not forgetting, unless they have a quarantine.
-//  2. Tokens are unique, and larger than those of every acquisition that was complete before theirs
-//     began. Rests on servers not forgetting; or, with a quarantine, on the rate of clocks and on
-//     the clients' clocks agreeing to within the guard less a TTL.
+//  1. Exclusion: no acquisition begins to be valid while another one of its key is, unless both
+//     share the key. One shares it from when its Downgrade is asked for, and never holds it alone
+//     again. Rests on the rate of clocks, and on servers not forgetting, unless they have a
+//     quarantine.
+//  2. Tokens are unique, unless both share the key, and larger than those of every acquisition that
+//     was complete before theirs began. Rests on servers not forgetting; or, with a quarantine, on
+//     the rate of clocks and on the clients' clocks agreeing to within the guard less a TTL.
 //  3. No debris: when the faults have ended, and a moment after the last release, no server has a
 //     key or waiter of a claim that was released or refused.
 //  4. No hang: when the faults have ended, every waiter is served. Every call returns within its
@@ -61,6 +63,8 @@ type plan struct {
 	// are the clients', and not the Quorum's
 	tickets bool
 	deaths  bool // of holders and waiters
+	// how many of the claims are shared; 0: none, and no Downgrade either
+	sharing float64
 	// the servers' operator vouches for them
 	durable bool
 	// servers lose their data one after the other, and nothing else happens
@@ -93,8 +97,10 @@ func (p *plan) String() string {
 		broken = []string{"none"}
 	}
 	return fmt.Sprintf(
-		"seed %d: %d nodes, %d clients of %d workers, %d keys, TTL %v, guard %v; assumptions broken: %s",
-		p.seed, p.nodes, p.clients, p.workers, p.keys, p.ttl, p.guard, strings.Join(broken, ", "))
+		"seed %d: %d nodes, %d clients of %d workers, %d keys, TTL %v, guard %v, sharing %v; "+
+			"assumptions broken: %s",
+		p.seed, p.nodes, p.clients, p.workers, p.keys, p.ttl, p.guard, p.sharing,
+		strings.Join(broken, ", "))
 }
 
 // guardOverTTL is what the guard has over the TTL, and clients' clocks agree to within that, unless
@@ -156,12 +162,37 @@ func newPlan(seed uint64) *plan {
 		p.contend(r)
 	case forced == "overtaken" || forced == "" && kind < 0.45:
 		p.overtake(r)
+	case forced == "shared" || forced == "" && kind < 0.5:
+		p.crowd(r)
 	}
 	if !p.rolling && !p.overtaken {
 		// of a source of its own, so that the rest of what older seeds draw stays
 		p.delayRenewals(rand.New(rand.NewPCG(seed, 3)))
 	}
+	if !p.overtaken && p.sharing == 0 {
+		p.share(rand.New(rand.NewPCG(seed, 4)))
+	}
 	return p
+}
+
+// share has claims share their keys, in every other history, and others be downgraded.
+func (p *plan) share(r *rand.Rand) {
+	if r.Float64() < 0.5 {
+		p.sharing = []float64{0.2, 0.5, 0.9}[r.IntN(3)]
+	}
+}
+
+// crowd makes the plan one of many readers of one key at once, so that nodes draw tokens for them
+// in different orders, and of some writers. Clients lose nodes for longer than a lease lasts.
+func (p *plan) crowd(r *rand.Rand) {
+	p.clients, p.workers, p.keys = 3, 2, 1
+	p.nodes = []int{3, 3, 5}[r.IntN(3)]
+	p.ttl = 300 * time.Millisecond
+	p.guard, p.forgets, p.misfit = 0, false, false
+	p.stay, p.idle = []float64{0.01, 2}[r.IntN(2)], []time.Duration{p.weather.delay,
+		20 * time.Millisecond}[r.IntN(2)]
+	p.pace, p.length, p.cuts = 100*time.Millisecond, 2*time.Second, true
+	p.sharing = []float64{0.5, 0.9}[r.IntN(2)]
 }
 
 // delayRenewals has some renewals come late, in every other history.
@@ -267,10 +298,14 @@ type hold struct {
 	owner    string
 	deadline clock.Instant
 	ended    bool
+	shared   bool // or may be: its Downgrade was asked for
 	blocks   []block
 }
 
-type block struct{ first, last driver.Token }
+type block struct {
+	first, last driver.Token
+	shared      bool // drawn when the hold counted as one that shares the key
+}
 
 func (h *history) violate(format string, args ...any) {
 	h.mu.Lock()
@@ -314,9 +349,11 @@ func (h *history) alone(key string, hd *hold) {
 	clocks, memory, _ := h.assumptions()
 	now := clock.Now()
 	for _, other := range h.holds[key] {
-		if other != hd && !other.ended && now < other.deadline && clocks && memory {
-			h.violateLocked("exclusion: %s is granted %q while %s holds it for another %v",
-				hd.owner, key, other.owner, other.deadline.Sub(now))
+		if other != hd && !other.ended && now < other.deadline && clocks && memory &&
+			!(hd.shared && other.shared) {
+			h.violateLocked(
+				"exclusion: %s (shared %v) is granted %q while %s (shared %v) holds it for another %v",
+				hd.owner, hd.shared, key, other.owner, other.shared, other.deadline.Sub(now))
 		}
 	}
 }
@@ -330,11 +367,12 @@ func (h *history) renewed(key string, hd *hold, deadline clock.Instant, first dr
 	hd.deadline = deadline
 	h.alone(key, hd)
 	if size > 0 {
-		h.drawn(key, hd, block{first, first + driver.Token(size) - 1}, above)
+		h.drawn(key, hd, block{first: first, last: first + driver.Token(size) - 1}, above)
 	}
 }
 
 func (h *history) drawn(key string, hd *hold, b block, above driver.Token) {
+	b.shared = hd.shared
 	clocks, memory, clientClocks := h.assumptions()
 	if !h.forgets || memory && clocks && clientClocks || h.rolling {
 		if b.first <= above {
@@ -343,8 +381,8 @@ func (h *history) drawn(key string, hd *hold, b block, above driver.Token) {
 		}
 		for _, other := range h.holds[key] {
 			for _, o := range other.blocks {
-				if b.first <= o.last && o.first <= b.last {
-					h.violateLocked("tokens: %s and %s share tokens %v and %v of %q", hd.owner,
+				if b.first <= o.last && o.first <= b.last && !(b.shared && o.shared) {
+					h.violateLocked("tokens: %s and %s have tokens %v and %v of %q", hd.owner,
 						other.owner, b, o, key)
 				}
 			}
@@ -397,9 +435,10 @@ func (w *worker) bounded(what string, steps int, call func()) {
 	if w.conns[0].pauses() != pauses {
 		return // it is the client that has hung
 	}
-	// Each step may have to ask nodes that are down after the others; 1 ms is for a batch of one.
-	most := time.Duration(2*steps)*min(w.h.ttl/10, quorum.DefaultNodeTimeout)*11/10 +
-		time.Millisecond
+	// Each step may have to ask nodes that are down after the others, and an acquisition waits a
+	// moment for those that are late; 1 ms is for a batch of one.
+	bound := min(w.h.ttl/10, quorum.DefaultNodeTimeout)
+	most := time.Duration(2*steps)*bound*11/10 + bound/5 + time.Millisecond
 	if took := time.Since(start); took > most {
 		w.h.violate("hang: %s took %v; at most %v is allowed", what, took, most)
 	}
@@ -426,6 +465,7 @@ func (w *worker) run() {
 			TTL:   w.h.ttl,
 			Block: uint64(w.r.IntN(3)),
 		}
+		c.Shared = w.h.sharing > 0 && w.r.Float64() < w.h.sharing
 		ctx, cancel := context.WithCancel(context.Background())
 		if w.r.Float64() < 0.3 {
 			patience := time.Duration(w.r.Float64() * float64(2*w.h.ttl))
@@ -587,12 +627,12 @@ func (w *worker) die(c driver.Claim) {
 // has it in its watchdog.
 func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, lease time.Duration,
 	token driver.Token, size uint64) {
-	hd := &hold{owner: c.Owner, deadline: start.Add(validity(lease))}
+	hd := &hold{owner: c.Owner, deadline: start.Add(validity(lease)), shared: c.Shared}
 	if clock.Now() >= hd.deadline {
 		w.release(c)
 		return
 	}
-	w.h.granted(c.Key, hd, block{token, token + driver.Token(size) - 1}, above)
+	w.h.granted(c.Key, hd, block{first: token, last: token + driver.Token(size) - 1}, above)
 	handedOver := lease != c.TTL
 	until := clock.Now().Add(time.Duration(w.r.ExpFloat64() * float64(w.h.ttl) * w.h.stay))
 	next := start.Add(c.TTL / 3)
@@ -612,6 +652,9 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 			return
 		case now >= until && !die:
 			w.end(hd)
+			if c.Shared && w.r.Float64() < 0.3 {
+				w.upgrade(c)
+			}
 			w.release(c)
 			return
 		case now >= until:
@@ -627,7 +670,11 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 			rc.Block, rc.Token, rc.Yield = uint64(1+w.r.IntN(3)), w.clock(), w.r.Float64() < 0.5
 			// A server that loses its data answers no request that is on its way. If that was to
 			// yield, the node has no vote on the claim any more, and healing cannot help it.
-			rc.Yield = rc.Yield && !w.h.rolling
+			rc.Yield = rc.Yield && !w.h.rolling && !hd.shared
+		}
+		if w.h.sharing > 0 && !c.Shared && !rc.Yield && w.r.Float64() < 0.3 {
+			rc.Shared = true
+			w.downgrading(hd)
 		}
 		rstart, rabove := clock.Now(), w.h.begun(c.Key)
 		if rc.Yield {
@@ -652,6 +699,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		switch now := clock.Now(); {
 		case state == driver.Held && now < hd.deadline && now < rstart.Add(validity(c.TTL)):
 			w.h.renewed(c.Key, hd, rstart.Add(validity(c.TTL)), results[0].Token, rc.Block, rabove)
+			c.Shared = rc.Shared
 			next = rstart.Add(c.TTL/3 + time.Duration(w.r.IntN(1000)))
 		case state == driver.Lost || state == driver.Yielded:
 			// What is left of it is the Quorum's business.
@@ -665,6 +713,21 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 			next = now.Add(c.TTL/10 + time.Duration(w.r.IntN(1000)))
 		}
 	}
+}
+
+// upgrade asks for a claim alone that shares its key, which nobody grants.
+func (w *worker) upgrade(c driver.Claim) {
+	c.Shared, c.Queue = false, false
+	if r, err := w.acquire(context.Background(), c); err == nil && r.State == driver.Held {
+		w.h.violate("exclusion: %s shares %q and is granted it alone", c.Owner, c.Key)
+	}
+}
+
+// downgrading has the hold count as one that shares the key, whatever comes of the request.
+func (w *worker) downgrading(hd *hold) {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	hd.shared = true
 }
 
 func (w *worker) end(hd *hold) {
@@ -982,9 +1045,11 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 			continue // with claims that had been released
 		}
 		for key, k := range s.keys {
-			if k.owner != "" && !h.dead[k.owner] {
-				h.violate("debris: server %d has %q held by %s for another %v", s.index, key,
-					k.owner, k.expires-now)
+			for _, o := range append([]simSharer{{k.owner, k.expires, k.token}}, k.sharers...) {
+				if o.owner != "" && !h.dead[o.owner] {
+					h.violate("debris: server %d has %q held by %s for another %v", s.index, key,
+						o.owner, o.expires-now)
+				}
 			}
 			for _, w := range k.queue {
 				if !h.dead[w.owner] {

@@ -57,7 +57,7 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Check: true,
+			Notify: true, Inspect: true, Check: true, Share: true,
 			Queue: true, Holder: true, ExpiresIn: true, Expiry: true, Outlives: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanForget: true, CanKillHolder: true,
 		},
@@ -132,7 +132,8 @@ func (s *settled) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		if err != nil || r.State != driver.Busy || claim.Queue {
 			return r, err
 		}
-		if e, err := s.Inspect(ctx, claim.Key); err != nil || e.Holder.Owner != "" {
+		if e, err := s.Inspect(ctx, claim.Key); err != nil || e.Holder.Owner != "" ||
+			len(e.Sharers) > 0 {
 			return r, nil
 		}
 		pause := time.NewTimer(rand.N(5 * time.Millisecond))
