@@ -17,7 +17,7 @@ import (
 //	           its maximum hold one is in limbo: it was told of the loss, but the key stays until it
 //	           releases or the lease ends
 //	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
-//	extending  leading && lease != nil: a goroutine asks for a fresh run, or has to yield
+//	extending  leading && lease != nil: a goroutine asks for a fresh run
 //	gone       removed from its shard
 //
 // Waiters exist in the first three only. Whoever ends a state serves the next waiter. The first

@@ -59,12 +59,11 @@ func (c *cohort) unwind() {
 }
 
 // freshRun asks the backend, at the end of a run of turns, for a fresh lease and tokens for the
-// next run, unless another process waits: then the key goes there in the same step (see
-// WithCohort). decided is false if the cohort has no lease any more and has to ask for the key
-// anew.
+// next run. If it hears that another process waits, it passes the key on (see WithCohort). decided
+// is false if the cohort has no lease any more and has to ask for the key anew.
 //
-// A lease whose fresh run was not confirmed is given up, whatever the reason: the backend may have
-// yielded the key.
+// A lease whose fresh run was not confirmed is given up, whatever the reason: nobody can say
+// whether another process waits.
 func (c *cohort) freshRun(ctx context.Context, a *call,
 	h *lease) (lock *Lock, decided bool, err error) {
 	l, s := c.locker, c.shard
@@ -81,7 +80,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	}
 	claim := h.claim()
 	wall := clock.Microseconds()
-	claim.Token, claim.Yield = l.highest.propose(wall), true
+	claim.Token = l.highest.propose(wall)
 	claim.Block = l.block(claim.Token, wall)
 	start := clock.Now()
 	r := l.request(ctx, h.renewalTime())
@@ -90,14 +89,22 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	result, ended := one(results, err), ending(ctx)
 
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	h.settle()
 	h.hear(start, result)
 	now := clock.Now()
+	if c.lease == h && ended == nil && result.State == driver.Held && result.Waiting {
+		// Before anything is sent: nobody counts on the lease any more, and nobody renews it.
+		c.drop(h)
+		claim = h.claim()
+		s.mu.Unlock()
+		c.passOn(ctx, claim)
+		return nil, false, nil
+	}
+	defer s.mu.Unlock()
 	switch {
 	case c.lease != h:
 		return nil, false, nil // it ran out meanwhile, and is being cleaned up
-	case result.State == driver.Held && result.Token > 0 && now < h.deadline:
+	case result.State == driver.Held && result.Token > 0 && !result.Waiting && now < h.deadline:
 		l.highest.saw(result.Token, claim.Block, wall)
 		h.next, h.last = result.Token, result.Token+Token(claim.Block)-1
 		h.confirm(start, claim.TTL)
@@ -113,7 +120,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		}
 		return c.giveTurn(a, now), true, nil
 	}
-	if result.State == driver.Yielded || result.State == driver.Lost {
+	if result.State == driver.Lost {
 		c.drop(h)
 	} else {
 		c.giveBack(h)
@@ -124,6 +131,22 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		return nil, true, ended
 	}
 	return nil, false, nil
+}
+
+// passOn releases a key for which another process waits. The claim's lease was dropped. A release
+// that is not confirmed, or is cut off by the end of ctx, goes on in the background. The cohort is
+// leading.
+func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
+	confirmed := false
+	defer func() { // also if the backend or the context panics
+		if !confirmed {
+			c.locker.cleanUp(claim)
+		}
+	}()
+	r := c.locker.request(ctx, requestTime(claim.TTL))
+	_, err := c.locker.backend.Release(r, claim)
+	r.end()
+	confirmed = err == nil
 }
 
 // ask acquires the key at the backend. start is a reading of the clock from before the first

@@ -118,6 +118,31 @@ func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
 			b.mustBeFree(l, "key")
 		})
 	})
+	t.Run("release after a run", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			client := &fragile{Backend: b.memory.Client()}
+			b.clients = append(b.clients, client.Backend)
+			l := b.lockerOn(client)
+			other, _ := b.locker()
+			lock := b.acquire(l, "key")
+			var wait sync.WaitGroup
+			wait.Go(func() { recovered(t, func() { l.Acquire(background, "key") }) })
+			got := next(other, background)
+			time.Sleep(time.Second)
+			client.breakIn("release")
+			b.release(lock)
+			wait.Wait()
+			start := time.Now()
+			b.release(<-got)
+			if took := time.Since(start); took > holdfast.DefaultTTL/3 {
+				t.Errorf("the other process got the key after %v", took)
+			}
+			synctest.Wait()
+			b.mustBeFree(other, "key")
+			b.mustBeFree(l, "key")
+		})
+	})
 }
 
 // A nil context is refused where that is safe, and does not keep a lock from being released.

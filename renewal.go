@@ -112,7 +112,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		h.shared = claim.Shared
 		l.counters.renewed.Add(1)
 		w.schedule(h)
-	case result.State == driver.Lost, result.State == driver.Yielded:
+	case result.State == driver.Lost:
 		err = event.loss(errGone)
 		tell = c.loseLease(h, errGone)
 	default:

@@ -94,7 +94,7 @@ func TestPauseDuringFreshRunIsRefused(t *testing.T) {
 		time.Sleep(time.Second)
 		asked := clock.Now()
 		client.after = func(c driver.Claim) {
-			if c.Yield {
+			if c.Block > 0 {
 				client.after = nil
 				clock.SimulateSuspend(40 * time.Second)
 			}

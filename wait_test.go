@@ -422,7 +422,7 @@ func TestOutage(t *testing.T) {
 			time.Sleep(55 * time.Second)
 			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Err: down})
 			time.AfterFunc(30*time.Second, faults.Clear)
-			b.release(lock) // the key is yielded to the other, by a Renew that is answered
+			b.release(lock) // a Renew is answered, and the key passes to the other
 			wait.Wait()
 		})
 	})

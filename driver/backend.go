@@ -23,9 +23,9 @@ type Backend interface {
 
 	// Renew extends every claim that still holds its key to the full TTL from now. The
 	// results are in the order of the claims, one each: Held, Lost when the claim no
-	// longer holds its key, Yielded when it asked to give way and did, or Unknown with
-	// [Result.Err] when this claim's outcome is not known. One bad claim never spoils
-	// another's result.
+	// longer holds its key, or Unknown with [Result.Err] when this claim's outcome is not known.
+	// With a Block, Held also tells whether somebody waits, see [Result.Waiting]. One bad claim
+	// never spoils another's result.
 	//
 	// An error is that of all claims; the results are nil then.
 	Renew(ctx context.Context, claims []Claim) ([]Result, error)

@@ -60,10 +60,6 @@ type Claim struct {
 	// ticket is the backend's clock then, see [Result.Clock], raised over the last one it gave.
 	Ticket uint64
 
-	// Yield asks Renew to hand the key to the first live waiter instead, if there is one. A shared
-	// claim leaves the others that share the key, and hands it over only if it was the last.
-	Yield bool
-
 	// Shared asks for the key together with others that ask so, see [Sharer]. All calls about a
 	// claim set it alike, but for one change: a Renew with Shared of a claim that holds the key
 	// alone makes it one that shares, for good, and lets in the waiters that its turn lets in.
@@ -87,8 +83,6 @@ const (
 	Busy
 	// Lost: the claim neither holds the key nor waits for it.
 	Lost
-	// Yielded: the claim held the key and has handed it to a waiter, as it asked to.
-	Yielded
 )
 
 // String returns the state's name in lower case.
@@ -100,8 +94,6 @@ func (s State) String() string {
 		return "busy"
 	case Lost:
 		return "lost"
-	case Yielded:
-		return "yielded"
 	default:
 		return "unknown"
 	}
@@ -117,6 +109,11 @@ type Result struct {
 	// granted, of which there are as many as were asked for. Asking again for a key that the claim
 	// holds already may give a new block; both are the claim's.
 	Token Token
+
+	// Waiting says, when Held by Renew with a Block, that a live claim waits for the key: a
+	// Release of this one, if it holds the key alone, would hand the key over. A backend without a
+	// queue never says so. A Renew without a Block need not look, and nobody relies on its answer.
+	Waiting bool
 
 	// Holder is, when Busy, the owner value that holds the key; empty if not known. If several
 	// share the key, it is the one whose lease ends last.

@@ -14,11 +14,11 @@
 //
 // # Outcomes
 //
-// What the backend knows is a [Result], never an error: [Held], [Busy], [Lost] or [Yielded]. An
-// error says that the backend could not say. It is an [*Error] when the backend can tell more: that
-// it was unavailable ([ErrUnavailable]), that the request may or may not have taken effect
-// ([ErrUnknown]), or that the request is not allowed ([ErrInvalid]). The zero [State] is [Unknown],
-// so a forgotten assignment cannot grant a lock.
+// What the backend knows is a [Result], never an error: [Held], [Busy] or [Lost]. An error says
+// that the backend could not say. It is an [*Error] when the backend can tell more: that it was
+// unavailable ([ErrUnavailable]), that the request may or may not have taken effect ([ErrUnknown]),
+// or that the request is not allowed ([ErrInvalid]). The zero [State] is [Unknown], so a forgotten
+// assignment cannot grant a lock.
 //
 // # Rules every backend keeps
 //
@@ -34,10 +34,9 @@
 //     after another completed gets a larger token. See [Claim.Token] and [Claim.Block].
 //   - Two calls for one key take effect in the order in which they were made, even if the first
 //     returned early because its context ended. So a Release after an Acquire that was cut off
-//     leaves nothing behind. Only a Renew may be overtaken: it changes nothing but a hold that
-//     is still there. One with Yield may end that hold late, so nobody counts on a hold for which
-//     an earlier Renew with Yield has no answer. And a Renew may overtake a Release, so nobody
-//     counts on its answer while an earlier Release of the claim has none.
+//     leaves nothing behind. Only a Renew may be overtaken: it extends a hold that is still
+//     there, and ends none. And a Renew may overtake a Release, so nobody counts on its answer
+//     while an earlier Release of the claim has none.
 //   - Every method returns when its context ends, whatever the client library does.
 //   - All methods are safe for concurrent use.
 //

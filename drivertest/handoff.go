@@ -114,54 +114,79 @@ var handoffRules = []rule{
 		s.renew(b1, a, driver.Lost)
 		s.wait(b2, y, x, 1)
 	}},
-	{name: "Handoff/OnYield", needs: queue, check: func(s *suite) {
+	{name: "Handoff/AfterWaitingWasTold", needs: queue, check: func(s *suite) {
+		// As at the end of a run of turns: ask, hear that others wait, release.
 		b1, b2 := s.open(), s.open()
 		a, x, y := s.claim("k"), s.queued("k"), s.queued("k")
-		first := s.hold(b1, a).Token
+		a.Block, x.Block = 3, 3
+		s.hold(b1, a)
 		s.wait(b2, x, a, 1)
 		s.wait(b1, y, a, 2)
-		s.renew(b1, a, driver.Held) // it did not ask to yield
-		a.Yield = true
-		s.renew(b1, a, driver.Yielded)
+		first := s.waitedFor(b1, a, true).Token
+		s.busy(b1, s.claim("k"), a) // being told changes nothing: it holds the key, and they wait
+		s.wait(b2, x, a, 1)
+		s.release(b1, a, driver.Held)
 		s.busy(b1, s.claim("k"), x)
 		s.renew(b1, a, driver.Lost)
-		s.release(b1, a, driver.Lost)
-		s.rises(first, s.hold(b2, x).Token)
-		x.Yield = true
-		s.renew(b2, x, driver.Yielded)
+		s.rises(first+2, s.hold(b2, x).Token)
+		s.waitedFor(b2, x, true)
+		s.release(b2, x, driver.Held)
 		s.renew(b2, x, driver.Lost)
+		s.waitedFor(b1, blockOf(y, 1), false)
 		s.release(b1, y, driver.Held)
 		s.free(b1, "k")
 	}},
-	{name: "Handoff/YieldToTheDead", needs: queue, check: func(s *suite) {
+	{name: "Handoff/NobodyWaits", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, x := s.claim("k"), s.queued("k")
+		a.Block = 3
+		s.hold(b, a)
+		s.waitedFor(b, a, false)
+		s.wait(b, x, a, 1)
+		s.waitedFor(b, a, true)
+		s.release(b, x, driver.Busy)
+		s.waitedFor(b, a, false)
+		s.busy(b, s.claim("k"), a) // who does not queue does not wait
+		s.waitedFor(b, a, false)
+	}},
+	{name: "Handoff/TheDeadDoNotWait", needs: queue, check: func(s *suite) {
 		b := s.open()
 		a, dead := s.claim("k"), s.short(s.queued("k"))
-		a.Yield = true
+		a.Block = 3
 		s.hold(b, a)
 		s.elapse(s.wait(b, dead, a, 1).Presence)
-		s.renew(b, a, driver.Held)
+		s.waitedFor(b, a, false)
 		s.busy(b, s.claim("k"), a)
+		s.busy(b, dead, a) // it was not dead
+		s.waitedFor(b, a, true)
 	}},
-	{name: "Handoff/YieldOfStrangerMovesNobody", needs: queue, check: func(s *suite) {
+	{name: "Handoff/StrangerIsToldNothing", needs: queue, check: func(s *suite) {
 		b := s.open()
 		a, w, stranger := s.claim("k"), s.queued("k"), s.claim("k")
-		stranger.Yield = true
+		stranger.Block = 3
 		s.hold(b, a)
 		s.wait(b, w, a, 1)
-		s.renew(b, stranger, driver.Lost)
+		if r := s.renew(b, stranger, driver.Lost); r.Waiting {
+			s.Fatalf("Renew of a stranger tells that somebody waits: %+v", r)
+		}
 		s.wait(b, w, a, 1)
 		s.renew(b, a, driver.Held)
 	}},
-	{name: "Handoff/YieldInBatch", needs: queue, check: func(s *suite) {
+	{name: "Handoff/WaitingInBatch", needs: queue, check: func(s *suite) {
 		b := s.open()
 		a, c, gone, w := s.claim("k1"), s.claim("k2"), s.claim("k3"), s.queued("k1")
-		a.Yield, c.Yield, gone.Yield = true, true, true
+		a.Block, c.Block, gone.Block = 3, 3, 3
 		s.hold(b, a)
 		s.hold(b, c)
 		s.wait(b, w, a, 1)
-		s.batch(b, []driver.Claim{gone, a, c, a}, driver.Lost, driver.Yielded,
-			driver.Held, driver.Lost)
-		s.hold(b, w)
+		got := s.batch(b, []driver.Claim{gone, a, c, a}, driver.Lost, driver.Held,
+			driver.Held, driver.Held)
+		for i, want := range []bool{false, true, false, true} {
+			if got[i].Waiting != want {
+				s.Fatalf("Renew of 4 claims: result %d is %+v; want waiting: %v", i, got[i], want)
+			}
+		}
+		s.wait(b, w, a, 1)
 	}},
 	{name: "Handoff/GrantEndsWithPresence", needs: queue, check: func(s *suite) {
 		// The waiter dies after it was granted the key: that costs its presence, not its TTL.
@@ -220,4 +245,20 @@ var handoffRules = []rule{
 		s.busy(b, s.claim("k"), w)
 		s.renew(b, w, driver.Held)
 	}},
+}
+
+// waitedFor renews a claim with a block of tokens, and checks what is told of others that wait.
+func (s *suite) waitedFor(b driver.Backend, c driver.Claim, want bool) driver.Result {
+	s.Helper()
+	r := s.renew(b, c, driver.Held)
+	if r.Waiting != want {
+		s.Fatalf("Renew of %q = %+v; want waiting: %v", c.Key, r, want)
+	}
+	return r
+}
+
+// blockOf is the claim with a block of n tokens.
+func blockOf(c driver.Claim, n uint64) driver.Claim {
+	c.Block = n
+	return c
 }

@@ -102,7 +102,7 @@ type register struct {
 	turns  int
 }
 
-// stress has many workers acquire, renew, yield, give up and release a few keys. Its invariants:
+// stress has many workers acquire, renew, give up and release a few keys. Its invariants:
 //
 //   - nobody is granted a key while another is inside that has not released it;
 //   - each grant has a larger token than the one before, blocks included;
@@ -211,19 +211,6 @@ func (w *worker) round() error {
 	}
 	// From here on the next one may come in, before this call has returned.
 	reg.leave()
-	if w.queue && w.random.IntN(3) == 0 {
-		c.Yield, c.Block = true, 0
-		r, err := w.tryRenew(c)
-		if err != nil {
-			return err
-		}
-		if r.State == driver.Yielded {
-			return nil
-		}
-		if r.State != driver.Held {
-			return fmt.Errorf("a holder that yields = %v (%v)", r.State, r.Err)
-		}
-	}
 	return outcome(driver.Held)(w.tryRelease(c))
 }
 

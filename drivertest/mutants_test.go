@@ -308,8 +308,7 @@ func renewalMutants() []*mutant {
 			}
 			return renew(b, ctx, c)
 		}, "Renew/R34_SparesAnother", "Renew/NeverExtendsAnother", "Queue/WaiterDoesNotHold",
-			"Handoff/OldHolderHasLost",
-			"Handoff/YieldOfStrangerMovesNobody"),
+			"Handoff/OldHolderHasLost", "Handoff/StrangerIsToldNothing"),
 		each("extends another's lease and says lost", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) (driver.Result, error) {
 			r, err := renew(b, ctx, c)
@@ -322,27 +321,42 @@ func renewalMutants() []*mutant {
 		}, "Renew/NeverExtendsAnother"),
 		each("does not extend", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) (driver.Result, error) {
-			if holderOf(b, c.Key).Owner == c.Owner && !c.Yield && c.Block == 0 {
+			if holderOf(b, c.Key).Owner == c.Owner && c.Block == 0 {
 				return driver.Result{State: driver.Held}, ctxError(ctx)
 			}
 			return renew(b, ctx, c)
 		}, "Renew/Extends", "Handoff/RenewConfirmsGrant"),
-		each("yields to nobody", func(b *memhold.Backend, ctx context.Context,
+		each("tells always that somebody waits", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) (driver.Result, error) {
-			if !c.Yield {
-				return renew(b, ctx, c)
-			}
-			r, err := b.Release(ctx, c)
-			if r.State == driver.Held {
-				r.State = driver.Yielded
+			r, err := renew(b, ctx, c)
+			r.Waiting = r.State == driver.Held && c.Block > 0
+			return r, err
+		}, "Renew/NobodyWaits", "Handoff/NobodyWaits", "Handoff/TheDeadDoNotWait",
+			"Handoff/WaitingInBatch", "Handoff/AfterWaitingWasTold", "Sharing/WaitingIsTold"),
+		each("never tells that somebody waits", func(b *memhold.Backend, ctx context.Context,
+			c driver.Claim) (driver.Result, error) {
+			r, err := renew(b, ctx, c)
+			r.Waiting = false
+			return r, err
+		}, "Handoff/AfterWaitingWasTold", "Handoff/NobodyWaits", "Handoff/TheDeadDoNotWait",
+			"Handoff/WaitingInBatch", "Sharing/WaitingIsTold", "Sharing/WhoIsLetInDoesNotWait"),
+		each("tells it of another's hold", func(b *memhold.Backend, ctx context.Context,
+			c driver.Claim) (driver.Result, error) {
+			r, err := renew(b, ctx, c)
+			if e, _ := b.Inspect(ctx, c.Key); r.State == driver.Lost {
+				r.Waiting = len(e.Waiters) > 0
 			}
 			return r, err
-		}, "Renew/YieldWithNobodyWaiting", "Handoff/YieldToTheDead", "Handoff/YieldInBatch"),
-		each("does not yield", func(b *memhold.Backend, ctx context.Context,
+		}, "Handoff/StrangerIsToldNothing"),
+		each("hands over where it should tell", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) (driver.Result, error) {
-			c.Yield = false
-			return renew(b, ctx, c)
-		}, "Handoff/OnYield", "Handoff/YieldInBatch"),
+			r, err := renew(b, ctx, c)
+			if r.Waiting {
+				b.Release(ctx, c)
+			}
+			return r, err
+		}, "Handoff/AfterWaitingWasTold", "Handoff/NobodyWaits", "Handoff/WaitingInBatch",
+			"Sharing/WaitingIsTold"),
 		results("mixes up the results", func(r []driver.Result) []driver.Result {
 			slices.Reverse(r)
 			return r
@@ -359,7 +373,7 @@ func renewalMutants() []*mutant {
 				}
 			}
 			return r
-		}, "Renew/BatchKeepsOrder", "Renew/BatchOfThousand", "Handoff/YieldInBatch"),
+		}, "Renew/BatchKeepsOrder", "Renew/BatchOfThousand", "Handoff/WaitingInBatch"),
 		{name: "refuses an empty batch", red: []string{"Renew/EmptyBatch"},
 			renew: func(b *memhold.Backend, ctx context.Context,
 				claims []driver.Claim) ([]driver.Result, error) {
@@ -508,7 +522,7 @@ func queueMutants() []*mutant {
 		{name: "does not skip the dead",
 			red: []string{"Queue/DeadHeadIsSkipped", "Queue/DeadMiddleIsSkipped",
 				"Queue/ManyDeadAreSkipped",
-				"Queue/OnlyDeadWaiters", "Handoff/YieldToTheDead", "Inspect/DeadAreNotShown",
+				"Queue/OnlyDeadWaiters", "Handoff/TheDeadDoNotWait", "Inspect/DeadAreNotShown",
 				"Close/WaitersRunOut"},
 			options: []memhold.Option{memhold.WithPresence(time.Hour)},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,

@@ -175,38 +175,45 @@ var renewalRules = []rule{
 		slices.Reverse(want)
 		s.batch(b, claims, want...)
 	}},
-	{name: "Renew/YieldWithNobodyWaiting", check: func(s *suite) {
+	{name: "Renew/NobodyWaits", check: func(s *suite) {
 		b := s.open()
-		a := s.claim("k")
-		a.Yield = true
-		s.renew(b, a, driver.Lost)
+		a := blockOf(s.claim("k"), 3)
 		s.hold(b, a)
-		s.renew(b, a, driver.Held)
+		s.waitedFor(b, a, false)
 		s.busy(b, s.claim("k"), a)
-		s.renew(b, a, driver.Held)
+		s.waitedFor(b, a, false)
 	}},
 }
 
-// batch renews claims, with the given outcomes. Unknown outcomes are asked for again, as a Locker
-// would: a shard that is slow once breaks no rule. Its claims may have yielded the first time.
-func (s *suite) batch(b driver.Backend, claims []driver.Claim, want ...driver.State) {
+// batch renews claims, with the given outcomes, and returns the results. Unknown outcomes are asked
+// for again, as a Locker would: a shard that is slow once breaks no rule.
+func (s *suite) batch(b driver.Backend, claims []driver.Claim,
+	want ...driver.State) []driver.Result {
 	s.Helper()
-	again := false
+	results := make([]driver.Result, len(claims))
+	index := make([]int, len(claims)) // of those to ask for
+	for i := range index {
+		index[i] = i
+	}
 	s.eventually("a renewal is still unknown", func() bool {
-		var open []driver.Claim
-		var wanted []driver.State
-		for i, r := range s.renewAll(b, claims) {
+		asked, open := make([]driver.Claim, len(index)), []int(nil)
+		for at, i := range index {
+			asked[at] = claims[i]
+		}
+		for at, r := range s.renewAll(b, asked) {
+			i := index[at]
 			switch {
 			case r.State == driver.Unknown && errors.Is(r.Err, driver.ErrUnknown):
-				open, wanted = append(open, claims[i]), append(wanted, want[i])
+				open = append(open, i)
 			case r.State == want[i]:
-			case again && want[i] == driver.Yielded && r.State == driver.Lost:
+				results[i] = r
 			default:
-				s.Fatalf("Renew of %d claims: result %d, of %q, is %v (%v); want %v", len(claims),
-					i, claims[i].Key, r.State, r.Err, want[i])
+				s.Fatalf("Renew of %d claims: result %d, of %q, is %v (%v); want %v", len(asked),
+					at, claims[i].Key, r.State, r.Err, want[i])
 			}
 		}
-		claims, want, again = open, wanted, true
+		index = open
 		return len(open) == 0
 	})
+	return results
 }

@@ -331,30 +331,32 @@ var shareRules = []rule{
 		s.renew(b1, x, driver.Lost)
 		s.renew(b1, y, driver.Lost)
 	}},
-	{name: "Sharing/YieldOfOne", needs: share | queue, check: func(s *suite) {
+	{name: "Sharing/WaitingIsTold", needs: share | queue, check: func(s *suite) {
 		b := s.open()
-		x, y, a := s.shared("k"), s.shared("k"), s.queued("k")
+		x, y, a := blockOf(s.shared("k"), 3), blockOf(s.shared("k"), 3), s.queued("k")
 		s.hold(b, x)
 		s.hold(b, y)
+		s.waitedFor(b, x, false)
 		s.placed(b, a, 1)
-		x.Yield, y.Yield = true, true
-		s.renew(b, x, driver.Yielded)
-		s.renew(b, x, driver.Lost)
+		s.waitedFor(b, x, true)
+		s.waitedFor(b, y, true)
+		s.release(b, x, driver.Held)
 		s.renew(b, a, driver.Lost)
 		s.wait(b, a, y, 1)
-		s.renew(b, y, driver.Yielded)
-		s.renew(b, y, driver.Lost)
-		s.renew(b, a, driver.Held)
+		s.waitedFor(b, y, true)
+		s.release(b, y, driver.Held)
+		s.waitedFor(b, blockOf(a, 3), false)
 	}},
-	{name: "Sharing/YieldToNobody", needs: share, check: func(s *suite) {
+	{name: "Sharing/WhoIsLetInDoesNotWait", needs: share | queue, check: func(s *suite) {
 		b := s.open()
-		x, y := s.shared("k"), s.shared("k")
-		x.Yield = true
-		s.hold(b, x)
-		s.hold(b, y)
+		a, x := blockOf(s.claim("k"), 3), s.shared("k")
+		x.Queue = true
+		s.hold(b, a)
+		s.wait(b, x, a, 1)
+		s.waitedFor(b, a, true)
+		a.Shared = true
+		s.waitedFor(b, a, false) // it steps down, and x is in
 		s.renew(b, x, driver.Held)
-		s.renew(b, y, driver.Held)
-		s.release(b, x, driver.Held)
 	}},
 	{name: "Sharing/IsShown", needs: share | inspect, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()

@@ -69,7 +69,7 @@ func shareMutants() []*mutant {
 			c.Shared = false
 			return b.Acquire(ctx, c)
 		}, "Sharing/Together", "Sharing/AskingAgainConfirms", "Sharing/EachLeaseEnds",
-			"Sharing/AllAreLost", "Sharing/InBatch", "Sharing/YieldToNobody", "Sharing/IsShown",
+			"Sharing/AllAreLost", "Sharing/InBatch", "Sharing/IsShown",
 			"Sharing/LetsInAllUpToTheNextWriter", "Sharing/GrantsArePushed",
 			"Sharing/WriterDiesInTheQueue", "Sharing/LastLeaseEnds"),
 		sharing("shares beside a writer", func(b *memhold.Backend, ctx context.Context,
@@ -208,26 +208,19 @@ func shareMutants() []*mutant {
 			}
 			return renewOne(b, ctx, c)
 		}, "Sharing/DowngradeOfStrangerMovesNobody"),
-		renewing("a yield of one ends all shares", func(b *memhold.Backend, ctx context.Context,
+		renewing("tells of a reader that it lets in", func(b *memhold.Backend, ctx context.Context,
+			c driver.Claim) driver.Result {
+			e, _ := b.Inspect(ctx, c.Key)
+			r := renewOne(b, ctx, c)
+			r.Waiting = r.Waiting || c.Block > 0 && len(e.Waiters) > 0
+			return r
+		}, "Sharing/WhoIsLetInDoesNotWait"),
+		renewing("tells only who holds the key alone", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) driver.Result {
 			r := renewOne(b, ctx, c)
-			for _, p := range sharersOf(b, c.Key) {
-				if r.State == driver.Yielded {
-					other := c
-					other.Owner = p.Owner
-					b.Release(ctx, other)
-				}
-			}
+			r.Waiting = r.Waiting && !c.Shared
 			return r
-		}, "Sharing/YieldOfOne"),
-		renewing("yields to nobody", func(b *memhold.Backend, ctx context.Context,
-			c driver.Claim) driver.Result {
-			if c.Yield && c.Shared {
-				b.Release(ctx, c)
-				return driver.Result{State: driver.Yielded}
-			}
-			return renewOne(b, ctx, c)
-		}, "Sharing/YieldToNobody"),
+		}, "Sharing/WaitingIsTold"),
 		{name: "lets no reader leave the queue",
 			red: []string{"Sharing/WaiterLeaves", "Sharing/WriterLeavesTheQueue"},
 			release: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,

@@ -39,7 +39,7 @@ func TestSlowShardPasses(t *testing.T) {
 			return results, nil
 		}}
 		for _, rule := range []string{"Renew/BatchKeepsOrder", "Renew/BatchOfThousand",
-			"Handoff/YieldInBatch", "Load/TenThousandKeys", "Keys/EveryByte"} {
+			"Handoff/WaitingInBatch", "Load/TenThousandKeys", "Keys/EveryByte"} {
 			late = false
 			if failed, log := drivertest.Broken(t, harnessOf(m), rule); failed {
 				t.Errorf("%s, when what is late %s: %s", rule, name, log)

@@ -67,12 +67,13 @@ func use(dir string) {
 	tell(a.Release(ctx, x)) // handed over
 	fmt.Println("token", uint64((<-notices).Token))
 	tell(a.Acquire(ctx, x))
-	y.Yield = true
-	results, err = b.Renew(ctx, []driver.Claim{y}) // handed over the other way
+	y.Block = 10
+	results, err = b.Renew(ctx, []driver.Claim{y})
 	check(err)
-	if results[0].State != driver.Yielded {
-		check(fmt.Errorf("renewal with yield: %+v", results[0]))
+	if tell(results[0], nil); !results[0].Waiting {
+		check(fmt.Errorf("renewal of what is waited for: %+v", results[0]))
 	}
+	tell(b.Release(ctx, y)) // handed over the other way
 	// A queue that needs a new file, and one that fits into a place again.
 	var line []driver.Claim
 	for range 10 {

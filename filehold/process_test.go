@@ -76,13 +76,13 @@ type wireClaim struct {
 	Block  uint64
 	Queue  bool
 	Ticket uint64
-	Yield  bool
 	Shared bool
 }
 
 type wireResult struct {
 	State     driver.State
 	Token     driver.Token
+	Waiting   bool
 	Holder    string
 	ExpiresIn time.Duration
 	Place     int
@@ -90,18 +90,16 @@ type wireResult struct {
 }
 
 func toWire(c driver.Claim) wireClaim {
-	return wireClaim{[]byte(c.Key), c.Owner, c.TTL, c.Token, c.Block, c.Queue, c.Ticket, c.Yield,
-		c.Shared}
+	return wireClaim{[]byte(c.Key), c.Owner, c.TTL, c.Token, c.Block, c.Queue, c.Ticket, c.Shared}
 }
 
 func (c wireClaim) claim() driver.Claim {
 	return driver.Claim{Key: string(c.Key), Owner: c.Owner, TTL: c.TTL, Token: c.Token,
-		Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Yield: c.Yield,
-		Shared: c.Shared}
+		Block: c.Block, Queue: c.Queue, Ticket: c.Ticket, Shared: c.Shared}
 }
 
 func fromResult(r driver.Result) wireResult {
-	return wireResult{r.State, r.Token, r.Holder, r.ExpiresIn, r.Place, r.Presence}
+	return wireResult{r.State, r.Token, r.Waiting, r.Holder, r.ExpiresIn, r.Place, r.Presence}
 }
 
 func (r wireResult) result() driver.Result {

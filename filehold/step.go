@@ -159,14 +159,6 @@ func (s *step) renew(claim *driver.Claim) (driver.Result, error) {
 		s.pass()
 		return driver.Result{State: driver.Lost}, nil
 	}
-	if claim.Yield {
-		s.leave(h)
-		if s.pass(); len(s.passed) > 0 || len(s.holders) > 0 && s.next() != nil {
-			s.changed = true
-			return driver.Result{State: driver.Yielded}, nil
-		}
-		s.enter(h) // nobody waits, or no token could be drawn
-	}
 	result := driver.Result{State: driver.Held}
 	if claim.Block > 0 {
 		token, err := s.draw(uint64(claim.Token), claim.Block)
@@ -181,6 +173,7 @@ func (s *step) renew(claim *driver.Claim) (driver.Result, error) {
 	h.shared = h.shared || claim.Shared
 	s.changed = true
 	s.pass()
+	result.Waiting = claim.Block > 0 && s.next() != nil
 	return result, nil
 }
 

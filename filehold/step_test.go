@@ -88,8 +88,6 @@ func (m *model) renew(me memberID, c driver.Claim) (s driver.State, fails bool) 
 	switch {
 	case h == nil:
 		return driver.Lost, false
-	case c.Yield && len(m.queue) > 0 && (len(m.held) > 0 || !m.dry):
-		return driver.Yielded, false
 	case c.Block > 0 && m.dry:
 		return driver.Unknown, true
 	}
@@ -119,7 +117,8 @@ func clone(list []*party) (out []*party) {
 // TestStepsFollowTheModel applies random jobs of three members to a record, as it is stored and
 // read, and compares it with the model. Its invariants:
 //
-//   - every answer is the model's, and so is who holds the key and who waits, with their ends;
+//   - every answer is the model's, and so is who holds the key and who waits, with their ends, and
+//     whether a renewal is told that somebody does;
 //   - no two grants have a token in common, and a grant alone has a larger one than all before;
 //   - a waiter's member learns of everything that it waits for: its own grant and another party
 //     before it, by a message if the job is another member's;
@@ -161,8 +160,7 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		me := members[owner%len(members)] // a claim is one process's
 		c := driver.Claim{Key: "k", Owner: fmt.Sprintf("%c%x", 'a'+owner, me[4:6]),
 			Shared: owner >= 2, TTL: time.Duration(1+random.IntN(6)) * time.Second,
-			Queue: random.IntN(4) > 0,
-			Yield: random.IntN(3) == 0, Block: random.Uint64N(3)}
+			Queue: random.IntN(4) > 0, Block: random.Uint64N(3)}
 
 		before := stored.encode()
 		var err error
@@ -228,6 +226,10 @@ func runSteps(t *testing.T, random *rand.Rand) {
 			continue
 		}
 		m.settle()
+		if want := kind == jobRenew && want == driver.Held && c.Block > 0 &&
+			len(m.queue) > 0; got.Waiting != want {
+			t.Fatalf("%q: told that somebody waits: %v; want %v", log, got.Waiting, want)
+		}
 
 		// What is in force.
 		show := func(list []*party) (out []string) {

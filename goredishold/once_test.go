@@ -21,8 +21,8 @@ func warm(t *testing.T, b *goredishold.Backend) {
 	if r, err := b.Acquire(t.Context(), other); err != nil || r.State != driver.Held {
 		t.Fatalf("Acquire: %v, %v", r.State, err)
 	}
-	for _, yield := range []bool{false, true} {
-		other.Yield = yield
+	for _, block := range []uint64{0, 1} {
+		other.Block = block
 		if results, err := b.Renew(t.Context(), []driver.Claim{other}); err != nil ||
 			results[0].State != driver.Held {
 			t.Fatalf("Renew: %+v, %v", results, err)
@@ -79,49 +79,4 @@ func count(line string) (n int) {
 		n = 10*n + int(digit-'0')
 	}
 	return n
-}
-
-// A request to yield that arrives after its holder was told to go on would let another holder in
-// beside it.
-func TestNoLateRequestHandsOverWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := open(t, redis.NewClient(&redis.Options{Addr: proxy.Addr}))
-	others := open(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
-	warm(t, b)
-	holder, waiter := claim("k"), claim("k")
-	if r, err := b.Acquire(t.Context(), holder); err != nil || r.State != driver.Held {
-		t.Fatalf("Acquire: %v, %v", r.State, err)
-	}
-	deliver := proxy.Strand()
-	type answer struct {
-		results []driver.Result
-		err     error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		turn := holder
-		turn.Yield, turn.Block = true, 1
-		results, err := b.Renew(t.Context(), []driver.Claim{turn})
-		answers <- answer{results, err}
-	}()
-	testserver.Eventually(t, "the request is on its way", func() error {
-		return testserver.Not(proxy.Kept() > 0, "not yet")
-	})
-	proxy.BreakClients()
-	a := <-answers
-	if r, err := others.Acquire(t.Context(), waiter); err != nil || r.State != driver.Busy ||
-		r.Place != 1 {
-		t.Fatalf("Acquire of a waiter: %+v, %v", r, err)
-	}
-	deliver()
-	server.Do(t, "PING")
-	told := a.err == nil && a.results[0].State == driver.Held
-	if now := server.String(t, "GET", "k"); told && now != holder.Owner {
-		t.Errorf("the holder was told that it holds the key, which is %q's now: two hold it", now)
-	}
-	if !told && (a.err == nil || !errors.Is(a.err, driver.ErrUnknown)) {
-		t.Errorf("Renew whose connection broke: %+v, %v", a.results, a.err)
-	}
 }

@@ -162,15 +162,6 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 		result.State = driver.Lost
 		return
 	}
-	if claim.Yield && e.queue != nil {
-		e.queue.prune(now)
-		if len(e.queue.waiters) > 0 {
-			m.pass(claim.Key, e, now, "")
-			result.State = driver.Yielded
-			return
-		}
-		m.tend(e, now)
-	}
 	e.expires = now.Add(claim.TTL)
 	if e.queue != nil {
 		m.arm(e, now)
@@ -184,6 +175,7 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 		e.share(sharer{e.owner, e.expires, e.token})
 		m.letIn(claim.Key, e, now, "")
 	}
+	result.Waiting = claim.Block > 0 && m.awaited(e, now)
 }
 
 // Release ends a hold or leaves the queue, as driver.Backend describes. It fails with

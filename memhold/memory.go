@@ -159,6 +159,16 @@ func (m *memory) tend(e *entry, now clock.Instant) {
 	e.queue = nil
 }
 
+// awaited reports whether a live claim waits for the key.
+func (m *memory) awaited(e *entry, now clock.Instant) bool {
+	if e.queue == nil {
+		return false
+	}
+	e.queue.prune(now)
+	m.tend(e, now)
+	return e.queue != nil
+}
+
 // newQueue makes an empty queue for a key.
 func (m *memory) newQueue(key string) *queue {
 	if n := len(m.spareQueues); n > 0 {

@@ -173,21 +173,15 @@ func (m *model) acquire(c driver.Claim) driver.Result {
 	return r
 }
 
-func (m *model) renew(c driver.Claim) driver.State {
+func (m *model) renew(c driver.Claim) (s driver.State, waiting bool) {
 	k := m.key(c.Key)
-	switch {
-	case !k.holds(c.Owner):
-		return driver.Lost
-	case c.Yield && len(k.waiters) > 0:
-		k.leave(c.Owner)
-		m.settle(c.Key, k, m.now, "")
-		return driver.Yielded
-	default:
-		k.shared = k.shared || c.Shared
-		k.hold(c.Owner, m.now+c.TTL)
-		m.settle(c.Key, k, m.now, "")
-		return driver.Held
+	if !k.holds(c.Owner) {
+		return driver.Lost, false
 	}
+	k.shared = k.shared || c.Shared
+	k.hold(c.Owner, m.now+c.TTL)
+	m.settle(c.Key, k, m.now, "")
+	return driver.Held, c.Block > 0 && len(k.waiters) > 0
 }
 
 func (m *model) release(c driver.Claim) driver.State {
@@ -306,7 +300,6 @@ func run(t *testing.T, data []byte) {
 			TTL:   ttls[arg&3],
 			Block: uint64(arg >> 2 & 3),
 			Queue: arg&16 == 0,
-			Yield: arg&32 != 0,
 		}
 		shares := func(owner string) bool {
 			// Seldom as it is not allowed: the answers are known even then.
@@ -340,7 +333,7 @@ func run(t *testing.T, data []byte) {
 			}
 		case 3:
 			other := c
-			other.Owner, other.Yield = string('a'+rune(arg>>4&7)), false
+			other.Owner = string('a' + rune(arg>>4&7))
 			other.Shared = shares(other.Owner)
 			claims := []driver.Claim{other, c, other}
 			got, err := b.Renew(ctx, claims)
@@ -348,8 +341,9 @@ func run(t *testing.T, data []byte) {
 				t.Fatalf("Renew: %v, %v", got, err)
 			}
 			for i, c := range claims {
-				if want := m.renew(c); got[i].State != want {
-					t.Fatalf("Renew, claim %d (%+v) = %+v; want %v", i, c, got[i], want)
+				if want, waiting := m.renew(c); got[i].State != want || got[i].Waiting != waiting {
+					t.Fatalf("Renew, claim %d (%+v) = %+v; want %v, waiting: %v", i, c, got[i],
+						want, waiting)
 				}
 				if got[i].State == driver.Held && c.Block > 0 {
 					grant(c, got[i].Token)
@@ -441,7 +435,7 @@ func FuzzBackend(f *testing.F) {
 	f.Add([]byte{})
 	// a holds, b and c queue, b dies, a releases.
 	f.Add([]byte{0, 0, 2, 0, 1, 0, 0, 2, 2, 5, 0, 3, 0, 2, 2, 5, 0, 3, 4, 0, 0})
-	// Tickets, a yield with blocks, a loss and a stranger.
+	// Tickets, a renewal with blocks, a loss and a stranger.
 	f.Add([]byte{0, 0, 0x0f, 0, 1, 0xe2, 0, 2, 0x62, 3, 0, 0x2e, 7, 3, 0x12, 4, 1, 0, 4, 2, 0})
 	// Two keys, two clients, leases that end while others wait.
 	f.Add([]byte{0, 0, 0, 0, 8, 1, 0, 0x11, 3, 0, 0x1a, 3, 5, 0, 2, 5, 0, 2, 5, 0, 3, 0, 0x11, 3, 3,

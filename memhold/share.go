@@ -105,14 +105,6 @@ func (m *memory) renewShared(e *entry, claim *driver.Claim, now clock.Instant) d
 		return driver.Result{State: driver.Lost}
 	}
 	m.letIn(claim.Key, e, now, "")
-	if claim.Yield && e.queue != nil {
-		if e.leave(claim.Owner); e.shared() {
-			m.arm(e, now) // what is left may end sooner
-		} else {
-			m.pass(claim.Key, e, now, "")
-		}
-		return driver.Result{State: driver.Yielded}
-	}
 	s := e.sharers[e.sharer(claim.Owner)]
 	s.expires = now.Add(claim.TTL)
 	result := driver.Result{State: driver.Held}
@@ -124,5 +116,6 @@ func (m *memory) renewShared(e *entry, claim *driver.Claim, now clock.Instant) d
 	if e.queue != nil {
 		m.tend(e, now)
 	}
+	result.Waiting = claim.Block > 0 && m.awaited(e, now)
 	return result
 }

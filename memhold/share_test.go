@@ -34,30 +34,21 @@ func expectSharers(t *testing.T, b *memhold.Backend, key string, want ...string)
 // The writer's notice comes at the moment in which the last lease ends, also if one that was longer
 // has been given back, and not before.
 func TestLastLeaseToEndHandsOver(t *testing.T) {
-	for _, leaves := range []string{"release", "yield"} {
-		t.Run(leaves, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memhold.New()
-				defer b.Close()
-				granted := listen(b)
-				long := reader("k", "long")
-				acquire(t, b, lasting(reader("k", "a"), 2*time.Second), driver.Held)
-				acquire(t, b, lasting(reader("k", "b"), 4*time.Second), driver.Held)
-				acquire(t, b, long, driver.Held)
-				acquire(t, b, claim("k", "w"), driver.Busy)
-				if leaves == "yield" {
-					long.Yield = true
-					renew(t, b, long, driver.Yielded)
-				} else {
-					release(t, b, long, driver.Held)
-				}
-				time.Sleep(4*time.Second - time.Nanosecond)
-				expectGrants(t, granted) // no Inspect here: it would set the timer anew
-				time.Sleep(time.Nanosecond)
-				expectGrants(t, granted, "w")
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := memhold.New()
+		defer b.Close()
+		granted := listen(b)
+		long := reader("k", "long")
+		acquire(t, b, lasting(reader("k", "a"), 2*time.Second), driver.Held)
+		acquire(t, b, lasting(reader("k", "b"), 4*time.Second), driver.Held)
+		acquire(t, b, long, driver.Held)
+		acquire(t, b, claim("k", "w"), driver.Busy)
+		release(t, b, long, driver.Held)
+		time.Sleep(4*time.Second - time.Nanosecond)
+		expectGrants(t, granted) // no Inspect here: it would set the timer anew
+		time.Sleep(time.Nanosecond)
+		expectGrants(t, granted, "w")
+	})
 }
 
 // A writer that dies at the head of the queue keeps readers out for its presence, not for longer.
@@ -128,8 +119,8 @@ func TestSuspendEndsSharedLeases(t *testing.T) {
 }
 
 // The writer in front has died, but nobody has noticed: then nobody waits, as a reader behind it is
-// to be let in, and a yield gives way to nobody.
-func TestYieldAfterTheWriterInFrontHasDied(t *testing.T) {
+// to be let in.
+func TestNobodyWaitsWhenTheWriterInFrontHasDied(t *testing.T) {
 	b := memhold.New(memhold.WithPresence(5 * time.Hour))
 	defer b.Close()
 	a := lasting(reader("k", "a"), 6*time.Hour)
@@ -137,13 +128,15 @@ func TestYieldAfterTheWriterInFrontHasDied(t *testing.T) {
 	acquire(t, b, lasting(claim("k", "dead"), time.Hour), driver.Busy)
 	acquire(t, b, lasting(reader("k", "b"), 5*time.Hour), driver.Busy)
 	clock.SimulateSuspend(2 * time.Hour)
-	a.Yield = true
-	renew(t, b, a, driver.Held)
+	a.Block = 1
+	if renew(t, b, a, driver.Held).Waiting {
+		t.Error("told that somebody waits, when a writer has died and a reader is let in")
+	}
 	renew(t, b, lasting(reader("k", "b"), 5*time.Hour), driver.Held)
 }
 
-// The same for a yield with a writer behind that reader: it gives way, and the reader is in.
-func TestYieldLetsReadersInFirst(t *testing.T) {
+// The same with a writer behind that reader, who waits.
+func TestWaitingIsToldAfterReadersWereLetIn(t *testing.T) {
 	b := memhold.New(memhold.WithPresence(5 * time.Hour))
 	defer b.Close()
 	a, r := lasting(reader("k", "a"), 6*time.Hour), lasting(reader("k", "b"), 5*time.Hour)
@@ -152,8 +145,10 @@ func TestYieldLetsReadersInFirst(t *testing.T) {
 	acquire(t, b, r, driver.Busy)
 	acquire(t, b, lasting(claim("k", "w"), 5*time.Hour), driver.Busy)
 	clock.SimulateSuspend(2 * time.Hour)
-	a.Yield = true
-	renew(t, b, a, driver.Yielded)
+	a.Block = 1
+	if !renew(t, b, a, driver.Held).Waiting {
+		t.Error("not told that a writer waits behind a reader that was let in")
+	}
 	renew(t, b, r, driver.Held)
 }
 

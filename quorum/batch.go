@@ -27,19 +27,15 @@ type batch struct {
 	parts   []batchPart  // by node
 	open    int          // calls that have not returned
 
-	// late is, by claim, the nodes that may still carry out an earlier request to yield, or an
-	// earlier release; nil: none
+	// late is, by claim, the nodes that may still carry out an earlier release; nil: none
 	late []node.Set
-
-	// yields is, by node and then in the order of its claims, what it was asked to yield; nil: none
-	yields []*yielding
 }
 
 // batchTally counts the answers about one claim.
 type batchTally struct {
-	need                        int8 // how many renewals are needed
-	held, lost, yielded, failed int8
-	left                        int8 // no answer yet
+	need               int8 // how many renewals are needed
+	held, lost, failed int8
+	left               int8 // no answer yet
 }
 
 // batchPart is one node's part in a batch.
@@ -122,7 +118,6 @@ func (b *batch) launch(force bool) {
 		}
 		p.progress, p.err = asked, nil
 		b.open++
-		b.yielding(i)
 		call := &node.Renewal{Node: n, Claims: b.claimsOf(p), Probe: probe, Bound: b.bound,
 			Until: deadline, To: b}
 		call.Start()
@@ -145,7 +140,6 @@ func (b *batch) Renewed(n *node.Node, results []driver.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open--
-	b.yielded(n.Index, results, err)
 	if p := &b.parts[n.Index]; p.progress != asked {
 		// It was given up, which is counted already.
 	} else if err != nil {
@@ -173,8 +167,6 @@ func (t *batchTally) count(s driver.State) {
 		t.held++
 	case driver.Lost:
 		t.lost++
-	case driver.Yielded:
-		t.yielded++
 	default:
 		t.failed++
 	}

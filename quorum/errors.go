@@ -75,8 +75,7 @@ var said = [...]map[driver.State]string{
 		driver.Lost: "not ours any more"},
 	toRelease: {driver.Held: "released by us", driver.Busy: "left its queue",
 		driver.Lost: "was not ours"},
-	toRenew: {driver.Held: "renewed by us", driver.Lost: "not ours any more",
-		driver.Yielded: "handed on to another"},
+	toRenew: {driver.Held: "renewed by us", driver.Lost: "not ours any more"},
 }
 
 // Error prints the summary and then what each node answered, in one line.

@@ -10,9 +10,6 @@ func WithClock(f func() uint64) Option {
 	return option(func(c *config) { c.microseconds = f })
 }
 
-// Yielding returns how many claims have requests to yield without an answer.
-func (q *Quorum) Yielding() int { return int(q.yields.claims.Load()) }
-
 // Remembered returns how many keys and claims are remembered.
 func (q *Quorum) Remembered() (keys, claims int) {
 	for i := range q.shards {

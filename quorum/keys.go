@@ -19,7 +19,6 @@ type shard struct {
 	mu      sync.Mutex
 	keys    map[string]*key
 	sweepAt int
-	yields  map[claimID]*yielding
 }
 
 // key is the order of a key's calls and what is known of its claims. Guarded by its shard's mutex.
@@ -52,7 +51,6 @@ type record struct {
 
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues
-	late    node.Set      // when it was asked for last: nodes that may pass it on yet
 }
 
 func (q *Quorum) shardOf(key string) *shard { return &q.shards[q.hash(key)%shards] }
@@ -113,9 +111,6 @@ func (r *record) Answered(
 		r.q.placed(result.Clock)
 	}
 	if w := r.queued; w != nil && c.Op == node.Acquiring && c.Claim.Queue && latest && err == nil {
-		if result.State == driver.Held && r.late.Has(c.Node.Index) {
-			return nil
-		}
 		w.answered(c.Node.Index, c.Claim, result, c.Began, r.q)
 		if n := r.q.weighLocked(r); n.Kind != 0 {
 			return func() { r.q.tell(n) }
@@ -169,7 +164,6 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 	r.generation = r.q.generation.Add(1)
 	r.history.Over = false
 	r.shared = r.shared || claim.Shared
-	r.late = r.q.lateLocked(r.key.shard, claim, start)
 	if claim.Queue {
 		r.wait(claim, start)
 	}
@@ -182,8 +176,6 @@ func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Ins
 
 // end notes that the claim is released or given up.
 func (r *record) end() {
-	s := r.key.shard
-	s.forgetYieldsLocked(r.q, s.yields[claimID{r.key.name, r.owner}])
 	r.history.Over, r.held = true, false
 	r.stopWaiting()
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
@@ -32,7 +31,6 @@ type Quorum struct {
 	lastTicket atomic.Uint64
 	closing    atomic.Bool
 	parking    parking
-	yields     yields
 	counters   counters
 	unhear     []func() // ends the nodes' notices
 
@@ -76,7 +74,6 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		config: c,
 		seed:   maphash.MakeSeed(),
 	}
-	q.yields.sweep.Store(int64(clock.Now()))
 	q.group = node.NewGroup(node.Config{
 		Observe: c.observe(),
 		// what it finds is in the nodes' state

@@ -10,13 +10,13 @@ import (
 
 // Renew extends the claims on all nodes at once, as driver.Backend describes: each node gets one
 // call for all of them. Each claim has its own majority. It is Held when a majority of nodes has
-// extended it; Lost when so many nodes do not have it any more that no majority can; Yielded when
-// it asked for that, and one of these has passed it on; and else Unknown, with an *Error in
-// Result.Err. What is left of a claim that is lost or has yielded is given back.
+// extended it; Lost when so many nodes do not have it any more that no majority can; and else
+// Unknown, with an *Error in Result.Err. What is left of a claim that is lost is given back.
 //
-// A node that has not answered an earlier request to yield has no vote on that claim, here and in
-// [Quorum.Acquire], and here nor has one that has not answered an earlier release: it may pass the
-// key on yet.
+// Somebody waits for a claim that is held if one of the nodes that have answered says so.
+//
+// A node that has not answered an earlier release has no vote on that claim: it may pass the key on
+// yet.
 //
 // In the background a held claim is set again on nodes that have lost it, unless another holds the
 // key there. So it outlives the loss of one node after the other.
@@ -96,7 +96,7 @@ func (q *Quorum) renew(ctx context.Context, claims []driver.Claim, start clock.I
 		switch results[k].State {
 		case driver.Held:
 			q.renewed(&claims[k], start, results[k].Token)
-		case driver.Lost, driver.Yielded:
+		case driver.Lost:
 			q.ended(&claims[k])
 		}
 	}
@@ -111,9 +111,7 @@ func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
 		t, result := &b.tallies[k], &results[k]
 		switch {
 		case t.held >= t.need:
-			result.State = driver.Held
-		case t.yielded > 0 && t.yielded+t.lost > n-t.need:
-			result.State = driver.Yielded
+			result.State, result.Waiting = driver.Held, b.waiting(k)
 		case t.lost > n-t.need:
 			result.State = driver.Lost
 		default:
@@ -125,6 +123,21 @@ func (b *batch) results(results []driver.Result) (leftovers []driver.Claim) {
 		}
 	}
 	return leftovers
+}
+
+// waiting reports whether one of the nodes that have answered says that somebody waits for the key
+// of a claim. A majority has, so no waiter is missed that a majority knows. One that only a few
+// know may have given up: then passing the key on finds nobody. Called with b.mu held.
+func (b *batch) waiting(k int) bool {
+	if b.claims[k].Block == 0 {
+		return false
+	}
+	for i := range b.parts {
+		if p := &b.parts[i]; p.progress == answered && p.answers[k].Waiting {
+			return true
+		}
+	}
+	return false
 }
 
 // failure returns the error of a claim without a majority. Called with b.mu held.
@@ -180,7 +193,7 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 			second = b.q.newBatch(claims, clock.Now())
 			lists = make([][]int32, len(b.parts))
 		}
-		second.claims[k].Token, second.claims[k].Yield = token, false // a majority has renewed it
+		second.claims[k].Token = token
 		second.tallies[k].need -= acks
 		for i := range b.parts {
 			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held &&

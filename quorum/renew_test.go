@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,49 +259,29 @@ func TestRenewUnknown(t *testing.T) {
 	})
 }
 
-// A claim that one node has passed on, while others gave no answer, may still have a majority: who
-// took it for passed on would leave the key to its TTL.
-func TestYieldWithoutAMajority(t *testing.T) {
+// Whoever ends a run of turns hears that others wait, and passes the key on as a whole.
+func TestWaitingIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
 		a, b := c.client(), c.client()
 		claim := a.claim()
 		a.hold(claim)
+		run := claim
+		run.Block = 3
+		if a.renew(run, driver.Held).Waiting {
+			t.Error("told that somebody waits when nobody does")
+		}
 		waiting := b.queued()
 		b.busy(waiting)
 		rest()
 		b.busy(waiting) // still present
-		a.cut(true, 1, 2, 3, 4)
-		claim.Yield = true
-		r := a.renew(claim, driver.Unknown)
-		if !errors.Is(r.Err, driver.ErrUnknown) {
-			t.Errorf("Renew: %v; want ErrUnknown", r.Err)
+		if !a.renew(run, driver.Held).Waiting {
+			t.Error("not told that somebody waits")
 		}
-		a.cut(false, 1, 2, 3, 4)
-		b.busy(waiting) // still present
+		if a.renew(claim, driver.Held).Waiting {
+			t.Error("told that somebody waits without having asked for tokens")
+		}
 		a.release(claim, driver.Held)
-		time.Sleep(roundTrip)
-		if n := c.holds(waiting); n != 5 {
-			t.Errorf("the waiter holds %d of 5 nodes; want all: %v", n, c.holders("k"))
-		}
-		b.release(waiting, driver.Held)
-	})
-}
-
-// Yielding passes the key on as a whole.
-func TestYield(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 5)
-		a, b := c.client(), c.client()
-		claim := a.claim()
-		a.hold(claim)
-		claim.Yield, claim.Block = true, 3
-		a.renew(claim, driver.Held)
-		waiting := b.queued()
-		b.busy(waiting)
-		rest()
-		b.busy(waiting) // still present
-		a.renew(claim, driver.Yielded)
 		time.Sleep(roundTrip)
 		if n := c.holds(waiting); n != 5 {
 			t.Errorf("the waiter holds %d of 5 nodes; want all: %v", n, c.holders("k"))
@@ -309,4 +290,92 @@ func TestYield(t *testing.T) {
 		a.renew(claim, driver.Lost)
 		b.release(waiting, driver.Held)
 	})
+}
+
+// One node that says so is enough, whichever: the others may have been asked by nobody yet.
+func TestAnyNodeTellsThatSomebodyWaits(t *testing.T) {
+	for i := range 3 {
+		bubble(t, func(t *testing.T) {
+			c, a, claim := held(t, 3)
+			b := c.client()
+			for k := range 3 {
+				b.cut(k != i, k)
+			}
+			waiting := b.queued()
+			b.Acquire(context.Background(), waiting) // no majority
+			claim.Block = 3
+			c.do(func() { c.servers[(i+1)%3].slow = 2 * roundTrip }) // it does not decide
+			if !a.renew(claim, driver.Held).Waiting {
+				t.Errorf("not told that a claim waits on node %d: %v", i, c.holders("k"))
+			}
+			c.do(func() { c.servers[(i+1)%3].slow = 0 })
+			rest()
+			b.cut(false, 0, 1, 2)
+			b.Release(context.Background(), waiting)
+			a.release(claim, driver.Held)
+		})
+	}
+}
+
+// unheard is a connection on which no renewal is answered that draws tokens, if it is told so.
+type unheard struct {
+	*conn
+	silent atomic.Bool
+}
+
+func (u *unheard) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	results, err := u.conn.Renew(ctx, claims)
+	if u.silent.Load() && claims[0].Block > 0 {
+		<-ctx.Done()
+		return nil, &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+	return results, err
+}
+
+// A lock may live by its runs of turns for long. Each time another minority of nodes gives no
+// answer at the end of a run: it goes on, and so it does when one node is down between them.
+func TestUnansweredRunsEndNoLock(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, n)
+				conns := c.dial()
+				nodes, backends := make([]*unheard, n), make([]driver.Backend, n)
+				for i := range nodes {
+					nodes[i] = &unheard{conn: conns[i]}
+					backends[i] = nodes[i]
+				}
+				q, err := quorum.New(backends, quorum.WithGuard(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { q.Close() })
+				a := &client{Quorum: q, conns: conns, cluster: c}
+				claim := a.claim()
+				a.hold(claim)
+				last := driver.Token(0)
+				for i := range 50 {
+					for k := range n / 2 {
+						nodes[(i+k)%n].silent.Store(true)
+					}
+					run := claim
+					run.Block, run.Token = 3, a.now()
+					r := a.renew(run, driver.Held)
+					if r.Token <= last {
+						t.Fatalf("token %d after %d", r.Token, last)
+					}
+					last = r.Token + 2
+					for k := range n {
+						nodes[k].silent.Store(false)
+					}
+					rest()
+					a.cut(true, i%n)
+					a.renew(claim, driver.Held) // the watchdog's
+					a.cut(false, i%n)
+					rest()
+				}
+				a.release(claim, driver.Held)
+			})
+		})
+	}
 }

@@ -21,9 +21,8 @@ type round struct {
 	// Its mutex guards all that follows. It is taken before a shard's where both are needed.
 	decision
 	record     *record
-	generation uint64   // of the record, as this round means it
-	late       node.Set // of the record
-	cleaned    bool     // everything was given back
+	generation uint64 // of the record, as this round means it
+	cleaned    bool   // everything was given back
 	parts      []part
 	open       int           // calls that have not returned
 	returned   *parker       // woken when that is 0, if somebody waits for it
@@ -175,7 +174,7 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		} else {
 			r.record.end()
 		}
-		r.generation, r.late = r.record.generation, r.record.late
+		r.generation = r.record.generation
 		return k, true
 	}
 	if known == nil && r.op == node.Releasing {
@@ -198,8 +197,6 @@ func (r *round) Answer(c *node.Call, result driver.Result, err error) {
 		}
 	} else if err != nil {
 		p.outcome = outcome{progress: failed, err: err}
-	} else if r.op == node.Acquiring && result.State == driver.Held && r.late.Has(c.Node.Index) {
-		p.outcome = outcome{progress: failed, err: errStillYielding}
 	} else {
 		p.outcome = outcome{progress: answered, result: result}
 	}

@@ -29,9 +29,6 @@ type network struct {
 	broken fault // of all servers, to show that the checks notice
 
 	moved func() // is called when a server was moved to another set
-
-	// is called when a request to yield is sent late; x, in [0, 1), is chance; called with mu held
-	late func(c *conn, x float64)
 }
 
 // fault is what servers do that is wrong.
@@ -59,9 +56,8 @@ type weather struct {
 	delay                          time.Duration // mean one-way delay
 	straggle                       float64       // probability of a delay 50 times as long
 
-	// probabilities that a renewal is late, so that later calls overtake it; those that yield
-	lateRenewal, lateYield float64
-	lateLeast, lateMost    time.Duration // by how much
+	lateRenewal float64       // probability that a renewal is late, so that later calls overtake it
+	lateMost    time.Duration // by how much at most
 }
 
 // server is one node: what it stores, and what is wrong with it.
@@ -213,7 +209,6 @@ const (
 	howLate
 	isOvertaken
 	overtakenBy
-	overtakenWith
 	decisions
 )
 
@@ -333,23 +328,15 @@ type request struct {
 	what   string
 	keys   []string
 	renews bool // so later calls may overtake it
-	yields bool
 }
 
 // lateness returns how much later than in its turn a request arrives. Calls that are made later
 // may overtake a renewal, as package driver says, and nothing else.
-func (c *conn) lateness(req *request, chance *luck, w *weather) time.Duration {
-	p := w.lateRenewal
-	if req.yields {
-		p = w.lateYield
-	}
-	if !req.renews || !chance.happens(isOvertaken, p) {
+func (req *request) lateness(chance *luck, w *weather) time.Duration {
+	if !req.renews || !chance.happens(isOvertaken, w.lateRenewal) {
 		return 0
 	}
-	if req.yields && c.net.late != nil {
-		c.net.late(c, chance.throw(overtakenWith))
-	}
-	return w.lateLeast + time.Duration(float64(w.lateMost-w.lateLeast)*chance.throw(overtakenBy))
+	return time.Duration(float64(w.lateMost) * chance.throw(overtakenBy))
 }
 
 // do sends a request and waits for the reply. apply runs on the server when the request takes
@@ -391,7 +378,7 @@ func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error
 	for _, k := range keys {
 		c.arrival[k] = arrive
 	}
-	late := c.lateness(&req, chance, w)
+	late := req.lateness(chance, w)
 	arrive = arrive.Add(late) // what is sent next does not wait for it
 	life := s.life
 	lost := c.cut || chance.happens(losesRequest, w.loseRequest)
@@ -413,8 +400,8 @@ func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error
 		})
 	}
 	if net.trace != nil {
-		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v, yields %v, late by %v", c.client,
-			s.index, what, key, lost, loseReply, req.yields, late)
+		net.trace("%d-%d: %s %s is sent, lost %v, reply lost %v, late by %v", c.client, s.index,
+			what, key, lost, loseReply, late)
 	}
 	effect := func() {
 		if net.trace != nil {
@@ -471,7 +458,6 @@ func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 	req := request{what: "renew", renews: true, keys: make([]string, len(claims))}
 	for i := range claims {
 		req.keys[i] = claims[i].Key
-		req.yields = req.yields || claims[i].Yield
 	}
 	return do(ctx, c, req, func() ([]driver.Result, error) {
 		results := make([]driver.Result, len(claims))
@@ -743,16 +729,11 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 	if k.shared() {
 		return s.renewShared(claim, k)
 	}
-	if claim.Yield {
-		k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
-		if len(k.queue) > 0 {
-			s.pass(claim.Key, k, "")
-			return driver.Result{State: driver.Yielded}
-		}
-	}
 	k.expires = now + claim.TTL
 	result := driver.Result{State: driver.Held}
 	if claim.Block > 0 {
+		k.queue = slices.DeleteFunc(k.queue, func(w *simWaiter) bool { return now >= w.until })
+		result.Waiting = len(k.queue) > 0
 		if s.net.broken == deafToRaise {
 			result.Token = max(claim.Token, k.token)
 			return result

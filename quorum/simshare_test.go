@@ -92,11 +92,6 @@ func (s *server) letIn(key string, k *simKey, asker string) {
 // renewShared is renew for a claim that shares its key.
 func (s *server) renewShared(claim driver.Claim, k *simKey) driver.Result {
 	s.letIn(claim.Key, k, "")
-	if claim.Yield && len(k.queue) > 0 {
-		k.leave(claim.Owner)
-		s.settle(claim.Key, "")
-		return driver.Result{State: driver.Yielded}
-	}
 	o := k.sharers[k.sharer(claim.Owner)]
 	o.expires = s.now() + claim.TTL
 	result := driver.Result{State: driver.Held}
@@ -107,6 +102,7 @@ func (s *server) renewShared(claim driver.Claim, k *simKey) driver.Result {
 			o.token = s.draw(claim.Token, claim.Block)
 		}
 		result.Token = o.token
+		result.Waiting = len(k.queue) > 0
 	}
 	k.share(o)
 	return result

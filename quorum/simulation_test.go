@@ -71,9 +71,7 @@ type plan struct {
 	rolling bool
 	// the last client is configured for another set of nodes
 	misfit bool
-	// a late request to yield goes with a cut, and nothing else happens
-	overtaken bool
-	broken    fault
+	broken fault
 }
 
 // assumptions says which assumptions the history breaks.
@@ -160,16 +158,14 @@ func newPlan(seed uint64) *plan {
 		p.last()
 	case forced == "contended" || forced == "" && kind < 0.4:
 		p.contend(r)
-	case forced == "overtaken" || forced == "" && kind < 0.45:
-		p.overtake(r)
 	case forced == "shared" || forced == "" && kind < 0.5:
 		p.crowd(r)
 	}
-	if !p.rolling && !p.overtaken {
+	if !p.rolling {
 		// of a source of its own, so that the rest of what older seeds draw stays
 		p.delayRenewals(rand.New(rand.NewPCG(seed, 3)))
 	}
-	if !p.overtaken && p.sharing == 0 {
+	if p.sharing == 0 {
 		p.share(rand.New(rand.NewPCG(seed, 4)))
 	}
 	return p
@@ -199,28 +195,9 @@ func (p *plan) crowd(r *rand.Rand) {
 func (p *plan) delayRenewals(r *rand.Rand) {
 	if r.Float64() < 0.5 {
 		w := &p.weather
-		w.lateRenewal, w.lateYield = 0.2*r.Float64(), 0.5*r.Float64()
+		w.lateRenewal = 0.5 * r.Float64()
 		w.lateMost = time.Duration(1.1 * r.Float64() * float64(p.ttl))
 	}
-}
-
-// overtake makes the plan one of requests to yield that are late at a node: the holder's next
-// renewals overtake them there. A short while after such a request, another node is cut off for
-// the holder alone, and a waiter is served by both. Nothing else happens. Few contend, so that
-// requests to yield find no waiter yet where they come in time.
-func (p *plan) overtake(r *rand.Rand) {
-	p.overtaken, p.misfit, p.wildClients = true, false, false
-	p.nodes = []int{3, 3, 3, 5}[r.IntN(4)]
-	p.clients, p.workers, p.keys = 2+r.IntN(2), 1, 1
-	p.ttl = time.Second // so the node timeout is a seventh of the time between renewals
-	p.presence = []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(3)]
-	p.guard, p.length = 0, 8*time.Second
-	p.stay, p.idle = 2, p.ttl/2
-	p.weather = weather{delay: 500 * time.Microsecond, lateYield: 0.3, lateLeast: p.ttl / 3,
-		lateMost: p.ttl}
-	p.crashes, p.freezes, p.cuts, p.pauses, p.rates, p.deaths = false, false, false, false,
-		false, false
-	p.forgets, p.jumps, p.backJumps, p.durable = false, false, false, false
 }
 
 // forced is the kind of plan that is drawn always, instead of now and then.
@@ -665,21 +642,16 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 			continue
 		}
 		rc := c
-		rc.Block, rc.Yield = 0, false
+		rc.Block = 0
 		if w.r.Float64() < 0.3 {
-			rc.Block, rc.Token, rc.Yield = uint64(1+w.r.IntN(3)), w.clock(), w.r.Float64() < 0.5
-			// A server that loses its data answers no request that is on its way. If that was to
-			// yield, the node has no vote on the claim any more, and healing cannot help it.
-			rc.Yield = rc.Yield && !w.h.rolling && !hd.shared
+			rc.Block, rc.Token = uint64(1+w.r.IntN(3)), w.clock()
 		}
-		if w.h.sharing > 0 && !c.Shared && !rc.Yield && w.r.Float64() < 0.3 {
+		if w.h.sharing > 0 && !c.Shared && w.r.Float64() < 0.3 {
 			rc.Shared = true
 			w.downgrading(hd)
 		}
+		freshRun := rc.Block > 0 && w.r.Float64() < 0.5 // else tokens are all that it wants
 		rstart, rabove := clock.Now(), w.h.begun(c.Key)
-		if rc.Yield {
-			w.end(hd) // nobody works under the lock while it may be handed over
-		}
 		var results []driver.Result
 		var err error
 		w.bounded("Renew", 2, func() {
@@ -689,24 +661,29 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		if err == nil {
 			state = results[0].State
 		}
-		w.h.note("%s: renew %s: %v", c.Owner, c.Key, state)
-		if w.h.rolling && state != driver.Held && state != driver.Yielded &&
-			w.h.healedBefore(start) {
+		waiting := state == driver.Held && results[0].Waiting
+		w.h.note("%s: renew %s: %v, waiting %v", c.Owner, c.Key, state, waiting)
+		if w.h.rolling && state != driver.Held && w.h.healedBefore(start) {
 			w.h.violate(
 				"healing: %s lost %q, though no two servers lost their data without a renewal in between: %v",
 				c.Owner, c.Key, state)
 		}
 		switch now := clock.Now(); {
+		case freshRun && waiting:
+			w.end(hd) // before the release leaves: nobody works under the lock from then on
+			w.release(c)
+			return
 		case state == driver.Held && now < hd.deadline && now < rstart.Add(validity(c.TTL)):
 			w.h.renewed(c.Key, hd, rstart.Add(validity(c.TTL)), results[0].Token, rc.Block, rabove)
 			c.Shared = rc.Shared
 			next = rstart.Add(c.TTL/3 + time.Duration(w.r.IntN(1000)))
-		case state == driver.Lost || state == driver.Yielded:
+		case state == driver.Lost:
 			// What is left of it is the Quorum's business.
 			w.end(hd)
 			return
 		default:
-			if rc.Yield {
+			if freshRun { // nobody can say whether others wait
+				w.end(hd)
 				w.release(c)
 				return
 			}
@@ -790,23 +767,6 @@ func (h *history) faults(r *rand.Rand) {
 	h.net.mu.Unlock()
 }
 
-// cutAnother has the client of c lose another server as well, from before its next renewal until
-// that server's lease has ended. Called with net.mu held.
-func (h *history) cutAnother(c *conn, x float64) {
-	n := h.nodes
-	other := h.net.conns[c.client*n+(c.server.index+1+int(x*float64(n-1)))%n]
-	set := func(cut bool) {
-		h.net.mu.Lock()
-		defer h.net.mu.Unlock()
-		if h.net.weather.lateYield > 0 { // the faults have not ended
-			other.cut = cut
-			h.note("connection %d-%d is cut: %v", other.client, other.server.index, cut)
-		}
-	}
-	after(20*time.Millisecond+time.Duration(x*float64(h.ttl/5)), func() { set(true) })
-	after(h.ttl+time.Duration(x*float64(h.ttl/2)), func() { set(false) })
-}
-
 // left is what a server has of its data after a restart.
 func (h *history) left(x float64) data {
 	switch {
@@ -821,9 +781,6 @@ func (h *history) left(x float64) data {
 
 // fault does one thing to one server or connection. Called with net.mu held.
 func (h *history) fault(r *rand.Rand) {
-	if h.overtaken {
-		return
-	}
 	s := h.net.servers[r.IntN(len(h.net.servers))]
 	c := h.net.conns[r.IntN(len(h.net.conns))]
 	x := r.Float64()
@@ -955,9 +912,6 @@ func (p *plan) run(t testing.TB) *history {
 		h.net.trace = h.note
 	}
 	h.net.broken = p.broken
-	if p.overtaken {
-		h.net.late = h.cutAnother
-	}
 	for _, s := range h.net.servers {
 		s.durable = p.durable
 		if p.misfit {
@@ -1070,10 +1024,6 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 		if keys, claims := q.Remembered(); claims > dead {
 			h.violate("debris: client %d remembers %d keys and %d claims; %d were left behind", i,
 				keys, claims, dead)
-		}
-		if n := q.Yielding(); n > dead {
-			h.violate("debris: client %d waits for nodes to yield %d claims; %d were left behind", i,
-				n, dead)
 		}
 	}
 }

@@ -572,7 +572,7 @@ func TestLongForeignValueStaysOnTheServer(t *testing.T) {
 			t.Errorf("%s: Renew: %+v, %v", name, results, err)
 		}
 		turn := claim
-		turn.Yield, turn.Block = true, 8
+		turn.Block = 8
 		results, err = b.Renew(t.Context(), []driver.Claim{turn})
 		if err != nil || results[0].State != driver.Lost {
 			t.Errorf("%s: Renew of a turn: %+v, %v", name, results, err)

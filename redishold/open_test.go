@@ -120,7 +120,7 @@ func handsOver(ctx context.Context, t *testing.T, b *redishold.Backend) bool {
 	case <-ctx.Done():
 		t.Fatal("no notice of the grant")
 	}
-	second.Yield, second.Block = true, 8
+	second.Block = 8
 	results, err = b.Renew(ctx, []driver.Claim{second})
 	if err != nil || results[0].State != driver.Held || results[0].Token == 0 {
 		if err == nil && results[0].State == driver.Lost && late() {

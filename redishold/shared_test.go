@@ -188,43 +188,6 @@ func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 	granted(t, b, newClaim("k"))
 }
 
-// A request to yield that arrives after its holder was told to go on would let another holder in
-// beside it.
-func TestNoLateRequestOfASharedClientHandsOverWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		PipelineMultiplex: -1})
-	others := newShared(t, rueidis.ClientOption{InitAddress: []string{server.Addr}})
-	holder, waiter := newClaim("k"), newClaim("k")
-	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
-	turn := holder
-	turn.Yield, turn.Block = true, 1
-	// The server must know the script, or a late request would do nothing.
-	if results, err := b.Renew(t.Context(), []driver.Claim{turn}); err != nil ||
-		results[0].State != driver.Held {
-		t.Fatalf("Renew: %+v, %v", results, err)
-	}
-	deliver := proxy.Strand()
-	told := make(chan bool, 1)
-	go func() {
-		results, err := b.Renew(t.Context(), []driver.Claim{turn})
-		told <- err == nil && results[0].State == driver.Held
-	}()
-	testserver.Eventually(t, "the request is on its way", func() error {
-		return testserver.Not(proxy.Kept() > 0, "not yet")
-	})
-	proxy.BreakClients()
-	holds := <-told
-	mustBe(t, "queue", driver.Busy)(others.Acquire(t.Context(), waiter))
-	deliver()
-	server.Do(t, "PING")
-	if now := server.String(t, "GET", "k"); holds && now != holder.Owner {
-		t.Errorf("the holder was told that it holds the key, which is %q's now: two hold it", now)
-	}
-}
-
 // Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way
 // of all servers.
 func TestSharedClientWithoutShardedChannels(t *testing.T) {

@@ -145,8 +145,8 @@ func (p *process) closed(l *life, err error) {
 }
 
 // owing reports for each node whether the process's quorum may still be giving something back
-// there. It does so by itself, as for a claim that it has answered with Busy or Yielded, and says
-// so in its Status. That nothing stays for ever is checked at the end of the history.
+// there. It does so by itself, as for a claim that it has answered with Busy or Lost, and says so
+// in its Status. That nothing stays for ever is checked at the end of the history.
 func (p *process) owing() []bool {
 	owing := make([]bool, p.h.stack.size())
 	if q, ok := p.backend.(*quorum.Quorum); ok {

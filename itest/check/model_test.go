@@ -130,21 +130,6 @@ func TestModel(t *testing.T) {
 			of(said(acquire, "n1", "a", 10, 1, 2), said(acquire, "n1", "b", 12, 995, 996)), ""},
 		{"before the lease was over",
 			of(said(acquire, "n1", "a", 10, 1, 2), said(acquire, "n1", "b", 12, 985, 986)), "sole"},
-		{"yielded",
-			of(said(acquire, "n1", "a", 10, 1, 2),
-				with(said(renew, "n1", "a", 10, 20, 22), func(r *history.Record) {
-					r.Yield, r.Block, r.Outcome = true, 0, "yielded"
-				}), said(acquire, "n1", "b", 12, 21, 23)), ""},
-		{"not yielded",
-			of(said(acquire, "n1", "a", 10, 1, 2),
-				with(said(renew, "n1", "a", 10, 20, 22), func(r *history.Record) {
-					r.Yield, r.Block = true, 0
-				}), said(acquire, "n1", "b", 12, 25, 26)), "sole"},
-		{"yielded, and killed before the answer",
-			of(said(acquire, "n1", "a", 10, 1, 2),
-				with(sent(renew, "n1", "a", 20), func(r *history.Record) {
-					r.Yield = true
-				}), said(acquire, "n1", "b", 12, 25, 26)), ""},
 		{"released, and killed before the answer",
 			of(said(acquire, "n1", "a", 10, 1, 2), sent(release, "n1", "a", 20),
 				said(acquire, "n1", "b", 12, 21, 22)), ""},

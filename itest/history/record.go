@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Kind says what a Record tells.
@@ -115,7 +113,6 @@ type Record struct {
 	Owner string `json:"owner,omitempty"` // of a call
 	Asked uint64 `json:"asked,omitempty"` // of a call: the smallest token that is wanted
 	Block uint64 `json:"block,omitempty"` // of a call: how many tokens
-	Yield bool   `json:"yield,omitempty"` // of a call: hand over if somebody waits
 
 	Newest uint64 `json:"newest,omitempty"` // of what a guard refused: the token that it named
 	// in a guarded store: of an Enter, what was read; of a Write, what was to be written
@@ -135,11 +132,8 @@ type Record struct {
 // Concerns reports whether a fault is one of the key: of all, unless it names one.
 func (r *Record) Concerns(key string) bool { return r.Key == "" || r.Key == key }
 
-// Ends reports whether a call may end a lease: it lets go, or hands over if somebody waits, and
-// nobody has answered that there was none.
-func (r *Record) Ends() bool {
-	return r.Name == LetGo || r.Yield && r.Outcome != driver.Held.String()
-}
+// Ends reports whether a call may end a lease: it lets go.
+func (r *Record) Ends() bool { return r.Name == LetGo }
 
 // Log appends records to a file. Each is written at once, so what was recorded survives the
 // process.

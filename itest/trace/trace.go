@@ -27,7 +27,7 @@ func (r recorder) call(name string, claim driver.Claim) (answered func(driver.Re
 	rec := history.Record{
 		Kind: history.Sent, At: history.Now(), Name: name, Target: r.target,
 		Key: strings.TrimPrefix(claim.Key, r.prefix), Owner: claim.Owner,
-		Asked: uint64(claim.Token), Block: claim.Block, Yield: claim.Yield, TTL: int64(claim.TTL),
+		Asked: uint64(claim.Token), Block: claim.Block, TTL: int64(claim.TTL),
 	}
 	if rec.Ends() {
 		// this process may be killed before the answer comes, and the server does it all the same

@@ -216,10 +216,12 @@ func block(claim *driver.Claim) (first, last string) {
 // acquired reads the reply of acquire.lua.
 func acquired(reply Reply, claim *driver.Claim, presence time.Duration) (driver.Result, error) {
 	switch {
-	case exhausted(reply, claim):
-		return driver.Result{}, fenceFailure(claim.Key)
 	case reply.Kind == Integer && reply.Int > 0:
-		return driver.Result{State: driver.Held, Token: driver.Token(reply.Int)}, nil
+		token := driver.Token(reply.Int)
+		if exhausted(token, claim) {
+			return driver.Result{}, fenceFailure(claim.Key)
+		}
+		return driver.Result{State: driver.Held, Token: token}, nil
 	case reply.Kind == List && len(reply.List) == 4 && reply.List[0].Kind == String:
 		result := driver.Result{
 			State:     driver.Busy,

@@ -8,9 +8,8 @@ import (
 
 // exhausted reports whether the tokens that a script has drawn for the claim are not all exact.
 // Then the fence does not rise any more, and these tokens may have been drawn before.
-func exhausted(reply Reply, claim *driver.Claim) bool {
-	return reply.Kind == Integer && reply.Int > 0 && uint64(reply.Int)+
-		max(claim.Block, 1) > maxExact
+func exhausted(token driver.Token, claim *driver.Claim) bool {
+	return uint64(token)+max(claim.Block, 1) > maxExact
 }
 
 // fenceFailure returns the error for a slot that has no token left. Time alone does not lead there:

@@ -165,7 +165,7 @@ func (r *renewal) size() (n int) {
 // add puts a claim into a part. left is how many are still to be added, with this one.
 func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 	r.ttl = max(r.ttl, claim.TTL)
-	if claim.Block > 0 || claim.Yield {
+	if claim.Block > 0 {
 		r.parts = append(r.parts, turnPart(index, slot, claim))
 		return
 	}
@@ -194,18 +194,12 @@ func (r *renewal) add(index int, slot uint16, claim *driver.Claim, left int) {
 }
 
 func turnPart(index int, slot uint16, claim *driver.Claim) *renewPart {
-	first, last, yield := "", "", ""
-	if claim.Block > 0 {
-		first, last = block(claim)
-	}
-	if claim.Yield {
-		yield = "1"
-	}
+	first, last := block(claim)
 	return &renewPart{
 		claims: []int{index},
 		call: turnCall(claim.Key, claim.Owner, milliseconds(claim.TTL), slot, claim.TTL,
-			first, last, yield, shareMark(claim.Shared)),
-		drew:  first != "",
+			first, last, shareMark(claim.Shared)),
+		drew:  true,
 		claim: *claim, // the caller may use its own again before a late shard answers
 	}
 }
@@ -220,11 +214,11 @@ func shareMark(shared bool) string {
 
 // turnCall is a run of turn.lua.
 func turnCall(key, owner, ttl string, slot uint16, vote time.Duration,
-	first, last, yield, share string) call {
+	first, last, share string) call {
 	keys := KeysOf(key)
-	command := turnScript().evalsha(make(Command, 0, 14), "5")
+	command := turnScript().evalsha(make(Command, 0, 13), "5")
 	command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
-		owner, ttl, first, last, yield, share)
+		owner, ttl, first, last, share)
 	return call{script: turnScript(), slot: slot, command: command, vote: vote, effect: true}
 }
 
@@ -335,7 +329,7 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 	p.clear()
 	if p.script == turnScript() {
 		p.results[0] = turned(reply, p.drew)
-		if p.drew && exhausted(reply, &p.claim) {
+		if exhausted(p.results[0].Token, &p.claim) {
 			p.results[0] = driver.Result{Err: fenceFailure(p.claim.Key)}
 		}
 		return
@@ -379,7 +373,7 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 func (p *renewPart) other(i int, state byte) *renewPart {
 	keys, owner, ttl := p.argumentsOf(i)
 	if state == 'a' {
-		return &renewPart{call: turnCall(keys[0], owner, ttl, p.slot, p.vote, "", "", "",
+		return &renewPart{call: turnCall(keys[0], owner, ttl, p.slot, p.vote, "", "",
 			shareMark(p.shared))}
 	}
 	one := &renewPart{call: p.call}
@@ -436,15 +430,15 @@ func (r *renewal) again(ctx context.Context, conn Conn, p *renewPart, indexes []
 	all.Wait()
 }
 
-// turned reads the reply of turn.lua.
+// turned reads the reply of turn.lua. drew says whether it was to draw tokens.
 func turned(reply Reply, drew bool) driver.Result {
 	switch {
-	case reply.Kind != Integer || reply.Int < -1:
+	case reply.Kind != Integer || reply.Int < 0 && !drew:
 		return driver.Result{Err: strange("turn", reply)}
 	case reply.Int == 0:
 		return driver.Result{State: driver.Lost}
-	case reply.Int == -1:
-		return driver.Result{State: driver.Yielded}
+	case reply.Int < 0:
+		return driver.Result{State: driver.Held, Token: driver.Token(-reply.Int), Waiting: true}
 	case drew:
 		return driver.Result{State: driver.Held, Token: driver.Token(reply.Int)}
 	}

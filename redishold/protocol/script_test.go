@@ -268,9 +268,9 @@ func (b *bench) testTokensAreExact() {
 	b.want("first", acquire("A", top-100, top-91), top-100)
 	b.want("again, from the fence", acquire("A", 5, 14), top-90)
 	b.acquire("B", "0")
-	b.want("turn", b.run("turn", "A", "10000", "7", "7", ""), top-80)
+	b.want("turn", b.run("turn", "A", "10000", "7", "7", ""), -(top - 80))
 	b.want("turn with a larger one", b.run("turn", "A", "10000", strconv.FormatInt(top-50, 10),
-		strconv.FormatInt(top-41, 10), ""), top-50)
+		strconv.FormatInt(top-41, 10), ""), -(top - 50))
 	b.run("release", "A")
 	b.want("the fence", b.do("ZSCORE", b.keys.Fence, "t"), strconv.FormatInt(top-37, 10))
 	b.want("the heir's next", acquire("B", 1, 1), top-36)
@@ -328,14 +328,20 @@ func (b *bench) testRenewSparesTheOthers() {
 func (b *bench) testTurn() {
 	b.want("of nothing", b.run("turn", "A", "10000", "", "", ""), 0)
 	b.acquire("A", "")
-	b.want("of another's", b.run("turn", "B", "10000", "500", "500", "1"), 0)
-	b.want("with nobody waiting", b.run("turn", "A", "10000", "", "", "1"), 1)
-	b.want("tokens", b.run("turn", "A", "10000", "500", "509", "1"), 500)
+	b.want("of another's", b.run("turn", "B", "10000", "500", "500", ""), 0)
+	b.want("without tokens", b.run("turn", "A", "10000", "", "", ""), 1)
+	b.want("tokens", b.run("turn", "A", "10000", "500", "509", ""), 500)
 	b.acquire("B", "0")
-	b.want("not asked to yield", b.run("turn", "A", "10000", "500", "509", ""), 510)
-	b.want("yield", b.run("turn", "A", "10000", "900", "900", "1"), -1)
+	b.want("B waits", b.run("turn", "A", "10000", "500", "509", ""), -510)
+	b.want("not asked", b.run("turn", "A", "10000", "", "", ""), 1)
+	b.want("A has it", b.do("GET", "lock:a"), "A")
+	b.want("B leaves", b.run("release", "B"), 2)
+	b.run("acquire", "D", "10000", "100", "103", "0", "0", "", "") // has died
+	b.want("nobody lives", b.run("turn", "A", "10000", "900", "900", ""), 900)
+	b.acquire("B", "0")
+	b.want("B waits behind the dead", b.run("turn", "A", "10000", "901", "901", ""), -901)
+	b.want("A leaves", b.run("release", "A"), 1)
 	b.want("B has it", b.do("GET", "lock:a"), "B")
-	b.want("no tokens were drawn for A", b.do("ZSCORE", b.keys.Fence, "t"), "523")
 }
 
 func (b *bench) testInspect() {
@@ -391,7 +397,7 @@ func (b *bench) testNothingIsLeftBehind() {
 		case 3:
 			b.run("release", owner)
 		case 4:
-			b.run("turn", owner, "10000", "", "", "1")
+			b.run("turn", owner, "10000", "100", "103", "")
 		case 5:
 			b.do("DEL", "lock:a") // lost
 		}

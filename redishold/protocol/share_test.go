@@ -37,7 +37,7 @@ func TestShareScripts(t *testing.T) {
 		"NotAheadOfWaiters":           (*bench).testNotAheadOfWaiters,
 		"FreeWithWaiters":             (*bench).testFreeWithWaiters,
 		"Downgrade":                   (*bench).testDowngrade,
-		"YieldOfOneWhoShares":         (*bench).testYield,
+		"WaitingForThoseWhoShare":     (*bench).testWaitingForSharers,
 		"OvertakenRenewal":            (*bench).testOvertakenRenewal,
 		"Keep":                        (*bench).testKeep,
 		"NoUpgrade":                   (*bench).testNoUpgrade,
@@ -60,9 +60,9 @@ func (b *bench) testLongestLease() {
 	b.wantLease(b.keys.Readers, 51_000)
 	b.want("B goes", b.run("release", "B"), 1)
 	b.wantLease("lock:a", 20_000)
-	b.want("A renews", b.run("turn", "A", "90000", "", "", "", "1"), 1)
+	b.want("A renews", b.run("turn", "A", "90000", "", "", "1"), 1)
 	b.wantLease("lock:a", 90_000)
-	b.want("A renews for less", b.run("turn", "A", "5000", "", "", "", "1"), 1)
+	b.want("A renews for less", b.run("turn", "A", "5000", "", "", "1"), 1)
 	b.wantLease("lock:a", 20_000)
 	b.want("C goes", b.run("release", "C"), 1)
 	b.want("C goes again", b.run("release", "C"), 0)
@@ -79,7 +79,7 @@ func (b *bench) testStrangers() {
 	b.run("release", "A")
 	b.want("a stranger", b.do("SET", "lock:a", "x", "NX", "PX", "10000"), "OK")
 	b.wantBusy("a reader", b.share("A", "", 10_000), "x", 0)
-	b.want("the reader renews", b.run("turn", "A", "10000", "", "", "", "1"), 0)
+	b.want("the reader renews", b.run("turn", "A", "10000", "", "", "1"), 0)
 	b.want("the reader releases", b.run("release", "A"), 0)
 	b.want("the stranger's", b.do("GET", "lock:a"), "x")
 }
@@ -99,7 +99,7 @@ func (b *bench) testStaleReaders() {
 		"downgraded since": func() {
 			b.do("DEL", "lock:a")
 			b.acquire("W", "")
-			b.run("turn", "W", "10000", "", "", "", "1")
+			b.run("turn", "W", "10000", "", "", "1")
 		},
 		"handed to a reader": func() {
 			b.do("DEL", "lock:a")
@@ -112,7 +112,7 @@ func (b *bench) testStaleReaders() {
 		b.do("FLUSHALL")
 		b.share("A", "", 10_000)
 		f()
-		b.want(name, b.run("turn", "A", "10000", "", "", "", "1"), 0)
+		b.want(name, b.run("turn", "A", "10000", "", "", "1"), 0)
 		value := b.do("GET", "lock:a")
 		b.want(name+", released", b.run("release", "A"), 0)
 		b.want(name+", the lock", b.do("GET", "lock:a"), value)
@@ -211,37 +211,43 @@ func (b *bench) testDowngrade() {
 	b.share("B", "0", 10_000)
 	b.acquire("X", "0")
 	b.share("C", "0", 10_000)
-	b.want("A shares from now on", b.run("turn", "A", "20000", "", "", "", "1"), 1)
+	b.want("A shares from now on", b.run("turn", "A", "20000", "", "", "1"), 1)
 	b.want("B was let in", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 2)
 	b.wantLease("lock:a", 20_000)
-	b.want("again", b.run("turn", "A", "20000", "900", "903", "", "1"), 900)
+	b.want("again, and X waits", b.run("turn", "A", "20000", "900", "903", "1"), -900)
 	b.want("A goes", b.run("release", "A"), 1)
 	b.wantLease("lock:a", 3000)
 	b.want("B goes", b.run("release", "B"), 1)
 	b.want("X alone", b.do("GET", "lock:a"), "X")
 }
 
-func (b *bench) testYield() {
+func (b *bench) testWaitingForSharers() {
 	b.share("A", "", 10_000)
 	b.share("B", "", 10_000)
-	b.want("nobody waits", b.run("turn", "A", "10000", "", "", "1", "1"), 1)
+	b.want("nobody waits", b.run("turn", "A", "10000", "500", "503", "1"), 500)
 	b.acquire("X", "0")
-	b.want("A leaves B", b.run("turn", "A", "10000", "", "", "1", "1"), -1)
-	b.want("B is left", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 1)
-	b.want("A is gone", b.run("turn", "A", "10000", "", "", "1", "1"), 0)
-	b.want("B is the last", b.run("turn", "B", "10000", "", "", "1", "1"), -1)
+	b.want("X waits", b.run("turn", "A", "10000", "600", "603", "1"), -600)
+	b.want("not asked", b.run("turn", "A", "10000", "", "", "1"), 1)
+	b.want("A leaves", b.run("release", "A"), 1)
+	b.want("A is gone", b.run("turn", "A", "10000", "700", "703", "1"), 0)
+	b.want("X waits for B", b.run("turn", "B", "10000", "700", "703", "1"), -700)
+	b.want("B leaves", b.run("release", "B"), 1)
 	b.want("X alone", b.do("GET", "lock:a"), "X")
+	b.share("C", "0", 10_000)
+	b.want("C waits", b.run("turn", "X", "10000", "800", "803", ""), -800)
+	b.want("X steps down, C is let in", b.run("turn", "X", "10000", "900", "903", "1"), 900)
+	b.want("readers", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 2)
 }
 
 // A renewal that was sent before the downgrade and comes after it finds the lock shared, not lost.
 func (b *bench) testOvertakenRenewal() {
 	b.acquire("A", "")
-	b.run("turn", "A", "10000", "", "", "", "1")
+	b.run("turn", "A", "10000", "", "", "1")
 	b.want("renew", b.do("EVALSHA", b.loaded["renew"], "1", "lock:a", "A", "60000"), "s")
-	b.want("turn", b.run("turn", "A", "60000", "", "", "", ""), 1)
+	b.want("turn", b.run("turn", "A", "60000", "", "", ""), 1)
 	b.want("it shares", b.do("GET", "lock:a"), "holdfast:shared")
 	b.wantLease("lock:a", 60_000)
-	b.want("another's", b.run("turn", "B", "60000", "", "", "", ""), 0)
+	b.want("another's", b.run("turn", "B", "60000", "", "", ""), 0)
 }
 
 // A batch of those who share renews each that does, and a key of another type spoils none.
@@ -287,7 +293,7 @@ func (b *bench) testNoUpgrade() {
 	b.share("A", "", 10_000)
 	b.wantBusy("A alone", b.acquire("A", "0"), "A", 0)
 	b.want("nobody waits", b.do("EXISTS", b.keys.Queue), 0)
-	b.want("A shares", b.run("turn", "A", "10000", "", "", "", ""), 1)
+	b.want("A shares", b.run("turn", "A", "10000", "", "", ""), 1)
 }
 
 // A server that has no memory left refuses new readers, but those that are there go on and leave.
@@ -304,7 +310,7 @@ func (b *bench) testOutOfMemory() {
 	if reply, err := first("C"); err == nil || !strings.Contains(err.Error(), "OOM") {
 		b.Fatalf("C: %v, %v", reply, err)
 	}
-	b.want("renew", b.run("turn", "A", "30000", "", "", "", "1"), 1)
+	b.want("renew", b.run("turn", "A", "30000", "", "", "1"), 1)
 	b.wantLease("lock:a", 30_000)
 	b.want("renew", b.do("EVALSHA", b.loaded["keep"], "2", "lock:a", b.keys.Readers, "A", "40000"),
 		"1")
@@ -422,7 +428,7 @@ func TestRenewMixesBothKinds(t *testing.T) {
 
 			"overtaken 7000": state("1"),
 		}
-		if strings.HasSuffix(command, "alone 9000    1") {
+		if strings.HasSuffix(command, "alone 9000   1") {
 			return protocol.Reply{Kind: protocol.Integer, Int: 1}
 		}
 		for suffix, reply := range replies {

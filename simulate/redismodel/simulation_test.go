@@ -160,10 +160,10 @@ func (u *user) run() {
 			TTL: historyTTL, Queue: u.oneIn(2)}
 		claim.Ticket = uint64(time.Now().UnixMicro())
 		if g := u.acquire(claim); g != nil {
-			if u.oneIn(3) {
-				u.renew(claim, g)
+			passesOn := u.oneIn(3) && u.renew(claim, g)
+			if !passesOn {
+				time.Sleep(u.some(time.Second))
 			}
-			time.Sleep(u.some(time.Second))
 		}
 		u.release(claim)
 	}
@@ -217,23 +217,25 @@ func (h *history) granted(owner string, token driver.Token, began time.Time) *gr
 	return g
 }
 
-// renew renews the claim, and may offer to give way. A claim that offers it holds nothing until the
-// answer comes.
-func (u *user) renew(claim driver.Claim, g *grant) {
+// renew renews the claim, and may ask whether somebody waits. It reports whether somebody does:
+// then the key is to be released.
+func (u *user) renew(claim driver.Claim, g *grant) (waiting bool) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), g.ends)
 	defer cancel()
-	if claim.Yield = u.oneIn(4); claim.Yield {
-		u.setEnd(g, began)
+	if u.oneIn(2) {
+		claim.Block, claim.Token = 1, driver.Token(began.UnixMilli())
 	}
 	results, err := u.b.Renew(ctx, []driver.Claim{claim})
 	switch {
 	case err != nil || results[0].State == driver.Unknown:
-	case results[0].State == driver.Held && !claim.Yield:
+	case results[0].State == driver.Held:
 		u.setEnd(g, valid(began))
-	case results[0].State != driver.Held:
+		return results[0].Waiting
+	default:
 		u.setEnd(g, began)
 	}
+	return false
 }
 
 func (h *history) setEnd(g *grant, ends time.Time) {

@@ -8,9 +8,9 @@ import (
 
 // Renewal is one call that renews many claims at one node.
 //
-// It has no place in the keys' order. A renewal creates nothing, so a release may overtake it; and
-// it must not wait behind a slow key. A later renewal may overtake one that asks to yield: package
-// quorum sees to what that means.
+// It has no place in the keys' order. A renewal creates nothing and ends nothing, so a release may
+// overtake it; and it must not wait behind a slow key. It may overtake a release: package quorum
+// sees to what that means.
 type Renewal struct {
 	Node   *Node
 	Claims []driver.Claim // not changed as long as the call lives

@@ -1,52 +1,41 @@
--- Renews one lease like renew.lua, also of one who shares the lock. If asked to, it yields to a waiter, draws fresh
--- tokens, or shares from now on what the owner holds alone.
+-- Renews one lease like renew.lua, also of one who shares the lock. If asked to, it draws fresh tokens and tells
+-- whether somebody waits, or shares from now on what the owner holds alone.
 --
 -- KEYS  lock, queue, waiters, fence, readers
--- ARGV  owner, TTL in ms, first token and last token ('' for none), '1' to yield, '1' to share
--- Gives 0 if the lock is lost, -1 if it was handed over, else the first token drawn, or 1 if none was asked for.
+-- ARGV  owner, TTL in ms, first token and last token ('' for none), '1' to share
+-- Gives 0 if the lock is lost, 1 if no tokens were asked for, else the first token drawn: negated if somebody waits.
 
-local owner, ttl = ARGV[1], ARGV[2]
+local owner, ttl, first = ARGV[1], ARGV[2], ARGV[3]
 local holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer
-local alone, yield = holder == owner, ARGV[5] == '1'
+local alone, waiting = holder == owner, false
 if not alone and holder ~= 'holdfast:shared' then
 	return 0
 end
 
 -- include draw.lua
 
-if not alone or ARGV[6] == '1' or yield and redis.call('EXISTS', KEYS[2]) == 1 then
+if not alone or ARGV[5] == '1' or first ~= '' and redis.call('EXISTS', KEYS[2]) == 1 then
 	-- include clock.lua
 	-- include share.lua
 	-- include hand_over.lua
 	if not alone and not shares(KEYS[5], owner) then
 		return 0
 	end
-	if yield and alone and hand_over(false) then
-		return -1
-	end
-	if yield and not alone then
-		local _, nobody = hand_over(true)
-		if not nobody then
-			redis.call('ZREM', KEYS[5], owner)
-			if not settle(KEYS[1], KEYS[5]) then
-				hand_over(false)
-			end
-			return -1
-		end
-	end
-	if not alone or ARGV[6] == '1' then
+	if not alone or ARGV[5] == '1' then
 		redis.call('PEXPIRE', KEYS[1], ttl) -- a server that is out of memory refuses nothing behind this
 		local share = alone and found or extend
 		share(KEYS[1], KEYS[5], owner, now + ttl)
 		hand_over(true) -- those whose turn it is, now or as one before them has died
 		alone = false
 	end
+	waiting = redis.call('ZCOUNT', KEYS[2], '-inf', '(-' .. now) > 0 -- ends of presences that are to come
 end
 
 if alone then
 	redis.call('PEXPIRE', KEYS[1], ttl)
 end
-if ARGV[3] == '' then
+if first == '' then
 	return 1
 end
-return draw(ARGV[3], ARGV[4])
+local token = draw(first, ARGV[4])
+return waiting and -token or token

@@ -1,0 +1,102 @@
+package quorum_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// overtaken is a connection on which a release is sent late, so that later renewals overtake it, as
+// package driver allows.
+type overtaken struct {
+	*conn
+	by atomic.Int64 // nanoseconds
+}
+
+func (o *overtaken) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if d := time.Duration(o.by.Load()); d > 0 {
+		time.Sleep(d)
+	}
+	return o.conn.Release(ctx, claim)
+}
+
+// mustWait asks for a claim until another one's validity has ended, as the kernel counts it from
+// the start of its renewal. It must not be granted before.
+func (c *client) mustWait(claim driver.Claim, start time.Time, holder driver.Claim) {
+	c.cluster.t.Helper()
+	valid := start.Add(holder.TTL - holder.TTL/100 - 2*time.Millisecond)
+	for time.Now().Before(valid) {
+		if r, err := c.Acquire(context.Background(), claim); err == nil &&
+			r.State == driver.Held && time.Now().Before(valid) {
+			c.cluster.t.Fatalf("another holds the key %v before its holder's validity ends: %v",
+				time.Until(valid), c.cluster.holders(claim.Key))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A claim got one node of three, gave it back, and then got the others. The node is late with the
+// release, and a renewal overtakes it: that answer must not count, as the node frees the key then.
+func TestR1_LateReleaseIsNoVote(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, other := c.client(), c.client()
+		conns := c.dial()
+		late := &overtaken{conn: conns[2]}
+		q, err := quorum.New([]driver.Backend{conns[0], conns[1], late}, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { q.Close() })
+		b := &client{Quorum: q, conns: conns, cluster: c}
+		before, claim, waiting := a.claim(), b.claim(), other.queued()
+		claim.TTL, waiting.TTL = time.Second, time.Second
+		a.cut(true, 2)
+		a.hold(before)
+
+		late.by.Store(int64(40 * time.Millisecond)) // within the node timeout
+		b.busy(claim)
+		time.Sleep(2 * roundTrip) // node 2 was asked to release it
+		a.release(before, driver.Held)
+		b.hold(claim)
+		other.busy(waiting)
+		time.Sleep(20 * time.Millisecond)
+		b.cut(true, 0)
+		start := time.Now()
+		results, err := b.Renew(context.Background(), []driver.Claim{claim})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if results[0].State == driver.Held {
+			other.mustWait(waiting, start, claim)
+		}
+		other.Release(context.Background(), waiting)
+		b.Release(context.Background(), claim)
+	})
+}
+
+// A node that was late to release a claim counts again when it has answered what came after.
+func TestAnsweredReleaseIsAVoteAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		before, claim := a.claim(), b.claim()
+		a.cut(true, 2)
+		a.hold(before)
+		c.do(func() { c.servers[2].slow = 20 * time.Millisecond })
+		b.busy(claim)
+		time.Sleep(2 * roundTrip)
+		a.release(before, driver.Held)
+		b.hold(claim)
+		b.cut(true, 0)
+		b.renew(claim, driver.Unknown) // the release is still on its way
+		rest()
+		b.renew(claim, driver.Held)
+		b.cut(false, 0)
+		b.release(claim, driver.Held)
+	})
+}
