@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,5 +99,64 @@ func TestAnsweredReleaseIsAVoteAgain(t *testing.T) {
 		b.renew(claim, driver.Held)
 		b.cut(false, 0)
 		b.release(claim, driver.Held)
+	})
+}
+
+// The count of claims in doubt rises with a release, and is back at 0 when all nodes have answered:
+// while it is not, each renewal looks at each of its claims.
+func TestDoubtsAreCountedAsLongAsTheyLast(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		other := a.claim()
+		other.Key = "other"
+		a.hold(other)
+		mustBe := func(want int, when string) {
+			t.Helper()
+			if n := a.Doubts(); n != want {
+				t.Errorf("%d claims are in doubt %s; want %d", n, when, want)
+			}
+		}
+		mustBe(0, "while they are held")
+		c.do(func() { c.servers[2].slow = 20 * time.Millisecond })
+		a.release(claim, driver.Held)
+		mustBe(1, "while a node has not answered the release")
+		rest()
+		mustBe(0, "when it has")
+		c.do(func() { c.servers[2].slow = 0; c.servers[1].crash(true) })
+		a.release(other, driver.Held)
+		mustBe(1, "while a node is down")
+		c.do(func() { c.servers[1].restart(forgotten) })
+		time.Sleep(5 * time.Second)
+		mustBe(0, "when the node is back")
+	})
+}
+
+// refusing is a connection to a node that refuses releases for good.
+type refusing struct{ *conn }
+
+func (*refusing) Release(context.Context, driver.Claim) (driver.Result, error) {
+	return driver.Result{}, &driver.Error{Permanent: true, Err: errors.New("no permission")}
+}
+
+// A release that a node will never take does not count once its claim is forgotten.
+func TestDoubtsEndWithTheirClaims(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		conns := c.dial()
+		q, err := quorum.New([]driver.Backend{conns[0], conns[1], &refusing{conns[2]}},
+			quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { q.Close() })
+		a := &client{Quorum: q, conns: conns, cluster: c}
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		a.release(claim, driver.Held)
+		rest()
+		if _, claims := a.Remembered(); claims != 0 || a.Doubts() != 0 {
+			t.Errorf("%d claims are remembered and %d in doubt; want none", claims, a.Doubts())
+		}
 	})
 }

@@ -10,6 +10,9 @@ func WithClock(f func() uint64) Option {
 	return option(func(c *config) { c.microseconds = f })
 }
 
+// Doubts returns how many claims have a release that may take effect yet.
+func (q *Quorum) Doubts() int { return int(q.doubts.Load()) }
+
 // Remembered returns how many keys and claims are remembered.
 func (q *Quorum) Remembered() (keys, claims int) {
 	for i := range q.shards {

@@ -88,7 +88,7 @@ func (k *key) find(owner string) *record {
 // newRecord returns the record of a claim of which nothing is known. The caller adds it to its key.
 func (q *Quorum) newRecord(k *key, owner string) *record {
 	r := &record{q: q, owner: owner}
-	r.history = node.NewHistory(&k.shard.mu, r)
+	r.history = node.NewHistory(&k.shard.mu, r, &q.doubts)
 	return r
 }
 
@@ -126,6 +126,7 @@ func (r *record) Tidy() {
 		if i := slices.Index(k.records, r); i >= 0 {
 			k.records = slices.Delete(k.records, i, i+1)
 		}
+		r.history.Forget()
 	}
 	r.key.tidy()
 }
@@ -143,7 +144,11 @@ func (s *shard) sweepLocked(now clock.Instant) {
 	for _, k := range s.keys {
 		k.records = slices.DeleteFunc(k.records, func(r *record) bool {
 			// A queued claim is kept: its past decides whether a notice is believed.
-			return r.history.Idle() && r.queued == nil && now > r.expires
+			over := r.history.Idle() && r.queued == nil && now > r.expires
+			if over {
+				r.history.Forget()
+			}
+			return over
 		})
 		k.tidy()
 	}

@@ -31,6 +31,7 @@ type Quorum struct {
 	lastTicket atomic.Uint64
 	closing    atomic.Bool
 	parking    parking
+	doubts     atomic.Int64 // claims with a release that may take effect yet
 	counters   counters
 	unhear     []func() // ends the nodes' notices
 

@@ -1025,6 +1025,10 @@ func (h *history) debris(quorums []*quorum.Quorum) {
 			h.violate("debris: client %d remembers %d keys and %d claims; %d were left behind", i,
 				keys, claims, dead)
 		}
+		if n := q.Doubts(); n > dead {
+			h.violate("debris: client %d waits for nodes to release %d claims; %d were left behind",
+				i, n, dead)
+		}
 	}
 }
 

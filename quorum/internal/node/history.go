@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -69,6 +70,9 @@ type History struct {
 	ending  Set // nodes that were sent a release, and have answered no call made since
 	calls   int // under way or waiting
 
+	doubts  *atomic.Int64 // of all histories, those that have a node Ending
+	doubted bool          // this one is counted there
+
 	// made counts calls, and last is the number of the last one on each node. Only its answer is
 	// true of the node. Only it may be made again, if it is a release: an earlier release would
 	// undo what came after it.
@@ -76,8 +80,12 @@ type History struct {
 	last [Max]uint32
 }
 
-// NewHistory returns the history of a claim of which nothing was sent.
-func NewHistory(mu *sync.Mutex, keeper Keeper) History { return History{mu: mu, keeper: keeper} }
+// NewHistory returns the history of a claim of which nothing was sent. doubts counts the histories
+// that have a node [History.Ending]: it is raised in the step in which a release is noted, before
+// that is sent, and lowered when none may take effect any more or the history is forgotten.
+func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
+	return History{mu: mu, keeper: keeper, doubts: doubts}
+}
 
 // Touch notes that the claim may be on any of these nodes.
 func (h *History) Touch(nodes Set) { h.touched |= nodes }
@@ -89,9 +97,28 @@ func (h *History) Touched() Set { return h.touched }
 // for before.
 func (h *History) Ending() Set { return h.ending | h.pending }
 
+// Forget takes back what the history counts for. Its keeper calls it when it forgets the claim,
+// which is [History.Idle]. If more is sent of the claim, the history counts again.
+func (h *History) Forget() { h.doubt(false) }
+
+// recount sees to it that the history counts as long as it has a node Ending. Called in one step
+// with whatever changes that.
+func (h *History) recount() { h.doubt(h.Ending() != 0) }
+
+func (h *History) doubt(doubted bool) {
+	switch {
+	case doubted && !h.doubted:
+		h.doubts.Add(1)
+	case !doubted && h.doubted:
+		h.doubts.Add(-1)
+	}
+	h.doubted = doubted
+}
+
 // Pend notes that a release is pending at node i. It reports whether the node does not list it yet:
 // then the caller calls [Node.Pend], when the mutex is free.
 func (h *History) Pend(i int) bool {
+	defer h.recount()
 	h.pending |= Only(i)
 	if h.listed.Has(i) {
 		return false
@@ -106,6 +133,7 @@ func (h *History) Idle() bool { return h.calls == 0 && h.pending == 0 }
 // push notes a new call. It ends a pending release: a release is that release, and an acquisition
 // must not be undone by it.
 func (h *History) push(c *Call) {
+	defer h.recount()
 	i := c.Node.Index
 	h.calls++
 	h.made++
@@ -128,6 +156,7 @@ func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number
 // release must be made again.
 func (h *History) returned(c *Call, r driver.Result,
 	err error) (_ driver.Result, _ error, pend bool) {
+	defer h.recount()
 	i := c.Node.Index
 	h.calls--
 	if err == nil && h.latest(c) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,7 +114,7 @@ func (t *table) claim(owner string) *claim {
 	c := t.claims[owner]
 	if c == nil {
 		c = &claim{}
-		c.history = NewHistory(&t.mu, c)
+		c.history = NewHistory(&t.mu, c, new(atomic.Int64))
 		c.history.Key = &t.key
 		t.claims[owner] = c
 	}

@@ -46,6 +46,7 @@ func (n *Node) Pend(history *History, key, owner string) {
 		h.mu.Lock()
 		h.pending &^= Only(n.Index)
 		h.listed &^= Only(n.Index)
+		h.recount()
 		h.keeper.Tidy()
 		h.mu.Unlock()
 	}
