@@ -26,8 +26,8 @@ func TestAllWithSharedKeys(t *testing.T) {
 			t.Errorf("got error %v, want a HeldError of \"orders\"", err)
 		}
 		second := b.acquireAll(l, []string{"users", "config"}, holdfast.WithShared())
-		if second.Token("users") == set.Token("users") {
-			t.Error("two that share a key have one token")
+		if second.Token("users") != set.Token("users") {
+			t.Error("two that share a lease have two tokens")
 		}
 		b.releaseAll(set)
 		b.releaseAll(second)

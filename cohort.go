@@ -17,11 +17,12 @@ import (
 //	           its maximum hold one is in limbo: it was told of the loss, but the key stays until it
 //	           releases or the lease ends
 //	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
-//	extending  leading && lease != nil: a goroutine asks for a fresh run
+//	extending  leading && lease != nil: a goroutine asks for a fresh run. If the key is shared, others
+//	           may hold it meanwhile
 //	gone       removed from its shard
 //
-// Waiters exist in the first three only. Whoever ends a state serves the next waiter. The first
-// state has none if the key is shared, and the third does not come about then.
+// Waiters exist in the first three only, in the first not if the key is shared. Whoever ends a
+// state serves the next waiter.
 type cohort struct {
 	locker *Locker
 	shard  *shard
@@ -87,7 +88,9 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 		l = new(Lock)
 	}
 	l.cohort, l.token, l.maxHold, l.granted, l.lease = c, h.next, a.maxHold, now, h
-	h.next++
+	if !c.terms.shared { // those who share the lease share its token
+		h.next++
+	}
 	c.turns++
 	c.locker.counters.held.Add(1)
 	due := c.turns == 1 || !h.renewable() // which this lock ends
@@ -106,7 +109,7 @@ func (c *cohort) mayPass(now clock.Instant) bool {
 	case h == nil || now.Sub(c.since) >= c.locker.config.span:
 		return false
 	case h.next > h.last:
-		return false // the block of tokens bounds the run
+		return false // the block of tokens bounds a run of turns
 	case !c.terms.renew:
 		return false // nobody renews the lease, so each turn needs a full one
 	default:
@@ -143,8 +146,8 @@ func (c *cohort) serve() bool {
 // startLead has a goroutine lead, as a counted task. The caller holds shard.mu and may raise tasks
 // (see Locker); nobody leads.
 func (c *cohort) startLead() {
-	if c.terms.shared {
-		c.letGo()
+	if c.terms.shared && !c.terms.renew {
+		c.letGo() // each needs a lease of its own
 	}
 	c.leading = true
 	c.locker.tasks.Add(1) // done when the leading ends
@@ -205,7 +208,7 @@ func (c *cohort) returnTurn(l *Lock) {
 	}
 	l.leave()
 	switch {
-	case h.locks.first != nil:
+	case h.locks.first != nil || c.extends(h):
 	case c.lease != h:
 		c.giveBack(h)
 	default:

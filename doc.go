@@ -99,19 +99,20 @@
 // makes a writer a reader, with nobody in between. The other way round does not exist: two readers
 // that both wait to become the writer would wait for each other.
 //
-// Readers of one [Locker] on the same terms share one lease. The first asks the backend. Those that
-// ask meanwhile are let in with it, and those that come later join in memory, each with its own
-// Token, deadline and end. The last one to leave releases the lease. [WithCohort] bounds the run
-// here too: who comes later than span after the first, or when turns readers have had the lease,
-// asks the backend with a claim of its own, and so does who finds less than a third of the lease
-// left. So a writer that waits has the key after the span and the longest hold of those inside. If
-// no writer waits, nobody is kept waiting. With [WithoutRenewal], and with WithCohort(1, 0), each
-// reader has a lease of its own.
+// Readers of one [Locker] on the same terms share one lease and its Token, however many they are.
+// The first asks the backend. Those that ask meanwhile are let in with it, and those that come
+// later join in memory; each has an end of its own. The last one to leave releases the lease.
+// [WithCohort] bounds this too: who comes later than span after the first, or finds less than a
+// third of the lease left, asks the backend whether a writer waits. If none does, that renews the
+// lease, and the next span begins. If one does, or there is no answer, the readers that come from
+// then on have a claim of their own, which waits behind it. So a writer that waits has the key
+// after the span, the question and the longest hold of those inside. With [WithoutRenewal], and
+// with WithCohort(1, 0), each reader has a lease of its own.
 //
 // A lease that is lost ends all readers that rest on it. The maximum hold ends one reader alone.
 //
 // A reader's Token is for reads that a store can refuse, and for whatever the reader writes
-// elsewhere. Every Token of a key is different. A reader's is larger than that of each writer that
+// elsewhere. Readers may have the same one. A reader's is larger than that of each writer that
 // was complete when the reader began, and smaller than that of each writer that begins after it. So
 // a reader that sends its token with a read lets the store refuse it if a writer has overtaken it.
 // Two readers' tokens say nothing about each other: the smaller one may be the later. So a guard

@@ -26,8 +26,15 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 	decided := false
 	var answered clock.Instant
 	if h != nil {
-		if lock, decided, err = c.freshRun(ctx, a, h); !decided {
-			start, answered = clock.Now(), h.heard // no mutex: a lease that is gone does not change
+		fresh := c.freshRun
+		if c.terms.shared {
+			fresh = c.freshSpan
+		}
+		if lock, decided, err = fresh(ctx, a, h); !decided {
+			start = clock.Now()
+			c.shard.mu.Lock()
+			answered = h.heard
+			c.shard.mu.Unlock()
 		}
 	}
 	if !decided {
@@ -47,7 +54,10 @@ func (c *cohort) unwind() {
 		return
 	}
 	c.leading = false
-	if c.lease != nil {
+	switch {
+	case c.terms.shared:
+		c.letGo()
+	case c.lease != nil:
 		c.giveBack(c.lease)
 	}
 	if p := c.pending; p != nil {
@@ -81,7 +91,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	claim := h.claim()
 	wall := clock.Microseconds()
 	claim.Token = l.highest.propose(wall)
-	claim.Block = l.block(claim.Token, wall)
+	claim.Block = c.block(claim.Token, wall)
 	start := clock.Now()
 	r := l.request(ctx, h.renewalTime())
 	results, err := l.backend.Renew(r, []driver.Claim{claim})
@@ -211,7 +221,7 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	p.wall = clock.Microseconds()
 	p.claim.Token, p.claim.Queue = l.highest.propose(p.wall), a.wait
 	if p.claim.Block == 0 {
-		p.claim.Block = l.block(p.claim.Token, p.wall)
+		p.claim.Block = c.block(p.claim.Token, p.wall)
 	}
 	r.begin(ctx, l, requestTime(p.claim.TTL))
 	result, err := l.backend.Acquire(r, p.claim)

@@ -153,9 +153,9 @@ func WithDrift(drift float64) Option {
 }
 
 // WithCohort bounds local handoff: a run has at most turns turns, and none of them begins later
-// than span after the first. Then a waiter of another process gets its turn. Of a shared key, turns
-// is how many readers one lease is for. The package documentation says under Waiting how long that
-// one waits. turns is 1 to 1,048,576, and span positive. Defaults [DefaultCohortTurns] and
+// than span after the first. Then a waiter of another process gets its turn. The package
+// documentation says under Waiting how long that one waits. Of a shared key only span counts: see
+// Sharing there. turns is 1 to 1,048,576, and span positive. Defaults [DefaultCohortTurns] and
 // [DefaultCohortSpan].
 //
 // With turns 1 (span is ignored) there is no local handoff: every acquisition asks the backend, and

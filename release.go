@@ -19,7 +19,8 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		return ended
 	}
 	h := l.lease
-	passes, stays := c.lease == h && c.waiters.first != nil, !l.last()
+	stays := !l.last() || c.extends(h)
+	passes := !stays && c.lease == h && c.waiters.first != nil
 	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
 	// ours until now.
 	if ended == nil && (passes || stays) && clock.Now() >= h.deadline {

@@ -142,11 +142,14 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 	if ok, err := h.reserve(ctx); !ok {
 		return err
 	}
-	return c.renew(ctx, h, h.claim())
+	_, err := c.renew(ctx, h, h.claim())
+	return err
 }
 
-// renew makes one renewal for a holder, who has reserved it.
-func (c *cohort) renew(ctx context.Context, h *lease, claim driver.Claim) error {
+// renew makes one renewal for a goroutine that has reserved it, and returns the backend's answer as
+// well as its outcome.
+func (c *cohort) renew(ctx context.Context, h *lease,
+	claim driver.Claim) (driver.Result, error) {
 	answered := false
 	defer func() {
 		if !answered { // the backend or the context panicked: the watchdog goes on renewing
@@ -166,7 +169,7 @@ func (c *cohort) renew(ctx context.Context, h *lease, claim driver.Claim) error 
 	result := one(results, err)
 	result.Err = r.explain(result.Err) // asks the caller's context, so not under the mutex
 	answered = true
-	return c.locker.watchdog.renewed(h, start, now, claim, result)
+	return result, c.locker.watchdog.renewed(h, start, now, claim, result)
 }
 
 // one is the result of a batch of one.

@@ -9,9 +9,10 @@ import (
 )
 
 // What is special to shared locks. A shared cohort has a lease on which any number of locks rest.
-// Whoever comes while it may begin turns joins in memory. When it may not, the cohort lets it go,
-// and the next one leads, with a claim of its own: that waits at the backend behind others, so a
-// writer gets its turn however many readers come.
+// Whoever comes within the span joins in memory. Then one goroutine leads and asks whether another
+// claim waits. If none does, the next span begins. If one does, the cohort lets the lease go, and
+// has a claim of its own again: that waits at the backend behind others, so a writer gets its turn
+// however many readers come.
 
 // errNoSharing says that the backend has no shared claims.
 var errNoSharing = fmt.Errorf("%w: WithShared: the backend cannot share keys (driver.Sharer): "+
@@ -35,6 +36,56 @@ func (c *cohort) join(a *call) *Lock {
 		return nil
 	}
 	return c.giveTurn(a, now)
+}
+
+// extends reports whether a goroutine asks for a fresh span of the lease. Then it keeps the lease,
+// also without locks. The caller holds shard.mu.
+func (c *cohort) extends(h *lease) bool { return c.leading && c.lease == h }
+
+// freshSpan asks the backend, when the span of a shared lease is over or little of the lease is
+// left, whether another claim waits. If not, that has renewed the lease, and the caller joins it
+// with all who wait here. decided is false if the cohort has let the lease go, since somebody waits
+// or nobody can say, and has to ask for the key anew.
+func (c *cohort) freshSpan(ctx context.Context, a *call,
+	h *lease) (lock *Lock, decided bool, err error) {
+	l, s := c.locker, c.shard
+	var result driver.Result
+	ok, err := h.reserve(ctx)
+	if ok {
+		claim := h.claim()
+		wall := clock.Microseconds()
+		claim.Token = l.highest.propose(wall)
+		claim.Block = c.block(claim.Token, wall) // or it is not told who waits
+		if result, err = c.renew(ctx, h, claim); err == nil && result.State == driver.Held {
+			l.highest.saw(result.Token, claim.Block, wall)
+		}
+	}
+	ended := ending(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock.Now()
+	switch {
+	case c.lease != h || !ok:
+	case err != nil || result.Waiting:
+		c.letGo()
+	default:
+		c.startRun(now)
+	}
+	switch {
+	case ended == nil && c.mayPass(now):
+		c.leading = false
+		lock = c.giveTurn(a, now)
+		c.serve()
+		return lock, true, nil
+	case ended == nil:
+		c.letGo()
+		return nil, false, nil
+	}
+	c.leading = false
+	if c.lease == nil || c.lease.locks.first == nil || c.waiters.first != nil {
+		c.serveOrRetire() // else those who share the lease keep the cohort
+	}
+	return nil, true, ended
 }
 
 // letGo has the lease begin no more turns. It lives on for the locks that rest on it, and goes with
@@ -128,5 +179,6 @@ func (c *cohort) downgrade(ctx context.Context, l *Lock, h *lease) error {
 		c.serveOrRetire()
 	}
 	s.mu.Unlock()
-	return c.renew(ctx, h, claim)
+	_, err := c.renew(ctx, h, claim)
+	return err
 }

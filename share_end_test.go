@@ -24,8 +24,7 @@ func TestLossIsToldToAllReaders(t *testing.T) {
 		for range 3 {
 			lost = append(lost, b.read(l))
 		}
-		time.Sleep(time.Second)
-		other := b.read(l) // on a lease of its own, by now
+		other := b.readAnew(l, backend)
 		if _, err := backend.Backend.Release(background, claimOf(b, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -300,8 +299,7 @@ func TestCloseEndsReaders(t *testing.T) {
 		l, backend := b.tapped()
 		other, _ := b.locker()
 		locks := []*holdfast.Lock{b.read(l), b.read(l)}
-		time.Sleep(time.Second)
-		locks = append(locks, b.read(l)) // on a second lease
+		locks = append(locks, b.readAnew(l, backend))
 		time.Sleep(time.Second)
 		writer := make(chan *holdfast.Lock, 1)
 		go func() { writer <- b.acquire(other, "key") }()
@@ -332,7 +330,8 @@ func TestCloseEndsReaders(t *testing.T) {
 
 // A panic of the backend that one reader recovers from does not harm the others.
 func TestPanicAmongReaders(t *testing.T) {
-	for _, call := range []string{"acquire", "acquired", "release", "renew", "downgrade"} {
+	calls := []string{"acquire", "acquired", "release", "renew", "span", "downgrade"}
+	for _, call := range calls {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
@@ -375,6 +374,16 @@ func TestPanicAmongReaders(t *testing.T) {
 					recovered(t, func() { first.Extend(background) })
 					time.Sleep(time.Hour)
 					b.release(first)
+					b.release(second)
+				case "span":
+					first := b.read(l)
+					time.Sleep(holdfast.DefaultCohortSpan)
+					client.breakIn("renew")
+					recovered(t, func() { l.Acquire(background, "key", holdfast.WithShared()) })
+					second := b.read(l)
+					time.Sleep(time.Hour)
+					b.release(first)
+					b.mustBeHeld(other, "key")
 					b.release(second)
 				case "downgrade":
 					lock := b.acquire(l, "key")

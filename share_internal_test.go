@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -43,6 +45,142 @@ func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 			t.Errorf("%d held, want none", s.Held)
 		}
 	})
+}
+
+// While a reader asks for the next span, others give up turns before they saw them: the lease
+// stays, since the one that asks goes on with it.
+func TestTurnsReturnedBetweenSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		for name, giveUp := range map[string]func(lock *Lock){
+			"alone": func(lock *Lock) {
+				s := lock.cohort.shard
+				s.mu.Lock()
+				lock.cohort.returnTurn(lock)
+				s.mu.Unlock()
+			},
+			"in a set": func(lock *Lock) { lock.cohort.putBack(ctx, lock) },
+		} {
+			lock, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, s := lock.cohort, lock.cohort.shard
+			s.mu.Lock()
+			c.startLead()
+			s.mu.Unlock()
+			giveUp(lock)
+			synctest.Wait()
+			e, err := backend.Inspect(ctx, "key")
+			if err != nil || len(e.Sharers) != 1 {
+				t.Errorf("%s: %d claims, want the one that is extended: %v", name, len(e.Sharers),
+					err)
+			}
+			next, err := c.lead(ctx, &call{key: "key", terms: c.terms}, clock.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next.Token() != lock.Token() {
+				t.Errorf("%s: token %d of another claim, want %d", name, next.Token(), lock.Token())
+			}
+			if err := next.Release(ctx); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// The question for the next span draws a token; the Locker proposes none below it later.
+func TestTokenDrawnBetweenSpansIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		l.highest.token.Store(clock.Microseconds() + uint64(time.Hour/time.Microsecond))
+		var locks []*Lock
+		for i := range uint64(3) {
+			lock, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks = append(locks, lock)
+			if got, want := l.highest.token.Load(), uint64(locks[0].Token())+i; got != want {
+				t.Errorf("after %d questions the largest token is %d, want %d", i, got, want)
+			}
+			time.Sleep(DefaultCohortSpan)
+		}
+		for _, lock := range locks {
+			lock.Release(ctx)
+		}
+	})
+}
+
+// A lease that lets no reader join in memory when it was just renewed is let go, so that somebody
+// releases it: here the answer takes so long that little of the lease is left.
+func TestNextSpanOnAShortLease(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := memhold.New()
+			defer memory.Close()
+			backend := &slowRenewals{Backend: memory}
+			l, err := New(backend)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			ctx := context.Background()
+			first, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(DefaultCohortSpan)
+			if !stays {
+				time.AfterFunc(time.Second, func() { first.Release(ctx) })
+			}
+			backend.by = 2*DefaultTTL/3 + time.Second
+			second, err := l.Acquire(ctx, "key", WithShared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if second.Token() == first.Token() {
+				t.Error("the second reader joined a lease that ends soon")
+			}
+			backend.by = 0
+			for _, lock := range []*Lock{first, second} {
+				if err := lock.Release(ctx); err != nil && stays {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
+			if e, err := memory.Inspect(ctx, "key"); err != nil || len(e.Sharers) != 0 {
+				t.Errorf("stays %v: %d claims are left, want none: %v", stays, len(e.Sharers), err)
+			}
+		})
+	}
+}
+
+// slowRenewals is a backend whose answers to renewals come late, whatever their contexts say.
+type slowRenewals struct {
+	*memhold.Backend
+	by time.Duration
+}
+
+func (b *slowRenewals) Renew(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
+	results, err := b.Backend.Renew(ctx, c)
+	time.Sleep(b.by)
+	return results, err
 }
 
 // A lease that has no lock when it is let go goes at once: nobody else would release it.
@@ -97,6 +235,18 @@ func TestNothingIsKeptOfReaders(t *testing.T) {
 				if lock, err := l.TryAcquire(ctx, "key", WithShared()); err == nil {
 					lock.Release(ctx)
 				}
+			},
+			"gave up between spans": func(lock *Lock) {
+				time.Sleep(DefaultCohortSpan)
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				backend.Faults().Freeze()
+				if _, err := l.Acquire(short, "key", WithShared()); err == nil {
+					t.Error("got an answer from a frozen backend")
+				}
+				backend.Faults().Thaw()
+				lock.Release(ctx)
+				synctest.Wait()
 			},
 			"downgraded": func(lock *Lock) {
 				lock.Release(ctx)

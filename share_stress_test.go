@@ -37,8 +37,8 @@ type section struct {
 	t             *testing.T
 	mu            sync.Mutex
 	inside        map[*holdfast.Lock]bool // whether it shares
-	seen          map[holdfast.Token]bool
-	read, written holdfast.Token // the largest token of a reader, and of a writer
+	seen          map[holdfast.Token]bool // whether it is a writer's
+	read, written holdfast.Token          // the largest token of a reader, and of a writer
 }
 
 // latest returns what an acquisition that begins now has to exceed.
@@ -55,11 +55,12 @@ func (s *section) enter(lock *holdfast.Lock, shared bool, above holdfast.Token) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	token := lock.Token()
-	if s.seen[token] || token <= above {
+	writers, used := s.seen[token]
+	if used && (writers || !shared) || token <= above { // readers may have one token
 		s.t.Errorf("shared %v: token %d, used before: %v; it must exceed %d", shared, token,
-			s.seen[token], above)
+			used, above)
 	}
-	s.seen[token] = true
+	s.seen[token] = !shared
 	s.note(lock, shared)
 }
 

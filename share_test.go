@@ -15,12 +15,14 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// tap is a backend that counts calls, and calls before with each claim of one.
+// tap is a backend that counts calls, calls hook with each claim of one, and then after each answer
+// to a renewal.
 type tap struct {
 	*memhold.Backend
 	acquires, renewals, releases atomic.Int64
 	mu                           sync.Mutex
 	hook                         func(call string, c driver.Claim)
+	then                         func()
 }
 
 // tapped returns a Locker on a tap.
@@ -35,6 +37,13 @@ func (t *tap) before(hook func(call string, c driver.Claim)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hook = hook
+}
+
+// answered has then called after each answer to a renewal.
+func (t *tap) answered(then func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.then = then
 }
 
 func (t *tap) call(count *atomic.Int64, name string, claims ...driver.Claim) {
@@ -56,7 +65,14 @@ func (t *tap) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error
 
 func (t *tap) Renew(ctx context.Context, c []driver.Claim) ([]driver.Result, error) {
 	t.call(&t.renewals, "renew", c...)
-	return t.Backend.Renew(ctx, c)
+	results, err := t.Backend.Renew(ctx, c)
+	t.mu.Lock()
+	then := t.then
+	t.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return results, err
 }
 
 func (t *tap) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
@@ -102,13 +118,28 @@ func (b *bench) sharers() int {
 	return len(e.Sharers)
 }
 
+// readAnew returns a reader on a lease of its own: for the one before it, the backend does not say
+// whether somebody waits.
+func (b *bench) readAnew(l *holdfast.Locker, backend *tap) *holdfast.Lock {
+	b.t.Helper()
+	time.Sleep(holdfast.DefaultCohortSpan)
+	backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable})
+	defer backend.Faults().Clear()
+	return b.read(l)
+}
+
 // All goroutines of a Locker that read a key are one claim, one renewal and one release.
 func TestReadersShareOneClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readers = 1000
 		b := newBench(t)
-		l, backend := b.tapped(holdfast.WithCohort(readers, time.Second))
+		l, backend := b.tapped(holdfast.WithCohort(2, time.Second))
 		other, _ := b.locker()
+		backend.before(func(call string, c driver.Claim) {
+			if call == "acquire" && c.Block != 1 {
+				t.Errorf("asks for %d tokens, want 1", c.Block)
+			}
+		})
 		backend.Faults().Freeze()
 		locks := make([]*holdfast.Lock, readers)
 		var wait sync.WaitGroup
@@ -119,12 +150,10 @@ func TestReadersShareOneClaim(t *testing.T) {
 		backend.Faults().Thaw()
 		wait.Wait()
 		backend.expect(t, "all inside", 1, 0, 0)
-		tokens := make(map[holdfast.Token]bool)
 		for _, lock := range locks {
-			tokens[lock.Token()] = true
-		}
-		if len(tokens) != readers {
-			t.Errorf("%d tokens for %d readers", len(tokens), readers)
+			if lock.Token() != locks[0].Token() {
+				t.Fatalf("tokens %d and %d on one claim", lock.Token(), locks[0].Token())
+			}
 		}
 		if s := l.Stats(); s.Held != readers || s.HandedOver != 0 || s.Acquired != readers {
 			t.Errorf("stats: %+v", s)
@@ -164,7 +193,7 @@ func TestReaderJoinsInMemory(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("joining took %v", took)
 		}
-		if !(first.Token() < second.Token() && second.Token() < third.Token()) {
+		if first.Token() != second.Token() || second.Token() != third.Token() {
 			t.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
 		}
 		b.release(first)
@@ -183,85 +212,265 @@ func TestReaderJoinsInMemory(t *testing.T) {
 	})
 }
 
-// A run of readers ends with its span, its turns, or when less than a third of the lease is left.
-// Who comes then asks the backend, and those inside stay.
-func TestRunOfReadersEnds(t *testing.T) {
-	for name, c := range map[string]struct {
-		turns int
-		span  time.Duration
-		after time.Duration // when the run is over; 0: with its turns
-		cut   bool          // no renewal is answered
-	}{
-		"span":  {turns: 100, span: 50 * time.Millisecond, after: 50 * time.Millisecond},
-		"turns": {turns: 3, span: time.Hour},
-		"lease": {turns: 100, span: time.Hour, cut: true,
-			after: validity(holdfast.DefaultTTL) - holdfast.DefaultTTL/3},
-	} {
+// spans are the ways in which a lease stops to let readers join in memory.
+var spans = map[string]struct {
+	span  time.Duration
+	after time.Duration // when the span is over
+	cut   bool          // no renewal is answered before
+}{
+	"span": {span: 50 * time.Millisecond, after: 50 * time.Millisecond},
+	"lease": {span: time.Hour, cut: true,
+		after: validity(holdfast.DefaultTTL) - holdfast.DefaultTTL/3},
+}
+
+// When its span is over, or less than a third of the lease is left, the next reader asks whether
+// somebody waits. If nobody does, the lease is renewed, and the next span begins.
+func TestNextSpan(t *testing.T) {
+	for name, c := range spans {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				l, backend := b.tapped(holdfast.WithCohort(c.turns, c.span))
+				l, backend := b.tapped(holdfast.WithCohort(2, c.span))
 				if c.cut {
 					backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
 						Err: driver.ErrUnavailable})
 				}
-				locks := []*holdfast.Lock{b.read(l), b.read(l)}
+				first := b.read(l)
 				time.Sleep(c.after - time.Millisecond)
-				locks = append(locks, b.read(l)) // the last one that joins
+				locks := []*holdfast.Lock{b.read(l), b.read(l)}
+				before := backend.renewals.Load()
 				if n := backend.acquires.Load(); n != 1 {
-					t.Errorf("%d acquisitions before the run's end, want 1", n)
+					t.Errorf("%d acquisitions before the span's end, want 1", n)
 				}
 				time.Sleep(time.Millisecond)
-				locks = append(locks, b.read(l), b.read(l))
-				if n := backend.acquires.Load(); n != 2 {
-					t.Errorf("%d acquisitions after the run's end, want 2", n)
-				}
-				if n := b.sharers(); n != 2 {
-					t.Errorf("%d claims share the key, want 2", n)
-				}
 				backend.Faults().Clear()
-				time.Sleep(time.Hour) // both leases are renewed
-				for i, lock := range locks {
-					b.release(lock)
-					if n := b.sharers(); i == 2 && n != 1 {
-						t.Errorf("%d claims share the key after the first run's last, want 1", n)
-					}
+				locks = append(locks, b.read(l))
+				if n := backend.renewals.Load() - before; n != 1 {
+					t.Errorf("%d renewals, want 1", n)
 				}
-				if n := backend.releases.Load(); n != 2 {
-					t.Errorf("%d releases, want 2", n)
+				if left := time.Until(first.Deadline()); left != validity(holdfast.DefaultTTL) {
+					t.Errorf("%v are left of the lease, want all", left)
+				}
+				time.Sleep(min(c.span, holdfast.DefaultTTL/3) - time.Millisecond)
+				locks = append(locks, b.read(l), b.read(l)) // in the next span
+				backend.expect(t, "all inside", 1, before+1, 0)
+				for _, lock := range locks {
+					if got, want := lock.Token(), first.Token(); got != want {
+						t.Errorf("token %d, want that of the first, %d", got, want)
+					}
+					b.release(lock)
+				}
+				b.release(first)
+				backend.expect(t, "all gone", 1, before+1, 1)
+				if n := b.sharers(); n != 0 {
+					t.Errorf("%d claims are left", n)
 				}
 			})
 		})
 	}
 }
 
-// More readers wait than the block has tokens for: the rest goes on at once, with claims of its
-// own.
-func TestReadersBeyondTheBlockGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		l, backend := b.tapped(holdfast.WithCohort(4, time.Hour))
-		other, _ := b.locker()
-		writer := b.acquire(other, "key")
-		locks := make(chan *holdfast.Lock, 10)
-		for range 10 {
-			go func() { locks <- b.read(l) }()
+// If a writer waits when a span is over, or the backend does not say whether one does, readers have
+// a new claim from there. Those inside stay, and with the last of them their claim ends.
+func TestLastSpan(t *testing.T) {
+	for name, c := range spans {
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s silent=%v", name, silent), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					l, backend := b.tapped(holdfast.WithCohort(2, c.span))
+					other, _ := b.locker()
+					noRenewals := memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable}
+					if c.cut {
+						backend.Faults().Inject(noRenewals)
+					}
+					locks := []*holdfast.Lock{b.read(l), b.read(l)}
+					time.Sleep(c.after - time.Millisecond)
+					locks = append(locks, b.read(l))
+					written := make(chan struct{})
+					if silent {
+						close(written)
+						backend.Faults().Inject(noRenewals)
+					} else {
+						backend.Faults().Clear()
+						go func() {
+							defer close(written)
+							b.release(b.acquire(other, "key"))
+						}()
+					}
+					synctest.Wait()
+					time.Sleep(time.Millisecond)
+					read := make(chan *holdfast.Lock, 2)
+					for range 2 {
+						go func() { read <- b.read(l) }()
+					}
+					synctest.Wait()
+					if n := len(read); silent != (n == 2) {
+						t.Fatalf("%d of 2 readers are inside", n)
+					}
+					backend.Faults().Clear()
+					time.Sleep(time.Hour) // what is held is renewed
+					if silent {
+						if n := b.sharers(); n != 2 {
+							t.Errorf("%d claims share the key, want 2", n)
+						}
+					}
+					for i, lock := range locks {
+						if n := len(read); !silent && n != 0 {
+							t.Errorf("%d readers are inside before the writer", n)
+						}
+						b.release(lock)
+						if n := b.sharers(); silent && i == 2 && n != 1 {
+							t.Errorf("%d claims are left after the first span's last, want 1", n)
+						}
+					}
+					<-written
+					for range 2 {
+						if lock := <-read; lock.Token() <= locks[0].Token() {
+							t.Errorf("token %d of a later claim, after %d", lock.Token(),
+								locks[0].Token())
+						} else {
+							b.release(lock)
+						}
+					}
+					b.mustBeFree(other, "key")
+				})
+			})
 		}
+	}
+}
+
+// While one reader asks for the next span, the others come and go: those that come wait for the
+// answer, and the lease stays when the last one inside has left.
+func TestReadersComeAndGoBetweenSpans(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		t.Run(fmt.Sprintf("waiting=%v", waiting), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, backend := b.tapped()
+				other, _ := b.locker()
+				first, second := b.read(l), b.read(l)
+				time.Sleep(holdfast.DefaultCohortSpan)
+				written := make(chan struct{})
+				if waiting {
+					go func() {
+						defer close(written)
+						b.release(b.acquire(other, "key"))
+					}()
+					synctest.Wait()
+				} else {
+					close(written)
+				}
+				backend.Faults().Freeze()
+				read := make(chan *holdfast.Lock, 3)
+				for range 3 {
+					go func() { read <- b.read(l) }()
+				}
+				synctest.Wait()
+				b.release(first)
+				b.release(second) // asks nobody: the backend is frozen
+				if n := len(read); n != 0 {
+					t.Errorf("%d readers are inside before the answer", n)
+				}
+				backend.Faults().Thaw()
+				locks := []*holdfast.Lock{<-read, <-read, <-read}
+				<-written
+				want := 1
+				if waiting {
+					want = 2
+				}
+				if n := backend.acquires.Load(); !waiting && n != 1 || waiting && n < 2 {
+					t.Errorf("%d acquisitions, want %d", n, want)
+				}
+				for _, lock := range locks {
+					if same := lock.Token() == first.Token(); same == waiting {
+						t.Errorf("token %d, after %d", lock.Token(), first.Token())
+					}
+					b.release(lock)
+				}
+				b.mustBeFree(other, "key")
+			})
+		})
+	}
+}
+
+// A reader whose context ends when it asks for the next span, or just before or after that, does no
+// harm to those inside, nor to those that wait with it.
+func TestReaderGivesUpBetweenSpans(t *testing.T) {
+	for _, moment := range []string{"before", "asking", "after"} {
+		for _, inside := range []bool{false, true} {
+			for _, waits := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s inside=%v waits=%v", moment, inside, waits),
+					func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							giveUpBetweenSpans(t, moment, inside, waits)
+						})
+					})
+			}
+		}
+	}
+}
+
+func giveUpBetweenSpans(t *testing.T, moment string, inside, waits bool) {
+	b := newBench(t)
+	l, backend := b.tapped()
+	other, _ := b.locker()
+	first := b.read(l)
+	time.Sleep(holdfast.DefaultCohortSpan)
+	backend.Faults().Freeze()
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	var extended sync.WaitGroup
+	switch moment {
+	case "before": // another request that changes the lease is under way
+		extended.Go(func() { first.Extend(background) })
+	case "after":
+		backend.answered(cancel)
+	}
+	synctest.Wait()
+	gaveUp := make(chan error)
+	go func() {
+		_, err := l.Acquire(ctx, "key", holdfast.WithShared())
+		gaveUp <- err
+	}()
+	synctest.Wait()
+	read := make(chan *holdfast.Lock, 1)
+	if waits {
+		go func() { read <- b.read(l) }()
 		synctest.Wait()
-		b.release(writer)
-		synctest.Wait()
-		if len(locks) != 10 || b.sharers() != 3 {
-			t.Errorf("%d of 10 readers inside, on %d claims; want 3", len(locks), b.sharers())
+	}
+	if !inside {
+		b.release(first)
+	}
+	if moment == "after" {
+		backend.Faults().Thaw()
+	} else {
+		cancel()
+	}
+	mustBe(t, <-gaveUp, context.Canceled)
+	backend.Faults().Thaw()
+	extended.Wait()
+	if waits {
+		reader := <-read
+		if same := reader.Token() == first.Token(); same != (moment != "asking") {
+			t.Errorf("token %d, after %d", reader.Token(), first.Token())
 		}
-		time.Sleep(time.Hour)
-		for range 10 {
-			b.release(<-locks)
+		b.release(reader)
+	}
+	synctest.Wait()
+	if inside {
+		b.mustBeHeld(other, "key")
+		if err := first.Err(); err != nil {
+			t.Errorf("the first reader has lost the key: %v", err)
 		}
-		if n := backend.releases.Load(); n != 3 {
-			t.Errorf("%d releases, want 3", n)
-		}
-		b.mustBeFree(other, "key")
-	})
+		b.release(b.read(l)) // the cohort goes on
+		b.release(first)
+	}
+	synctest.Wait()
+	if n := b.sharers(); n != 0 {
+		t.Errorf("%d claims are left", n)
+	}
+	b.mustBeFree(other, "key")
 }
 
 // A writer, of another Locker or the same, gets the key within the span and the longest hold,
@@ -518,13 +727,13 @@ func TestReentrancyOfReaders(t *testing.T) {
 func TestEndOfALeaseLeavesTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		l, backend := b.tapped(holdfast.WithCohort(2, time.Hour))
-		first, second, third := b.read(l), b.read(l), b.read(l)
+		l, backend := b.tapped()
+		first := b.read(l)
+		second := b.readAnew(l, backend)
 		b.release(first)
+		third := b.read(l)
+		backend.expect(t, "the third inside", 2, 1, 1)
 		b.release(second)
-		fourth := b.read(l)
-		backend.expect(t, "the fourth inside", 2, 0, 1)
 		b.release(third)
-		b.release(fourth)
 	})
 }

@@ -49,11 +49,12 @@ func (h *highest) saw(first Token, block, wall uint64) {
 }
 
 // block returns how many tokens to reserve when proposing first: one for each turn that a run may
-// have, but none more than maxLead ahead of the wall clock, except the first.
-func (l *Locker) block(first Token, wall uint64) uint64 {
+// have, but none more than maxLead ahead of the wall clock, except the first. Those who share a
+// lease share one.
+func (c *cohort) block(first Token, wall uint64) uint64 {
 	limit := wall + maxLead
-	if uint64(first) >= limit {
+	if c.terms.shared || uint64(first) >= limit {
 		return 1
 	}
-	return min(uint64(l.config.turns), limit-uint64(first))
+	return min(uint64(c.locker.config.turns), limit-uint64(first))
 }

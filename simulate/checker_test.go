@@ -15,8 +15,8 @@ import (
 // The invariants, which are looked at in every step of every history:
 //
 //	exclusion  at no time are two locks on a key valid, unless both share it
-//	tokens     they are unique, and larger than those of every acquisition that was complete before theirs began,
-//	           unless both share the key
+//	tokens     larger than those of every acquisition that was complete before theirs began, and no
+//	           other's, unless both share the key
 //	deadline   a loss is told no later than the deadline, Done first, contexts with it, whatever hooks do
 //	liveness   when the faults have ended, every waiter is served within a bound, and a free key is acquired
 //	debris     soon after the last release, long before a TTL has passed, the backend knows of nothing any more
@@ -37,7 +37,8 @@ type keyState struct {
 	open      []*grip // granted, and not yet being released
 	completed uint64  // the largest token of an acquisition that is complete and was exclusive
 	shared    uint64  // and of one that shares the key
-	seen      map[uint64]struct{}
+
+	seen map[uint64]bool // the tokens that were given, and whether to a writer
 }
 
 type atomicDuration struct{ d atomic.Int64 }
@@ -85,7 +86,7 @@ func (h *history) granted(g *grip, floor uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if h.now() >= k.excused.Load() {
-		if _, twice := k.seen[token]; twice {
+		if writer, twice := k.seen[token]; twice && (writer || !g.shared) {
 			h.violate("tokens", "%s: token %d was given twice", k.name, token)
 		}
 		if token <= floor {
@@ -95,7 +96,7 @@ func (h *history) granted(g *grip, floor uint64) {
 	if !g.valid() && h.now() != time.Duration(h.suspendedAt.Load()) && byClock(g.lock.Err()) {
 		h.violate("deadline", "%s: token %d was granted after its deadline", k.name, token)
 	}
-	k.seen[token] = struct{}{}
+	k.seen[token] = !g.shared
 	if g.shared {
 		k.shared = max(k.shared, token)
 	} else {

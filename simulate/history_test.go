@@ -116,7 +116,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 	h.stack = newStack(p)
 	for i := range p.keys {
 		h.keyed = append(h.keyed,
-			&keyState{name: keyNames[i], index: i, seen: make(map[uint64]struct{})})
+			&keyState{name: keyNames[i], index: i, seen: make(map[uint64]bool)})
 	}
 	for i := range p.processes {
 		h.procs = append(h.procs, newProcess(h, i))
