@@ -77,6 +77,8 @@ func TestExitCodes(t *testing.T) {
 		{"held for too long", append(run("--ttl=1s", "--max-hold=1s", "n"), lasting...), 70, "70",
 			nil, nil},
 		{"busy", run("--no-wait", "held", "--", "true"), 75, "75", nil, nil},
+		{"shared, busy", run("--shared", "--no-wait", "held", "--", "true"), 75, "75", nil, nil},
+		{"shared, fails", run("--shared", "n", "--", "false"), 1, "0-255", nil, nil},
 		{"busy for too long", run("--wait=50ms", "held", "--", "true"), 75, "75", nil, nil},
 		{"not executable", run("n", "--", "/dev/null"), 126, "126", nil, nil},
 		{"not found", run("n", "--", "no-such-command"), 127, "127", nil, nil},

@@ -93,6 +93,34 @@ func TestHoldSeveral(t *testing.T) {
 	waiter.expectStderr(`holdfast: acquired "z", "name", "a" after `)
 }
 
+// TestHoldShared: any number hold a lock with --shared, and nobody without it meanwhile; who waits
+// without it comes before those who say so later.
+func TestHoldShared(t *testing.T) {
+	dir := locks(t)
+	first := start(t, dir, nil, "hold", longTTL, "--shared", "name", "other")
+	first.line()
+	first.line()
+	second := start(t, dir, nil, "run", longTTL, "--shared", "name", "--", "sh", "-c",
+		"echo ready; read x; true")
+	second.expect("ready")
+	start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(75)
+	writer := start(t, dir, nil, "hold", longTTL, "name")
+	writer.waiting()
+	busy := start(t, dir, nil, "run", "--no-wait", "--shared", "name", "--", "true")
+	busy.expectExit(75)
+	if got := busy.allStderr(); !strings.HasPrefix(got, `holdfast: "name" is held by `) {
+		t.Errorf("--no-wait says %q", got)
+	}
+	first.signal(syscall.SIGTERM)
+	first.expectExit(0)
+	second.stdin.Close()
+	second.expectExit(0)
+	writer.line()
+	start(t, dir, nil, "hold", "--no-wait", "--shared", "name").expectExit(75)
+	writer.signal(syscall.SIGTERM)
+	writer.expectExit(0)
+}
+
 // TestHoldWhoseTokenIsNotTaken: a signal ends hold although its stdout is blocked.
 func TestHoldWhoseTokenIsNotTaken(t *testing.T) {
 	dir := locks(t)

@@ -170,6 +170,33 @@ func TestRedlockExcludes(t *testing.T) {
 	f.nothingLeft()
 }
 
+// TestRedlockShares: two commands share a lock on five servers, also while two are down, and a
+// third one that does not share it waits for both.
+func TestRedlockShares(t *testing.T) {
+	t.Parallel()
+	f := startFive(t)
+	first := f.run(longTTL, "--shared")
+	first.expect("ready")
+	f.servers[0].Kill()
+	f.servers[3].Freeze()
+	second := f.run(longTTL, "--shared")
+	second.expect("ready")
+	writer := f.run(longTTL)
+	writer.expectStderr(`waiting for "name", held by .*`)
+	f.run("--shared", "--no-wait").expectExit(75)
+	f.servers[3].Thaw()
+	first.stdin.Close()
+	first.expectExit(0)
+	f.run("--no-wait").expectExit(75)
+	second.stdin.Close()
+	second.expectExit(0)
+	writer.expect("ready")
+	f.servers[0].Run(t)
+	writer.stdin.Close()
+	writer.expectExit(0)
+	f.nothingLeft()
+}
+
 // TestRedlockWithoutMajority: with three of five down, the error names each server once.
 func TestRedlockWithoutMajority(t *testing.T) {
 	t.Parallel()

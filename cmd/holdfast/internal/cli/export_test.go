@@ -15,6 +15,7 @@ import (
 type Options struct {
 	TTL, Wait, Grace time.Duration
 	NoWait, Quiet    bool
+	Shared           bool
 	Names            []string // default: name
 }
 
@@ -29,6 +30,7 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 		ttl:     o.TTL,
 		try:     o.NoWait,
 		wait:    o.Wait,
+		shared:  o.Shared,
 		grace:   o.Grace,
 		label:   "sh",
 		quiet:   o.Quiet,

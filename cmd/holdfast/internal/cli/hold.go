@@ -34,6 +34,9 @@ Exit codes:
 		Example: `  # Keep the nightly job away while you look at what it does.
   holdfast hold nightly
 
+  # Keep those away who change the catalogue, and let those in who read it.
+  holdfast hold --shared catalogue
+
   # Two jobs at once.
   holdfast hold nightly hourly`,
 		Args: func(_ *cobra.Command, args []string) error {

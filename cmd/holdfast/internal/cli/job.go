@@ -37,6 +37,7 @@ type job struct {
 	try     bool          // do not wait
 	wait    time.Duration // 0: for ever
 	maxHold time.Duration
+	shared  bool
 	grace   time.Duration
 	label   string
 	quiet   bool
@@ -102,12 +103,15 @@ func (j *job) run(s streams) (err error) {
 			servers.end(q.Status())
 		}
 	})
+	if err := j.checkShared(backend); err != nil {
+		return err
+	}
 	line := waitline.New(s.err, j.names, terminalWidth(s.err), j.since(backend))
 	if j.quiet {
 		line = waitline.New(io.Discard, j.names, nil, nil)
 	}
 	told := make(chan struct{}, len(j.names)) // a lock was acquired, or all were refused
-	locker, err := holdfast.New(backend,
+	locker, err := holdfast.New(backend, append(j.mode(),
 		holdfast.WithTTL(j.ttl),
 		holdfast.WithMaxHold(j.maxHold),
 		holdfast.WithLabel(j.label),
@@ -116,7 +120,7 @@ func (j *job) run(s streams) (err error) {
 			Waiting:  line.Update,
 			Acquired: func(holdfast.AcquiredEvent) { told <- struct{}{} },
 			Refused:  func(holdfast.RefusedEvent) { told <- struct{}{} },
-		}))
+		}))...)
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -396,10 +400,15 @@ func (j *job) since(backend driver.Backend) waitline.Since {
 		ctx, cancel := context.WithTimeout(ctx, sinceTime)
 		defer cancel()
 		entry, err := inspector.Inspect(ctx, j.prefix()+name)
-		if err != nil || entry.Holder.Owner != holder.Value || entry.Holder.Token == 0 {
+		if err != nil {
 			return time.Time{}
 		}
-		return timeOf(entry.Holder.Token, time.Now())
+		for _, p := range append(entry.Sharers, entry.Holder) {
+			if p.Owner == holder.Value && p.Token > 0 {
+				return timeOf(p.Token, time.Now())
+			}
+		}
+		return time.Time{}
 	}
 }
 

@@ -97,6 +97,50 @@ func (g gate) wait(t *testing.T) (open func()) {
 	}
 }
 
+// exclusive is a backend that shares no locks.
+type exclusive struct{ driver.Backend }
+
+// TestShared: with --shared a lock is held together with others that say so, and a backend that
+// cannot do that is an error of the command line.
+func TestShared(t *testing.T) {
+	backend, witness := memory(t)
+	reader := driver.Claim{Key: key, Owner: "reader", TTL: time.Hour, Shared: true}
+	hold := func(claim driver.Claim) {
+		t.Helper()
+		if r, err := witness.Acquire(t.Context(), claim); err != nil || r.State != driver.Held {
+			t.Fatalf("Acquire = %v, %v; want held", r.State, err)
+		}
+	}
+	hold(reader)
+	for _, test := range []struct {
+		shared bool
+		code   int
+	}{{true, 0}, {false, 75}} {
+		client := witness.Client()
+		got := job(client, cli.Options{Shared: test.shared, NoWait: true}, "true")
+		if got.code != test.code {
+			t.Errorf("shared %v, beside a reader: %+v; want exit code %d", test.shared, got,
+				test.code)
+		}
+	}
+	if _, err := witness.Release(t.Context(), reader); err != nil {
+		t.Error(err)
+	}
+	writer := driver.Claim{Key: key, Owner: "writer", TTL: time.Hour}
+	hold(writer)
+	if got := job(witness.Client(), cli.Options{Shared: true, NoWait: true}, "true"); got.code !=
+		75 {
+		t.Errorf("beside a writer: %+v; want exit code 75", got)
+	}
+	if _, err := witness.Release(t.Context(), writer); err != nil {
+		t.Error(err)
+	}
+	got := job(exclusive{backend}, cli.Options{Shared: true}, "exit 5")
+	if got.code != 64 || !strings.Contains(got.err.Error(), "--shared: test: cannot share locks") {
+		t.Errorf("a backend that cannot share: %+v; want exit code 64, and its address", got)
+	}
+}
+
 // TestSeveralNames: the command has the name and the token of each lock by its place, and nothing
 // of an outer holdfast; the loss of one lock ends it.
 func TestSeveralNames(t *testing.T) {

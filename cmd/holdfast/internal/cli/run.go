@@ -29,6 +29,7 @@ type runFlags struct {
 	wait    time.Duration
 	noWait  bool
 	maxHold time.Duration
+	shared  bool
 	grace   time.Duration
 	label   string
 	quiet   bool
@@ -53,6 +54,9 @@ func newRun(s streams) *cobra.Command {
 
   # A line for the shell.
   holdfast run nightly -c 'dump | gzip >dump.gz'
+
+  # Any number of reports at once, but none beside a migration, which asks alone.
+  holdfast run --shared database -- ./report
 
   # Both accounts, whatever their order, without a deadlock.
   holdfast run account/7 account/9 -- ./transfer 7 9
@@ -113,6 +117,7 @@ func addLockFlags(cmd *cobra.Command, f *runFlags) {
 	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", codeBusy,
 		"exit `code` if another holds the lock")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "give the lock up after so long")
+	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with others that say so")
 	flags.StringVar(&f.label, "label", "", "shown to those who wait")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false,
 		"be silent about waiting, a lock that is held, and the directory")
@@ -140,6 +145,11 @@ order do not deadlock; calls of holdfast in COMMAND may. COMMAND gets, in place 
 the variables above, the name and the token of each lock, numbered by its place on
 the command line: HOLDFAST_KEY_1, HOLDFAST_TOKEN_1, HOLDFAST_KEY_2 and so on. What
 is said of the lock below holds for each of them, and the loss of one ends COMMAND.
+
+With --shared, for commands that only read, any number of holders that say so have
+the lock together, or one that does not. All wait in one queue: a reader does not
+overtake a writer that waits. With several names, all are shared. Tokens are for
+what writers write: a store that has seen one reader's may refuse another's.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
@@ -260,6 +270,7 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 		try:      f.noWait || given("wait") && f.wait == 0,
 		wait:     f.wait,
 		maxHold:  f.maxHold,
+		shared:   f.shared,
 		grace:    f.grace,
 		label:    f.label,
 		quiet:    f.quiet,
