@@ -45,12 +45,14 @@ type Rules struct {
 	Guard time.Duration // the restart quarantine
 	Nodes int           // servers that vote, called n1 and so on; 0 is 1
 	Stale int           // writes that come too late, to be tried on each guarded store
+	// the wall clocks of clients differ, by which they queue at several servers
+	Skewed bool
 }
 
 // RulesOf are those of a run that was recorded with its setup.
 func RulesOf(run *history.Run) Rules {
 	return Rules{TTL: time.Duration(run.Setup.TTL), Guard: time.Duration(run.Setup.Guard),
-		Nodes: run.Setup.Count, Stale: run.Setup.Stale}
+		Nodes: run.Setup.Count, Stale: run.Setup.Stale, Skewed: run.Setup.Skewed}
 }
 
 // Checks are all there are, by name.
@@ -61,6 +63,9 @@ var Checks = map[string]func(*history.Run, Rules) []Finding{
 	"linearizability": linearizability,
 	"loss":            loss,
 	"idle":            idle,
+	"sets":            sets,
+	"starvation":      starvation,
+	"downgrades":      downgrades,
 	"liveness":        liveness,
 	"leaks":           leaks,
 	"acknowledged":    acknowledged,
@@ -102,9 +107,10 @@ func Violations(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Excuse != "" })
 }
 
-// exclusion: at any moment at most one acquisition of a key is valid. An acquisition is valid from
-// when Acquire returned until its holder released it, was told of its loss, or its last deadline
-// passed.
+// exclusion: at any moment at most one acquisition of a key is valid, or several that share it. An
+// acquisition is valid from when Acquire returned until its holder released it, was told of its
+// loss, or its last deadline passed. From the call of Downgrade on its holder counts as one that
+// shares the key.
 func exclusion(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		for _, p := range overlaps(run.Granted(key)) {
@@ -112,15 +118,27 @@ func exclusion(run *history.Run, rules Rules) (found []Finding) {
 			found = append(found, Finding{
 				Check: "exclusion", Key: key, At: p.second.Granted,
 				Excuse: excuse(run, rules, p.first, p.second),
-				Text: fmt.Sprintf("%v (token %d) and %v (token %d) were both valid for %v", p.first,
-					p.first.Token, p.second, p.second.Token, overlap),
+				Text: fmt.Sprintf("%s and %s were both valid for %v", described(p.first),
+					described(p.second), overlap),
 			})
 		}
 	}
 	return found
 }
 
-// pair is two acquisitions that were valid at one time.
+// described names an acquisition, what it was for, and its token.
+func described(a *history.Acquisition) string {
+	role := ""
+	switch {
+	case a.Shared:
+		role = ", shared"
+	case a.Lower != 0:
+		role = ", downgraded"
+	}
+	return fmt.Sprintf("%v (token %d%s)", a, a.Token, role)
+}
+
+// pair is two acquisitions of a key that were valid at one time, and not both shared it.
 type pair struct{ first, second *history.Acquisition }
 
 // overlaps are all pairs among those granted, which are in the order of their grants.
@@ -131,16 +149,24 @@ func overlaps(granted []*history.Acquisition) (pairs []pair) {
 			return other.End() <= a.Granted
 		})
 		for _, other := range valid {
-			pairs = append(pairs, pair{other, a})
+			if rivals(other, a) {
+				pairs = append(pairs, pair{other, a})
+			}
 		}
 		valid = append(valid, a)
 	}
 	return pairs
 }
 
+// rivals reports whether the second acquisition was not to be granted while the first one was
+// valid: not both share the key by then.
+func rivals(first, second *history.Acquisition) bool {
+	return !second.Shared || second.Granted < first.Alone()
+}
+
 // tokens: they are unique, and an acquisition that began after another one was complete has the
-// larger one. Nothing excuses it: on one machine the clocks of clients agree, and where counters
-// were lost they stand in.
+// larger one, unless both share the key. Nothing excuses it: on one machine the clocks of clients
+// agree, and where counters were lost they stand in.
 func tokens(run *history.Run, _ Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -156,18 +182,26 @@ func tokens(run *history.Run, _ Rules) (found []Finding) {
 		slices.SortFunc(asked, func(a, b *history.Acquisition) int {
 			return cmp.Compare(a.Asked, b.Asked)
 		})
-		var largest *history.Acquisition // of those complete
+		var largest, alone *history.Acquisition // of those complete, and of them that did not share
 		complete := 0
 		for _, a := range asked {
 			for ; complete < len(granted) && granted[complete].Granted < a.Asked; complete++ {
-				if largest == nil || granted[complete].Token > largest.Token {
-					largest = granted[complete]
+				c := granted[complete]
+				if largest == nil || c.Token > largest.Token {
+					largest = c
+				}
+				if !c.Shared && (alone == nil || c.Token > alone.Token) {
+					alone = c
 				}
 			}
-			if largest != nil && largest.Token > a.Token {
+			before := largest
+			if a.Shared {
+				before = alone
+			}
+			if before != nil && before.Token > a.Token {
 				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
-					Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, largest,
-						largest.Token)})
+					Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, before,
+						before.Token)})
 			}
 		}
 	}
@@ -175,28 +209,30 @@ func tokens(run *history.Run, _ Rules) (found []Finding) {
 }
 
 // register: the guarded store answers, as it is in the laboratory's own process, and takes what a
-// rightful holder writes. (What it takes never goes back:
+// rightful holder writes, and lets one read that shares the key. (What it takes never goes back:
 // the register itself sees to that, and reports what it should not have seen.) Whoever made it
-// refuse had a larger token and was granted the lock before: only what explains that is an excuse,
-// and if there is nobody it is the token that is wrong, or the store.
+// refuse had a larger token and was granted the lock before, to write: only what explains that is
+// an excuse, and if there is nobody it is the token that is wrong, or the store. And what is there
+// does not change while somebody reads it.
 func register(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		for _, a := range granted {
-			for _, w := range a.Writes {
+			found = append(found, unstable(run, rules, a, granted)...)
+			for _, w := range slices.Concat(a.Writes, a.Looks) {
 				if w.Outcome == history.Unanswered {
 					found = append(found, Finding{Check: "register", Key: key, At: w.At,
-						Text: fmt.Sprintf("a write of %v was not answered", a)})
+						Text: fmt.Sprintf("a %s of %v was not answered", w.Kind, a)})
 				}
 				if w.Outcome != history.Refused || w.Until >= a.End() {
 					continue
 				}
 				f := Finding{Check: "register", Key: key, At: w.At,
 					Text: fmt.Sprintf(
-						"a write of %v with token %d was refused while its lock was valid", a,
+						"a %s of %v with token %d was refused while its lock was valid", w.Kind, a,
 						a.Token)}
 				for _, other := range granted {
-					if other.Token > a.Token && other.End() > a.Granted && other.Granted < w.Until {
+					if !other.Shared && other.Token > a.Token && other.End() > a.Granted && other.Granted < w.Until {
 						f.Excuse = excuse(run, rules, a, other)
 						break
 					}
@@ -208,12 +244,19 @@ func register(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// loss: whoever lost a lock was told before the next acquisition was granted, if the process ran.
+// loss: whoever lost a lock was told before the next acquisition was granted that does not share
+// the key with it, if the process ran.
 func loss(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
-		for i, a := range granted[:max(0, len(granted)-1)] {
-			next := granted[i+1]
+		for i, a := range granted {
+			j := slices.IndexFunc(granted[i+1:], func(other *history.Acquisition) bool {
+				return !other.Shared || !a.Shared && (a.Lower == 0 || other.Granted < a.Lower)
+			})
+			if j < 0 {
+				continue
+			}
+			next := granted[i+1+j]
 			told, how := a.Told, "was told of its loss"
 			if told == 0 && a.Stopped() > a.Until {
 				told, how = a.Stopped(), "was never told of its loss, and stopped"

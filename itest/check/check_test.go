@@ -279,8 +279,8 @@ func TestEveryCheckIsTested(t *testing.T) {
 	}
 	slices.Sort(names)
 	if got, want := strings.Join(names, " "),
-		"acknowledged exclusion guards idle leaks linearizability liveness loss owners register "+
-			"rising sole tokens"; got != want {
+		"acknowledged downgrades exclusion guards idle leaks linearizability liveness loss owners "+
+			"register rising sets sole starvation tokens"; got != want {
 		t.Errorf("checks %s, tested are %s", got, want)
 	}
 }

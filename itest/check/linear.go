@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -11,32 +13,86 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// A lock as an object with one holder: it is acquired when it is free, with a token larger than all
-// before, and it becomes free when its holder ends its hold, or when its lease does.
+// A lock as an object with one holder, or several that share it: it is acquired when it is free,
+// with a token larger than all before, or shared when nobody has it alone, with a token larger than
+// all before that did not share it. A hold ends when its holder ends it, or when its lease does.
 type lockState struct {
-	holder string
-	token  uint64
+	holder  string // who has it alone
+	sharers string // who share it, in order, each with a separator behind it
+	token   uint64 // the largest
+	alone   uint64 // the largest of those who had it alone
+}
+
+// step is what happens to a lock.
+type step uint8
+
+const (
+	acquires step = iota
+	shares
+	lowers   // has it alone, and shares it from now on
+	mayLower // the same or nothing, as nobody knows whether that was done
+	ends
+)
+
+// String names it.
+func (s step) String() string {
+	return []string{"acquires", "shares", "downgrades", "may downgrade", "ends"}[s]
 }
 
 type lockStep struct {
 	owner string
-	token uint64 // of an acquisition; 0 for the end of a hold
+	step  step
+	token uint64 // of an acquisition
+}
+
+// separator is behind the name of each who shares a lock. No name has it.
+const separator = "\n"
+
+// then gives the state after a step, if it can be made.
+func (s lockState) then(in lockStep) (bool, lockState) {
+	switch in.step {
+	case acquires:
+		return s.holder == "" && s.sharers == "" && in.token > s.token,
+			lockState{holder: in.owner, token: in.token, alone: in.token}
+	case shares:
+		ok := s.holder == "" && in.token > s.alone
+		return ok, s.joined(in.owner, in.token)
+	case lowers, mayLower:
+		if s.holder != in.owner {
+			return in.step == mayLower, s
+		}
+		s.holder = ""
+		return true, s.joined(in.owner, s.token)
+	default:
+		if s.holder == in.owner {
+			s.holder = ""
+			return true, s
+		}
+		before, after, ok := strings.Cut(separator+s.sharers, separator+in.owner+separator)
+		s.sharers = strings.TrimPrefix(before+separator+after, separator)
+		return ok, s
+	}
+}
+
+// joined is the state with one more who shares the lock.
+func (s lockState) joined(owner string, token uint64) lockState {
+	all := append(strings.SplitAfter(s.sharers, separator), owner+separator)
+	slices.Sort(all)
+	s.sharers, s.token = strings.Join(all, ""), max(s.token, token)
+	return s
 }
 
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
-		s, in := state.(lockState), input.(lockStep)
-		if in.token == 0 {
-			return s.holder == in.owner, lockState{token: s.token}
-		}
-		return s.holder == "" && in.token > s.token, lockState{in.owner, in.token}
+		return state.(lockState).then(input.(lockStep))
 	},
 	DescribeOperation: func(input, _ any) string {
-		if in := input.(lockStep); in.token != 0 {
-			return fmt.Sprintf("%s acquires with %d", in.owner, in.token)
+		in := input.(lockStep)
+		if in.token != 0 {
+			return fmt.Sprintf("%s %v with %d", in.owner, in.step, in.token)
 		}
-		return input.(lockStep).owner + " ends"
+		return fmt.Sprintf("%s %v", in.owner, in.step)
 	},
 }
 
@@ -53,11 +109,11 @@ var search = func(operations []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(lockModel, operations, searchTime)
 }
 
-// linearizability: each key behaves as one lock object, found by an independent checker. A hold
-// that was released ends between the call of Release and its return; one that was lost ends after
-// its validity, at an unknown time. A search that takes too long is a violation: nothing was shown.
-// Where two were valid at once and that has an excuse, it holds if the rest is linearizable without
-// these two.
+// linearizability: each key behaves as one lock object, which several may share, found by an
+// independent checker. A hold that was released ends between the call of Release and its return;
+// one that was lost ends after its validity, at an unknown time. A search that takes too long is a
+// violation: nothing was shown. Where two were valid at once and that has an excuse, it holds if
+// the rest is linearizable without these two.
 func linearizability(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -116,11 +172,23 @@ func unexplained(run *history.Run, rules Rules,
 // operations are the steps of acquisitions, as the checker takes them.
 func operations(part []*history.Acquisition) (all []porcupine.Operation) {
 	for client, a := range part {
-		all = append(all,
-			porcupine.Operation{ClientId: client, Input: lockStep{a.String(), a.Token},
-				Call: a.Asked, Return: a.Granted},
-			porcupine.Operation{ClientId: client, Input: lockStep{owner: a.String()}, Call: a.End(),
-				Return: ended(a)})
+		add := func(in lockStep, call, returned int64) {
+			in.owner = a.String()
+			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: call,
+				Return: returned})
+		}
+		began := acquires
+		if a.Shared {
+			began = shares
+		}
+		add(lockStep{step: began, token: a.Token}, a.Asked, a.Granted)
+		switch {
+		case a.Lowered != 0:
+			add(lockStep{step: lowers}, a.Lower, a.Lowered)
+		case a.Lower != 0:
+			add(lockStep{step: mayLower}, a.Lower, math.MaxInt64)
+		}
+		add(lockStep{step: ends}, a.End(), ended(a))
 	}
 	return all
 }

@@ -58,60 +58,8 @@ func probes(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// longestIdle is for how long a key may be free while somebody waits for it and nothing is broken.
-const longestIdle = int64(time.Second + Slack)
-
 // IsProbe reports whether the acquisition was made to show that the key can be had.
 func IsProbe(a *history.Acquisition) bool { return strings.HasPrefix(a.Client, "probe") }
-
-// idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
-// wake-up may cost a second, not the patience of whoever waits.
-func idle(run *history.Run, rules Rules) (found []Finding) {
-	asked := make(map[string][]*history.Acquisition) // by key
-	for _, a := range run.Acquisitions {
-		asked[a.Key] = append(asked[a.Key], a)
-	}
-	for key, asked := range asked {
-		granted := run.Granted(key)
-		// The key is free before the first grant, and between two grants from the end of the first
-		// one on.
-		for i := -1; i < len(granted); i++ {
-			free, next := run.Start, run.End
-			if i >= 0 {
-				free = granted[i].End()
-				if granted[i].Released == 0 || granted[i].Unclear != "" {
-					free = max(free, granted[i].Until) // its lease has to run out
-				}
-			}
-			if i+1 < len(granted) {
-				next = granted[i+1].Granted
-			}
-			if next-free <= longestIdle {
-				continue
-			}
-			for _, a := range asked {
-				waited := span{max(free, a.Asked), min(next, max(a.Granted, a.Refused))}
-				if waited.to-waited.from <= longestIdle || i < 0 && IsProbe(a) {
-					continue // what a probe may take is told by liveness
-				}
-				// A busy machine stalls all the time for a moment, and what it takes from a wait
-				// does not have the wait begin anew.
-				parts, stalls := quiet(waited, disturbed(run, rules, key)), starved(run, a.Client)
-				long := slices.IndexFunc(parts, func(s span) bool {
-					return length(quiet(s, stalls)) > longestIdle
-				})
-				if long >= 0 {
-					found = append(found, Finding{Check: "idle", Key: key, At: parts[long].from,
-						Text: fmt.Sprintf(
-							"%v waited for %v while nobody held the key and nothing was broken", a,
-							time.Duration(parts[long].to-parts[long].from))})
-					break
-				}
-			}
-		}
-	}
-	return found
-}
 
 // length is what spans come to, none of which overlaps another.
 func length(spans []span) (total int64) {

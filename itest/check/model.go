@@ -87,49 +87,97 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// sole: at one node a key is one owner's at a time, from when it has said so until the lease ends
-// or the owner lets go; unless the node forgets or breaks an assumption.
+// sole: at one node a key is one owner's at a time, or that of several who share it, from when it
+// has said so until the lease ends or the owner lets go; unless the node forgets or breaks an
+// assumption.
 func sole(run *history.Run, rules Rules) (found []Finding) {
 	each(run, rules, func(node, key string, calls []history.Record) {
-		type span struct {
-			owner    string
-			from, to int64
-		}
-		ends := make(map[string][]history.Record) // by owner, what may have ended a lease
-		for _, c := range calls {
-			if c.Ends() {
-				ends[c.Owner] = append(ends[c.Owner], c)
+		leases := leasesOf(calls)
+		slices.SortFunc(leases, func(a, b lease) int { return cmp.Compare(a.from, b.from) })
+		var longest, shared lease // so far, of those alone and of those that share
+		for _, s := range leases {
+			other := longest
+			if !s.shared && shared.to > longest.to && shared.owner != s.owner {
+				other = shared
 			}
-		}
-		var spans []span
-		for _, c := range calls {
-			if c.Outcome != held || c.TTL == 0 || c.Ends() {
-				continue
-			}
-			s := span{c.Owner, c.Until, c.At + c.TTL - c.TTL/100}
-			for _, end := range ends[c.Owner] {
-				// One that was not answered may take effect whenever it likes.
-				if end.Until >= c.At || end.Outcome == history.Failed {
-					s.to = min(s.to, end.At)
-				}
-			}
-			if s.from < s.to {
-				spans = append(spans, s)
-			}
-		}
-		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-		var longest span
-		for _, s := range spans {
-			if s.from < longest.to && s.owner != longest.owner {
+			if s.from < other.to && s.owner != other.owner {
 				found = append(found, Finding{Check: "sole", Key: key, At: s.from,
-					Text: fmt.Sprintf("%s had the key for %s and for %s", node, longest.owner,
+					Text: fmt.Sprintf("%s had the key for %s and for %s", node, other.owner,
 						s.owner)})
 			}
-			if s.to > longest.to {
+			if s.shared && s.to > shared.to {
+				shared = s
+			} else if !s.shared && s.to > longest.to {
 				longest = s
 			}
 		}
 	})
+	return found
+}
+
+// lease is one that a node has said it has given.
+type lease struct {
+	owner    string
+	shared   bool
+	from, to int64
+}
+
+// leasesOf are those of one node and key. Whoever has asked to share a key that was its own may
+// share it from then on, and has it alone no more.
+func leasesOf(calls []history.Record) (leases []lease) {
+	ends := make(map[string][]history.Record) // by owner, what may have ended a lease
+	lowered := make(map[string]int64)         // by owner, when it first asked to share the key
+	for _, c := range calls {
+		if c.Ends() {
+			ends[c.Owner] = append(ends[c.Owner], c)
+		}
+		if at, ok := lowered[c.Owner]; c.Shared && (!ok || c.At < at) {
+			lowered[c.Owner] = c.At
+		}
+	}
+	for _, c := range calls {
+		if c.Outcome != held || c.TTL == 0 || c.Ends() {
+			continue
+		}
+		s := lease{owner: c.Owner, from: c.Until, to: c.At + c.TTL - c.TTL/100}
+		for _, end := range ends[c.Owner] {
+			// One that was not answered may take effect whenever it likes.
+			if end.Until >= c.At || end.Outcome == history.Failed {
+				s.to = min(s.to, end.At)
+			}
+		}
+		if at, ok := lowered[c.Owner]; ok && at < s.to {
+			leases = append(leases, lease{s.owner, true, max(s.from, at), s.to})
+			s.to = at
+		}
+		leases = append(leases, s)
+	}
+	return slices.DeleteFunc(leases, func(s lease) bool { return s.from >= s.to })
+}
+
+// downgrades: a Downgrade that returned without an error was confirmed: the backend has shared the
+// key for this process meanwhile.
+func downgrades(run *history.Run, rules Rules) (found []Finding) {
+	type asker struct{ client, key string }
+	confirmed := make(map[asker][]history.Record)
+	for _, c := range run.Calls {
+		if c.Name == history.Renew && c.Shared && c.Outcome == held &&
+			(c.Target == whole) == (rules.Nodes > 1) {
+			by := asker{c.Client, c.Key}
+			confirmed[by] = append(confirmed[by], c)
+		}
+	}
+	for _, a := range run.Acquisitions {
+		if a.Lowered == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(confirmed[asker{a.Client, a.Key}], func(c history.Record) bool {
+			return c.At >= a.Lower && c.Until <= a.Lowered
+		}) {
+			found = append(found, Finding{Check: "downgrades", Key: a.Key, At: a.Lowered,
+				Text: fmt.Sprintf("%v was downgraded, and nobody has confirmed that", a)})
+		}
+	}
 	return found
 }
 

@@ -29,6 +29,7 @@ func shown(run *history.Run) []Finding {
 		s.client(fmt.Sprintf("c%d", i+1))
 	}
 	s.stores()
+	s.readers()
 	s.faults()
 	s.assumptions()
 	s.undisturbed()
@@ -95,6 +96,28 @@ func (s *absence) stores() {
 		if n*10 > tried[store] {
 			s.say("%s has not answered %d of %d times", store, n, tried[store])
 		}
+	}
+}
+
+// readers and sets are there where clients are to ask as such, and some are downgraded.
+func (s *absence) readers() {
+	shared, lowered, sets := 0, 0, 0
+	for _, a := range s.run.Acquisitions {
+		switch {
+		case a.Granted == 0:
+		case a.Set != 0:
+			sets++
+		case a.Shared:
+			shared++
+		case a.Lowered != 0:
+			lowered++
+		}
+	}
+	if s.run.Setup.Sharing && (shared == 0 || lowered == 0) {
+		s.say("%d locks were shared, and %d downgraded", shared, lowered)
+	}
+	if s.run.Setup.Set > 0 && sets == 0 {
+		s.say("no set was granted")
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	Tell     Kind = "tell"     // Done was closed, for the reason Err
 	Release  Kind = "release"  // Release was called
 	Released Kind = "released" // it returned Err
+	Lower    Kind = "lower"    // Downgrade was called
+	Lowered  Kind = "lowered"  // it returned Err
+	Look     Kind = "look"     // a read from At to Until was answered with Outcome and Value
 	Write    Kind = "write"    // a write from At to Until was answered with Outcome
 	// the guarded store Name was read through its guard, which was answered with Outcome; a Write
 	// to such a store has its Name, too, and was followed by one to its twin without a guard
@@ -95,7 +98,12 @@ type Record struct {
 	// number of the acquisition within the process; 0 if it concerns none
 	Op int `json:"op,omitempty"`
 	// of the lock; of a fault: the only one that it concerns
-	Key     string `json:"key,omitempty"`
+	Key string `json:"key,omitempty"`
+	// of a question and a call: the key is asked for together with others, as for reading
+	Shared bool `json:"shared,omitempty"`
+	// of a question: the number of the set that it is a part of, within the process; 0 for none; of
+	// a run: how many goroutines of each client ask for sets
+	Set     int    `json:"set,omitempty"`
 	Token   uint64 `json:"token,omitempty"`   // of the lock
 	Err     string `json:"err,omitempty"`     // kind of an error, or what is wrong
 	Outcome string `json:"outcome,omitempty"` // of a write
@@ -115,7 +123,8 @@ type Record struct {
 	Block uint64 `json:"block,omitempty"` // of a call: how many tokens
 
 	Newest uint64 `json:"newest,omitempty"` // of what a guard refused: the token that it named
-	// in a guarded store: of an Enter, what was read; of a Write, what was to be written
+	// in a guarded store: of an Enter, what was read; of a Write, what was to be written; in the
+	// register: what is there after a Write or a Look that was accepted
 	Value uint64 `json:"value,omitempty"`
 	// of a Write to one: what was written to its twin; 0 for nothing
 	Twin    uint64 `json:"twin,omitempty"`
@@ -123,6 +132,10 @@ type Record struct {
 	Limits  bool   `json:"limits,omitempty"`  // of a run: faults may break assumptions
 	// of a run: how many writes that come too late are to be tried on each guarded store
 	Stale int `json:"stale,omitempty"`
+	// of a run: clients also ask for keys as readers
+	Sharing bool `json:"sharing,omitempty"`
+	// of a run: the wall clocks of clients differ
+	Skewed bool `json:"skewed,omitempty"`
 
 	// of a run: of all its locks, in nanoseconds; of a call: of the lease
 	TTL   int64 `json:"ttl,omitempty"`

@@ -17,6 +17,8 @@ type Acquisition struct {
 	Client string // the process
 	Op     int    // its number within the process
 	Key    string // what was asked for
+	Shared bool   // it was asked for together with others, as for reading
+	Set    int    // the number of the set that it is a part of, within the process; 0 for none
 
 	Asked    int64  // when Acquire was called
 	Granted  int64  // when Acquire returned the lock
@@ -26,12 +28,15 @@ type Acquisition struct {
 	Until    int64  // the last deadline seen
 	Told     int64  // when the loss was told
 	Loss     string // why it was lost
+	Lower    int64  // when Downgrade was called
+	Lowered  int64  // when it returned without an error
 	Release  int64  // when Release was called
 	Released int64  // when it returned
 	// until when they were to return: Acquire and Release
 	AskedUntil, ReleaseUntil int64
 	Unclear                  string   // its error
 	Writes                   []Record // to guarded stores, and the reads through their guards
+	Looks                    []Record // at the register, by one who shares the key
 
 	death int64
 }
@@ -46,6 +51,19 @@ func (a *Acquisition) End() int64 {
 		}
 	}
 	return max(end, a.Granted)
+}
+
+// Alone is until when the holder believed that it holds the lock alone. One that shares it never
+// does.
+func (a *Acquisition) Alone() int64 {
+	switch {
+	case a.Shared:
+		return a.Granted
+	case a.Lower != 0:
+		return min(a.Lower, a.End())
+	default:
+		return a.End()
+	}
 }
 
 // Stopped is when the holder was done with the lock, whatever it believed: it released it, or its
@@ -224,7 +242,7 @@ func Assemble(records []Record) *Run {
 		}
 		switch r.Kind {
 		case Ask:
-			a.AskedUntil = r.Until
+			a.AskedUntil, a.Shared, a.Set = r.Until, r.Shared, r.Set
 		case Grant:
 			a.Granted, a.Token, a.Until = r.At, r.Token, r.Until
 		case Refuse:
@@ -237,8 +255,16 @@ func Assemble(records []Record) *Run {
 			a.Release, a.ReleaseUntil = r.At, r.Until
 		case Released:
 			a.Released, a.Unclear = r.At, r.Err
+		case Lower:
+			a.Lower = cmp.Or(a.Lower, r.At) // it is called again after an error
+		case Lowered:
+			if r.Err == "" {
+				a.Lowered = r.At
+			}
 		case Write, Enter:
 			a.Writes = append(a.Writes, r)
+		case Look:
+			a.Looks = append(a.Looks, r)
 		case Death:
 			deaths[r.Client] = r.At
 		case Fault:

@@ -29,6 +29,9 @@ type Job struct {
 	Skew     time.Duration // see Skew
 	Workers  int           // goroutines that take turns
 	Hasty    int           // goroutines besides, that take turns on Short
+	Sets     int           // goroutines besides, that take several of Grouped at once
+	Grouped  []string      // keys that are mostly taken together
+	Sharing  bool          // ask for some keys as readers do, and downgrade others
 	Probe    bool          // acquire each key once, and end
 	GoRedis  bool          // by goredishold, not by redishold
 	Late     bool          // look at the lock, be told to go on, and only then write

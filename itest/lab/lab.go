@@ -61,7 +61,10 @@ type Config struct {
 	Workers int  // goroutines in each; 0 for 6
 	Keys    int  // that they take turns on; 0 for 8
 	// goroutines besides in each, which hold a lock only for a moment, on as many keys of their own
-	Hasty    int
+	Hasty int
+	// goroutines besides in each, which take several of three further keys at once
+	Sets     int
+	Sharing  bool          // clients ask for some keys as readers do, and downgrade others
 	Duration time.Duration // of the faults
 	// acquisitions: with fewer of them, as on a machine that is busy with something else, the
 	// faults go on
@@ -214,7 +217,8 @@ func Record(ctx context.Context, config Config) (_ *Result, err error) {
 
 	r.log.Add(history.Record{Kind: history.Setup, Name: config.Mode(), Count: config.voters(),
 		TTL: int64(config.TTL), Guard: int64(config.Guard), Stale: config.Stale,
-		Clients: config.Clients, Limits: config.Limits})
+		Clients: config.Clients, Limits: config.Limits, Sharing: config.Sharing,
+		Set: config.Sets, Skewed: config.Skew > 0})
 	r.mark(history.Tormented)
 	if config.Stores {
 		err = r.overtake(ctx)
@@ -432,12 +436,18 @@ func (r *run) kill(c *client) {
 func (r *run) job() job.Job {
 	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait,
 		Patience: r.config.Patience, Work: r.config.Work, Skew: r.config.Skew,
-		Workers: r.config.Workers, Hasty: r.config.Hasty, Register: r.socket}
+		Workers: r.config.Workers, Hasty: r.config.Hasty, Sets: r.config.Sets,
+		Sharing: r.config.Sharing, Register: r.socket}
 	for i := range r.config.Keys {
 		j.Keys = append(j.Keys, "key"+strconv.Itoa(i+1))
 	}
 	for i := range r.config.Hasty {
 		j.Short = append(j.Short, "short"+strconv.Itoa(i+1))
+	}
+	if r.config.Sets > 0 {
+		for i := range 3 {
+			j.Grouped = append(j.Grouped, "set"+strconv.Itoa(i+1))
+		}
 	}
 	return j
 }
@@ -445,7 +455,7 @@ func (r *run) job() job.Job {
 // keys are those of all locks.
 func (r *run) keys() []string {
 	j := r.job()
-	return append(j.Keys, j.Short...)
+	return slices.Concat(j.Keys, j.Short, j.Grouped)
 }
 
 // probe has a process of its own acquire each key.

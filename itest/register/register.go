@@ -21,6 +21,9 @@ type Args struct {
 	Owner string // the acquisition
 	Token uint64 // its token
 	Enter bool   // only read, and keep smaller tokens out from now on
+	// only read, as one that shares the key: smaller tokens are not kept out, since that of another
+	// reader may be smaller
+	Look  bool
 	Read  uint64 // what the caller believes to be the value, which it writes larger by one
 	Loose uint64 // the same of the counter without a guard
 }
@@ -119,7 +122,7 @@ func (r *Register) Counts() Counts {
 // service is what clients call.
 type service Register
 
-// Do enters or writes.
+// Do enters, looks or writes.
 func (s *service) Do(args Args, reply *Reply) error {
 	r := (*Register)(s)
 	r.mu.Lock()
@@ -133,7 +136,7 @@ func (s *service) Do(args Args, reply *Reply) error {
 			return err
 		}
 	}
-	if !args.Enter {
+	if !args.Enter && !args.Look {
 		if c.loose != args.Loose {
 			r.counts.Lost++
 		}
@@ -158,7 +161,7 @@ func (s *service) Do(args Args, reply *Reply) error {
 }
 
 // do is the guard: a larger token than all before passes, and an equal one if it is the same
-// acquisition's.
+// acquisition's. Only that of who writes is remembered.
 func (c *cell) do(args Args, report func(key, text string)) bool {
 	if args.Token < c.token {
 		return false
@@ -166,6 +169,9 @@ func (c *cell) do(args Args, report func(key, text string)) bool {
 	if args.Token == c.token && args.Owner != c.owner {
 		report(args.Key, fmt.Sprintf("%s and %s both have token %d", c.owner,
 			args.Owner, args.Token))
+	}
+	if args.Look {
+		return true
 	}
 	c.token, c.owner = args.Token, args.Owner
 	if args.Enter {
@@ -182,6 +188,11 @@ func (c *cell) do(args Args, report func(key, text string)) bool {
 
 // inRow is the same guard in SQL.
 func (r *Register) inRow(args Args) (accepted bool, err error) {
+	if args.Look {
+		err = r.database.QueryRow("SELECT token <= ? FROM guarded WHERE key = ?",
+			int64(args.Token), args.Key).Scan(&accepted)
+		return accepted, err
+	}
 	step := 1
 	if args.Enter {
 		step = 0

@@ -28,6 +28,7 @@ func (r recorder) call(name string, claim driver.Claim) (answered func(driver.Re
 		Kind: history.Sent, At: history.Now(), Name: name, Target: r.target,
 		Key: strings.TrimPrefix(claim.Key, r.prefix), Owner: claim.Owner,
 		Asked: uint64(claim.Token), Block: claim.Block, TTL: int64(claim.TTL),
+		Shared: claim.Shared,
 	}
 	if rec.Ends() {
 		// this process may be killed before the answer comes, and the server does it all the same
@@ -153,6 +154,12 @@ type All struct {
 // NewAll returns an All over a quorum.
 func NewAll(q Quorum, log *history.Log, prefix string) *All {
 	return &All{q, recorder{log, Whole, prefix}}
+}
+
+// Shares implements driver.Sharer.
+func (a *All) Shares() bool {
+	s, ok := a.Quorum.(driver.Sharer)
+	return ok && s.Shares()
 }
 
 // Acquire implements driver.Backend.

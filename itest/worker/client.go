@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
-	"github.com/holdfast-go/holdfast/itest/register"
 )
 
 // client is what all goroutines of the process share.
@@ -32,7 +31,7 @@ func (c *client) work(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
 		draw := next()
-		c.turn(ctx, draw, c.Keys[draw.IntN(len(c.Keys))])
+		c.take(ctx, draw, c.Keys[draw.IntN(len(c.Keys))], c.turn(draw))
 		pause(ctx, between(draw, 0, 20*time.Millisecond))
 	}
 }
@@ -47,6 +46,9 @@ func (c *client) hurry(ctx context.Context, number int) {
 		if draw.IntN(4) == 0 {
 			t.work = between(draw, 0, c.Work/20)
 		}
+		if c.Sharing && draw.IntN(4) == 0 {
+			t.share()
+		}
 		c.take(ctx, draw, c.Short[draw.IntN(len(c.Short))], t)
 		pause(ctx, between(draw, 0, c.TTL/5))
 	}
@@ -57,13 +59,21 @@ type terms struct {
 	wait     time.Duration // for it, at most
 	work     time.Duration // with it
 	careless bool          // it is not looked at
+	shared   bool          // as a reader does
+	lower    bool          // it is downgraded at some time
 	acquire  func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error)
 	options  []holdfast.AcquireOption
 	with     func(op int, lock *holdfast.Lock) // what is done with it; nil: see hold
 }
 
-// turn draws terms, and is one acquisition on them.
-func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
+// share has the lock be asked for as readers do.
+func (t *terms) share() {
+	t.shared = true
+	t.options = append(t.options, holdfast.WithShared())
+}
+
+// turn draws the terms of one acquisition.
+func (c *client) turn(draw *rand.Rand) terms {
 	t := terms{wait: between(draw, c.Wait/50, c.Wait), acquire: c.locker.Acquire}
 	if draw.IntN(3) == 0 { // and then it is likely to be given up
 		t.wait = between(draw, 0, c.Wait/50)
@@ -87,7 +97,15 @@ func (c *client) turn(ctx context.Context, draw *rand.Rand, key string) {
 	if draw.IntN(8) == 0 {
 		t.acquire = c.locker.TryAcquire
 	}
-	c.take(ctx, draw, key, t)
+	if c.Sharing {
+		switch draw.IntN(6) {
+		case 0, 1:
+			t.share()
+		case 2:
+			t.lower = true
+		}
+	}
+	return t
 }
 
 // take is one acquisition, from the question to the release.
@@ -96,15 +114,13 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 	defer cancel()
 
 	op := int(c.ops.Add(1))
-	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key,
+	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key, Shared: t.shared,
 		Until: history.Now() + int64(t.wait)})
 	lock, err := t.acquire(asked, key, t.options...)
 	if err != nil {
 		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: class(err)})
-		if !errors.Is(err, holdfast.ErrHeld) && asked.Err() == nil {
-			// There may be nobody to ask just now, and whoever asks all the time leaves no time of
-			// the machine for others.
-			pause(ctx, between(draw, 0, c.TTL/2))
+		if asked.Err() == nil {
+			c.rest(ctx, draw, err)
 		}
 		return
 	}
@@ -114,7 +130,7 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 	if t.with != nil {
 		t.with(op, lock)
 	} else {
-		c.hold(draw, op, lock, t.work, t.careless)
+		c.hold(draw, op, lock, t)
 	}
 	end()
 
@@ -125,6 +141,14 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 	defer end()
 	err = lock.Release(release)
 	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(err)})
+}
+
+// rest waits after an attempt that failed, unless it was since somebody has the key: there may be
+// nobody to ask just now, and whoever asks all the time leaves no time of the machine for others.
+func (c *client) rest(ctx context.Context, draw *rand.Rand, err error) {
+	if !errors.Is(err, holdfast.ErrHeld) {
+		pause(ctx, between(draw, 0, c.TTL/2))
+	}
 }
 
 // watch records the loss of the lock, if it is told of one before end is called.
@@ -148,62 +172,6 @@ func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 		close(stop)
 		<-told
 	}
-}
-
-// hold works with the lock for some time: it writes to the store now and then, as long as the lock
-// says that it is held; or, if it is careless, whatever the lock says.
-func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, work time.Duration,
-	careless bool) {
-	var known register.Reply
-	if !c.write(op, lock, &known, true) {
-		return
-	}
-	until := deadline(lock)
-	end := time.Now().Add(work)
-	for (careless || lock.Err() == nil) && time.Now().Before(end) {
-		// What counts is what the lock says of itself, also if it is still held at a time that is
-		// after its deadline.
-		now, d := history.Now(), deadline(lock)
-		if held := lock.Err() == nil; held && (d > until+int64(c.TTL/20) || now > until) {
-			until = max(d, now)
-			c.log.Add(history.Record{Kind: history.Extend, Op: op, Until: until})
-		}
-		if draw.IntN(50) == 0 {
-			extend, cancel := context.WithTimeout(context.Background(), c.TTL)
-			lock.Extend(extend)
-			cancel()
-			continue
-		}
-		// Between the look at the lock and the write a process may be paused for as long as it
-		// likes: that is what tokens are for.
-		if draw.IntN(4) == 0 && !c.write(op, lock, &known, false) {
-			return
-		}
-		time.Sleep(between(draw, 0, min(work/3, c.Work)))
-	}
-	if careless || lock.Err() == nil {
-		c.write(op, lock, &known, false)
-	}
-}
-
-// write adds one to the counter in the store, or only enters. It reports whether the guard let it.
-func (c *client) write(op int, lock *holdfast.Lock, known *register.Reply, enter bool) bool {
-	args := register.Args{
-		Key: lock.Key(), Owner: fmt.Sprintf("%s/%d", c.Client, op), Token: uint64(lock.Token()),
-		Enter: enter, Read: known.Value, Loose: known.Loose,
-	}
-	start, outcome := history.Now(), history.Unanswered
-	if err := c.store.Call("Register.Do", args, known); err == nil {
-		outcome = history.Refused
-		if known.Accepted {
-			outcome = history.Accepted
-		}
-	}
-	c.log.Add(history.Record{Kind: history.Write, At: start, Op: op, Until: history.Now(),
-		Outcome: outcome})
-	accepted := known.Accepted
-	known.Accepted = false // a false one is not sent, and would leave the last one standing
-	return accepted
 }
 
 // deadline is the lock's, on the clock of the history. A pause in here makes it earlier, never
@@ -253,8 +221,8 @@ func (c *client) late(ctx context.Context, orders <-chan string) error {
 	if err != nil {
 		return err
 	}
-	var known register.Reply
-	if !c.write(1, lock, &known, true) {
+	h := c.holding(1, lock, false)
+	if !h.write(true) {
 		return errors.New("the rightful holder was refused")
 	}
 	if err := lock.Err(); err != nil {
@@ -262,7 +230,7 @@ func (c *client) late(ctx context.Context, orders <-chan string) error {
 	}
 	fmt.Println("checked")
 	<-orders
-	if c.write(1, lock, &known, false) {
+	if h.write(false) {
 		fmt.Println(history.Accepted)
 	} else {
 		fmt.Println(history.Refused)

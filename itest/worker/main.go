@@ -95,6 +95,9 @@ func run() error {
 		for i := range j.Hasty {
 			workers.Go(func() { c.hurry(ctx, j.Workers+i) })
 		}
+		for i := range j.Sets {
+			workers.Go(func() { c.collect(ctx, j.Workers+j.Hasty+i) })
+		}
 	}
 	if j.Stores == nil {
 		<-orders

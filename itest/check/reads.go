@@ -1,0 +1,49 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// unstable is a value that changed while one who shares the key read it, though nobody wrote too
+// late. That one cannot be kept out: a guard remembers no token of a reader. Whoever died may have
+// written what nobody has recorded.
+func unstable(run *history.Run, rules Rules, a *history.Acquisition,
+	granted []*history.Acquisition) (found []Finding) {
+	last := history.Record{}
+	for _, r := range slices.Concat(a.Writes, a.Looks) {
+		if r.Outcome != history.Accepted || r.Value == 0 || r.Until >= a.End() {
+			continue
+		}
+		if r.Kind == history.Look && last.Value != 0 && r.Value != last.Value &&
+			!slices.ContainsFunc(granted, func(other *history.Acquisition) bool {
+				return other != a && wroteLate(other, last.At, r.Until)
+			}) {
+			f := Finding{Check: "register", Key: a.Key, At: r.At, Text: fmt.Sprintf(
+				"%v with token %d has read %d after %d, and nobody had written too late", a,
+				a.Token, r.Value, last.Value)}
+			for _, other := range granted {
+				if other != a && !other.Shared && other.Granted < r.Until &&
+					other.End() > a.Granted && f.Excuse == "" {
+					f.Excuse = excuse(run, rules, a, other)
+				}
+			}
+			found = append(found, f)
+		}
+		last = r
+	}
+	return found
+}
+
+// wroteLate reports whether the acquisition may have written from one moment to the other, without
+// the belief that it held the lock alone.
+func wroteLate(a *history.Acquisition, from, to int64) bool {
+	if a.Died() && a.Granted < to && a.Stopped() > from-int64(Slack) {
+		return true
+	}
+	return slices.ContainsFunc(a.Writes, func(w history.Record) bool {
+		return w.Outcome != history.Refused && w.At < to && w.Until > from && w.Until >= a.Alone()
+	})
+}

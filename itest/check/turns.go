@@ -1,0 +1,188 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// longestIdle is for how long a key may be free while somebody waits for it and nothing is broken.
+const longestIdle = int64(time.Second + Slack)
+
+// LongestIdle is the bound of the checks idle and sets, and for how long one who waits may come
+// later than another one and have a key first.
+const LongestIdle = time.Duration(longestIdle)
+
+// idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
+// wake-up may cost a second, not the patience of whoever waits. For one who would share it, it is
+// free while nobody has it alone, or waits to.
+func idle(run *history.Run, rules Rules) (found []Finding) {
+	for key, asked := range byKey(run) {
+		disturbed := disturbed(run, rules, key)
+		first := run.End // grant
+		for _, a := range asked {
+			if a.Granted != 0 {
+				first = min(first, a.Granted)
+			}
+		}
+		for _, a := range asked {
+			if a.Set != 0 || waited(a) <= longestIdle || IsProbe(a) && first >= a.Granted {
+				continue // of a set, see sets; and what a probe may take is told by liveness
+			}
+			if long, ok := lengthy(run, a, blocked(run, a, asked), disturbed); ok {
+				found = append(found, Finding{Check: "idle", Key: key, At: long.from,
+					Text: fmt.Sprintf(
+						"%v waited for %v while nobody held the key and nothing was broken", a,
+						time.Duration(long.to-long.from))})
+			}
+		}
+	}
+	return oneEach(found)
+}
+
+// byKey are all acquisitions.
+func byKey(run *history.Run) map[string][]*history.Acquisition {
+	asked := make(map[string][]*history.Acquisition)
+	for _, a := range run.Acquisitions {
+		asked[a.Key] = append(asked[a.Key], a)
+	}
+	return asked
+}
+
+// oneEach leaves the first of the findings that are of one moment and key: many may wait for it.
+func oneEach(found []Finding) []Finding {
+	found = inOrder(found)
+	return slices.CompactFunc(found, func(a, b Finding) bool { return a.Key == b.Key && a.At == b.At })
+}
+
+// answered is when a call of Acquire returned; if it did not, the end of its process or of the run.
+func answered(run *history.Run, a *history.Acquisition) int64 {
+	return cmp.Or(max(a.Granted, a.Refused), a.Stopped(), run.End)
+}
+
+// waited is for how long a call of Acquire waited that has returned; see overdue for others.
+func waited(a *history.Acquisition) int64 { return max(a.Granted, a.Refused) - a.Asked }
+
+// freed is when a lock that was granted was there for others: if it was not released for sure, its
+// lease has to run out.
+func freed(a *history.Acquisition) int64 {
+	if a.Released == 0 || a.Unclear != "" {
+		return max(a.End(), a.Until)
+	}
+	return a.End()
+}
+
+// blocked are the spans in which the key was not there for an acquisition, as one of the others of
+// the key had it, or was to have it before.
+func blocked(run *history.Run, a *history.Acquisition,
+	others []*history.Acquisition) (spans []span) {
+	from, to := a.Asked, answered(run, a)
+	for _, other := range others {
+		s := span{other.Asked, answered(run, other)} // it waits, and holds nothing unless it is a set
+		if other.Set == 0 && (other.Shared || !a.Shared) {
+			s.from = s.to
+		}
+		if other.Granted != 0 {
+			s.to = freed(other)
+			if a.Shared && other.Shared {
+				s = span{}
+			} else if a.Shared && other.Lowered != 0 {
+				s.to = min(s.to, other.Lowered)
+			}
+		}
+		if other != a && s.from < s.to && s.from < to && s.to > from {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}
+
+// lengthy gives a part of the wait of an acquisition that is too long for it not to be granted, if
+// there is one. A busy machine stalls all the time for a moment, and what it takes from a wait does
+// not have the wait begin anew.
+func lengthy(run *history.Run, a *history.Acquisition, without ...[]span) (long span, ok bool) {
+	parts := quiet(span{a.Asked, answered(run, a)}, without...)
+	stalls := starved(run, a.Client)
+	i := slices.IndexFunc(parts, func(s span) bool {
+		return length(quiet(s, stalls)) > longestIdle
+	})
+	if i < 0 {
+		return span{}, false
+	}
+	return parts[i], true
+}
+
+// sets: while nothing is broken, a set does not wait for long while nobody has any of the keys that
+// sets ask for: then they wait for each other.
+func sets(run *history.Run, rules Rules) (found []Finding) {
+	parts := make(map[string][]*history.Acquisition) // of each set
+	asked := make(map[string]bool)
+	for _, a := range run.Acquisitions {
+		if a.Set != 0 {
+			id := fmt.Sprintf("%s/%d", a.Client, a.Set)
+			parts[id] = append(parts[id], a)
+			asked[a.Key] = true
+		}
+	}
+	var held, broken []span
+	for key := range asked {
+		broken = append(broken, disturbed(run, rules, key)...)
+		for _, a := range run.Granted(key) {
+			held = append(held, span{a.Granted, freed(a)})
+		}
+	}
+	for id, all := range parts {
+		a := all[0]
+		if waited(a) <= longestIdle {
+			continue
+		}
+		if long, ok := lengthy(run, a, held, broken); ok {
+			found = append(found, Finding{Check: "sets", Key: a.Key, At: long.from,
+				Text: fmt.Sprintf("the set %s of %d keys waited for %v while nobody held any key "+
+					"of a set and nothing was broken", id, len(all),
+					time.Duration(long.to-long.from))})
+		}
+	}
+	return oneEach(found)
+}
+
+// starvation: while nothing is broken, whoever waits is not overtaken by one of another process who
+// came much later, whether they read or write. Who waits behind others of its own process is not at
+// the server yet, and neither is a set for all of its keys. Over several servers the order rests on
+// the clocks of clients.
+func starvation(run *history.Run, rules Rules) (found []Finding) {
+	if rules.Skewed && rules.Nodes > 1 {
+		return nil
+	}
+	for key, asked := range byKey(run) {
+		disturbed := disturbed(run, rules, key)
+		for i, a := range asked {
+			if a.Set != 0 || IsProbe(a) || waited(a) <= longestIdle ||
+				slices.ContainsFunc(asked[:i], func(other *history.Acquisition) bool {
+					return other.Client == a.Client && (over(other) == 0 || over(other) >= a.Asked)
+				}) {
+				continue
+			}
+			parts := quiet(span{a.Asked, answered(run, a)}, disturbed)
+			stalls := starved(run, a.Client)
+			for _, b := range asked[i+1:] {
+				if b.Client == a.Client || b.Granted == 0 || !slices.ContainsFunc(parts,
+					func(s span) bool {
+						return b.Granted <= s.to &&
+							length(quiet(span{s.from, b.Asked}, stalls)) > longestIdle
+					}) {
+					continue
+				}
+				found = append(found, Finding{Check: "starvation", Key: key, At: b.Granted,
+					Text: fmt.Sprintf("%v waited for %v, and %s, who came %v later, had the key first",
+						a, time.Duration(waited(a)), described(b),
+						time.Duration(b.Asked-a.Asked))})
+				break
+			}
+		}
+	}
+	return found
+}

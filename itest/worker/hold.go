@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/itest/history"
+	"github.com/holdfast-go/holdfast/itest/register"
+)
+
+// holding is a lock at work.
+type holding struct {
+	c      *client
+	op     int
+	lock   *holdfast.Lock
+	shared bool           // it may not be alone, so it only reads
+	known  register.Reply // what the store said last
+	until  int64          // the last deadline that was recorded
+}
+
+func (c *client) holding(op int, lock *holdfast.Lock, shared bool) *holding {
+	return &holding{c: c, op: op, lock: lock, shared: shared, until: deadline(lock)}
+}
+
+// hold works with the lock for some time: it writes to the store now and then, or reads if it
+// shares the key, as long as the lock says that it is held; or, if it is careless, whatever the
+// lock says.
+func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, t terms) {
+	h := c.holding(op, lock, t.shared)
+	if !h.use(true) {
+		return
+	}
+	start := time.Now()
+	end, lower := start.Add(t.work), start.Add(between(draw, 0, t.work))
+	for (t.careless || lock.Err() == nil) && time.Now().Before(end) {
+		h.extended()
+		if draw.IntN(50) == 0 {
+			extend, cancel := context.WithTimeout(context.Background(), c.TTL)
+			lock.Extend(extend)
+			cancel()
+			continue
+		}
+		if t.lower && lock.Err() == nil && time.Now().After(lower) {
+			t.lower = !h.downgrade()
+		}
+		// Between the look at the lock and the write a process may be paused for as long as it
+		// likes: that is what tokens are for.
+		if draw.IntN(4) == 0 && !h.use(false) {
+			return
+		}
+		time.Sleep(between(draw, 0, min(t.work/3, c.Work)))
+	}
+	if t.careless || lock.Err() == nil {
+		h.use(false)
+	}
+}
+
+// extended records that the lock is held for longer by now. What counts is what the lock says of
+// itself, also if it is still held at a time that is after its deadline.
+func (h *holding) extended() {
+	now, d := history.Now(), deadline(h.lock)
+	if held := h.lock.Err() == nil; held && (d > h.until+int64(h.c.TTL/20) || now > h.until) {
+		h.until = max(d, now)
+		h.c.log.Add(history.Record{Kind: history.Extend, Op: h.op, Until: h.until})
+	}
+}
+
+// downgrade has others share the key. It reports whether that was confirmed; if not, they may share
+// it all the same.
+func (h *holding) downgrade() bool {
+	h.shared = true
+	h.c.log.Add(history.Record{Kind: history.Lower, Op: h.op})
+	ctx, cancel := context.WithTimeout(context.Background(), h.c.TTL)
+	defer cancel()
+	err := h.lock.Downgrade(ctx)
+	h.c.log.Add(history.Record{Kind: history.Lowered, Op: h.op, Err: class(err)})
+	return err == nil
+}
+
+// use does with the store what the lock allows. It reports whether the guard let it.
+func (h *holding) use(enter bool) bool {
+	if h.shared {
+		return h.ask(history.Look, register.Args{Look: true})
+	}
+	return h.write(enter)
+}
+
+// write adds one to the counter in the store, or only enters. It reports whether the guard let it.
+func (h *holding) write(enter bool) bool {
+	return h.ask(history.Write,
+		register.Args{Enter: enter, Read: h.known.Value, Loose: h.known.Loose})
+}
+
+func (h *holding) ask(kind history.Kind, args register.Args) bool {
+	args.Key, args.Token = h.lock.Key(), uint64(h.lock.Token())
+	args.Owner = fmt.Sprintf("%s/%d", h.c.Client, h.op)
+	r := history.Record{Kind: kind, At: history.Now(), Op: h.op, Outcome: history.Unanswered}
+	if err := h.c.store.Call("Register.Do", args, &h.known); err == nil {
+		r.Outcome = history.Refused
+		if h.known.Accepted {
+			r.Outcome, r.Value = history.Accepted, h.known.Value
+		}
+	}
+	r.Until = history.Now()
+	h.c.log.Add(r)
+	accepted := h.known.Accepted
+	h.known.Accepted = false // a false one is not sent, and would leave the last one standing
+	return accepted
+}
