@@ -164,19 +164,23 @@ func rivals(first, second *history.Acquisition) bool {
 	return !second.Shared || second.Granted < first.Alone()
 }
 
-// tokens: they are unique, and an acquisition that began after another one was complete has the
-// larger one, unless both share the key. Nothing excuses it: on one machine the clocks of clients
-// agree, and where counters were lost they stand in.
+// tokens: an acquisition that began after another one was complete has the larger one, and no two
+// have the same, unless both share the key: of those nobody writes, and all that rest on one lease
+// have its token. Nothing excuses it: on one machine the clocks of clients agree, and where
+// counters were lost they stand in.
 func tokens(run *history.Run, _ Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		owners := make(map[uint64]*history.Acquisition)
 		for _, a := range granted {
-			if other := owners[a.Token]; other != nil {
+			other := owners[a.Token]
+			if other != nil && !(other.Shared && a.Shared) {
 				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
 					Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
 			}
-			owners[a.Token] = a
+			if other == nil || !a.Shared {
+				owners[a.Token] = a // one who has it alone, if any has
+			}
 		}
 		asked := slices.Clone(granted)
 		slices.SortFunc(asked, func(a, b *history.Acquisition) int {
@@ -232,9 +236,9 @@ func register(run *history.Run, rules Rules) (found []Finding) {
 						"a %s of %v with token %d was refused while its lock was valid", w.Kind, a,
 						a.Token)}
 				for _, other := range granted {
-					if !other.Shared && other.Token > a.Token && other.End() > a.Granted && other.Granted < w.Until {
+					if f.Excuse == "" && !other.Shared && other.Granted < w.Until &&
+						overtook(run, other, a) {
 						f.Excuse = excuse(run, rules, a, other)
-						break
 					}
 				}
 				found = append(found, f)
@@ -242,6 +246,12 @@ func register(run *history.Run, rules Rules) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// overtook reports whether the first acquisition had a larger token, and a lease while the other
+// one had its own, or waited.
+func overtook(run *history.Run, a, b *history.Acquisition) bool {
+	return a.Token > b.Token && a.End() > leased(run, b)
 }
 
 // loss: whoever lost a lock was told before the next acquisition was granted that does not share

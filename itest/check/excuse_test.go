@@ -176,6 +176,17 @@ func TestExcusesOfEachCheck(t *testing.T) {
 				on("n1", "forgot", 60, 70)),
 			[]string{"exclusion", "linearizability"}, []string{"register"}},
 
+		{"register, with a second holder who was there and gone before the first was granted",
+			of(hold("a", 1, 10, 1, 140, 990, 0), hold("b", 1, 20, 50, 101, 1090, 130), refused,
+				on("n1", "forgot", 60, 70)), []string{"linearizability", "register"}, nil},
+		{"the same, and it was broken when both were over",
+			of(hold("a", 1, 10, 1, 140, 990, 0), hold("b", 1, 20, 50, 101, 1090, 130), refused,
+				on("n1", "forgot", 141, 150)), nil, []string{"linearizability", "register"}},
+		{"register, with a second holder who was gone before the first asked",
+			of(hold("a", 1, 10, 131, 140, 990, 0), hold("b", 1, 20, 50, 101, 1090, 130), refused,
+				on("n1", "forgot", 60, 140)), nil,
+			[]string{"linearizability", "register", "tokens"}},
+
 		{"loss, while something was broken", of(late, on("n1", "forgot", 995, 1000)),
 			[]string{"loss"}, nil},
 		{"loss, and broken afterwards", of(late, on("n1", "forgot", 1006, 1010)), nil,

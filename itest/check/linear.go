@@ -161,6 +161,18 @@ func unexplained(run *history.Run, rules Rules,
 			kept[a] = kept[a] || why == ""
 		}
 	}
+	// A lease that one of a set waits with, or that is passed on, may be lost before it is granted,
+	// and somebody else be in between.
+	for i, a := range part {
+		for _, other := range part[:i] {
+			if !(a.Shared && other.Shared) && overtook(run, other, a) && !kept[a] {
+				if why := excuse(run, rules, other, a); why != "" {
+					reason = cmp.Or(reason, why)
+					excused[a] = true
+				}
+			}
+		}
+	}
 	for _, a := range part {
 		if kept[a] || !excused[a] {
 			rest = append(rest, a)
