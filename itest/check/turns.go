@@ -33,10 +33,13 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 				continue // of a set, see sets; and what a probe may take is told by liveness
 			}
 			if long, ok := lengthy(run, a, blocked(run, a, asked), disturbed); ok {
+				role := "held the key"
+				if a.Shared {
+					role = "held the key alone, or waited to"
+				}
 				found = append(found, Finding{Check: "idle", Key: key, At: long.from,
-					Text: fmt.Sprintf(
-						"%v waited for %v while nobody held the key and nothing was broken", a,
-						time.Duration(long.to-long.from))})
+					Text: fmt.Sprintf("%v waited for %v while nobody %s and nothing was broken", a,
+						time.Duration(long.to-long.from), role)})
 			}
 		}
 	}
@@ -55,7 +58,9 @@ func byKey(run *history.Run) map[string][]*history.Acquisition {
 // oneEach leaves the first of the findings that are of one moment and key: many may wait for it.
 func oneEach(found []Finding) []Finding {
 	found = inOrder(found)
-	return slices.CompactFunc(found, func(a, b Finding) bool { return a.Key == b.Key && a.At == b.At })
+	return slices.CompactFunc(found, func(a, b Finding) bool {
+		return a.Key == b.Key && a.At == b.At
+	})
 }
 
 // answered is when a call of Acquire returned; if it did not, the end of its process or of the run.
@@ -81,7 +86,8 @@ func blocked(run *history.Run, a *history.Acquisition,
 	others []*history.Acquisition) (spans []span) {
 	from, to := a.Asked, answered(run, a)
 	for _, other := range others {
-		s := span{other.Asked, answered(run, other)} // it waits, and holds nothing unless it is a set
+		// It waits, and holds nothing unless it is a part of a set.
+		s := span{other.Asked, answered(run, other)}
 		if other.Set == 0 && (other.Shared || !a.Shared) {
 			s.from = s.to
 		}

@@ -82,6 +82,34 @@ func TestGuardKeepsSmallerTokensOut(t *testing.T) {
 	}
 }
 
+// A guard remembers the tokens of those who write, and no reader's.
+func TestReaders(t *testing.T) {
+	s := open(t)
+	look := func(token uint64) register.Reply {
+		return s.do(register.Args{Key: "k", Owner: "r", Token: token, Look: true})
+	}
+	if first := look(3); !first.Accepted || first.Value != 0 {
+		t.Errorf("who reads first got %+v", first)
+	}
+	s.do(register.Args{Key: "k", Owner: "a", Token: 5})
+	if later := look(9); !later.Accepted || later.Value != 1 || later.Loose != 1 {
+		t.Errorf("a reader got %+v", later)
+	}
+	if other := look(7); !other.Accepted {
+		t.Errorf("a reader with a smaller token than another got %+v", other)
+	}
+	if late := look(4); late.Accepted {
+		t.Errorf("a reader whom a writer has overtaken got %+v", late)
+	}
+	if again := s.do(register.Args{Key: "k", Owner: "a", Token: 5, Read: 1,
+		Loose: 1}); !again.Accepted {
+		t.Errorf("who wrote before got %+v", again)
+	}
+	s.reported()
+	look(5)
+	s.reported("k")
+}
+
 // The store without a guard takes the late write, and the next one of the rightful holder undoes
 // it.
 func TestLostUpdateIsCounted(t *testing.T) {

@@ -1,0 +1,121 @@
+package check_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// asking is an acquisition that got nothing, in milliseconds.
+func asking(client string, op int, key string, from, to int64) []history.Record {
+	return of(history.Record{Kind: history.Ask, Client: client, Op: op, Key: key, At: ms(from)},
+		history.Record{Kind: history.Refuse, Client: client, Op: op, At: ms(to), Err: "timeout"})
+}
+
+// part makes an acquisition one of the set, and of the key.
+func part(set int, key string, records []history.Record) []history.Record {
+	for i := range records {
+		records[i].Key = key
+		if records[i].Kind == history.Ask {
+			records[i].Set = set
+		}
+	}
+	return records
+}
+
+// crowd is one acquisition after the other, each of which was asked for when the last one was
+// granted, and held until the next one.
+func crowd(number int, is func([]history.Record) []history.Record) (all []history.Record) {
+	for i := range number {
+		at := int64(1000 * i)
+		all = append(all, is(hold("b", i+1, uint64(10+i), at+1, at+400, at+1300, at+1200))...)
+	}
+	return all
+}
+
+func TestTurns(t *testing.T) {
+	alone := func(records []history.Record) []history.Record { return records }
+	for _, c := range []struct {
+		name    string
+		records []history.Record
+		want    []string
+	}{
+		{"a reader waits beside a reader", of(shared(hold("a", 1, 10, 1, 2, 5000, 4900)),
+			shared(asking("b", 1, "k", 100, 4000))), []string{"idle"}},
+		{"a reader waits beside a reader, for as long as it may take",
+			of(shared(hold("a", 1, 10, 1, 2, 5000, 4900)), shared(asking("b", 1, "k", 100, 3100))),
+			nil},
+		{"a reader waits behind a writer that waits",
+			of(shared(hold("a", 1, 10, 1, 2, 5000, 4900)), asking("c", 1, "k", 50, 3000),
+				shared(asking("b", 1, "k", 100, 4000))), nil},
+		{"a reader waits beside one who was downgraded",
+			of(hold("a", 1, 10, 1, 2, 5000, 4900), lower(100, 110),
+				shared(asking("b", 1, "k", 50, 3111))), []string{"idle"}},
+		{"a reader waits beside one who was downgraded, for as long as it may take",
+			of(hold("a", 1, 10, 1, 2, 5000, 4900), lower(100, 110),
+				shared(asking("b", 1, "k", 50, 3110))), nil},
+		{"a writer waits beside a reader", of(shared(hold("a", 1, 10, 1, 2, 5000, 4900)),
+			asking("b", 1, "k", 100, 4000)), nil},
+		{"a writer waits while several readers come and go",
+			of(shared(hold("a", 1, 10, 1, 2, 2000, 1900)),
+				shared(hold("c", 1, 11, 1, 3, 4000, 3900)), asking("b", 1, "k", 100, 4000)), nil},
+
+		{"a writer that readers overtake",
+			of(crowd(5, shared), asking("a", 1, "k", 50, 4900)), []string{"starvation"}},
+		{"a reader that writers overtake",
+			of(crowd(5, alone), shared(asking("a", 1, "k", 50, 4900))), []string{"starvation"}},
+		{"a writer that readers overtake who came not much later",
+			of(crowd(4, shared), asking("a", 1, "k", 1, 3900)), nil},
+		{"a writer that readers overtake while something is broken",
+			of(crowd(5, shared), asking("a", 1, "k", 50, 4900), on("n1", "", 2000, 2001)), nil},
+		{"a writer that readers overtake while its process does not run",
+			of(crowd(5, shared), asking("a", 1, "k", 50, 4900),
+				history.Record{Kind: history.Stall, Client: "a", At: ms(100), Until: ms(4000)}),
+			nil},
+		{"a writer that those of its own process overtake",
+			of(crowd(5, shared), asking("b", 9, "k", 50, 4900)), nil},
+		{"a writer behind one of its own process",
+			of(crowd(5, shared), asking("a", 1, "k", 40, 200), asking("a", 2, "k", 50, 4900)), nil},
+		{"a writer after one of its own process",
+			of(crowd(5, shared), asking("a", 1, "k", 30, 40), asking("a", 2, "k", 50, 4900)),
+			[]string{"starvation"}},
+
+		{"a set waits while nobody has its keys", of(part(1, "k", asking("a", 1, "k", 1, 3500)),
+			part(1, "l", asking("a", 2, "l", 1, 3500))), []string{"sets"}},
+		{"a set waits for as long as it may take",
+			of(part(1, "k", asking("a", 1, "k", 1, 3001)),
+				part(1, "l", asking("a", 2, "l", 1, 3001))), nil},
+		{"a set waits for a key that somebody has",
+			of(part(1, "k", asking("a", 1, "k", 1, 3500)),
+				part(1, "l", asking("a", 2, "l", 1, 3500)), hold("b", 1, 10, 1, 2, 3000, 1000)),
+			nil},
+		{"a set waits for one that waits for a third",
+			of(part(1, "k", asking("a", 1, "k", 1, 3500)),
+				part(1, "l", asking("a", 2, "l", 1, 3500)),
+				part(1, "l", asking("c", 1, "l", 1, 3500)),
+				part(1, "m", asking("c", 2, "m", 1, 3500)),
+				part(9, "m", hold("b", 9, 10, 1, 2, 3000, 1000))), nil},
+		{"two sets wait for each other", of(part(1, "k", asking("a", 1, "k", 1, 3500)),
+			part(1, "l", asking("a", 2, "l", 1, 3500)),
+			part(1, "l", asking("b", 1, "l", 1, 3600)),
+			part(1, "k", asking("b", 2, "k", 1, 3600))), []string{"sets", "sets"}},
+		{"a set waits while something is broken", of(part(1, "k", asking("a", 1, "k", 1, 3500)),
+			part(1, "l", asking("a", 2, "l", 1, 3500)), at("l", on("n1", "", 10, 20))), nil},
+		{"one waits for a key that a set waits with",
+			of(part(1, "k", asking("a", 1, "k", 1, 3001)), asking("b", 1, "k", 1, 5500)), nil},
+		{"one waits for a key that a set has left behind",
+			of(part(1, "k", asking("a", 1, "k", 1, 10)), asking("b", 1, "k", 1, 5500)),
+			[]string{"idle"}},
+	} {
+		t.Run(c.name, func(t *testing.T) { found(t, c.records, c.want) })
+	}
+}
+
+// Over several servers the queue is in the order of clients' clocks, which differ in some runs.
+func TestNoTurnsByClocksThatDiffer(t *testing.T) {
+	for nodes, want := range map[int][]string{1: {"starvation"}, 3: nil} {
+		rules := rules
+		rules.Nodes, rules.Skewed = nodes, true
+		foundBy(t, rules, of(crowd(5, shared), asking("a", 1, "k", 50, 4900)), want)
+	}
+}
