@@ -31,7 +31,7 @@ func (c *client) work(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
 		draw := next()
-		c.take(ctx, draw, c.Keys[draw.IntN(len(c.Keys))], c.turn(draw))
+		c.take(ctx, draw, c.Keys[draw.IntN(len(c.Keys))], c.turn(draw, number == 0))
 		pause(ctx, between(draw, 0, 20*time.Millisecond))
 	}
 }
@@ -72,8 +72,9 @@ func (t *terms) share() {
 	t.options = append(t.options, holdfast.WithShared())
 }
 
-// turn draws the terms of one acquisition.
-func (c *client) turn(draw *rand.Rand) terms {
+// turn draws the terms of one acquisition. One who mostly reads, if keys are shared, comes again
+// and again while others wait to write.
+func (c *client) turn(draw *rand.Rand, reads bool) terms {
 	t := terms{wait: between(draw, c.Wait/50, c.Wait), acquire: c.locker.Acquire}
 	if draw.IntN(3) == 0 { // and then it is likely to be given up
 		t.wait = between(draw, 0, c.Wait/50)
@@ -98,10 +99,10 @@ func (c *client) turn(draw *rand.Rand) terms {
 		t.acquire = c.locker.TryAcquire
 	}
 	if c.Sharing {
-		switch draw.IntN(6) {
-		case 0, 1:
+		switch n := draw.IntN(6); {
+		case n < 2 || reads && n < 5:
 			t.share()
-		case 2:
+		case n < 3:
 			t.lower = true
 		}
 	}
