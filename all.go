@@ -102,6 +102,10 @@ func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*
 	if g.call, err = l.call(keys[0], wait, options); err != nil {
 		return g, err
 	}
+	if n := g.call.terms.permits; n > 0 {
+		return g, invalid("WithPermits(%d) for %s: a set has locks only; acquire permits one by one, "+
+			"with Acquire", n, quoted(keys))
+	}
 	// Until the set is complete, no maximum hold counts.
 	g.maxHold, g.call.maxHold = g.call.maxHold, 0
 	g.members = make([]member, len(keys))

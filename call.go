@@ -16,6 +16,9 @@ type terms struct {
 	ttl    time.Duration
 	renew  bool // the watchdog renews it
 	shared bool // others may hold the key as well, if they share it
+
+	permits int  // of the semaphore that the key is a slot of; 0: it is none
+	gate    bool // the key is the gate of a semaphore: the scout's, and no user's
 }
 
 // call is one call of Acquire or TryAcquire.
@@ -50,7 +53,8 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 		}
 		config = &own
 	}
-	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared}
+	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared,
+		permits: config.permits}
 	a.sharedKeys = config.sharedKeys
 	a.maxHold, a.suffix = config.maxHold, l.suffix
 	if config.label != l.config.label {
@@ -75,7 +79,9 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	options []AcquireOption) (*Lock, error) {
 	a, err := l.call(key, wait, options)
 	var full string
-	if err == nil {
+	if err == nil && a.terms.permits > 0 {
+		full, err = l.semaphoreKey(key)
+	} else if err == nil {
 		full, err = l.fullKey(key)
 	}
 	if err == nil && ctx == nil {
@@ -97,7 +103,13 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	case lock != nil:
 		return lock, nil
 	}
-	lock, local, err := l.enter(ctx, full, &a)
+	var lock *Lock
+	var local bool
+	if a.terms.permits > 0 {
+		lock, local, err = l.permit(ctx, full, a)
+	} else {
+		lock, local, err = l.enter(ctx, full, &a)
+	}
 	if err != nil {
 		// Not errors.As: the cause of a context may be another lock's HeldError.
 		if _, ok := err.(*HeldError); !ok {
@@ -108,7 +120,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	l.counters.acquired.Add(1)
 	if hook := l.config.hooks.Acquired; hook != nil {
 		event := AcquiredEvent{Key: key, Token: lock.token, Waited: lock.granted.Sub(a.since),
-			Local: local, Shared: a.terms.shared}
+			Local: local, Shared: a.terms.shared, Slot: lock.Slot()}
 		hook(event)
 	}
 	if l.log.logger != nil {
@@ -180,8 +192,8 @@ func (l *Locker) enter(ctx context.Context, full string,
 
 // wait returns the waiter's outcome, or the error of ctx once done is closed, the channel of ctx.
 func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outcome {
-	c.locker.counters.waiting.Add(1)
-	defer c.locker.counters.waiting.Add(-1)
+	c.countWaiting(1)
+	defer c.countWaiting(-1)
 	select {
 	case o := <-w.ready:
 		c.locker.pool.put(w)
@@ -203,14 +215,8 @@ func (c *cohort) withdraw(w *waiter) {
 	if c.waiters.remove(w) {
 		return
 	}
-	switch o := <-w.ready; {
-	case o.lock != nil:
-		c.returnTurn(o.lock)
-	case o.lead:
-		c.leading = false
-		c.serveOrRetire()
-		c.locker.tasks.Done()
-	}
+	o := <-w.ready
+	o.refuse(c)
 }
 
 // heldError is the error of a TryAcquire that finds the cohort at work. The caller holds shard.mu.

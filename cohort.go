@@ -35,8 +35,10 @@ type cohort struct {
 	leading bool    // a goroutine talks to the backend for all
 	waiters waiterList
 	pending *pendingClaim // under way, or left by its leader to the next one
-	since   clock.Instant // when the run of turns began
-	turns   int           // of the run, so far
+	// whose slot the key is, as long as the cohort is in shard.keys; nil if it is none
+	semaphore *semaphore
+	since     clock.Instant // when the run of turns began
+	turns     int           // of the run, so far
 
 	// Most cohorts need one of each, so they are allocated with the cohort.
 	firstLease lease
@@ -56,6 +58,9 @@ func (s *shard) find(key string, t terms) *cohort {
 func (s *shard) add(c *cohort) {
 	c.other = s.keys[c.key]
 	s.keys[c.key] = c
+	if c.terms.permits > 0 {
+		s.enlist(c)
+	}
 }
 
 // remove takes the cohort out if it is there. The caller holds s.mu.
@@ -75,6 +80,9 @@ func (s *shard) remove(c *cohort) {
 		}
 	}
 	c.other = nil
+	if c.semaphore != nil {
+		c.delist()
+	}
 }
 
 // startRun begins a new run of turns.
@@ -92,7 +100,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 		h.next++
 	}
 	c.turns++
-	c.locker.counters.held.Add(1)
+	c.countHeld(1)
 	due := c.turns == 1 || !h.renewable() // which this lock ends
 	h.locks.add(l)
 	if h.limitBy(l) || due {
@@ -175,6 +183,9 @@ func (c *cohort) giveBack(h *lease) {
 // serveOrRetire serves the next waiter. If there is none, it gives up lease and pending claim, and
 // removes the cohort. The caller holds shard.mu and may raise tasks; nobody has a turn or leads.
 func (c *cohort) serveOrRetire() {
+	if c.lease != nil {
+		c.bring()
+	}
 	if c.serve() {
 		return
 	}
@@ -204,7 +215,7 @@ func (c *cohort) returnTurn(l *Lock) {
 	h, limbo := l.lease, l.err != nil
 	if !limbo {
 		l.err = (*releasedError)(l)
-		c.locker.counters.held.Add(-1)
+		c.countHeld(-1)
 	}
 	l.leave()
 	switch {
@@ -223,8 +234,10 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	locker := c.locker
 	err := l.lostError(reason)
 	end := l.finish(err)
-	locker.counters.held.Add(-1)
-	locker.counters.lost.Add(1)
+	c.countHeld(-1)
+	if !c.terms.gate {
+		locker.counters.lost.Add(1)
+	}
 	held := clock.Now().Sub(l.granted)
 	return func() {
 		end()
@@ -289,12 +302,15 @@ func (c *cohort) expire(h *lease) (tell func()) {
 }
 
 func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {
+	if lock.cohort.terms.gate {
+		return // it only keeps an order
+	}
 	if err.Reason != ErrClosed {
 		l.warn("holdfast: lock lost", "key", lock.Key(), "token", uint64(lock.token), "held", held,
 			"reason", err.Reason)
 	}
 	if hook := l.config.hooks.Lost; hook != nil {
-		event := LostEvent{Key: lock.Key(), Held: held, Err: err}
+		event := LostEvent{Key: lock.Key(), Held: held, Err: err, Slot: lock.Slot()}
 		hook(event)
 	}
 }

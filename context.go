@@ -13,12 +13,15 @@ type lockContext struct {
 	outer  *lockContext // the next one of the same Locker further out
 }
 
-// on returns the lock on the key that the context itself carries, or nil.
-func (c *lockContext) on(fullKey string) *Lock {
+// on returns the lock on the key, or with permit the permit of that name, that the context itself
+// carries, or nil.
+func (c *lockContext) on(fullKey string, permit bool) *Lock {
 	switch {
+	case c.set != nil && permit:
+		return nil
 	case c.set != nil:
 		return c.set.lock(c.locker.userKey(fullKey))
-	case c.lock.cohort.key == fullKey:
+	case c.lock.cohort.name() == fullKey && permit == (c.lock.Slot() >= 0):
 		return c.lock
 	default:
 		return nil
@@ -48,7 +51,7 @@ func (l *Locker) innermost(ctx context.Context) *lockContext {
 // fails with ErrInvalid if that lock is shared and the call is not to be: it would wait for itself.
 func (l *Locker) nested(ctx context.Context, fullKey string, a *call) (*Lock, error) {
 	for c := l.innermost(ctx); c != nil; c = c.outer {
-		lock := c.on(fullKey)
+		lock := c.on(fullKey, a.terms.permits > 0)
 		if lock == nil || lock.Err() != nil {
 			continue
 		}

@@ -243,7 +243,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	}
 	l.err = (*releasedError)(l)
 	l.leave()
-	c.locker.counters.held.Add(-1)
+	c.countHeld(-1)
 	claim, leads := c.vacate(h)
 	s.mu.Unlock()
 	c.askRelease(ctx, l, claim, leads, func(bool, error) {})
@@ -266,7 +266,7 @@ func (g *gathering) complete() *LockSet {
 		if hook := l.config.hooks.Acquired; hook != nil {
 			hook(AcquiredEvent{Key: m.key, Token: m.lock.token,
 				Waited: m.lock.granted.Sub(g.call.since), Local: m.local,
-				Shared: m.terms.shared})
+				Shared: m.terms.shared, Slot: -1})
 		}
 	}
 	return set.handle()

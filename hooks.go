@@ -46,6 +46,7 @@ type AcquiredEvent struct {
 	Waited time.Duration // from the call to the grant
 	Local  bool          // the key was handed over, or shared, in memory
 	Shared bool          // others may hold the key as well, see WithShared
+	Slot   int           // the permit's, see Lock.Slot; -1 for a lock
 }
 
 // RefusedEvent describes an acquisition that failed.
@@ -72,6 +73,7 @@ type RenewedEvent struct {
 	Token  Token         // the lock's, or that of one of those that share it; 0 if none was in use
 	Took   time.Duration // from the request to its answer
 	Margin time.Duration // validity left when the renewal was answered, before it counted
+	Slot   int           // the permit's, see Lock.Slot; -1 for a lock
 	// nil if renewed; a *LostError if the backend no longer has it, or answered too late; else it
 	// is tried again
 	Err error
@@ -86,6 +88,7 @@ type LostEvent struct {
 	Key  string        // as the caller named it
 	Held time.Duration // from the grant
 	Err  *LostError    // with token and reason
+	Slot int           // the permit's, see Lock.Slot; -1 for a lock
 }
 
 // HandedOverEvent describes a local handoff.
@@ -94,6 +97,7 @@ type HandedOverEvent struct {
 	Token   Token  // of the lock that was released
 	Turns   int    // how many turns the run has had
 	Waiting int    // goroutines of this Locker that still wait for the key
+	Slot    int    // the permit's, see Lock.Slot; -1 for a lock
 }
 
 // ReleasedEvent describes a release.
@@ -103,6 +107,7 @@ type ReleasedEvent struct {
 	Held  time.Duration // from the grant
 	Local bool          // the backend was not asked: other goroutines go on with the lease
 	Err   error         // what Release returned
+	Slot  int           // the permit's, see Lock.Slot; -1 for a lock
 }
 
 // on returns hooks that only have the observer call h.

@@ -8,7 +8,8 @@ import (
 
 // shard returns the shard of a full key.
 func (l *Locker) shard(fullKey string) *shard {
-	return &l.shards[maphash.String(l.seed, fullKey)%shardCount]
+	name, _, _ := cutPermit(fullKey) // all keys of a semaphore are in one shard
+	return &l.shards[maphash.String(l.seed, name)%shardCount]
 }
 
 // fullKey is the key as the backend knows it.
@@ -21,7 +22,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 		return "", invalid("key %.40q... has %d bytes with its prefix: at most %d are allowed", key,
 			len(full), driver.MaxKeyLen)
 	default:
-		return full, nil
+		return full, checkReserved(key, full)
 	}
 }
 

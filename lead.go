@@ -275,7 +275,7 @@ func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
 
 func (l *Locker) tellWaiting(a *call, result driver.Result) {
 	hook := l.config.hooks.Waiting
-	if hook == nil {
+	if hook == nil || a.terms.scouted() {
 		return
 	}
 	event := WaitingEvent{
@@ -291,8 +291,8 @@ func (l *Locker) tellWaiting(a *call, result driver.Result) {
 // sleep waits until it is time to ask again, or a notice says so.
 func (c *cohort) sleep(ctx context.Context, p *pendingClaim,
 	d time.Duration) (driver.Notice, error) {
-	c.locker.counters.waiting.Add(1)
-	defer c.locker.counters.waiting.Add(-1)
+	c.countWaiting(1)
+	defer c.countWaiting(-1)
 	// Not a timer channel: the race detector crashes on those when two goroutines of a synctest
 	// bubble touch theirs at the same time (seen with Go 1.26).
 	notices := c.locker.addressees.notices(p)

@@ -31,7 +31,7 @@ type Lock struct {
 }
 
 // Key returns the key, as it was given to Acquire.
-func (l *Lock) Key() string { return l.cohort.locker.userKey(l.cohort.key) }
+func (l *Lock) Key() string { return l.cohort.locker.userKey(l.cohort.name()) }
 
 // Token returns the fencing token of the acquisition, never 0. It stays the same for the life of
 // the Lock, and a nested acquisition shares it.
@@ -200,4 +200,9 @@ func (l *Lock) releaseNested() error {
 }
 
 // String describes the lock for logs.
-func (l *Lock) String() string { return fmt.Sprintf("lock on %q (token %d)", l.Key(), l.token) }
+func (l *Lock) String() string {
+	if slot := l.Slot(); slot >= 0 {
+		return fmt.Sprintf("permit %d of %q (token %d)", slot, l.Key(), l.token)
+	}
+	return fmt.Sprintf("lock on %q (token %d)", l.Key(), l.token)
+}

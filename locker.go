@@ -55,7 +55,10 @@ type shard struct {
 	mu     sync.Mutex
 	keys   map[string]*cohort // the first of each key, see cohort.other
 	leases leaseList          // all leases, also of cohorts that are not in keys
-	closed bool               // Close has ended what was in it
+	// those that have a cohort or a waiter, and which slot was held last of others
+	semaphores map[semaphoreKey]*semaphore
+	lastSlots  map[string]int
+	closed     bool // Close has ended what was in it
 }
 
 // New returns a Locker on backend. The Locker does not own the backend: several Lockers may share
@@ -233,6 +236,9 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 				w.ready <- outcome{err: ErrClosed}
 			}
 		}
+	}
+	for _, m := range s.semaphores {
+		m.endWaits(ErrClosed)
 	}
 	var after []func()
 	for h := s.leases.first; h != nil; h = s.leases.first {

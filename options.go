@@ -48,6 +48,9 @@ type config struct {
 
 	sharedKeys []string // these are shared, if shared is not set
 
+	permits   int  // of a semaphore
+	semaphore bool // WithPermits was given
+
 	// Of the Locker only:
 	prefix string
 	drift  float64
@@ -184,6 +187,9 @@ func WithLogger(logger *slog.Logger) Option {
 // validate checks all options together.
 func (c *config) validate() error {
 	if err := c.validateLocker(); err != nil {
+		return err
+	}
+	if err := c.validatePermits(); err != nil {
 		return err
 	}
 	switch {

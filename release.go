@@ -11,7 +11,7 @@ import (
 // release ends a turn at its holder's wish: it hands the key to the next waiter in memory, leaves
 // it to those who share it, or releases it at the backend.
 func (c *cohort) release(ctx context.Context, l *Lock) error {
-	locker, s := c.locker, c.shard
+	s := c.shard
 	s.mu.Lock()
 	ended := l.err // after its maximum hold, the key is still ours
 	if ended != nil && l.lease == nil {
@@ -19,6 +19,9 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		return ended
 	}
 	h := l.lease
+	if c.lease == h {
+		c.bring()
+	}
 	stays := !l.last() || c.extends(h)
 	passes := !stays && c.lease == h && c.waiters.first != nil
 	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
@@ -34,7 +37,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	tell := func() {}
 	if ended == nil {
 		tell = l.finish((*releasedError)(l))
-		locker.counters.held.Add(-1)
+		c.countHeld(-1)
 	}
 	switch {
 	case passes:
@@ -73,13 +76,16 @@ func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	c.serve()
 	c.resume(h, ended != nil)
 	local, turns, waiting := !c.leading, c.turns, c.waiters.length
+	if c.semaphore != nil {
+		waiting = c.semaphore.waiters.length
+	}
 	c.shard.mu.Unlock()
 	tell()
 	if local {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {
 			event := HandedOverEvent{Key: l.Key(), Token: l.token, Turns: turns - 1,
-				Waiting: waiting}
+				Waiting: waiting, Slot: l.Slot()}
 			hook(event)
 		}
 	}
@@ -131,6 +137,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 		}
 		if leads {
 			c.leading = false
+			c.bring() // the slot is free now
 			c.serveOrRetire()
 		}
 		s.mu.Unlock()
@@ -169,7 +176,8 @@ func (c *cohort) foundLost(l *Lock) error {
 func (l *Locker) tellReleased(lock *Lock, local bool, err error) {
 	if hook := l.config.hooks.Released; hook != nil {
 		event := ReleasedEvent{Key: lock.Key(), Token: lock.token,
-			Held: clock.Now().Sub(lock.granted), Local: local, Err: err}
+			Held: clock.Now().Sub(lock.granted), Local: local, Err: err,
+			Slot: lock.Slot()}
 		hook(event)
 	}
 }

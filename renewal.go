@@ -96,7 +96,8 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	}
 	h.hear(start, result)
 	margin := h.deadline.Sub(now)
-	event := RenewedEvent{Key: l.userKey(c.key), Took: now.Sub(start), Margin: margin}
+	event := RenewedEvent{Key: l.userKey(c.name()), Took: now.Sub(start), Margin: margin,
+		Slot: c.slot()}
 	if lock := h.locks.first; lock != nil {
 		event.Token = lock.token
 	}
@@ -130,7 +131,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	if err != nil {
 		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
 	}
-	if hook := l.config.hooks.Renewed; hook != nil {
+	if hook := l.config.hooks.Renewed; hook != nil && !c.terms.gate {
 		event.Err = err
 		hook(event)
 	}

@@ -108,8 +108,8 @@ func (c *cohort) letGo() {
 //
 // On success the lease was renewed too, to the full TTL. Downgrade fails with a [*LostError] if the
 // lock is lost, and with ErrReleased if it was released. It fails with ErrInvalid, and nothing has
-// changed, if ctx is nil, the backend cannot share keys, or the lock is a nested one: only the
-// outermost is downgraded, since who has that counts on it. It fails with ErrUnavailable,
+// changed, if ctx is nil, the backend cannot share keys, the lock is a permit, or it is a nested one:
+// only the outermost is downgraded, since who has that counts on it. It fails with ErrUnavailable,
 // ErrUnknown or the error of ctx if there is no answer. The lock is then still held, until its
 // deadline, but the holder must not count on being alone any more, nor on others being let in:
 // call Downgrade again, or release the lock. ctx bounds the wait for the answer.
@@ -122,6 +122,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return invalid("context is nil for %q: use context.Background()", l.Key())
+	case c.terms.permits > 0:
+		return invalid("%q: a permit cannot be downgraded: nobody shares its slot", l.Key())
 	case !shares(c.locker.backend):
 		return keyError("downgrade", l.Key(), errNoSharing)
 	}

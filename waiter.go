@@ -8,6 +8,7 @@ type waiter struct {
 	ready chan outcome // has room for the one outcome
 
 	// Guarded by cohort.shard.mu:
+	cohort     *cohort // who waits for a permit: that of the slot that came
 	prev, next *waiter
 	queued     bool
 }
@@ -17,6 +18,21 @@ type outcome struct {
 	lock *Lock
 	lead bool
 	err  error
+
+	asked bool // the lock was asked for at the backend by another goroutine, the scout
+}
+
+// refuse gives back what the outcome brings, in the cohort, as its waiter has given up. The caller
+// holds shard.mu.
+func (o *outcome) refuse(c *cohort) {
+	switch {
+	case o.lock != nil:
+		c.returnTurn(o.lock)
+	case o.lead:
+		c.leading = false
+		c.serveOrRetire()
+		c.locker.tasks.Done()
+	}
 }
 
 // waiterPool saves making a channel for each wait. Each Locker has its own pool: channels must not
@@ -34,7 +50,7 @@ func (p *waiterPool) get(a *call) *waiter {
 
 // put takes the waiter back. Its channel is empty and nobody else knows it any more.
 func (p *waiterPool) put(w *waiter) {
-	w.call = call{}
+	w.call, w.cohort = call{}, nil
 	p.pool.Put(w)
 }
 
@@ -52,6 +68,18 @@ func (l *waiterList) push(w *waiter) {
 		l.first = w
 	}
 	l.last = w
+	l.length++
+}
+
+// pushFront puts a waiter back in its place: before all others.
+func (l *waiterList) pushFront(w *waiter) {
+	w.prev, w.next, w.queued = nil, l.first, true
+	if l.first != nil {
+		l.first.prev = w
+	} else {
+		l.last = w
+	}
+	l.first = w
 	l.length++
 }
 

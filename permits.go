@@ -1,0 +1,109 @@
+package holdfast
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// MaxPermits is the largest number of permits that [WithPermits] accepts.
+const MaxPermits = 1000
+
+// A permit is a numbered slot, and a slot is an exclusive key of its own: the semaphore's name and
+// a suffix, which no other key may end with. The gate is one more such key, see scout.go. So at
+// most one holds a slot, on every backend, and nothing here has to be counted.
+const (
+	permitMark = "@permit/"
+	gateName   = "gate"
+
+	// maxPermitSuffix is the length of the longest suffix: slots have three digits at most.
+	maxPermitSuffix = len(permitMark) + len(gateName)
+)
+
+// WithPermits makes the key a semaphore: at most n acquisitions hold it at a time. Default: a lock,
+// which one holds. n is 1 to [MaxPermits], else New and Acquire fail with ErrInvalid, as they do
+// with [WithShared] as well, with a key of more than 1,012 bytes (prefix included), and
+// [Locker.AcquireAll] with any number of permits. See Semaphores in the package documentation.
+//
+// Use the same n everywhere. While processes use different ones, at most the largest of them hold a
+// permit. A semaphore of one permit and a lock are different things, and do not exclude each other,
+// even if they have the same key.
+func WithPermits(n int) AcquireOption {
+	return acquireOption(func(c *config) { c.permits, c.semaphore = n, true })
+}
+
+// validatePermits checks what belongs to WithPermits.
+func (c *config) validatePermits() error {
+	switch {
+	case !c.semaphore:
+		return nil
+	case c.permits < 1 || c.permits > MaxPermits:
+		return invalid("%d permits: must be 1 to %d", c.permits, MaxPermits)
+	case c.shared:
+		return invalid("WithPermits(%d) together with WithShared: a permit has one holder; "+
+			"leave one of them out", c.permits)
+	}
+	return nil
+}
+
+// Slot returns the number of the permit, from 0 to one less than [WithPermits] allows, and -1 if
+// the lock is no permit. No two permits of a semaphore that are valid have the same number, so it
+// can choose one of n resources. Tokens rise for each slot: a guard takes slot and token together.
+func (l *Lock) Slot() int { return l.cohort.slot() }
+
+// slot returns the number of the slot, or -1.
+func (c *cohort) slot() int {
+	if c.terms.permits == 0 {
+		return -1
+	}
+	_, slot, _ := cutPermit(c.key)
+	return slot
+}
+
+// name is the full key without what the kernel has added for a permit or the gate.
+func (c *cohort) name() string {
+	if c.terms.permits == 0 && !c.terms.gate {
+		return c.key
+	}
+	name, _, _ := cutPermit(c.key)
+	return name
+}
+
+func slotKey(name string, slot int) string { return name + permitMark + strconv.Itoa(slot) }
+func gateKey(name string) string           { return name + permitMark + gateName }
+
+// cutPermit takes apart the full key of a slot, or of a gate, whose slot is -1.
+func cutPermit(fullKey string) (name string, slot int, ok bool) {
+	i := strings.LastIndex(fullKey, permitMark)
+	if i < 0 || len(fullKey)-i > maxPermitSuffix {
+		return fullKey, -1, false
+	}
+	name, rest := fullKey[:i], fullKey[i+len(permitMark):]
+	if rest == gateName {
+		return name, -1, true
+	}
+	if n, err := strconv.ParseUint(rest, 10, 16); err == nil && n < MaxPermits {
+		return name, int(n), true
+	}
+	return fullKey, -1, false
+}
+
+// checkReserved refuses the keys of slots and gates.
+func checkReserved(key, fullKey string) error {
+	if _, _, reserved := cutPermit(fullKey); reserved {
+		return invalid("key %.40q: what ends with %q and a number or %q is reserved for WithPermits; "+
+			"name the key otherwise", key, permitMark, gateName)
+	}
+	return nil
+}
+
+// semaphoreKey is the full key of a semaphore, with room for a suffix.
+func (l *Locker) semaphoreKey(key string) (string, error) {
+	full, err := l.fullKey(key)
+	if err == nil && len(full) > driver.MaxKeyLen-maxPermitSuffix {
+		return "", invalid("key %.40q... has %d bytes with its prefix: with WithPermits at most %d "+
+			"are allowed", key, len(full), driver.MaxKeyLen-maxPermitSuffix)
+	}
+	return full, err
+}

@@ -1,0 +1,624 @@
+package holdfast_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// acquirePermits acquires n permits of a semaphore of that size, and checks that each has a slot of
+// its own.
+func (b *bench) acquirePermits(l *holdfast.Locker, key string, n int,
+	options ...holdfast.AcquireOption) []*holdfast.Lock {
+	b.t.Helper()
+	permits := make([]*holdfast.Lock, n)
+	slots := make(map[int]bool)
+	options = append(options, holdfast.WithPermits(n))
+	for i := range permits {
+		permits[i] = b.acquire(l, key, options...)
+		slot := permits[i].Slot()
+		if slot < 0 || slot >= n || slots[slot] {
+			b.t.Errorf("permit %d of %d has slot %d", i, n, slot)
+		}
+		slots[slot] = true
+	}
+	return permits
+}
+
+func (b *bench) releasePermits(permits []*holdfast.Lock) {
+	b.t.Helper()
+	for _, p := range permits {
+		b.release(p)
+	}
+}
+
+// waitFor has goroutines acquire a permit, one after the other, and returns what they get.
+func (b *bench) waitFor(l *holdfast.Locker, key string, n, waiters int) chan *holdfast.Lock {
+	got := make(chan *holdfast.Lock, waiters)
+	for range waiters {
+		go func() {
+			lock, err := l.Acquire(background, key, holdfast.WithPermits(n))
+			if err != nil {
+				b.t.Error(err)
+			}
+			got <- lock
+		}()
+		synctest.Wait()
+	}
+	return got
+}
+
+func TestPermitsAreSlotsOfTheirOwn(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 16, 64, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			other, _ := b.locker()
+			permits := b.acquirePermits(l, "deploy", n)
+			for _, who := range []*holdfast.Locker{l, other} {
+				_, err := who.TryAcquire(background, "deploy", holdfast.WithPermits(n))
+				mustBe(t, err, holdfast.ErrHeld)
+				if !strings.Contains(err.Error(), `"deploy"`) {
+					t.Errorf("the error does not name the key: %v", err)
+				}
+			}
+			if s := l.Stats(); s.Held != n || s.Acquired != uint64(n) {
+				t.Errorf("%d held, %d acquired, want %d", s.Held, s.Acquired, n)
+			}
+			slot, token := permits[n-1].Slot(), permits[n-1].Token()
+			b.release(permits[n-1])
+			again, err := other.TryAcquire(background, "deploy", holdfast.WithPermits(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Slot() != slot || again.Token() <= token {
+				t.Errorf("slot %d, token %d after slot %d, token %d", again.Slot(), again.Token(),
+					slot, token)
+			}
+			if again.Key() != "deploy" {
+				t.Errorf("key %q", again.Key())
+			}
+			b.release(again)
+			b.releasePermits(permits[:n-1])
+		})
+	}
+}
+
+func TestPermitsAreNoLockOfThatName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		lock := b.acquire(l, "deploy")
+		permit := b.acquire(l, "deploy", holdfast.WithPermits(1))
+		if lock.Slot() != -1 || permit.Slot() != 0 {
+			t.Errorf("slots %d and %d, want -1 and 0", lock.Slot(), permit.Slot())
+		}
+		if s := permit.String(); !strings.Contains(s, `permit 0 of "deploy"`) {
+			t.Errorf("permit is %q", s)
+		}
+		// Nested in what the context carries, and in nothing else.
+		ctx := lock.Context(background)
+		_, err := l.TryAcquire(ctx, "deploy", holdfast.WithPermits(1))
+		mustBe(t, err, holdfast.ErrHeld)
+		b.release(lock)
+		b.release(permit)
+	})
+}
+
+func TestPermitsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithPrefix("p/"))
+		refused := func(err error, texts ...string) {
+			t.Helper()
+			mustBe(t, err, holdfast.ErrInvalid)
+			for _, text := range texts {
+				if err != nil && !strings.Contains(err.Error(), text) {
+					t.Errorf("error %q does not have %q", err, text)
+				}
+			}
+		}
+		for n, text := range map[int]string{0: "0 permits", -1: "-1 permits", 1001: "1001 permits"} {
+			_, err := l.Acquire(background, "key", holdfast.WithPermits(n))
+			refused(err, text, "1 to 1000")
+			_, err = holdfast.New(b.memory, holdfast.WithPermits(n))
+			refused(err, text, "1 to 1000")
+		}
+		four := holdfast.WithPermits(4)
+		_, err := l.Acquire(background, "key", four, holdfast.WithShared())
+		refused(err, "WithShared")
+		_, err = l.AcquireAll(background, []string{"key", "other"}, four)
+		refused(err, "WithPermits(4)", `"key"`)
+		for _, key := range []string{"x@permit/0", "x@permit/999", "x@permit/gate", "@permit/7"} {
+			_, err = l.Acquire(background, key)
+			refused(err, key, "reserved")
+			_, err = l.TryAcquire(background, key, four)
+			refused(err, key, "reserved")
+			_, err = l.AcquireAll(background, []string{"a", key})
+			refused(err, key, "reserved")
+		}
+		tail, _ := b.locker(holdfast.WithPrefix("x@permit/"))
+		_, err = tail.Acquire(background, "3")
+		refused(err, "reserved")
+		for _, key := range []string{"x@permit/", "x@permit/1000", "x@permit/3x", "@permit/3/x"} {
+			b.release(b.acquire(l, key))
+		}
+		long := strings.Repeat("k", driver.MaxKeyLen-len("p/")-len("@permit/gate"))
+		b.releasePermits(b.acquirePermits(l, long, 2))
+		_, err = l.Acquire(background, long+"k", four)
+		refused(err, "1012")
+		permit := b.acquire(l, "key", four)
+		refused(permit.Downgrade(background), "permit")
+		b.release(permit)
+	})
+}
+
+// A permit that comes free goes to the first who waits, whichever slot it is, and whether in this
+// process or another.
+func TestPermitsGoToTheFirstWhoWaits(t *testing.T) {
+	for _, handoff := range []bool{true, false} {
+		for _, elsewhere := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var options []holdfast.Option
+				if !handoff {
+					options = append(options, holdfast.WithCohort(1, 0))
+				}
+				l, _ := b.locker(options...)
+				waits := l
+				if elsewhere {
+					waits, _ = b.locker(options...)
+				}
+				const n = 4
+				permits := b.acquirePermits(l, "deploy", n)
+				for _, i := range []int{2, 0, 3, 1} {
+					got := b.waitFor(waits, "deploy", n, 1)
+					time.Sleep(time.Second)
+					if s := waits.Stats(); s.Waiting != 1 {
+						t.Errorf("%d wait, want 1", s.Waiting)
+					}
+					start := time.Now()
+					b.release(permits[i])
+					next := <-got
+					if next.Slot() != permits[i].Slot() {
+						t.Errorf("slot %d was released, slot %d acquired", permits[i].Slot(),
+							next.Slot())
+					}
+					if waited := time.Since(start); waited > 0 {
+						t.Errorf("got it after %v, want at once", waited)
+					}
+					permits[i] = next
+				}
+				b.releasePermits(permits)
+			})
+		}
+	}
+}
+
+// Waiters of one Locker get permits in the order in which they asked, from those that it has and
+// from those of others.
+func TestPermitsKeepTheOrderInALocker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		four := holdfast.WithPermits(4)
+		var permits []*holdfast.Lock
+		for i := range 4 {
+			from := l
+			if i%2 == 1 {
+				from = other
+			}
+			permits = append(permits, b.acquire(from, "deploy", four))
+		}
+		var got []chan *holdfast.Lock
+		for range 4 {
+			got = append(got, b.waitFor(l, "deploy", 4, 1))
+		}
+		time.Sleep(time.Second)
+		for i, p := range permits {
+			b.release(p)
+			time.Sleep(time.Millisecond)
+			for j, c := range got {
+				if has := len(c) > 0; has != (j <= i) {
+					t.Errorf("after %d releases, waiter %d has a permit: %t", i+1, j, has)
+				}
+			}
+		}
+		for _, c := range got {
+			b.release(<-c)
+		}
+	})
+}
+
+// Processes get permits in the order in which they began to wait at the gate, also while those of
+// the first keep all permits busy with waiters of their own.
+func TestPermitsGoOnToOtherProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		busy, _ := b.locker()
+		const n, hold = 4, 3 * time.Millisecond
+		ctx, cancel := context.WithCancel(background)
+		var wait sync.WaitGroup
+		for range 32 {
+			wait.Go(func() {
+				for ctx.Err() == nil {
+					lock, err := busy.Acquire(background, "deploy", holdfast.WithPermits(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(hold)
+					b.release(lock)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		const others = 3
+		bound := others*2*holdfast.DefaultCohortSpan + hold
+		for range others {
+			l, _ := b.locker()
+			wait.Go(func() {
+				for range 5 {
+					start := time.Now()
+					lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if waited := time.Since(start); waited > bound {
+						t.Errorf("waited for %v, want at most %v", waited, bound)
+					}
+					time.Sleep(hold)
+					b.release(lock)
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		cancel()
+		wait.Wait()
+		if s := busy.Stats(); s.HandedOver < 1000 {
+			t.Errorf("%d handed over in memory, want nearly all", s.HandedOver)
+		}
+	})
+}
+
+func TestPermitsAreNested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		err := l.Do(background, "deploy", func(ctx context.Context, outer *holdfast.Lock) error {
+			inner, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(2))
+			if err != nil {
+				return err
+			}
+			if inner.Slot() != outer.Slot() || inner.Token() != outer.Token() {
+				t.Errorf("nested in slot %d: slot %d", outer.Slot(), inner.Slot())
+			}
+			// The lock of that name is another thing, which nobody holds.
+			lock, err := l.TryAcquire(ctx, "deploy")
+			if err != nil {
+				return err
+			}
+			if lock.Slot() != -1 {
+				t.Error("a lock was nested in a permit")
+			}
+			b.release(lock)
+			b.release(inner)
+			return outer.Err()
+		}, holdfast.WithPermits(2))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPermitsEndAsLocksDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var events []string
+		l, faults := b.locker(holdfast.WithPermits(3), holdfast.WithHooks(holdfast.Hooks{
+			Lost: func(e holdfast.LostEvent) {
+				if e.Slot < 0 || e.Key != "deploy" {
+					t.Errorf("slot %d of %q lost", e.Slot, e.Key)
+				}
+				events = append(events, "lost")
+			},
+			Acquired: func(e holdfast.AcquiredEvent) {
+				if e.Slot < 0 || e.Key != "deploy" && e.Key != "other" {
+					t.Errorf("slot %d of %q acquired", e.Slot, e.Key)
+				}
+			},
+			Renewed: func(e holdfast.RenewedEvent) {
+				if e.Slot < 0 || e.Key != "deploy" {
+					t.Errorf("slot %d of %q renewed", e.Slot, e.Key)
+				}
+			},
+		}))
+		start := time.Now()
+		held := b.acquire(l, "deploy")
+		limited := b.acquire(l, "deploy", holdfast.WithMaxHold(time.Minute))
+		short := b.acquire(l, "deploy", holdfast.WithoutRenewal(), holdfast.WithTTL(time.Second))
+		if err := short.Extend(background); err != nil {
+			t.Error(err)
+		}
+		b.endsAfter(short, start, validity(time.Second))
+		b.endsAfter(limited, start, time.Minute)
+		mustBe(t, limited.Err(), holdfast.ErrMaxHold)
+		if err := held.Err(); err != nil {
+			t.Error(err)
+		}
+		b.releasePermits(b.acquirePermits(l, "other", 3))
+		faults.Freeze()
+		<-held.Done()
+		mustBe(t, held.Err(), holdfast.ErrLost)
+		faults.Thaw()
+		time.Sleep(time.Minute)
+		b.releasePermits(b.acquirePermits(l, "deploy", 3))
+		synctest.Wait()
+		if len(events) != 3 {
+			t.Errorf("%d losses told, want 3", len(events))
+		}
+	})
+}
+
+// The maximum hold counts from the grant to the waiter, and is the waiter's own.
+func TestMaximumHoldOfAPermitThatWasWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		permits := b.acquirePermits(other, "deploy", 2)
+		got := make(chan *holdfast.Lock)
+		for _, hold := range []time.Duration{0, time.Minute} {
+			go func() {
+				lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(2),
+					holdfast.WithMaxHold(hold))
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		b.release(permits[0])
+		first := <-got
+		b.release(permits[1])
+		second := <-got
+		b.endsAfter(second, time.Now(), time.Minute)
+		if err := first.Err(); err != nil {
+			t.Errorf("the one without a maximum hold: %v", err)
+		}
+		b.release(first)
+	})
+}
+
+// Who gives up leaves nothing behind, and keeps nobody from a permit.
+func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		permits := b.acquirePermits(other, "deploy", 3)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			_, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(3))
+			mustBe(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		if s := l.Stats(); s.Waiting != 0 || s.Held != 0 {
+			t.Errorf("%d wait, %d held", s.Waiting, s.Held)
+		}
+		time.Sleep(time.Second)
+		for entry, err := range b.memory.List(background, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if entry.Key == "deploy@permit/gate" || len(entry.Waiters) > 0 {
+				t.Errorf("%q has holder %q, %d waiters", entry.Key, entry.Holder.Owner,
+					len(entry.Waiters))
+			}
+		}
+		b.releasePermits(permits)
+	})
+}
+
+// With two permits that come at once, one waiter takes one, and the other is free.
+func TestPermitsThatComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, faults := b.locker()
+		permits := b.acquirePermits(l, "deploy", 4)
+		faults.Inject(memhold.Fault{Times: 1000, Delay: 5 * time.Millisecond})
+		got := b.waitFor(other, "deploy", 4, 1)
+		time.Sleep(time.Second)
+		b.releasePermits(permits)
+		first := <-got
+		time.Sleep(time.Second)
+		permits = permits[:0]
+		for range 3 {
+			p, err := l.TryAcquire(background, "deploy", holdfast.WithPermits(4))
+			if err != nil {
+				t.Fatalf("three permits are free, but: %v", err)
+			}
+			permits = append(permits, p)
+		}
+		b.release(first)
+		b.releasePermits(permits)
+	})
+}
+
+// A process that died as it waited with the gate costs the others no more than its lease.
+func TestPermitsOutliveADeadScout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(3*time.Second))
+		l, _ := b.locker()
+		dead, faults := b.locker()
+		other, _ := b.locker()
+		permits := b.acquirePermits(l, "deploy", 2)
+		ctx, cancel := context.WithCancel(background)
+		go dead.Acquire(ctx, "deploy", holdfast.WithPermits(2))
+		time.Sleep(time.Second)
+		faults.Freeze()
+		got := b.waitFor(other, "deploy", 2, 1)
+		start := time.Now()
+		b.release(permits[0])
+		lock := <-got
+		if waited := time.Since(start); waited > 5*time.Second {
+			t.Errorf("waited for %v behind a dead process, want at most 5 s", waited)
+		}
+		cancel()
+		faults.Thaw()
+		b.release(lock)
+		b.release(permits[1])
+		time.Sleep(time.Minute)
+	})
+}
+
+// While a semaphore is used with different numbers of permits, at most the larger one hold it, and
+// the log says so.
+func TestDifferentNumbersOfPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		two, _ := b.locker(holdfast.WithPermits(2),
+			holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		four, _ := b.locker(holdfast.WithPermits(4))
+		var permits []*holdfast.Lock
+		for _, l := range []*holdfast.Locker{two, two, four, four} {
+			p, err := l.TryAcquire(background, "deploy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			permits = append(permits, p)
+		}
+		for _, l := range []*holdfast.Locker{two, four} {
+			_, err := l.TryAcquire(background, "deploy")
+			mustBe(t, err, holdfast.ErrHeld)
+		}
+		ctx, cancel := context.WithCancel(background)
+		var wait sync.WaitGroup
+		for _, l := range []*holdfast.Locker{four, two} {
+			wait.Go(func() {
+				_, err := l.Acquire(ctx, "deploy")
+				mustBe(t, err, context.Canceled)
+			})
+			time.Sleep(time.Second)
+		}
+		cancel()
+		wait.Wait()
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "permits=2") ||
+			!strings.Contains(text, "others=4") {
+			t.Errorf("the log does not tell of 2 and 4 permits: %s", text)
+		}
+		b.releasePermits(permits)
+	})
+}
+
+// An outage is told to all who wait, after a TTL; a shorter one costs nobody the wait.
+func TestPermitsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		permits := b.acquirePermits(other, "deploy", 2)
+		options := []holdfast.AcquireOption{holdfast.WithPermits(2), holdfast.WithTTL(time.Minute)}
+		errs := make(chan error, 3)
+		for range 3 {
+			go func() {
+				lock, err := l.Acquire(background, "deploy", options...)
+				if err == nil {
+					err = lock.Release(background)
+				}
+				errs <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		faults.Freeze()
+		time.Sleep(30 * time.Second)
+		faults.Thaw()
+		time.Sleep(10 * time.Second)
+		if len(errs) > 0 {
+			t.Fatalf("an outage of half the TTL ended a wait: %v", <-errs)
+		}
+		b.releasePermits(permits)
+		for range 3 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		permits = b.acquirePermits(other, "deploy", 2)
+		for range 3 {
+			go func() {
+				_, err := l.Acquire(background, "deploy", options...)
+				errs <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		faults.Freeze()
+		start := time.Now()
+		for range 3 {
+			err := <-errs
+			if !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("got error %v in an outage", err)
+			}
+		}
+		if took := time.Since(start); took < 59*time.Second || took > 3*time.Minute {
+			t.Errorf("told of the outage after %v, want about a minute", took)
+		}
+		faults.Thaw()
+		b.releasePermits(permits)
+		time.Sleep(5 * time.Minute)
+	})
+}
+
+func TestCloseEndsWaitsForPermits(t *testing.T) {
+	for _, handoff := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			var options []holdfast.Option
+			if !handoff {
+				options = append(options, holdfast.WithCohort(1, 0))
+			}
+			l, _ := b.locker(options...)
+			other, _ := b.locker()
+			own := b.acquire(l, "deploy", holdfast.WithPermits(2))
+			permit := b.acquire(other, "deploy", holdfast.WithPermits(2))
+			errs := make(chan error, 5)
+			for range 5 {
+				go func() {
+					_, err := l.Acquire(background, "deploy", holdfast.WithPermits(2))
+					errs <- err
+				}()
+			}
+			time.Sleep(time.Second)
+			start := time.Now()
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 0 {
+				t.Errorf("Close took %v", took)
+			}
+			for range 5 {
+				mustBe(t, <-errs, holdfast.ErrClosed)
+			}
+			mustBe(t, own.Err(), holdfast.ErrClosed)
+			_, err := l.Acquire(background, "deploy", holdfast.WithPermits(2))
+			mustBe(t, err, holdfast.ErrClosed)
+			b.release(permit)
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package holdfast
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// The scout is a goroutine that waits at the backend for all who wait for a permit in one Locker.
+// It queues for the gate, an exclusive key of the semaphore: so of all processes one at a time
+// waits for slots, in the order in which they came. With the gate it queues at all slots at once:
+// those that are free it has at once, and one that is released goes to it rather than to somebody
+// who comes by. What it gets it hands to the first who waits. When nobody waits any more, or its
+// turn is over, it leaves the queues, and then the gate.
+//
+// Where this Locker has the slot itself, the scout waits in memory, in the slot's cohort, and has
+// the next turn there. So the turn of a scout ends, and the gate goes on, however busy this Locker
+// keeps its permits.
+
+const (
+	// gateTTL is the TTL of the gate, if that of the permits is not shorter: a scout that died with
+	// the gate keeps others from waiting for as long.
+	gateTTL = 5 * time.Second
+
+	// scoutTimePerSlot is for how long a scout may go on after its first permit, for each slot: the
+	// more queues it has entered, the more permits are to come of that.
+	scoutTimePerSlot = time.Millisecond
+
+	// gateLabel begins the label of who has the gate. What follows is the number of permits.
+	gateLabel = "permits="
+)
+
+// scouted reports whether the scout asks on these terms, for others: nobody counts it as waiting.
+func (t *terms) scouted() bool { return t.gate || t.permits > 0 }
+
+// countHeld counts locks that users hold.
+func (c *cohort) countHeld(n int64) {
+	if !c.terms.gate {
+		c.locker.counters.held.Add(n)
+	}
+}
+
+// countWaiting counts calls that wait. Those that wait for a permit count in their list.
+func (c *cohort) countWaiting(n int64) {
+	if !c.terms.scouted() {
+		c.locker.counters.waiting.Add(n)
+	}
+}
+
+// scout is one scout at work.
+type scout struct {
+	*semaphore
+	call  call // for each slot
+	heard clock.Instant
+
+	// Guarded by shard.mu:
+	failed slotSet // slots that gave no answer, in this turn
+	left   int     // how many slots have not failed
+	err    error   // why the turn came to nothing
+	timer  *time.Timer
+}
+
+// sendScout sends the scout if it is not at work. a is of the one that waits. The caller holds
+// shard.mu; the shard is not closed.
+func (m *semaphore) sendScout(a *call) {
+	if m.scouting {
+		return
+	}
+	m.scouting = true
+	s := &scout{semaphore: m, call: *a, heard: clock.Now()}
+	s.call.wait, s.call.maxHold = true, 0 // the maximum hold is the waiter's
+	m.locker.tasks.Go(s.run)
+}
+
+// rouse ends the scout's pause. The caller holds shard.mu.
+func (m *semaphore) rouse() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run has the scout take turns for as long as anybody waits. It tolerates failures as Acquire does:
+// for a TTL from the last answer.
+func (s *scout) run() {
+	failures := 0
+	for {
+		ctx, cancel := context.WithCancel(s.locker.life)
+		if !s.setOut(cancel) {
+			cancel()
+			return
+		}
+		err := s.turn(ctx)
+		s.shard.mu.Lock()
+		s.leave = nil
+		s.shard.mu.Unlock()
+		cancel()
+		switch {
+		case err == nil || s.locker.closed.Load():
+			failures = 0
+		case driver.Permanent(err) || clock.Now().Sub(s.heard) >= s.call.terms.ttl:
+			s.fail(err)
+		default:
+			s.pause(backoff(failures))
+			failures++
+		}
+	}
+}
+
+// setOut waits until the scout has to set out, and reports false if nobody waits any more. While
+// this Locker has a permit, the first who waits has a span for getting that in memory.
+func (s *scout) setOut(leave func()) bool {
+	for {
+		s.shard.mu.Lock()
+		w := s.waiters.first
+		if w == nil {
+			s.scouting = false
+			s.retire()
+			s.shard.mu.Unlock()
+			return false
+		}
+		var pause time.Duration
+		if s.cohorts > 0 {
+			pause = w.call.since.Add(s.locker.config.span).Sub(clock.Now())
+		}
+		if pause <= 0 {
+			s.semaphore.leave = leave
+			s.shard.mu.Unlock()
+			return true
+		}
+		s.shard.mu.Unlock()
+		s.pause(pause)
+	}
+}
+
+// pause waits for d, or until the scout is roused or the Locker closed.
+func (s *scout) pause(d time.Duration) {
+	// Not a timer channel, see pendingClaim.sleep.
+	timer := time.AfterFunc(d, func() {
+		s.shard.mu.Lock()
+		defer s.shard.mu.Unlock()
+		s.rouse()
+	})
+	defer timer.Stop()
+	select {
+	case <-s.wake:
+	case <-s.locker.closing:
+	}
+}
+
+// turn has the gate, and waits for all slots until the turn is over, or ctx ends. It fails if there
+// was no answer.
+func (s *scout) turn(ctx context.Context) error {
+	gate, err := s.gate(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // nobody waits any more
+	case err != nil:
+		return err
+	}
+	s.heard = clock.Now()
+	// Not within ctx, which has often ended.
+	defer gate.cohort.putBack(context.Background(), gate)
+	permits := s.key.terms.permits
+	s.failed, s.left, s.err = slotSet{}, permits, nil
+	var wait sync.WaitGroup
+	for slot := range permits {
+		wait.Go(func() { s.queue(ctx, slot) })
+	}
+	wait.Wait()
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	return s.err
+}
+
+// gate waits for the gate.
+func (s *scout) gate(ctx context.Context) (*Lock, error) {
+	ttl := min(s.call.terms.ttl, gateTTL)
+	if b, ok := s.locker.backend.(driver.Limited); ok && b.CheckTTL(ttl) != nil {
+		ttl = s.call.terms.ttl
+	}
+	permits := s.key.terms.permits
+	a := call{
+		key:    s.call.key,
+		terms:  terms{ttl: ttl, renew: true, gate: true},
+		suffix: driver.OwnerSuffix(gateLabel + strconv.Itoa(permits)),
+		since:  clock.Now(),
+	}
+	full := gateKey(s.key.name)
+	lock, _, err := s.locker.enter(ctx, full, &a)
+	held, ok := err.(*HeldError)
+	if !ok {
+		return lock, err
+	}
+	s.compare(held.Holder)
+	a.wait, a.since = true, clock.Now()
+	lock, _, err = s.locker.enter(ctx, full, &a)
+	return lock, err
+}
+
+// compare logs that who has the gate counts with another number of permits.
+func (s *scout) compare(other driver.Owner) {
+	theirs, ok := strings.CutPrefix(other.Label, gateLabel)
+	if ours := strconv.Itoa(s.key.terms.permits); ok && theirs != ours {
+		s.locker.warn("holdfast: a semaphore is used with different numbers of permits; at most the "+
+			"larger number hold one", "key", s.call.key, "permits", ours, "others", theirs,
+			"holder", other.String())
+	}
+}
+
+// queue waits for one slot, and hands it on.
+func (s *scout) queue(ctx context.Context, slot int) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		a := s.call
+		a.since = clock.Now()
+		lock, _, err := s.locker.enter(ctx, slotKey(s.key.name, slot), &a)
+		switch {
+		case err == nil:
+			if s.give(lock) {
+				s.got()
+				return
+			}
+			continue // it was lost, or ctx has ended
+		case ctx.Err() != nil || s.locker.closed.Load():
+			return
+		}
+		s.missed(slot, err)
+		pause, cancel := context.WithTimeout(ctx, backoff(failures))
+		<-pause.Done()
+		cancel()
+	}
+}
+
+// got has the turn end a while after its first permit.
+func (s *scout) got() {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if leave := s.leave; s.timer == nil && leave != nil {
+		length := max(s.locker.config.span, scoutTimePerSlot*time.Duration(s.key.terms.permits))
+		s.timer = time.AfterFunc(length, leave)
+	}
+}
+
+// missed notes that a slot gave no answer, for as long as Acquire goes on without. When all have,
+// or one that will go on so, the turn has failed.
+func (s *scout) missed(slot int, err error) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if !s.failed.has(slot) {
+		s.failed.add(slot)
+		s.left--
+	}
+	if (s.left == 0 || driver.Permanent(err)) && s.leave != nil {
+		s.err = err
+		s.leave()
+	}
+}

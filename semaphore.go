@@ -1,0 +1,394 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// A semaphore is all that one Locker has to do with the permits of one name on the same terms. Each
+// slot is a key with a cohort of its own (see cohort.go); what is here lets goroutines wait for
+// whichever comes first:
+//
+//   - Who finds nobody waiting tries a slot, and then a few others.
+//   - Who waits stands in one list. A cohort whose turn ends takes the first of the list as if it
+//     had waited for that slot (see bring), so permits are handed over in memory.
+//   - While somebody waits, a scout waits at the backend for all slots (see scout.go).
+//
+// All keys of a semaphore are in the shard of its name. With local handoff switched off, every
+// acquisition is a semaphore of its own, whose cohorts nobody else finds.
+type semaphore struct {
+	locker *Locker
+	shard  *shard
+	key    semaphoreKey
+
+	// Guarded by shard.mu:
+	used     slotSet // slots that have a cohort here
+	cohorts  int     // how many these are
+	last     int     // the slot that was held last: where a search begins
+	waiters  waiterList
+	scouting bool          // the scout is at work
+	leave    func()        // ends the scout's wait at the backend; nil if it has none
+	wake     chan struct{} // ends the scout's pause; has room for one
+}
+
+// semaphoreKey finds a semaphore in its shard.
+type semaphoreKey struct {
+	name  string // the full key without a suffix
+	terms terms
+	alone *semaphore // with local handoff switched off: itself
+}
+
+// few is how many slots Acquire tries together after the first one was taken.
+const few = 3
+
+// maxLastSlots is for how many names a shard knows which slot was held last.
+const maxLastSlots = 64
+
+// semaphore returns the semaphore of the name and the terms, or a new one. The caller holds s.mu,
+// and has the new one get a cohort or a waiter.
+func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
+	if key.alone != nil {
+		return key.alone
+	}
+	if m := s.semaphores[key]; m != nil {
+		return m
+	}
+	last, ok := s.lastSlots[key.name]
+	switch {
+	case l.config.turns == 1: // else all goroutines would begin with the same slot
+		last = rand.N(key.terms.permits)
+	case !ok || last >= key.terms.permits:
+		last = int(maphash.String(l.seed, key.name) / shardCount % uint64(key.terms.permits))
+	}
+	m := &semaphore{locker: l, shard: s, key: key, last: last, wake: make(chan struct{}, 1)}
+	if l.config.turns == 1 {
+		m.key.alone = m
+	} else {
+		s.keep(m)
+	}
+	return m
+}
+
+// keep has the shard know the semaphore. The caller holds s.mu.
+func (s *shard) keep(m *semaphore) {
+	if s.semaphores == nil {
+		s.semaphores = make(map[semaphoreKey]*semaphore)
+	}
+	s.semaphores[m.key] = m
+}
+
+// retire forgets the semaphore if nothing of it is left. The caller holds shard.mu.
+func (m *semaphore) retire() {
+	s := m.shard
+	if m.cohorts > 0 || m.waiters.first != nil || m.scouting || s.semaphores[m.key] != m {
+		return
+	}
+	delete(s.semaphores, m.key)
+	if s.lastSlots == nil || len(s.lastSlots) >= maxLastSlots {
+		s.lastSlots = make(map[string]int)
+	}
+	s.lastSlots[m.key.name] = m.last
+}
+
+// enlist tells the semaphore of a new cohort of a slot. The caller holds s.mu.
+func (s *shard) enlist(c *cohort) {
+	m := s.semaphore(c.locker, semaphoreKey{name: c.name(), terms: c.terms})
+	c.semaphore = m
+	m.used.add(c.slot())
+	m.cohorts++
+}
+
+// delist tells the semaphore that the cohort of a slot is gone. The caller holds shard.mu.
+func (c *cohort) delist() {
+	m := c.semaphore
+	c.semaphore = nil
+	m.used.remove(c.slot())
+	m.cohorts--
+	if c.firstLease.cohort != nil {
+		m.last = c.slot()
+	}
+	if m.cohorts == 0 {
+		m.rouse()
+	}
+	m.retire()
+}
+
+// bring has the first who waits for any slot wait for this one, if nobody waits for it already. The
+// caller holds shard.mu, and serves the cohort in the same step.
+func (c *cohort) bring() {
+	if c.semaphore == nil || c.waiters.first != nil {
+		return
+	}
+	if w := c.semaphore.pop(); w != nil {
+		w.cohort = c
+		c.waiters.push(w)
+	}
+}
+
+// pop takes the first waiter off the list. The caller holds shard.mu.
+func (m *semaphore) pop() *waiter {
+	w := m.waiters.pop()
+	m.drained()
+	return w
+}
+
+// drained ends the scout's wait if nobody waits any more. The caller holds shard.mu.
+func (m *semaphore) drained() {
+	if m.waiters.first == nil && m.leave != nil {
+		m.leave()
+	}
+}
+
+// permit acquires any slot, as enter acquires one key.
+func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, error) {
+	var (
+		s       = l.shard(full)
+		key     = semaphoreKey{name: full, terms: a.terms}
+		tried   slotSet
+		refusal error // of a slot that was taken
+		failure error // of one that did not answer
+	)
+	for flight := 1; ; flight *= 1 + few {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, false, ErrClosed
+		}
+		m := s.semaphore(l, key)
+		key = m.key
+		var cohorts []*cohort
+		if m.waiters.first == nil && (!a.wait || flight <= 1+few) {
+			cohorts = m.found(&tried, min(max(flight-1, 1), maxSideBySide))
+		}
+		if len(cohorts) == 0 && !a.wait {
+			err := m.held(&a, refusal, failure)
+			m.retire()
+			s.mu.Unlock()
+			return nil, false, err
+		}
+		if len(cohorts) == 0 && failure != nil && refusal == nil {
+			m.retire()
+			s.mu.Unlock()
+			return nil, false, failure
+		}
+		if len(cohorts) == 0 {
+			s.mu.Unlock()
+			l.tellFull(&a, refusal)
+			return m.wait(ctx, a)
+		}
+		s.mu.Unlock()
+		lock, held, err := m.attempt(ctx, a, cohorts)
+		if lock != nil {
+			return lock, false, nil
+		}
+		if err != nil && (!goesOn(ctx, err) || l.closed.Load()) {
+			return nil, false, err
+		}
+		if held != nil {
+			refusal = held
+		}
+		if failure == nil {
+			failure = err
+		}
+	}
+}
+
+// found makes cohorts of n slots that have none and were not tried yet, or of as many as there are.
+// They lead. The caller holds shard.mu.
+func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
+	permits := m.key.terms.permits
+	for i := 0; i < permits && len(cohorts) < n; i++ {
+		slot := (m.last + i) % permits
+		if tried.has(slot) || m.used.has(slot) {
+			continue
+		}
+		tried.add(slot)
+		c := &cohort{locker: m.locker, shard: m.shard, key: slotKey(m.key.name, slot),
+			terms: m.key.terms}
+		if m.key.alone == nil {
+			m.shard.add(c)
+		}
+		c.startLead()
+		cohorts = append(cohorts, c)
+	}
+	return cohorts
+}
+
+// attempt asks once for each of the slots, side by side. It returns the first lock, and gives the
+// others back; without one it returns a refusal, the first error of another kind, or both.
+func (m *semaphore) attempt(ctx context.Context, a call,
+	cohorts []*cohort) (lock *Lock, refusal, failure error) {
+	a.wait = false
+	start := clock.Now()
+	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
+	defer func() { // also if the backend panics
+		spare := slices.DeleteFunc(locks, func(l *Lock) bool { return l == nil || l == lock })
+		if len(spare) > 0 {
+			sideBySide(len(spare), func(i int) { spare[i].cohort.putBack(ctx, spare[i]) })
+		}
+	}()
+	sideBySide(len(cohorts), func(i int) {
+		own := a
+		locks[i], errs[i] = cohorts[i].lead(ctx, &own, start)
+	})
+	for i, l := range locks {
+		_, held := errs[i].(*HeldError)
+		switch {
+		case l != nil && lock == nil:
+			lock = l
+		case l != nil: // given back
+		case held:
+			refusal = errs[i]
+		case failure == nil:
+			failure = errs[i]
+		}
+	}
+	return lock, refusal, failure
+}
+
+// goesOn reports whether somebody who waits goes on after a single attempt that failed.
+func goesOn(ctx context.Context, err error) bool {
+	if _, held := err.(*HeldError); held {
+		return true
+	}
+	return ctx.Err() == nil && (errors.Is(err, ErrUnavailable) || isUnknown(err)) &&
+		!driver.Permanent(err)
+}
+
+// held is the error of a TryAcquire that got no slot: a slot that did not answer may be free. The
+// caller holds shard.mu.
+func (m *semaphore) held(a *call, refusal, failure error) error {
+	switch {
+	case failure != nil:
+		return failure
+	case refusal != nil:
+		return refusal
+	}
+	if c := m.shard.find(slotKey(m.key.name, m.last), a.terms); c != nil {
+		return c.heldError(a)
+	}
+	return &HeldError{Key: a.key}
+}
+
+// tellFull tells that a call waits as the backend has answered that slots are taken.
+func (l *Locker) tellFull(a *call, refusal error) {
+	held, ok := refusal.(*HeldError)
+	if hook := l.config.hooks.Waiting; ok && hook != nil {
+		hook(WaitingEvent{Key: a.key, Holder: held.Holder, ExpiresIn: held.ExpiresIn,
+			Waited: clock.Now().Sub(a.since)})
+	}
+}
+
+// wait waits in the list until a slot comes, or ctx ends. Who is ordered to lead asks once; if that
+// fails it goes back to its place.
+func (m *semaphore) wait(ctx context.Context, a call) (lock *Lock, local bool, err error) {
+	l, s := m.locker, m.shard
+	a.wait = false
+	done := ctx.Done() // not under the mutex: a caller's own kind of context may ask a Lock
+	for again := false; ; again = true {
+		w := l.pool.get(&a)
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, false, ErrClosed
+		}
+		m = s.semaphore(l, m.key) // it may have been retired since
+		s.keep(m)
+		if again {
+			m.waiters.pushFront(w)
+		} else {
+			m.waiters.push(w)
+		}
+		m.sendScout(&a)
+		s.mu.Unlock()
+
+		o, c := m.await(ctx, done, w)
+		if !o.lead {
+			return o.lock, !o.asked, o.err
+		}
+		lock, err = c.lead(ctx, &a, clock.Now())
+		if err == nil || !goesOn(ctx, err) {
+			return lock, false, err
+		}
+	}
+}
+
+// await returns the waiter's outcome, and the cohort that it leads, or the error of ctx once done
+// is closed, the channel of ctx.
+func (m *semaphore) await(ctx context.Context, done <-chan struct{},
+	w *waiter) (outcome, *cohort) {
+	l, s := m.locker, m.shard
+	l.counters.waiting.Add(1)
+	defer l.counters.waiting.Add(-1)
+	select {
+	case o := <-w.ready:
+		c := w.cohort
+		l.pool.put(w)
+		return o, c
+	case <-done:
+	}
+	s.mu.Lock()
+	if m.waiters.remove(w) {
+		m.drained()
+		m.retire()
+		l.pool.put(w)
+	} else {
+		o, c := <-w.ready, w.cohort
+		l.pool.put(w)
+		o.refuse(c)
+	}
+	s.mu.Unlock()
+	// Last, and not under the mutex: a caller's own kind of context may ask a Lock, or panic.
+	return outcome{err: contextError(ctx)}, nil
+}
+
+// give hands a lock that the scout got to the first who waits. It reports false if nobody does: the
+// lock is then given back.
+func (m *semaphore) give(lock *Lock) bool {
+	s := m.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lock.err != nil {
+		return false // lost in the meantime
+	}
+	w := m.pop()
+	if w == nil {
+		lock.cohort.returnTurn(lock)
+		return false
+	}
+	lock.maxHold, lock.granted = w.call.maxHold, clock.Now()
+	if lock.lease.limitBy(lock) {
+		m.locker.watchdog.schedule(lock.lease)
+	}
+	w.cohort = lock.cohort
+	w.ready <- outcome{lock: lock, asked: true}
+	return true
+}
+
+// fail ends the wait of all who wait.
+func (m *semaphore) fail(err error) {
+	s := m.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.endWaits(err)
+}
+
+// endWaits ends all waits. The caller holds shard.mu.
+func (m *semaphore) endWaits(err error) {
+	for w := m.pop(); w != nil; w = m.pop() {
+		w.ready <- outcome{err: err}
+	}
+}
+
+// slotSet is a set of slots.
+type slotSet [(MaxPermits + 63) / 64]uint64
+
+func (s *slotSet) has(slot int) bool { return s[slot/64]&(1<<(slot%64)) != 0 }
+func (s *slotSet) add(slot int)      { s[slot/64] |= 1 << (slot % 64) }
+func (s *slotSet) remove(slot int)   { s[slot/64] &^= 1 << (slot % 64) }
