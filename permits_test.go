@@ -622,3 +622,90 @@ func TestCloseEndsWaitsForPermits(t *testing.T) {
 		})
 	}
 }
+
+// Within the span, before the scout sets out, permits are handed over in memory in the same order.
+func TestPermitsKeepTheOrderInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		permits := b.acquirePermits(l, "deploy", 3)
+		got := make(chan int, 3)
+		for i := range 3 {
+			go func() {
+				lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(3))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got <- i
+				time.Sleep(time.Second)
+				b.release(lock)
+			}()
+			synctest.Wait()
+		}
+		for i, p := range permits {
+			b.release(p)
+			if first := <-got; first != i {
+				t.Errorf("waiter %d got the permit, want %d", first, i)
+			}
+		}
+		if s := l.Stats(); s.HandedOver != 3 {
+			t.Errorf("%d handed over in memory, want 3", s.HandedOver)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A slot that another process has left is taken after the span at the latest by who waits in this
+// one for those that it has itself, and by nobody who came later.
+func TestNewcomersDoNotOvertakeWhoWaitsForPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		two := holdfast.WithPermits(2)
+		own, foreign := b.acquire(l, "deploy", two), b.acquire(other, "deploy", two)
+		start := time.Now()
+		first := b.waitFor(l, "deploy", 2, 1)
+		time.Sleep(10 * time.Millisecond)
+		b.release(foreign)
+		_, err := l.TryAcquire(background, "deploy", two)
+		mustBe(t, err, holdfast.ErrHeld)
+		second := b.waitFor(l, "deploy", 2, 1)
+		lock := <-first
+		if waited := time.Since(start); waited != holdfast.DefaultCohortSpan {
+			t.Errorf("waited for %v, want the span", waited)
+		}
+		if len(second) > 0 {
+			t.Error("who came second has a permit as well")
+		}
+		b.release(lock)
+		b.release(<-second)
+		b.release(own)
+	})
+}
+
+// Who was to have a permit at the end of a run, and finds it gone to another process, is still the
+// first of those who wait.
+func TestPermitsKeepTheOrderAtTheEndOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		one := holdfast.WithPermits(1)
+		own := b.acquire(l, "deploy", one)
+		foreign := b.waitFor(other, "deploy", 1, 1)
+		time.Sleep(time.Second)
+		first := b.waitFor(l, "deploy", 1, 1)
+		second := b.waitFor(l, "deploy", 1, 1)
+		b.release(own)
+		lock := <-foreign
+		synctest.Wait()
+		if len(first)+len(second) > 0 {
+			t.Error("two have one permit")
+		}
+		b.release(lock)
+		b.release(<-first)
+		b.release(<-second)
+	})
+}
