@@ -118,6 +118,45 @@
 // Two readers' tokens say nothing about each other: the smaller one may be the later. So a guard
 // that remembers a reader's token would refuse other readers wrongly: only a writer's counts.
 //
+// # Semaphores
+//
+// [WithPermits](n) makes a key a semaphore: at most n acquisitions hold it at a time, in all
+// processes together. Each has a permit, which is a numbered slot ([Lock.Slot]) and a lock in all
+// else: it has a token, a deadline and a loss of its own, is renewed and released. Each slot is an
+// exclusive key at the backend. So the limit holds on every backend, and rests on what exclusion
+// rests on. Tokens rise for each slot: a store that refuses late writers needs a token for each
+// slot, and to be sent both. The backend shows the slots as keys that end with "@permit/" and a
+// number, or "gate", which no other key may.
+//
+// A permit that is free costs one round trip, or a second one if the slot that was tried first is
+// taken. [Locker.TryAcquire] asks for more and more slots together until all were tried; of two
+// calls at the same time that want the last permit, both may fail.
+//
+// Whoever waits gets the first permit that comes free, whichever it is. Goroutines of one Locker on
+// the same terms wait in memory, in the order in which they asked, and hand permits to each other
+// without a round trip, in runs that [WithCohort] bounds. While they wait, one goroutine of the
+// Locker, the scout, waits at the backend for all slots that others have. A Locker that has no
+// permit sends it at once, and another when its first waiter has waited for the span of WithCohort.
+// So a permit that is free while somebody waits is taken after the span and a few round trips at
+// the latest. With the backend's queue one scout at a time waits for slots, in the order in which
+// they came to the gate. A scout's turn ends when all waiters of its Locker have a permit, or after
+// the span, or n milliseconds if that is longer, from its first one. A waiter behind k other
+// Lockers so has a permit after k+1 such turns, each behind one span and the shortest hold of those
+// that have a permit. A waiter that asks the backend costs n requests for entering all queues and n
+// for leaving them, each together: semaphores of hundreds of permits are for holds that are not
+// short. A process that died with the gate costs those who wait five seconds at most, or the TTL if
+// it is shorter, and then what the backend's queue takes for a dead waiter.
+//
+// Use one n for a semaphore. While processes use several, as during a rollout, at most the largest
+// n hold a permit: those with a smaller one use the first slots only. Where they wait at the same
+// time, the log warns of it (see [WithLogger]); without a wait nobody sees it.
+//
+// A semaphore and a lock of the same key are different things and do not exclude each other, also
+// if there is one permit. Acquiring a permit with a context that comes from a permit of the same
+// key is nested, as for locks: it gives the same permit, so a function that takes a permit can call
+// another one that does. Who wants a second permit acquires it with another context. A permit is
+// not shared, is no part of a set ([Locker.AcquireAll]), and has no Downgrade.
+//
 // # Several keys
 //
 // [Locker.AcquireAll] acquires several keys, all or none, and gives one handle on them, a

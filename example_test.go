@@ -102,6 +102,29 @@ func ExampleWithShared() {
 	// its token is larger: true
 }
 
+// At most two jobs run at a time, each on a device of its own.
+func ExampleWithPermits() {
+	backend := memhold.New()
+	defer backend.Close()
+	locker, _ := holdfast.New(backend)
+	defer locker.Close()
+
+	devices := []string{"gpu0", "gpu1"}
+	two := holdfast.WithPermits(len(devices))
+	used := make(map[string]bool)
+	for range devices {
+		permit, err := locker.TryAcquire(context.Background(), "render", two)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer permit.Release(context.Background())
+		used[devices[permit.Slot()]] = true
+	}
+	_, err := locker.TryAcquire(context.Background(), "render", two)
+	fmt.Println(len(used), "devices in use; a third job is refused:", errors.Is(err, holdfast.ErrHeld))
+	// Output: 2 devices in use; a third job is refused: true
+}
+
 // Whoever wrote goes on reading what it wrote, and lets others read it too.
 func ExampleLock_Downgrade() {
 	backend := memhold.New()

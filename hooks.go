@@ -22,7 +22,8 @@ type Hooks struct {
 	Refused func(RefusedEvent)
 
 	// Waiting: the backend answered a waiting acquisition that the key is held. Of all goroutines
-	// of a Locker that wait for a key on the same terms, one asks for all.
+	// of a Locker that wait for a key on the same terms, one asks for all. Who waits for a permit
+	// is told of once, with the holder of one slot.
 	Waiting func(WaitingEvent)
 
 	// Renewed: the watchdog, Extend or Downgrade asked for a renewal, with this outcome.

@@ -128,7 +128,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 //     after one request if it never answered, or two if the first may have taken effect; otherwise
 //     after a whole TTL without an answer;
 //   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
-//     or an exclusive acquisition with the context of a shared lock on the key;
+//     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
+//     with "@permit/" and a number below 1,000 or "gate", which [WithPermits] uses;
 //   - ErrClosed after Close.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
@@ -138,7 +139,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOpti
 // and leaves no trace. Other errors are those of Acquire. While another goroutine of this Locker
 // holds the key on the same terms, waits for it or releases it, the key counts as taken, and the
 // backend is not asked. With local handoff switched off, TryAcquire always asks. With [WithShared]
-// it joins those that share the key in this Locker, or asks.
+// it joins those that share the key in this Locker, or asks. With [WithPermits] it fails if a
+// goroutine of this Locker waits on the same terms, and else when it has asked for every slot that
+// this Locker does not have; if one gave no answer, with that error.
 func (l *Locker) TryAcquire(ctx context.Context, key string,
 	options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, false, options)

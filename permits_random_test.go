@@ -17,7 +17,7 @@ import (
 // Random permits of a few semaphores, over several processes, with other terms, cancelled waits,
 // attempts that do not wait, requests that are late or whose answers are lost, and processes that
 // are cut off. Checked:
-//   - no two permits of a semaphore that are valid have the same slot, so never more than n hold it;
+//   - no two valid permits of a semaphore have the same slot, so never more than n hold it;
 //   - the tokens of each slot rise;
 //   - a permit that is free while somebody waits is taken within a bound;
 //   - who waits without a time limit gets a permit;

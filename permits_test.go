@@ -128,7 +128,8 @@ func TestPermitsAreRefused(t *testing.T) {
 				}
 			}
 		}
-		for n, text := range map[int]string{0: "0 permits", -1: "-1 permits", 1001: "1001 permits"} {
+		for n, text := range map[int]string{0: "0 permits", -1: "-1 permits",
+			1001: "1001 permits"} {
 			_, err := l.Acquire(background, "key", holdfast.WithPermits(n))
 			refused(err, text, "1 to 1000")
 			_, err = holdfast.New(b.memory, holdfast.WithPermits(n))

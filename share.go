@@ -108,11 +108,11 @@ func (c *cohort) letGo() {
 //
 // On success the lease was renewed too, to the full TTL. Downgrade fails with a [*LostError] if the
 // lock is lost, and with ErrReleased if it was released. It fails with ErrInvalid, and nothing has
-// changed, if ctx is nil, the backend cannot share keys, the lock is a permit, or it is a nested one:
-// only the outermost is downgraded, since who has that counts on it. It fails with ErrUnavailable,
-// ErrUnknown or the error of ctx if there is no answer. The lock is then still held, until its
-// deadline, but the holder must not count on being alone any more, nor on others being let in:
-// call Downgrade again, or release the lock. ctx bounds the wait for the answer.
+// changed, if ctx is nil, the backend cannot share keys, the lock is a permit, or it is a nested
+// one: only the outermost is downgraded, since who has that counts on it. It fails with
+// ErrUnavailable, ErrUnknown or the error of ctx if there is no answer. The lock is then still
+// held, until its deadline, but the holder must not count on being alone any more, nor on others
+// being let in: call Downgrade again, or release the lock. ctx bounds the wait for the answer.
 //
 // Once the backend was asked, whatever the answer, no goroutine of this Locker gets the key handed
 // over by this lock's release, and a nested acquisition without WithShared is refused.
