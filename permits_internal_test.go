@@ -1,0 +1,77 @@
+package holdfast
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A permit that the scout gets when nobody waits any more is free again.
+func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithPermits(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.cohort.semaphore.give(lock) {
+			t.Error("it went to somebody")
+		}
+		synctest.Wait()
+		if held := l.Stats().Held; held != 0 {
+			t.Errorf("%d held, want none", held)
+		}
+		if _, err := l.TryAcquire(context.Background(), "key"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Nothing is kept of a semaphore that is not used, but for a few names the slot that was held last.
+func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
+	for _, turns := range []int{1, DefaultCohortTurns} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := memhold.New()
+			defer memory.Close()
+			l, err := New(memory, WithPermits(5), WithCohort(turns, DefaultCohortSpan))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			slots := make(map[int]bool)
+			for i := range 20 * maxLastSlots * shardCount {
+				key := "key"
+				if i >= 10 {
+					key = string(rune('a' + i))
+				}
+				lock, err := l.Acquire(context.Background(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i < 10 {
+					slots[lock.Slot()] = true
+				}
+				if err := lock.Release(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if turns > 1 && len(slots) != 1 {
+				t.Errorf("one process used %d slots, one after the other", len(slots))
+			}
+			for i := range l.shards {
+				s := &l.shards[i]
+				if len(s.semaphores) > 0 || len(s.lastSlots) > maxLastSlots {
+					t.Fatalf("%d semaphores, %d last slots", len(s.semaphores), len(s.lastSlots))
+				}
+			}
+		})
+	}
+}
