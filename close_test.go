@@ -173,7 +173,10 @@ func TestErrorOfCloseIsBounded(t *testing.T) {
 				t.Errorf("the error about %d keys names %d of them in %d bytes: %.1000s", keys,
 					named, len(text), text)
 			}
-			all := fmt.Sprintf("release of %d keys", keys)
+			all := fmt.Sprintf("release of %d keys not", keys)
+			if keys == 1 {
+				all = "release of 1 key not"
+			}
 			more := fmt.Sprintf("; and %d more", keys-5)
 			if !strings.Contains(text, all) || strings.Contains(text, more) != (keys > 5) {
 				t.Errorf("the error about %d keys: %.1000s", keys, text)

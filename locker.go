@@ -224,7 +224,12 @@ func (l *Locker) Close() error {
 			append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
 	}
 	if left := l.unreleased.errors(); len(left) > 0 {
-		return fmt.Errorf("holdfast: close: release of %d keys not confirmed: %w", len(left), left)
+		keys := "keys"
+		if len(left) == 1 {
+			keys = "key"
+		}
+		return fmt.Errorf("holdfast: close: release of %d %s not confirmed: %w", len(left), keys,
+			left)
 	}
 	return nil
 }
