@@ -55,6 +55,11 @@ func parse(raw string) (*address, error) {
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, list = authority[:i+1], authority[i+1:]
 	}
+	if _, more, repeated := strings.Cut(strings.TrimSuffix(user, "@"), "@"); repeated &&
+		strings.Contains(more, ",") {
+		return nil, errors.New("URL: has several '@': " +
+			"write user and password once, in front of the first host; in them write '@' as %40")
+	}
 	all, err := hosts.Parse(list, "6379")
 	if err != nil {
 		return nil, fmt.Errorf("URL: %w", err)

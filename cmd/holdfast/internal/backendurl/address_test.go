@@ -43,7 +43,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
-	const forms = "file:///dir"
+	const forms = "file://"
+	const longest = 250 // of an error: the forms of all addresses are in the help
 	for _, test := range []struct {
 		raw  string
 		want []string // all must be in the error
@@ -62,6 +63,7 @@ func TestParseErrors(t *testing.T) {
 		{"redis+sentinel://host", []string{"primary", "redis+sentinel://"}},
 		{"redlock:h1,h2,h3", []string{"redlock://"}},
 		{"redlock://h1:1", []string{"1 hosts", "at least 3", "redis://", "write redlock://"}},
+		{"redlock://u:p@h1,u:p@h2,u:p@h3", []string{"once", "in front of the first host"}},
 		{"redlock://h1,h2,h1", []string{"hosts 1 and 3", "two votes"}},
 		{"redlock://h1,h2,h3?restart-guard=60", []string{"restart-guard", "must be a duration"}},
 		{"redlock://h1,h2,h3?wait=1",
@@ -97,6 +99,9 @@ func TestParseErrors(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("got %q, want it to say %q", err, want)
 				}
+			}
+			if size := len(err.Error()); size > longest {
+				t.Errorf("%d bytes, at most %d are allowed: %q", size, longest, err)
 			}
 		})
 	}
