@@ -136,8 +136,7 @@ func split(raw string, forms func() []string) (parts, error) {
 	scheme, rest, found := strings.Cut(raw, ":")
 	if !found || !isScheme(scheme) {
 		// Do not show the text: it may begin with a password.
-		return p, fmt.Errorf("no scheme; an address begins with one of %s",
-			strings.Join(forms(), ", "))
+		return p, fmt.Errorf("no scheme; an address begins with one of %s", beginnings(forms()))
 	}
 	p.scheme = strings.ToLower(scheme)
 	if i := strings.IndexFunc(raw, func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
@@ -217,13 +216,24 @@ func lookup(p parts) (scheme, error) {
 		return scheme{}, errors.New(reason)
 	case slices.Contains(planned, p.scheme):
 		return scheme{}, fmt.Errorf("%s: is not part of this build; use one of %s", p.scheme,
-			strings.Join(forms(), ", "))
+			beginnings(forms()))
 	case !p.slashes:
 		// Do not show it: "user:secret" looks like a scheme too.
 		return scheme{}, fmt.Errorf("no scheme that is known; an address begins with one of %s",
-			strings.Join(forms(), ", "))
+			beginnings(forms()))
 	default:
 		return scheme{}, fmt.Errorf("unknown scheme %q; use one of %s", p.scheme,
-			strings.Join(forms(), ", "))
+			beginnings(forms()))
 	}
+}
+
+// beginnings lists the beginnings of addresses of these forms, for an error: the forms themselves
+// are in the help, and would fill half a screen.
+func beginnings(forms []string) string {
+	var all []string
+	for _, form := range forms {
+		scheme, _, _ := strings.Cut(form, "://")
+		all = append(all, scheme+"://")
+	}
+	return strings.Join(all, ", ")
 }

@@ -262,10 +262,10 @@ func ParseGuard(raw string) (*Guard, error) {
 	case !ok && !p.slashes:
 		// Do not show it: "user:secret" looks like a scheme too.
 		return nil, fmt.Errorf("no scheme that is known; an address begins with one of %s",
-			strings.Join(GuardForms(), ", "))
+			beginnings(GuardForms()))
 	case !ok:
 		return nil, fmt.Errorf("unknown scheme %q; use one of %s", p.scheme,
-			strings.Join(GuardForms(), ", "))
+			beginnings(GuardForms()))
 	}
 	if err := checkParts(p, s.params, s.noServer); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ If adopt fails or is interrupted, some servers may grant nothing to anybody. Cal
 adopt again, with the same address or a corrected one: it goes on. To undo the
 move, call it with the old address. If adopt refuses that because it was in its
 last steps, call it with the new address first, and then with the old one. Of two
-calls at the same time, at most one succeeds.
+calls at the same time, at most one succeeds. Addresses: holdfast help addresses.
 
 Exit codes:
   0      all servers belong to the set
@@ -56,16 +56,18 @@ Exit codes:
 		Example: `  # h3 is dead, h6 takes its place.
   holdfast adopt --on redlock://h1,h2,h6,h4,h5`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.longest < 0 {
 				return usagef("--longest %v: must not be negative", f.longest)
 			}
-			at, err := parseAddress(f.on)
-			if err != nil {
+			at, err := parseAddress(f.on, cmd.Flags().Changed("on"))
+			switch {
+			case err != nil:
 				return err
-			}
-			if at == nil {
+			case at == nil:
 				return usagef("no address; set --on or %s", urlVariable)
+			case !strings.HasPrefix(at.String(), "redlock"):
+				return usagef("%v: is no set of servers; adopt is for redlock addresses", at)
 			}
 			return adopt(s, at, f.longest)
 		},
@@ -103,10 +105,7 @@ func adopt(s streams, at address, longest time.Duration) error {
 	after := newCleanup()
 	defer after.end()
 	defer after.bounded(func() { _ = backend.Close() })
-	q, ok := backend.(*quorum.Quorum)
-	if !ok {
-		return usagef("%v: is no set of servers; adopt is for redlock addresses", at)
-	}
+	q := backend.(*quorum.Quorum) // newAdopt lets no other address through
 	say.printf("moving servers to a set of %v; nothing can be locked meanwhile", q.Set())
 	err = q.Adopt(ctx, longest)
 	quit()

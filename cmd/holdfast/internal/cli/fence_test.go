@@ -50,7 +50,7 @@ func TestFenceUsage(t *testing.T) {
 		{[]string{"advance", "--token=1", "a"},
 			[]string{"no address", "--on", "HOLDFAST_FENCE_URL"}},
 		{[]string{"advance", "--on=", "--token=1", "a"}, []string{"no address"}},
-		{[]string{"advance", "--on=x", "--token=1", "a"}, []string{"--on:", "file:///dir"}},
+		{[]string{"advance", "--on=x", "--token=1", "a"}, []string{"--on:", "file://, mysql://"}},
 		{[]string{"advance", "--on=redlock://a,b,c", "--token=1", "a"}, []string{"another store"}},
 		{[]string{"advance", on, "--timeout=0s", "--token=1", "a"},
 			[]string{"--timeout 0s", "more than 0s"}},

@@ -26,6 +26,8 @@ soon as hold has the lock, it prints the fencing token on stdout. With several
 names it holds all of these locks, or none, until the signal or the loss of one,
 and prints a token for each, in the order of the names.
 
+The flags mean what they mean in run. Addresses: holdfast help addresses.
+
 Exit codes:
   0      the lock was held until the signal
   70     the lock was lost, or --max-hold is over
@@ -39,8 +41,11 @@ Exit codes:
 
   # Two jobs at once.
   holdfast hold nightly hourly`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cmd.ArgsLenAtDash() > 0:
+				return usagef("a -- behind the name, and hold runs no command; write %s", runForm)
+			case len(args) == 0:
 				return usagef("no name; write holdfast hold [flags] NAME...")
 			}
 			return checkNames(args)

@@ -198,19 +198,21 @@ Exit codes:
   128+N  signal N has ended the wait; COMMAND was not run`
 }
 
+// runForm is how holdfast run is called.
+const runForm = "holdfast run [flags] NAME... -- COMMAND [ARGUMENT...]"
+
 // checkRunArgs wants NAME... -- COMMAND. The -- is required: without it flags of the command would
 // be taken for flags of holdfast.
 func checkRunArgs(args []string, dash int) error {
-	const form = "holdfast run [flags] NAME... -- COMMAND [ARGUMENT...]"
 	switch {
 	case dash < 0 && len(args) < 2:
-		return usagef("no command to run; write %s", form)
+		return usagef("no command to run; write %s", runForm)
 	case dash < 0:
-		return usagef("no -- in front of the command; write %s", form)
+		return usagef("no -- in front of the command; write %s", runForm)
 	case dash == 0:
-		return usagef("no name in front of the --; write %s", form)
+		return usagef("no name in front of the --; write %s", runForm)
 	case len(args) == dash:
-		return usagef("no command after the --; write %s", form)
+		return usagef("no command after the --; write %s", runForm)
 	}
 	return checkNames(args[:dash])
 }
@@ -277,7 +279,7 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 		busyCode: f.busyCode,
 	}
 	var err error
-	if j.address, err = parseAddress(f.on); err != nil {
+	if j.address, err = parseAddress(f.on, given("on")); err != nil {
 		return nil, err
 	}
 	if err := j.checkAddress(); err != nil {
@@ -349,11 +351,15 @@ func (f *runFlags) checkHold() error {
 	return nil
 }
 
-// parseAddress parses the value of --on, or else of the environment. It returns nil if both are
-// empty.
-func parseAddress(on string) (address, error) {
+// parseAddress parses the value of --on if it was given, else that of the environment. It returns
+// nil if there is no address. An empty --on is an error: it comes from a variable that was not set,
+// and the directory of this machine would exclude no other machine.
+func parseAddress(on string, given bool) (address, error) {
 	source := "--on"
-	if on == "" {
+	switch {
+	case given && on == "":
+		return nil, usagef("--on is empty; write an address, or leave it out for $%s", urlVariable)
+	case !given:
 		on, source = os.Getenv(urlVariable), urlVariable
 	}
 	if on == "" {
