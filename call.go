@@ -10,8 +10,7 @@ import (
 
 // terms are the TTL, whether the lease is renewed, and whether it is shared. Acquisitions of one
 // key on the same terms use one lease, in turns or together. Others queue at the backend, as
-// another process would. So a lease never changes its terms; after a Downgrade its cohort is rid of
-// it.
+// another process would. So a lease never changes its terms: a Downgrade takes it from its cohort.
 type terms struct {
 	ttl    time.Duration
 	renew  bool // the watchdog renews it

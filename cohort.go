@@ -13,16 +13,17 @@ import (
 //
 // A cohort is always in one of four states:
 //
-//	held       lease != nil && !leading: a goroutine has its turn, or several share the key. After
-//	           its maximum hold one is in limbo: it was told of the loss, but the key stays until it
-//	           releases or the lease ends
+//	held       lease != nil && !leading: a goroutine has its turn, or several share the key
 //	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
-//	extending  leading && lease != nil: a goroutine asks for a fresh run. If the key is shared, others
-//	           may hold it meanwhile
+//	fresh run  leading && lease != nil: a goroutine asks for a fresh run, or a fresh span. If the key
+//	           is shared, others may hold it meanwhile
 //	gone       removed from its shard
 //
 // Waiters exist in the first three only, in the first not if the key is shared. Whoever ends a
 // state serves the next waiter.
+//
+// A turn that is past its maximum hold is in limbo: its holder has been told of the loss, but the
+// key stays until the holder releases it or the lease ends.
 type cohort struct {
 	locker *Locker
 	shard  *shard

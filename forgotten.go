@@ -10,7 +10,7 @@ func (l *Lock) newHandle() *Lock {
 	return handle
 }
 
-// self returns the lock that l is, if it is not a handle on another one.
+// self returns the lock itself: the one behind the handle if l is a handle, else l.
 func (l *Lock) self() *Lock {
 	if l.handle {
 		return l.root

@@ -160,7 +160,7 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 }
 
 // ask acquires the key at the backend. start is a reading of the clock from before the first
-// request. answered is when the last request left that the backend answered, or 0.
+// request. answered is when the latest request left, of those that the backend has answered; or 0.
 func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant) (*Lock, error) {
 	l := c.locker
 	p := c.takePending(a, answered)

@@ -33,7 +33,7 @@ type lease struct {
 	// the length of the last grant: the TTL, or less after a handoff by the backend
 	granted    time.Duration
 	next, last Token // the tokens that are left
-	// when the last request left that the backend is known to have answered
+	// when the latest request left, of those that the backend is known to have answered
 	heard    clock.Instant
 	deadline clock.Instant // the end of the validity
 	renewAt  clock.Instant

@@ -14,8 +14,8 @@ import (
 type Lock struct {
 	cohort *cohort
 	token  Token
-	root   *Lock // the lock that this one is nested in, or stands for; nil if neither
-	handle bool  // it stands for root; see newHandle
+	root   *Lock // the outermost lock if this one is nested; that of a handle; else nil
+	handle bool  // it is only a handle on root; see newHandle
 
 	// Not set in a nested lock:
 	maxHold time.Duration // 0: none
@@ -37,10 +37,10 @@ func (l *Lock) Key() string { return l.cohort.locker.userKey(l.cohort.name()) }
 // the Lock, and a nested acquisition shares it.
 func (l *Lock) Token() Token { return l.token }
 
-// Deadline returns the time until which the lock is valid if no further renewal succeeds: the end
-// of the validity (see there in the package documentation), or of the maximum hold if that is
-// sooner. Work that cannot be fenced must end before it. After the lock has ended, it is not in the
-// future.
+// Deadline returns the time until which the lock is valid if no further renewal succeeds. That is
+// the end of the validity (see Validity in the package documentation), or of the maximum hold if
+// that is sooner. Work that cannot be fenced must end before it. After the lock has ended, Deadline
+// returns no time in the future.
 func (l *Lock) Deadline() time.Time {
 	l = l.self()
 	s := l.cohort.shard
@@ -53,9 +53,10 @@ func (l *Lock) Deadline() time.Time {
 	return clock.Time(deadline)
 }
 
-// Done returns a channel that is closed when the lock ends: by Release, or by a loss, no later than
-// the deadline, so before anybody else can hold the key. A process that is paused then learns of it
-// when it runs again (see Caveats in the package documentation): that is what the Token is for.
+// Done returns a channel that is closed when the lock ends: by Release, or by a loss. A loss closes
+// it no later than the deadline, and so before anybody else can hold the key. A process that is
+// paused at that moment learns of the loss when it runs again (see Caveats in the package
+// documentation): that is what the Token is for.
 func (l *Lock) Done() <-chan struct{} {
 	l = l.self()
 	s := l.cohort.shard
