@@ -113,7 +113,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 }
 
 // Acquire waits until it has the key, or ctx ends. ctx bounds the wait only: the Lock outlives it.
-// On success the caller must Release the Lock.
+// On success the caller must Release the Lock. A key has 1 to 1,024 bytes of any kind, prefix
+// included (see WithPrefix).
 //
 // Goroutines of this Locker that ask on the same terms (TTL, renewed or not, shared or not) get the
 // key in the order in which they asked. Between terms and between processes, the backend's queue

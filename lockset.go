@@ -40,7 +40,7 @@ func (s *LockSet) Token(key string) Token {
 }
 
 // Deadline returns the earliest of the locks' deadlines: until then all are valid if no further
-// renewal succeeds. After the set has ended, it is not in the future.
+// renewal succeeds. After the set has ended, Deadline returns no time in the future.
 func (s *LockSet) Deadline() time.Time {
 	earliest := s.locks[0].Deadline()
 	for _, lock := range s.locks[1:] {
