@@ -151,6 +151,24 @@ func TestManualPages(t *testing.T) {
 		`$1"Month Year"`)
 	golden(t, "holdfast-completion-bash.1", page)
 
+	// A command with commands says how it is called, and what each of them does.
+	for args, want := range map[[2]string][]string{
+		{"man"}: {"\\fBholdfast COMMAND\\fP", "\\fBrun\\fP\nRun a command while holding locks\n",
+			"--version"},
+		{"man", "fence"}: {"\\fBholdfast fence COMMAND\\fP",
+			"\\fBshow\\fP\nPrint the largest token that was accepted\n"},
+	} {
+		_, page, _ = run(t, slices.DeleteFunc(args[:], func(a string) bool { return a == "" })...)
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%v does not say %q:\n%s", args, text, page)
+			}
+		}
+		if strings.Contains(page, "=false") {
+			t.Errorf("%v says what a flag is without being given:\n%s", args, page)
+		}
+	}
+
 	dir := t.TempDir()
 	if code, out, err := run(t, "man", "--dir", dir); code != 0 || out+err != "" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)

@@ -258,6 +258,10 @@ func readToken(flag *pflag.Flag) (fence.Token, error) {
 	text, source := flag.Value.String(), "--token"
 	if !flag.Changed {
 		text, source = os.Getenv(tokenVariable), tokenVariable
+		if numbered := tokenVariable + "_1"; text == "" && os.Getenv(numbered) != "" {
+			return 0, usagef("no token: of several locks the tokens are numbered; "+
+				"write --token $%s for that of the first", numbered)
+		}
 		if text == "" {
 			return 0, usagef(
 				"no token: %s is not set, as holdfast run sets it for its command; or set --token",

@@ -20,7 +20,8 @@ import (
 
 // TestFenceUsage: each mistake is told with what is wrong and what is allowed, and ends with 64.
 func TestFenceUsage(t *testing.T) {
-	t.Setenv("HOLDFAST_TOKEN", "") // the tests may run under a lock
+	t.Setenv("HOLDFAST_TOKEN", "") // the tests may run under a lock, or several
+	t.Setenv("HOLDFAST_TOKEN_1", "")
 	t.Setenv("HOLDFAST_FENCE_URL", "")
 	dir := filepath.Join(t.TempDir(), "guard")
 	on := "--on=file://" + dir
@@ -98,6 +99,12 @@ func TestFenceSources(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %q", step.args, code, out, err,
 				step.out)
 		}
+	}
+	t.Setenv("HOLDFAST_TOKEN", "")
+	t.Setenv("HOLDFAST_TOKEN_1", "7") // under several locks
+	if code, _, err := run(t, "fence", "advance", "a"); code != 64 ||
+		!strings.Contains(err, "--token $HOLDFAST_TOKEN_1") {
+		t.Errorf("of several locks: exit code %d, %s", code, err)
 	}
 	t.Setenv("HOLDFAST_TOKEN", "seven")
 	if code, _, err := run(t, "fence", "advance", "a"); code != 64 ||

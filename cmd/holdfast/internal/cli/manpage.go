@@ -20,6 +20,7 @@ import (
 // manPage returns the manual page of a command, in the macros of man(7).
 func manPage(cmd *cobra.Command, date string) []byte {
 	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
 	var page bytes.Buffer
 	name := manName(cmd)
 	fmt.Fprintf(&page, ".nh\n.TH %q \"1\" %q \"Holdfast\" \"Holdfast Manual\"\n",
@@ -27,9 +28,20 @@ func manPage(cmd *cobra.Command, date string) []byte {
 	section(&page, "NAME")
 	fmt.Fprintf(&page, "%s - %s\n", name, manText(cmd.Short))
 	section(&page, "SYNOPSIS")
-	fmt.Fprintf(&page, "\\fB%s\\fP\n", manText(cmd.UseLine()))
+	commands := withManPage(cmd.Commands())
+	line := cmd.UseLine()
+	if len(commands) > 0 {
+		line = cmd.CommandPath() + " COMMAND"
+	}
+	fmt.Fprintf(&page, "\\fB%s\\fP\n", manText(line))
 	section(&page, "DESCRIPTION")
 	manDescription(&page, cmd.Long)
+	if len(commands) > 0 {
+		section(&page, "COMMANDS")
+	}
+	for _, sub := range commands {
+		fmt.Fprintf(&page, ".TP\n\\fB%s\\fP\n%s\n", sub.Name(), manText(sub.Short))
+	}
 	section(&page, "OPTIONS")
 	first := true
 	cmd.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
@@ -47,7 +59,7 @@ func manPage(cmd *cobra.Command, date string) []byte {
 		fmt.Fprintf(&page, ".EX\n%s\n.EE\n", manText(cmd.Example))
 	}
 	section(&page, "SEE ALSO")
-	related := withManPage(cmd.Commands())
+	related := commands
 	if cmd.HasParent() {
 		related = append([]*cobra.Command{cmd.Parent()}, related...)
 	}
@@ -133,11 +145,11 @@ func manFlag(page *bytes.Buffer, flag *pflag.Flag) {
 		fmt.Fprintf(page, "\\fB-%s\\fP, ", flag.Shorthand)
 	}
 	value := "=" + flag.DefValue
-	if flag.Value.Type() == "string" {
+	switch flag.Value.Type() {
+	case "string":
 		value = "=" + strconv.Quote(flag.DefValue)
-	}
-	if flag.NoOptDefVal != "" {
-		value = "[" + value + "]"
+	case "bool":
+		value = "" // it is given or not
 	}
 	before, name, _ := strings.Cut(flag.Usage, "`")
 	name, after, named := strings.Cut(name, "`")
