@@ -105,40 +105,54 @@ func (a *address) parameters(query string) (string, error) {
 			values[name] = value
 		}
 	}
-	if text, ok := take(values, "restart-guard"); ok {
-		guard, err := time.ParseDuration(text)
-		if err != nil || guard < 0 {
-			return "",
-				fmt.Errorf(
-					"URL: restart-guard %q: must be a duration, 60s for example, and 0s for no quarantine",
-					text)
+	for _, own := range []struct {
+		name string
+		read func(text string) error
+	}{{"restart-guard", a.readGuard}, {"node-timeout", a.readTimeout}, {"set", a.readSet}} {
+		if !values.Has(own.name) {
+			continue
 		}
-		a.options = append(a.options, quorum.WithGuard(guard))
-	}
-	if text, ok := take(values, "node-timeout"); ok {
-		timeout, err := time.ParseDuration(text)
-		if err != nil || timeout < time.Millisecond {
-			return "",
-				fmt.Errorf(
-					"URL: node-timeout %q: must be a duration of at least 1ms, 50ms for example",
-					text)
+		if err := own.read(values.Get(own.name)); err != nil {
+			return "", err
 		}
-		a.options = append(a.options, quorum.WithNodeTimeout(timeout))
-	}
-	if text, ok := take(values, "set"); ok {
-		if text == "" || len(text) > maxSetName || strings.ContainsFunc(text, func(r rune) bool {
-			return r > '~' || !isNameByte(byte(r))
-		}) {
-			return "",
-				fmt.Errorf("URL: set %.80q: must be 1 to %d letters, digits, '.', '_' or '-'",
-					text, maxSetName)
-		}
-		a.set = text
+		values.Del(own.name)
 	}
 	if len(values) == 0 {
 		return "", nil
 	}
 	return "?" + values.Encode(), nil
+}
+
+func (a *address) readGuard(text string) error {
+	guard, err := time.ParseDuration(text)
+	if err != nil || guard < 0 {
+		return fmt.Errorf(
+			"URL: restart-guard %q: must be a duration, 60s for example, and 0s for no quarantine",
+			text)
+	}
+	a.options = append(a.options, quorum.WithGuard(guard))
+	return nil
+}
+
+func (a *address) readTimeout(text string) error {
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout < time.Millisecond {
+		return fmt.Errorf("URL: node-timeout %q: must be a duration of at least 1ms, 50ms for example",
+			text)
+	}
+	a.options = append(a.options, quorum.WithNodeTimeout(timeout))
+	return nil
+}
+
+func (a *address) readSet(text string) error {
+	if text == "" || len(text) > maxSetName || strings.ContainsFunc(text, func(r rune) bool {
+		return r > '~' || !isNameByte(byte(r))
+	}) {
+		return fmt.Errorf("URL: set %.80q: must be 1 to %d letters, digits, '.', '_' or '-'", text,
+			maxSetName)
+	}
+	a.set = text
+	return nil
 }
 
 // maxSetName bounds the name that an operator gives to a set of servers.
@@ -155,14 +169,6 @@ func (a *address) setName() string {
 		return a.set
 	}
 	return strings.Join(slices.Sorted(slices.Values(a.names)), ",")
-}
-
-// take removes a parameter and returns its value.
-func take(values url.Values, name string) (value string, ok bool) {
-	ok = values.Has(name)
-	value = values.Get(name)
-	values.Del(name)
-	return value, ok
 }
 
 // validate checks what concerns several nodes.
