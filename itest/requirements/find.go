@@ -48,8 +48,7 @@ func findTests(repository fs.FS) (map[string][]test, error) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(name, "_test.go") &&
-			!(path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")) {
+		if !hasTests(name) {
 			return nil
 		}
 		data, err := fs.ReadFile(repository, name)
@@ -60,28 +59,40 @@ func findTests(repository fs.FS) (map[string][]test, error) {
 		if err != nil {
 			return err
 		}
-		for _, declaration := range file.Decls {
-			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
-				if match := inTestName.FindStringSubmatch(f.Name.Name); match != nil {
-					add(match[1], name, f.Name.Name)
-				}
-			}
-			ast.Inspect(declaration, func(node ast.Node) bool {
-				literal, ok := node.(*ast.BasicLit)
-				if !ok || literal.Kind != token.STRING {
-					return true
-				}
-				text, err := strconv.Unquote(literal.Value)
-				if err != nil || strings.ContainsAny(text, "\n%") {
-					return true
-				}
-				if match := inSubtestName.FindStringSubmatch(text); match != nil {
-					add(match[1], name, text)
-				}
-				return true
-			})
-		}
+		testsOf(file, func(ids, test string) { add(ids, name, test) })
 		return nil
 	})
 	return found, err
+}
+
+// hasTests reports whether a file has tests, by its name from the root of the repository.
+func hasTests(name string) bool {
+	return strings.HasSuffix(name, "_test.go") ||
+		path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")
+}
+
+// testsOf calls add for each test and subtest of a file whose name begins with requirements. ids is
+// the part of the name that has them.
+func testsOf(file *ast.File, add func(ids, test string)) {
+	for _, declaration := range file.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
+			if match := inTestName.FindStringSubmatch(f.Name.Name); match != nil {
+				add(match[1], f.Name.Name)
+			}
+		}
+		ast.Inspect(declaration, func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			if err != nil || strings.ContainsAny(text, "\n%") {
+				return true
+			}
+			if match := inSubtestName.FindStringSubmatch(text); match != nil {
+				add(match[1], text)
+			}
+			return true
+		})
+	}
 }
