@@ -11,6 +11,7 @@
 //	check      whether promises were kept, and whether what was said follows the rules of the model in spec
 //	report     the same for people to read
 //	mutants    ways to break the library, each of which a check must notice
+//	torture    the command that runs all modes and writes the reports in docs
 //	requirements   the list of requirements with their tests
 //
 // make itest runs it for some minutes, make mutants shows that the checks can fail, and make
