@@ -106,11 +106,21 @@ fails handoff -DNO_DOUBT
 fails handoff -DNO_PROMISE
 fails handoff -DPRESENCE_FROM_ANSWER
 fails handoff -DSTALE_ANSWER
+
+holds sharing
+fails sharing -DWITNESS
+fails sharing -DWITNESS_DOWN
+fails sharing -DREADERS_NEED=1
+fails sharing -DALONE_UNTIL_ANSWERED
+fails sharing -DUPGRADES
+fails sharing -DSHARES_ANYHOW
+fails sharing -DREADERS_RAISE_NOT
 ' ;;
 more) list='
 holds fencing -DDROPS=2
 holds fencing -DRENEWS
 holds fencing -DROUNDS1=2
+holds sharing -DROUNDS0=2
 ' ;;
 *)
 	sed -n '2,7s/^# //p' "$0" >&2
