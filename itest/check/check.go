@@ -1,9 +1,9 @@
 // Package check tells from a history whether promises were kept, and whether that shows anything.
 //
 // Each check is a function from a history to the findings that it makes. A finding is excused if a
-// fault broke an assumption that the promise is documented to rest on, and if that explains it: on
-// that key, at servers enough, and while one of the leases concerned was there. Then it is a limit,
-// shown at work, and is reported as such.
+// fault broke an assumption that the promise is documented to rest on, and if that explains it: at
+// the server that granted the key twice, on that key, and between its two grants. Then it is a
+// limit, shown at work, and is reported as such.
 package check
 
 import (
@@ -23,6 +23,9 @@ type Finding struct {
 	Text   string // what was seen
 	At     int64  // when
 	Excuse string // the broken assumption; empty for a violation
+	// where and when it was broken, and between which answers of servers; empty if there is nothing
+	// to say about that
+	Because string
 	// nothing was shown, as a search or a probe took too long; that is a violation, too
 	Open bool
 }
@@ -33,7 +36,10 @@ func (f Finding) String() string {
 	if f.Store != "" {
 		s = fmt.Sprintf("%s: %s: %s: %s", f.Check, f.Store, f.Key, f.Text)
 	}
-	if f.Excuse != "" {
+	switch {
+	case f.Because != "":
+		s += " (" + f.Excuse + ": " + f.Because + ")"
+	case f.Excuse != "":
 		s += " (" + f.Excuse + ")"
 	}
 	return s
@@ -115,12 +121,11 @@ func exclusion(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		for _, p := range overlaps(run.Granted(key)) {
 			overlap := time.Duration(min(p.first.End(), p.second.End()) - p.second.Granted)
-			found = append(found, Finding{
-				Check: "exclusion", Key: key, At: p.second.Granted,
-				Excuse: excuse(run, rules, p.first, p.second),
+			f := Finding{Check: "exclusion", Key: key, At: p.second.Granted,
 				Text: fmt.Sprintf("%s and %s were both valid for %v", described(p.first),
-					described(p.second), overlap),
-			})
+					described(p.second), overlap)}
+			f.Excuse, f.Because = excuse(run, rules, p.first, p.second)
+			found = append(found, f)
 		}
 	}
 	return found
@@ -238,7 +243,7 @@ func register(run *history.Run, rules Rules) (found []Finding) {
 				for _, other := range granted {
 					if f.Excuse == "" && !other.Shared && other.Granted < w.Until &&
 						overtook(run, other, a) {
-						f.Excuse = excuse(run, rules, a, other)
+						f.Excuse, f.Because = excuse(run, rules, a, other)
 					}
 				}
 				found = append(found, f)
@@ -274,12 +279,11 @@ func loss(run *history.Run, rules Rules) (found []Finding) {
 			if told == 0 || told <= next.Granted || ranBadly(run, a, told, next.Granted) {
 				continue
 			}
-			found = append(found, Finding{
-				Check: "loss", Key: key, At: told, Excuse: excuse(run, rules, a, next),
+			f := Finding{Check: "loss", Key: key, At: told,
 				Text: fmt.Sprintf("%v %s %v after %v had the lock, and %v after its deadline",
-					a, how,
-					time.Duration(told-next.Granted), next, time.Duration(told-a.Until)),
-			})
+					a, how, time.Duration(told-next.Granted), next, time.Duration(told-a.Until))}
+			f.Excuse, f.Because = excuse(run, rules, a, next)
+			found = append(found, f)
 		}
 	}
 	return found

@@ -3,38 +3,114 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// excuse names the broken assumption that explains why two acquisitions of one key were both valid;
-// it is empty if none does. One does if it was broken while one of their leases was there and, over
-// several servers, at so many of them that they could be granted twice: a majority is needed that
-// each either broke the assumption or need not have known of the lease, since something was wrong
-// with it or with its network. One clock that jumps explains nothing while the other servers can
-// object.
-func excuse(run *history.Run, rules Rules, a, b *history.Acquisition) (reason string) {
-	from, to := min(leased(run, a), leased(run, b)), max(a.Granted, b.Granted)
-	// What a server missed is made good by a renewal, which takes less than a lease, once it takes
-	// part again.
-	aftermath := int64(rules.TTL + rules.Guard)
-	doubtful := make(map[string]bool)
-	for _, f := range run.Faults {
-		if !f.Concerns(a.Key) || f.At > to || f.Until+aftermath < from {
-			continue
+// excuse names the broken assumption that explains why two acquisitions of one key were both valid,
+// and tells where and when it was broken; both are empty if none does. What counts is what servers
+// said: one that granted the key twice explains it, if an assumption was broken there, on that key,
+// between the two answers. If a server granted it twice and kept every assumption, whatever was
+// broken elsewhere is no excuse: over several servers a majority that keeps its word is enough. And
+// if none has granted it twice it is the clients that are wrong.
+func excuse(run *history.Run, rules Rules, a, b *history.Acquisition) (reason, because string) {
+	first, second := leasesFor(run, rules, a), leasesFor(run, rules, b)
+	to := max(a.Granted, b.Granted)
+	var all []string
+	for _, server := range slices.Sorted(maps.Keys(first)) {
+		why, where, excused := twice(run, server, a.Key, first[server], second[server], to)
+		if !excused {
+			return "", ""
 		}
-		for _, server := range rules.hit(f, a, b) {
-			doubtful[server] = true
-			if f.Until >= from {
-				reason = cmp.Or(reason, f.Breaks)
+		if why != "" {
+			reason, all = cmp.Or(reason, why), append(all, where)
+		}
+	}
+	return reason, strings.Join(all, "; ")
+}
+
+// twice looks for what explains that a server has granted the key for both of two acquisitions by
+// the moment. It reports whether nothing is left that it surely did and that is not explained.
+func twice(run *history.Run, server, key string, first, second []lease,
+	to int64) (reason, where string, excused bool) {
+	for _, x := range first {
+		for _, y := range second {
+			answered := max(x.from, y.from)
+			if x.shared && y.shared || answered > to ||
+				max(x.asked, y.asked) >= min(x.to, y.to) {
+				continue
+			}
+			between := span{min(x.asked, y.asked), answered}
+			f, broken := brokenAt(run, server, key, between)
+			switch {
+			case broken && reason == "":
+				reason, where = f.Breaks, fmt.Sprintf(
+					"%s granted %s to %s and to %s between %.3f s and %.3f s, %s from %.3f s to %.3f s",
+					server, key, x.owner, y.owner, history.Seconds(between.from, run.Start),
+					history.Seconds(between.to, run.Start), f.Name,
+					history.Seconds(f.At, run.Start), history.Seconds(f.Until, run.Start))
+			case !broken && answered < min(x.to, y.to):
+				return "", "", false
 			}
 		}
 	}
-	if len(doubtful) < majority(rules.Nodes) {
-		return ""
+	return reason, where, true
+}
+
+// brokenAt gives the first fault that broke an assumption at the server, on the key, at that time.
+func brokenAt(run *history.Run, server, key string, at span) (fault history.Record, broken bool) {
+	for _, f := range run.Faults {
+		if f.Breaks != "" && f.Concerns(key) && f.At <= at.to && f.Until >= at.from &&
+			slices.Contains(strings.Fields(f.Target), server) {
+			return f, true
+		}
 	}
-	return reason
+	return history.Record{}, false
+}
+
+// leasesFor are those that servers have given for an acquisition, by server: those of the owner
+// value whose grant had the acquisition's token.
+func leasesFor(run *history.Run, rules Rules, a *history.Acquisition) map[string][]lease {
+	said := run.CallsOf(a.Client, a.Key)
+	var owners []string
+	for _, c := range said {
+		if drew(c) && c.Outcome == held && (c.Target == whole) == (rules.Nodes > 1) &&
+			c.Token <= a.Token && a.Token <= last(c) {
+			owners = append(owners, c.Owner)
+		}
+	}
+	calls := make(map[string][]history.Record)
+	for _, c := range said {
+		if c.Target != whole && slices.Contains(owners, c.Owner) {
+			calls[c.Target] = append(calls[c.Target], c)
+		}
+	}
+	leases := make(map[string][]lease)
+	for server, calls := range calls {
+		leases[server] = leasesOf(noticed(calls))
+	}
+	return leases
+}
+
+// noticed makes each notice of a grant the answer to the question that it is one to: it was granted
+// at some time since then, for the length that was asked for.
+func noticed(calls []history.Record) []history.Record {
+	calls = slices.Clone(calls)
+	for i, c := range calls {
+		if c.Name != history.Notice {
+			continue
+		}
+		for _, asked := range slices.Backward(calls[:i]) {
+			if asked.Name == history.Acquire && asked.Owner == c.Owner {
+				calls[i].At, calls[i].TTL = asked.At, asked.TTL
+				break
+			}
+		}
+	}
+	return calls
 }
 
 // leased is when the lease of an acquisition may have begun: with one of its own process that was
@@ -57,30 +133,6 @@ func over(a *history.Acquisition) int64 {
 		return a.Refused
 	}
 	return max(a.End(), a.Released)
-}
-
-// hit are the servers that the fault concerns, as the two acquisitions' clients could see it. A
-// target of a fault is a server, a client, which means all of its servers, or a client and a
-// server.
-func (r Rules) hit(f history.Record, a, b *history.Acquisition) (servers []string) {
-	for target := range strings.FieldsSeq(f.Target) {
-		client, server, one := strings.Cut(target, "-")
-		for _, s := range r.servers() {
-			concerned := client == slot(a.Client) || client == slot(b.Client)
-			if target == s || concerned && (!one || server == s) {
-				servers = append(servers, s)
-			}
-		}
-	}
-	return servers
-}
-
-// servers are the names of those that vote.
-func (r Rules) servers() (names []string) {
-	for i := range max(1, r.Nodes) {
-		names = append(names, fmt.Sprintf("n%d", i+1))
-	}
-	return names
 }
 
 func majority(servers int) int { return max(1, servers)/2 + 1 }

@@ -125,11 +125,11 @@ func linearizability(run *history.Run, rules Rules) (found []Finding) {
 			if result == porcupine.Illegal {
 				f.Text = fmt.Sprintf("no order of the steps explains what %v to %v saw", part[0],
 					part[len(part)-1])
-				rest, reason := unexplained(run, rules, part)
+				rest, reason, because := unexplained(run, rules, part)
 				if reason != "" {
 					if result = search(operations(rest)); result != porcupine.Unknown {
 						if result == porcupine.Ok {
-							f.Excuse = reason
+							f.Excuse, f.Because = reason, because
 						}
 						result = porcupine.Illegal
 					}
@@ -151,11 +151,11 @@ func linearizability(run *history.Run, rules Rules) (found []Finding) {
 // unexplained are the acquisitions without those that have an excuse for whatever they overlap
 // with, and the first of the excuses; it is empty if there is none.
 func unexplained(run *history.Run, rules Rules,
-	part []*history.Acquisition) (rest []*history.Acquisition, reason string) {
+	part []*history.Acquisition) (rest []*history.Acquisition, reason, because string) {
 	excused, kept := make(map[*history.Acquisition]bool), make(map[*history.Acquisition]bool)
 	for _, p := range overlaps(part) {
-		why := excuse(run, rules, p.first, p.second)
-		reason = cmp.Or(reason, why)
+		why, where := excuse(run, rules, p.first, p.second)
+		reason, because = cmp.Or(reason, why), cmp.Or(because, where)
 		for _, a := range []*history.Acquisition{p.first, p.second} {
 			excused[a] = excused[a] || why != ""
 			kept[a] = kept[a] || why == ""
@@ -166,8 +166,8 @@ func unexplained(run *history.Run, rules Rules,
 	for i, a := range part {
 		for _, other := range part[:i] {
 			if !(a.Shared && other.Shared) && overtook(run, other, a) && !kept[a] {
-				if why := excuse(run, rules, other, a); why != "" {
-					reason = cmp.Or(reason, why)
+				if why, where := excuse(run, rules, other, a); why != "" {
+					reason, because = cmp.Or(reason, why), cmp.Or(because, where)
 					excused[a] = true
 				}
 			}
@@ -178,7 +178,7 @@ func unexplained(run *history.Run, rules Rules,
 			rest = append(rest, a)
 		}
 	}
-	return rest, reason
+	return rest, reason, because
 }
 
 // operations are the steps of acquisitions, as the checker takes them.

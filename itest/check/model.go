@@ -119,7 +119,8 @@ func sole(run *history.Run, rules Rules) (found []Finding) {
 type lease struct {
 	owner    string
 	shared   bool
-	from, to int64
+	asked    int64 // when the server was asked
+	from, to int64 // it has answered by then, and it is over
 }
 
 // leasesOf are those of one node and key. Whoever has asked to share a key that was its own may
@@ -139,7 +140,7 @@ func leasesOf(calls []history.Record) (leases []lease) {
 		if c.Outcome != held || c.TTL == 0 || c.Ends() {
 			continue
 		}
-		s := lease{owner: c.Owner, from: c.Until, to: c.At + c.TTL - c.TTL/100}
+		s := lease{owner: c.Owner, asked: c.At, from: c.Until, to: c.At + c.TTL - c.TTL/100}
 		for _, end := range ends[c.Owner] {
 			// One that was not answered may take effect whenever it likes.
 			if end.Until >= c.At || end.Outcome == history.Failed {
@@ -147,7 +148,7 @@ func leasesOf(calls []history.Record) (leases []lease) {
 			}
 		}
 		if at, ok := lowered[c.Owner]; ok && at < s.to {
-			leases = append(leases, lease{s.owner, true, max(s.from, at), s.to})
+			leases = append(leases, lease{s.owner, true, s.asked, max(s.from, at), s.to})
 			s.to = at
 		}
 		leases = append(leases, s)

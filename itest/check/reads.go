@@ -27,7 +27,7 @@ func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 			for _, other := range granted {
 				if other != a && !other.Shared && other.Granted < r.Until &&
 					other.End() > a.Granted && f.Excuse == "" {
-					f.Excuse = excuse(run, rules, a, other)
+					f.Excuse, f.Because = excuse(run, rules, a, other)
 				}
 			}
 			found = append(found, f)

@@ -98,6 +98,19 @@ type Run struct {
 	Setup        Record         // what was run; empty if that was not recorded
 	Sets         map[string]int // of how many servers each process knows, if that was recorded
 	Start, End   int64          // of the first and the last record
+
+	of map[asker][]int // indexes of Calls
+}
+
+// asker is a process that asks for a key.
+type asker struct{ client, key string }
+
+// CallsOf are the calls of a process for a key, in the order in which they began.
+func (r *Run) CallsOf(client, key string) (calls []Record) {
+	for _, i := range r.of[asker{client, key}] {
+		calls = append(calls, r.Calls[i])
+	}
+	return calls
 }
 
 // Keys are those that were asked for.
@@ -221,7 +234,7 @@ func inTime(records []Record) []Record {
 // Assemble makes a history of records, in any order.
 func Assemble(records []Record) *Run {
 	records = inTime(records)
-	run := &Run{Sets: make(map[string]int)}
+	run := &Run{Sets: make(map[string]int), of: make(map[asker][]int)}
 	type id struct {
 		client string
 		op     int
@@ -306,6 +319,9 @@ func Assemble(records []Record) *Run {
 		run.Calls = append(run.Calls, r)
 	}
 	run.Calls = inTime(run.Calls)
+	for i, c := range run.Calls {
+		run.of[asker{c.Client, c.Key}] = append(run.of[asker{c.Client, c.Key}], i)
+	}
 	return run
 }
 

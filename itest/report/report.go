@@ -107,8 +107,8 @@ What clients and servers say to each other is checked against the model in all m
 tokens are moved together. Where replicas take over the rules hold from one failover to the next, as what the former primary has granted may be
 forgotten.
 
-Two holders of a key are put down to an assumption if it was broken on that key
-while one of their leases was there: at the server, or at so many of several that the others were no majority or could not be reached.
+Two holders of a key are put down to an assumption if it was broken at the server that granted the key to both, on that key, and between its two answers.
+Over several servers that has to hold for each that granted it to both, and of two majorities one did; what was broken elsewhere is no excuse.
 
 `
 
@@ -255,8 +255,12 @@ func findings(b *bytes.Buffer, found []check.Finding) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		first := byKind[kind][0]
 		fmt.Fprintf(b, "- %s: %d times, the first: %s\n", kind, len(byKind[kind]),
-			oneLine(byKind[kind][0].Text))
+			oneLine(first.Text))
+		if first.Because != "" {
+			fmt.Fprintf(b, "  %s.\n", first.Because)
+		}
 	}
 	if len(found) == 0 {
 		b.WriteString("Nothing was found.\n")

@@ -21,7 +21,13 @@ import (
 // A run with two holders: one finding with an excuse, and one without.
 func twoHolders() (*lab.Result, []check.Finding) {
 	at := func(seconds float64) int64 { return int64(seconds * float64(time.Second)) }
+	granted := func(client string, token uint64, from, to float64) history.Record {
+		return history.Record{Kind: history.Call, Name: history.Acquire, Target: "n1",
+			Client: client, Key: "key1", Owner: client + "'s", Token: token, Block: 1,
+			Outcome: "held", At: at(from), Until: at(to), TTL: at(2)}
+	}
 	h := history.Assemble([]history.Record{
+		granted("c1.1", 1700000000000001, 2, 2.1), granted("c2.1", 1700000000000002, 3, 3.1),
 		{Kind: history.Mark, Name: history.Tormented, At: at(1)},
 		{Kind: history.Plan, Name: "freeze", Target: "servers", Count: 6, At: at(1)},
 		{Kind: history.Ask, Client: "c1.1", Op: 1, Key: "key1", At: at(2)},
@@ -73,6 +79,7 @@ func TestReport(t *testing.T) {
 		"**2 violations in 39s of faults, with 2 acquisitions.**",
 		"1 searches for an order of the steps, or probes, were given up", "1 times: forgot",
 		"**Violation**: orphans", "exclusion: forgot <it>: 1 times",
+		"n1 granted key1 to c1.1's and to c2.1's between",
 		"single Redis, nothing kept through a restart, assumptions broken", "restart 1",
 		"**Faults that did not come up: freeze.**", "| 39s | 3 | 2 | 1 | ",
 		"](torture-3.svg)", "`torture-3.jsonl.gz`",
