@@ -177,15 +177,14 @@ func (s *absence) assumptions() {
 	}
 }
 
-// undisturbed was the run for long enough to see that a key is idle. Where clients are stopped past
-// their leases until the end it never is.
+// undisturbed was the run for long enough to see that a key is idle, and the machine not too busy
+// for it. Where clients are stopped past their leases until the end it never is.
 func (s *absence) undisturbed() {
 	if s.run.Setup.Stale > 0 {
 		return
 	}
-	at := span{s.run.Mark(history.Tormented), s.run.Mark(history.Probed)}
-	if had := longest(quiet(at, disturbed(s.run, RulesOf(s.run), ""))); had <= longestIdle {
-		s.say("for no longer than %v nothing was broken while clients were at work",
-			time.Duration(had))
+	if had := Watched(s.run, s.run.Mark(history.Probed)).Undisturbed; had <= LongestIdle {
+		s.say("for no longer than %v nothing was broken, nor the machine too busy, while clients "+
+			"were at work", had)
 	}
 }

@@ -74,6 +74,20 @@ func TestRunHasToShowSomething(t *testing.T) {
 			return r.Kind == history.Mark && r.Name == name
 		})
 	}
+	busy := func(client string, until int64) []history.Record {
+		all := whole()
+		for at := int64(5000); at < until; at += 200 {
+			all = append(all, history.Record{Kind: history.Stall, Client: client, At: ms(at),
+				Until: ms(at + 20)})
+		}
+		return all
+	}
+	drawn := func(change func(*history.Record)) []history.Record {
+		return changed(func(r *history.Record) {
+			r.Sharing = r.Kind == history.Setup
+			change(r)
+		})
+	}
 	lasted := func(at int64) []history.Record {
 		return changed(func(r *history.Record) {
 			if r.Kind == history.Mark && r.Name == history.Calm {
@@ -131,6 +145,18 @@ func TestRunHasToShowSomething(t *testing.T) {
 		{"time without a fault", append(whole(), on("n1", "", 10_000, minute+3000)), true},
 		{"time without a fault, but enough is left",
 			append(whole(), on("n1", "", 10_000, minute+1000)), false},
+		{"time in which the machine was not too busy", busy(history.Laboratory, minute+8000), true},
+		{"such a time, but enough is left", busy(history.Laboratory, minute+6000), false},
+		{"such a time of somebody else", busy("c9.9", minute+8000), false},
+		{"readers", drawn(func(*history.Record) {}), true},
+		{"one who is downgraded", drawn(func(r *history.Record) {
+			r.Shared = r.Kind == history.Ask
+		}), true},
+		{"a set", changed(func(r *history.Record) {
+			if r.Kind == history.Setup {
+				r.Set = 1
+			}
+		}), true},
 	} {
 		found := check.Recorded(history.Assemble(c.records))
 		seen := slices.ContainsFunc(found, func(f check.Finding) bool {
@@ -191,6 +217,29 @@ func TestStoreThatMostlyFails(t *testing.T) {
 		if (len(violations) > 0) != (failures == 2) {
 			t.Errorf("%d failures: %v", failures, violations)
 		}
+	}
+}
+
+// What a run could show is counted.
+func TestWatched(t *testing.T) {
+	all := append(whole(), asking("c1.1", 9, "k", minute+1000, minute+4002)...) // judged
+	all = append(all, asking("c1.1", 10, "k", minute+1000, minute+4000)...)     // too short
+	all = append(all, asking("c1.1", 11, "k", 3000, 9000)...)                   // disturbed
+	all = append(all, part(3, "k", asking("c1.1", 12, "k", minute, minute+9000))...)
+	all = append(all, asking("probe.1", 1, "k", minute+10_001, minute+19_000)...)
+	all = append(all, history.Record{Kind: history.Stall, Client: history.Laboratory,
+		At: ms(minute - 100), Until: ms(minute - 50)})
+	run := history.Assemble(all)
+	// The last fault is over at 4010, and what is left of it at 9010; the stall and what it leaves
+	// are 300 ms.
+	want := check.Watch{Undisturbed: time.Duration(ms(minute + 10_000 - 9010 - 300)), Waits: 1,
+		Probes: 2, Granted: 1}
+	if got := check.Watched(run, run.Mark(history.Probed)); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	want.Undisturbed -= time.Duration(ms(1000))
+	if got := check.Watched(run, ms(minute+9000)); got != want {
+		t.Errorf("a second before: got %+v, want %+v", got, want)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/itest/check"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
 	"github.com/holdfast-go/holdfast/itest/register"
@@ -126,9 +127,13 @@ func (c *Config) voters() int {
 // Broken is the name of a violation that is the laboratory's own: it could not do what it was to.
 const Broken = "laboratory"
 
-// undisturbed is for how long clients are at work when nothing is left of the last fault: a wake-up
-// that is lost shows only then, if somebody waits in vain for three seconds.
+// undisturbed is for how long clients are at work when nothing is left of the last fault, and the
+// machine is not too busy: a wake-up that is lost shows only then, if somebody waits in vain for
+// three seconds.
 const undisturbed = 5 * time.Second
+
+// mostCalm is how long a busy machine is given for that.
+const mostCalm = time.Minute
 
 // mostRounds is how often faults go on when there were not acquisitions enough.
 const mostRounds = 10
@@ -280,10 +285,9 @@ func (r *run) torment(ctx context.Context) error {
 	}
 
 	r.mark(history.Calm)
-	calm, cancel := context.WithTimeout(ctx, config.TTL+config.Guard+2*time.Second+undisturbed)
-	<-calm.Done()
-	cancel()
-
+	if err := r.calm(ctx); err != nil {
+		return err
+	}
 	for _, c := range r.clients {
 		c.order()
 	}
@@ -295,7 +299,30 @@ func (r *run) torment(ctx context.Context) error {
 	return nil
 }
 
-// logs are the files of the history.
+// calm leaves clients at work until they were undisturbed for long enough.
+func (r *run) calm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, mostCalm)
+	defer cancel()
+	wait := r.config.TTL + r.config.Guard + check.Slack + undisturbed
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		// Faults and stalls of this process are in its own log.
+		seen, err := history.Read(r.logs()[0])
+		if err != nil {
+			return err
+		}
+		wait = undisturbed - check.Watched(seen, history.Now()).Undisturbed
+		if wait <= 0 {
+			return nil
+		}
+	}
+}
+
+// logs are the files of the history, the laboratory's own first.
 func (r *run) logs() []string {
 	logs := []string{filepath.Join(r.config.Dir, "lab.jsonl")}
 	for _, c := range r.clients {

@@ -17,14 +17,14 @@ import (
 // Figures are what can be counted.
 type Figures struct {
 	Asked    int            // calls of Acquire
-	Granted  int            // of them, that gave a lock; without Probes
+	Granted  int            // of them, that gave a lock; without probes
 	Released int            // releases that the backend confirmed
 	Lost     int            // locks that ended without their holder's doing
 	Renewed  int            // deadlines seen to move
 	Writes   int            // to the guarded store
 	Refused  int            // of them, by the guards
 	Undone   int            // writes that would have been undone without a guard
-	Probes   int            // locks that were granted to show that they can be had
+	Watch    check.Watch    // what had time to show that locks can be had
 	Faults   map[string]int // by kind
 	Absent   []string       // kinds of faults that were planned and did not come up
 	Pauses   int            // of clients, stops and stalls of more than 100 ms
@@ -46,9 +46,7 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 	for _, a := range r.History.Acquisitions {
 		f.Asked++
 		if a.Granted != 0 {
-			if check.IsProbe(a) {
-				f.Probes++
-			} else {
+			if !check.IsProbe(a) {
 				f.Granted++
 			}
 			grants = append(grants, a.Granted)
@@ -70,6 +68,7 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 		}
 	}
 	f.Absent = check.Absent(r.History)
+	f.Watch = check.Watched(r.History, r.History.Mark(history.Probed))
 	f.Undone = r.Counts.Lost
 	f.Guards = check.Guards(r.History)
 	for _, g := range f.Guards {
@@ -124,10 +123,10 @@ func kind(name string) string {
 // String is one line.
 func (f Figures) String() string {
 	return fmt.Sprintf(
-		"%d asked, %d granted, and %d to probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
-		f.Asked, f.Granted, f.Probes, f.Released, f.Lost, f.Writes, f.Refused, f.Undone,
-		f.Outage.Round(time.Millisecond), f.Starved.Round(time.Millisecond), tally(f.Errors),
-		tally(f.Faults),
+		"%d asked, %d granted, and %d to %d probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; undisturbed for %v, %d waits judged; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
+		f.Asked, f.Granted, f.Watch.Granted, f.Watch.Probes, f.Released, f.Lost, f.Writes,
+		f.Refused, f.Undone, f.Outage.Round(time.Millisecond), f.Starved.Round(time.Millisecond),
+		f.Watch.Undisturbed.Round(time.Millisecond), f.Watch.Waits, tally(f.Errors), tally(f.Faults),
 		cmp.Or(strings.Join(f.Absent, ", "), "none"), f.Excused, f.Violated, f.Open)
 }
 

@@ -226,20 +226,22 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 
 func figures(b *bytes.Buffer, runs []*Run) {
 	b.WriteString(
-		"| | duration | acquisitions asked | granted | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"| | duration | acquisitions asked | granted | probes | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | undisturbed | waits judged | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range runs {
 		c := r.Figures
 		faults := 0
 		for _, n := range c.Faults {
 			faults += n
 		}
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %v | %v | %d | %d |\n",
-			r.title(), short(r.config.Duration), c.Asked, c.Granted, c.Probes, c.Lost,
-			c.Writes, c.Refused, c.Undone, faults, c.Pauses, c.Outage.Round(100*time.Millisecond),
-			c.Starved.Round(100*time.Millisecond), c.Excused, c.Violated)
+		const tenth = 100 * time.Millisecond
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d | %d | %d |\n",
+			r.title(), short(r.config.Duration), c.Asked, c.Granted, c.Watch.Probes,
+			c.Watch.Granted, c.Lost, c.Writes, c.Refused, c.Undone, faults, c.Pauses,
+			c.Outage.Round(tenth), c.Starved.Round(tenth), c.Watch.Undisturbed.Round(tenth),
+			c.Watch.Waits, c.Excused, c.Violated)
 	}
 	b.WriteString(
-		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run.\n\n")
+		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run. Probes acquire each key when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy; in such a time waits are judged, if they are long enough to show that a wake-up was lost. A run without a probe fails, and so does one that was never undisturbed for long enough.\n\n")
 }
 
 // findings lists violations one by one, and the rest by kind with an example.

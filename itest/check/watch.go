@@ -1,0 +1,46 @@
+package check
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// Watch is what a run had of that in which a wake-up that is lost, or a key that can not be had,
+// shows. A machine that is busy leaves little of it, and then the checks find nothing whatever is
+// wrong.
+type Watch struct {
+	// the longest time in which nothing was broken while clients were at work, without what the
+	// laboratory did not run as it should have
+	Undisturbed time.Duration
+	Waits       int // for a key, each of them long enough, undisturbed, to judge it
+	Probes      int // acquisitions to show that a key can be had
+	Granted     int // of them
+}
+
+// Watched tells it of a run, or of one that goes on until the moment.
+func Watched(run *history.Run, until int64) (w Watch) {
+	rules := RulesOf(run)
+	disturbances := make(map[string][]span)
+	for _, key := range append(run.Keys(), "") {
+		disturbances[key] = disturbed(run, rules, key)
+	}
+	stalls := starved(run, history.Laboratory)
+	for _, s := range quiet(span{run.Mark(history.Tormented), until}, disturbances[""]) {
+		w.Undisturbed = max(w.Undisturbed, time.Duration(length(quiet(s, stalls))))
+	}
+	for _, a := range run.Acquisitions {
+		switch {
+		case IsProbe(a):
+			w.Probes++
+			if a.Granted != 0 {
+				w.Granted++
+			}
+		case a.Set == 0 && waited(a) > longestIdle:
+			if _, long := lengthy(run, a, disturbances[a.Key]); long {
+				w.Waits++
+			}
+		}
+	}
+	return w
+}
