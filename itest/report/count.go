@@ -126,7 +126,8 @@ func (f Figures) String() string {
 		"%d asked, %d granted, and %d to %d probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; undisturbed for %v, %d waits judged; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
 		f.Asked, f.Granted, f.Watch.Granted, f.Watch.Probes, f.Released, f.Lost, f.Writes,
 		f.Refused, f.Undone, f.Outage.Round(time.Millisecond), f.Starved.Round(time.Millisecond),
-		f.Watch.Undisturbed.Round(time.Millisecond), f.Watch.Waits, tally(f.Errors), tally(f.Faults),
+		f.Watch.Undisturbed.Round(time.Millisecond), f.Watch.Waits,
+		tally(f.Errors), tally(f.Faults),
 		cmp.Or(strings.Join(f.Absent, ", "), "none"), f.Excused, f.Violated, f.Open)
 }
 
