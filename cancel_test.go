@@ -385,3 +385,45 @@ func TestR8LateReleaseDoesNotTouchNextHolder(t *testing.T) {
 		b.release(next)
 	})
 }
+
+// A caller gives up while its request waits to be sent. If the backend knows that it never was,
+// nothing is released: where callers are impatient, that would be a request for each of them.
+func TestGivenUpBeforeItWasSent(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sent=%v", sent), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				client := b.memory.Client()
+				b.clients = append(b.clients, client)
+				backend := &unsent{tap: tap{Backend: client}, sent: sent}
+				l := b.lockerOn(backend)
+				for i, acquire := range []func(context.Context, string,
+					...holdfast.AcquireOption) (*holdfast.Lock, error){l.Acquire, l.TryAcquire} {
+					ctx, cancel := context.WithTimeout(background, time.Second)
+					_, err := acquire(ctx, "key")
+					cancel()
+					mustBe(t, err, context.DeadlineExceeded)
+					time.Sleep(time.Minute)
+					want := int64(0)
+					if sent {
+						want = int64(i + 1)
+					}
+					if n := backend.releases.Load(); n != want {
+						t.Errorf("%d releases, want %d", n, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// unsent answers no acquisition, and says whether it was sent.
+type unsent struct {
+	tap
+	sent bool
+}
+
+func (u *unsent) Acquire(ctx context.Context, _ driver.Claim) (driver.Result, error) {
+	<-ctx.Done()
+	return driver.Result{}, &driver.Error{Maybe: u.sent, Err: ctx.Err()}
+}

@@ -227,6 +227,7 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	result, err := l.backend.Acquire(r, p.claim)
 	r.end()
 	if err != nil {
+		p.noteFailure(err)
 		return result, r.explain(err)
 	}
 	if result.State == driver.Busy || result.State == driver.Held && result.Token > 0 {
@@ -234,7 +235,9 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	}
 	err = fmt.Errorf("backend answered an acquisition with %v, token %d",
 		result.State, result.Token)
-	return result, &driver.Error{Maybe: true, Permanent: true, Err: err}
+	err = &driver.Error{Maybe: true, Permanent: true, Err: err}
+	p.noteFailure(err)
+	return result, err
 }
 
 // shortRenewal divides the length of a lease that a notice brought: after that time it is renewed.

@@ -114,12 +114,17 @@ func (p *pendingClaim) outlasts(err error, start clock.Instant) bool {
 	return start.Sub(p.answered) < p.claim.TTL
 }
 
+// noteFailure notes what a request that failed may have left at the backend. err is the backend's
+// own error: what the caller is told may be the cause of its context, which says nothing of the
+// request.
+func (p *pendingClaim) noteFailure(err error) {
+	p.trace = p.trace || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInvalid)
+}
+
 // missed notes that a request that left at start failed with err. cut says that the caller's
 // context had ended. It returns the pause before the next request, and false if there is none.
 func (p *pendingClaim) missed(err error, start clock.Instant, wait,
 	cut bool) (pause time.Duration, goesOn bool) {
-	// If cut, err is the context's cause, which says nothing of the request.
-	p.trace = p.trace || cut || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInvalid)
 	if !wait || cut || driver.Permanent(err) || !p.outlasts(err, start) {
 		return 0, false
 	}

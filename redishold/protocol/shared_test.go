@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
@@ -485,4 +486,40 @@ func TestSharedClosed(t *testing.T) {
 	if _, err := b.Release(t.Context(), claim()); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Release after Close: %v", err)
 	}
+}
+
+// Callers that give up while their requests wait to be sent leave nothing in the line. So however
+// impatient they are on a slow server, the next one gets a key that is free.
+func TestThoseWhoGaveUpDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow, patience = 307 * time.Millisecond, 140 * time.Millisecond
+		f := &fakeLibrary{answer: func(c protocol.Command) protocol.Reply {
+			time.Sleep(slow)
+			return one(c)
+		}}
+		b := protocol.New(protocol.Shared(f), protocol.Options{})
+		l, err := holdfast.New(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if lock, err := l.TryAcquire(ctx, "k"); err == nil {
+				lock.Release(t.Context())
+			}
+			cancel()
+		}
+		lock, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatalf("nobody has the key, and the server answers: %v", err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		b.Close()
+	})
 }
