@@ -176,7 +176,6 @@ func newPlan(seed uint64, with feature) *plan {
 	p.stack()
 	if p.redis || p.nodes > 1 {
 		p.features &^= badContexts // there a goroutine may panic that nobody recovers
-		p.features &^= shared      // they cannot
 	}
 	p.without(0)
 	return p
