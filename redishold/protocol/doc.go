@@ -31,7 +31,9 @@
 //     these has changed. A client with a restart guard makes it. It is lost with the data, and
 //     never expires.
 //   - The queue, holdfast:q:{tag}:name, and the waiters, holdfast:w:{tag}:name, exist while
-//     somebody waits. If all who wait have died, Redis removes them within 20 seconds.
+//     somebody waits. If all who wait have died, Redis removes them within 20 seconds. If the
+//     waiters alone were evicted or deleted before, what is made of them anew may stay until
+//     somebody waits again.
 //   - The end of an acquisition, holdfast:d:{tag}:owner, exists for a minute after a release, if a
 //     request of the acquisition may still be on its way over a [Transport] that is not ordered.
 //   - Notices travel on holdfast:n:id, in a cluster on holdfast:n:{tag}:id, where id is the

@@ -467,3 +467,19 @@ func TestRenewMixesBothKinds(t *testing.T) {
 		t.Errorf("ran %q in %d round trips, want %q", scripts, f.batches, want)
 	}
 }
+
+// A writer whose presence has ended comes back to a lock that is free, and that readers wait for
+// before it: they are let in, and the writer queues behind them.
+func TestWriterThatIsLateStaysBehindReaders(t *testing.T) {
+	b := newBench(t, redistest.Start(t))
+	b.acquire("W", "")
+	b.wantBusy("A", b.share("A", "0", 10_000), "W", 1)
+	late := func() any {
+		return b.run("acquire", "X", "10000", "100", "103", "0", "0", "Pchannel", "")
+	}
+	b.wantBusy("X, present for no time", late(), "W", 2)
+	b.do("DEL", "lock:a")
+	b.wantBusy("X, late", late(), "A", 1)
+	b.want("the lock", b.do("GET", "lock:a"), "holdfast:shared")
+	b.want("A renews", b.run("turn", "A", "10000", "", "", "", "1"), 1)
+}
