@@ -181,8 +181,9 @@ func (c *cohort) giveBack(h *lease) {
 	c.locker.cleanUp(claim)
 }
 
-// serveOrRetire serves the next waiter. If there is none, it gives up lease and pending claim, and
-// removes the cohort. The caller holds shard.mu and may raise tasks; nobody has a turn or leads.
+// serveOrRetire serves the next waiter. If there is none, and nobody shares the key, it gives up
+// lease and pending claim, and removes the cohort. The caller holds shard.mu and may raise tasks;
+// nobody leads, nor has a turn that it would have to itself.
 func (c *cohort) serveOrRetire() {
 	if c.lease != nil {
 		c.bring()
@@ -191,6 +192,9 @@ func (c *cohort) serveOrRetire() {
 		return
 	}
 	if c.lease != nil {
+		if c.lease.locks.first != nil {
+			return // a reader that was to lead gave up; those inside keep the lease
+		}
 		c.giveBack(c.lease)
 	}
 	if p := c.pending; p != nil {

@@ -82,9 +82,7 @@ func (c *cohort) freshSpan(ctx context.Context, a *call,
 		return nil, false, nil
 	}
 	c.leading = false
-	if c.lease == nil || c.lease.locks.first == nil || c.waiters.first != nil {
-		c.serveOrRetire() // else those who share the lease keep the cohort
-	}
+	c.serveOrRetire()
 	return nil, true, ended
 }
 

@@ -97,6 +97,53 @@ func TestTurnsReturnedBetweenSpans(t *testing.T) {
 	})
 }
 
+// A reader that is told to ask for the next span may have given up at the same moment. Those inside
+// keep their lease, and the next reader asks.
+func TestReaderThatWasToAskGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx := context.Background()
+		lock, err := l.Acquire(ctx, "key", WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(DefaultCohortSpan)
+		c, s := lock.cohort, lock.cohort.shard
+		s.mu.Lock()
+		w := l.pool.get(&call{key: "key", terms: c.terms})
+		c.waiters.push(w)
+		c.serve()
+		s.mu.Unlock()
+		c.withdraw(w)
+		synctest.Wait()
+		e, err := backend.Inspect(ctx, "key")
+		if err != nil || len(e.Sharers) != 1 || lock.Err() != nil {
+			t.Errorf("%d claims, want the reader's; it has %v, %v", len(e.Sharers), lock.Err(), err)
+		}
+		next, err := l.Acquire(ctx, "key", WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Token() != lock.Token() {
+			t.Error("the next reader has a lease of its own")
+		}
+		for _, lock := range []*Lock{next, lock} {
+			if err := lock.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(s.keys) != 0 || s.leases.first != nil {
+			t.Error("the cohort is kept")
+		}
+	})
+}
+
 // The question for the next span draws a token; the Locker proposes none below it later.
 func TestTokenDrawnBetweenSpansIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
