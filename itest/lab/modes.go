@@ -48,8 +48,7 @@ const guard = 2 * time.Second
 func manned(modes ...Config) []Config {
 	for i := range modes {
 		c := &modes[i]
-		c.Workers, c.Keys, c.Hasty, c.Sets = 3, 4, 3, 1
-		c.Sharing = c.voters() == 1 // a quorum shares no keys
+		c.Workers, c.Keys, c.Hasty, c.Sets, c.Sharing = 3, 4, 3, 1, true
 		if c.voters() > 1 {
 			c.Hasty = 1
 		}
