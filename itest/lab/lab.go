@@ -132,8 +132,8 @@ const Broken = "laboratory"
 // three seconds.
 const undisturbed = 5 * time.Second
 
-// mostCalm is how long a busy machine is given for that.
-const mostCalm = time.Minute
+// mostCalm is how long a busy machine is given for that, as for a probe.
+const mostCalm = 3 * time.Minute
 
 // mostRounds is how often faults go on when there were not acquisitions enough.
 const mostRounds = 10
