@@ -77,7 +77,7 @@ const head = `# What the fault laboratory saw
 Real redis-servers, client processes that use the library as a service would, a network between them that can be spoiled, and a nemesis
 that breaks all of it, drawing from a seed. Locks are on a single Redis, over three or five (Redlock), in a Cluster, or behind a Sentinel; half of the clients use redishold and half goredishold, but where their clocks are set all use redishold.
 Everything that clients saw was recorded on one clock and then checked: exclusion, tokens,
-guarded writes, linearizability (by Porcupine), loss told in time, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
+guarded writes, reads of what must not change meanwhile, linearizability (by Porcupine), loss told in time, downgrades confirmed, turns of readers, writers and sets, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
 other, the rules of the model of the tokens in ` + "`spec`" + `. A run that has shown nothing fails: see ` + "`itest/check`" + `. What the laboratory is made of is
 in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` shows that each check can fail.
 
@@ -85,7 +85,7 @@ in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` show
 
 const scope = `## What is drawn
 
-Each client draws from a seed of its own. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
+Each client draws from a seed of its own: keys that it has alone, or shares as a reader, or is downgraded on while it works; sets of two or three keys in any order, some of them shared; how long it waits and holds, whether the lock is renewed, and whether it looks at its lock at all. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
 pipelines; servers are frozen, killed and restarted, one after the other too, lose their power unless they keep nothing, run out of memory, forget scripts, end connections, refuse
 subscriptions, and have wall clocks that run up to 0.4 % too fast or too slow; only where replicas take over they are not restarted. Over several servers with a quarantine: they are replicas of each
 other for a while, and, where they do not keep everything, come back with older data and have their persistence changed in the file and while they run. In modes of their own:
