@@ -1141,3 +1141,82 @@ func TestAllGivesBackToLocalWaiters(t *testing.T) {
 		b.releaseAll(<-got)
 	})
 }
+
+// A set whose leases nothing renews is extended when it is complete. A key that turns out to be
+// lost then is acquired again.
+func TestLossFoundByTheExtensionOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithoutRenewal())
+		other, faults := b.locker()
+		lock := b.acquire(other, "b")
+		got := make(chan *holdfast.LockSet, 1)
+		go func() {
+			set, err := l.AcquireAll(background, []string{"a", "b"})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- set
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		faults.Lose("a")
+		b.release(lock)
+		if set := <-got; set != nil {
+			if err := set.Err(); err != nil {
+				t.Error(err)
+			}
+			b.mustBeHeld(other, "a")
+			set.Release(background)
+		}
+	})
+}
+
+// A key of a set that was nested in a lock is acquired, if that lock ends before the set is
+// complete.
+func TestNestedKeyThatIsLostIsAcquiredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		outer := b.acquire(l, "a")
+		lock := b.acquire(other, "b")
+		ctx := context.WithoutCancel(outer.Context(background))
+		got := make(chan *holdfast.LockSet, 1)
+		go func() {
+			set, err := l.AcquireAll(ctx, []string{"a", "b"})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- set
+		}()
+		synctest.Wait()
+		b.release(outer)
+		b.release(lock)
+		if set := <-got; set != nil {
+			if err := set.Err(); err != nil {
+				t.Error(err)
+			}
+			set.Release(background)
+		}
+	})
+}
+
+// The maximum hold of a set counts from when it is complete, also if nothing renews its leases.
+func TestMaxHoldOfASetWithoutRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithoutRenewal(), holdfast.WithTTL(time.Minute))
+		set, err := l.AcquireAll(background, []string{"a", "b"},
+			holdfast.WithMaxHold(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		<-set.Done()
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("Done was closed after %v", took)
+		}
+		set.Release(background)
+	})
+}
