@@ -122,6 +122,14 @@ func (s *supervisor) supervise() {
 	lost := s.options.Done()
 	var grace <-chan time.Time
 	for !s.ended {
+		// First: of a child that stops itself and a signal that ends it, the signal wins, or this
+		// process would stop too, with the signal unread.
+		select {
+		case sig := <-s.options.Signals:
+			s.pass(sig.(syscall.Signal))
+			continue
+		default:
+		}
 		select {
 		case <-s.chld:
 			if s.reap() {
@@ -168,6 +176,10 @@ func (s *supervisor) signal(sig syscall.Signal) {
 // pass passes a signal on. A stopped child does not see a signal that is to end it. So it is
 // continued, and again each time that it stops until the grace is over: see childStopped.
 func (s *supervisor) pass(sig syscall.Signal) {
+	ends := slices.Contains(ending, sig)
+	if ends && s.told == nil {
+		s.told = time.After(s.options.Grace) // before childStopped, which asks for it
+	}
 	if s.reap() { // learn the present state of the child
 		s.childStopped()
 	}
@@ -176,13 +188,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 	s.signal(sig)
 	s.passed = append(s.passed, sig)
-	if !slices.Contains(ending, sig) {
-		return
-	}
-	if s.told == nil {
-		s.told = time.After(s.options.Grace)
-	}
-	if s.stopped != 0 {
+	if ends && s.stopped != 0 {
 		s.defied++
 		s.resume()
 	}
