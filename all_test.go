@@ -1127,15 +1127,24 @@ func TestHooksTellOfCompleteSets(t *testing.T) {
 func TestAllGivesBackToLocalWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		l, faults := b.locker()
+		l, backend := b.tapped()
 		other, _ := b.locker()
 		lock := b.acquire(other, "a")
-		faults.Inject(memhold.Fault{Calls: memhold.Acquires, Key: "a",
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Key: "a",
 			ReplyDelay: 100 * time.Millisecond})
+		var asked atomic.Int64
+		backend.before(func(call string, c driver.Claim) {
+			if call == "acquire" && c.Key == "b" {
+				asked.Add(1)
+			}
+		})
 		got := make(chan *holdfast.LockSet, 1)
 		go func() { got <- b.acquireAll(l, []string{"a", "b"}) }()
 		time.Sleep(50 * time.Millisecond) // it has b, and does not know about a
 		local := b.acquire(l, "b")
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the backend was asked %d times for what the set gave back, want 1", n)
+		}
 		b.release(local)
 		b.release(lock)
 		b.releaseAll(<-got)

@@ -483,3 +483,15 @@ func TestWriterThatIsLateStaysBehindReaders(t *testing.T) {
 	b.want("the lock", b.do("GET", "lock:a"), "holdfast:shared")
 	b.want("A renews", b.run("turn", "A", "10000", "", "", "", "1"), 1)
 }
+
+// A reader with an early ticket comes to a lock that is free, with writers in the queue: the first
+// of them gets it, and the reader queues.
+func TestEarlyReaderTakesNothingFromAWriter(t *testing.T) {
+	b := newBench(t, redistest.Start(t))
+	b.acquire("W", "")
+	b.wantBusy("X", b.acquire("X", "10"), "W", 1)
+	b.wantBusy("Y", b.acquire("Y", "20"), "W", 2)
+	b.do("DEL", "lock:a")
+	b.wantBusy("S", b.share("S", "5", 10_000), "X", 1)
+	b.want("the lock", b.do("GET", "lock:a"), "X")
+}
