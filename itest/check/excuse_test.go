@@ -213,6 +213,28 @@ func TestExcuseRestsOnAnswers(t *testing.T) {
 	}
 }
 
+// A grant is heard of late by a process that was stopped, and that asks again meanwhile: the server
+// has made it at any time since the last answer.
+func TestExcuseOfANoticeThatIsLate(t *testing.T) {
+	call := func(name, owner, outcome string, token uint64, from, to int64) history.Record {
+		return with(said(name, "n1", owner, token, from, to), func(r *history.Record) {
+			r.Client, r.Block, r.Outcome = owner, 1, outcome
+		})
+	}
+	records := of(hold("a", 1, 10, 30, 110, 990, 130), hold("b", 1, 20, 70, 75, 1065, 90),
+		call(history.Acquire, "a", "busy", 0, 30, 32),
+		call(history.Acquire, "a", history.Failed, 0, 97, 99),
+		call(history.Notice, "a", "held", 10, 98, 98),
+		call(history.Acquire, "b", "held", 20, 70, 75), call(history.LetGo, "b", "held", 0, 90, 91),
+		history.Record{Kind: history.Write, Client: "a", Op: 1, At: ms(120), Until: ms(121),
+			Outcome: history.Refused}, on("n1", "jumped", 60, 62))
+	excused, violated := outcome(t, records, 1)
+	if want := []string{"linearizability", "register"}; !slices.Equal(excused, want) ||
+		violated != nil {
+		t.Errorf("excused %v, violated %v", excused, violated)
+	}
+}
+
 // What an acquisition rests on over several servers is what they gave it together: another claim of
 // its process may have had the same token at one of them.
 func TestExcuseIsOfTheClaim(t *testing.T) {
