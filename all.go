@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // MaxSetKeys is the largest number of different keys that one [LockSet] may have.
@@ -106,6 +108,7 @@ func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*
 		return g, invalid("WithPermits(%d) for %s: a set has locks only; acquire permits one by one, "+
 			"with Acquire", n, quoted(keys))
 	}
+	g.call.since = clock.Now()
 	// Until the set is complete, no maximum hold counts.
 	g.maxHold, g.call.maxHold = g.call.maxHold, 0
 	g.members = make([]member, len(keys))

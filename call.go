@@ -25,16 +25,16 @@ type call struct {
 	key     string // as the caller named it
 	terms   terms
 	maxHold time.Duration
-	suffix  string // of the owner value
-	since   clock.Instant
-	wait    bool // Acquire, not TryAcquire
+	suffix  string        // of the owner value
+	since   clock.Instant // when it began; 0 until a call that may join others looks at the clock
+	wait    bool          // Acquire, not TryAcquire
 
 	sharedKeys []string // not of one key: those of several that are shared
 }
 
 // call returns a call with the caller's options. It fails with ErrInvalid.
 func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, error) {
-	a := call{key: key, since: clock.Now(), wait: wait}
+	a := call{key: key, wait: wait}
 	config := &l.config
 	if len(options) > 0 {
 		own := l.config
@@ -54,6 +54,9 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 	}
 	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared,
 		permits: config.permits}
+	if !a.terms.shared {
+		a.since = clock.Now() // it costs as much as all the rest of joining those who share
+	}
 	a.sharedKeys = config.sharedKeys
 	a.maxHold, a.suffix = config.maxHold, l.suffix
 	if config.label != l.config.label {
@@ -131,7 +134,10 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 func (l *Locker) refused(a *call, err error) (*Lock, error) {
 	l.counters.refused.Add(1)
 	if hook := l.config.hooks.Refused; hook != nil {
-		event := RefusedEvent{Key: a.key, Waited: clock.Now().Sub(a.since), Err: err}
+		event := RefusedEvent{Key: a.key, Err: err}
+		if a.since != 0 {
+			event.Waited = clock.Now().Sub(a.since)
+		}
 		hook(event)
 	}
 	return nil, err
@@ -166,6 +172,9 @@ func (l *Locker) enter(ctx context.Context, full string,
 		leads = false
 	default: // it does not wait for an answer that others wait for
 		c = &cohort{locker: l, shard: s, key: full, terms: a.terms}
+	}
+	if a.since == 0 {
+		a.since = clock.Now()
 	}
 	if leads {
 		c.startLead()

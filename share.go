@@ -32,6 +32,9 @@ func (c *cohort) alone(h *lease) bool { return !c.terms.shared && c.lease == h }
 // lease may not begin one. The caller holds shard.mu; the cohort is shared and nobody leads.
 func (c *cohort) join(a *call) *Lock {
 	now := clock.Now()
+	if a.since == 0 {
+		a.since = now
+	}
 	if !c.mayPass(now) {
 		return nil
 	}
