@@ -75,3 +75,36 @@ func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 		})
 	}
 }
+
+// Who gives up just as a permit comes gives it back.
+func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithPermits(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := l.pool.get(&call{})
+		w.cohort = lock.cohort
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		m := lock.cohort.semaphore
+		go func() {
+			if o, _ := m.await(ctx, ctx.Done(), w); o.err == nil {
+				t.Error("no error")
+			}
+		}()
+		synctest.Wait()
+		w.ready <- outcome{lock: lock}
+		synctest.Wait()
+		if held := l.Stats().Held; held != 0 {
+			t.Errorf("%d held, want none", held)
+		}
+	})
+}

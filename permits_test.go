@@ -245,53 +245,58 @@ func TestPermitsKeepTheOrderInALocker(t *testing.T) {
 // Processes get permits in the order in which they began to wait at the gate, also while those of
 // the first keep all permits busy with waiters of their own.
 func TestPermitsGoOnToOtherProcesses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		busy, _ := b.locker()
-		const n, hold = 4, 3 * time.Millisecond
-		ctx, cancel := context.WithCancel(background)
-		var wait sync.WaitGroup
-		for range 32 {
-			wait.Go(func() {
-				for ctx.Err() == nil {
-					lock, err := busy.Acquire(background, "deploy", holdfast.WithPermits(n))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					time.Sleep(hold)
-					b.release(lock)
+	// With the longer hold, the scout of the busy process has waiters all the time.
+	for _, hold := range []time.Duration{3 * time.Millisecond, 30 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) { goOnToOtherProcesses(t, hold) })
+	}
+}
+
+func goOnToOtherProcesses(t *testing.T, hold time.Duration) {
+	b := newBench(t)
+	busy, _ := b.locker()
+	const n = 4
+	ctx, cancel := context.WithCancel(background)
+	var wait sync.WaitGroup
+	for range 32 {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := busy.Acquire(background, "deploy", holdfast.WithPermits(n))
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			})
-		}
-		time.Sleep(time.Second)
-		const others = 3
-		bound := others*2*holdfast.DefaultCohortSpan + hold
-		for range others {
-			l, _ := b.locker()
-			wait.Go(func() {
-				for range 5 {
-					start := time.Now()
-					lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(n))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if waited := time.Since(start); waited > bound {
-						t.Errorf("waited for %v, want at most %v", waited, bound)
-					}
-					time.Sleep(hold)
-					b.release(lock)
+				time.Sleep(hold)
+				b.release(lock)
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	const others = 3
+	bound := (others + 1) * (2*holdfast.DefaultCohortSpan + hold)
+	for range others {
+		l, _ := b.locker()
+		wait.Go(func() {
+			for range 5 {
+				start := time.Now()
+				lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(n))
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			})
-		}
-		time.Sleep(5 * time.Second)
-		cancel()
-		wait.Wait()
-		if s := busy.Stats(); s.HandedOver < 1000 {
-			t.Errorf("%d handed over in memory, want nearly all", s.HandedOver)
-		}
-	})
+				if waited := time.Since(start); waited > bound {
+					t.Errorf("waited for %v, want at most %v", waited, bound)
+				}
+				time.Sleep(hold)
+				b.release(lock)
+			}
+		})
+	}
+	time.Sleep(5 * time.Second)
+	cancel()
+	wait.Wait()
+	if s := busy.Stats(); s.HandedOver < uint64(3*time.Second/hold) {
+		t.Errorf("%d handed over in memory, want nearly all", s.HandedOver)
+	}
 }
 
 func TestPermitsAreNested(t *testing.T) {
@@ -712,4 +717,57 @@ func TestPermitsKeepTheOrderAtTheEndOfARun(t *testing.T) {
 		b.release(<-first)
 		b.release(<-second)
 	})
+}
+
+// A process whose last permit has ended sends its scout at once.
+func TestPermitsAreWaitedForAtOnceWithoutAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		options := []holdfast.AcquireOption{holdfast.WithPermits(2), holdfast.WithoutRenewal(),
+			holdfast.WithTTL(20 * time.Millisecond)}
+		foreign := b.acquire(other, "deploy", holdfast.WithPermits(2))
+		b.acquire(l, "deploy", options...)
+		start := time.Now()
+		lock := b.acquire(l, "deploy", options...)
+		if waited := time.Since(start); waited > 30*time.Millisecond {
+			t.Errorf("waited for %v for a lease of 20 ms to end", waited)
+		}
+		b.release(lock)
+		b.release(foreign)
+	})
+}
+
+// An outage that is shorter than the TTL ends no wait, also if the scout has just set out, or has
+// just begun another turn.
+func TestPermitsInAShortOutage(t *testing.T) {
+	for _, waited := range []time.Duration{0, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker(holdfast.WithTTL(time.Minute))
+			other, _ := b.locker()
+			two := holdfast.WithPermits(2)
+			own, foreign := b.acquire(l, "deploy", two), b.acquire(other, "deploy", two)
+			got := b.waitFor(l, "deploy", 2, 3)
+			if waited > 0 {
+				time.Sleep(waited)
+				b.release(foreign)
+				foreign = <-got
+			}
+			time.Sleep(10 * time.Millisecond)
+			faults.Freeze()
+			time.Sleep(30 * time.Second)
+			faults.Thaw()
+			time.Sleep(time.Second)
+			foreign.Release(background) // one that was handed over just before may be lost
+			b.release(<-got)
+			b.release(own)
+			b.release(<-got)
+			if waited == 0 {
+				b.release(<-got)
+			}
+			time.Sleep(time.Minute) // releases of the gate were not confirmed
+		})
+	}
 }

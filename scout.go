@@ -102,7 +102,7 @@ func (s *scout) run() {
 		cancel()
 		switch {
 		case err == nil || s.locker.closed.Load():
-			failures = 0
+			failures, s.heard = 0, clock.Now() // it ends soon after a permit came
 		case driver.Permanent(err) || clock.Now().Sub(s.heard) >= s.call.terms.ttl:
 			s.fail(err)
 		default:
