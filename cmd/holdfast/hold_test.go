@@ -160,3 +160,31 @@ func TestShell(t *testing.T) {
 		p.expectExit(3)
 	}
 }
+
+// TestHoldPermits: hold --permits holds one of the permits, and prints token and slot.
+func TestHoldPermits(t *testing.T) {
+	dir := locks(t)
+	slots := make(map[string]bool)
+	for range 2 {
+		p := start(t, dir, nil, "hold", longTTL, "--permits=2", "name")
+		if token, err := strconv.ParseUint(p.line(), 10, 64); err != nil || token == 0 {
+			t.Errorf("token %d, %v", token, err)
+		}
+		slot := p.line()
+		slots[slot] = true
+		defer func() {
+			p.signal(syscall.SIGTERM)
+			p.expectExit(0)
+			if got := p.allStderr(); !regexp.MustCompile(
+				`^holdfast: holding permit ` + slot + ` of "name" \(token \d+\) until interrupted\n$`,
+			).MatchString(got) {
+				t.Errorf("stderr is %q", got)
+			}
+		}()
+	}
+	if !slots["0"] || !slots["1"] {
+		t.Errorf("slots %v", slots)
+	}
+	start(t, dir, nil, "run", "--no-wait", "--permits=2", "name", "--", "true").expectExit(75)
+	start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(0) // a lock
+}

@@ -69,7 +69,7 @@ func (c *cleanup) heed(signals <-chan os.Signal) {
 func (c *cleanup) end() { c.cancel(nil) }
 
 // release frees the locks.
-func (c *cleanup) release(locks *holdfast.LockSet) error {
+func (c *cleanup) release(locks grip) error {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, releaseTime,
 		fmt.Errorf("no answer within %v", releaseTime))
 	defer cancel()

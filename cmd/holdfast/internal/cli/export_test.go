@@ -17,6 +17,7 @@ type Options struct {
 	NoWait, Quiet    bool
 	Shared           bool
 	Names            []string // default: name
+	Permits          int
 }
 
 // RunOn runs a shell script under a lock, as holdfast run does, on the backend that open returns.
@@ -34,6 +35,7 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 		grace:   o.Grace,
 		label:   "sh",
 		quiet:   o.Quiet,
+		permits: o.Permits,
 
 		busyCode: codeBusy,
 	}

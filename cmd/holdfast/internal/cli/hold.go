@@ -24,7 +24,8 @@ gets SIGINT (control-C), SIGTERM or another signal that ends programs. Then it
 releases the lock. After a second signal the release may take one more second. As
 soon as hold has the lock, it prints the fencing token on stdout. With several
 names it holds all of these locks, or none, until the signal or the loss of one,
-and prints a token for each, in the order of the names.
+and prints a token for each, in the order of the names. With --permits it holds a
+permit, and prints the number of its slot on a second line.
 
 The flags mean what they mean in run. Addresses: holdfast help addresses.
 
@@ -65,14 +66,21 @@ Exit codes:
 
 // hold prints the tokens and keeps the locks until one is lost, until a signal comes that ends
 // programs, or until the tokens cannot be written. It then releases the locks.
-func (j *job) hold(s streams, locks *holdfast.LockSet, signals <-chan os.Signal,
+func (j *job) hold(s streams, locks grip, signals <-chan os.Signal,
 	after *cleanup, say *messages) error {
 	var tokens strings.Builder
 	for _, name := range j.names {
 		fmt.Fprintln(&tokens, locks.Token(name))
 	}
+	slot := locks.Locks()[0].Slot()
+	if slot >= 0 {
+		fmt.Fprintln(&tokens, slot)
+	}
 	switch {
 	case j.quiet:
+	case slot >= 0:
+		say.printf("holding permit %d of %q (token %s) until interrupted", slot, j.names[0],
+			locks.Token(j.names[0]))
 	case len(j.names) == 1:
 		say.printf("holding %q (token %s) until interrupted", j.names[0],
 			strings.TrimSpace(tokens.String()))
@@ -107,7 +115,7 @@ func (j *job) hold(s streams, locks *holdfast.LockSet, signals <-chan os.Signal,
 
 // held releases the locks. It returns an *exit with codeLost if one was lost before, else nil; an
 // error of the release is only reported.
-func held(locks *holdfast.LockSet, after *cleanup, say *messages) error {
+func held(locks grip, after *cleanup, say *messages) error {
 	err := locks.Err()
 	if released := after.release(locks); err == nil {
 		err = released

@@ -41,6 +41,7 @@ type job struct {
 	grace   time.Duration
 	label   string
 	quiet   bool
+	permits int // 0: a lock
 
 	busyCode int // exit code if another holder has the lock
 }
@@ -152,7 +153,7 @@ func (j *job) run(s streams) (err error) {
 
 // command runs the command, and then releases the locks. It returns nil if the command ended with 0
 // and no lock was lost, else an *exit.
-func (j *job) command(backend driver.Backend, locks *holdfast.LockSet, signals <-chan os.Signal,
+func (j *job) command(backend driver.Backend, locks grip, signals <-chan os.Signal,
 	after *cleanup, say *messages) error {
 	if err := child.TakeOrphans(); err != nil {
 		say.printf(
@@ -254,16 +255,13 @@ func (j *job) prefix() string {
 // acquire waits for all locks for as long as --wait allows. It returns an *exit if it fails; the
 // Locker's Close then removes what is left at the backend.
 func (j *job) acquire(ctx context.Context, cancel context.CancelCauseFunc, locker *holdfast.Locker,
-	line *waitline.Line, told <-chan struct{}, say *messages) (*holdfast.LockSet, error) {
-	all := locker.AcquireAll
-	if j.try {
-		all = locker.TryAcquireAll
-	} else if j.wait > 0 {
+	line *waitline.Line, told <-chan struct{}, say *messages) (grip, error) {
+	if !j.try && j.wait > 0 {
 		timer := time.AfterFunc(j.wait, func() { cancel(errTooLong) })
 		defer timer.Stop()
 	}
-	acquire := func() (*holdfast.LockSet, error) {
-		locks, err := all(ctx, j.names)
+	acquire := func() (grip, error) {
+		locks, err := j.attempt(ctx, locker)
 		events := 1
 		if err == nil {
 			events = len(locks.Locks())
@@ -442,12 +440,13 @@ func sentence(grace time.Duration) string {
 const keyVariable = "HOLDFAST_KEY"
 
 // environment returns the environment of this process with the keys and tokens of the locks: those
-// of one lock, or numbered by the place of each name. What an outer holdfast has set is left out: a
-// guard must not get the token of another lock.
-func environment(names []string, locks *holdfast.LockSet) []string {
+// of one lock, or numbered by the place of each name; and with the slot of a permit. What an outer
+// holdfast has set is left out: a guard must not get the token of another lock.
+func environment(names []string, locks grip) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		variable, _, _ := strings.Cut(v, "=")
-		return isNumbered(variable, keyVariable) || isNumbered(variable, tokenVariable)
+		return isNumbered(variable, keyVariable) || isNumbered(variable, tokenVariable) ||
+			variable == slotVariable
 	})
 	for i, name := range names {
 		number := ""
@@ -456,6 +455,9 @@ func environment(names []string, locks *holdfast.LockSet) []string {
 		}
 		env = append(env, keyVariable+number+"="+name,
 			tokenVariable+number+"="+locks.Token(name).String())
+	}
+	if slot := locks.Locks()[0].Slot(); slot >= 0 {
+		env = append(env, slotVariable+"="+strconv.Itoa(slot))
 	}
 	return env
 }

@@ -33,6 +33,7 @@ type runFlags struct {
 	grace   time.Duration
 	label   string
 	quiet   bool
+	permits int
 
 	busyCode int
 	shell    string // a shell line, in place of COMMAND
@@ -51,6 +52,9 @@ func newRun(s streams) *cobra.Command {
 
   # A migration that waits for at most a minute for another one to end.
   holdfast run --wait 1m migrate -- ./migrate up
+
+  # At most four conversions on all machines, each on a device of its own.
+  holdfast run --permits 4 convert -- sh -c 'exec convert --device "$HOLDFAST_SLOT"'
 
   # A line for the shell.
   holdfast run nightly -c 'dump | gzip >dump.gz'
@@ -116,6 +120,7 @@ func addLockFlags(cmd *cobra.Command, f *runFlags) {
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait")
 	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", codeBusy,
 		"exit `code` if another holds the lock")
+	addPermits(flags, f)
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "give the lock up after so long")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with others that say so")
 	flags.StringVar(&f.label, "label", "", "shown to those who wait")
@@ -150,6 +155,12 @@ With --shared, for commands that only read, any number of holders that say so ha
 the lock together, or one that does not. All wait in one queue: a reader does not
 overtake a writer that waits. With several names, all are shared. Tokens are for
 what writers write: a store that has seen one reader's may refuse another's.
+
+With --permits N, at most N calls hold NAME at a time. Each has one of N slots, and
+COMMAND its number in HOLDFAST_SLOT, from 0 to N-1. Tokens rise for each slot, so a
+store has to compare them slot by slot. All calls should give the same N; if they
+do not, at most the largest N hold NAME. A lock NAME is another thing, and keeps
+nobody from a permit. Several names cannot have permits.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
@@ -265,6 +276,9 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 	if err := f.check(given); err != nil {
 		return nil, err
 	}
+	if err := f.checkPermits(given, names); err != nil {
+		return nil, err
+	}
 	j := &job{
 		names:    names,
 		args:     command,
@@ -276,6 +290,7 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 		grace:    f.grace,
 		label:    f.label,
 		quiet:    f.quiet,
+		permits:  f.permits,
 		busyCode: f.busyCode,
 	}
 	var err error
