@@ -26,6 +26,7 @@ type history struct {
 	procs     []*process
 	keyed     []*keyState
 	served    atomic.Int64
+	permits   atomic.Int64    // of these
 	ignored   map[string]bool // invariants that do not count
 	suspended atomic.Int64    // when timers are right again after a suspend, since start
 
@@ -92,19 +93,6 @@ func (h *history) report() string {
 	return b.String()
 }
 
-// keyNames are as many as a plan has at most.
-var keyNames = [...]string{"k0", "k1", "k2"}
-
-// keyIndex finds a key by its name.
-func (h *history) keyIndex(name string) int {
-	for i, n := range keyNames {
-		if n == name {
-			return i
-		}
-	}
-	return len(keyNames)
-}
-
 // run runs the plan. It is called in a bubble, and leaves no goroutine in it unless a violation
 // says so.
 func (p *plan) run(log *ring, ignored map[string]bool) *history {
@@ -115,8 +103,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 	defer h.abort()
 	h.stack = newStack(p)
 	for i := range p.keys {
-		h.keyed = append(h.keyed,
-			&keyState{name: keyNames[i], index: i, seen: make(map[uint64]bool)})
+		h.keyed = append(h.keyed, newKey(i, p.permitsOf(i)))
 	}
 	for i := range p.processes {
 		h.procs = append(h.procs, newProcess(h, i))
@@ -169,7 +156,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 // deleted a key, or a Close said that it left one.
 func (h *history) bound(begun time.Duration) time.Duration {
 	bound := begun + h.serve()
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		bound = max(bound, k.excused.Load()+h.serve())
 	}
 	return bound
@@ -233,7 +220,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 			}
 		case 3:
 			if h.has(evictions) {
-				k := h.keyed[r.IntN(len(h.keyed))]
+				k := pick(r, h.stored()...)
 				h.ring.note(evEvict, 0, 0, k.index, 0, 0)
 				// longer than any lease that was granted
 				k.excused.raise(h.now() + h.longest() + h.length)
@@ -260,7 +247,7 @@ func (h *history) suspend(d time.Duration) {
 	h.suspends.Add(1)
 	clock.SimulateSuspend(d)
 	h.stack.suspend(d)
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		k.outlived()
 	}
 }
@@ -279,7 +266,7 @@ func (h *history) late() bool { return int64(h.now()) <= h.suspended.Load() }
 
 // debris looks for keys and waiters that nobody wants any more.
 func (h *history) debris(when string) {
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		if h.now() < k.excused.Load() {
 			continue
 		}
@@ -304,28 +291,54 @@ func holders(e driver.Entry) []driver.Party {
 	return e.Sharers
 }
 
-// probe acquires every key: it is free, so that takes a round trip.
+// probe acquires every key, and every slot: they are free, so that takes a round trip.
 func (h *history) probe() {
-	l := h.procs[0]
 	for _, k := range h.keyed {
-		if h.now() < k.excused.Load() {
-			continue
+		excused := false
+		for _, s := range k.held() {
+			excused = excused || h.now() < s.excused.Load()
 		}
-		ctx, cancel := context.WithTimeout(h.base, h.serve())
-		lock, err := l.open().locker.Acquire(ctx, k.name, holdfast.WithTTL(10*time.Second))
+		if !excused {
+			h.probeKey(k)
+		}
+	}
+}
+
+func (h *history) probeKey(k *keyState) {
+	options := []holdfast.AcquireOption{holdfast.WithTTL(10 * time.Second)}
+	if k.slots != nil {
+		options = append(options, holdfast.WithPermits(len(k.slots)))
+	}
+	locker := h.procs[0].open().locker
+	ctx, cancel := context.WithTimeout(h.base, h.serve())
+	defer cancel()
+	taken := make(map[int]bool)
+	for range k.held() {
+		lock, err := locker.Acquire(ctx, k.name, options...)
 		if err != nil {
 			h.violate("liveness", "nobody holds %s, but a probe did not get it: %v", k.name, err)
-		} else if err := lock.Release(ctx); err != nil {
-			h.violate("liveness", "a probe did not release %s: %v", k.name, err)
+			continue
 		}
-		cancel()
+		if taken[lock.Slot()] {
+			h.violate("slots", "%s: a probe has slot %d twice", k.name, lock.Slot())
+		}
+		taken[lock.Slot()] = true
+		defer func() {
+			if err := lock.Release(ctx); err != nil {
+				h.violate("liveness", "a probe did not release %s: %v", k.name, err)
+			}
+		}()
+	}
+	if lock, err := locker.TryAcquire(ctx, k.name, options...); err == nil {
+		h.violate("permits", "%s: a probe holds all there is, and got slot %d", k.name, lock.Slot())
+		lock.Release(ctx)
 	}
 }
 
 // describe prints who holds and waits, for the report of a history that hangs.
 func (h *history) describe() string {
 	var b strings.Builder
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		for i, e := range h.stack.inspect(k.name) {
 			fmt.Fprintf(&b, "\n\t\tnode %d, %s: %d waiters", i, k.name, len(e.Waiters))
 			for _, holder := range holders(e) {

@@ -23,6 +23,7 @@ type process struct {
 	mu      sync.Mutex
 	r       *rand.Rand // for hooks
 	life    *life
+	known   []int          // of how many permits it knows each key to be
 	lives   int            // so far
 	closing sync.WaitGroup // lives that are being closed
 
@@ -63,6 +64,27 @@ func (p *process) begin() {
 		panic(fmt.Sprintf("%v: New: %v", p.h.plan, err))
 	}
 	p.life = &life{locker: locker, label: label}
+	p.learn()
+}
+
+// learn draws of how many permits the process knows each semaphore to be, from here on. While a
+// larger number is rolled out, those who came early know of fewer.
+func (p *process) learn() {
+	p.known = nil
+	for _, k := range p.h.keyed {
+		n := len(k.slots)
+		if p.h.has(rollouts) && n > 1 && p.r.IntN(1+p.lives) == 0 {
+			n = 1 + p.r.IntN(n-1)
+		}
+		p.known = append(p.known, n)
+	}
+}
+
+// permits is of how many permits the process knows a key to be.
+func (p *process) permits(k *keyState) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[k.index]
 }
 
 // open returns the Locker of now.
@@ -111,7 +133,7 @@ func (p *process) closed(l *life, err error) {
 	h.ring.note(evClosed, p.id, 0, 0, 0, 0)
 	if err != nil {
 		// Close has said so: the keys run into their TTL.
-		for _, k := range h.keyed {
+		for _, k := range h.stored() {
 			k.excused.raise(h.now() + h.longest())
 		}
 		if n, _ := kinds(err); n == 0 {
@@ -120,7 +142,7 @@ func (p *process) closed(l *life, err error) {
 		return
 	}
 	owing := p.owing()
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		if h.now() < k.excused.Load() {
 			continue
 		}
@@ -175,7 +197,7 @@ func (p *process) shut() {
 }
 
 // extendNow has a holder extend its lock while a renewal is on its way, with a chance.
-func (p *process) extendNow(key int) {
+func (p *process) extendNow(key *keyState) {
 	p.mu.Lock()
 	x := p.r.Float64()
 	p.mu.Unlock()
@@ -183,7 +205,7 @@ func (p *process) extendNow(key int) {
 		return
 	}
 	go func() {
-		if g := p.h.keyed[key].anyOf(p); g != nil {
+		if g := key.anyOf(p); g != nil {
 			if err := g.lock.Extend(p.h.base); err != nil {
 				p.h.refusal("extend", p.h.base, err)
 			}

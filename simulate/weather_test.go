@@ -174,7 +174,7 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	}
 	if w.outage == refused || w.happens(losses, w.h.loss) {
 		w.mu.Unlock()
-		w.h.ring.note(evRefused, w.id, 0, w.h.keyIndex(c.claim.Key), uint64(c.kind), 0)
+		w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 0)
 		return &driver.Error{Err: errRefused}
 	}
 	c.wire = w
@@ -280,13 +280,13 @@ func (c *call) apply() {
 	if c.kind == evRenew {
 		for i, claim := range c.claims {
 			if c.err == nil {
-				h.ring.note(evRenew, c.wire.id, int(c.results[i].State), h.keyIndex(claim.Key),
+				h.ring.note(evRenew, c.wire.id, int(c.results[i].State), keyIndex(claim.Key),
 					owner(claim.Owner), uint64(claim.TTL))
 			}
 		}
 		return
 	}
-	h.ring.note(c.kind, c.wire.id, int(c.result.State), h.keyIndex(c.claim.Key),
+	h.ring.note(c.kind, c.wire.id, int(c.result.State), keyIndex(c.claim.Key),
 		owner(c.claim.Owner), uint64(c.claim.TTL))
 }
 
@@ -326,7 +326,7 @@ func (c *call) deliver() {
 // strike lets a caller of the process give up in the moment in which it hears of the key.
 func (w *wire) strike(key string) {
 	if w.id < len(w.h.procs) { // a wire may be tested by itself
-		w.h.procs[w.id].moments.strike(w.h.keyIndex(key), 0.05)
+		w.h.procs[w.id].moments.strike(keyIndex(key)%keyCount, 0.05)
 	}
 }
 
@@ -345,8 +345,8 @@ func (w *wire) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 	if len(claims) == 1 {
 		c.claim = claims[0]
 	}
-	if c.claim.Key != "" {
-		w.h.procs[w.id].extendNow(w.h.keyIndex(c.claim.Key))
+	if k := w.h.user(c.claim.Key); k != nil {
+		w.h.procs[w.id].extendNow(k)
 	}
 	if err := w.send(ctx, c); err != nil {
 		return nil, err
@@ -425,7 +425,7 @@ func (w *wire) tell(l *listener, n driver.Notice) {
 		return
 	}
 	w.strike(n.Key)
-	w.h.ring.note(evNotice, w.id, 0, w.h.keyIndex(n.Key), owner(n.Owner), uint64(n.Token))
+	w.h.ring.note(evNotice, w.id, 0, keyIndex(n.Key), owner(n.Owner), uint64(n.Token))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f != nil {
