@@ -29,6 +29,7 @@ import (
 //	close      Close returns within its bound, and with nil only if it left nothing behind
 //	errors     every error is of exactly one kind
 //	panic      nobody panics who was not told to
+//	pace       nobody calls the backend again and again without a pause
 
 // keyState is what the checker knows of a key: of a lock, a slot or a gate, or of a semaphore,
 // which nobody holds but in its slots.
@@ -41,8 +42,12 @@ type keyState struct {
 	of    *keyState   // the semaphore of a slot
 
 	// excused is the time, since the start of the history, until which an assumption does not hold
-	// for the key.
-	excused atomicDuration
+	// for the key. Until left, the backend may know of what nobody releases any more: a Close has
+	// said so, or a process has died.
+	excused, left atomicDuration
+
+	used  atomicDuration    // of a slot: when it was last seen to be taken
+	waits map[*waiting]bool // of a semaphore
 
 	mu        *sync.Mutex // the slots of a semaphore have one together
 	open      []*grip     // granted, and not yet being released
@@ -60,6 +65,11 @@ func (a *atomicDuration) raise(to time.Duration) {
 	for old := a.d.Load(); int64(to) > old &&
 		!a.d.CompareAndSwap(old, int64(to)); old = a.d.Load() {
 	}
+}
+
+// litter reports whether the backend may know of what nobody wants any more.
+func (h *history) litter(k *keyState) bool {
+	return h.now() < max(k.excused.Load(), k.left.Load())
 }
 
 // grip is a lock, as the checker sees it.
@@ -127,6 +137,7 @@ func (h *history) granted(g *grip, floor uint64) {
 	}
 	g.open = true
 	k.open = append(k.open, g)
+	k.used.raise(h.now())
 	h.alone(k)
 	h.few(k)
 }
@@ -248,6 +259,7 @@ func (h *history) letGo(g *grip) bool {
 		return false
 	}
 	h.alone(k)
+	k.used.raise(h.now())
 	g.open = false
 	for i, other := range k.open {
 		if other == g {

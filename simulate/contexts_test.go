@@ -17,7 +17,7 @@ var errWhim = errors.New("simulated: the caller changed its mind")
 func (w *worker) context() (context.Context, context.CancelFunc) {
 	switch {
 	case w.often(cancels, 0.02):
-		ctx, cancel := context.WithCancel(w.h.base)
+		ctx, cancel := context.WithCancel(w.proc.base)
 		cancel()
 		return ctx, cancel
 	case w.often(cancels, 0.4):
@@ -26,19 +26,19 @@ func (w *worker) context() (context.Context, context.CancelFunc) {
 			d = w.around(2 * w.h.delay)
 		}
 		if w.r.IntN(4) > 0 {
-			return context.WithTimeout(w.h.base, d)
+			return context.WithTimeout(w.proc.base, d)
 		}
-		ctx, cancel := context.WithCancelCause(w.h.base)
+		ctx, cancel := context.WithCancelCause(w.proc.base)
 		timer := time.AfterFunc(d, func() { cancel(errWhim) })
 		return ctx, func() {
 			timer.Stop()
 			cancel(nil)
 		}
 	case w.often(patience, 0.3):
-		return context.WithTimeout(w.h.base,
+		return context.WithTimeout(w.proc.base,
 			time.Duration(w.r.Float64()*2*float64(w.h.ttls[w.r.IntN(len(w.h.ttls))])))
 	default:
-		return w.h.base, func() {}
+		return w.proc.base, func() {}
 	}
 }
 

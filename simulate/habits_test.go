@@ -44,7 +44,15 @@ func (w *worker) run() {
 		if w.h.stopping() {
 			return
 		}
+		if w.proc.dead.Load() {
+			next := w.proc.next.Load()
+			if next == nil {
+				return
+			}
+			w = newWorker(next, w.id)
+		}
 		w.proc.awake()
+		w.proc.load.step()
 		w.step()
 	}
 }
@@ -125,7 +133,10 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 	defer end.stop()
 	ctx = w.moody(ctx, k)
 	floors := k.floors(v.shared)
+	done := w.h.waits(k, v.permits)
+	defer done() // also if a context panics
 	lock, err := w.proc.open().locker.Acquire(ctx, k.name, v.options...)
+	done()
 	return w.got(ctx, end, k, v, floors, lock, err)
 }
 
@@ -173,10 +184,10 @@ func (w *worker) grip(k *keyState, lock *holdfast.Lock, shared bool, permits int
 	switch {
 	case permits == 0 && slot != -1, permits > 0 && (slot < 0 || slot >= permits):
 		w.h.violate("slots", "%s: a lock has slot %d of %d permits", k.name, slot, permits)
-		lock.Release(w.h.base)
+		lock.Release(w.proc.base)
 		return nil
 	case permits > 0:
-		w.h.permits.Add(1)
+		w.h.permitted.Add(1)
 	}
 	slot = max(slot, 0)
 	g := &grip{lock: lock, key: held[slot], worker: w, shared: shared, reads: shared}
@@ -186,9 +197,9 @@ func (w *worker) grip(k *keyState, lock *holdfast.Lock, shared bool, permits int
 
 // hold does something under the lock, and lets it go.
 func (w *worker) hold(ctx context.Context, g *grip) {
-	held := w.h.base
+	held := w.proc.base
 	if w.often(nests, 0.2) {
-		held = g.lock.Context(w.h.base)
+		held = g.lock.Context(w.proc.base)
 		w.nest(held, g)
 	}
 	switch x := w.r.Float64(); {
@@ -211,7 +222,7 @@ func (w *worker) hold(ctx context.Context, g *grip) {
 		w.downgrade(g)
 	}
 	w.h.look(g)
-	if held != w.h.base {
+	if held != w.proc.base {
 		w.told(held, g)
 	}
 	w.release(g)
@@ -296,7 +307,7 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 		return
 	}
 	w.h.letGo(g)
-	g.lock.Release(w.h.base)
+	g.lock.Release(w.proc.base)
 	if other := w.grip(k, inner, reads, permits, floors); other != nil {
 		w.release(other)
 	}
@@ -326,7 +337,7 @@ func (w *worker) downgrade(g *grip) {
 	}
 	w.h.downgrading(g)
 	if w.often(oddReleases, 0.1) {
-		go g.lock.Downgrade(w.h.base)
+		go g.lock.Downgrade(w.proc.base)
 	}
 	if err := g.lock.Downgrade(ctx); err != nil {
 		w.h.refusal("downgrade", ctx, err)
@@ -335,7 +346,7 @@ func (w *worker) downgrade(g *grip) {
 	}
 	w.h.look(g)
 	if w.often(nests, 0.2) && g.lock.Err() == nil {
-		w.nest(g.lock.Context(w.h.base), g)
+		w.nest(g.lock.Context(w.proc.base), g)
 	}
 	w.pause(w.around(w.h.hold))
 }
@@ -345,7 +356,7 @@ func (w *worker) noDowngrade(g *grip) {
 	if !w.often(shared, 0.05) {
 		return
 	}
-	if err := g.lock.Downgrade(w.h.base); !errors.Is(err, holdfast.ErrInvalid) {
+	if err := g.lock.Downgrade(w.proc.base); !errors.Is(err, holdfast.ErrInvalid) {
 		w.h.violate("errors", "%s: Downgrade of a permit: %v", g.key.name, err)
 	}
 }
@@ -400,6 +411,6 @@ func (w *worker) releaseNil(g *grip) {
 	}()
 	var none context.Context
 	if err := g.lock.Release(none); err != nil {
-		w.h.refusal(fmt.Sprintf("release with %v", none), w.h.base, err)
+		w.h.refusal(fmt.Sprintf("release with %v", none), w.proc.base, err)
 	}
 }

@@ -28,8 +28,8 @@ func (c counts) since(start time.Time) string {
 	return fmt.Sprintf(
 		"simulated %d histories with %d acquisitions (%d of a permit) in %v, %d failed; "+
 			"an hour: %.0f histories, %.0f acquisitions",
-		c.histories, c.acquisitions, c.permits, took.Round(time.Second), c.failed, float64(c.histories)*hour,
-		float64(c.acquisitions)*hour)
+		c.histories, c.acquisitions, c.permits, took.Round(time.Second), c.failed,
+		float64(c.histories)*hour, float64(c.acquisitions)*hour)
 }
 
 // toDirector is where a hand tells what it does: one line for the seed that it begins with, one for

@@ -23,10 +23,12 @@ type history struct {
 	abort     context.CancelFunc
 	stop      chan struct{} // closed when nobody may begin anew
 	stack     stack
-	procs     []*process
+	procs     []*process     // guarded by mu
+	ends      atomicDuration // until when a Close may last in a process that is dead
+	delayed   atomic.Bool    // what a Close left may arrive when the faults end
 	keyed     []*keyState
 	served    atomic.Int64
-	permits   atomic.Int64    // of these
+	permitted atomic.Int64    // permits of these
 	ignored   map[string]bool // invariants that do not count
 	suspended atomic.Int64    // when timers are right again after a suspend, since start
 
@@ -106,10 +108,10 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 		h.keyed = append(h.keyed, newKey(i, p.permitsOf(i)))
 	}
 	for i := range p.processes {
-		h.procs = append(h.procs, newProcess(h, i))
+		h.add(newProcess(h, i))
 	}
 	var working sync.WaitGroup
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		for i := range p.workers {
 			w := newWorker(proc, i)
 			working.Go(w.run)
@@ -121,6 +123,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 		close(finished)
 	}()
 
+	go h.watch(finished)
 	h.chaos(finished)
 	close(h.stop)
 	h.calm()
@@ -139,13 +142,18 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 		}
 		break
 	}
+	last := h.now()
 	time.Sleep(h.cleanUp() + h.blocks())
-	h.debris("before the Lockers were closed, and " + h.cleanUp().String() +
-		" after the last release")
+	for _, k := range h.stored() {
+		time.Sleep(max(k.left.Load(), k.excused.Load()) - h.now())
+	}
+	h.debris(fmt.Sprintf("before the Lockers were closed, and %v after the last release",
+		h.now()-last))
+	h.idleLockers()
 	if !h.failed() {
 		h.probe()
 	}
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		proc.shut()
 	}
 	h.stack.close()
@@ -153,11 +161,11 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 }
 
 // bound is until when everybody has been served if the faults ended at begun: later if somebody
-// deleted a key, or a Close said that it left one.
+// deleted a key, a Close said that it left one, or a process died.
 func (h *history) bound(begun time.Duration) time.Duration {
-	bound := begun + h.serve()
+	bound := max(begun, h.ends.Load()) + h.serve()
 	for _, k := range h.stored() {
-		bound = max(bound, k.excused.Load()+h.serve())
+		bound = max(bound, k.excused.Load()+h.serve(), k.left.Load()+h.serve())
 	}
 	return bound
 }
@@ -177,6 +185,8 @@ func within(d time.Duration, closed <-chan struct{}) bool {
 // chaos causes faults, beside those of single calls, until the faults end or all work is done.
 func (h *history) chaos(finished <-chan struct{}) {
 	r := rand.New(rand.NewPCG(h.seed, 2))
+	fate := rand.New(rand.NewPCG(h.seed, 7))
+	var died []*process
 	end := h.start.Add(h.length)
 	var over time.Time // when the last outage is
 	for time.Now().Before(end) {
@@ -184,7 +194,12 @@ func (h *history) chaos(finished <-chan struct{}) {
 			time.Sleep(time.Until(over)) // a clean-up has to outlast the outage
 			return
 		}
-		proc := h.procs[r.IntN(len(h.procs))]
+		proc := pick(r, h.processes()...)
+		if h.has(deaths) && len(died) < mostDeaths && !proc.dead.Load() && fate.IntN(10) == 0 {
+			died = append(died, proc)
+			proc.die(fate.IntN(3) > 0)
+			continue
+		}
 		long := time.Duration(r.ExpFloat64() * float64(pick(r, h.gust, 3*h.gust, 20*h.gust,
 			time.Second, 8*time.Second)))
 		switch r.IntN(4) {
@@ -196,7 +211,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 				if h.has(closes) && r.IntN(3) == 0 {
 					go proc.reopen(false) // what people do when nothing works
 				}
-				for _, other := range h.procs {
+				for _, other := range h.processes() {
 					if all || other == proc {
 						h.ring.note(evOutage, other.id, 0, 0, uint64(kind), uint64(long))
 						for i, w := range other.wires {
@@ -236,7 +251,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 // On Redis it does not come while a connection hangs: what is on its way there would take effect
 // more than a TTL after it was sent, when its clean-up is over. On memory such a request is lost.
 func (h *history) suspend(d time.Duration) {
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		if h.redis && proc.wires[0].lags(0) {
 			return
 		}
@@ -254,9 +269,14 @@ func (h *history) suspend(d time.Duration) {
 
 // calm ends what goes wrong.
 func (h *history) calm() {
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		for _, w := range proc.wires {
 			w.mend()
+		}
+	}
+	if h.delayed.Load() {
+		for _, k := range h.stored() {
+			k.left.raise(h.now() + h.longest() + h.cleanUp())
 		}
 	}
 }
@@ -264,10 +284,19 @@ func (h *history) calm() {
 // late reports whether timers may be late now, because everything was suspended.
 func (h *history) late() bool { return int64(h.now()) <= h.suspended.Load() }
 
+// idleLockers checks that the Lockers know of nothing that is held, or waits.
+func (h *history) idleLockers() {
+	for _, proc := range h.processes() {
+		if s := proc.open().locker.Stats(); s.Held != 0 || s.Waiting != 0 {
+			h.violate("debris", "process %d: nobody does anything, but %+v", proc.id, s)
+		}
+	}
+}
+
 // debris looks for keys and waiters that nobody wants any more.
 func (h *history) debris(when string) {
 	for _, k := range h.stored() {
-		if h.now() < k.excused.Load() {
+		if h.litter(k) {
 			continue
 		}
 		for i, e := range h.stack.inspect(k.name) {
@@ -296,7 +325,7 @@ func (h *history) probe() {
 	for _, k := range h.keyed {
 		excused := false
 		for _, s := range k.held() {
-			excused = excused || h.now() < s.excused.Load()
+			excused = excused || h.litter(s)
 		}
 		if !excused {
 			h.probeKey(k)
@@ -309,7 +338,7 @@ func (h *history) probeKey(k *keyState) {
 	if k.slots != nil {
 		options = append(options, holdfast.WithPermits(len(k.slots)))
 	}
-	locker := h.procs[0].open().locker
+	locker := h.alive().open().locker
 	ctx, cancel := context.WithTimeout(h.base, h.serve())
 	defer cancel()
 	taken := make(map[int]bool)
@@ -346,7 +375,7 @@ func (h *history) describe() string {
 			}
 		}
 	}
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		fmt.Fprintf(&b, "\n\t\tprocess %d: %+v", proc.id, proc.open().locker.Stats())
 	}
 	return b.String()

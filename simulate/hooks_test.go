@@ -66,14 +66,14 @@ func (p *process) hook(key string, panics feature, chance float64) {
 	case what == 2 && h.has(hookCalls):
 		if g := k.anyOf(p); g != nil && h.letGo(g) {
 			did(hookReleases)
-			g.lock.Release(h.base)
+			g.lock.Release(p.base)
 		}
 	case what == 3 && h.has(hookCalls) && long < 0.1 && h.has(closes):
 		did(hookCloses)
 		p.reopen(true)
 	case what == 3 && h.has(hookCalls):
 		did(hookTries)
-		if lock, err := p.open().locker.TryAcquire(h.base, key, p.asks(k)...); err == nil {
+		if lock, err := p.open().locker.TryAcquire(p.base, key, p.asks(k)...); err == nil {
 			lock.Release(context.Background())
 		}
 	}

@@ -103,3 +103,16 @@ func (h *history) user(name string) *keyState {
 	}
 	return h.keyed[i%keyCount]
 }
+
+// slot is what the checker knows of a slot with that name at the backend, or nil.
+func (h *history) slot(name string) *keyState {
+	i := keyIndex(name)
+	if i == otherKey || i < slotIndex {
+		return nil
+	}
+	k, slot := h.keyed[i%keyCount], (i-slotIndex)/keyCount
+	if slot >= len(k.slots) {
+		return nil
+	}
+	return k.slots[slot]
+}

@@ -44,6 +44,8 @@ const (
 	shared      // WithShared for half of all, and Downgrade
 	semaphores  // WithPermits for some keys
 	rollouts    // processes that know of fewer permits than others
+	deaths      // processes that end without Close
+	fair        // none of the faults, of those with semaphores: then nobody waits for long
 	allFeatures = 1<<iota - 1
 )
 
@@ -53,6 +55,7 @@ var featureNames = []string{
 	"waitPanics", "wildPanics", "hookBlocks", "hookCalls", "losses", "outages", "badNotices",
 	"pauses", "suspends", "evictions",
 	"giveUps", "presences", "badContexts", "shared", "semaphores", "rollouts",
+	"deaths", "fair",
 }
 
 // featuresNamed reads a list of names, separated by commas.
@@ -161,6 +164,7 @@ func newPlan(seed uint64, with feature) *plan {
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
+		deaths: 0.15, fair: 0.2,
 		// only if HOLDFAST_WITH says so: the kernel has a defect there, see docs/simulation.md
 		presences: -1,
 	}
@@ -178,6 +182,7 @@ func newPlan(seed uint64, with feature) *plan {
 	p.lateReleases()
 	p.sizes()
 	p.stack()
+	p.fairWeather()
 	if p.redis || p.nodes > 1 {
 		p.features &^= badContexts // there a goroutine may panic that nobody recovers
 	}
@@ -254,6 +259,22 @@ func (p *plan) sizes() {
 	p.processes = max(p.processes, pick(r, 1, 2, 3, 4))
 	p.workers = max(p.workers, pick(r, 1, 3, 5))
 	p.steps = 5000 / (p.processes * p.workers)
+}
+
+// fairWeather makes a plan that has it one without faults, in which some hold long.
+func (p *plan) fairWeather() {
+	if !p.has(fair) {
+		return
+	}
+	if !p.has(semaphores) {
+		p.features &^= fair
+		return
+	}
+	r := rand.New(rand.NewPCG(p.seed, 8))
+	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
+		deaths
+	p.span = pick(r, min(p.span, time.Second), time.Millisecond, 50*time.Millisecond)
+	p.hold = pick(r, p.hold, 20*time.Millisecond, 200*time.Millisecond)
 }
 
 // permitsOf is of how many permits a key is; 0: it is a lock.

@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -28,6 +30,12 @@ type process struct {
 	closing sync.WaitGroup // lives that are being closed
 
 	moments moments
+	load    load
+
+	base context.Context // of all that it does; ends when the process dies, or a history hangs
+	end  context.CancelFunc
+	dead atomic.Bool
+	next atomic.Pointer[process] // which follows when it is dead; nil: none
 }
 
 // life is one Locker of a process, from New to Close.
@@ -43,7 +51,9 @@ func newProcess(h *history, id int) *process {
 		r:        rand.New(rand.NewPCG(h.seed, uint64(200+id))),
 	}
 	p.moments.r = rand.New(rand.NewPCG(h.seed, uint64(300+id)))
-	p.backend, p.wires = h.stack.connect(h, id)
+	p.load.h = h
+	p.base, p.end = context.WithCancel(h.base)
+	p.backend, p.wires = h.stack.connect(p)
 	p.begin()
 	return p
 }
@@ -98,6 +108,10 @@ func (p *process) open() *life {
 // a hook.
 func (p *process) reopen(inHook bool) {
 	p.mu.Lock()
+	if p.dead.Load() {
+		p.mu.Unlock()
+		return
+	}
 	old := p.life
 	p.begin()
 	p.closing.Add(1)
@@ -134,7 +148,10 @@ func (p *process) closed(l *life, err error) {
 	if err != nil {
 		// Close has said so: the keys run into their TTL.
 		for _, k := range h.stored() {
-			k.excused.raise(h.now() + h.longest())
+			k.left.raise(h.now() + h.longest())
+		}
+		if p.wires[0].lags(0) || p.pausing() > 0 {
+			h.delayed.Store(true)
 		}
 		if n, _ := kinds(err); n == 0 {
 			h.violate("errors", "Close: of no kind: %v", err)
@@ -143,7 +160,7 @@ func (p *process) closed(l *life, err error) {
 	}
 	owing := p.owing()
 	for _, k := range h.stored() {
-		if h.now() < k.excused.Load() {
+		if h.litter(k) {
 			continue
 		}
 		left := make(map[string]int) // on how many nodes, by owner value
@@ -193,6 +210,7 @@ func (p *process) shut() {
 		p.h.violate("close", "process %d: a Close has not returned", p.id)
 	}
 	p.close(p.open())
+	p.end()
 	p.backend.Close()
 }
 
@@ -206,8 +224,8 @@ func (p *process) extendNow(key *keyState) {
 	}
 	go func() {
 		if g := key.anyOf(p); g != nil {
-			if err := g.lock.Extend(p.h.base); err != nil {
-				p.h.refusal("extend", p.h.base, err)
+			if err := g.lock.Extend(p.base); err != nil {
+				p.h.refusal("extend", p.base, err)
 			}
 			p.h.look(g)
 		}

@@ -34,6 +34,7 @@ const (
 	evClosed
 	evHook
 	evPanic
+	evDeath
 	evBroken
 )
 
@@ -154,6 +155,8 @@ func (r *ring) tail(p *plan, most int) string {
 			fmt.Fprintf(&b, " has closed its Locker")
 		case evHook:
 			fmt.Fprintf(&b, " hook: %s", hookDoes(e.a))
+		case evDeath:
+			fmt.Fprintf(&b, " dies")
 		case evPanic:
 			fmt.Fprintf(&b, ".%d recovers a panic", e.worker)
 		}
