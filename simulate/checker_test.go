@@ -15,28 +15,44 @@ import (
 // The invariants, which are looked at in every step of every history:
 //
 //	exclusion  at no time are two locks on a key valid, unless both share it
+//	slots      a permit has a slot below the number of permits that was asked for
+//	permits    no more are valid at one time than the largest number that a process knows
+//	context    nothing is granted after the end of the acquisition's context
 //	tokens     larger than those of every acquisition that was complete before theirs began, and no
-//	           other's, unless both share the key
-//	deadline   a loss is told no later than the deadline, Done first, contexts with it, whatever hooks do
-//	liveness   when the faults have ended, every waiter is served within a bound, and a free key is acquired
-//	debris     soon after the last release, long before a TTL has passed, the backend knows of nothing any more
+//	           other's, unless both share the key; of a semaphore for each slot
+//	deadline   a loss is told no later than the deadline, Done first, contexts with it, whatever
+//	           hooks do
+//	liveness   when the faults have ended, every waiter is served within a bound, and a free key
+//	           is acquired
+//	debris     soon after the last release, long before a TTL has passed, the backend knows of
+//	           nothing any more
 //	close      Close returns within its bound, and with nil only if it left nothing behind
 //	errors     every error is of exactly one kind
 //	panic      nobody panics who was not told to
+//	pace       nobody calls the backend again and again without a pause
 
-// keyState is what the checker knows of a key.
+// keyState is what the checker knows of a key: of a lock, a slot or a gate, or of a semaphore,
+// which nobody holds but in its slots.
 type keyState struct {
 	name  string
-	index int
+	index int // see keyIndex
+
+	slots []*keyState // of a semaphore
+	gate  *keyState   // of a semaphore
+	of    *keyState   // the semaphore of a slot
 
 	// excused is the time, since the start of the history, until which an assumption does not hold
-	// for the key.
-	excused atomicDuration
+	// for the key. Until left, the backend may know of what nobody releases any more: a Close has
+	// said so, or a process has died.
+	excused, left atomicDuration
 
-	mu        sync.Mutex
-	open      []*grip // granted, and not yet being released
-	completed uint64  // the largest token of an acquisition that is complete and was exclusive
-	shared    uint64  // and of one that shares the key
+	used  atomicDuration    // of a slot: when it was last seen to be taken
+	waits map[*waiting]bool // of a semaphore
+
+	mu        *sync.Mutex // the slots of a semaphore have one together
+	open      []*grip     // granted, and not yet being released
+	completed uint64      // the largest token of an acquisition that is complete and was exclusive
+	shared    uint64      // and of one that shares the key
 
 	seen map[uint64]bool // the tokens that were given, and whether to a writer
 }
@@ -49,6 +65,11 @@ func (a *atomicDuration) raise(to time.Duration) {
 	for old := a.d.Load(); int64(to) > old &&
 		!a.d.CompareAndSwap(old, int64(to)); old = a.d.Load() {
 	}
+}
+
+// litter reports whether the backend may know of what nobody wants any more.
+func (h *history) litter(k *keyState) bool {
+	return h.now() < max(k.excused.Load(), k.left.Load())
 }
 
 // grip is a lock, as the checker sees it.
@@ -68,14 +89,26 @@ type grip struct {
 // valid reports whether the lock says of itself that it is.
 func (g *grip) valid() bool { return g.lock.Deadline().After(time.Now()) }
 
-// floor returns what the token of an acquisition that begins now must exceed.
-func (k *keyState) floor(shared bool) uint64 {
+// user is the key as users name it.
+func (k *keyState) user() *keyState {
+	if k.of != nil {
+		return k.of
+	}
+	return k
+}
+
+// floors returns what the token of an acquisition that begins now must exceed, for each slot.
+func (k *keyState) floors(shared bool) (floors []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if shared {
-		return k.completed
+	for _, s := range k.held() {
+		floor := s.completed
+		if !shared {
+			floor = max(floor, s.shared)
+		}
+		floors = append(floors, floor)
 	}
-	return max(k.completed, k.shared)
+	return floors
 }
 
 // granted checks a lock that was just granted. floor is the key's floor from when its acquisition
@@ -104,7 +137,31 @@ func (h *history) granted(g *grip, floor uint64) {
 	}
 	g.open = true
 	k.open = append(k.open, g)
+	k.used.raise(h.now())
 	h.alone(k)
+	h.few(k)
+}
+
+// few checks that no more permits of a semaphore are valid than it has. The caller holds k.mu, of a
+// slot.
+func (h *history) few(k *keyState) {
+	if k.of == nil {
+		return
+	}
+	valid := 0
+	for _, s := range k.of.slots {
+		if h.now() < s.excused.Load() {
+			return
+		}
+		for _, g := range s.open {
+			if g.valid() {
+				valid++
+			}
+		}
+	}
+	if valid > len(k.of.slots) {
+		h.violate("permits", "%s: %d permits of %d are valid", k.of.name, valid, len(k.of.slots))
+	}
 }
 
 // byClock reports whether err is a loss by the clock, not by the backend, a maximum hold or a
@@ -202,6 +259,7 @@ func (h *history) letGo(g *grip) bool {
 		return false
 	}
 	h.alone(k)
+	k.used.raise(h.now())
 	g.open = false
 	for i, other := range k.open {
 		if other == g {

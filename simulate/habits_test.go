@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -23,9 +22,6 @@ func newWorker(p *process, id int) *worker {
 	return &worker{h: p.h, proc: p, id: id,
 		r: rand.New(rand.NewPCG(p.h.seed, uint64(1000+100*p.id+id)))}
 }
-
-// errWhim is the cause of some contexts that end.
-var errWhim = errors.New("simulated: the caller changed its mind")
 
 func (w *worker) often(f feature, chance float64) bool {
 	return w.h.has(f) && w.r.Float64() < chance
@@ -48,7 +44,15 @@ func (w *worker) run() {
 		if w.h.stopping() {
 			return
 		}
+		if w.proc.dead.Load() {
+			next := w.proc.next.Load()
+			if next == nil {
+				return
+			}
+			w = newWorker(next, w.id)
+		}
 		w.proc.awake()
+		w.proc.load.step()
 		w.step()
 	}
 }
@@ -86,97 +90,70 @@ func (w *worker) step() {
 	}
 }
 
-// context draws for how long the caller is patient.
-func (w *worker) context() (context.Context, context.CancelFunc) {
-	switch {
-	case w.often(cancels, 0.4):
-		d := 50*time.Microsecond + time.Duration(w.r.Float64()*float64(1950*time.Microsecond))
-		if w.r.IntN(2) == 0 {
-			d = w.around(2 * w.h.delay)
-		}
-		if w.r.IntN(4) > 0 {
-			return context.WithTimeout(w.h.base, d)
-		}
-		ctx, cancel := context.WithCancelCause(w.h.base)
-		timer := time.AfterFunc(d, func() { cancel(errWhim) })
-		return ctx, func() {
-			timer.Stop()
-			cancel(nil)
-		}
-	case w.often(patience, 0.3):
-		return context.WithTimeout(w.h.base,
-			time.Duration(w.r.Float64()*2*float64(w.h.ttls[w.r.IntN(len(w.h.ttls))])))
-	default:
-		return w.h.base, func() {}
-	}
+// wish is what an acquisition asks for.
+type wish struct {
+	variant
+	number  uint64 // of the variant, for the report
+	permits int    // 0: a lock
 }
 
-// moody is a context that asks a lock, or panics, when it is asked, the latter after some times.
-type moody struct {
-	context.Context
-	left  atomic.Int64
-	asked *holdfast.Lock // nil: none
+// wish draws what an acquisition of the key asks for.
+func (w *worker) wish(k *keyState) wish {
+	if k.slots == nil {
+		n := w.r.IntN(len(w.proc.variants))
+		return wish{variant: w.proc.variants[n], number: uint64(n)}
+	}
+	n := w.r.IntN(len(w.proc.variants))
+	for w.proc.variants[n].shared {
+		n = w.r.IntN(len(w.proc.variants))
+	}
+	permits := w.proc.permits(k)
+	v := w.proc.variants[n]
+	v.options = append(v.options[:len(v.options):len(v.options)], holdfast.WithPermits(permits))
+	return wish{variant: v, number: uint64(n) | uint64(permits)<<permitShift, permits: permits}
 }
 
-// contextPanic is what a context panics with.
-type contextPanic struct{}
-
-func (c *moody) Err() error {
-	if c.asked != nil {
-		c.asked.Err()
-	} else if c.left.Add(-1) < 0 {
-		panic(contextPanic{})
-	}
-	return c.Context.Err()
-}
-
-// moody makes the context, with a chance, one that panics, or asks a lock of the process on the key
-// if there is one.
-func (w *worker) moody(ctx context.Context, k *keyState) context.Context {
-	if !w.often(badContexts, 0.05) {
-		return ctx
-	}
-	c := &moody{Context: ctx}
-	c.left.Store(w.r.Int64N(8))
-	if g := k.anyOf(w.proc); g != nil && w.r.IntN(2) == 0 {
-		c.asked = g.lock
-	}
-	return c
-}
+// permitShift is where the number of permits begins in the number of a wish.
+const permitShift = 16
 
 // acquire acquires the key, and tells the checker at once.
 func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
-	n := w.r.IntN(len(w.proc.variants))
+	v := w.wish(k)
 	var left time.Duration
 	if d, ok := ctx.Deadline(); ok {
 		left = time.Until(d)
 	}
-	w.note(evWants, k, uint64(n), uint64(left))
+	w.note(evWants, k, v.number, uint64(left))
 	if w.often(giveUps, 0.5) {
 		with, done := w.proc.moments.waits(ctx, k.index)
 		defer done()
 		ctx = with
 	}
+	end := w.h.ending(ctx)
+	defer end.stop()
 	ctx = w.moody(ctx, k)
-	v := w.proc.variants[n]
-	floor := k.floor(v.shared)
+	floors := k.floors(v.shared)
+	done := w.h.waits(k, v.permits)
+	defer done() // also if a context panics
 	lock, err := w.proc.open().locker.Acquire(ctx, k.name, v.options...)
-	return w.got(ctx, k, v.shared, floor, lock, err)
+	done()
+	return w.got(ctx, end, k, v, floors, lock, err)
 }
 
 // try is acquire with TryAcquire.
 func (w *worker) try(ctx context.Context, k *keyState) {
-	n := w.r.IntN(len(w.proc.variants))
+	v := w.wish(k)
+	end := w.h.ending(ctx)
+	defer end.stop()
 	ctx = w.moody(ctx, k)
-	v := w.proc.variants[n]
-	floor := k.floor(v.shared)
+	floors := k.floors(v.shared)
 	lock, err := w.proc.open().locker.TryAcquire(ctx, k.name, v.options...)
-	if g := w.got(ctx, k, v.shared, floor, lock, err); g != nil {
+	if g := w.got(ctx, end, k, v, floors, lock, err); g != nil {
 		w.hold(ctx, g)
 	}
 }
 
-func (w *worker) got(ctx context.Context, k *keyState, shared bool, floor uint64,
+func (w *worker) got(ctx context.Context, end *ending, k *keyState, v wish, floors []uint64,
 	lock *holdfast.Lock, err error) *grip {
 	if err != nil {
 		w.note(evGivesUp, k, 0, 0)
@@ -187,18 +164,42 @@ func (w *worker) got(ctx context.Context, k *keyState, shared bool, floor uint64
 		}
 		return nil
 	}
-	g := &grip{lock: lock, key: k, worker: w, shared: shared, reads: shared}
-	w.h.granted(g, floor)
-	w.h.served.Add(1)
-	w.note(evHas, k, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
+	if late := end.passed(); late > 0 {
+		w.h.violate("context", "%s: token %d was granted %v after the end of the caller's context",
+			k.name, lock.Token(), late)
+	}
+	g := w.grip(k, lock, v.shared, v.permits, floors)
+	if g != nil {
+		w.h.served.Add(1)
+		w.note(evHas, g.key, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
+	}
+	return g
+}
+
+// grip tells the checker of a lock that was just granted. It returns nil, and releases the lock, if
+// that is a permit which does not exist.
+func (w *worker) grip(k *keyState, lock *holdfast.Lock, shared bool, permits int,
+	floors []uint64) *grip {
+	slot, held := lock.Slot(), k.held()
+	switch {
+	case permits == 0 && slot != -1, permits > 0 && (slot < 0 || slot >= permits):
+		w.h.violate("slots", "%s: a lock has slot %d of %d permits", k.name, slot, permits)
+		lock.Release(w.proc.base)
+		return nil
+	case permits > 0:
+		w.h.permitted.Add(1)
+	}
+	slot = max(slot, 0)
+	g := &grip{lock: lock, key: held[slot], worker: w, shared: shared, reads: shared}
+	w.h.granted(g, floors[slot])
 	return g
 }
 
 // hold does something under the lock, and lets it go.
 func (w *worker) hold(ctx context.Context, g *grip) {
-	held := w.h.base
+	held := w.proc.base
 	if w.often(nests, 0.2) {
-		held = g.lock.Context(w.h.base)
+		held = g.lock.Context(w.proc.base)
 		w.nest(held, g)
 	}
 	switch x := w.r.Float64(); {
@@ -214,11 +215,14 @@ func (w *worker) hold(ctx context.Context, g *grip) {
 	if w.often(extends, 0.2) {
 		w.extend(g)
 	}
-	if !g.shared && w.often(shared, 0.2) {
+	switch {
+	case g.key.of != nil:
+		w.noDowngrade(g)
+	case !g.shared && w.often(shared, 0.2):
 		w.downgrade(g)
 	}
 	w.h.look(g)
-	if held != w.h.base {
+	if held != w.proc.base {
 		w.told(held, g)
 	}
 	w.release(g)
@@ -276,20 +280,25 @@ func (w *worker) told(ctx context.Context, g *grip) {
 // nest acquires the key again, under its own lock.
 func (w *worker) nest(ctx context.Context, g *grip) {
 	// If the key is lost just now, this is an acquisition like any other, which has to be released.
-	reads := w.h.has(shared) && w.r.IntN(2) == 0
+	k, permits := g.key.user(), 0
+	reads := w.h.has(shared) && w.r.IntN(2) == 0 && k.slots == nil
 	var options []holdfast.AcquireOption
-	if reads {
+	switch {
+	case reads:
 		options = append(options, holdfast.WithShared())
+	case k.slots != nil:
+		permits = w.proc.permits(k)
+		options = append(options, holdfast.WithPermits(permits))
 	}
-	floor := g.key.floor(reads)
-	inner, err := w.proc.open().locker.TryAcquire(ctx, g.key.name, options...)
+	floors := k.floors(reads)
+	inner, err := w.proc.open().locker.TryAcquire(ctx, k.name, options...)
 	if err != nil {
 		if ctx.Err() == nil { // its cause is of a kind as well: a hook may have released the lock
 			w.h.refusal("nested acquisition", ctx, err)
 		}
 		return
 	}
-	if inner.Token() == g.lock.Token() {
+	if inner.Token() == g.lock.Token() && inner.Slot() == g.lock.Slot() {
 		if g.reads && !reads {
 			w.h.violate("exclusion", "%s: token %d: writing in one's own read", g.key.name,
 				inner.Token())
@@ -298,10 +307,10 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 		return
 	}
 	w.h.letGo(g)
-	g.lock.Release(w.h.base)
-	other := &grip{lock: inner, key: g.key, worker: w, shared: reads, reads: reads}
-	w.h.granted(other, floor)
-	w.release(other)
+	g.lock.Release(w.proc.base)
+	if other := w.grip(k, inner, reads, permits, floors); other != nil {
+		w.release(other)
+	}
 }
 
 // extend renews the lease by hand.
@@ -328,7 +337,7 @@ func (w *worker) downgrade(g *grip) {
 	}
 	w.h.downgrading(g)
 	if w.often(oddReleases, 0.1) {
-		go g.lock.Downgrade(w.h.base)
+		go g.lock.Downgrade(w.proc.base)
 	}
 	if err := g.lock.Downgrade(ctx); err != nil {
 		w.h.refusal("downgrade", ctx, err)
@@ -337,9 +346,19 @@ func (w *worker) downgrade(g *grip) {
 	}
 	w.h.look(g)
 	if w.often(nests, 0.2) && g.lock.Err() == nil {
-		w.nest(g.lock.Context(w.h.base), g)
+		w.nest(g.lock.Context(w.proc.base), g)
 	}
 	w.pause(w.around(w.h.hold))
+}
+
+// noDowngrade looks, with a chance, that a permit cannot be shared.
+func (w *worker) noDowngrade(g *grip) {
+	if !w.often(shared, 0.05) {
+		return
+	}
+	if err := g.lock.Downgrade(w.proc.base); !errors.Is(err, holdfast.ErrInvalid) {
+		w.h.violate("errors", "%s: Downgrade of a permit: %v", g.key.name, err)
+	}
 }
 
 // release lets the lock go, in one of the ways that people do it.
@@ -349,7 +368,7 @@ func (w *worker) release(g *grip) {
 	if !h.letGo(g) {
 		return // a hook did
 	}
-	w.proc.moments.strike(g.key.index, 0.1)
+	w.proc.moments.strike(g.key.user().index, 0.1)
 	ctx, again := h.base, false
 	switch {
 	case w.often(nilReleases, 0.05):
@@ -392,6 +411,6 @@ func (w *worker) releaseNil(g *grip) {
 	}()
 	var none context.Context
 	if err := g.lock.Release(none); err != nil {
-		w.h.refusal(fmt.Sprintf("release with %v", none), w.h.base, err)
+		w.h.refusal(fmt.Sprintf("release with %v", none), w.proc.base, err)
 	}
 }

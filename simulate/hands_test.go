@@ -13,11 +13,12 @@ import (
 )
 
 // counts are what a campaign has done so far.
-type counts struct{ histories, acquisitions, failed uint64 }
+type counts struct{ histories, acquisitions, permits, failed uint64 }
 
 func (c *counts) add(other counts) {
 	c.histories += other.histories
 	c.acquisitions += other.acquisitions
+	c.permits += other.permits
 	c.failed += other.failed
 }
 
@@ -25,9 +26,10 @@ func (c counts) since(start time.Time) string {
 	took := time.Since(start)
 	hour := float64(time.Hour) / float64(took)
 	return fmt.Sprintf(
-		"simulated %d histories with %d acquisitions in %v, %d failed; an hour: %.0f histories, %.0f acquisitions",
-		c.histories, c.acquisitions, took.Round(time.Second), c.failed, float64(c.histories)*hour,
-		float64(c.acquisitions)*hour)
+		"simulated %d histories with %d acquisitions (%d of a permit) in %v, %d failed; "+
+			"an hour: %.0f histories, %.0f acquisitions",
+		c.histories, c.acquisitions, c.permits, took.Round(time.Second), c.failed,
+		float64(c.histories)*hour, float64(c.acquisitions)*hour)
 }
 
 // toDirector is where a hand tells what it does: one line for the seed that it begins with, one for
@@ -42,8 +44,8 @@ func (c *campaign) announce(seed uint64) {
 
 func (c *campaign) tell() {
 	if c.hand >= 0 {
-		fmt.Fprintf(toDirector, "done %d %d %d\n", c.counts.histories,
-			c.counts.acquisitions, c.counts.failed)
+		fmt.Fprintf(toDirector, "done %d %d %d %d\n", c.counts.histories,
+			c.counts.acquisitions, c.counts.permits, c.counts.failed)
 		return
 	}
 	fmt.Fprintln(os.Stderr, c.counts.since(c.start))
@@ -145,8 +147,8 @@ func hand(i int, seed, share uint64, tell func(counts)) (last uint64, err error)
 	for lines.Scan() {
 		hangs.Reset(longestHistory)
 		var c counts
-		if _, err := fmt.Sscanf(lines.Text(), "done %d %d %d", &c.histories, &c.acquisitions,
-			&c.failed); err == nil {
+		if _, err := fmt.Sscanf(lines.Text(), "done %d %d %d %d", &c.histories, &c.acquisitions,
+			&c.permits, &c.failed); err == nil {
 			tell(c)
 		} else {
 			fmt.Sscanf(lines.Text(), "seed %d", &last)

@@ -23,9 +23,12 @@ type history struct {
 	abort     context.CancelFunc
 	stop      chan struct{} // closed when nobody may begin anew
 	stack     stack
-	procs     []*process
+	procs     []*process     // guarded by mu
+	ends      atomicDuration // until when a Close may last in a process that is dead
+	delayed   atomic.Bool    // what a Close left may arrive when the faults end
 	keyed     []*keyState
 	served    atomic.Int64
+	permitted atomic.Int64    // permits of these
 	ignored   map[string]bool // invariants that do not count
 	suspended atomic.Int64    // when timers are right again after a suspend, since start
 
@@ -92,19 +95,6 @@ func (h *history) report() string {
 	return b.String()
 }
 
-// keyNames are as many as a plan has at most.
-var keyNames = [...]string{"k0", "k1", "k2"}
-
-// keyIndex finds a key by its name.
-func (h *history) keyIndex(name string) int {
-	for i, n := range keyNames {
-		if n == name {
-			return i
-		}
-	}
-	return len(keyNames)
-}
-
 // run runs the plan. It is called in a bubble, and leaves no goroutine in it unless a violation
 // says so.
 func (p *plan) run(log *ring, ignored map[string]bool) *history {
@@ -115,14 +105,13 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 	defer h.abort()
 	h.stack = newStack(p)
 	for i := range p.keys {
-		h.keyed = append(h.keyed,
-			&keyState{name: keyNames[i], index: i, seen: make(map[uint64]bool)})
+		h.keyed = append(h.keyed, newKey(i, p.permitsOf(i)))
 	}
 	for i := range p.processes {
-		h.procs = append(h.procs, newProcess(h, i))
+		h.add(newProcess(h, i))
 	}
 	var working sync.WaitGroup
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		for i := range p.workers {
 			w := newWorker(proc, i)
 			working.Go(w.run)
@@ -134,6 +123,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 		close(finished)
 	}()
 
+	go h.watch(finished)
 	h.chaos(finished)
 	close(h.stop)
 	h.calm()
@@ -152,13 +142,18 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 		}
 		break
 	}
+	last := h.now()
 	time.Sleep(h.cleanUp() + h.blocks())
-	h.debris("before the Lockers were closed, and " + h.cleanUp().String() +
-		" after the last release")
+	for _, k := range h.stored() {
+		time.Sleep(max(k.left.Load(), k.excused.Load()) - h.now())
+	}
+	h.debris(fmt.Sprintf("before the Lockers were closed, and %v after the last release",
+		h.now()-last))
+	h.idleLockers()
 	if !h.failed() {
 		h.probe()
 	}
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		proc.shut()
 	}
 	h.stack.close()
@@ -166,11 +161,11 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 }
 
 // bound is until when everybody has been served if the faults ended at begun: later if somebody
-// deleted a key, or a Close said that it left one.
+// deleted a key, a Close said that it left one, or a process died.
 func (h *history) bound(begun time.Duration) time.Duration {
-	bound := begun + h.serve()
-	for _, k := range h.keyed {
-		bound = max(bound, k.excused.Load()+h.serve())
+	bound := max(begun, h.ends.Load()) + h.serve()
+	for _, k := range h.stored() {
+		bound = max(bound, k.excused.Load()+h.serve(), k.left.Load()+h.serve())
 	}
 	return bound
 }
@@ -190,6 +185,8 @@ func within(d time.Duration, closed <-chan struct{}) bool {
 // chaos causes faults, beside those of single calls, until the faults end or all work is done.
 func (h *history) chaos(finished <-chan struct{}) {
 	r := rand.New(rand.NewPCG(h.seed, 2))
+	fate := rand.New(rand.NewPCG(h.seed, 7))
+	var died []*process
 	end := h.start.Add(h.length)
 	var over time.Time // when the last outage is
 	for time.Now().Before(end) {
@@ -197,7 +194,12 @@ func (h *history) chaos(finished <-chan struct{}) {
 			time.Sleep(time.Until(over)) // a clean-up has to outlast the outage
 			return
 		}
-		proc := h.procs[r.IntN(len(h.procs))]
+		proc := pick(r, h.processes()...)
+		if h.has(deaths) && len(died) < mostDeaths && !proc.dead.Load() && fate.IntN(10) == 0 {
+			died = append(died, proc)
+			proc.die(fate.IntN(3) > 0)
+			continue
+		}
 		long := time.Duration(r.ExpFloat64() * float64(pick(r, h.gust, 3*h.gust, 20*h.gust,
 			time.Second, 8*time.Second)))
 		switch r.IntN(4) {
@@ -209,7 +211,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 				if h.has(closes) && r.IntN(3) == 0 {
 					go proc.reopen(false) // what people do when nothing works
 				}
-				for _, other := range h.procs {
+				for _, other := range h.processes() {
 					if all || other == proc {
 						h.ring.note(evOutage, other.id, 0, 0, uint64(kind), uint64(long))
 						for i, w := range other.wires {
@@ -233,7 +235,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 			}
 		case 3:
 			if h.has(evictions) {
-				k := h.keyed[r.IntN(len(h.keyed))]
+				k := pick(r, h.stored()...)
 				h.ring.note(evEvict, 0, 0, k.index, 0, 0)
 				// longer than any lease that was granted
 				k.excused.raise(h.now() + h.longest() + h.length)
@@ -249,7 +251,7 @@ func (h *history) chaos(finished <-chan struct{}) {
 // On Redis it does not come while a connection hangs: what is on its way there would take effect
 // more than a TTL after it was sent, when its clean-up is over. On memory such a request is lost.
 func (h *history) suspend(d time.Duration) {
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		if h.redis && proc.wires[0].lags(0) {
 			return
 		}
@@ -260,16 +262,21 @@ func (h *history) suspend(d time.Duration) {
 	h.suspends.Add(1)
 	clock.SimulateSuspend(d)
 	h.stack.suspend(d)
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		k.outlived()
 	}
 }
 
 // calm ends what goes wrong.
 func (h *history) calm() {
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		for _, w := range proc.wires {
 			w.mend()
+		}
+	}
+	if h.delayed.Load() {
+		for _, k := range h.stored() {
+			k.left.raise(h.now() + h.longest() + h.cleanUp())
 		}
 	}
 }
@@ -277,10 +284,19 @@ func (h *history) calm() {
 // late reports whether timers may be late now, because everything was suspended.
 func (h *history) late() bool { return int64(h.now()) <= h.suspended.Load() }
 
+// idleLockers checks that the Lockers know of nothing that is held, or waits.
+func (h *history) idleLockers() {
+	for _, proc := range h.processes() {
+		if s := proc.open().locker.Stats(); s.Held != 0 || s.Waiting != 0 {
+			h.violate("debris", "process %d: nobody does anything, but %+v", proc.id, s)
+		}
+	}
+}
+
 // debris looks for keys and waiters that nobody wants any more.
 func (h *history) debris(when string) {
-	for _, k := range h.keyed {
-		if h.now() < k.excused.Load() {
+	for _, k := range h.stored() {
+		if h.litter(k) {
 			continue
 		}
 		for i, e := range h.stack.inspect(k.name) {
@@ -304,28 +320,54 @@ func holders(e driver.Entry) []driver.Party {
 	return e.Sharers
 }
 
-// probe acquires every key: it is free, so that takes a round trip.
+// probe acquires every key, and every slot: they are free, so that takes a round trip.
 func (h *history) probe() {
-	l := h.procs[0]
 	for _, k := range h.keyed {
-		if h.now() < k.excused.Load() {
-			continue
+		excused := false
+		for _, s := range k.held() {
+			excused = excused || h.litter(s)
 		}
-		ctx, cancel := context.WithTimeout(h.base, h.serve())
-		lock, err := l.open().locker.Acquire(ctx, k.name, holdfast.WithTTL(10*time.Second))
+		if !excused {
+			h.probeKey(k)
+		}
+	}
+}
+
+func (h *history) probeKey(k *keyState) {
+	options := []holdfast.AcquireOption{holdfast.WithTTL(10 * time.Second)}
+	if k.slots != nil {
+		options = append(options, holdfast.WithPermits(len(k.slots)))
+	}
+	locker := h.alive().open().locker
+	ctx, cancel := context.WithTimeout(h.base, h.serve())
+	defer cancel()
+	taken := make(map[int]bool)
+	for range k.held() {
+		lock, err := locker.Acquire(ctx, k.name, options...)
 		if err != nil {
 			h.violate("liveness", "nobody holds %s, but a probe did not get it: %v", k.name, err)
-		} else if err := lock.Release(ctx); err != nil {
-			h.violate("liveness", "a probe did not release %s: %v", k.name, err)
+			continue
 		}
-		cancel()
+		if taken[lock.Slot()] {
+			h.violate("slots", "%s: a probe has slot %d twice", k.name, lock.Slot())
+		}
+		taken[lock.Slot()] = true
+		defer func() {
+			if err := lock.Release(ctx); err != nil {
+				h.violate("liveness", "a probe did not release %s: %v", k.name, err)
+			}
+		}()
+	}
+	if lock, err := locker.TryAcquire(ctx, k.name, options...); err == nil {
+		h.violate("permits", "%s: a probe holds all there is, and got slot %d", k.name, lock.Slot())
+		lock.Release(ctx)
 	}
 }
 
 // describe prints who holds and waits, for the report of a history that hangs.
 func (h *history) describe() string {
 	var b strings.Builder
-	for _, k := range h.keyed {
+	for _, k := range h.stored() {
 		for i, e := range h.stack.inspect(k.name) {
 			fmt.Fprintf(&b, "\n\t\tnode %d, %s: %d waiters", i, k.name, len(e.Waiters))
 			for _, holder := range holders(e) {
@@ -333,7 +375,7 @@ func (h *history) describe() string {
 			}
 		}
 	}
-	for _, proc := range h.procs {
+	for _, proc := range h.processes() {
 		fmt.Fprintf(&b, "\n\t\tprocess %d: %+v", proc.id, proc.open().locker.Stats())
 	}
 	return b.String()

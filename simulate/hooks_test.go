@@ -54,7 +54,7 @@ func (p *process) hook(key string, panics feature, chance float64) {
 	if x > chance || h.stopping() {
 		return
 	}
-	k := h.keyed[h.keyIndex(key)]
+	k := h.user(key)
 	did := func(what uint64) { h.ring.note(evHook, p.id, 0, k.index, what, 0) }
 	switch {
 	case what == 0 && h.has(hookBlocks):
@@ -66,14 +66,14 @@ func (p *process) hook(key string, panics feature, chance float64) {
 	case what == 2 && h.has(hookCalls):
 		if g := k.anyOf(p); g != nil && h.letGo(g) {
 			did(hookReleases)
-			g.lock.Release(h.base)
+			g.lock.Release(p.base)
 		}
 	case what == 3 && h.has(hookCalls) && long < 0.1 && h.has(closes):
 		did(hookCloses)
 		p.reopen(true)
 	case what == 3 && h.has(hookCalls):
 		did(hookTries)
-		if lock, err := p.open().locker.TryAcquire(h.base, key); err == nil {
+		if lock, err := p.open().locker.TryAcquire(p.base, key, p.asks(k)...); err == nil {
 			lock.Release(context.Background())
 		}
 	}
@@ -83,10 +83,20 @@ func (p *process) hook(key string, panics feature, chance float64) {
 func (k *keyState) anyOf(p *process) *grip {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, g := range k.open {
-		if g.worker.proc == p {
-			return g
+	for _, s := range k.held() {
+		for _, g := range s.open {
+			if g.worker.proc == p {
+				return g
+			}
 		}
 	}
 	return nil
+}
+
+// asks are the options without which nobody acquires the key.
+func (p *process) asks(k *keyState) []holdfast.AcquireOption {
+	if k.slots == nil {
+		return nil
+	}
+	return []holdfast.AcquireOption{holdfast.WithPermits(p.permits(k))}
 }

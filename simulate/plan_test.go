@@ -42,6 +42,10 @@ const (
 	presences
 	badContexts // contexts that panic when they are asked, sooner or later
 	shared      // WithShared for half of all, and Downgrade
+	semaphores  // WithPermits for some keys
+	rollouts    // processes that know of fewer permits than others
+	deaths      // processes that end without Close
+	fair        // none of the faults, of those with semaphores: then nobody waits for long
 	allFeatures = 1<<iota - 1
 )
 
@@ -50,7 +54,8 @@ var featureNames = []string{
 	"oddReleases", "nilReleases", "closes",
 	"waitPanics", "wildPanics", "hookBlocks", "hookCalls", "losses", "outages", "badNotices",
 	"pauses", "suspends", "evictions",
-	"giveUps", "presences", "badContexts", "shared",
+	"giveUps", "presences", "badContexts", "shared", "semaphores", "rollouts",
+	"deaths", "fair",
 }
 
 // featuresNamed reads a list of names, separated by commas.
@@ -91,6 +96,7 @@ type plan struct {
 	workers   int // of each process
 	steps     int // of each worker, at most
 	keys      int
+	permits   []int // of each key; 0: it is a lock
 	ttls      []time.Duration
 	turns     int
 	span      time.Duration
@@ -157,7 +163,8 @@ func newPlan(seed uint64, with feature) *plan {
 		mixedTTL: 0.5, cancels: 0.5, tries: 0.5, oddReleases: 0.4, losses: 0.4, outages: 0.5,
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
-		badContexts: 0.15,
+		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
+		deaths: 0.15, fair: 0.2,
 		// only if HOLDFAST_WITH says so: the kernel has a defect there, see docs/simulation.md
 		presences: -1,
 	}
@@ -173,7 +180,9 @@ func newPlan(seed uint64, with feature) *plan {
 	p.features |= with
 	p.queues()
 	p.lateReleases()
+	p.sizes()
 	p.stack()
+	p.fairWeather()
 	if p.redis || p.nodes > 1 {
 		p.features &^= badContexts // there a goroutine may panic that nobody recovers
 	}
@@ -232,6 +241,48 @@ func (p *plan) lateReleases() {
 	p.turns, p.span = max(p.turns, 10), time.Minute
 	p.ttls[0] = pick(r, 100*time.Millisecond, 300*time.Millisecond)
 	p.stays = max(p.stays, 0.03)
+}
+
+// sizes draws which keys are semaphores, if any is, and of how many permits, and has enough
+// goroutines ask for them.
+func (p *plan) sizes() {
+	p.permits = make([]int, p.keys)
+	if !p.has(semaphores) {
+		return
+	}
+	r := rand.New(rand.NewPCG(p.seed, 6))
+	for i := range p.permits {
+		if i == 0 || r.IntN(2) == 0 {
+			p.permits[i] = 2 + r.IntN(3)
+		}
+	}
+	p.processes = max(p.processes, pick(r, 1, 2, 3, 4))
+	p.workers = max(p.workers, pick(r, 1, 3, 5))
+	p.steps = 5000 / (p.processes * p.workers)
+}
+
+// fairWeather makes a plan that has it one without faults, in which some hold long.
+func (p *plan) fairWeather() {
+	if !p.has(fair) {
+		return
+	}
+	if !p.has(semaphores) {
+		p.features &^= fair
+		return
+	}
+	r := rand.New(rand.NewPCG(p.seed, 8))
+	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
+		deaths
+	p.span = pick(r, min(p.span, time.Second), time.Millisecond, 50*time.Millisecond)
+	p.hold = pick(r, p.hold, 20*time.Millisecond, 200*time.Millisecond)
+}
+
+// permitsOf is of how many permits a key is; 0: it is a lock.
+func (p *plan) permitsOf(key int) int {
+	if !p.has(semaphores) {
+		return 0
+	}
+	return p.permits[key]
 }
 
 // without switches features off.
@@ -310,12 +361,11 @@ func (p *plan) String() string {
 	case p.nodes > 1:
 		kind = fmt.Sprintf("a quorum of %d", p.nodes)
 	}
-	return fmt.Sprintf(
-		"seed %d: %s, %d processes of %d workers, %d keys, TTLs %v, cohorts of %d turns and %v, presence %v, delay %v, loss %.3f, "+
-			"think %v, hold %v, for %v; %v; assumptions broken: %s",
-		p.seed, kind, p.processes, p.workers, p.keys, p.ttls, p.turns, p.span, p.presence,
-		p.delay, p.loss,
-		p.think, p.hold, p.length, p.features, broken)
+	return fmt.Sprintf("seed %d: %s, %d processes of %d workers, %d keys of %v permits, TTLs %v, "+
+		"cohorts of %d turns and %v, presence %v, delay %v, loss %.3f, think %v, hold %v, for %v; "+
+		"%v; assumptions broken: %s",
+		p.seed, kind, p.processes, p.workers, p.keys, p.permits, p.ttls, p.turns, p.span,
+		p.presence, p.delay, p.loss, p.think, p.hold, p.length, p.features, broken)
 }
 
 // variant is a set of options of an acquisition.

@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -23,10 +25,17 @@ type process struct {
 	mu      sync.Mutex
 	r       *rand.Rand // for hooks
 	life    *life
+	known   []int          // of how many permits it knows each key to be
 	lives   int            // so far
 	closing sync.WaitGroup // lives that are being closed
 
 	moments moments
+	load    load
+
+	base context.Context // of all that it does; ends when the process dies, or a history hangs
+	end  context.CancelFunc
+	dead atomic.Bool
+	next atomic.Pointer[process] // which follows when it is dead; nil: none
 }
 
 // life is one Locker of a process, from New to Close.
@@ -42,7 +51,9 @@ func newProcess(h *history, id int) *process {
 		r:        rand.New(rand.NewPCG(h.seed, uint64(200+id))),
 	}
 	p.moments.r = rand.New(rand.NewPCG(h.seed, uint64(300+id)))
-	p.backend, p.wires = h.stack.connect(h, id)
+	p.load.h = h
+	p.base, p.end = context.WithCancel(h.base)
+	p.backend, p.wires = h.stack.connect(p)
 	p.begin()
 	return p
 }
@@ -63,6 +74,27 @@ func (p *process) begin() {
 		panic(fmt.Sprintf("%v: New: %v", p.h.plan, err))
 	}
 	p.life = &life{locker: locker, label: label}
+	p.learn()
+}
+
+// learn draws of how many permits the process knows each semaphore to be, from here on. While a
+// larger number is rolled out, those who came early know of fewer.
+func (p *process) learn() {
+	p.known = nil
+	for _, k := range p.h.keyed {
+		n := len(k.slots)
+		if p.h.has(rollouts) && n > 1 && p.r.IntN(1+p.lives) == 0 {
+			n = 1 + p.r.IntN(n-1)
+		}
+		p.known = append(p.known, n)
+	}
+}
+
+// permits is of how many permits the process knows a key to be.
+func (p *process) permits(k *keyState) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[k.index]
 }
 
 // open returns the Locker of now.
@@ -76,6 +108,10 @@ func (p *process) open() *life {
 // a hook.
 func (p *process) reopen(inHook bool) {
 	p.mu.Lock()
+	if p.dead.Load() {
+		p.mu.Unlock()
+		return
+	}
 	old := p.life
 	p.begin()
 	p.closing.Add(1)
@@ -111,8 +147,11 @@ func (p *process) closed(l *life, err error) {
 	h.ring.note(evClosed, p.id, 0, 0, 0, 0)
 	if err != nil {
 		// Close has said so: the keys run into their TTL.
-		for _, k := range h.keyed {
-			k.excused.raise(h.now() + h.longest())
+		for _, k := range h.stored() {
+			k.left.raise(h.now() + h.longest())
+		}
+		if p.wires[0].lags(0) || p.pausing() > 0 {
+			h.delayed.Store(true)
 		}
 		if n, _ := kinds(err); n == 0 {
 			h.violate("errors", "Close: of no kind: %v", err)
@@ -120,8 +159,8 @@ func (p *process) closed(l *life, err error) {
 		return
 	}
 	owing := p.owing()
-	for _, k := range h.keyed {
-		if h.now() < k.excused.Load() {
+	for _, k := range h.stored() {
+		if h.litter(k) {
 			continue
 		}
 		left := make(map[string]int) // on how many nodes, by owner value
@@ -171,11 +210,12 @@ func (p *process) shut() {
 		p.h.violate("close", "process %d: a Close has not returned", p.id)
 	}
 	p.close(p.open())
+	p.end()
 	p.backend.Close()
 }
 
 // extendNow has a holder extend its lock while a renewal is on its way, with a chance.
-func (p *process) extendNow(key int) {
+func (p *process) extendNow(key *keyState) {
 	p.mu.Lock()
 	x := p.r.Float64()
 	p.mu.Unlock()
@@ -183,9 +223,9 @@ func (p *process) extendNow(key int) {
 		return
 	}
 	go func() {
-		if g := p.h.keyed[key].anyOf(p); g != nil {
-			if err := g.lock.Extend(p.h.base); err != nil {
-				p.h.refusal("extend", p.h.base, err)
+		if g := key.anyOf(p); g != nil {
+			if err := g.lock.Extend(p.base); err != nil {
+				p.h.refusal("extend", p.base, err)
 			}
 			p.h.look(g)
 		}

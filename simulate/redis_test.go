@@ -24,10 +24,10 @@ func newRedis() *redis {
 
 func (s *redis) size() int { return 1 }
 
-func (s *redis) connect(h *history, id int) (driver.Backend, []path) {
-	l := &redisLink{h: h, r: rand.New(rand.NewPCG(h.seed, uint64(100+id)))}
+func (s *redis) connect(p *process) (driver.Backend, []path) {
+	l := &redisLink{h: p.h, proc: p, r: rand.New(rand.NewPCG(p.h.seed, uint64(100+p.id)))}
 	l.client = s.server.Client(redismodel.Link{
-		Request: l.travel, Reply: l.travel, Gap: l.gap, Cut: l.cut,
+		Request: l.request, Reply: l.travel, Gap: l.gap, Cut: l.cut,
 	})
 	return l.client.Backend(), []path{l}
 }
@@ -50,6 +50,7 @@ func (s *redis) close() { s.watch.Close() }
 // redisLink is the way of one process to the server.
 type redisLink struct {
 	h      *history
+	proc   *process
 	client *redismodel.Client
 
 	mu     sync.Mutex
@@ -58,7 +59,13 @@ type redisLink struct {
 	drop   bool      // what is on its way then is lost
 	paused time.Time
 	mended bool
+	dead   bool
 	lagged time.Time // the end of the last outage
+}
+
+func (l *redisLink) request() time.Duration {
+	l.proc.load.call()
+	return l.travel()
 }
 
 func (l *redisLink) travel() time.Duration {
@@ -93,7 +100,7 @@ func (l *redisLink) cut(commands int) (arrive int, cut bool) {
 func (l *redisLink) fail(kind outage, d time.Duration) {
 	l.mu.Lock()
 	end := time.Now().Add(d)
-	if end.Before(l.until) {
+	if l.dead || end.Before(l.until) {
 		l.mu.Unlock()
 		return
 	}
@@ -133,6 +140,7 @@ func (l *redisLink) resume() {
 	l.mu.Lock()
 	now := time.Now()
 	over := !now.Before(l.until) && !now.Before(l.paused)
+	over = over && !l.dead
 	drop := l.drop
 	l.drop = l.drop && !over
 	l.mu.Unlock()
@@ -151,6 +159,16 @@ func (l *redisLink) mend() {
 	l.until, l.paused = time.Time{}, time.Time{}
 	l.mu.Unlock()
 	l.resume()
+}
+
+// kill has the connection break, and no other one come about.
+func (l *redisLink) kill() {
+	l.mu.Lock()
+	l.dead = true
+	arrives := l.r.IntN(2) == 0
+	l.mu.Unlock()
+	l.client.Cut(arrives)
+	l.client.Hang(redismodel.Both)
 }
 
 func (l *redisLink) lags(d time.Duration) bool {

@@ -34,6 +34,7 @@ const (
 	evClosed
 	evHook
 	evPanic
+	evDeath
 	evBroken
 )
 
@@ -102,20 +103,20 @@ func (r *ring) tail(p *plan, most int) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%14v  process %d", e.at, e.process)
-		state := driver.State(e.worker)
+		state, key := driver.State(e.worker), keyText(int(e.key))
 		switch e.kind {
 		case evAcquire:
-			fmt.Fprintf(&b, " backend: acquire k%d for %s, TTL %v: %v", e.key, ownerName(e.a),
+			fmt.Fprintf(&b, " backend: acquire %s for %s, TTL %v: %v", key, ownerName(e.a),
 				time.Duration(e.b), state)
 		case evRenew:
-			fmt.Fprintf(&b, " backend: renew k%d for %s, TTL %v: %v", e.key, ownerName(e.a),
+			fmt.Fprintf(&b, " backend: renew %s for %s, TTL %v: %v", key, ownerName(e.a),
 				time.Duration(e.b), state)
 		case evRelease:
-			fmt.Fprintf(&b, " backend: release k%d for %s: %v", e.key, ownerName(e.a), state)
+			fmt.Fprintf(&b, " backend: release %s for %s: %v", key, ownerName(e.a), state)
 		case evRefused:
 			fmt.Fprintf(&b, " call refused")
 		case evNotice:
-			fmt.Fprintf(&b, " hears a notice: k%d for %s, token %d", e.key, ownerName(e.a), e.b)
+			fmt.Fprintf(&b, " hears a notice: %s for %s, token %d", key, ownerName(e.a), e.b)
 		case evOutage:
 			fmt.Fprintf(&b, " outage: %s for %v", [...]string{"none", "refused", "requests lost",
 				"replies lost", "frozen", "flaky"}[e.a], time.Duration(e.b))
@@ -127,30 +128,35 @@ func (r *ring) tail(p *plan, most int) string {
 		case evSuspend:
 			fmt.Fprintf(&b, " and all others are suspended for %v", time.Duration(e.a))
 		case evEvict:
-			fmt.Fprintf(&b, ": k%d is deleted by hand", e.key)
+			fmt.Fprintf(&b, ": %s is deleted by hand", key)
 		case evWants:
-			fmt.Fprintf(&b, ".%d wants k%d, %s, for %v", e.worker, e.key, variants[e.a].name,
-				time.Duration(e.b))
+			fmt.Fprintf(&b, ".%d wants %s, %s, for %v", e.worker, key,
+				variants[e.a&(1<<permitShift-1)].name, time.Duration(e.b))
+			if permits := e.a >> permitShift; permits > 0 {
+				fmt.Fprintf(&b, ", one of %d permits", permits)
+			}
 		case evHas:
-			fmt.Fprintf(&b, ".%d has k%d, token %d, valid for %v", e.worker, e.key, e.a,
+			fmt.Fprintf(&b, ".%d has %s, token %d, valid for %v", e.worker, key, e.a,
 				time.Duration(e.b))
 		case evGivesUp:
-			fmt.Fprintf(&b, ".%d does not get k%d", e.worker, e.key)
+			fmt.Fprintf(&b, ".%d does not get %s", e.worker, key)
 		case evLets:
-			fmt.Fprintf(&b, ".%d lets go of k%d, token %d, valid for %v", e.worker, e.key, e.a,
+			fmt.Fprintf(&b, ".%d lets go of %s, token %d, valid for %v", e.worker, key, e.a,
 				time.Duration(e.b))
 		case evLost:
-			fmt.Fprintf(&b, ".%d has lost k%d, token %d", e.worker, e.key, e.a)
+			fmt.Fprintf(&b, ".%d has lost %s, token %d", e.worker, key, e.a)
 		case evExtends:
-			fmt.Fprintf(&b, ".%d extends k%d, token %d", e.worker, e.key, e.a)
+			fmt.Fprintf(&b, ".%d extends %s, token %d", e.worker, key, e.a)
 		case evDowngrades:
-			fmt.Fprintf(&b, ".%d downgrades k%d, token %d", e.worker, e.key, e.a)
+			fmt.Fprintf(&b, ".%d downgrades %s, token %d", e.worker, key, e.a)
 		case evClose:
 			fmt.Fprintf(&b, " closes its Locker")
 		case evClosed:
 			fmt.Fprintf(&b, " has closed its Locker")
 		case evHook:
 			fmt.Fprintf(&b, " hook: %s", hookDoes(e.a))
+		case evDeath:
+			fmt.Fprintf(&b, " dies")
 		case evPanic:
 			fmt.Fprintf(&b, ".%d recovers a panic", e.worker)
 		}

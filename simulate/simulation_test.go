@@ -51,6 +51,7 @@ func (c *campaign) run(t *testing.T, seed uint64) {
 	h := simulate(t, p, c.log, c.ignored)
 	c.counts.histories++
 	c.counts.acquisitions += uint64(h.served.Load())
+	c.counts.permits += uint64(h.permitted.Load())
 	if time.Since(c.told) > time.Second {
 		c.told = time.Now()
 		c.tell()

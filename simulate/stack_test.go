@@ -15,7 +15,7 @@ type stack interface {
 	// size is how many nodes it has.
 	size() int
 	// connect gives a process its backend, and the ways to all nodes.
-	connect(h *history, process int) (driver.Backend, []path)
+	connect(p *process) (driver.Backend, []path)
 	// inspect says what each node knows of a key, whatever the weather.
 	inspect(key string) []driver.Entry
 	// lose deletes a key by hand.
@@ -32,6 +32,7 @@ type path interface {
 	pause(d time.Duration)
 	pausing() time.Duration
 	mend()
+	kill() // what is sent from now on gets lost; it is not mended
 	lags(d time.Duration) bool
 }
 
@@ -56,11 +57,11 @@ func (s *memory) size() int { return len(s.nodes) }
 
 func (s *memory) suspend(time.Duration) {}
 
-func (s *memory) connect(h *history, id int) (driver.Backend, []path) {
+func (s *memory) connect(p *process) (driver.Backend, []path) {
 	var wires []path
 	var backends []driver.Backend
 	for i, node := range s.nodes {
-		w := newWire(h, id, i, node.Client())
+		w := newWire(p.h, p, i, node.Client())
 		wires = append(wires, w)
 		backends = append(backends, w)
 	}
@@ -70,7 +71,7 @@ func (s *memory) connect(h *history, id int) (driver.Backend, []path) {
 	// The nodes never forget, so there is nothing to guard against.
 	q, err := quorum.New(backends, quorum.WithGuard(0))
 	if err != nil {
-		panic(fmt.Sprintf("%v: quorum.New: %v", h.plan, err))
+		panic(fmt.Sprintf("%v: quorum.New: %v", p.h.plan, err))
 	}
 	return q, wires
 }

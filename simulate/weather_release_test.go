@@ -18,7 +18,7 @@ func TestReleaseWithoutTTLArrives(t *testing.T) {
 		h.ring.begin(h.start)
 		node := memhold.New()
 		defer node.Close()
-		w := newWire(h, 0, 0, node.Client())
+		w := newWire(h, nil, 0, node.Client())
 		claim := driver.Claim{Key: "k0", Owner: "an-owner", TTL: time.Minute, Token: 1}
 		if r, err := w.Acquire(t.Context(), claim); err != nil || r.State != driver.Held {
 			t.Fatalf("Acquire: %v, %v; want held", r.State, err)

@@ -36,6 +36,7 @@ var (
 // they were made.
 type wire struct {
 	h     *history
+	proc  *process // nil if the wire is tested by itself
 	id    int
 	inner driver.Backend
 
@@ -47,6 +48,7 @@ type wire struct {
 	until   time.Time // its end
 	paused  time.Time // until then the process is stopped
 	mended  bool
+	dead    bool
 	noticed time.Time // when the last notice arrives
 	deaf    bool      // in this outage notices are lost, too
 	fades   time.Time // until then replies get slower; then comes an outage
@@ -55,9 +57,13 @@ type wire struct {
 }
 
 // newWire returns the way of a process to a node.
-func newWire(h *history, process, node int, inner driver.Backend) *wire {
-	return &wire{h: h, id: process, inner: inner,
-		r: rand.New(rand.NewPCG(h.seed, uint64(100+process+1000*node)))}
+func newWire(h *history, p *process, node int, inner driver.Backend) *wire {
+	w := &wire{h: h, proc: p, inner: inner}
+	if p != nil {
+		w.id = p.id
+	}
+	w.r = rand.New(rand.NewPCG(h.seed, uint64(100+w.id+1000*node)))
+	return w
 }
 
 // call is a request on its way.
@@ -149,6 +155,16 @@ func (w *wire) mend() {
 	go w.arrive()
 }
 
+// kill has nothing get through any more, but what is about to arrive.
+func (w *wire) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	for _, c := range w.queue {
+		c.lost = c.lost || time.Until(c.due) > lastWords
+	}
+}
+
 // happens draws with a chance, while anything goes wrong at all.
 func (w *wire) happens(f feature, chance float64) bool {
 	return !w.mended && w.h.has(f) && w.r.Float64() < chance
@@ -167,14 +183,22 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return &driver.Error{Err: err}
 	}
+	if w.proc != nil {
+		w.proc.load.call()
+	}
 	w.mu.Lock()
+	if w.dead {
+		w.mu.Unlock()
+		<-ctx.Done()
+		return &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
 	now := time.Now()
 	if w.outage != none && !now.Before(w.until) {
 		w.outage = none
 	}
 	if w.outage == refused || w.happens(losses, w.h.loss) {
 		w.mu.Unlock()
-		w.h.ring.note(evRefused, w.id, 0, w.h.keyIndex(c.claim.Key), uint64(c.kind), 0)
+		w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 0)
 		return &driver.Error{Err: errRefused}
 	}
 	c.wire = w
@@ -277,16 +301,20 @@ func (c *call) apply() {
 		c.results, c.err = c.wire.inner.Renew(ctx, c.claims)
 	}
 	h := c.wire.h
+	if k := h.slot(c.claim.Key); k != nil && c.kind != evRenew &&
+		(c.kind == evRelease || c.result.State == driver.Held) {
+		k.used.raise(h.now())
+	}
 	if c.kind == evRenew {
 		for i, claim := range c.claims {
 			if c.err == nil {
-				h.ring.note(evRenew, c.wire.id, int(c.results[i].State), h.keyIndex(claim.Key),
+				h.ring.note(evRenew, c.wire.id, int(c.results[i].State), keyIndex(claim.Key),
 					owner(claim.Owner), uint64(claim.TTL))
 			}
 		}
 		return
 	}
-	h.ring.note(c.kind, c.wire.id, int(c.result.State), h.keyIndex(c.claim.Key),
+	h.ring.note(c.kind, c.wire.id, int(c.result.State), keyIndex(c.claim.Key),
 		owner(c.claim.Owner), uint64(c.claim.TTL))
 }
 
@@ -325,8 +353,8 @@ func (c *call) deliver() {
 
 // strike lets a caller of the process give up in the moment in which it hears of the key.
 func (w *wire) strike(key string) {
-	if w.id < len(w.h.procs) { // a wire may be tested by itself
-		w.h.procs[w.id].moments.strike(w.h.keyIndex(key), 0.05)
+	if w.proc != nil {
+		w.proc.moments.strike(keyIndex(key)%keyCount, 0.05)
 	}
 }
 
@@ -345,8 +373,8 @@ func (w *wire) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 	if len(claims) == 1 {
 		c.claim = claims[0]
 	}
-	if c.claim.Key != "" {
-		w.h.procs[w.id].extendNow(w.h.keyIndex(c.claim.Key))
+	if k := w.h.user(c.claim.Key); k != nil {
+		w.proc.extendNow(k)
 	}
 	if err := w.send(ctx, c); err != nil {
 		return nil, err
@@ -424,8 +452,14 @@ func (w *wire) tell(l *listener, n driver.Notice) {
 		time.AfterFunc(min(rest, glance), func() { w.tell(l, n) })
 		return
 	}
+	w.mu.Lock()
+	dead := w.dead
+	w.mu.Unlock()
+	if dead {
+		return
+	}
 	w.strike(n.Key)
-	w.h.ring.note(evNotice, w.id, 0, w.h.keyIndex(n.Key), owner(n.Owner), uint64(n.Token))
+	w.h.ring.note(evNotice, w.id, 0, keyIndex(n.Key), owner(n.Owner), uint64(n.Token))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f != nil {

@@ -1,0 +1,118 @@
+package simulate
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// keyNames are as many as a plan has at most.
+var keyNames = [...]string{"k0", "k1", "k2"}
+
+// What the backend stores for a key that is a semaphore: a gate and slots. Events name them by the
+// index of the key, to which keyCount is added once for the gate, twice for slot 0, and so on.
+const (
+	keyCount   = len(keyNames)
+	permitMark = "@permit/"
+	gateName   = "gate"
+
+	gateIndex = keyCount
+	slotIndex = 2 * keyCount
+
+	otherKey = 255 // a key that nobody was told to acquire, or several
+)
+
+// keyIndex finds a key of a user, a slot or a gate by its name at the backend.
+func keyIndex(name string) int {
+	name, part, _ := strings.Cut(name, permitMark)
+	for i, n := range keyNames {
+		if n != name {
+			continue
+		}
+		slot, err := strconv.Atoi(part)
+		switch {
+		case part == "":
+			return i
+		case part == gateName:
+			return i + gateIndex
+		case err == nil && slot < 10:
+			return i + slotIndex + slot*keyCount
+		}
+	}
+	return otherKey
+}
+
+// keyText is the name of a key for the report of a history.
+func keyText(index int) string {
+	if index == otherKey {
+		return "other keys"
+	}
+	name := keyNames[index%keyCount]
+	switch {
+	case index < gateIndex:
+		return name
+	case index < slotIndex:
+		return name + permitMark + gateName
+	default:
+		return name + permitMark + strconv.Itoa((index-slotIndex)/keyCount)
+	}
+}
+
+// newKey makes what the checker knows of a user's key: a lock, or a semaphore if it has permits.
+func newKey(index, permits int) *keyState {
+	k := newStored(index, new(sync.Mutex))
+	if permits == 0 {
+		return k
+	}
+	k.gate = newStored(index+gateIndex, new(sync.Mutex))
+	for slot := range permits {
+		s := newStored(index+slotIndex+slot*keyCount, k.mu)
+		s.of = k
+		k.slots = append(k.slots, s)
+	}
+	return k
+}
+
+func newStored(index int, mu *sync.Mutex) *keyState {
+	return &keyState{name: keyText(index), index: index, mu: mu, seen: make(map[uint64]bool)}
+}
+
+// held are the keys that somebody may hold in the name of this one: itself, or its slots.
+func (k *keyState) held() []*keyState {
+	if k.slots == nil {
+		return []*keyState{k}
+	}
+	return k.slots
+}
+
+// stored are all keys that the backend may know.
+func (h *history) stored() (all []*keyState) {
+	for _, k := range h.keyed {
+		if all = append(all, k.held()...); k.gate != nil {
+			all = append(all, k.gate)
+		}
+	}
+	return all
+}
+
+// user is the user's key that a name at the backend belongs to, or nil.
+func (h *history) user(name string) *keyState {
+	i := keyIndex(name)
+	if i == otherKey || i%keyCount >= len(h.keyed) {
+		return nil
+	}
+	return h.keyed[i%keyCount]
+}
+
+// slot is what the checker knows of a slot with that name at the backend, or nil.
+func (h *history) slot(name string) *keyState {
+	i := keyIndex(name)
+	if i == otherKey || i < slotIndex {
+		return nil
+	}
+	k, slot := h.keyed[i%keyCount], (i-slotIndex)/keyCount
+	if slot >= len(k.slots) {
+		return nil
+	}
+	return k.slots[slot]
+}

@@ -1,0 +1,78 @@
+package simulate
+
+import (
+	"sync"
+	"time"
+)
+
+// load counts what a process asks of its backend in a second of the history, to catch a goroutine
+// that asks again and again without a pause.
+type load struct {
+	h *history
+
+	mu           sync.Mutex
+	since        time.Time
+	calls, steps int
+}
+
+const (
+	// callsPerStep is more than an acquisition and its release ever cost: a scout of four permits
+	// that is sent anew for each sends less than half.
+	callsPerStep = 60
+
+	// spinPause is what a call costs in a process that asks too much, so that time goes on.
+	spinPause = time.Millisecond
+)
+
+// step notes that a goroutine of the process begins something new.
+func (l *load) step() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn()
+	l.steps++
+}
+
+// turn begins a new second if the last one is over. The caller holds l.mu.
+func (l *load) turn() {
+	if now := time.Now(); now.Sub(l.since) >= time.Second {
+		// Each goroutine may be in the middle of something.
+		l.since, l.calls, l.steps = now, 0, l.h.workers
+	}
+}
+
+// call notes a call of the backend.
+func (l *load) call() {
+	l.mu.Lock()
+	l.turn()
+	l.calls++
+	calls, steps, most := l.calls, l.steps, l.h.plan.calls(l.steps)
+	l.mu.Unlock()
+	if calls <= most {
+		return
+	}
+	if calls == most+1 {
+		l.h.violate("pace", "%d calls of the backend within a second of one process, which began "+
+			"%d acquisitions", calls, steps)
+	}
+	time.Sleep(spinPause)
+}
+
+// calls is how often a process calls its backend in a second, at most, if it begins that many
+// steps: for these, for claims that wait, and for leases that are renewed.
+func (p *plan) calls(steps int) int {
+	claims := 0 // that wait at a time
+	for i := range p.keys {
+		// An exclusive key and a shared one, or the gate and all slots; twice, as some know of
+		// fewer.
+		claims += 2 + 2*p.permitsOf(i)
+	}
+	claims *= min(p.workers, 4*len(p.ttls))
+	heartbeat := max(min(p.presence/3, time.Second), time.Millisecond)
+	shortest := p.longest()
+	for _, ttl := range p.ttls {
+		shortest = min(shortest, ttl)
+	}
+	perClaim := int(time.Second/heartbeat) + 40     // and after failures
+	perLease := 2 * int(time.Second/(shortest/6)+1) // and Extend
+	return p.nodes * (1000 + callsPerStep*steps + claims*perClaim + (claims+p.workers)*perLease)
+}
