@@ -31,6 +31,16 @@ func (b *bench) takeFirst(l, other *holdfast.Locker) *holdfast.Lock {
 	return taken
 }
 
+// breaking is brittle in Done as well.
+type breaking struct{ brittle }
+
+func (c *breaking) Done() <-chan struct{} {
+	if c.left.Add(-1) < 0 {
+		panic("a context's fault")
+	}
+	return c.Context.Done()
+}
+
 // A context that panics while several slots are asked together keeps no permit.
 func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
 	for calls, panicked := int64(1), true; panicked; calls++ {
@@ -39,7 +49,7 @@ func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
 			l, _ := b.locker()
 			other, _ := b.locker()
 			taken := b.takeFirst(l, other)
-			ctx := &brittle{Context: background}
+			ctx := &breaking{brittle{Context: background}}
 			ctx.left.Store(calls)
 			func() {
 				defer func() { panicked = recover() != nil }()

@@ -157,6 +157,7 @@ type search struct {
 // permit acquires any slot, as enter acquires one key.
 func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, error) {
 	s, key, f := l.shard(full), semaphoreKey{name: full, terms: a.terms}, search{flight: 1}
+	done := ctx.Done() // before any cohort leads: it may panic
 	for {
 		s.mu.Lock()
 		if s.closed {
@@ -174,10 +175,10 @@ func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, 
 			}
 			s.mu.Unlock()
 			l.tellFull(&a, f.refusal)
-			return m.wait(ctx, a)
+			return m.wait(ctx, done, a)
 		}
 		s.mu.Unlock()
-		lock, held, err := m.attempt(ctx, a, cohorts)
+		lock, held, err := m.attempt(ctx, done, a, cohorts)
 		if lock != nil {
 			return lock, false, nil
 		}
@@ -256,10 +257,10 @@ func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
 
 // attempt asks once for each of the slots, side by side. It returns the first lock, and gives the
 // others back; without one it returns a refusal, the first error of another kind, or both.
-func (m *semaphore) attempt(ctx context.Context, a call,
+func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	a.wait = false
-	start, done := clock.Now(), ctx.Done()
+	start := clock.Now()
 	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
 	granted := false
 	defer func() { // also if the backend panics, or ctx
@@ -370,11 +371,11 @@ func (l *Locker) tellFull(a *call, refusal error) {
 }
 
 // wait waits in the list until a slot comes, or ctx ends. Who is ordered to lead asks once; if that
-// fails it goes back to its place.
-func (m *semaphore) wait(ctx context.Context, a call) (lock *Lock, local bool, err error) {
+// fails it goes back to its place. done is the channel of ctx.
+func (m *semaphore) wait(ctx context.Context, done <-chan struct{},
+	a call) (lock *Lock, local bool, err error) {
 	l, s := m.locker, m.shard
 	a.wait = false
-	done := ctx.Done() // not under the mutex: a caller's own kind of context may ask a Lock
 	for again := false; ; again = true {
 		w := l.pool.get(&a)
 		s.mu.Lock()
