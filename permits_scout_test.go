@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -179,33 +180,44 @@ func TestScoutPausesWhileNothingAnswers(t *testing.T) {
 		"gate":    {memhold.Fault{Err: driver.ErrUnavailable, Key: "deploy@permit/gate2"}, 5 * ttl},
 		"slot":    {memhold.Fault{Err: driver.ErrUnavailable, Key: "deploy@permit/0"}, 5 * ttl},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t)
-				holder, _ := b.locker()
-				var calls atomic.Int64
-				counted := newPushing(b)
-				counted.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
-					calls.Add(1)
-					return counted.Backend.Acquire(ctx, c)
-				}
-				l := b.lockerOn(counted, holdfast.WithTTL(ttl))
-				permits := b.acquirePermits(holder, "deploy", 2)
-				got := b.waitFor(l, "deploy", 2, 1)
-				time.Sleep(time.Second)
-				calls.Store(0)
-				mend := counted.memory.Faults().Inject(outage.fault)
-				time.Sleep(outage.lasts)
-				mend()
-				if n := calls.Load(); n > 10*int64(outage.lasts/time.Second) {
-					t.Errorf("%d requests in %v of an outage", n, outage.lasts)
-				}
-				b.releasePermits(permits)
-				if lock := <-got; lock != nil {
-					b.release(lock)
-				}
-				time.Sleep(time.Minute)
+		for _, behind := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, behind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					holder, _ := b.locker()
+					var calls atomic.Int64
+					counted := newPushing(b)
+					counted.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+						calls.Add(1)
+						return counted.Backend.Acquire(ctx, c)
+					}
+					l := b.lockerOn(counted, holdfast.WithTTL(ttl))
+					permits := b.acquirePermits(holder, "deploy", 2)
+					before, _ := b.locker()
+					n := 0
+					if behind { // it has the gate then
+						n = 1
+					}
+					first := b.waitFor(before, "deploy", 2, n)
+					got := b.waitFor(l, "deploy", 2, 1)
+					time.Sleep(time.Second)
+					calls.Store(0)
+					mend := counted.memory.Faults().Inject(outage.fault)
+					time.Sleep(outage.lasts)
+					mend()
+					if n := calls.Load(); n > 10*int64(outage.lasts/time.Second) {
+						t.Errorf("%d requests in %v of an outage", n, outage.lasts)
+					}
+					b.releasePermits(permits)
+					if behind {
+						b.release(<-first)
+					}
+					if lock := <-got; lock != nil {
+						b.release(lock)
+					}
+					time.Sleep(time.Minute)
+				})
 			})
-		})
+		}
 	}
 }

@@ -110,7 +110,7 @@ func (s *scout) run() {
 		case driver.Permanent(err) || clock.Now().Sub(s.heard) >= s.call.terms.ttl:
 			s.fail(err)
 		default:
-			s.pause(backoff(failures))
+			s.rest(backoff(failures))
 			failures++
 		}
 	}
@@ -153,6 +153,17 @@ func (s *scout) pause(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-s.wake:
+	case <-s.locker.closing:
+	}
+}
+
+// rest waits for d after a turn that failed, or until the Locker is closed. Unlike pause it is not
+// cut short by a slot whose cohort goes: those of the turn have just gone.
+func (s *scout) rest(d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	select {
+	case <-ctx.Done():
 	case <-s.locker.closing:
 	}
 }
