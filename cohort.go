@@ -115,7 +115,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 func (c *cohort) mayPass(now clock.Instant) bool {
 	h := c.lease
 	switch {
-	case h == nil || now.Sub(c.since) >= c.locker.config.span:
+	case h == nil || now.Sub(c.since) >= c.span(h):
 		return false
 	case h.next > h.last:
 		return false // the block of tokens bounds a run of turns
@@ -126,6 +126,16 @@ func (c *cohort) mayPass(now clock.Instant) bool {
 		// ask.
 		return h.deadline.Sub(now) > h.granted/3
 	}
+}
+
+// span is how long a run of turns may last. For readers that had to queue it is half: a writer that
+// waits as well has a request, and the last of them to wait for after it.
+func (c *cohort) span(h *lease) time.Duration {
+	span := c.locker.config.span
+	if c.terms.shared && h.queued {
+		span /= 2
+	}
+	return span
 }
 
 // serve lets the next waiter have a turn, or all if they share the key. If that takes the backend,

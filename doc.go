@@ -102,12 +102,13 @@
 // Readers of one [Locker] on the same terms share one lease and its Token, however many they are.
 // The first asks the backend. Those that ask meanwhile are let in with it, and those that come
 // later join in memory; each has an end of its own. The last one to leave releases the lease.
-// [WithCohort] bounds this too: who comes later than span after the first, or finds less than a
-// third of the lease left, asks the backend whether a writer waits. If none does, that renews the
-// lease, and the next span begins. If one does, or there is no answer, the readers that come from
-// then on have a claim of their own, which waits behind it. So a writer that waits has the key
-// after the span, the question and the longest hold of those inside. With [WithoutRenewal], and
-// with WithCohort(1, 0), each reader has a lease of its own.
+// [WithCohort] bounds this too: who comes later than span after the first (half of it if they had
+// to wait at the backend), or finds less than a third of the lease left, asks the backend whether a
+// writer waits. If none does, that renews the lease, and the next span begins. If one does, or
+// there is no answer, the readers that come from then on have a claim of their own, which waits
+// behind it. So a writer that waits has the key after the span, the question and the longest hold
+// of those inside. With [WithoutRenewal], and with WithCohort(1, 0), each reader has a lease of its
+// own.
 //
 // A lease that is lost ends all readers that rest on it. The maximum hold ends one reader alone.
 //

@@ -72,6 +72,10 @@ func (c *cohort) unwind() {
 // next run. If it hears that another process waits, it passes the key on (see WithCohort). decided
 // is false if the cohort has no lease any more and has to ask for the key anew.
 //
+// A key that was waited for in the backend's queue is passed on unasked: where one waits others
+// mostly do, and the question would be a round trip in which nobody holds the key. If nobody does,
+// the key is got anew, and the next run ends with the question.
+//
 // A lease whose fresh run was not confirmed is given up, whatever the reason: nobody can say
 // whether another process waits.
 func (c *cohort) freshRun(ctx context.Context, a *call,
@@ -85,7 +89,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		s.mu.Unlock()
 		return nil, true, err
 	}
-	if !ok {
+	if !ok || c.passOnUnasked(ctx, h) {
 		return nil, false, nil
 	}
 	claim := h.claim()
@@ -143,6 +147,22 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	return nil, false, nil
 }
 
+// passOnUnasked passes the key on if it came out of the backend's queue. The caller has reserved
+// the request that changes the lease.
+func (c *cohort) passOnUnasked(ctx context.Context, h *lease) bool {
+	s := c.shard
+	s.mu.Lock()
+	if c.lease != h || !h.queued {
+		s.mu.Unlock()
+		return false
+	}
+	claim := h.claim()
+	c.drop(h)
+	s.mu.Unlock()
+	c.passOn(ctx, claim)
+	return true
+}
+
 // passOn releases a key for which another process waits. The claim's lease was dropped. A release
 // that is not confirmed, or is cut off by the end of ctx, goes on in the background. The cohort is
 // leading.
@@ -186,7 +206,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 			}
 		case result.State == driver.Held:
 			return c.begin(ctx, a, p, grant{start: start, length: p.claim.TTL, token: result.Token,
-				block: p.claim.Block})
+				block: p.claim.Block, queued: p.claim.Ticket != 0})
 		default:
 			known := c.heard(p, result, start)
 			if !a.wait {
@@ -251,6 +271,7 @@ type grant struct {
 	token  Token
 	block  uint64
 	short  bool // to be renewed soon
+	queued bool // it was waited for in the backend's queue
 }
 
 // pushed returns the grant that a notice brings, and false if it brings none that can be used. The
@@ -272,6 +293,7 @@ func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
 		token:  n.Token,
 		block:  min(max(n.Block, 1), p.claim.Block),
 		short:  true,
+		queued: true,
 	}
 	return g, now < g.start.Add(c.locker.config.validity(g.length))
 }
@@ -332,6 +354,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	h.cohort, h.owner, h.index, h.shared = c, p.claim.Owner, -1, c.terms.shared
 	h.next, h.last = g.token, g.token+Token(g.block)-1
 	h.confirm(g.start, g.length)
+	h.queued = g.queued
 	if g.short {
 		// Not at once: most runs of turns end before, and the request for a fresh run would have to
 		// wait for the answer.

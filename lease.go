@@ -39,6 +39,8 @@ type lease struct {
 	renewAt  clock.Instant
 	asking   bool // a request that changes the lease is under way
 	gone     bool // it has ended
+	// it came out of the backend's queue, and no answer has said since that nobody waits there
+	queued bool
 	// as the backend has confirmed; changed only by whoever has reserved the request
 	shared bool
 	// of the watchdog's next renewal; only the watchdog reads it

@@ -187,7 +187,8 @@ func TestScoutPausesWhileNothingAnswers(t *testing.T) {
 					holder, _ := b.locker()
 					var calls atomic.Int64
 					counted := newPushing(b)
-					counted.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+					counted.acquire = func(ctx context.Context,
+						c driver.Claim) (driver.Result, error) {
 						calls.Add(1)
 						return counted.Backend.Acquire(ctx, c)
 					}

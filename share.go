@@ -72,6 +72,7 @@ func (c *cohort) freshSpan(ctx context.Context, a *call,
 	case err != nil || result.Waiting:
 		c.letGo()
 	default:
+		h.queued = false
 		c.startRun(now)
 	}
 	switch {

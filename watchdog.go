@@ -109,7 +109,7 @@ func (w *watchdog) run(stopped chan struct{}) {
 			w.mu.Unlock()
 			return
 		}
-		now := clock.Now()
+		now := clock.Look()
 		w.next = now.Add(suspendCheck)
 		if len(w.heap) > 0 {
 			w.next = min(w.next, w.heap[0].due)

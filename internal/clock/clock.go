@@ -21,9 +21,10 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// noise is how much the suspended time may seem to grow before it counts: two clocks cannot be read
-// at once. It is less than the constant part of the drift allowance, which therefore covers it.
-const noise = time.Millisecond
+// noise is how much suspended time may be left out: once by the comparison of two clocks that
+// cannot be read at once, and once by that of the wall clock's lead. Twice of it is less than the
+// constant part of the drift allowance, which therefore covers it.
+const noise = time.Millisecond / 2
 
 var (
 	// base has a monotonic reading, so the wall clock does not matter to time.Since(base).
@@ -32,33 +33,83 @@ var (
 	// offset is how much sinceBoot is ahead of time.Since(base) before any suspend.
 	offset = sinceBoot() - time.Since(base)
 
-	// counted is how much suspended time Now includes, in nanoseconds. It only grows.
-	counted atomic.Int64
+	host suspends
 
-	// simulated is what SimulateSuspend has added to that.
+	// simulated is what SimulateSuspend has added to the suspended time.
 	simulated atomic.Int64
 )
 
 // Now reads the lease clock. It never goes back.
+//
+// It asks the clock that counts suspended time only if the wall clock has moved against the
+// monotonic one since that was last asked, as it does in a suspend. That clock costs a system call,
+// several times as much as all the rest. Somebody who sets the wall clock back by just what a
+// suspend has taken hides that, until the next [Look].
 func Now() Instant {
+	t := time.Now()
+	elapsed := t.Sub(base)
+	if elapsed < 0 {
+		return bubble(elapsed)
+	}
+	lead := t.Round(0).Sub(base.Round(0)) - elapsed
+	if slept, ok := host.known(lead); ok {
+		return Instant(elapsed+slept) + Instant(simulated.Load())
+	}
+	return look(lead)
+}
+
+// Look is Now that always asks the clock that counts suspended time. A watchdog looks from time to
+// time, so that a suspend is noticed whatever became of the wall clock.
+func Look() Instant {
+	t := time.Now()
+	elapsed := t.Sub(base)
+	if elapsed < 0 {
+		return bubble(elapsed)
+	}
+	return look(t.Round(0).Sub(base.Round(0)) - elapsed)
+}
+
+// bubble is the time of a synctest bubble, which begins before this process did: the host's clocks
+// know nothing of it.
+func bubble(elapsed time.Duration) Instant {
+	return Instant(elapsed) + Instant(simulated.Load())
+}
+
+func look(lead time.Duration) Instant {
 	// Read the clock that counts suspended time first: a delay between the two readings then makes
 	// the suspended time look smaller, never larger.
 	boot := sinceBoot() - offset
 	elapsed := time.Since(base)
-	now := Instant(elapsed) + Instant(simulated.Load())
-	if elapsed < 0 {
-		// In a synctest bubble, whose time begins before this process did: the boot clock knows
-		// nothing of it.
-		return now
-	}
-	slept := int64(boot - elapsed)
+	slept := host.note(boot-elapsed, lead)
+	return Instant(elapsed+slept) + Instant(simulated.Load())
+}
+
+// suspends is how much suspended time is known of.
+type suspends struct {
+	counted atomic.Int64 // in nanoseconds; it only grows
+	lead    atomic.Int64 // the wall clock's, against the monotonic one, when it was last noted
+}
+
+// known returns the suspended time that is counted, if the wall clock's lead shows that there was
+// no suspend since it was noted.
+func (s *suspends) known(lead time.Duration) (slept time.Duration, ok bool) {
+	// The lead first: it is noted after the time that goes with it.
+	moved := lead - time.Duration(s.lead.Load())
+	return time.Duration(s.counted.Load()), -noise < moved && moved < noise
+}
+
+// note counts the suspended time, as a clock has shown it after the lead was read, and returns what
+// is counted by now.
+func (s *suspends) note(slept, lead time.Duration) time.Duration {
 	for {
-		old := counted.Load()
-		if slept-old < int64(noise) {
-			return now + Instant(old)
+		old := s.counted.Load()
+		if slept-time.Duration(old) < noise {
+			s.lead.Store(int64(lead))
+			return time.Duration(old)
 		}
-		if counted.CompareAndSwap(old, slept) {
-			return now + Instant(slept)
+		if s.counted.CompareAndSwap(old, int64(slept)) {
+			s.lead.Store(int64(lead))
+			return slept
 		}
 	}
 }

@@ -1,0 +1,51 @@
+package clock
+
+import (
+	"testing"
+	"time"
+)
+
+// A suspend moves the wall clock against the monotonic one: then, and only then, the clock that
+// counts it has to be asked.
+func TestKnownSuspends(t *testing.T) {
+	var s suspends
+	known := func(lead, want time.Duration) {
+		t.Helper()
+		if slept, ok := s.known(lead); !ok || slept != want {
+			t.Errorf("with a lead of %v: %v, %v; want %v", lead, slept, ok, want)
+		}
+	}
+	unknown := func(lead time.Duration) {
+		t.Helper()
+		if _, ok := s.known(lead); ok {
+			t.Errorf("a lead of %v is known", lead)
+		}
+	}
+	known(0, 0)
+	known(noise/2, 0)
+	unknown(time.Minute)
+	unknown(-time.Minute)
+
+	if slept := s.note(time.Minute, time.Minute); slept != time.Minute {
+		t.Errorf("a minute's suspend counts %v", slept)
+	}
+	known(time.Minute+noise/2, time.Minute)
+	unknown(0)
+
+	// The wall clock was set: nothing was slept, and its new lead is known.
+	if slept := s.note(time.Minute+noise/2, time.Hour); slept != time.Minute {
+		t.Errorf("the wall clock was set, and %v count", slept)
+	}
+	known(time.Hour, time.Minute)
+
+	// Suspended time never shrinks.
+	if slept := s.note(time.Second, time.Hour); slept != time.Minute {
+		t.Errorf("suspended time shrank to %v", slept)
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	for b.Loop() {
+		Look()
+	}
+}
