@@ -93,7 +93,7 @@ race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthrea
 check: check-format check-vet check-systems check-static check-tidy ## Check format, vet, staticcheck and go.mod
 
 ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
-	./fence/redistest/... ./fence/s3fence/... ./fence/sqltest/... \
+	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
 	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./simulate/...
 
 .PHONY: check-format check-vet check-systems check-static check-tidy

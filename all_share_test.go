@@ -1,7 +1,9 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -89,5 +91,49 @@ func TestAllRefusesSharedKeysThatAreNotAllowed(t *testing.T) {
 			t.Error(err)
 		}
 		b.releaseAll(b.acquireAll(l, []string{"a", "b"})) // nothing was left
+	})
+}
+
+// A list without names says nothing of a set, which a program may have computed, and is a mistake
+// wherever the option is.
+func TestWithSharedKeysWithoutNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		for name, keys := range map[string][]string{"none": nil, "an empty list": {}} {
+			option := holdfast.WithSharedKeys(keys...)
+			for call, acquire := range map[string]func() error{
+				"Acquire": func() error {
+					_, err := l.Acquire(background, "a", option)
+					return err
+				},
+				"TryAcquire": func() error {
+					_, err := l.TryAcquire(background, "a", option)
+					return err
+				},
+				"Do": func() error {
+					return l.Do(background, "a", func(context.Context, *holdfast.Lock) error {
+						t.Error("Do called the function")
+						return nil
+					}, option)
+				},
+				"New": func() error {
+					_, err := holdfast.New(b.memory, option)
+					return err
+				},
+			} {
+				err := acquire()
+				if !errors.Is(err, holdfast.ErrInvalid) ||
+					!strings.Contains(err.Error(), "WithSharedKeys()") {
+					t.Fatalf("%s, %s: got %v, want ErrInvalid about WithSharedKeys()", call, name,
+						err)
+				}
+			}
+			set := b.acquireAll(l, []string{"a", "b"}, option)
+			_, err := other.TryAcquire(background, "a", holdfast.WithShared())
+			mustBe(t, err, holdfast.ErrHeld)
+			b.releaseAll(set)
+		}
 	})
 }

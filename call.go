@@ -29,7 +29,7 @@ type call struct {
 	since   clock.Instant // when it began; 0 until a call that may join others looks at the clock
 	wait    bool          // Acquire, not TryAcquire
 
-	sharedKeys []string // not of one key: those of several that are shared
+	sharedKeys []string // of a set: those that are shared; nil: WithSharedKeys was not given
 }
 
 // call returns a call with the caller's options. It fails with ErrInvalid.

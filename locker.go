@@ -81,7 +81,7 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if len(c.sharedKeys) > 0 {
+	if c.sharedKeys != nil {
 		return nil, invalid("WithSharedKeys(%s) for a Locker: it is for one call of AcquireAll",
 			quoted(c.sharedKeys))
 	}

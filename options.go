@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -46,7 +45,7 @@ type config struct {
 	renew   bool
 	shared  bool
 
-	sharedKeys []string // these are shared, if shared is not set
+	sharedKeys []string // these are shared, if shared is not set; nil: WithSharedKeys was not given
 
 	permits   int  // of a semaphore
 	semaphore bool // WithPermits was given
@@ -134,10 +133,11 @@ func WithShared() AcquireOption {
 
 // WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll],
 // [Locker.TryAcquireAll] or [Locker.DoAll], named as they are named there; the others are
-// exclusive. So a set reads some keys and writes others. A key that the call does not name is
-// ErrInvalid, and so is WithSharedKeys in New, and in a call that takes one key only.
+// exclusive. So a set reads some keys and writes others. Without names all are exclusive. A key
+// that the call does not name is ErrInvalid, and so is WithSharedKeys in New, and in a call that
+// takes one key only, with names or without.
 func WithSharedKeys(keys ...string) AcquireOption {
-	keys = slices.Clone(keys)
+	keys = append([]string{}, keys...) // not nil, which means that the option was not given
 	return acquireOption(func(c *config) { c.sharedKeys = keys })
 }
 

@@ -493,3 +493,23 @@ func TestBoardTellsReadersAndWriters(t *testing.T) {
 		t.Errorf("%v locks, want 5", to.locks-from.locks)
 	}
 }
+
+// TestTurnsSeeTwoHolders has two goroutines hold one permit, and one permit each.
+func TestTurnsSeeTwoHolders(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		places [2]int
+		want   error
+	}{{"one permit", [2]int{1, 1}, errTwo}, {"two permits", [2]int{0, 1}, nil}} {
+		turns := newCircle(2, 2)
+		turns.place = func(i int, _ held) int { return c.places[i] }
+		turns.locker = &locker{
+			acquire: func(context.Context, string) (held, error) { return held{}, nil },
+			release: func(context.Context, held) error { return nil },
+		}
+		turns.inside[c.places[0]].Add(1) // the first goroutine is inside
+		if err := turns.turn(t.Context(), 1); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}

@@ -16,17 +16,28 @@ var errTwo = errors.New("two holders at once")
 
 // contendedHere measures goroutines of this process that take turns on a key.
 func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
-	l, err := e.driver(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	key := e.key()
 	if err := e.giveToken(name, key); err != nil {
 		return nil, err
 	}
+	c := newCircle(e.contenders, 1)
+	for i := range c.keys {
+		c.keys[i] = key
+	}
+	return e.takeTurns(ctx, name, c)
+}
+
+// takeTurns measures the goroutines of the circle.
+func (e *env) takeTurns(ctx context.Context, name string, c *circle) (sample, error) {
+	l, err := e.driver(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	c.locker = l
 	// Fill the connection pools first.
-	if err := forAll(e.contenders, func(i int) error {
-		own := fmt.Sprintf("%s/%d", key, i)
+	warm := e.key()
+	if err := forAll(len(c.keys), func(i int) error {
+		own := fmt.Sprintf("%s/%d", warm, i)
 		return errors.Join(e.giveToken(name, own), pair(ctx, l, own))
 	}); err != nil {
 		return nil, err
@@ -34,10 +45,8 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 	runtime.GC()
 	span, cancel := context.WithTimeout(ctx, e.span)
 	defer cancel()
-	c := &circle{locker: l, key: key, shares: make([]float64, e.contenders),
-		waits: make([]stats.Histogram, e.contenders)}
 	start := time.Now()
-	if err := forAll(e.contenders, func(i int) error {
+	if err := forAll(len(c.keys), func(i int) error {
 		return untilOver(span, func() error { return c.turn(span, i) })
 	}); err != nil {
 		return nil, err
@@ -56,31 +65,40 @@ func contendedHere(ctx context.Context, e *env, name string) (sample, error) {
 	return s, nil
 }
 
-// circle is the state of goroutines that take turns on a key.
+// circle is the state of goroutines that take turns.
 type circle struct {
 	*locker
-	key    string
+	keys   []string // of each goroutine
 	shares []float64
 	waits  []stats.Histogram
-	inside atomic.Int64
+	inside []atomic.Int64          // holders now, by place; one may hold a place
+	place  func(i int, h held) int // what goroutine i holds with h
+}
+
+// newCircle returns a circle of n goroutines without keys. They hold place 0.
+func newCircle(n, places int) *circle {
+	return &circle{keys: make([]string, n), shares: make([]float64, n),
+		waits: make([]stats.Histogram, n), inside: make([]atomic.Int64, places),
+		place: func(int, held) int { return 0 }}
 }
 
 // turn is one turn of goroutine i. It returns nil if the context has ended.
 func (c *circle) turn(ctx context.Context, i int) error {
 	begin := time.Now()
-	h, err := c.acquire(ctx, c.key)
+	h, err := c.acquire(ctx, c.keys[i])
 	if err != nil && ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("acquire: %w", err)
 	}
-	if c.inside.Add(1) != 1 {
+	inside := &c.inside[c.place(i, h)]
+	if inside.Add(1) != 1 {
 		return errTwo
 	}
 	c.shares[i]++
 	c.waits[i].Add(time.Since(begin))
-	c.inside.Add(-1)
+	inside.Add(-1)
 	if err := c.release(context.WithoutCancel(ctx), h); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}

@@ -113,6 +113,7 @@ var openers = map[string]func(ctx context.Context, at site, lease time.Duration)
 	oursSet:        setBy(openOurs()),
 	readersHash:    openReadersHash,
 	floorSet:       openFloorSet,
+	oursPermits:    permitsBy(openOurs()),
 }
 
 func open(ctx context.Context, name string, at site, lease time.Duration) (*locker, error) {

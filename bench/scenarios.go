@@ -94,6 +94,7 @@ func allScenarios(p plan) []*scenario {
 	}}...)
 	all = append(all, sharing(p)...)
 	all = append(all, sets(p)...)
+	all = append(all, semaphores(p)...)
 	for _, n := range p.crowds {
 		all = append(all, &scenario{
 			name:    fmt.Sprintf("crowd-%d", n),

@@ -26,7 +26,7 @@ var kernelBans = map[string]string{
 const servers = "internal/testserver"
 
 // neverReleased are the modules that are there for this repository alone.
-var neverReleased = []string{"bench", "fence/redistest", "fence/sqltest", "itest",
+var neverReleased = []string{"bench", "fence/redisclients", "fence/sqltest", "itest",
 	"redishold/interop", "simulate"}
 
 // ofNeverReleased are the internal packages of the kernel that modules import which are never

@@ -1,6 +1,6 @@
-// Package redistest runs package redisfence on real servers, with go-redis and rueidis. It is a
+// Package redisclients runs package redisfence on real servers, with go-redis and rueidis. It is a
 // module of its own, and never released, since it needs those clients.
-package redistest
+package redisclients
 
 import (
 	"context"

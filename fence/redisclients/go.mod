@@ -1,4 +1,4 @@
-module github.com/holdfast-go/holdfast/fence/redistest
+module github.com/holdfast-go/holdfast/fence/redisclients
 
 go 1.25.0
 
