@@ -36,8 +36,9 @@ func served(records []history.Record, nodes int, by map[string]string) (all []hi
 		if nodes > 1 {
 			servers = append(servers, "all")
 		}
-		call := history.Record{Kind: history.Call, Client: r.Client, Key: asked[id].Key,
-			Owner: id, Outcome: "held", TTL: ms(1000)}
+		key := cmp.Or(r.Key, granted[id].Key, asked[id].Key)
+		call := history.Record{Kind: history.Call, Client: r.Client, Key: key, Owner: id,
+			Outcome: "held", TTL: ms(1000)}
 		for _, call.Target = range servers {
 			switch r.Kind {
 			case history.Ask:
