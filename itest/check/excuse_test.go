@@ -236,6 +236,29 @@ func TestExcuseOfANoticeThatIsLate(t *testing.T) {
 	}
 }
 
+// A grant is heard of before there is an answer to any question: none came to the first one, and
+// the second one is answered later.
+func TestExcuseOfANoticeThatIsEarly(t *testing.T) {
+	call := func(name, owner, outcome string, token uint64, from, to int64) history.Record {
+		return with(said(name, "n1", owner, token, from, to), func(r *history.Record) {
+			r.Client, r.Block, r.Outcome = owner, 1, outcome
+		})
+	}
+	for broken, want := range map[int64]bool{40: true, 29: false, 76: false} {
+		excused, violated := outcome(t, of(hold("a", 1, 10, 30, 85, 990, 100),
+			hold("b", 1, 20, 34, 75, 1065, 90),
+			call(history.Acquire, "a", history.Failed, 0, 30, 32),
+			call(history.Acquire, "a", "busy", 0, 50, 80),
+			with(call(history.Notice, "a", "held", 10, 60, 60),
+				func(r *history.Record) { r.TTL = 0 }),
+			call(history.Acquire, "b", "held", 20, 34, 75),
+			on("n1", "forgot", broken, broken)), 1)
+		if (len(excused) > 0) != want || (len(violated) > 0) == want {
+			t.Errorf("broken at %d: excused %v, violated %v", broken, excused, violated)
+		}
+	}
+}
+
 // What an acquisition rests on over several servers is what they gave it together: another claim of
 // its process may have had the same token at one of them.
 func TestExcuseIsOfTheClaim(t *testing.T) {

@@ -39,8 +39,8 @@ func recorded(t *testing.T, r *run, kind history.Kind) (found []history.Record) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[history.Kind][]history.Record{history.Violation: h.Violations, history.Fault: h.Faults,
-		history.Plan: h.Plans}[kind]
+	return map[history.Kind][]history.Record{history.Violation: h.Violations,
+		history.Fault: h.Faults, history.Plan: h.Plans}[kind]
 }
 
 // recording is a run of which nothing is there but its log.
