@@ -1,6 +1,7 @@
 // Package itest proves the promises on real servers: its tests run the fault laboratory. Clients
 // take keys alone and together with others, as writers and readers, let readers in by a Downgrade,
-// and take several keys at once, while servers, the network and the clients themselves are broken.
+// take several keys at once, and take permits of a semaphore of which they know different numbers,
+// while servers, the network and the clients themselves are broken.
 // Each folder is a part of it.
 //
 //	job        what a client process is told to do

@@ -79,6 +79,7 @@ var Checks = map[string]func(*history.Run, Rules) []Finding{
 	"sole":            sole,
 	"owners":          owners,
 	"guards":          guards,
+	"permits":         permits,
 }
 
 // Recorded makes all checks of a run of the laboratory, by its own rules, and of whether the run
@@ -113,7 +114,8 @@ func Violations(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Excuse != "" })
 }
 
-// exclusion: at any moment at most one acquisition of a key is valid, or several that share it. An
+// exclusion: at any moment at most one acquisition of a key is valid, or several that share it.
+// Each slot of a semaphore is a key, here and in all checks that do not tell permits apart. An
 // acquisition is valid from when Acquire returned until its holder released it, was told of its
 // loss, or its last deadline passed. From the call of Downgrade on its holder counts as one that
 // shares the key.

@@ -95,8 +95,9 @@ func leasesFor(run *history.Run, rules Rules, a *history.Acquisition) map[string
 	return leases
 }
 
-// noticed makes each notice of a grant the answer to the last question that had one before it: it
-// was granted at some time since then, for the length that was asked for.
+// noticed makes each notice of a grant the answer to the last question that had one before it, or
+// to the first one if none had: it was granted at some time since then, for the length that was
+// asked for.
 func noticed(calls []history.Record) []history.Record {
 	calls = slices.Clone(calls)
 	for i, c := range calls {
@@ -104,9 +105,11 @@ func noticed(calls []history.Record) []history.Record {
 			continue
 		}
 		for _, asked := range slices.Backward(calls[:i]) {
-			if asked.Name == history.Acquire && asked.Owner == c.Owner &&
-				asked.Outcome != history.Failed && asked.Until <= c.At {
-				calls[i].At, calls[i].TTL = asked.At, c.At-asked.At+asked.TTL
+			if asked.Name != history.Acquire || asked.Owner != c.Owner {
+				continue
+			}
+			calls[i].At, calls[i].TTL = asked.At, c.At-asked.At+asked.TTL
+			if asked.Outcome != history.Failed && asked.Until <= c.At {
 				break
 			}
 		}

@@ -49,7 +49,7 @@ func probes(run *history.Run, rules Rules) (found []Finding) {
 	if len(tried) == 0 {
 		return append(found, Finding{Check: "liveness", At: run.End, Text: "there were no probes"})
 	}
-	for _, key := range run.Keys() {
+	for key := range byKey(run) { // of permits, see permits
 		if !tried[key] {
 			found = append(found, Finding{Check: "liveness", Key: key, At: run.End,
 				Text: "nobody has tried to acquire it when the faults were over"})

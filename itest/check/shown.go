@@ -99,12 +99,15 @@ func (s *absence) stores() {
 	}
 }
 
-// readers and sets are there where clients are to ask as such, and some are downgraded.
+// readers, sets and permits are there where clients are to ask as such, and some are downgraded.
 func (s *absence) readers() {
 	shared, lowered, sets := 0, 0, 0
+	known := make(map[int]bool) // how many permits were known to those who were granted one
 	for _, a := range s.run.Acquisitions {
 		switch {
-		case a.Granted == 0:
+		case a.Granted == 0 || IsProbe(a):
+		case a.Semaphore != "":
+			known[a.Permits] = true
 		case a.Set != 0:
 			sets++
 		case a.Shared:
@@ -118,6 +121,10 @@ func (s *absence) readers() {
 	}
 	if s.run.Setup.Set > 0 && sets == 0 {
 		s.say("no set was granted")
+	}
+	// Every second pair of clients knows another number.
+	if s.run.Setup.Permits > 0 && len(known) < min(2, (s.run.Setup.Clients+1)/2) {
+		s.say("permits were granted to clients that know %d different numbers of them", len(known))
 	}
 }
 

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,29 @@ func TestRunHasToShowSomething(t *testing.T) {
 	}
 }
 
+// Permits have to be granted to clients that know different numbers of them.
+func TestRunHasToShowPermits(t *testing.T) {
+	for _, c := range []struct {
+		clients int
+		granted []int // to clients that know so many permits
+		want    bool
+	}{{4, nil, true}, {4, []int{3, 3}, true}, {4, []int{3, 2}, false}, {2, nil, true},
+		{2, []int{3}, false}} {
+		all := append(probing(3), history.Record{Kind: history.Setup, At: ms(1), TTL: ms(1000),
+			Clients: c.clients, Permits: 3})
+		for i, number := range c.granted {
+			all = append(all, permit(number, i, hold("a", i+1, 10, 1, 2, 990, 100))...)
+		}
+		found := check.Recorded(history.Assemble(all))
+		if got := slices.ContainsFunc(found, func(f check.Finding) bool {
+			return f.Check == "shown" && strings.Contains(f.Text, "permits were granted")
+		}); got != c.want {
+			t.Errorf("%d clients, granted to those that know %d: found %v", c.clients, c.granted,
+				found)
+		}
+	}
+}
+
 // A client that does not get over the faults is found, also if others have the keys meanwhile;
 // unless the machine did not let it run.
 func TestClientThatDoesNotRecover(t *testing.T) {
@@ -226,6 +250,8 @@ func TestWatched(t *testing.T) {
 	all = append(all, asking("c1.1", 10, "k", minute+1000, minute+4000)...)     // too short
 	all = append(all, asking("c1.1", 11, "k", 3000, 9000)...)                   // disturbed
 	all = append(all, part(3, "k", asking("c1.1", 12, "k", minute, minute+9000))...)
+	// disturbed as well
+	all = append(all, permit(2, 0, hold("c1.1", 14, 50, 3000, 9000, 9900, 9100))...)
 	all = append(all, asking("probe.1", 1, "k", minute+10_001, minute+19_000)...)
 	all = append(all, history.Record{Kind: history.Stall, Client: history.Laboratory,
 		At: ms(minute - 100), Until: ms(minute - 50)})

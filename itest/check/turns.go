@@ -18,7 +18,7 @@ const LongestIdle = time.Duration(longestIdle)
 
 // idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
 // wake-up may cost a second, not the patience of whoever waits. For one who would share it, it is
-// free while nobody has it alone, or waits to.
+// free while nobody has it alone, or waits to. The same holds for permits, see idlePermits.
 func idle(run *history.Run, rules Rules) (found []Finding) {
 	for key, asked := range byKey(run) {
 		disturbed := disturbed(run, rules, key)
@@ -43,14 +43,16 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 			}
 		}
 	}
-	return oneEach(found)
+	return oneEach(append(found, idlePermits(run, rules)...))
 }
 
-// byKey are all acquisitions.
+// byKey are all acquisitions, but for those of permits: who waits for one waits for any slot.
 func byKey(run *history.Run) map[string][]*history.Acquisition {
 	asked := make(map[string][]*history.Acquisition)
 	for _, a := range run.Acquisitions {
-		asked[a.Key] = append(asked[a.Key], a)
+		if a.Semaphore == "" {
+			asked[a.Key] = append(asked[a.Key], a)
+		}
 	}
 	return asked
 }

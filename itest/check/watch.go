@@ -22,8 +22,11 @@ type Watch struct {
 func Watched(run *history.Run, until int64) (w Watch) {
 	rules := RulesOf(run)
 	disturbances := make(map[string][]span)
-	for _, key := range append(run.Keys(), "") {
-		disturbances[key] = disturbed(run, rules, key)
+	disturbances[""] = disturbed(run, rules, "")
+	for _, a := range run.Acquisitions {
+		if lock := a.Lock(); disturbances[lock] == nil {
+			disturbances[lock] = disturbed(run, rules, lock)
+		}
 	}
 	stalls := starved(run, history.Laboratory)
 	for _, s := range quiet(span{run.Mark(history.Tormented), until}, disturbances[""]) {
@@ -37,7 +40,7 @@ func Watched(run *history.Run, until int64) (w Watch) {
 				w.Granted++
 			}
 		case a.Set == 0 && waited(a) > longestIdle:
-			if _, long := lengthy(run, a, disturbances[a.Key]); long {
+			if _, long := lengthy(run, a, disturbances[a.Lock()]); long {
 				w.Waits++
 			}
 		}

@@ -97,13 +97,17 @@ type Record struct {
 	Client string `json:"client,omitempty"` // the process
 	// number of the acquisition within the process; 0 if it concerns none
 	Op int `json:"op,omitempty"`
-	// of the lock; of a fault: the only one that it concerns
+	// of the lock, of the slot if it is a permit; of a question for a permit: the semaphore; of a
+	// fault: the only one that it concerns
 	Key string `json:"key,omitempty"`
 	// of a question and a call: the key is asked for together with others, as for reading
 	Shared bool `json:"shared,omitempty"`
 	// of a question: the number of the set that it is a part of, within the process; 0 for none; of
 	// a run: how many goroutines of each client ask for sets
-	Set     int    `json:"set,omitempty"`
+	Set int `json:"set,omitempty"`
+	// of a question: the key is a semaphore, of which so many permits are known; 0 if it is none;
+	// of a run: the largest number that a client knows
+	Permits int    `json:"permits,omitempty"`
 	Token   uint64 `json:"token,omitempty"`   // of the lock
 	Err     string `json:"err,omitempty"`     // kind of an error, or what is wrong
 	Outcome string `json:"outcome,omitempty"` // of a write
@@ -141,9 +145,6 @@ type Record struct {
 	TTL   int64 `json:"ttl,omitempty"`
 	Guard int64 `json:"guard,omitempty"` // of a run: the quarantine, in nanoseconds
 }
-
-// Concerns reports whether a fault is one of the key: of all, unless it names one.
-func (r *Record) Concerns(key string) bool { return r.Key == "" || r.Key == key }
 
 // Ends reports whether a call may end a lease: it lets go.
 func (r *Record) Ends() bool { return r.Name == LetGo }

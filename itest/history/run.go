@@ -16,9 +16,12 @@ import (
 type Acquisition struct {
 	Client string // the process
 	Op     int    // its number within the process
-	Key    string // what was asked for
+	Key    string // what was asked for; if that is a semaphore, the slot as soon as it is granted
 	Shared bool   // it was asked for together with others, as for reading
 	Set    int    // the number of the set that it is a part of, within the process; 0 for none
+
+	Semaphore string // that a permit was asked of; empty if it is none
+	Permits   int    // how many its process knows
 
 	Asked    int64  // when Acquire was called
 	Granted  int64  // when Acquire returned the lock
@@ -113,11 +116,11 @@ func (r *Run) CallsOf(client, key string) (calls []Record) {
 	return calls
 }
 
-// Keys are those that were asked for.
+// Keys are those that were asked for; of a semaphore, the slots that were granted.
 func (r *Run) Keys() []string {
 	var keys []string
 	for _, a := range r.Acquisitions {
-		if !slices.Contains(keys, a.Key) {
+		if (a.Semaphore == "" || a.Granted != 0) && !slices.Contains(keys, a.Key) {
 			keys = append(keys, a.Key)
 		}
 	}
@@ -256,8 +259,12 @@ func Assemble(records []Record) *Run {
 		switch r.Kind {
 		case Ask:
 			a.AskedUntil, a.Shared, a.Set = r.Until, r.Shared, r.Set
+			if a.Permits = r.Permits; a.Permits > 0 {
+				a.Semaphore = r.Key
+			}
 		case Grant:
 			a.Granted, a.Token, a.Until = r.At, r.Token, r.Until
+			a.Key = cmp.Or(r.Key, a.Key)
 		case Refuse:
 			a.Refused, a.Err = r.At, r.Err
 		case Extend:

@@ -31,12 +31,16 @@ type Job struct {
 	Hasty    int           // goroutines besides, that take turns on Short
 	Sets     int           // goroutines besides, that take several of Grouped at once
 	Grouped  []string      // keys that are mostly taken together
-	Sharing  bool          // ask for some keys as readers do, and downgrade others
-	Probe    bool          // acquire each key once, and end
-	GoRedis  bool          // by goredishold, not by redishold
-	Late     bool          // look at the lock, be told to go on, and only then write
-	Log      string        // file of the history
-	Register string        // socket of the guarded store
+	// each of them has so many permits as Permits says
+	Semaphores []string
+	Limited    int    // goroutines besides, that take permits of Semaphores
+	Permits    int    // how many permits of each the process knows
+	Sharing    bool   // ask for some keys as readers do, and downgrade others
+	Probe      bool   // acquire each key once, and end
+	GoRedis    bool   // by goredishold, not by redishold
+	Late       bool   // look at the lock, be told to go on, and only then write
+	Log        string // file of the history
+	Register   string // socket of the guarded store
 	// write to all of these, for one key, and wait between the read and the write for an order;
 	// nil for none
 	Stores *Stores

@@ -23,6 +23,7 @@ type client struct {
 	slot    string
 	key     string // the only one that it locks; empty for all
 	goRedis bool
+	behind  bool // it knows fewer permits than others
 	links   []*link
 	url     string        // of all servers together; empty: each link has its own
 	guard   time.Duration // that it is configured with

@@ -105,10 +105,15 @@ func (r *run) owner(slot uint16) *Node {
 	return r.nodes[r.part(slot)]
 }
 
+// slotOfLock draws a slot with a key of a lock.
+func (n *nemesis) slotOfLock() uint16 {
+	return protocol.Slot(prefix + one(n.draw, n.run.stored()))
+}
+
 // moveSlot moves the slot of a lock from one server to another while clients work.
 func (n *nemesis) moveSlot() {
 	r := n.run
-	slot := protocol.Slot(prefix + one(n.draw, r.keys()))
+	slot := n.slotOfLock()
 	from := r.owner(slot)
 	to := from
 	for to == from {

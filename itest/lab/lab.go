@@ -64,7 +64,10 @@ type Config struct {
 	// goroutines besides in each, which hold a lock only for a moment, on as many keys of their own
 	Hasty int
 	// goroutines besides in each, which take several of three further keys at once
-	Sets     int
+	Sets int
+	// goroutines besides in each, which ask for permits of a semaphore: half of the clients know
+	// three permits, the others two
+	Permits  int
 	Sharing  bool          // clients ask for some keys as readers do, and downgrade others
 	Duration time.Duration // of the faults
 	// acquisitions: with fewer of them, as on a machine that is busy with something else, the
@@ -223,7 +226,7 @@ func Record(ctx context.Context, config Config) (_ *Result, err error) {
 	r.log.Add(history.Record{Kind: history.Setup, Name: config.Mode(), Count: config.voters(),
 		TTL: int64(config.TTL), Guard: int64(config.Guard), Stale: config.Stale,
 		Clients: config.Clients, Limits: config.Limits, Sharing: config.Sharing,
-		Set: config.Sets, Skewed: config.Skew > 0})
+		Set: config.Sets, Permits: r.job().Permits, Skewed: config.Skew > 0})
 	r.mark(history.Tormented)
 	if config.Stores {
 		err = r.overtake(ctx)
@@ -393,6 +396,7 @@ func (r *run) start(ctx context.Context) (err error) {
 			return err
 		}
 		c.goRedis = r.config.GoRedis && i%2 == 1
+		c.behind = i/2%2 == 1
 		if r.config.Stores {
 			c.key = r.keys()[i%r.config.Keys]
 		}
@@ -429,6 +433,9 @@ func (r *run) spawn(c *client) error {
 	j := r.job()
 	if c.key != "" {
 		j.Keys, j.Stores = []string{c.key}, r.stores
+	}
+	if c.behind {
+		j.Permits = fewerPermits
 	}
 	return r.give(c, j)
 }
@@ -476,16 +483,31 @@ func (r *run) job() job.Job {
 			j.Grouped = append(j.Grouped, "set"+strconv.Itoa(i+1))
 		}
 	}
+	if j.Limited = r.config.Permits; j.Limited > 0 {
+		j.Permits, j.Semaphores = morePermits, []string{"permit1"}
+	}
 	return j
 }
 
-// keys are those of all locks.
+// How many permits clients know: as while a rollout of a new number goes on.
+const morePermits, fewerPermits = 3, 2
+
+// keys are those of all locks that are no permits.
 func (r *run) keys() []string {
 	j := r.job()
 	return slices.Concat(j.Keys, j.Short, j.Grouped)
 }
 
-// probe has a process of its own acquire each key.
+// stored are all keys that servers have: those of semaphores, too, which are several for each.
+func (r *run) stored() []string {
+	j, keys := r.job(), r.keys()
+	for _, semaphore := range j.Semaphores {
+		keys = append(keys, history.SemaphoreKeys(semaphore, j.Permits)...)
+	}
+	return keys
+}
+
+// probe has a process of its own acquire each key, and all permits.
 func (r *run) probe() error {
 	c, err := r.newClient("probe")
 	if err != nil {

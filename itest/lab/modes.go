@@ -48,7 +48,7 @@ const guard = 2 * time.Second
 func manned(modes ...Config) []Config {
 	for i := range modes {
 		c := &modes[i]
-		c.Workers, c.Keys, c.Hasty, c.Sets, c.Sharing = 3, 4, 3, 1, true
+		c.Workers, c.Keys, c.Hasty, c.Sets, c.Permits, c.Sharing = 3, 4, 3, 1, 2, true
 		if c.voters() > 1 {
 			c.Hasty = 1
 		}

@@ -92,17 +92,7 @@ var serverFaults = []fault{
 		n.configure(nodes, "maxmemory", "0", "maxmemory-policy", "noeviction")
 		over()
 	}},
-	{name: "deletion", weight: 1, only: limits, do: func(n *nemesis) {
-		// Like others it picks most often as many servers as a quorum survives, and one key.
-		nodes := some(n.draw, n.run.nodes)
-		key := one(n.draw, n.run.keys())
-		start := history.Now()
-		for _, node := range nodes {
-			n.do(node, "DEL", prefix+key)
-		}
-		n.run.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(),
-			Name: "deletion", Drawn: n.drawn, Target: targets(nodes), Key: key, Breaks: deleted})
-	}},
+	{name: "deletion", weight: 1, only: limits, do: func(n *nemesis) { n.remove() }},
 	{name: "rollback", weight: 2, only: forgetful, do: func(n *nemesis) { n.rollBack() }},
 	{name: "persistence in the file", weight: 2, only: forgetful, do: func(n *nemesis) {
 		nodes := some(n.draw, n.run.nodes)
@@ -245,6 +235,18 @@ func (n *nemesis) restart(name string, nodes []*Node, down time.Duration, power 
 		}
 	}
 	over()
+}
+
+// remove deletes a key. Like other faults it picks most often as many servers as a quorum survives.
+func (n *nemesis) remove() {
+	nodes := some(n.draw, n.run.nodes)
+	key := one(n.draw, n.run.stored())
+	start := history.Now()
+	for _, node := range nodes {
+		n.do(node, "DEL", prefix+key)
+	}
+	n.run.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(),
+		Name: "deletion", Drawn: n.drawn, Target: targets(nodes), Key: key, Breaks: deleted})
 }
 
 // rollBack starts nodes on what they had some time before.

@@ -40,7 +40,7 @@ func recorded(t *testing.T, r *run, kind history.Kind) (found []history.Record) 
 		t.Fatal(err)
 	}
 	return map[history.Kind][]history.Record{history.Violation: h.Violations,
-		history.Plan: h.Plans}[kind]
+		history.Fault: h.Faults, history.Plan: h.Plans}[kind]
 }
 
 // recording is a run of which nothing is there but its log.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/itest/history"
@@ -61,13 +62,18 @@ func (n *nemesis) takeOver() {
 		r.fail(err)
 	}
 	// The cluster counts as one server, and only keys of this part may have been forgotten.
-	for _, key := range r.keys() {
-		if r.part(protocol.Slot(prefix+key)) == shard {
-			r.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(),
-				Name: "keys at a failover", Target: targets(r.nodes), Key: key, Breaks: takeover,
-				Forget: true})
-		}
+	for _, key := range r.inPart(shard) {
+		r.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(),
+			Name: "keys at a failover", Target: targets(r.nodes), Key: key, Breaks: takeover,
+			Forget: true})
 	}
+}
+
+// inPart are the keys of locks that are in a part of the cluster's slots.
+func (r *run) inPart(i int) []string {
+	return slices.DeleteFunc(r.stored(), func(key string) bool {
+		return r.part(protocol.Slot(prefix+key)) != i
+	})
 }
 
 // part is which of the cluster's parts the slot was in at first.

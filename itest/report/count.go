@@ -18,6 +18,7 @@ import (
 type Figures struct {
 	Asked    int            // calls of Acquire
 	Granted  int            // of them, that gave a lock; without probes
+	Permits  int            // of them, permits of semaphores
 	Released int            // releases that the backend confirmed
 	Lost     int            // locks that ended without their holder's doing
 	Renewed  int            // deadlines seen to move
@@ -48,6 +49,9 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 		if a.Granted != 0 {
 			if !check.IsProbe(a) {
 				f.Granted++
+				if a.Semaphore != "" {
+					f.Permits++
+				}
 			}
 			grants = append(grants, a.Granted)
 			if a.Lost() {
@@ -123,9 +127,10 @@ func kind(name string) string {
 // String is one line.
 func (f Figures) String() string {
 	return fmt.Sprintf(
-		"%d asked, %d granted, and %d to %d probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; undisturbed for %v, %d waits judged; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
-		f.Asked, f.Granted, f.Watch.Granted, f.Watch.Probes, f.Released, f.Lost, f.Writes,
-		f.Refused, f.Undone, f.Outage.Round(time.Millisecond), f.Starved.Round(time.Millisecond),
+		"%d asked, %d granted, %d of them permits, and %d to %d probes, %d released, %d lost; %d writes, %d refused, %d would have been undone; longest outage %v; machine too busy for %v; undisturbed for %v, %d waits judged; errors %s; faults %s; did not come up: %s; %d excused, %d violations, %d times nothing was shown",
+		f.Asked, f.Granted, f.Permits, f.Watch.Granted, f.Watch.Probes, f.Released, f.Lost,
+		f.Writes, f.Refused, f.Undone, f.Outage.Round(time.Millisecond),
+		f.Starved.Round(time.Millisecond),
 		f.Watch.Undisturbed.Round(time.Millisecond), f.Watch.Waits,
 		tally(f.Errors), tally(f.Faults),
 		cmp.Or(strings.Join(f.Absent, ", "), "none"), f.Excused, f.Violated, f.Open)

@@ -77,7 +77,7 @@ const head = `# What the fault laboratory saw
 Real redis-servers, client processes that use the library as a service would, a network between them that can be spoiled, and a nemesis
 that breaks all of it, drawing from a seed. Locks are on a single Redis, over three or five (Redlock), in a Cluster, or behind a Sentinel; half of the clients use redishold and half goredishold, but where their clocks are set all use redishold.
 Everything that clients saw was recorded on one clock and then checked: exclusion, tokens,
-guarded writes, reads of what must not change meanwhile, linearizability (by Porcupine), loss told in time, downgrades confirmed, turns of readers, writers and sets, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
+guarded writes, reads of what must not change meanwhile, linearizability (by Porcupine), loss told in time, permits never more than there are, downgrades confirmed, turns of readers, writers and sets, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
 other, the rules of the model of the tokens in ` + "`spec`" + `. A run that has shown nothing fails: see ` + "`itest/check`" + `. What the laboratory is made of is
 in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` shows that each check can fail.
 
@@ -85,7 +85,7 @@ in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` show
 
 const scope = `## What is drawn
 
-Each client draws from a seed of its own: keys that it has alone, or shares as a reader, or is downgraded on while it works; sets of two or three keys in any order, some of them shared; how long it waits and holds, whether the lock is renewed, and whether it looks at its lock at all. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
+Each client draws from a seed of its own: keys that it has alone, or shares as a reader, or is downgraded on while it works; sets of two or three keys in any order, some of them shared; permits of a semaphore, of which half of the clients know three and the others two, as while a new number is rolled out; how long it waits and holds, whether the lock is renewed, and whether it looks at its lock at all. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
 pipelines; servers are frozen, killed and restarted, one after the other too, lose their power unless they keep nothing, run out of memory, forget scripts, end connections, refuse
 subscriptions, and have wall clocks that run up to 0.4 % too fast or too slow; only where replicas take over they are not restarted. Over several servers with a quarantine: they are replicas of each
 other for a while, and, where they do not keep everything, come back with older data and have their persistence changed in the file and while they run. In modes of their own:
@@ -226,7 +226,7 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 
 func figures(b *bytes.Buffer, runs []*Run) {
 	b.WriteString(
-		"| | duration | acquisitions asked | granted | probes | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | undisturbed | waits judged | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"| | duration | acquisitions asked | granted | permits | probes | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | undisturbed | waits judged | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range runs {
 		c := r.Figures
 		faults := 0
@@ -234,14 +234,15 @@ func figures(b *bytes.Buffer, runs []*Run) {
 			faults += n
 		}
 		const tenth = 100 * time.Millisecond
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d | %d | %d |\n",
-			r.title(), short(r.config.Duration), c.Asked, c.Granted, c.Watch.Probes,
+		fmt.Fprintf(b,
+			"| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d | %d | %d |\n",
+			r.title(), short(r.config.Duration), c.Asked, c.Granted, c.Permits, c.Watch.Probes,
 			c.Watch.Granted, c.Lost, c.Writes, c.Refused, c.Undone, faults, c.Pauses,
 			c.Outage.Round(tenth), c.Starved.Round(tenth), c.Watch.Undisturbed.Round(tenth),
 			c.Watch.Waits, c.Excused, c.Violated)
 	}
 	b.WriteString(
-		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run. Probes acquire each key when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy; in such a time waits are judged, if they are long enough to show that a wake-up was lost. A run without a probe fails, and so does one that was never undisturbed for long enough.\n\n")
+		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run. Permits are the acquisitions of semaphores that were granted. Probes acquire each key, and all permits at once, when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy; in such a time waits are judged, if they are long enough to show that a wake-up was lost. A run without a probe fails, and so does one that was never undisturbed for long enough.\n\n")
 }
 
 // findings lists violations one by one, and the rest by kind with an example.

@@ -81,7 +81,7 @@ func TestReport(t *testing.T) {
 		"**Violation**: orphans", "exclusion: forgot <it>: 1 times",
 		"n1 granted key1 to c1.1's and to c2.1's between",
 		"single Redis, nothing kept through a restart, assumptions broken", "restart 1",
-		"**Faults that did not come up: freeze.**", "| 39s | 3 | 2 | 1 | 1 | ",
+		"**Faults that did not come up: freeze.**", "| 39s | 3 | 2 | 0 | 1 | 1 | ",
 		"](torture-3.svg)", "`torture-3.jsonl.gz`",
 	} {
 		if !strings.Contains(string(data), want) {

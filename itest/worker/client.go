@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/rpc"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,11 @@ func (c *client) work(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
 		draw := next()
-		c.take(ctx, draw, c.Keys[draw.IntN(len(c.Keys))], c.turn(draw, number == 0))
+		key, t := c.Keys[draw.IntN(len(c.Keys))], c.turn(draw)
+		if c.Sharing {
+			t.mayShare(draw, number == 0)
+		}
+		c.take(ctx, draw, key, t)
 		pause(ctx, between(draw, 0, 20*time.Millisecond))
 	}
 }
@@ -61,6 +64,7 @@ type terms struct {
 	careless bool          // it is not looked at
 	shared   bool          // as a reader does
 	lower    bool          // it is downgraded at some time
+	permits  int           // the key is a semaphore of so many; 0 if it is none
 	acquire  func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error)
 	options  []holdfast.AcquireOption
 	with     func(op int, lock *holdfast.Lock) // what is done with it; nil: see hold
@@ -72,9 +76,19 @@ func (t *terms) share() {
 	t.options = append(t.options, holdfast.WithShared())
 }
 
-// turn draws the terms of one acquisition. One who mostly reads, if keys are shared, comes again
-// and again while others wait to write.
-func (c *client) turn(draw *rand.Rand, reads bool) terms {
+// mayShare draws whether the lock is shared, and when. One who mostly reads comes again and again
+// while others wait to write.
+func (t *terms) mayShare(draw *rand.Rand, reads bool) {
+	switch n := draw.IntN(6); {
+	case n < 2 || reads && n < 5:
+		t.share()
+	case n < 3:
+		t.lower = true
+	}
+}
+
+// turn draws the terms of one acquisition.
+func (c *client) turn(draw *rand.Rand) terms {
 	t := terms{wait: between(draw, c.Wait/50, c.Wait), acquire: c.locker.Acquire}
 	if draw.IntN(3) == 0 { // and then it is likely to be given up
 		t.wait = between(draw, 0, c.Wait/50)
@@ -98,14 +112,6 @@ func (c *client) turn(draw *rand.Rand, reads bool) terms {
 	if draw.IntN(8) == 0 {
 		t.acquire = c.locker.TryAcquire
 	}
-	if c.Sharing {
-		switch n := draw.IntN(6); {
-		case n < 2 || reads && n < 5:
-			t.share()
-		case n < 3:
-			t.lower = true
-		}
-	}
 	return t
 }
 
@@ -116,7 +122,7 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 
 	op := int(c.ops.Add(1))
 	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key, Shared: t.shared,
-		Until: history.Now() + int64(t.wait)})
+		Permits: t.permits, Until: history.Now() + int64(t.wait)})
 	lock, err := t.acquire(asked, key, t.options...)
 	if err != nil {
 		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: class(err)})
@@ -125,8 +131,8 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 		}
 		return
 	}
-	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()),
-		Until: deadline(lock)})
+	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: keyOf(lock),
+		Token: uint64(lock.Token()), Until: deadline(lock)})
 	end := c.watch(op, lock)
 	if t.with != nil {
 		t.with(op, lock)
@@ -180,39 +186,6 @@ func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 func deadline(lock *holdfast.Lock) int64 {
 	deadline := lock.Deadline()
 	return history.Now() + int64(time.Until(deadline))
-}
-
-// probe acquires each key once, all of them side by side, with the time that there may be left for
-// a lost lease and a quarantine.
-func (c *client) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.TTL+c.Guard+c.Patience)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, key := range c.Keys {
-		all.Go(func() { c.try(ctx, key) })
-	}
-	all.Wait()
-}
-
-// try acquires a key until it is granted or ctx ends, and lets it go.
-func (c *client) try(ctx context.Context, key string) {
-	op := int(c.ops.Add(1))
-	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key})
-	lock, err := c.locker.Acquire(ctx, key)
-	for err != nil && ctx.Err() == nil {
-		// A backend that nobody has reached yet, or that sits out a quarantine, ends a wait at
-		// once.
-		pause(ctx, c.TTL/20)
-		lock, err = c.locker.Acquire(ctx, key)
-	}
-	if err != nil {
-		c.log.Add(history.Record{Kind: history.Refuse, Op: op, Err: err.Error()})
-		return
-	}
-	c.log.Add(history.Record{Kind: history.Grant, Op: op, Key: key, Token: uint64(lock.Token()),
-		Until: deadline(lock)})
-	c.log.Add(history.Record{Kind: history.Release, Op: op})
-	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(lock.Release(ctx))})
 }
 
 // late does what no program can avoid to do at times: between the look at its lock and the write

@@ -95,7 +95,7 @@ func (h *holding) write(enter bool) bool {
 }
 
 func (h *holding) ask(kind history.Kind, args register.Args) bool {
-	args.Key, args.Token = h.lock.Key(), uint64(h.lock.Token())
+	args.Key, args.Token = keyOf(h.lock), uint64(h.lock.Token())
 	args.Owner = fmt.Sprintf("%s/%d", h.c.Client, h.op)
 	r := history.Record{Kind: kind, At: history.Now(), Op: h.op, Outcome: history.Unanswered}
 	if err := h.c.store.Call("Register.Do", args, &h.known); err == nil {

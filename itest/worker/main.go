@@ -98,6 +98,9 @@ func run() error {
 		for i := range j.Sets {
 			workers.Go(func() { c.collect(ctx, j.Workers+j.Hasty+i) })
 		}
+		for i := range j.Limited {
+			workers.Go(func() { c.queue(ctx, j.Workers+j.Hasty+j.Sets+i) })
+		}
 	}
 	if j.Stores == nil {
 		<-orders

@@ -1,0 +1,169 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// permits: of a semaphore no more permits are valid at once than the largest number that anybody
+// asked with, and nobody is granted a slot beyond the number that it asked with itself. In the end
+// a probe has all of them at once. That at most one holds a slot, and that tokens rise for each, is
+// for the checks of keys: a slot is one.
+func permits(run *history.Run, rules Rules) (found []Finding) {
+	for name, all := range semaphores(run) {
+		found = append(found, tooMany(run, rules, name, all)...)
+		found = append(found, together(run, name, all)...)
+		for _, a := range all {
+			if a.Granted != 0 && !slices.Contains(slots(name, a.Permits), a.Key) {
+				found = append(found, Finding{Check: "permits", Key: name, At: a.Granted,
+					Text: fmt.Sprintf("%v was granted %s, and asked for one of %d", a, a.Key,
+						a.Permits)})
+			}
+		}
+	}
+	return found
+}
+
+// semaphores are all acquisitions of permits, by the semaphore.
+func semaphores(run *history.Run) map[string][]*history.Acquisition {
+	asked := make(map[string][]*history.Acquisition)
+	for _, a := range run.Acquisitions {
+		if a.Semaphore != "" {
+			asked[a.Semaphore] = append(asked[a.Semaphore], a)
+		}
+	}
+	return asked
+}
+
+// slots are the keys of so many slots.
+func slots(semaphore string, permits int) (keys []string) {
+	for slot := range permits {
+		keys = append(keys, history.SlotKey(semaphore, slot))
+	}
+	return keys
+}
+
+// known are the least and the largest number of permits that anybody asked with.
+func known(all []*history.Acquisition) (least, most int) {
+	least, most = all[0].Permits, all[0].Permits
+	for _, a := range all {
+		least, most = min(least, a.Permits), max(most, a.Permits)
+	}
+	return least, most
+}
+
+// granted are those of them that were, in the order of their grants.
+func granted(all []*history.Acquisition) []*history.Acquisition {
+	granted := slices.DeleteFunc(slices.Clone(all), func(a *history.Acquisition) bool {
+		return a.Granted == 0
+	})
+	slices.SortFunc(granted, func(a, b *history.Acquisition) int {
+		return cmp.Compare(a.Granted, b.Granted)
+	})
+	return granted
+}
+
+// atEachGrant calls f for each of those granted, with all that are valid then, itself included.
+func atEachGrant(all []*history.Acquisition,
+	f func(a *history.Acquisition, valid []*history.Acquisition)) {
+	var valid []*history.Acquisition
+	for _, a := range granted(all) {
+		valid = slices.DeleteFunc(valid, func(other *history.Acquisition) bool {
+			return other.End() <= a.Granted
+		})
+		valid = append(valid, a)
+		f(a, valid)
+	}
+}
+
+// tooMany finds each grant by which there were too many permits. If slots were held twice, each
+// time with an excuse, and there would not be too many otherwise, that is an excuse.
+func tooMany(run *history.Run, rules Rules, name string,
+	all []*history.Acquisition) (found []Finding) {
+	_, most := known(all)
+	atEachGrant(all, func(a *history.Acquisition, valid []*history.Acquisition) {
+		if len(valid) <= most {
+			return
+		}
+		f := Finding{Check: "permits", Key: name, At: a.Granted,
+			Text: fmt.Sprintf("%d permits were valid when %s was granted %s, of %d", len(valid),
+				described(a), a.Key, most)}
+		excused := make(map[*history.Acquisition]bool)
+		for _, p := range overlaps(valid) {
+			if p.first.Key != p.second.Key || excused[p.second] {
+				continue
+			}
+			if why, where := excuse(run, rules, p.first, p.second); why != "" {
+				f.Excuse, f.Because, excused[p.second] = why, where, true
+			}
+		}
+		if len(valid)-len(excused) > most {
+			f.Excuse, f.Because = "", ""
+		}
+		found = append(found, f)
+	})
+	return found
+}
+
+// together finds that no probe has had all permits at once. Why one was not granted any is told by
+// liveness.
+func together(run *history.Run, name string, all []*history.Acquisition) (found []Finding) {
+	_, most := known(all)
+	probes := slices.DeleteFunc(slices.Clone(all), func(a *history.Acquisition) bool {
+		return !IsProbe(a)
+	})
+	if len(probes) >= most && len(granted(probes)) < len(probes) {
+		return nil
+	}
+	had := 0
+	atEachGrant(probes, func(_ *history.Acquisition, valid []*history.Acquisition) {
+		had = max(had, len(valid))
+	})
+	if had < most {
+		found = append(found, Finding{Check: "permits", Key: name, At: run.End,
+			Text: fmt.Sprintf("a probe had %d permits at once when the faults were over, of %d",
+				had, most)})
+	}
+	return found
+}
+
+// idlePermits finds who waited for a permit for long while one was free and nothing was broken.
+// What counts are slots that all know: one that knows no others may be first in the queue.
+func idlePermits(run *history.Run, rules Rules) (found []Finding) {
+	for name, all := range semaphores(run) {
+		least, _ := known(all)
+		full := taken(run, all, slots(name, least))
+		disturbed := disturbed(run, rules, name)
+		for _, a := range all {
+			if waited(a) <= longestIdle || IsProbe(a) {
+				continue
+			}
+			if long, ok := lengthy(run, a, full, disturbed); ok {
+				found = append(found, Finding{Check: "idle", Key: name, At: long.from,
+					Text: fmt.Sprintf("%v waited for %v while one of %d permits was free and nothing "+
+						"was broken", a, time.Duration(long.to-long.from), least)})
+			}
+		}
+	}
+	return found
+}
+
+// taken are the spans in which none of the slots was free.
+func taken(run *history.Run, all []*history.Acquisition, slots []string) []span {
+	whole := span{run.Start, run.End}
+	var free [][]span
+	for _, key := range slots {
+		var held []span
+		for _, a := range all {
+			if a.Granted != 0 && a.Key == key {
+				held = append(held, span{a.Granted, freed(a)})
+			}
+		}
+		free = append(free, quiet(whole, held))
+	}
+	return quiet(whole, free...)
+}

@@ -1,0 +1,36 @@
+package history
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// permitMark is between the name of a semaphore and what tells its keys apart.
+const permitMark = "@permit/"
+
+// SlotKey is the key of a permit: each slot of a semaphore is a key of its own.
+func SlotKey(semaphore string, slot int) string {
+	return semaphore + permitMark + strconv.Itoa(slot)
+}
+
+// GateKey is the key that whoever waits for any permit of a semaphore has first.
+func GateKey(semaphore string) string { return semaphore + permitMark + "gate" }
+
+// SemaphoreKeys are all keys of a semaphore: its slots, and its gate.
+func SemaphoreKeys(semaphore string, permits int) (keys []string) {
+	for slot := range permits {
+		keys = append(keys, SlotKey(semaphore, slot))
+	}
+	return append(keys, GateKey(semaphore))
+}
+
+// Concerns reports whether a fault is one of the key: of all, unless it names one. One of a slot,
+// or of the gate, is one of the semaphore as a whole as well, but not of the other slots.
+func (r *Record) Concerns(key string) bool {
+	semaphore, _, _ := strings.Cut(r.Key, permitMark)
+	return r.Key == "" || r.Key == key || semaphore == key
+}
+
+// Lock names what was asked for: a key, or a semaphore, of which Key is the slot that was granted.
+func (a *Acquisition) Lock() string { return cmp.Or(a.Semaphore, a.Key) }

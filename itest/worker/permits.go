@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/itest/history"
+)
+
+// queue takes permits until ctx ends. It waits in between: more permits than are asked for at once
+// have to be free at times.
+func (c *client) queue(ctx context.Context, number int) {
+	next := c.Turns(number)
+	for ctx.Err() == nil {
+		draw := next()
+		t := c.turn(draw)
+		t.permit(c.Permits)
+		c.take(ctx, draw, c.Semaphores[draw.IntN(len(c.Semaphores))], t)
+		pause(ctx, between(draw, 0, c.TTL/10))
+	}
+}
+
+// permit has a permit be asked for, of so many.
+func (t *terms) permit(permits int) {
+	t.permits = permits
+	t.options = append(t.options, holdfast.WithPermits(permits))
+}
+
+// keyOf is the key of a lock, of its slot if it is a permit: that is what a guard goes by.
+func keyOf(lock *holdfast.Lock) string {
+	if slot := lock.Slot(); slot >= 0 {
+		return history.SlotKey(lock.Key(), slot)
+	}
+	return lock.Key()
+}
