@@ -79,12 +79,7 @@ func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 	if err := q.ready(ctx); err != nil {
 		return driver.Entry{}, err
 	}
-	replies := gather(ctx, q, func(ctx context.Context, n *node.Node) (driver.Entry, error) {
-		if in, ok := n.Backend.(driver.Inspector); ok {
-			return in.Inspect(ctx, key)
-		}
-		return driver.Entry{}, errNotInspected
-	})
+	replies := q.askEach(ctx, key)
 	if err := inspected(ctx, q, replies); err != nil {
 		return driver.Entry{}, err
 	}
@@ -95,6 +90,16 @@ func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 		}
 	}
 	return q.merge(key, entries), nil
+}
+
+// askEach asks the nodes for what they know of a key.
+func (q *Quorum) askEach(ctx context.Context, key string) []reply[driver.Entry] {
+	return gather(ctx, q, func(ctx context.Context, n *node.Node) (driver.Entry, error) {
+		if in, ok := n.Backend.(driver.Inspector); ok {
+			return in.Inspect(ctx, key)
+		}
+		return driver.Entry{}, errNotInspected
+	})
 }
 
 // inspected returns an error unless a majority has answered.

@@ -107,7 +107,11 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 	if dialed != nil {
 		return nil, dialFailure(address, dialed)
 	}
-	if err := c.greet(ctx, former); err != nil {
+	greet := c.greet
+	if n.config.options.ReadOnly {
+		greet = c.greetToRead
+	}
+	if err := greet(ctx, former); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -143,14 +147,7 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	}
 	c.wire.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: c.onMessage,
 		OnSubscription: c.onSubscription})
-	gone := c.wire.SetOnInvalidations(c.onInvalidations)
-	go func() {
-		err, ok := <-gone
-		if !ok {
-			err = rueidis.ErrClosing
-		}
-		c.close(err)
-	}()
+	c.watch()
 	// Look again, now that the server tells when it loses its data. Tracking may be forbidden.
 	b := c.wire.B()
 	results, err := c.askAll(ctx, []rueidis.Completed{b.ClientTracking().On().Optin().Build(),
@@ -199,6 +196,18 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	// The commands before those may be forbidden; none is indispensable.
 	c.id, _ = results[0].AsInt64()
 	return c.subscribe(ctx)
+}
+
+// watch closes the connection here when it has ended there.
+func (c *conn) watch() {
+	gone := c.wire.SetOnInvalidations(c.onInvalidations)
+	go func() {
+		err, ok := <-gone
+		if !ok {
+			err = rueidis.ErrClosing
+		}
+		c.close(err)
+	}()
 }
 
 // look reads what the server says of itself, and returns an error if it cannot be used. served says

@@ -69,4 +69,13 @@
 // the next one is used. With +client|tracking a server tells when it has lost all its data without
 // a restart. Without it, waiters confirm each notice of a grant by asking, and nobody notices when
 // a server with durable=always is emptied.
+//
+// With [WithReadOnly] a user needs no more than +@read, on a Cluster +cluster|slots and with a
+// database other than 0 +select:
+//
+//	ACL SETUSER looks on >secret ~lock:* ~holdfast:* resetchannels +@read
+//
+// Where +info is allowed, a replica or a Redis that is too old is refused as otherwise. Where +time
+// is not, and the server is older than Redis 7.0, this machine's clock says what remains to waiters
+// and to those who share a lock.
 package redishold

@@ -94,6 +94,11 @@ func TestExitCodes(t *testing.T) {
 		{"busy", []string{"hold", "--no-wait", "held"}, 75, "other", nil, nil},
 		{"signal in the wait", []string{"hold", "held"}, 143, "other", signalled, nil},
 
+		{"shown", []string{"ls"}, 0, "0", nil, nil},
+		{"no place", []string{"ls", "a", "b"}, 64, "64", nil, nil},
+		{"no server", []string{"ls", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"no output", []string{"ls"}, 74, "74", nil, full},
+
 		{"no set", []string{"adopt"}, 64, "64", nil, nil},
 		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
 		{"no result", []string{"adopt", set}, 74, "74", nil, full},
@@ -126,7 +131,7 @@ func TestExitCodes(t *testing.T) {
 				test.entry, entries)
 		}
 	}
-	for _, command := range []string{"run", "hold", "adopt"} {
+	for _, command := range []string{"run", "hold", "ls", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

@@ -46,6 +46,10 @@ type Options struct {
 	// ReplicaTimeout bounds the wait for them: 1 ms to 1 s, or 0 for 100 ms. Meanwhile the
 	// connection carries nothing else.
 	ReplicaTimeout time.Duration
+
+	// ReadOnly has the Backend send only commands that change nothing. Inspect, List, Check,
+	// Identity and Version work; everything else fails with ErrReadOnly, as ErrUnavailable.
+	ReadOnly bool
 }
 
 // Validate returns nil, or an error that wraps driver.ErrInvalid and names the option, its value
@@ -70,6 +74,9 @@ func New(transport Transport, options Options) *Backend {
 	}
 	b := &Backend{transport: transport, options: options}
 	transport.Listen(b.hear)
+	if options.ReadOnly {
+		b.transport = readOnly{transport}
+	}
 	return b
 }
 

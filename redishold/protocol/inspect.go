@@ -28,6 +28,9 @@ const (
 // them. It fails with ErrUnavailable or ErrUnknown if the server does not answer, and ctx bounds
 // it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	if b.options.ReadOnly {
+		return b.inspectPlainly(ctx, key)
+	}
 	keys := KeysOf(key)
 	command := append(inspectScript().evalsha(nil, "4"), keys.Lock, keys.Queue, keys.Waiters,
 		keys.Readers)

@@ -58,11 +58,23 @@ type limits struct {
 // directory that is missing or not writable, a server that does not answer. ctx bounds the opening
 // only. watch observes the servers of a redlock address, see quorum.WithObserver. It may be nil.
 func (a *Address) Open(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error) {
-	return a.open(ctx, watch)
+	return a.open(ctx, how{watch: watch})
 }
 
-// opener opens the backend of an address; see Open.
-type opener func(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error)
+// Look opens the backend as Open does, but only to look at it: nothing is written to a server, and
+// its user needs no right to. A directory has to exist.
+func (a *Address) Look(ctx context.Context) (driver.Backend, error) {
+	return a.open(ctx, how{reads: true})
+}
+
+// how says how a backend is opened.
+type how struct {
+	watch func(quorum.NodeEvent) // see Open
+	reads bool                   // see Look
+}
+
+// opener opens the backend of an address.
+type opener func(ctx context.Context, h how) (driver.Backend, error)
 
 // parts are the parts of an address. net/url is not used to split it: it refuses several hosts with
 // ports, and its errors repeat the address.

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // A scheme with servers, whose parse function shows all that it may show.
@@ -15,7 +14,7 @@ func init() {
 		prefix: "lock:",
 		params: map[string]string{"prefix": prefixHelp, "password": "a secret"},
 		parse: func(p parts) (string, opener, error) {
-			open := func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
+			open := func(context.Context, how) (driver.Backend, error) {
 				return nil, errors.New("there is no server")
 			}
 			if p.hosts == "" {

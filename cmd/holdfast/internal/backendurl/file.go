@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/filehold"
-	"github.com/holdfast-go/holdfast/quorum"
 )
 
 var fileScheme = scheme{
@@ -30,7 +30,7 @@ var fileScheme = scheme{
 			return "", nil, errors.New("parameter shared is neither true nor false")
 		}
 		if p.path == "" && !p.slashes {
-			return "file:", func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
+			return "file:", func(context.Context, how) (driver.Backend, error) {
 				dir, err := userDir()
 				if err != nil {
 					return nil, err
@@ -42,8 +42,13 @@ var fileScheme = scheme{
 		if err != nil {
 			return "", nil, err
 		}
-		return shownDir(dir), func(context.Context, func(quorum.NodeEvent)) (driver.Backend,
-			error) {
+		return shownDir(dir), func(_ context.Context, h how) (driver.Backend, error) {
+			if h.reads {
+				// filehold would make it, and who mistypes it would see one without locks.
+				if _, err := os.Stat(dir); err != nil {
+					return nil, err
+				}
+			}
 			return openDir(dir, options)
 		}, nil
 	},
@@ -99,7 +104,7 @@ func UserDir() (string, error) { return userDir() }
 func Dir(dir string) *Address {
 	return &Address{
 		shown: shownDir(dir),
-		open: func(context.Context, func(quorum.NodeEvent)) (driver.Backend, error) {
+		open: func(context.Context, how) (driver.Backend, error) {
 			return openDir(dir, nil)
 		},
 	}

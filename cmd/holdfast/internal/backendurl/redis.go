@@ -53,13 +53,21 @@ func redisScheme(name, rest string) scheme {
 			return err
 		}
 		return b.Close()
-	}, func(ctx context.Context, address string, _ func(quorum.NodeEvent)) (driver.Backend, error) {
-		b, err := redishold.Open(ctx, address)
+	}, func(ctx context.Context, address string, h how) (driver.Backend, error) {
+		b, err := redishold.Open(ctx, address, h.options()...)
 		if err != nil {
 			return nil, inOurWords{err} // not b: a nil pointer in an interface is not nil
 		}
 		return b, nil
 	})
+}
+
+// options are those of a connection to a server.
+func (h how) options() []redishold.Option {
+	if h.reads {
+		return []redishold.Option{redishold.WithReadOnly()}
+	}
+	return nil
 }
 
 // redlockScheme returns a scheme whose addresses package redlock parses.
@@ -76,8 +84,9 @@ func redlockScheme(name, rest string) scheme {
 		addCertificates(params)
 	}
 	s := readScheme(name, rest, params, redlock.Validate, func(ctx context.Context, address string,
-		watch func(quorum.NodeEvent)) (driver.Backend, error) {
-		b, err := redlock.Open(ctx, address, redlock.WithQuorum(quorum.WithObserver(watch)))
+		h how) (driver.Backend, error) {
+		b, err := redlock.Open(ctx, address, redlock.WithQuorum(quorum.WithObserver(h.watch)),
+			redlock.WithNodes(h.options()...))
 		if err != nil {
 			return nil, inOurWords{err} // not b: a nil pointer in an interface is not nil
 		}
@@ -98,8 +107,7 @@ func redlockScheme(name, rest string) scheme {
 // readScheme returns a scheme whose addresses are passed on unchanged, but without the parameter
 // prefix. validate checks an address without connecting, and open opens it.
 func readScheme(name, rest string, params map[string]string, validate func(address string) error,
-	open func(ctx context.Context, address string, watch func(quorum.NodeEvent)) (driver.Backend,
-		error)) scheme {
+	open func(ctx context.Context, address string, h how) (driver.Backend, error)) scheme {
 	return scheme{
 		form:   name + "://" + rest,
 		params: params,
@@ -112,9 +120,8 @@ func readScheme(name, rest string, params map[string]string, validate func(addre
 			if err := validate(address); err != nil {
 				return "", nil, fmt.Errorf("%w; write %s://%s", inOurWords{err}, name, rest)
 			}
-			return shown, func(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend,
-				error) {
-				return open(ctx, address, watch)
+			return shown, func(ctx context.Context, h how) (driver.Backend, error) {
+				return open(ctx, address, h)
 			}, nil
 		},
 	}

@@ -76,6 +76,7 @@ func TestHelp(t *testing.T) {
 		"run.txt":        {"run", "--help"},
 		"adopt.txt":      {"adopt", "--help"},
 		"hold.txt":       {"hold", "--help"},
+		"ls.txt":         {"ls", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
 		"show.txt":       {"fence", "show", "--help"},
@@ -246,7 +247,7 @@ func TestCompletion(t *testing.T) {
 	for _, form := range backendurl.Forms() {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
-		for _, sub := range []string{"run", "hold", "adopt"} {
+		for _, sub := range []string{"run", "hold", "ls", "adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
 			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
@@ -355,6 +356,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"adopt", "--on=file:"}, []string{"is for redlock addresses"}},
 		{[]string{"hold", "a", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"hold", ""}, []string{"name is empty"}},
+		{[]string{"ls", "a", "b"}, []string{"2 arguments", "ls [flags] [PREFIX]"}},
+		{[]string{"ls", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
+		{[]string{"ls", "--timeout=0s"}, []string{"--timeout 0s", "more than 0s"}},
+		{[]string{"ls", "--on="}, []string{"--on is empty", "leave it out"}},
 		{[]string{"hold", "--ttl=1ms", "name"}, []string{"--ttl 1ms", "at least 10ms"}},
 		{[]string{"rnu"}, []string{`unknown command "rnu"`, "run"}},
 		{with("--nonsense"), []string{"unknown flag: --nonsense"}},

@@ -56,6 +56,19 @@ func (f openFunc) Open(ctx context.Context, _ func(quorum.NodeEvent)) (driver.Ba
 	return f(ctx)
 }
 
+func (f openFunc) Look(ctx context.Context) (driver.Backend, error) { return f(ctx) }
+
+// ListOn runs holdfast ls on the backend that open returns.
+func ListOn(out, stderr io.Writer, open func(context.Context) (driver.Backend, error)) error {
+	s := streams{out: out, err: stderr}
+	v, err := openView(openFunc(open), s, time.Minute, false, false)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	return new(lookFlags).list(v, s, "")
+}
+
 // Nodes is nodes, and keeps the lines that it says.
 type Nodes struct {
 	nodes
@@ -98,9 +111,6 @@ func (c Cleanup) Bounded(f func()) { c.bounded(f) }
 
 // End is end.
 func (c Cleanup) End() { c.end() }
-
-// TimeOf is timeOf.
-var TimeOf = timeOf
 
 // ManText is manText.
 var ManText = manText

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/waitline"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -52,6 +52,7 @@ type address interface {
 	Prefix() string
 	CheckTTL(ttl time.Duration) error
 	Open(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error)
+	Look(ctx context.Context) (driver.Backend, error)
 }
 
 // errTooLong ends a wait after the time that --wait allows.
@@ -202,32 +203,47 @@ func (j *job) command(backend driver.Backend, locks grip, signals <-chan os.Sign
 // signal.
 func (j *job) open(ctx context.Context, s streams,
 	watch func(quorum.NodeEvent)) (driver.Backend, error) {
-	at, name := j.address, ""
-	if at == nil {
-		dir, err := backendurl.UserDir()
-		if err != nil {
-			return nil, &exit{codeUnavailable, err}
-		}
-		if !j.quiet {
-			// Written directly: messages are asynchronous, and could land in the middle of a status
-			// line.
-			write(ctx, s.err,
-				message(fmt.Sprintf("locks on this machine only, in %s; for several machines set --on or %s",
-					dir, urlVariable)))
-		}
-		at = backendurl.Dir(dir)
-	} else {
-		name = at.String() + ": "
+	at, name, err := addressOr(ctx, j.address, s, j.quiet)
+	if err != nil {
+		return nil, err
 	}
+	return openWithin(ctx, name, openTime, func(ctx context.Context) (driver.Backend, error) {
+		return at.Open(ctx, watch)
+	})
+}
+
+// addressOr returns the address and how errors begin. Without an address that is the user's
+// directory, and it says so unless it is to be quiet.
+func addressOr(ctx context.Context, at address, s streams, quiet bool) (address, string, error) {
+	if at != nil {
+		return at, at.String() + ": ", nil
+	}
+	dir, err := backendurl.UserDir()
+	if err != nil {
+		return nil, "", &exit{codeUnavailable, err}
+	}
+	if !quiet {
+		// Written directly: messages are asynchronous, and could land in the middle of a status
+		// line.
+		write(ctx, s.err,
+			message(fmt.Sprintf("locks on this machine only, in %s; for several machines set --on or %s",
+				dir, urlVariable)))
+	}
+	return backendurl.Dir(dir), "", nil
+}
+
+// openWithin opens a backend within a time. name begins its errors.
+func openWithin(ctx context.Context, name string, patience time.Duration,
+	open func(context.Context) (driver.Backend, error)) (driver.Backend, error) {
 	type opened struct {
 		driver.Backend
 		err error
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	done := make(chan opened, 1)
 	go func() {
-		backend, err := at.Open(ctx, watch)
+		backend, err := open(ctx)
 		done <- opened{backend, err}
 	}()
 	select {
@@ -237,11 +253,11 @@ func (j *job) open(ctx context.Context, s streams,
 		}
 		return o.Backend, nil
 	case <-ctx.Done():
-		// The end of this process closes what at.Open leaves open.
+		// The end of this process closes what open leaves open.
 		if signalled := signalled(ctx); signalled != nil {
 			return nil, signalled
 		}
-		return nil, &exit{codeUnavailable, fmt.Errorf("%sno answer within %v", name, openTime)}
+		return nil, &exit{codeUnavailable, fmt.Errorf("%sno answer within %v", name, patience)}
 	}
 }
 
@@ -403,21 +419,11 @@ func (j *job) since(backend driver.Backend) waitline.Since {
 		}
 		for _, p := range append(entry.Sharers, entry.Holder) {
 			if p.Owner == holder.Value && p.Token > 0 {
-				return timeOf(p.Token, time.Now())
+				return look.Since(p.Token, time.Now())
 			}
 		}
 		return time.Time{}
 	}
-}
-
-// timeOf returns the time that a token stands for. It returns the zero time if that is before 2020
-// or more than a second after now.
-func timeOf(token holdfast.Token, now time.Time) time.Time {
-	at := time.UnixMicro(int64(min(uint64(token), math.MaxInt64)))
-	if at.Year() < 2020 || at.After(now.Add(time.Second)) {
-		return time.Time{}
-	}
-	return at
 }
 
 // graceFor returns how long the command may take to stop. At --max-hold the lock is not lost yet:

@@ -380,23 +380,3 @@ func TestSignalsEndTheCleanup(t *testing.T) {
 		})
 	}
 }
-
-// TestTimeOfTokens: a token tells when its lock was acquired, unless that time is impossible.
-func TestTimeOfTokens(t *testing.T) {
-	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	for _, test := range []struct {
-		token driver.Token
-		want  time.Time
-	}{
-		{driver.Token(now.Add(-time.Hour).UnixMicro()), now.Add(-time.Hour)},
-		// from a clock that is ahead
-		{driver.Token(now.Add(time.Second).UnixMicro()), now.Add(time.Second)},
-		{driver.Token(now.Add(2 * time.Second).UnixMicro()), time.Time{}},
-		{17, time.Time{}},
-		{1<<64 - 1, time.Time{}},
-	} {
-		if got := cli.TimeOf(test.token, now); !got.Equal(test.want) {
-			t.Errorf("%d: got %v, want %v", test.token, got, test.want)
-		}
-	}
-}

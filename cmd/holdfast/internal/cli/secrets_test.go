@@ -26,6 +26,8 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"run", "-on=user:hunter2@h", "n", "--", "true"},
 		{"run", "--ttl", "redis://:a hunter2@h", "n", "--", "true"},
 		{"fence", "redis://:hunter2@h"},
+		{"ls", "redis://:hunter2@h"},
+		{"ls", "-on=redis://:a hunter2@h"},
 		{"fence", "init", "redis://:hunter2@h"},
 		{"fence", "advance", "--on", "postgres://:hunter2@h?x"},
 		{"fence", "advance", "--on", "postgres://:hunter2@h/d", "--tokn", "r"},

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+)
+
+func newLs(s streams) *cobra.Command {
+	var f lookFlags
+	cmd := &cobra.Command{
+		Use:   "ls [flags] [PREFIX]",
+		Short: "List the locks that are held or waited for",
+		Long: `Ls lists every lock that somebody holds or waits for and whose name begins with
+PREFIX: who holds it, on which host, by which process, for how long, what remains
+of the lease, and how many wait. It changes nothing. A - is not known: Redis does
+not keep since when a lock is held. A process of this host that is not there any
+more is marked "(gone)". What another library holds is shown by its value.
+
+Each slot of a semaphore (holdfast run --permits) is a line of its own, and so is
+its gate, which those who wait for a permit pass one by one.
+
+Names, labels and hosts that are no plain word are quoted and escaped. With many
+thousands of locks, each block of 4096 lines is in order. --json prints a line for
+each, with all who share a lock:
+  {"name":"nightly","key":"lock:nightly","kind":"lock","shared":false,"holders":
+  [{"owner":"...","label":"backup","host":"h1","pid":71,"lease_ms":28000}],
+  "waiting":0}
+
+On Redis the user needs no more than the category @read, on a Cluster also
++cluster|slots. Ls looks at all keys of the server, in small steps. A directory has
+to be writable, as for locks. Addresses: holdfast help addresses.
+
+Exit codes:
+  0   it is all there
+  64  the command line is wrong, or the backend cannot show its locks
+  69  the backend cannot be used, or has not answered within --timeout; what was
+      printed may not be all
+  74  the output cannot be written`,
+		Example: `  holdfast ls
+  holdfast ls --on redis://locks.example.com report/`,
+		Args: onePrefix("ls"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := f.open(cmd.Flags().Changed, s, f.json, false)
+			if err != nil {
+				return err
+			}
+			defer v.close()
+			return f.list(v, s, strings.Join(args, ""))
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd)
+	f.addJSON(cmd)
+	return cmd
+}
+
+// list prints the keys, batch by batch.
+func (f *lookFlags) list(v *viewer, s streams, prefix string) error {
+	begun := false
+	var broken error
+	err := v.List(context.Background(), prefix, func(keys []look.Key) error {
+		var text bytes.Buffer
+		var rows [][]string
+		if !begun && !f.json {
+			rows = append(rows, look.Head)
+		}
+		begun = true
+		for _, k := range keys {
+			if f.json {
+				text.Write(k.JSON(false, nil, hidden))
+			} else {
+				rows = append(rows, k.Row(ages))
+			}
+		}
+		text.WriteString(look.Table(rows))
+		_, broken = s.out.Write(text.Bytes())
+		return broken
+	})
+	switch {
+	case broken != nil:
+		return &exit{codeOutput, broken}
+	case err == nil && !begun && !f.json:
+		_, _ = io.WriteString(s.err, message("no lock is held or waited for"))
+	}
+	return v.failure(err)
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package look
+
+func lifeOfProcess(int) Life { return Elsewhere }

@@ -1,0 +1,111 @@
+package look
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Shown returns other people's text so that it is one word of printable text, and so that two texts
+// never look alike: quoted and escaped, unless it is plain. So it moves no cursor, changes no
+// colour, and does not reverse the direction of writing.
+func Shown(text string) string {
+	plain := text != "" && text != "-" && utf8.ValidString(text) &&
+		!strings.ContainsFunc(text, func(r rune) bool {
+			return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\' ||
+				r == unicode.ReplacementChar
+		})
+	if plain {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// longestForeign is how much of a foreign value is shown, in bytes.
+const longestForeign = 40
+
+// login matches what stands before the @ of an address, as a value of another program may have it.
+var login = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+
+// foreign returns a value that no library of ours has written: quoted, cut and without logins.
+func foreign(value string) string {
+	value = login.ReplaceAllString(value, "$1...@")
+	if len(value) <= longestForeign {
+		return strconv.Quote(value)
+	}
+	cut := longestForeign
+	for cut > longestForeign-utf8.UTFMax && !utf8.RuneStart(value[cut]) {
+		cut--
+	}
+	return strconv.Quote(value[:cut]) + "..."
+}
+
+// duration returns a span as an operator reads it: in seconds from ten seconds on.
+func duration(d time.Duration) string {
+	if d < 10*time.Second {
+		return max(d, 0).Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// escapeJSON escapes what Go's encoder leaves: everything in a string that is not printable.
+func escapeJSON(line []byte) []byte {
+	var safe []byte
+	for len(line) > 0 {
+		r, size := utf8.DecodeRune(line)
+		if r == '\n' || unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			safe = append(safe, line[:size]...)
+		} else if r > 0xffff {
+			r -= 0x10000
+			safe = fmt.Appendf(safe, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		} else {
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		}
+		line = line[size:]
+	}
+	return safe
+}
+
+// columns returns how many columns a printable text takes on most terminals.
+func columns(text string) int { return utf8.RuneCountInString(text) }
+
+// Table writes rows with aligned columns.
+func Table(rows [][]string) string {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], columns(cell))
+		}
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			text.WriteString(cell)
+			if i < len(row)-1 {
+				text.WriteString(strings.Repeat(" ", widths[i]-columns(cell)+2))
+			}
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
+}
+
+// line returns an error's text as one line of printable text.
+func line(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, text)
+}

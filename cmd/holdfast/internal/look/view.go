@@ -1,0 +1,221 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+const (
+	// batch is how many keys List has in memory, and puts in order, at a time.
+	batch = 4096
+
+	// together is how many keys are inspected at the same time.
+	together = 8
+)
+
+// View looks at the keys of a backend.
+type View struct {
+	Backend  driver.Inspector
+	Prefix   string        // of all keys; names are shown without it
+	Patience time.Duration // how long the backend may say nothing
+
+	// Batch is how many keys List has in memory at a time; 0 means as many as usual.
+	Batch int
+}
+
+// SilentError says that the backend has not answered in time.
+type SilentError struct{ Patience time.Duration }
+
+// Error says how long it was waited for.
+func (e *SilentError) Error() string { return fmt.Sprintf("no answer within %v", e.Patience) }
+
+// List calls show with the keys whose names begin with prefix, each with all of its waiters. It
+// gives as many at a time as fit into a batch, in order; of more than that, each batch is in order.
+// It returns the first error of the backend or of show; keys that were listed before are shown.
+func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	size := v.Batch
+	if size == 0 {
+		size = batch
+	}
+	listed := v.listed(ctx, v.Prefix+prefix)
+	for names := make([]string, 0, min(size, 64)); ; names = names[:0] {
+		more, failure := true, error(nil)
+		for more && len(names) < size && failure == nil {
+			var l listing
+			if l, more, failure = v.next(listed); more && failure == nil {
+				failure = l.err
+				if failure == nil {
+					names = append(names, l.key)
+				}
+			}
+		}
+		keys, err := v.inspectAll(ctx, names)
+		if err != nil && failure == nil {
+			failure = err
+		}
+		if len(keys) > 0 {
+			if err := show(keys); err != nil {
+				return err
+			}
+		}
+		if failure != nil || !more {
+			return failure
+		}
+	}
+}
+
+// listing is a key that the backend has listed, or the error that ended the list.
+type listing struct {
+	key string
+	err error
+}
+
+// listed lists on a goroutine of its own, as a backend may not keep to the end of ctx. The channel
+// is closed at the end of the list.
+func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
+	listed := make(chan listing)
+	go func() {
+		defer close(listed)
+		for e, err := range v.Backend.List(ctx, prefix) {
+			select {
+			case listed <- listing{e.Key, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return listed
+}
+
+// next waits for the next key, but not for longer than the backend may say nothing.
+func (v *View) next(listed <-chan listing) (l listing, more bool, err error) {
+	timer := time.NewTimer(v.Patience)
+	defer timer.Stop()
+	select {
+	case l, more = <-listed:
+		return l, more, nil
+	case <-timer.C:
+		return listing{}, false, &SilentError{v.Patience}
+	}
+}
+
+// inspectAll describes keys, in order, without those that are free by now. If one fails it returns
+// the others as well.
+func (v *View) inspectAll(ctx context.Context, names []string) ([]Key, error) {
+	var (
+		work  sync.WaitGroup
+		mu    sync.Mutex
+		keys  []Key
+		first error
+		todo  = make(chan string)
+	)
+	for range min(together, len(names)) {
+		work.Go(func() {
+			for name := range todo {
+				key, err := v.inspect(ctx, name)
+				mu.Lock()
+				switch {
+				case err != nil && first == nil:
+					first = err
+				case err == nil && !key.free():
+					keys = append(keys, key)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, name := range names {
+		mu.Lock()
+		failed := first != nil
+		mu.Unlock()
+		if failed {
+			break // the others would most likely fail as well, each after as long
+		}
+		todo <- name
+	}
+	close(todo)
+	work.Wait()
+	slices.SortFunc(keys, func(a, b Key) int { return a.compare(b.Name) })
+	return keys, first
+}
+
+func (v *View) inspect(ctx context.Context, full string) (Key, error) {
+	e, err := bounded(ctx, v.Patience, func(ctx context.Context) (driver.Entry, error) {
+		return v.Backend.Inspect(ctx, full)
+	})
+	if err != nil {
+		return Key{}, err
+	}
+	return keyOf(e, v.Prefix, time.Now()), nil
+}
+
+// nodesInspector is a backend of several nodes, each of which can be asked.
+type nodesInspector interface {
+	InspectNodes(ctx context.Context, key string) ([]quorum.NodeEntry, error)
+}
+
+// Inspect describes the key with that name and, over a set of servers, what each of them says. If
+// the set as a whole cannot say anything, the key has what its servers say, and the error is not
+// nil.
+func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
+	full := v.Prefix + name
+	asked := make(chan []quorum.NodeEntry, 1)
+	nodes, several := v.Backend.(nodesInspector)
+	if several {
+		go func() {
+			entries, _ := bounded(ctx, v.Patience,
+				func(ctx context.Context) ([]quorum.NodeEntry, error) {
+					return nodes.InspectNodes(ctx, full)
+				}) // what it fails with, Inspect fails with too
+			asked <- entries
+		}()
+	}
+	key, err := v.inspect(ctx, full)
+	if err != nil {
+		key = Key{Name: NameOf(full, v.Prefix), Full: full}
+	}
+	if several {
+		key.Nodes = nodesOf(<-asked, time.Now())
+	}
+	return key, err
+}
+
+// bounded calls f, but does not wait for it for longer than patience, whether it keeps to the end
+// of its context or not. Of a call that is late it waits a moment more for its own words.
+func bounded[T any](ctx context.Context, patience time.Duration,
+	f func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	done := make(chan result, 1)
+	go func() {
+		value, err := f(ctx)
+		done <- result{value, err}
+	}()
+	late := time.NewTimer(patience + moment)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		if r.err != nil && ctx.Err() != nil {
+			r.err = fmt.Errorf("%w: %w", &SilentError{patience}, r.err)
+		}
+		return r.value, r.err
+	case <-late.C:
+		var zero T
+		return zero, &SilentError{patience}
+	}
+}
+
+// moment is how long a call may take to say what has become of it when its time is over.
+const moment = time.Second

@@ -1,0 +1,186 @@
+package look_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// still is a backend with one key.
+type still struct{ driver.Entry }
+
+func (s still) List(context.Context, string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) { yield(s.Entry, nil) }
+}
+
+func (s still) Inspect(context.Context, string) (driver.Entry, error) { return s.Entry, nil }
+
+// endless is a backend with very many keys, of which it counts those that were listed.
+type endless struct {
+	still
+	keys   int
+	listed atomic.Int64
+}
+
+func (e *endless) List(context.Context, string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		for n := 1; n <= e.keys; n++ {
+			e.listed.Store(int64(n))
+			if !yield(driver.Entry{Key: fmt.Sprintf("%06d", e.keys-n)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (e *endless) Inspect(_ context.Context, key string) (driver.Entry, error) {
+	return driver.Entry{Key: key, Holder: driver.Party{Owner: "x"}}, nil
+}
+
+// TestListKeepsABatch: however many keys there are, only a batch of them is in memory: when a batch
+// is shown, no more were listed than were shown. Each batch is in order.
+func TestListKeepsABatch(t *testing.T) {
+	e := &endless{keys: 10_050}
+	v := &look.View{Backend: e, Patience: time.Hour, Batch: 100}
+	shown := 0
+	err := v.List(t.Context(), "", func(keys []look.Key) error {
+		shown += len(keys)
+		if len(keys) > 100 || e.listed.Load() > int64(shown+1) {
+			t.Fatalf("a batch of %d keys, and %d of %d listed keys were shown", len(keys), shown,
+				e.listed.Load())
+		}
+		if !slices.IsSortedFunc(keys, func(a, b look.Key) int {
+			return strings.Compare(a.Text, b.Text)
+		}) {
+			t.Errorf("not in order: %v", keys)
+		}
+		return nil
+	})
+	if err != nil || shown != e.keys {
+		t.Errorf("%d keys were shown, %v; want %d", shown, err, e.keys)
+	}
+}
+
+// TestListEndsWithShow: the error of show ends the list.
+func TestListEndsWithShow(t *testing.T) {
+	e := &endless{keys: 1000}
+	full := errors.New("no space")
+	v := &look.View{Backend: e, Patience: time.Hour, Batch: 10}
+	err := v.List(t.Context(), "", func([]look.Key) error { return full })
+	if err != full || e.listed.Load() > 11 {
+		t.Errorf("%v after %d keys; want %v after 10", err, e.listed.Load(), full)
+	}
+}
+
+// deaf is a backend that hangs and does not keep to the end of its context.
+type deaf struct {
+	still
+	first int // how many keys it lists before it hangs
+	hang  chan struct{}
+	call  func(key string) bool // whether Inspect hangs
+}
+
+func (d deaf) List(context.Context, string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		for i := range d.first {
+			if !yield(driver.Entry{Key: fmt.Sprint(i)}, nil) {
+				return
+			}
+		}
+		<-d.hang
+	}
+}
+
+func (d deaf) Inspect(_ context.Context, key string) (driver.Entry, error) {
+	if d.call != nil && d.call(key) {
+		<-d.hang
+	}
+	return driver.Entry{Key: key, Holder: driver.Party{Owner: "x"}}, nil
+}
+
+// TestSilence: a backend that says nothing is given up after the time that it has, in a list and
+// for one key. What was listed before is shown.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		const patience = 15 * time.Second
+		for what, d := range map[string]deaf{
+			"the list": {first: 3, hang: hang},
+			"a key of the list": {first: 3, hang: hang,
+				call: func(key string) bool { return key == "1" }},
+		} {
+			v := &look.View{Backend: d, Patience: patience, Batch: 3}
+			shown, begin := 0, time.Now()
+			err := v.List(t.Context(), "", func(keys []look.Key) error {
+				shown += len(keys)
+				return nil
+			})
+			var silent *look.SilentError
+			if !errors.As(err, &silent) || silent.Patience != patience || shown < 2 {
+				t.Errorf("%s hangs: %v after %d keys; want a SilentError", what, err, shown)
+			}
+			if took := time.Since(begin); took > patience+time.Second {
+				t.Errorf("%s hangs: took %v", what, took)
+			}
+		}
+		v := &look.View{Backend: deaf{hang: hang, call: func(string) bool { return true }},
+			Patience: patience}
+		begin := time.Now()
+		var silent *look.SilentError
+		if _, err := v.Inspect(t.Context(), "k"); !errors.As(err, &silent) ||
+			time.Since(begin) > patience+time.Second {
+			t.Errorf("Inspect: %v after %v; want a SilentError", err, time.Since(begin))
+		}
+	})
+}
+
+// TestListShowsWaiters: a list has what List of a backend leaves out, and leaves out what is free
+// by now.
+func TestListShowsWaiters(t *testing.T) {
+	b := memhold.New()
+	defer b.Close()
+	claim := func(key string, queue bool) driver.Claim {
+		return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("x")),
+			TTL: time.Hour, Queue: queue, Token: driver.Token(time.Now().UnixMicro())}
+	}
+	for _, key := range []string{"p/b", "p/a", "q/c", "p/a@permit/1", "p/a@permit/0",
+		"p/a@permit/gate"} {
+		if r, err := b.Acquire(t.Context(), claim(key, false)); err != nil ||
+			r.State != driver.Held {
+			t.Fatal(r.State, err)
+		}
+	}
+	for range 2 {
+		if r, err := b.Acquire(t.Context(), claim("p/a", true)); err != nil ||
+			r.State != driver.Busy {
+			t.Fatal(r.State, err)
+		}
+	}
+	v := &look.View{Backend: b, Prefix: "p/", Patience: time.Hour}
+	var got []string
+	err := v.List(t.Context(), "", func(keys []look.Key) error {
+		for _, k := range keys {
+			got = append(got, fmt.Sprintf("%v=%d", k.Name, len(k.Waiters)))
+			if k.Holders[0].Since.IsZero() || k.Holders[0].Token == 0 {
+				t.Errorf("%v: no token or time, which the backend knows", k.Name)
+			}
+		}
+		return nil
+	})
+	want := []string{"a=2", "a, gate=0", "a, permit 0=0", "a, permit 1=0", "b=0"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("listed %q, %v; want %q", got, err, want)
+	}
+}

@@ -1,0 +1,138 @@
+package protocol
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// inspectPlainly is Inspect without a script: an ACL counts a script as a write, whatever it does.
+// The commands are sent together, but are no one step: what is shown may have changed between two
+// of them.
+func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry, error) {
+	keys := KeysOf(key)
+	replies, err := b.look(ctx, keys.Slot, []Command{
+		{"GETRANGE", keys.Lock, "0", lastByte},
+		{"EXISTS", keys.Lock},
+		{"PTTL", keys.Lock},
+		{"ZRANGEBYSCORE", keys.Readers, "-inf", "+inf", "WITHSCORES"},
+		{"ZRANGEBYSCORE", keys.Queue, "0", "+inf"},
+		{"HGETALL", keys.Waiters},
+		{"TIME"},
+		{"PEXPIRETIME", keys.Lock},
+		{"PEXPIRETIME", keys.Queue},
+		{"PTTL", keys.Queue},
+	})
+	if err != nil {
+		return driver.Entry{}, err
+	}
+	now := serverClock(replies[6], [2]Reply{replies[7], replies[2]},
+		[2]Reply{replies[8], replies[9]})
+	entry := driver.Entry{Key: key, Waiters: waitersOf(replies[4].List, replies[5].List, now)}
+	switch holder := replies[0]; {
+	case replies[1].Int == 0:
+	case holder.Str == sharedValue:
+		entry.Sharers = sharersOf(replies[3].List, now)
+	default:
+		entry.Holder = party(holder, replies[2])
+	}
+	return entry, nil
+}
+
+// optional is the place of the first command of inspectPlainly that an ACL may forbid, or an old
+// server does not have.
+const optional = 6
+
+// look sends the commands to the server of the slot, and follows a cluster's redirections. It fails
+// if one of the first commands did.
+func (b *Backend) look(ctx context.Context, slot uint16, commands []Command) ([]Reply, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := b.transport.Conn(ctx, slot)
+	if err != nil {
+		return nil, err
+	}
+	for redirects := 0; ; redirects++ {
+		replies := make([]Reply, len(commands))
+		if err := conn.Do(ctx, commands, replies); err != nil {
+			return nil, err
+		}
+		moved, failure := redirect{}, error(nil)
+		for _, reply := range replies[:optional] {
+			if reply.Kind == Failure {
+				moved, failure = parseRedirect(reply.Str), b.failure(conn, reply, false)
+				break
+			}
+		}
+		if failure == nil || moved.address == "" || moved.ask || redirects >= maxRedirects {
+			return replies, failure
+		}
+		if conn, err = b.transport.Follow(ctx, slot, moved.address); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// serverClock returns the server's clock in milliseconds: by TIME or, as @read of an ACL does not
+// include that, from the end of a key and what remains to it. The last resort is this machine's.
+func serverClock(clock Reply, ends ...[2]Reply) int64 {
+	if at := clockOf(clock); !at.IsZero() {
+		return at.UnixMilli()
+	}
+	for _, key := range ends {
+		if end, rest := key[0], key[1]; end.Int > 0 && rest.Int > 0 {
+			return end.Int - rest.Int
+		}
+	}
+	return time.Now().UnixMilli()
+}
+
+// sharersOf reads who shares a lock, with the negative end of each lease as its score: the longest
+// lease comes first there, and last here.
+func sharersOf(list []Reply, now int64) (sharers []driver.Party) {
+	if len(list) > 0 && list[0].Kind == List { // the newer form of the protocol has pairs
+		pairs := list
+		list = nil
+		for _, pair := range pairs {
+			list = append(list, pair.List...)
+		}
+	}
+	for i := len(list) - 2; i >= 0; i -= 2 {
+		end, _ := strconv.ParseFloat(list[i+1].Str, 64)
+		if rest := int64(-end) - now; rest >= 0 {
+			sharers = append(sharers, driver.Party{Owner: list[i].Str,
+				ExpiresIn: time.Duration(rest) * time.Millisecond})
+		}
+	}
+	return sharers
+}
+
+// waitersOf reads who waits, in order, and by each waiter's record until when it is present.
+func waitersOf(queue, records []Reply, now int64) (waiters []driver.Party) {
+	until := make(map[string]int64, len(records)/2)
+	for ; len(records) >= 2; records = records[2:] {
+		until[records[0].Str] = leadingNumber(records[1].Str)
+	}
+	for _, member := range queue {
+		if member.Str == "" {
+			continue
+		}
+		owner := member.Str[1:] // behind the mark of its kind
+		if rest := until[owner] - now; rest > 0 {
+			waiters = append(waiters, driver.Party{Owner: owner,
+				ExpiresIn: time.Duration(rest) * time.Millisecond})
+		}
+	}
+	return waiters
+}
+
+// leadingNumber returns the number that a text begins with, or 0.
+func leadingNumber(text string) int64 {
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	n, _ := strconv.ParseInt(text[:digits], 10, 64)
+	return n
+}
