@@ -18,6 +18,7 @@
 //	3 to 9 independent servers (Redlock)        holdfast/redishold/redlock
 //	several backends of your own                holdfast/quorum
 //	a store that must refuse late writers       holdfast/fence, and packages below it
+//	many processes of which one leads           holdfast/election
 //	a system that has no backend yet            holdfast/driver, holdfast/drivertest
 //
 // All paths begin with github.com/holdfast-go. redishold (with redlock) and goredishold are modules

@@ -131,6 +131,12 @@ func WithShared() AcquireOption {
 	return acquireOption(func(c *config) { c.shared = true })
 }
 
+// WithExclusive asks for the key alone: it undoes [WithShared] and [WithPermits], for one
+// acquisition of a Locker that has them as a default.
+func WithExclusive() AcquireOption {
+	return acquireOption(func(c *config) { c.shared, c.permits, c.semaphore = false, 0, false })
+}
+
 // WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll],
 // [Locker.TryAcquireAll] or [Locker.DoAll], named as they are named there; the others are
 // exclusive. So a set reads some keys and writes others. Without names all are exclusive. A key

@@ -1,0 +1,174 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Election is one candidate, or observer, of an election. Make it with [New]. It is safe for
+// concurrent use.
+type Election struct {
+	locker *holdfast.Locker
+	name   string
+	config config
+
+	// telling has one element while onError is called. It is no mutex: a bubble of testing/synctest
+	// does not see that somebody waits for one.
+	telling chan struct{}
+
+	mu      sync.Mutex
+	running bool
+	term    *term // nil: it does not lead
+}
+
+// New returns an Election of that name, which is the key of the lock. It asks nobody: Run
+// campaigns. New fails with holdfast.ErrInvalid if locker is nil, the name is empty or too long, or
+// an option is nil or out of range. What only the Locker can check fails in Run.
+func New(locker *holdfast.Locker, name string, options ...Option) (*Election, error) {
+	switch {
+	case locker == nil:
+		return nil, invalid("locker is nil: make one with holdfast.New")
+	case name == "" || len(name) > driver.MaxKeyLen:
+		return nil, invalid("name %.40q has %d bytes: must have 1 to %d", name, len(name),
+			driver.MaxKeyLen)
+	}
+	c, err := newConfig(options)
+	if err != nil {
+		return nil, err
+	}
+	return &Election{locker: locker, name: name, config: c, telling: make(chan struct{}, 1)}, nil
+}
+
+// Name returns the name of the election.
+func (e *Election) Name() string { return e.name }
+
+// Run campaigns, and calls lead while it leads. The context that lead gets ends when the term does:
+// with the lock, with ctx, by [Election.Resign], or because the health check failed; context.Cause
+// says which. lead should return soon then. Whether lead returns because of that or by itself, the
+// term is over, and after a pause Run campaigns again.
+//
+// Run returns
+//   - the cause of ctx, when ctx has ended;
+//   - the error of the campaign, if trying again will not help: holdfast.ErrClosed,
+//     holdfast.ErrInvalid, or what driver.Permanent reports, such as a wrong password;
+//   - with [WithStopOnError], what lead returned, if lead ended the term by itself with an error;
+//   - holdfast.ErrInvalid if ctx or lead is nil, or another Run of this Election has not returned.
+//
+// It returns in no other case. Any other error is told to [WithOnError]. ctx must not come from
+// the lock itself: Run would lead in the name of that one.
+func (e *Election) Run(ctx context.Context,
+	lead func(ctx context.Context, term Term) error) error {
+	if ctx == nil || lead == nil {
+		return invalid("context or function is nil for %q: give both", e.name)
+	}
+	if !e.start() {
+		return invalid("%q: another Run of this Election has not returned: make one Election each",
+			e.name)
+	}
+	defer e.stop()
+	smallest, largest := e.config.minPause, e.config.maxPause
+	terms := pauses{min: smallest, max: largest}
+	campaigns := pauses{min: smallest, max: max(smallest, min(largest, maxCampaignPause))}
+	options := e.config.acquireOptions()
+	for {
+		var pause time.Duration
+		lock, err := e.locker.Acquire(ctx, e.name, options...)
+		switch {
+		case err == nil:
+			began := clock.Now()
+			err = e.serve(ctx, lock, lead)
+			if ctx.Err() == nil && err != nil && e.config.stopOnError {
+				return err
+			}
+			e.tellTerm(lock, err)
+			campaigns.reset()
+			pause = terms.afterTerm(clock.Now().Sub(began))
+		case ctx.Err() != nil:
+		case hopeless(err):
+			return err
+		default:
+			e.tell(err)
+			pause = campaigns.take()
+		}
+		sleep(ctx, pause)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hopeless reports whether a campaign that failed with err will fail again.
+func hopeless(err error) bool {
+	return errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrInvalid) ||
+		driver.Permanent(err)
+}
+
+// Resign ends the term on purpose: its context is cancelled with [ErrResigned], the function is
+// waited for, and the lock is released, so that another candidate leads. This one campaigns again
+// after a pause, behind those who wait. Resign returns nil if nothing was led.
+//
+// It returns when the lock is released, with [ErrOverdue] if that came before the function had
+// returned, and with the error of the release if that was lost or not confirmed (see
+// holdfast.Lock.Release). ctx bounds the wait, not the resignation: when it ends, Resign returns
+// its cause. The function itself resigns by returning. If it calls Resign, it must do so with the
+// context of the term: with another one it would wait for itself.
+func (e *Election) Resign(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("context is nil for %q: use context.Background()", e.name)
+	}
+	e.mu.Lock()
+	t := e.term
+	e.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	t.cancel(ErrResigned)
+	select {
+	case <-t.released:
+		return t.outcome
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (e *Election) start() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running {
+		return false
+	}
+	e.running = true
+	return true
+}
+
+func (e *Election) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = false
+}
+
+func (e *Election) setTerm(t *term) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = t
+}
+
+// tell reports an error.
+func (e *Election) tell(err error) {
+	e.telling <- struct{}{}
+	defer func() { <-e.telling }()
+	e.config.onError(err)
+}
+
+// tellTerm reports what went wrong with a term, if anything did.
+func (e *Election) tellTerm(lock *holdfast.Lock, err error) {
+	if err != nil {
+		e.tell(&TermError{Name: e.name, Token: lock.Token(), Err: err})
+	}
+}

@@ -1,0 +1,81 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/election"
+)
+
+func TestHealthCheck(t *testing.T) {
+	var errSick = errors.New("sick")
+	hang := make(chan struct{})
+	for _, test := range []struct {
+		name string
+		bad  func(ctx context.Context) error
+		took time.Duration // from the check that fails to the next leader
+	}{
+		{"fails", func(context.Context) error { return errSick }, 0},
+		{"panics", func(context.Context) error { panic("sick") }, 0},
+		{"is too late", func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}, time.Second},
+		{"hangs", func(context.Context) error {
+			<-hang
+			return nil
+		}, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, func(s *stage) {
+				hang = make(chan struct{}) // of this bubble
+				checks := 0
+				a := s.candidate("a", election.WithHealthCheck(time.Second,
+					func(ctx context.Context) error {
+						if checks++; checks == 10 {
+							return test.bad(ctx)
+						}
+						return nil
+					}))
+				b := s.candidate("b")
+				a.run(nil)
+				b.run(nil)
+				time.Sleep(9*time.Second - 1)
+				s.mustLead("a")
+				time.Sleep(1 + test.took)
+				s.mustLead("b")
+				close(hang)
+				a.mustTell(election.ErrUnhealthy)
+				a.leave()
+				b.leave()
+			})
+		})
+	}
+}
+
+// Who is not healthy does not lead.
+func TestHealthCheckComesFirst(t *testing.T) {
+	play(t, func(s *stage) {
+		var well atomic.Bool
+		a := s.candidate("a", election.WithHealthCheck(time.Second,
+			func(context.Context) error {
+				if well.Load() {
+					return nil
+				}
+				return errWork
+			}))
+		a.run(nil)
+		s.mustLead()
+		a.mustTell(errWork)
+		if s.starts() > 0 {
+			t.Error("the function was called")
+		}
+		well.Store(true)
+		time.Sleep(time.Minute)
+		s.mustLead("a")
+		a.leave()
+	})
+}
