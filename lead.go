@@ -26,11 +26,12 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 	decided := false
 	var answered clock.Instant
 	if h != nil {
-		fresh := c.freshRun
-		if c.terms.shared {
-			fresh = c.freshSpan
+		if c.terms.shared { // no function value: it would cost each acquisition an allocation
+			lock, decided, err = c.freshSpan(ctx, a, h)
+		} else {
+			lock, decided, err = c.freshRun(ctx, a, h)
 		}
-		if lock, decided, err = fresh(ctx, a, h); !decided {
+		if !decided {
 			start = clock.Now()
 			c.shard.mu.Lock()
 			answered = h.heard

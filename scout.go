@@ -76,6 +76,9 @@ func (m *semaphore) sendScout(a *call) {
 		return
 	}
 	m.scouting = true
+	if m.wake == nil {
+		m.wake = make(chan struct{}, 1)
+	}
 	s := &scout{semaphore: m, call: *a, heard: clock.Now()}
 	s.call.wait, s.call.maxHold = true, 0 // the maximum hold is the waiter's
 	m.locker.tasks.Go(s.run)

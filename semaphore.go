@@ -34,7 +34,7 @@ type semaphore struct {
 	waiters  waiterList
 	scouting bool          // the scout is at work
 	leave    func()        // ends the scout's wait at the backend; nil if it has none
-	wake     chan struct{} // ends the scout's pause; has room for one
+	wake     chan struct{} // ends the scout's pause; has room for one; nil before the first
 }
 
 // semaphoreKey finds a semaphore in its shard.
@@ -66,7 +66,7 @@ func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
 	case !ok || last >= key.terms.permits:
 		last = int(maphash.String(l.seed, key.name) / shardCount % uint64(key.terms.permits))
 	}
-	m := &semaphore{locker: l, shard: s, key: key, last: last, wake: make(chan struct{}, 1)}
+	m := &semaphore{locker: l, shard: s, key: key, last: last}
 	if l.config.turns == 1 {
 		m.key.alone = m
 	} else {
@@ -173,9 +173,12 @@ func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, 
 				s.mu.Unlock()
 				return nil, false, err
 			}
+			refusal := f.refusal
+			a.wait = false // who is ordered to lead asks once
+			w := m.join(&a, false)
 			s.mu.Unlock()
-			l.tellFull(&a, f.refusal)
-			return m.wait(ctx, done, a)
+			l.tellFull(&a, refusal)
+			return m.wait(ctx, done, a, w)
 		}
 		s.mu.Unlock()
 		lock, held, err := m.attempt(ctx, done, a, cohorts)
@@ -261,6 +264,13 @@ func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	a.wait = false
 	start := clock.Now()
+	if len(cohorts) == 1 {
+		lock, err := cohorts[0].lead(ctx, &a, start)
+		if _, held := err.(*HeldError); held {
+			return nil, err, nil
+		}
+		return lock, nil, err
+	}
 	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
 	granted := false
 	defer func() { // also if the backend panics, or ctx
@@ -287,9 +297,8 @@ func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a call,
 		}
 	}
 	m.putBack(done, spare)
-	if lock == nil || len(cohorts) == 1 {
-		granted = lock != nil
-		return lock, refusal, failure
+	if lock == nil {
+		return nil, refusal, failure
 	}
 	// The slowest answer may have come long after the first lock.
 	if err := ending(ctx); err != nil {
@@ -370,29 +379,26 @@ func (l *Locker) tellFull(a *call, refusal error) {
 	}
 }
 
-// wait waits in the list until a slot comes, or ctx ends. Who is ordered to lead asks once; if that
-// fails it goes back to its place. done is the channel of ctx.
-func (m *semaphore) wait(ctx context.Context, done <-chan struct{},
-	a call) (lock *Lock, local bool, err error) {
-	l, s := m.locker, m.shard
-	a.wait = false
-	for again := false; ; again = true {
-		w := l.pool.get(&a)
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return nil, false, ErrClosed
-		}
-		m = s.semaphore(l, m.key) // it may have been retired since
-		s.keep(m)
-		if again {
-			m.waiters.pushFront(w)
-		} else {
-			m.waiters.push(w)
-		}
-		m.sendScout(&a)
-		s.mu.Unlock()
+// join has a call wait in the list: first if it comes again, else last. The caller holds shard.mu;
+// the shard is not closed.
+func (m *semaphore) join(a *call, again bool) *waiter {
+	w := m.locker.pool.get(a)
+	m.shard.keep(m) // it may be new
+	if again {
+		m.waiters.pushFront(w)
+	} else {
+		m.waiters.push(w)
+	}
+	m.sendScout(a)
+	return w
+}
 
+// wait waits until a slot comes to w, which is in the list, or ctx ends. Who is ordered to lead asks
+// once; if that fails it goes back to its place. done is the channel of ctx.
+func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a call,
+	w *waiter) (lock *Lock, local bool, err error) {
+	l, s := m.locker, m.shard
+	for {
 		o, c := m.await(ctx, done, w)
 		if !o.lead {
 			return o.lock, !o.asked, o.err
@@ -401,6 +407,14 @@ func (m *semaphore) wait(ctx context.Context, done <-chan struct{},
 		if err == nil || !goesOn(ctx, err) {
 			return lock, false, err
 		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, false, ErrClosed
+		}
+		m = s.semaphore(l, m.key) // it may have been retired since
+		w = m.join(&a, true)
+		s.mu.Unlock()
 	}
 }
 
