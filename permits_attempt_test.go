@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,10 +128,11 @@ func TestSparePermitsAreGivenBackWithinTheContext(t *testing.T) {
 func TestNoPermitAfterItsLeaseEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		var slow string
+		var slow atomic.Value
+		slow.Store("")
 		backend := newPushing(b)
 		backend.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
-			if c.Key == slow { // this backend does not listen to its context
+			if c.Key == slow.Load() { // this backend does not listen to its context
 				time.Sleep(2 * time.Second)
 			}
 			return backend.Backend.Acquire(ctx, c)
@@ -138,7 +140,7 @@ func TestNoPermitAfterItsLeaseEnded(t *testing.T) {
 		l := b.lockerOn(backend, holdfast.WithTTL(time.Second), holdfast.WithoutRenewal())
 		other, _ := b.locker()
 		taken := b.takeFirst(l, other)
-		slow = fmt.Sprintf("deploy@permit/%d", (taken.Slot()+1)%4)
+		slow.Store(fmt.Sprintf("deploy@permit/%d", (taken.Slot()+1)%4))
 		lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(4))
 		if err == nil && !time.Now().Before(lock.Deadline()) {
 			t.Error("a permit was granted after its deadline")
@@ -146,7 +148,7 @@ func TestNoPermitAfterItsLeaseEnded(t *testing.T) {
 		if err == nil {
 			b.release(lock)
 		}
-		slow = ""
+		slow.Store("")
 		time.Sleep(time.Minute)
 		b.release(taken)
 		b.releasePermits(b.acquirePermits(other, "deploy", 4))
