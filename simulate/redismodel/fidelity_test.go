@@ -145,12 +145,12 @@ func shape(reply protocol.Reply) any {
 var digits = regexp.MustCompile(`\d{13,}`)
 
 // roughly writes a reply with what depends on the moment left out. Tokens are small or near 2^53,
-// and TTLs are multiples of 100,000 ms, so neither is taken for a time on the clock.
+// and TTLs are multiples of 1,000,000 ms, so neither is taken for a time on the clock.
 func roughly(reply any) string {
 	switch reply := reply.(type) {
 	case int64:
 		if reply > 10_000 && reply < 1e9 {
-			return fmt.Sprintf("ttl %d", (reply+99_999)/100_000)
+			return fmt.Sprintf("ttl %d", (reply+999_999)/1_000_000)
 		}
 		return roughly(strconv.FormatInt(reply, 10))
 	case string:
@@ -238,7 +238,7 @@ func (b *both) script(keys protocol.Keys) []string {
 	number := b.random.IntN(len(owners))
 	owner := owners[number]
 	// Two readers with the same end would be in one order here and maybe in the other there.
-	ttl, presence := fmt.Sprint(100_000+200_000*number), fmt.Sprint(200_000+200_000*number)
+	ttl, presence := fmt.Sprint(1_000_000+2_000_000*number), fmt.Sprint(2_000_000+2_000_000*number)
 	shared := b.random.IntN(2) == 0
 	first, last := b.tokens()
 	scripts := protocol.Scripts()
@@ -264,7 +264,7 @@ func (b *both) script(keys protocol.Keys) []string {
 		}
 		return append(all, b.pick("", "", "1"))
 	case "release":
-		return append(all, owner, "100000")
+		return append(all, owner, "1000000")
 	case "turn":
 		if b.random.IntN(2) == 0 {
 			first, last = "", ""
@@ -302,8 +302,8 @@ func (b *both) plain(keys protocol.Keys) []string {
 	first, last := b.tokens()
 	number := b.pick("0", "1", "-1", "(0", "-inf", "+inf", "7", first, "x", "1.5")
 	commands := [][]string{
-		{"SET", keys.Lock, owner, "NX", "PX", "100000"},
-		{"SET", keys.Lock, owner, "NX", "PX", "100000"},
+		{"SET", keys.Lock, owner, "NX", "PX", "1000000"},
+		{"SET", keys.Lock, owner, "NX", "PX", "1000000"},
 		{"EXISTS", keys.Queue}, {"EXISTS", keys.Lock, keys.Queue, keys.Lock},
 		{"ZADD", keys.Fence, "GT", "CH", first, "t", last, "t"},
 		{"ZADD", keys.Fence, "GT", "CH", first, "t", last, "t"},
@@ -311,7 +311,7 @@ func (b *both) plain(keys protocol.Keys) []string {
 		{"GET", key}, {"STRLEN", key}, {"GETRANGE", key, b.pick("0", "-3", "2", "x"),
 			b.pick("-1", "1", "-100", "5")},
 		{"PTTL", key}, {"TTL", key}, {"TYPE", key}, {"TIME"}, {"DBSIZE"}, {"PERSIST", "other"},
-		{"PEXPIRE", keys.Lock, b.pick("100000", "300000", "0", "-1", "x")},
+		{"PEXPIRE", keys.Lock, b.pick("1000000", "3000000", "0", "-1", "x")},
 		{"EXPIRE", "other", b.pick("100", "500", "0")},
 		{"SET", "other", owner, b.pick("XX", "NX", "GET", "KEEPTTL", "WHAT", "PX")},
 		{"SET", "other", owner, b.pick("PX", "EX", "XX"),
