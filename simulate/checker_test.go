@@ -46,7 +46,10 @@ type keyState struct {
 	// said so, or a process has died.
 	excused, left atomicDuration
 
-	used  atomicDuration    // of a slot: when it was last seen to be taken
+	used     atomicDuration // of a slot: when it was last seen to be taken, or released
+	taken    atomicDuration // and when the backend last granted it to who asked
+	released release        // guarded by mu
+
 	waits map[*waiting]bool // of a semaphore
 
 	mu        *sync.Mutex // the slots of a semaphore have one together
@@ -77,9 +80,10 @@ type grip struct {
 	lock   *holdfast.Lock
 	key    *keyState
 	worker *worker
-	open   bool // guarded by key.mu
-	shared bool // others may have the key as well; guarded by key.mu
-	reads  bool // that is known for sure; for the worker alone
+	asker  asker // of a permit
+	open   bool  // guarded by key.mu
+	shared bool  // others may have the key as well; guarded by key.mu
+	reads  bool  // that is known for sure; for the worker alone
 
 	// the latest deadline that was seen, on the lease clock since the start; guarded by key.mu
 	promised time.Duration
@@ -260,6 +264,7 @@ func (h *history) letGo(g *grip) bool {
 	}
 	h.alone(k)
 	k.used.raise(h.now())
+	k.released = release{g.asker, h.now()}
 	g.open = false
 	for i, other := range k.open {
 		if other == g {

@@ -93,15 +93,15 @@ func (w *worker) step() {
 // wish is what an acquisition asks for.
 type wish struct {
 	variant
-	number  uint64 // of the variant, for the report
-	permits int    // 0: a lock
+	asker       // who asks, and the number of the variant, for the report
+	permits int // 0: a lock
 }
 
 // wish draws what an acquisition of the key asks for.
 func (w *worker) wish(k *keyState) wish {
 	if k.slots == nil {
 		n := w.r.IntN(len(w.proc.variants))
-		return wish{variant: w.proc.variants[n], number: uint64(n)}
+		return wish{variant: w.proc.variants[n], asker: asker{wish: uint64(n)}}
 	}
 	n := w.r.IntN(len(w.proc.variants))
 	for w.proc.variants[n].shared {
@@ -110,7 +110,8 @@ func (w *worker) wish(k *keyState) wish {
 	permits := w.proc.permits(k)
 	v := w.proc.variants[n]
 	v.options = append(v.options[:len(v.options):len(v.options)], holdfast.WithPermits(permits))
-	return wish{variant: v, number: uint64(n) | uint64(permits)<<permitShift, permits: permits}
+	number := uint64(n) | uint64(permits)<<permitShift
+	return wish{variant: v, asker: asker{wish: number}, permits: permits}
 }
 
 // permitShift is where the number of permits begins in the number of a wish.
@@ -123,7 +124,7 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 	if d, ok := ctx.Deadline(); ok {
 		left = time.Until(d)
 	}
-	w.note(evWants, k, v.number, uint64(left))
+	w.note(evWants, k, v.asker.wish, uint64(left))
 	if w.often(giveUps, 0.5) {
 		with, done := w.proc.moments.waits(ctx, k.index)
 		defer done()
@@ -133,9 +134,10 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 	defer end.stop()
 	ctx = w.moody(ctx, k)
 	floors := k.floors(v.shared)
-	done := w.h.waits(k, v.permits)
+	v.life = w.proc.open()
+	done := w.h.waits(k, v.asker, v.permits)
 	defer done() // also if a context panics
-	lock, err := w.proc.open().locker.Acquire(ctx, k.name, v.options...)
+	lock, err := v.life.locker.Acquire(ctx, k.name, v.options...)
 	done()
 	return w.got(ctx, end, k, v, floors, lock, err)
 }
@@ -147,7 +149,8 @@ func (w *worker) try(ctx context.Context, k *keyState) {
 	defer end.stop()
 	ctx = w.moody(ctx, k)
 	floors := k.floors(v.shared)
-	lock, err := w.proc.open().locker.TryAcquire(ctx, k.name, v.options...)
+	v.life = w.proc.open()
+	lock, err := v.life.locker.TryAcquire(ctx, k.name, v.options...)
 	if g := w.got(ctx, end, k, v, floors, lock, err); g != nil {
 		w.hold(ctx, g)
 	}
@@ -168,7 +171,7 @@ func (w *worker) got(ctx context.Context, end *ending, k *keyState, v wish, floo
 		w.h.violate("context", "%s: token %d was granted %v after the end of the caller's context",
 			k.name, lock.Token(), late)
 	}
-	g := w.grip(k, lock, v.shared, v.permits, floors)
+	g := w.grip(k, lock, v, floors)
 	if g != nil {
 		w.h.served.Add(1)
 		w.note(evHas, g.key, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
@@ -178,19 +181,19 @@ func (w *worker) got(ctx context.Context, end *ending, k *keyState, v wish, floo
 
 // grip tells the checker of a lock that was just granted. It returns nil, and releases the lock, if
 // that is a permit which does not exist.
-func (w *worker) grip(k *keyState, lock *holdfast.Lock, shared bool, permits int,
-	floors []uint64) *grip {
+func (w *worker) grip(k *keyState, lock *holdfast.Lock, v wish, floors []uint64) *grip {
 	slot, held := lock.Slot(), k.held()
 	switch {
-	case permits == 0 && slot != -1, permits > 0 && (slot < 0 || slot >= permits):
-		w.h.violate("slots", "%s: a lock has slot %d of %d permits", k.name, slot, permits)
+	case v.permits == 0 && slot != -1, v.permits > 0 && (slot < 0 || slot >= v.permits):
+		w.h.violate("slots", "%s: a lock has slot %d of %d permits", k.name, slot, v.permits)
 		lock.Release(w.proc.base)
 		return nil
-	case permits > 0:
+	case v.permits > 0:
 		w.h.permitted.Add(1)
 	}
 	slot = max(slot, 0)
-	g := &grip{lock: lock, key: held[slot], worker: w, shared: shared, reads: shared}
+	g := &grip{lock: lock, key: held[slot], worker: w, asker: v.asker, shared: v.shared,
+		reads: v.shared}
 	w.h.granted(g, floors[slot])
 	return g
 }
@@ -280,18 +283,17 @@ func (w *worker) told(ctx context.Context, g *grip) {
 // nest acquires the key again, under its own lock.
 func (w *worker) nest(ctx context.Context, g *grip) {
 	// If the key is lost just now, this is an acquisition like any other, which has to be released.
-	k, permits := g.key.user(), 0
+	k, v := g.key.user(), wish{}
 	reads := w.h.has(shared) && w.r.IntN(2) == 0 && k.slots == nil
-	var options []holdfast.AcquireOption
 	switch {
 	case reads:
-		options = append(options, holdfast.WithShared())
+		v.shared, v.options = true, []holdfast.AcquireOption{holdfast.WithShared()}
 	case k.slots != nil:
-		permits = w.proc.permits(k)
-		options = append(options, holdfast.WithPermits(permits))
+		v.permits = w.proc.permits(k)
+		v.options = []holdfast.AcquireOption{holdfast.WithPermits(v.permits)}
 	}
 	floors := k.floors(reads)
-	inner, err := w.proc.open().locker.TryAcquire(ctx, k.name, options...)
+	inner, err := w.proc.open().locker.TryAcquire(ctx, k.name, v.options...)
 	if err != nil {
 		if ctx.Err() == nil { // its cause is of a kind as well: a hook may have released the lock
 			w.h.refusal("nested acquisition", ctx, err)
@@ -308,7 +310,7 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 	}
 	w.h.letGo(g)
 	g.lock.Release(w.proc.base)
-	if other := w.grip(k, inner, reads, permits, floors); other != nil {
+	if other := w.grip(k, inner, v, floors); other != nil {
 		w.release(other)
 	}
 }

@@ -60,19 +60,18 @@ func (l *load) call() {
 // calls is how often a process calls its backend in a second, at most, if it begins that many
 // steps: for these, for claims that wait, and for leases that are renewed.
 func (p *plan) calls(steps int) int {
-	claims := 0 // that wait at a time
+	slots, shortest := 0, p.longest()
 	for i := range p.keys {
-		// An exclusive key and a shared one, or the gate and all slots; twice, as some know of
-		// fewer.
-		claims += 2 + 2*p.permitsOf(i)
+		slots = max(slots, p.permitsOf(i))
 	}
-	claims *= min(p.workers, 4*len(p.ttls))
-	heartbeat := max(min(p.presence/3, time.Second), time.Millisecond)
-	shortest := p.longest()
 	for _, ttl := range p.ttls {
 		shortest = min(shortest, ttl)
 	}
-	perClaim := int(time.Second/heartbeat) + 40     // and after failures
-	perLease := 2 * int(time.Second/(shortest/6)+1) // and Extend
-	return p.nodes * (1000 + callsPerStep*steps + claims*perClaim + (claims+p.workers)*perLease)
+	// On the same terms one waits at the backend for all, for a key, or for a gate and all slots.
+	claims := min(p.workers, 8*len(p.ttls)) * (1 + slots)
+	heartbeat := max(min(p.presence/3, time.Second), time.Millisecond)
+	// A place that may have been lost is left and taken anew: three calls. Forty are for failures.
+	perClaim := 3*int(time.Second/heartbeat) + 40
+	perLease := 2 * int(time.Second/(shortest/4)+1)
+	return p.nodes * (1000 + callsPerStep*steps + claims*perClaim + p.workers*perLease)
 }

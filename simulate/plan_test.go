@@ -164,7 +164,7 @@ func newPlan(seed uint64, with feature) *plan {
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
-		deaths: 0.15, fair: 0.2,
+		deaths: 0.15, fair: 0.3,
 		// only if HOLDFAST_WITH says so: the kernel has a defect there, see docs/simulation.md
 		presences: -1,
 	}
@@ -261,7 +261,8 @@ func (p *plan) sizes() {
 	p.steps = 5000 / (p.processes * p.workers)
 }
 
-// fairWeather makes a plan that has it one without faults, in which some hold long.
+// fairWeather makes a plan that has it one without faults, in which more ask than there are
+// permits, and some hold long.
 func (p *plan) fairWeather() {
 	if !p.has(fair) {
 		return
@@ -272,9 +273,15 @@ func (p *plan) fairWeather() {
 	}
 	r := rand.New(rand.NewPCG(p.seed, 8))
 	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
-		deaths
+		deaths | rollouts
+	p.processes, p.workers = max(p.processes, 2), max(p.workers, 4)
+	p.steps = 5000 / (p.processes * p.workers)
+	p.think = min(p.think, 20*time.Millisecond)
 	p.span = pick(r, min(p.span, time.Second), time.Millisecond, 50*time.Millisecond)
 	p.hold = pick(r, p.hold, 20*time.Millisecond, 200*time.Millisecond)
+	if r.IntN(4) > 0 {
+		p.presence, p.delay = max(p.presence, time.Second), min(p.delay, 300*time.Microsecond)
+	}
 }
 
 // permitsOf is of how many permits a key is; 0: it is a lock.

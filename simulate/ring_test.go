@@ -119,7 +119,7 @@ func (r *ring) tail(p *plan, most int) string {
 			fmt.Fprintf(&b, " hears a notice: %s for %s, token %d", key, ownerName(e.a), e.b)
 		case evOutage:
 			fmt.Fprintf(&b, " outage: %s for %v", [...]string{"none", "refused", "requests lost",
-				"replies lost", "frozen", "flaky"}[e.a], time.Duration(e.b))
+				"replies lost", "frozen", "flaky", "some keys refused"}[e.a], time.Duration(e.b))
 		case evFades:
 			fmt.Fprintf(&b, " answers get slow for %v, and then nothing comes for %v",
 				time.Duration(e.a), time.Duration(e.b))

@@ -6,16 +6,23 @@ import (
 
 // waiting is a call of Acquire for a permit, while it lasts.
 type waiting struct {
+	asker
 	permits int // it knows of
 	since   time.Duration
 }
 
+// asker is who asks for permits on some terms. In each Locker they are in one list.
+type asker struct {
+	life *life
+	wish uint64 // see worker.wish
+}
+
 // waits notes that somebody waits for a permit, until the function that it returns is called.
-func (h *history) waits(k *keyState, permits int) func() {
+func (h *history) waits(k *keyState, who asker, permits int) func() {
 	if permits == 0 {
 		return func() {}
 	}
-	w := &waiting{permits: permits, since: h.now()}
+	w := &waiting{asker: who, permits: permits, since: h.now()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.waits == nil {
@@ -27,6 +34,12 @@ func (h *history) waits(k *keyState, permits int) func() {
 		defer k.mu.Unlock()
 		delete(k.waits, w)
 	}
+}
+
+// release is the last of a slot.
+type release struct {
+	asker
+	at time.Duration
 }
 
 // fewTrips is more than it takes, in fair weather, until a scout that sets out has every slot that
@@ -44,10 +57,10 @@ func (p *plan) fewTrips() time.Duration {
 
 // watch looks in fair weather, as long as anybody works, that nobody waits for a permit while
 // another one is free: for no longer than the span of WithCohort and a few round trips. The nodes
-// of a quorum may each be free or not, so there it does not look. Nor does it during a rollout: one
+// of a quorum may each be free or not, so there it does not look. Fair weather has no rollouts: one
 // who knows of few permits may have the gate, while another one waits behind it who knows of more.
 func (h *history) watch(finished <-chan struct{}) {
-	if !h.has(fair) || h.has(rollouts) || h.nodes > 1 {
+	if !h.has(fair) || h.nodes > 1 {
 		return
 	}
 	trips := h.fewTrips()
@@ -60,7 +73,9 @@ func (h *history) watch(finished <-chan struct{}) {
 	}
 }
 
-// unused checks that a slot is not free for long while somebody waits for long.
+// unused checks that a slot is not free for long while somebody waits for long. The span counts
+// only for who was not there yet when the slot was released on the same terms in the same Locker:
+// a waiter in the list has it brought.
 func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	now := h.now()
 	if len(holders(h.stack.inspect(s.name)[0])) > 0 {
@@ -73,11 +88,17 @@ func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	brought := !h.redis && h.turns > 1 && s.taken.Load() < s.released.at
 	for w := range k.waits {
-		if wait := now - w.since; w.permits > slot && wait > h.span+trips {
+		wait := now - w.since
+		switch {
+		case w.permits <= slot:
+		case wait > h.span+trips:
 			h.violate("liveness", "%s was free for %v while somebody waited for %v; the span is %v",
 				s.name, free, wait, h.span)
-			return
+		case brought && w.asker == s.released.asker && s.released.at-w.since > trips:
+			h.violate("liveness", "%s was free for %v, but not brought to one who waited for %v",
+				s.name, free, wait)
 		}
 	}
 }

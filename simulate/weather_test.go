@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 	deaf              // replies are lost
 	frozen            // requests wait for the end
 	flaky             // many requests and most replies are lost
-	lastOutage = flaky
+	partly            // calls for some keys fail as if refused: for gates, or for all others
+	lastOutage = partly
 )
 
 var (
@@ -51,6 +53,7 @@ type wire struct {
 	dead    bool
 	noticed time.Time // when the last notice arrives
 	deaf    bool      // in this outage notices are lost, too
+	gates   bool      // in this outage calls for gates fail, if calls for some keys do
 	fades   time.Time // until then replies get slower; then comes an outage
 	silence time.Duration
 	lagged  time.Time // when a request last took effect that had been on its way for long
@@ -92,6 +95,7 @@ func (w *wire) fail(kind outage, d time.Duration) {
 	defer w.mu.Unlock()
 	if end := time.Now().Add(d); !w.mended && (w.outage == none || end.After(w.until)) {
 		w.outage, w.until, w.deaf = kind, end, w.r.IntN(2) == 0
+		w.gates = w.r.IntN(4) == 0
 	}
 }
 
@@ -196,7 +200,7 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	if w.outage != none && !now.Before(w.until) {
 		w.outage = none
 	}
-	if w.outage == refused || w.happens(losses, w.h.loss) {
+	if w.refuses(c) || w.happens(losses, w.h.loss) {
 		w.mu.Unlock()
 		w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 0)
 		return &driver.Error{Err: errRefused}
@@ -241,6 +245,19 @@ func (w *wire) send(ctx context.Context, c *call) error {
 		return c.err
 	case <-ctx.Done():
 		return &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+}
+
+// refuses reports whether the outage has the call fail at once. The caller holds w.mu.
+func (w *wire) refuses(c *call) bool {
+	switch w.outage {
+	case refused:
+		return true
+	case partly:
+		isGate := c.claim.Key != "" && strings.HasSuffix(c.claim.Key, permitMark+gateName)
+		return isGate == w.gates
+	default:
+		return false
 	}
 }
 
@@ -303,7 +320,9 @@ func (c *call) apply() {
 	h := c.wire.h
 	if k := h.slot(c.claim.Key); k != nil && c.kind != evRenew &&
 		(c.kind == evRelease || c.result.State == driver.Held) {
-		k.used.raise(h.now())
+		if k.used.raise(h.now()); c.kind == evAcquire {
+			k.taken.raise(h.now())
+		}
 	}
 	if c.kind == evRenew {
 		for i, claim := range c.claims {
