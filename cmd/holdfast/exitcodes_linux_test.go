@@ -99,6 +99,11 @@ func TestExitCodes(t *testing.T) {
 		{"no server", []string{"ls", "--on=" + down.URL()}, 69, "69", nil, nil},
 		{"no output", []string{"ls"}, 74, "74", nil, full},
 
+		{"shown", []string{"inspect", "held"}, 0, "0", nil, nil},
+		{"no name", []string{"inspect"}, 64, "64", nil, nil},
+		{"no server", []string{"inspect", "--on=" + down.URL(), "n"}, 69, "69", nil, nil},
+		{"no output", []string{"inspect", "n"}, 74, "74", nil, full},
+
 		{"no set", []string{"adopt"}, 64, "64", nil, nil},
 		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
 		{"no result", []string{"adopt", set}, 74, "74", nil, full},
@@ -131,7 +136,7 @@ func TestExitCodes(t *testing.T) {
 				test.entry, entries)
 		}
 	}
-	for _, command := range []string{"run", "hold", "ls", "adopt"} {
+	for _, command := range []string{"run", "hold", "ls", "inspect", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

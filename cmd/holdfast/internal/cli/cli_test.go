@@ -77,6 +77,7 @@ func TestHelp(t *testing.T) {
 		"adopt.txt":      {"adopt", "--help"},
 		"hold.txt":       {"hold", "--help"},
 		"ls.txt":         {"ls", "--help"},
+		"inspect.txt":    {"inspect", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
 		"show.txt":       {"fence", "show", "--help"},
@@ -247,7 +248,7 @@ func TestCompletion(t *testing.T) {
 	for _, form := range backendurl.Forms() {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
-		for _, sub := range []string{"run", "hold", "ls", "adopt"} {
+		for _, sub := range []string{"run", "hold", "ls", "inspect", "adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
 			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
@@ -356,6 +357,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"adopt", "--on=file:"}, []string{"is for redlock addresses"}},
 		{[]string{"hold", "a", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"hold", ""}, []string{"name is empty"}},
+		{[]string{"inspect"}, []string{"0 arguments", "inspect [flags] NAME"}},
+		{[]string{"inspect", "a", "b"}, []string{"2 arguments", "inspect [flags] NAME"}},
+		{[]string{"inspect", ""}, []string{"name is empty"}},
+		{[]string{"inspect", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"ls", "a", "b"}, []string{"2 arguments", "ls [flags] [PREFIX]"}},
 		{[]string{"ls", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"ls", "--timeout=0s"}, []string{"--timeout 0s", "more than 0s"}},

@@ -27,6 +27,8 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"run", "--ttl", "redis://:a hunter2@h", "n", "--", "true"},
 		{"fence", "redis://:hunter2@h"},
 		{"ls", "redis://:hunter2@h"},
+		{"inspect", "redis://:hunter2@h"},
+		{"inspect", "redis://:hunter2@h", "n"},
 		{"ls", "-on=redis://:a hunter2@h"},
 		{"fence", "init", "redis://:hunter2@h"},
 		{"fence", "advance", "--on", "postgres://:hunter2@h?x"},

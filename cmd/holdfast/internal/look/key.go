@@ -89,8 +89,8 @@ func Since(token driver.Token, now time.Time) time.Time {
 	return at
 }
 
-// free reports whether nobody holds the key or waits for it.
-func (k Key) free() bool { return len(k.Holders) == 0 && len(k.Waiters) == 0 }
+// Free reports whether nobody holds the key or waits for it.
+func (k Key) Free() bool { return len(k.Holders) == 0 && len(k.Waiters) == 0 }
 
 // The form of the output for programs. A text that is not UTF-8 is given in base64 as well.
 type (

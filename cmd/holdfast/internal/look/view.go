@@ -125,7 +125,7 @@ func (v *View) inspectAll(ctx context.Context, names []string) ([]Key, error) {
 				switch {
 				case err != nil && first == nil:
 					first = err
-				case err == nil && !key.free():
+				case err == nil && !key.Free():
 					keys = append(keys, key)
 				}
 				mu.Unlock()
@@ -186,6 +186,28 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 		key.Nodes = nodesOf(<-asked, time.Now())
 	}
 	return key, err
+}
+
+// Semaphore describes the gate and the slots of the semaphore with that name that are held or
+// waited for, in order. If it fails, it returns those that it could describe.
+func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err error) {
+	_, several := v.Backend.(nodesInspector)
+	err = v.List(ctx, name+permitMark, func(keys []Key) error {
+		for _, k := range keys {
+			if k.Kind == Lock || k.Text != name {
+				continue // its name only begins so
+			}
+			if several {
+				var err error
+				if k, err = v.Inspect(ctx, k.Full[len(v.Prefix):]); err != nil {
+					return err
+				}
+			}
+			parts = append(parts, k)
+		}
+		return nil
+	})
+	return parts, err
 }
 
 // bounded calls f, but does not wait for it for longer than patience, whether it keeps to the end

@@ -1,0 +1,156 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestInspect: an operator sees who holds a lock, whether that lives, and each waiter in its place.
+func TestInspect(t *testing.T) {
+	sites(t, func(t *testing.T, s *site) {
+		defer s.release()
+		if out, _ := s.ask(0, "inspect", "nightly"); !strings.Contains(out, "held by  nobody") ||
+			!strings.Contains(out, "waiting  0") {
+			t.Errorf("of nothing:\n%s", out)
+		}
+		host, err := os.Hostname()
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := func(label string, p *process) string {
+			return regexp.QuoteMeta(fmt.Sprintf("%s (pid %d on %s)", label, p.cmd.Process.Pid,
+				host))
+		}
+		backup := s.hold("--label", "backup", "nightly")
+		first := s.wait("--label", "first", "nightly")
+		second := s.wait("--label", "second", "nightly")
+		present := `, its process on this host lives, counts as present for \d+(\.\d)?s more`
+		lines := []string{"nightly",
+			"  key      " + s.prefix + "nightly",
+			"  held by  " + who("backup", backup),
+			"  alive    its process on this host lives",
+			`  lease    (1h0m0s|59m\d+s), unless renewed before`,
+			`  owner    [-_A-Za-z0-9]{24}/` + regexp.QuoteMeta(host) + `/\d+/backup`,
+			"  waiting  2",
+			"    1\\.  " + who("first", first) + present,
+			"    2\\.  " + who("second", second) + present,
+		}
+		if s.name == "directory" {
+			lines = append(lines, `  since    20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, [0-9.]+m?s ago`,
+				`  token    \d{16}`)
+		}
+		if s.name == "redlock" {
+			for i, server := range s.servers {
+				head := "         "
+				if i == 0 {
+					head = "  nodes  "
+				}
+				lines = append(lines, head+"  "+server.Addr+": granted it to "+
+					who("backup", backup)+`, lease (1h0m0s|59m\d+s); 2 waiting`)
+			}
+		}
+		s.says(0, []string{"inspect", "nightly"}, lines...)
+
+		out, _ := s.ask(0, "inspect", "--json", "nightly")
+		all := keys(t, out)
+		if len(all) != 1 || len(all[0].Holders) != 1 || all[0].Holders[0].Label != "backup" ||
+			len(all[0].Nodes) != len(s.servers)*btoi(s.name == "redlock") ||
+			all[0].Waiting != len(all[0].Waiters) {
+			t.Errorf("as JSON: %s", out)
+		}
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestInspectShared: all who share a lock are shown.
+func TestInspectShared(t *testing.T) {
+	sites(t, func(t *testing.T, s *site) {
+		defer s.release()
+		s.hold("--shared", "--label", "a", "catalogue")
+		s.hold("--shared", "--label", "b", "catalogue")
+		s.says(0, []string{"inspect", "catalogue"}, "  shared   by 2, each with a lease of its own",
+			`  held by  a \(pid .*`, `  held by  b \(pid .*`)
+	})
+}
+
+// TestInspectSemaphore: what the library stores for a semaphore is shown as what it is.
+func TestInspectSemaphore(t *testing.T) {
+	sites(t, func(t *testing.T, s *site) {
+		defer s.release()
+		s.hold("--permits=2", "--label", "a", "jobs")
+		s.hold("--permits=2", "--label", "b", "jobs")
+		s.wait("--permits=2", "--label", "c", "jobs")
+		out := s.says(0, []string{"inspect", "jobs"}, "jobs, gate", "jobs, permit 0",
+			"jobs, permit 1", "  is a permit: one slot of the semaphore jobs, .*",
+			"  is the gate of the semaphore jobs: .*", `  held by  permits=2 \(pid .*`)
+		if regexp.MustCompile(`(?m)^jobs$`).MatchString(out) {
+			t.Errorf("shows the lock of that name, which nobody holds:\n%s", out)
+		}
+		s.hold("jobs") // which is another thing
+		s.says(0, []string{"inspect", "jobs"}, "jobs", "jobs, gate", "jobs, permit 0",
+			"jobs, permit 1")
+		s.says(0, []string{"inspect", "jobs@permit/1"}, "jobs, permit 1")
+	})
+}
+
+// TestInspectNodes: over a set of servers the operator sees which one is behind, which one another
+// claim holds, and which one does not answer, also where no majority answers.
+func TestInspectNodes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "redlock")
+	s.hold("--label", "backup", "nightly")
+	s.servers[0].Do(t, "DEL", "lock:nightly")
+	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
+		"  nodes    "+s.servers[0].Addr+": is behind: knows no holder",
+		"           "+s.servers[1].Addr+": granted it to backup .*")
+	s.servers[0].Do(t, "SET", "lock:nightly", "5f3a")
+	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
+		"  nodes    "+s.servers[0].Addr+": differs: granted it to "+
+			`"5f3a" of another library, lease -`)
+	s.servers[1].Freeze()
+	s.says(0, []string{"inspect", "nightly"},
+		"           "+s.servers[1].Addr+": does not answer: .*")
+	s.servers[2].Kill()
+	out, err := s.ask(69, "inspect", "--timeout=2s", "nightly")
+	if !strings.Contains(err, s.servers[2].Addr) || !strings.Contains(out, "differs") ||
+		!regexp.MustCompile(s.servers[2].Addr+": does not answer: .*connection refused").
+			MatchString(out) {
+		t.Errorf("without a majority: %q\n%s", err, out)
+	}
+	s.servers[1].Thaw()
+}
+
+// TestInspectOthers: another library's value is shown quoted and cut, and given to programs as it
+// is. What this library did not write is not taken for a process.
+func TestInspectOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "redis")
+	value := "\x1b[2J" + strings.Repeat("0123456789", 9)
+	s.servers[0].Do(t, "SET", "lock:theirs", value)
+	out := s.says(0, []string{"inspect", "theirs"},
+		regexp.QuoteMeta(`  held by  "\x1b[2J012345678901234567890123456789012345"... of another library`),
+		"  lease    no end is known; it may have none",
+		"  alive    whether that is alive is not known")
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("shows %q", out)
+	}
+	out, _ = s.ask(0, "inspect", "--json", "theirs")
+	if all := keys(t, out); len(all) != 1 || len(all[0].Holders) != 1 ||
+		!slices.Equal(all[0].Holders, []party{{Owner: value, Foreign: true}}) {
+		t.Errorf("as JSON: %s", out)
+	}
+	s.servers[0].Do(t, "HSET", "lock:hash", "f", "v")
+	if _, err := s.ask(69, "inspect", "hash"); !strings.Contains(err, "WRONGTYPE") {
+		t.Errorf("of a key that is no lock: %s", err)
+	}
+}
