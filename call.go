@@ -81,23 +81,11 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	options []AcquireOption) (*Lock, error) {
 	a, err := l.call(key, wait, options)
 	var full string
-	if err == nil && a.terms.permits > 0 {
-		full, err = l.semaphoreKey(key)
-	} else if err == nil {
-		full, err = l.fullKey(key)
-	}
-	if err == nil && ctx == nil {
-		err = invalid("context is nil for %q: use context.Background()", key)
+	if err == nil {
+		full, err = l.keyOf(ctx, &a)
 	}
 	if err != nil {
 		return l.refused(&a, err)
-	}
-	if ctx.Err() != nil {
-		return l.refused(&a, keyError("acquire", key, contextError(ctx)))
-	}
-	if a.sharedKeys != nil {
-		return l.refused(&a, invalid("WithSharedKeys(%s) for %q alone: use WithShared",
-			quoted(a.sharedKeys), key))
 	}
 	switch lock, err := l.nested(ctx, full, &a); {
 	case err != nil:
@@ -129,6 +117,28 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 		return lock.newHandle(), nil
 	}
 	return lock, nil
+}
+
+// keyOf returns the full key of a call for one key. It fails with ErrInvalid for what is not
+// allowed, and with the error of ctx if that has ended.
+func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
+	if a.terms.permits > 0 {
+		full, err = l.semaphoreKey(a.key)
+	} else {
+		full, err = l.fullKey(a.key)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case ctx == nil:
+		return "", invalid("context is nil for %q: use context.Background()", a.key)
+	case ctx.Err() != nil:
+		return "", keyError("acquire", a.key, contextError(ctx))
+	case a.sharedKeys != nil:
+		return "", invalid("WithSharedKeys(%s) for %q alone: use WithShared",
+			quoted(a.sharedKeys), a.key)
+	}
+	return full, nil
 }
 
 func (l *Locker) refused(a *call, err error) (*Lock, error) {

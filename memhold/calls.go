@@ -71,13 +71,20 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 		return driver.Result{State: driver.Held, Token: e.token}
 	}
 
+	return m.busy(b, claim, e, claim.Queue && !mine, now)
+}
+
+// busy is the answer to a claim that does not get the key. If it is in the queue that renews its
+// presence, and if not, it enters as enters says.
+func (m *memory) busy(b *Backend, claim *driver.Claim, e *entry, enters bool,
+	now clock.Instant) driver.Result {
 	result := driver.Result{State: driver.Busy, Holder: e.owner, ExpiresIn: e.expires.Sub(now)}
 	var w *queuedClaim
 	if e.queue != nil {
 		e.queue.prune(now)
 		w = e.queue.find(claim.Owner)
 	}
-	if w == nil && (!claim.Queue || mine) {
+	if w == nil && !enters {
 		if e.queue != nil {
 			m.tend(e, now)
 		}

@@ -178,42 +178,54 @@ func rivals(first, second *history.Acquisition) bool {
 func tokens(run *history.Run, _ Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
-		owners := make(map[uint64]*history.Acquisition)
-		for _, a := range granted {
-			other := owners[a.Token]
-			if other != nil && !(other.Shared && a.Shared) {
-				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
-					Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
+		found = append(found, sameTokens(key, granted)...)
+		found = append(found, fallingTokens(key, granted)...)
+	}
+	return found
+}
+
+// sameTokens are tokens of a key that two have who may not.
+func sameTokens(key string, granted []*history.Acquisition) (found []Finding) {
+	owners := make(map[uint64]*history.Acquisition)
+	for _, a := range granted {
+		other := owners[a.Token]
+		if other != nil && !(other.Shared && a.Shared) {
+			found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
+				Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
+		}
+		if other == nil || !a.Shared {
+			owners[a.Token] = a // one who has it alone, if any has
+		}
+	}
+	return found
+}
+
+// fallingTokens are tokens of a key that are less than one of before.
+func fallingTokens(key string, granted []*history.Acquisition) (found []Finding) {
+	asked := slices.Clone(granted)
+	slices.SortFunc(asked, func(a, b *history.Acquisition) int {
+		return cmp.Compare(a.Asked, b.Asked)
+	})
+	var largest, alone *history.Acquisition // of those complete, and of them that did not share
+	complete := 0
+	for _, a := range asked {
+		for ; complete < len(granted) && granted[complete].Granted < a.Asked; complete++ {
+			c := granted[complete]
+			if largest == nil || c.Token > largest.Token {
+				largest = c
 			}
-			if other == nil || !a.Shared {
-				owners[a.Token] = a // one who has it alone, if any has
+			if !c.Shared && (alone == nil || c.Token > alone.Token) {
+				alone = c
 			}
 		}
-		asked := slices.Clone(granted)
-		slices.SortFunc(asked, func(a, b *history.Acquisition) int {
-			return cmp.Compare(a.Asked, b.Asked)
-		})
-		var largest, alone *history.Acquisition // of those complete, and of them that did not share
-		complete := 0
-		for _, a := range asked {
-			for ; complete < len(granted) && granted[complete].Granted < a.Asked; complete++ {
-				c := granted[complete]
-				if largest == nil || c.Token > largest.Token {
-					largest = c
-				}
-				if !c.Shared && (alone == nil || c.Token > alone.Token) {
-					alone = c
-				}
-			}
-			before := largest
-			if a.Shared {
-				before = alone
-			}
-			if before != nil && before.Token > a.Token {
-				found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
-					Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, before,
-						before.Token)})
-			}
+		before := largest
+		if a.Shared {
+			before = alone
+		}
+		if before != nil && before.Token > a.Token {
+			found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
+				Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, before,
+					before.Token)})
 		}
 	}
 	return found

@@ -230,16 +230,7 @@ func each(run *history.Run, rules Rules, f func(node, key string, calls []histor
 		}
 	}
 	for _, p := range places {
-		var breaks []history.Record
-		for _, fault := range run.Faults {
-			if (fault.Forget || fault.Breaks != "") && fault.Concerns(p.key) &&
-				slices.Contains(strings.Fields(fault.Target), p.node) {
-				breaks = append(breaks, fault)
-			}
-		}
-		slices.SortFunc(breaks, func(a, b history.Record) int {
-			return cmp.Compare(a.Until, b.Until)
-		})
+		breaks := breaksOf(run, p.node, p.key)
 		var part, open []history.Record
 		for _, c := range parts[p] {
 			for len(breaks) > 0 && breaks[0].Until < c.At {
@@ -262,4 +253,19 @@ func each(run *history.Run, rules Rules, f func(node, key string, calls []histor
 		}
 		f(p.node, p.key, part)
 	}
+}
+
+// breaksOf are the faults after which a node may have forgotten a key, or by which an assumption
+// about it was broken there, in the order in which they ended.
+func breaksOf(run *history.Run, node, key string) (breaks []history.Record) {
+	for _, fault := range run.Faults {
+		if (fault.Forget || fault.Breaks != "") && fault.Concerns(key) &&
+			slices.Contains(strings.Fields(fault.Target), node) {
+			breaks = append(breaks, fault)
+		}
+	}
+	slices.SortFunc(breaks, func(a, b history.Record) int {
+		return cmp.Compare(a.Until, b.Until)
+	})
+	return breaks
 }

@@ -24,17 +24,25 @@ func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 			f := Finding{Check: "register", Key: a.Key, At: r.At, Text: fmt.Sprintf(
 				"%v with token %d has read %d after %d, and nobody had written too late", a,
 				a.Token, r.Value, last.Value)}
-			for _, other := range granted {
-				if other != a && !other.Shared && other.Granted < r.Until &&
-					other.End() > a.Granted && f.Excuse == "" {
-					f.Excuse, f.Because = excuse(run, rules, a, other)
-				}
-			}
+			f.Excuse, f.Because = excuseUntil(run, rules, a, granted, r.Until)
 			found = append(found, f)
 		}
 		last = r
 	}
 	return found
+}
+
+// excuseUntil is the first excuse for a reader beside somebody who had the key alone, was granted it
+// before the moment, and had it when the reader was granted it or later.
+func excuseUntil(run *history.Run, rules Rules, a *history.Acquisition,
+	granted []*history.Acquisition, moment int64) (reason, because string) {
+	for _, other := range granted {
+		if other != a && !other.Shared && other.Granted < moment && other.End() > a.Granted &&
+			reason == "" {
+			reason, because = excuse(run, rules, a, other)
+		}
+	}
+	return reason, because
 }
 
 // wroteLate reports whether the acquisition may have written from one moment to the other, without

@@ -177,11 +177,7 @@ func starvation(run *history.Run, rules Rules) (found []Finding) {
 			parts := quiet(span{a.Asked, answered(run, a)}, disturbed)
 			stalls := starved(run, a.Client)
 			for _, b := range asked[i+1:] {
-				if b.Client == a.Client || b.Granted == 0 || !slices.ContainsFunc(parts,
-					func(s span) bool {
-						return b.Granted <= s.to &&
-							length(quiet(span{s.from, b.Asked}, stalls)) > longestIdle
-					}) {
+				if !wentFirst(b, a, parts, stalls) {
 					continue
 				}
 				found = append(found, Finding{Check: "starvation", Key: key, At: b.Granted,
@@ -193,4 +189,14 @@ func starvation(run *history.Run, rules Rules) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// wentFirst reports whether b, of another process, had the key in one of the parts of the time in
+// which a waited, and asked for it much later than that part began, stalls of a left out.
+func wentFirst(b, a *history.Acquisition, parts, stalls []span) bool {
+	return b.Client != a.Client && b.Granted != 0 && slices.ContainsFunc(parts,
+		func(s span) bool {
+			return b.Granted <= s.to &&
+				length(quiet(span{s.from, b.Asked}, stalls)) > longestIdle
+		})
 }

@@ -234,7 +234,8 @@ func inTime(records []Record) []Record {
 	return sorted
 }
 
-// Assemble makes a history of records, in any order.
+// Assemble makes a history of records, in any order. It is one function because it is one table:
+// each kind of record has its line or two here, and there is no other place to look for them.
 func Assemble(records []Record) *Run {
 	records = inTime(records)
 	run := &Run{Sets: make(map[string]int), of: make(map[asker][]int)}

@@ -336,7 +336,8 @@ func (r *run) logs() []string {
 
 func (r *run) mark(phase string) { r.log.Add(history.Record{Kind: history.Mark, Name: phase}) }
 
-// start starts everything.
+// start starts everything. It is one function because it is one order: each step needs what those
+// before it have started.
 func (r *run) start(ctx context.Context) (err error) {
 	dir := r.config.Dir
 	if r.log, err = history.Create(filepath.Join(dir, "lab.jsonl"), ""); err != nil {

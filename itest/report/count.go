@@ -78,13 +78,24 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 	for _, g := range f.Guards {
 		f.Undone += g.Lost
 	}
-	for _, fault := range r.History.Faults {
+	slices.Sort(grants)
+	for i := 1; i < len(grants); i++ {
+		f.Outage = max(f.Outage, time.Duration(grants[i]-grants[i-1]))
+	}
+	f.countDisturbances(r.History)
+	f.countFindings(found)
+	return f
+}
+
+// countDisturbances counts faults, and when clients or the laboratory did not run.
+func (f *Figures) countDisturbances(run *history.Run) {
+	for _, fault := range run.Faults {
 		f.Faults[kind(fault.Name)]++
 		if strings.HasPrefix(fault.Name, "pause") {
 			f.Pauses++
 		}
 	}
-	for _, s := range r.History.Stalls {
+	for _, s := range run.Stalls {
 		if s.Client == history.Laboratory {
 			f.Starved += time.Duration(s.Until - s.At)
 			continue
@@ -93,10 +104,9 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 			f.Pauses++
 		}
 	}
-	slices.Sort(grants)
-	for i := 1; i < len(grants); i++ {
-		f.Outage = max(f.Outage, time.Duration(grants[i]-grants[i-1]))
-	}
+}
+
+func (f *Figures) countFindings(found []check.Finding) {
 	for _, finding := range found {
 		if finding.Excuse != "" {
 			f.Excused++
@@ -107,7 +117,6 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 			f.Open++
 		}
 	}
-	return f
 }
 
 // kind is a fault's name without its particulars.

@@ -45,14 +45,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	orders := make(chan string)
-	go func() {
-		input := bufio.NewScanner(os.Stdin)
-		for input.Scan() {
-			orders <- input.Text()
-		}
-		os.Exit(0)
-	}()
+	orders := listen()
 	if j.Serve {
 		return stores.Serve(*j.Stores, j.Keys, func() { fmt.Println("ready") })
 	}
@@ -62,11 +55,7 @@ func run() error {
 	}
 	before := runtime.NumGoroutine()
 
-	backend, err := open(&j, log)
-	if err != nil {
-		return err
-	}
-	locker, err := holdfast.New(backend, holdfast.WithTTL(j.TTL), holdfast.WithPrefix(prefix))
+	backend, locker, err := connect(&j, log)
 	if err != nil {
 		return err
 	}
@@ -108,6 +97,38 @@ func run() error {
 	stop()
 	workers.Wait()
 
+	log.Add(finish(locker, backend, before))
+	fmt.Println("closed")
+	<-orders
+	return nil
+}
+
+// listen returns the lines of the standard input. When it ends, so does the process.
+func listen() <-chan string {
+	orders := make(chan string)
+	go func() {
+		input := bufio.NewScanner(os.Stdin)
+		for input.Scan() {
+			orders <- input.Text()
+		}
+		os.Exit(0)
+	}()
+	return orders
+}
+
+// connect makes a Locker on the backend of the job.
+func connect(j *job.Job, log *history.Log) (driver.Backend, *holdfast.Locker, error) {
+	backend, err := open(j, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	locker, err := holdfast.New(backend, holdfast.WithTTL(j.TTL), holdfast.WithPrefix(prefix))
+	return backend, locker, err
+}
+
+// finish closes everything. The record says what went wrong, and how many goroutines there are more
+// than before.
+func finish(locker *holdfast.Locker, backend driver.Backend, before int) history.Record {
 	var problem string
 	if err := locker.Close(); err != nil {
 		problem = err.Error()
@@ -120,10 +141,7 @@ func run() error {
 		stacks := make([]byte, 1<<16)
 		problem += string(stacks[:runtime.Stack(stacks, true)])
 	}
-	log.Add(history.Record{Kind: history.Done, Count: left, Err: problem})
-	fmt.Println("closed")
-	<-orders
-	return nil
+	return history.Record{Kind: history.Done, Count: left, Err: problem}
 }
 
 // settle waits for goroutines to end that were told to, and returns how many there are more than

@@ -132,16 +132,8 @@ func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, pl
 		&replies[len(replies)-1]); err != nil {
 		return driver.Result{}, refused, err
 	}
-	set, waiting, raised, holder := &replies[0], &replies[1], &replies[2], &replies[3]
-	switch {
-	case set.Kind != String:
-		return driver.Result{}, refused, nil
-	case waiting.Kind != Integer || waiting.Int != 0:
-		return driver.Result{}, outOfTurn, nil
-	case raised.Kind != Integer || raised.Int != 2 && (raised.Int != 1 || a.first != a.last):
-		return driver.Result{}, undecided, nil
-	case holder.Kind != String || holder.Str != a.claim.Owner:
-		return driver.Result{}, undecided, nil
+	if outcome := a.judge(replies); outcome != granted {
+		return driver.Result{}, outcome, nil
 	}
 	if a.b.options.Replicas > 0 {
 		if err := a.b.waited(conn, replies[4]); err != nil {
@@ -149,6 +141,22 @@ func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, pl
 		}
 	}
 	return driver.Result{State: driver.Held, Token: max(a.claim.Token, 1)}, granted, nil
+}
+
+// judge says what the replies to the four commands mean together.
+func (a *acquisition) judge(replies []Reply) plainOutcome {
+	set, waiting, raised, holder := &replies[0], &replies[1], &replies[2], &replies[3]
+	switch {
+	case set.Kind != String:
+		return refused
+	case waiting.Kind != Integer || waiting.Int != 0:
+		return outOfTurn
+	case raised.Kind != Integer || raised.Int != 2 && (raised.Int != 1 || a.first != a.last):
+		return undecided
+	case holder.Kind != String || holder.Str != a.claim.Owner:
+		return undecided
+	}
+	return granted
 }
 
 // byScript acquires in one step.

@@ -145,59 +145,13 @@ func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 	return b.runOn(ctx, conn, c)
 }
 
+// runOn is run on the connection to a server, and on others that the server redirects to.
 func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) {
-	space := scratches.Get().(*scratch)
-	defer space.free()
 	asking := false
 	for redirects, loads := 0, 0; ; {
-		server := conn.Server()
-		memory := ""
-		if c.vote > 0 {
-			var err error
-			if memory, err = b.mayVote(ctx, conn, server, c.vote); err != nil {
-				return Reply{}, err
-			}
-		}
-		commands := space.commands[:0]
-		vouch := b.hasToVouch(conn, c.vote)
-		if vouch {
-			commands = append(commands, infoCommands...)
-		}
-		if asking {
-			commands = append(commands, askingCommand)
-		}
-		commands = append(commands, c.command)
-		if c.wait {
-			commands = append(commands, b.waitCommand())
-		}
-		if b.testifies(memory) {
-			commands = append(commands, memoryCommand)
-		}
-		replies := space.replies[:len(commands)]
-		if err := conn.Do(ctx, commands, replies); err != nil {
-			return Reply{}, err
-		}
-		if vouch {
-			if err := b.vouch(conn, replies[:len(infoCommands)]); err != nil {
-				return Reply{}, err
-			}
-			replies = replies[len(infoCommands):]
-		}
-		if asking {
-			replies = replies[1:]
-		}
-		reply := replies[0]
-		if reply.Kind != Failure {
-			if err := b.admitted(ctx, conn, server, c.vote, memory,
-				&replies[len(replies)-1]); err != nil {
-				return Reply{}, err
-			}
-			if c.wait {
-				if err := b.waited(conn, replies[1]); err != nil {
-					return Reply{}, err
-				}
-			}
-			return reply, nil
+		reply, err := b.once(ctx, conn, c, asking)
+		if err != nil || reply.Kind != Failure {
+			return reply, err
 		}
 		failure := b.failure(conn, reply, c.effect)
 		redirect := parseRedirect(reply.Str)
@@ -214,7 +168,6 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 			if asking {
 				slot = Slots
 			}
-			var err error
 			if conn, err = b.transport.Follow(ctx, slot, redirect.address); err != nil {
 				return Reply{}, err
 			}
@@ -225,6 +178,63 @@ func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) 
 			return Reply{}, failure
 		}
 	}
+}
+
+// once sends the script once, with what has to be asked beside it. It returns the reply, which may
+// be a Failure. Any other counts: the server may vote, and replicas have it.
+func (b *Backend) once(ctx context.Context, conn Conn, c *call, asking bool) (Reply, error) {
+	server := conn.Server()
+	memory := ""
+	if c.vote > 0 {
+		var err error
+		if memory, err = b.mayVote(ctx, conn, server, c.vote); err != nil {
+			return Reply{}, err
+		}
+	}
+	space := scratches.Get().(*scratch)
+	defer space.free()
+	commands := space.commands[:0]
+	vouch := b.hasToVouch(conn, c.vote)
+	if vouch {
+		commands = append(commands, infoCommands...)
+	}
+	if asking {
+		commands = append(commands, askingCommand)
+	}
+	commands = append(commands, c.command)
+	if c.wait {
+		commands = append(commands, b.waitCommand())
+	}
+	if b.testifies(memory) {
+		commands = append(commands, memoryCommand)
+	}
+	replies := space.replies[:len(commands)]
+	if err := conn.Do(ctx, commands, replies); err != nil {
+		return Reply{}, err
+	}
+	if vouch {
+		if err := b.vouch(conn, replies[:len(infoCommands)]); err != nil {
+			return Reply{}, err
+		}
+		replies = replies[len(infoCommands):]
+	}
+	if asking {
+		replies = replies[1:]
+	}
+	reply := replies[0]
+	if reply.Kind == Failure {
+		return reply, nil
+	}
+	if err := b.admitted(ctx, conn, server, c.vote, memory,
+		&replies[len(replies)-1]); err != nil {
+		return Reply{}, err
+	}
+	if c.wait {
+		if err := b.waited(conn, replies[1]); err != nil {
+			return Reply{}, err
+		}
+	}
+	return reply, nil
 }
 
 // failure returns the driver's error for an error reply.

@@ -288,41 +288,34 @@ func (r *renewal) send(ctx context.Context) error {
 	}
 	if b.options.Replicas > 0 {
 		if err := b.waited(conn, replies[len(r.parts)]); err != nil {
-			for _, p := range r.parts {
-				for i := range p.results {
-					if p.results[i].State == driver.Held {
-						p.results[i] = driver.Result{Err: err}
-					}
-				}
-			}
+			r.doubt(err)
 		}
 	}
 	return nil
 }
 
-// take reads the reply to a part. A part that met a redirection or a missing script is sent again
-// by itself.
+// doubt makes the claims that were renewed unknown, as replicas may not have that.
+func (r *renewal) doubt(err error) {
+	for _, p := range r.parts {
+		for i := range p.results {
+			if p.results[i].State == driver.Held {
+				p.results[i] = driver.Result{Err: err}
+			}
+		}
+	}
+}
+
+// take reads the reply to a part.
 func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply) {
 	if reply.Kind == Failure {
-		p.wait = r.b.options.Replicas > 0
 		if len(r.parts) > 1 {
 			// The other results are known, and must not wait long for this one.
 			bounded, cancel := context.WithTimeout(ctx, shardPatience)
 			defer cancel()
 			ctx = bounded
 		}
-		var err error = r.b.failure(conn, reply, p.effect)
-		if parseRedirect(reply.Str).address != "" || IsServerError(err, "NOSCRIPT") {
-			reply, err = r.b.run(ctx, &p.call)
-		}
-		switch {
-		case err == nil:
-		case len(p.claims) > 1 && (IsServerError(err, "TRYAGAIN") ||
-			IsServerError(err, "CROSSSLOT")):
-			r.singly(ctx, conn, p)
-			return
-		default:
-			p.fail(err)
+		var sent bool
+		if reply, sent = r.sendAgain(ctx, conn, p, reply); !sent {
 			return
 		}
 	}
@@ -334,6 +327,33 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 		}
 		return
 	}
+	r.takeStates(ctx, conn, p, reply)
+}
+
+// sendAgain sends a part that met a redirection or a missing script again by itself, and claims
+// that are not all on one server each by itself. It returns the reply to the part, or false if
+// there is none and all its claims have a result.
+func (r *renewal) sendAgain(ctx context.Context, conn Conn, p *renewPart,
+	reply Reply) (_ Reply, sent bool) {
+	p.wait = r.b.options.Replicas > 0
+	var err error = r.b.failure(conn, reply, p.effect)
+	if parseRedirect(reply.Str).address != "" || IsServerError(err, "NOSCRIPT") {
+		reply, err = r.b.run(ctx, &p.call)
+	}
+	switch {
+	case err == nil:
+		return reply, true
+	case len(p.claims) > 1 && (IsServerError(err, "TRYAGAIN") ||
+		IsServerError(err, "CROSSSLOT")):
+		r.singly(ctx, conn, p)
+	default:
+		p.fail(err)
+	}
+	return Reply{}, false
+}
+
+// takeStates reads the reply of renew.lua or keep.lua: a letter for each claim.
+func (r *renewal) takeStates(ctx context.Context, conn Conn, p *renewPart, reply Reply) {
 	states, failures := reply, []Reply(nil)
 	if reply.Kind == List && len(reply.List) > 0 {
 		states, failures = reply.List[0], reply.List[1:]

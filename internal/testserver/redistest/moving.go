@@ -18,22 +18,7 @@ import (
 // at the other, and neither answers for both together. The last claims share their locks.
 func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	t.Helper()
-	var claims []driver.Claim
-	for i := range 9 {
-		claim := driver.Claim{Key: fmt.Sprintf("{moved}%d", i),
-			Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute, Shared: i > 5}
-		if i == 8 {
-			claim.Key = claims[7].Key
-		}
-		if r, err := b.Acquire(t.Context(), claim); r.State != driver.Held {
-			t.Fatalf("acquire: %v, %v", r.State, err)
-		}
-		claim.TTL += time.Hour
-		claims = append(claims, claim)
-	}
-	if r, err := b.Release(t.Context(), claims[5]); r.State != driver.Held {
-		t.Fatalf("release: %v, %v", r.State, err)
-	}
+	claims := claimsInSlot(t, b)
 	from, to := c.Owner(t, claims[0].Key), c.Primaries[0]
 	if from == to {
 		to = c.Primaries[1]
@@ -50,24 +35,7 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	}
 	renewed := func(when string) {
 		t.Helper()
-		// A renewal that takes long on a busy machine is unknown, and asked for again.
-		testserver.Eventually(t, "all are renewed "+when, func() error {
-			results, err := b.Renew(t.Context(), claims)
-			for i, r := range results {
-				want := driver.Held
-				if i == 5 {
-					want = driver.Lost // and it spoils none
-				}
-				if r.State != want {
-					err = errors.Join(err, fmt.Errorf("claim %d is %v, %v; want %v", i, r.State,
-						r.Err, want))
-				}
-				if r.State != want && r.State != driver.Unknown {
-					t.Fatalf("%s: %v", when, err)
-				}
-			}
-			return err
-		})
+		awaitRenewed(t, b, claims, when)
 	}
 	renewed("before any has moved")
 	move(claims[0].Key)
@@ -93,4 +61,52 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 		move(claims[i].Key)
 	}
 	renewed("when all have moved")
+}
+
+// released is the claim of claimsInSlot that holds its lock no more.
+const released = 5
+
+// claimsInSlot returns claims in one slot that hold their locks, but for one. The last ones are
+// shared, and two of them hold one lock. A renewal gives them a longer TTL.
+func claimsInSlot(t *testing.T, b driver.Backend) (claims []driver.Claim) {
+	t.Helper()
+	for i := range 9 {
+		claim := driver.Claim{Key: fmt.Sprintf("{moved}%d", i),
+			Owner: driver.NewOwner(driver.OwnerSuffix("test")), TTL: time.Minute, Shared: i > 5}
+		if i == 8 {
+			claim.Key = claims[7].Key
+		}
+		if r, err := b.Acquire(t.Context(), claim); r.State != driver.Held {
+			t.Fatalf("acquire: %v, %v", r.State, err)
+		}
+		claim.TTL += time.Hour
+		claims = append(claims, claim)
+	}
+	if r, err := b.Release(t.Context(), claims[released]); r.State != driver.Held {
+		t.Fatalf("release: %v, %v", r.State, err)
+	}
+	return claims
+}
+
+// awaitRenewed waits until one renewal has renewed all claims of claimsInSlot. One that takes long
+// on a busy machine is unknown, and asked for again.
+func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when string) {
+	t.Helper()
+	testserver.Eventually(t, "all are renewed "+when, func() error {
+		results, err := b.Renew(t.Context(), claims)
+		for i, r := range results {
+			want := driver.Held
+			if i == released {
+				want = driver.Lost // and it spoils none
+			}
+			if r.State != want {
+				err = errors.Join(err, fmt.Errorf("claim %d is %v, %v; want %v", i, r.State,
+					r.Err, want))
+			}
+			if r.State != want && r.State != driver.Unknown {
+				t.Fatalf("%s: %v", when, err)
+			}
+		}
+		return err
+	})
 }

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childStopped continues a child that has stopped, stops this process too, or warns.
+// childStopped continues a child that has stopped, stops this process too, or warns. It is one
+// function because the order of the cases counts: each is what the ones before it leave over.
 func (s *supervisor) childStopped() {
 	foreground := s.tty.foreground()
 	wants := s.tty != nil && (s.stopped == syscall.SIGTTIN || s.stopped == syscall.SIGTTOU)

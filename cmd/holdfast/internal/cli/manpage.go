@@ -104,6 +104,8 @@ func manKind(line string) int {
 
 const headingPrefix = "#### "
 
+// manDescription writes the text of a command as running text, tables and headings. It is one
+// function because what comes between two lines depends on the kinds of both: this is the table.
 func manDescription(page *bytes.Buffer, text string) {
 	last, gap := manRunning, false
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {

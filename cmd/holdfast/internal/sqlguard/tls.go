@@ -51,31 +51,44 @@ func verifiesNobody(server *pgconn.FallbackConfig) bool {
 // setMySQLTLS has the driver encrypt if the server can, as that of PostgreSQL does, unless the
 // parameters say something else.
 func setMySQLTLS(config *mysql.Config, host string, params map[string]string) error {
+	mode, err := mysqlTLSMode(config.Net, params)
+	if err != nil {
+		return err
+	}
+	if mode != "true" {
+		config.TLSConfig = mode
+		return nil
+	}
+	config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	return readMySQLFiles(config.TLS, params)
+}
+
+// mysqlTLSMode returns the value of the parameter tls, or what stands for it if it is not given.
+func mysqlTLSMode(network string, params map[string]string) (string, error) {
 	mode, given := params["tls"]
 	files := params["tls-ca"] != "" || params["tls-cert"] != "" || params["tls-key"] != ""
 	switch {
 	case files && !given:
 		mode = "true"
 	case files && mode != "true":
-		return errors.New(
+		return "", errors.New(
 			"parameters tls-ca, tls-cert and tls-key need tls=true: any other verifies nobody")
-	case !given && config.Net == "unix":
+	case !given && network == "unix":
 		mode = "false"
 	case !given:
 		mode = "preferred"
 	}
 	switch mode {
-	case "false", "preferred", "skip-verify":
-		config.TLSConfig = mode
-		return nil
-	case "true":
-	default:
-		return errors.New("parameter tls is none of false, preferred, skip-verify and true")
+	case "false", "preferred", "skip-verify", "true":
+		return mode, nil
 	}
-	config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	var err error
+	return "", errors.New("parameter tls is none of false, preferred, skip-verify and true")
+}
+
+// readMySQLFiles reads the authorities and the certificate that the parameters name.
+func readMySQLFiles(config *tls.Config, params map[string]string) (err error) {
 	if path := params["tls-ca"]; path != "" {
-		if config.TLS.RootCAs, err = authorities("tls-ca", path); err != nil {
+		if config.RootCAs, err = authorities("tls-ca", path); err != nil {
 			return err
 		}
 	}
@@ -87,7 +100,7 @@ func setMySQLTLS(config *mysql.Config, host string, params map[string]string) er
 		if err != nil {
 			return fmt.Errorf("parameters tls-cert and tls-key: %w", err)
 		}
-		config.TLS.Certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
 	return nil
 }
