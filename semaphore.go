@@ -393,8 +393,8 @@ func (m *semaphore) join(a *call, again bool) *waiter {
 	return w
 }
 
-// wait waits until a slot comes to w, which is in the list, or ctx ends. Who is ordered to lead asks
-// once; if that fails it goes back to its place. done is the channel of ctx.
+// wait waits until a slot comes to w, which is in the list, or ctx ends. Who is ordered to lead
+// asks once; if that fails it goes back to its place. done is the channel of ctx.
 func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a call,
 	w *waiter) (lock *Lock, local bool, err error) {
 	l, s := m.locker, m.shard
