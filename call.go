@@ -96,7 +96,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	var lock *Lock
 	var local bool
 	if a.terms.permits > 0 {
-		lock, local, err = l.permit(ctx, full, a)
+		lock, local, err = l.permit(ctx, full, &a)
 	} else {
 		lock, local, err = l.enter(ctx, full, &a)
 	}

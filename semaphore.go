@@ -32,6 +32,7 @@ type semaphore struct {
 	cohorts  int     // how many these are
 	last     int     // the slot that was held last: where a search begins
 	waiters  waiterList
+	kept     bool          // the shard knows it
 	scouting bool          // the scout is at work
 	leave    func()        // ends the scout's wait at the backend; nil if it has none
 	wake     chan struct{} // ends the scout's pause; has room for one; nil before the first
@@ -77,6 +78,10 @@ func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
 
 // keep has the shard know the semaphore. The caller holds s.mu.
 func (s *shard) keep(m *semaphore) {
+	if m.kept {
+		return
+	}
+	m.kept = true
 	if s.semaphores == nil {
 		s.semaphores = make(map[semaphoreKey]*semaphore)
 	}
@@ -86,9 +91,10 @@ func (s *shard) keep(m *semaphore) {
 // retire forgets the semaphore if nothing of it is left. The caller holds shard.mu.
 func (m *semaphore) retire() {
 	s := m.shard
-	if m.cohorts > 0 || m.waiters.first != nil || m.scouting || s.semaphores[m.key] != m {
+	if m.cohorts > 0 || m.waiters.first != nil || m.scouting || !m.kept {
 		return
 	}
+	m.kept = false
 	delete(s.semaphores, m.key)
 	if s.lastSlots == nil || len(s.lastSlots) >= maxLastSlots {
 		s.lastSlots = make(map[string]int)
@@ -155,7 +161,7 @@ type search struct {
 }
 
 // permit acquires any slot, as enter acquires one key.
-func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, error) {
+func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool, error) {
 	s, key, f := l.shard(full), semaphoreKey{name: full, terms: a.terms}, search{flight: 1}
 	done := ctx.Done() // before any cohort leads: it may panic
 	for {
@@ -168,16 +174,16 @@ func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, 
 		key = m.key
 		cohorts := m.next(&f, a.wait)
 		if len(cohorts) == 0 {
-			if err := m.notFound(&a, &f); err != nil {
+			if err := m.notFound(a, &f); err != nil {
 				m.retire()
 				s.mu.Unlock()
 				return nil, false, err
 			}
 			refusal := f.refusal
 			a.wait = false // who is ordered to lead asks once
-			w := m.join(&a, false)
+			w := m.join(a, false)
 			s.mu.Unlock()
-			l.tellFull(&a, refusal)
+			l.tellFull(a, refusal)
 			return m.wait(ctx, done, a, w)
 		}
 		s.mu.Unlock()
@@ -258,19 +264,29 @@ func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
 	return cohorts
 }
 
-// attempt asks once for each of the slots, side by side. It returns the first lock, and gives the
-// others back; without one it returns a refusal, the first error of another kind, or both.
-func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a call,
+// attempt asks once for each of the slots. It returns a lock; or a refusal, the first error of
+// another kind, or both.
+func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a *call,
+	cohorts []*cohort) (lock *Lock, refusal, failure error) {
+	if len(cohorts) > 1 {
+		return m.attemptAll(ctx, done, *a, cohorts)
+	}
+	wait := a.wait
+	a.wait = false
+	lock, err := cohorts[0].lead(ctx, a, clock.Now())
+	a.wait = wait
+	if _, held := err.(*HeldError); held {
+		return nil, err, nil
+	}
+	return lock, nil, err
+}
+
+// attemptAll is attempt for several slots, side by side. It keeps the first lock, and gives the
+// others back.
+func (m *semaphore) attemptAll(ctx context.Context, done <-chan struct{}, a call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	a.wait = false
 	start := clock.Now()
-	if len(cohorts) == 1 {
-		lock, err := cohorts[0].lead(ctx, &a, start)
-		if _, held := err.(*HeldError); held {
-			return nil, err, nil
-		}
-		return lock, nil, err
-	}
 	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
 	granted := false
 	defer func() { // also if the backend panics, or ctx
@@ -383,7 +399,7 @@ func (l *Locker) tellFull(a *call, refusal error) {
 // the shard is not closed.
 func (m *semaphore) join(a *call, again bool) *waiter {
 	w := m.locker.pool.get(a)
-	m.shard.keep(m) // it may be new
+	m.shard.keep(m)
 	if again {
 		m.waiters.pushFront(w)
 	} else {
@@ -395,7 +411,7 @@ func (m *semaphore) join(a *call, again bool) *waiter {
 
 // wait waits until a slot comes to w, which is in the list, or ctx ends. Who is ordered to lead
 // asks once; if that fails it goes back to its place. done is the channel of ctx.
-func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a call,
+func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a *call,
 	w *waiter) (lock *Lock, local bool, err error) {
 	l, s := m.locker, m.shard
 	for {
@@ -403,7 +419,7 @@ func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a call,
 		if !o.lead {
 			return o.lock, !o.asked, o.err
 		}
-		lock, err = c.lead(ctx, &a, clock.Now())
+		lock, err = c.lead(ctx, a, clock.Now())
 		if err == nil || !goesOn(ctx, err) {
 			return lock, false, err
 		}
@@ -413,7 +429,7 @@ func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a call,
 			return nil, false, ErrClosed
 		}
 		m = s.semaphore(l, m.key) // it may have been retired since
-		w = m.join(&a, true)
+		w = m.join(a, true)
 		s.mu.Unlock()
 	}
 }
