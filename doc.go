@@ -126,11 +126,13 @@
 // exclusive key at the backend. So the limit holds on every backend, and rests on what exclusion
 // rests on. Tokens rise for each slot: a store that refuses late writers needs a token for each
 // slot, and to be sent both. The backend shows the slots as keys that end with "@permit/" and a
-// number, or "gate", which no other key may.
+// number, and two more while somebody waits, which end with "@permit/gate" and the number of
+// permits, and "@permit/scout". No other key may end so.
 //
 // A permit that is free costs one round trip, or a second one if the slot that was tried first is
-// taken. [Locker.TryAcquire] asks for more and more slots together until all were tried; of two
-// calls at the same time that want the last permit, both may fail.
+// taken. [Locker.TryAcquire] asks for more and more slots together until all were tried. It may
+// miss a slot that comes free after it was tried; and of two calls at the same time that want the
+// last permit, both may fail.
 //
 // Whoever waits gets the first permit that comes free, whichever it is. Goroutines of one Locker on
 // the same terms wait in memory, in the order in which they asked, and hand permits to each other
@@ -145,11 +147,14 @@
 // that have a permit. A waiter that asks the backend costs n requests for entering all queues and n
 // for leaving them, each together: semaphores of hundreds of permits are for holds that are not
 // short. A process that died with the gate costs those who wait five seconds at most, or the TTL if
-// it is shorter, and then what the backend's queue takes for a dead waiter.
+// it is shorter, and then what the backend's queue takes for a dead waiter. If the gate gives no
+// answer for as long as that, those who wait go on without, and in no order.
 //
 // Use one n for a semaphore. While processes use several, as during a rollout, at most the largest
-// n hold a permit: those with a smaller one use the first slots only. Where they wait at the same
-// time, the log warns of it (see [WithLogger]); without a wait nobody sees it.
+// n hold a permit: those with a smaller one use the first slots only. Those with the same n wait
+// in one order; the slots' own queues decide between them and others. Where processes with
+// different n wait at the same time, the log warns of it (see [WithLogger]); without a wait nobody
+// sees it.
 //
 // A semaphore and a lock of the same key are different things and do not exclude each other, also
 // if there is one permit. Acquiring a permit with a context that comes from a permit of the same

@@ -130,7 +130,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 //     after a whole TTL without an answer;
 //   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
 //     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
-//     with "@permit/" and a number below 1,000 or "gate", which [WithPermits] uses;
+//     with "@permit/" and a number below 1,000, "scout", or "gate" and a number: see
+//     [WithPermits];
 //   - ErrClosed after Close.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)

@@ -11,19 +11,20 @@ import (
 const MaxPermits = 1000
 
 // A permit is a numbered slot, and a slot is an exclusive key of its own: the semaphore's name and
-// a suffix, which no other key may end with. The gate is one more such key, see scout.go. So at
-// most one holds a slot, on every backend, and nothing here has to be counted.
+// a suffix, which no other key may end with. So at most one holds a slot, on every backend, and
+// nothing here has to be counted. The gates and the scouts' key are such keys too, see scout.go.
 const (
 	permitMark = "@permit/"
-	gateName   = "gate"
+	gateName   = "gate" // and the number of permits
+	scoutName  = "scout"
 
-	// maxPermitSuffix is the length of the longest suffix: slots have three digits at most.
-	maxPermitSuffix = len(permitMark) + len(gateName)
+	// maxPermitSuffix is the length of the longest suffix, that of the gate of MaxPermits.
+	maxPermitSuffix = len(permitMark) + len(gateName) + 4
 )
 
 // WithPermits makes the key a semaphore: at most n acquisitions hold it at a time. Default: a lock,
 // which one holds. n is 1 to [MaxPermits], else New and Acquire fail with ErrInvalid, as they do
-// with [WithShared] as well, with a key of more than 1,012 bytes (prefix included), and
+// with [WithShared] as well, with a key of more than 1,008 bytes (prefix included), and
 // [Locker.AcquireAll] with any number of permits. See Semaphores in the package documentation.
 //
 // Use the same n everywhere. While processes use different ones, at most the largest of them hold a
@@ -71,29 +72,35 @@ func (c *cohort) name() string {
 }
 
 func slotKey(name string, slot int) string { return name + permitMark + strconv.Itoa(slot) }
-func gateKey(name string) string           { return name + permitMark + gateName }
+func scoutKey(name string) string          { return name + permitMark + scoutName }
 
-// cutPermit takes apart the full key of a slot, or of a gate, whose slot is -1.
+// gateKey is the key of the gate for those who know that many permits.
+func gateKey(name string, permits int) string {
+	return name + permitMark + gateName + strconv.Itoa(permits)
+}
+
+// cutPermit takes apart the full key of a slot; or of a gate or the scouts, whose slot is -1.
 func cutPermit(fullKey string) (name string, slot int, ok bool) {
 	i := strings.LastIndex(fullKey, permitMark)
 	if i < 0 || len(fullKey)-i > maxPermitSuffix {
 		return fullKey, -1, false
 	}
 	name, rest := fullKey[:i], fullKey[i+len(permitMark):]
-	if rest == gateName {
+	permits, isGate := strings.CutPrefix(rest, gateName)
+	switch n, err := strconv.ParseUint(permits, 10, 16); {
+	case rest == scoutName, isGate && err == nil && n <= MaxPermits:
 		return name, -1, true
-	}
-	if n, err := strconv.ParseUint(rest, 10, 16); err == nil && n < MaxPermits {
+	case !isGate && err == nil && n < MaxPermits:
 		return name, int(n), true
 	}
 	return fullKey, -1, false
 }
 
-// checkReserved refuses the keys of slots and gates.
+// checkReserved refuses the keys of slots, gates and scouts.
 func checkReserved(key, fullKey string) error {
 	if _, _, reserved := cutPermit(fullKey); reserved {
-		return invalid("key %.40q: what ends with %q and a number or %q is reserved for WithPermits; "+
-			"name the key otherwise", key, permitMark, gateName)
+		return invalid("key %.40q: what ends with %q and a number, %q and a number, or %q is "+
+			"reserved for WithPermits; name the key otherwise", key, permitMark, gateName, scoutName)
 	}
 	return nil
 }

@@ -108,3 +108,30 @@ func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// A permit that was lost before the scout could hand it on goes to nobody.
+func TestLostPermitGoesToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithPermits(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := lock.cohort.semaphore
+		memory.Faults().Lose(slotKey("key", 0))
+		<-lock.Done()
+		w := l.pool.get(&call{})
+		l.shard("key").mu.Lock()
+		m.waiters.push(w)
+		l.shard("key").mu.Unlock()
+		if m.give(lock) || len(w.ready) > 0 {
+			t.Error("it went to somebody who waits")
+		}
+	})
+}

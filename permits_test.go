@@ -140,7 +140,8 @@ func TestPermitsAreRefused(t *testing.T) {
 		refused(err, "WithShared")
 		_, err = l.AcquireAll(background, []string{"key", "other"}, four)
 		refused(err, "WithPermits(4)", `"key"`)
-		for _, key := range []string{"x@permit/0", "x@permit/999", "x@permit/gate", "@permit/7"} {
+		for _, key := range []string{"x@permit/0", "x@permit/999", "x@permit/gate5",
+			"x@permit/gate1000", "x@permit/scout", "@permit/7"} {
 			_, err = l.Acquire(background, key)
 			refused(err, key, "reserved")
 			_, err = l.TryAcquire(background, key, four)
@@ -151,13 +152,14 @@ func TestPermitsAreRefused(t *testing.T) {
 		tail, _ := b.locker(holdfast.WithPrefix("x@permit/"))
 		_, err = tail.Acquire(background, "3")
 		refused(err, "reserved")
-		for _, key := range []string{"x@permit/", "x@permit/1000", "x@permit/3x", "@permit/3/x"} {
+		for _, key := range []string{"x@permit/", "x@permit/1000", "x@permit/3x", "@permit/3/x",
+			"x@permit/gate", "x@permit/gate1001"} {
 			b.release(b.acquire(l, key))
 		}
-		long := strings.Repeat("k", driver.MaxKeyLen-len("p/")-len("@permit/gate"))
+		long := strings.Repeat("k", driver.MaxKeyLen-len("p/")-len("@permit/gate1000"))
 		b.releasePermits(b.acquirePermits(l, long, 2))
 		_, err = l.Acquire(background, long+"k", four)
-		refused(err, "1012")
+		refused(err, "1008")
 		permit := b.acquire(l, "key", four)
 		refused(permit.Downgrade(background), "permit")
 		b.release(permit)
@@ -431,7 +433,7 @@ func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if entry.Key == "deploy@permit/gate" || len(entry.Waiters) > 0 {
+			if entry.Key == "deploy@permit/gate3" || len(entry.Waiters) > 0 {
 				t.Errorf("%q has holder %q, %d waiters", entry.Key, entry.Holder.Owner,
 					len(entry.Waiters))
 			}

@@ -18,6 +18,10 @@ import (
 // who comes by. What it gets it hands to the first who waits. When nobody waits any more, or its
 // turn is over, it leaves the queues, and then the gate.
 //
+// There is a gate for each number of permits: one for all would have those who know more permits
+// wait behind those who know fewer, while a slot is free that only the former know. A gate that
+// gives no answer is gone without, as it only keeps an order.
+//
 // Where this Locker has the slot itself, the scout waits in memory, in the slot's cohort, and has
 // the next turn there. So the turn of a scout ends, and the gate goes on, however busy this Locker
 // keeps its permits.
@@ -158,21 +162,28 @@ func (s *scout) pause(d time.Duration) {
 func (s *scout) turn(ctx context.Context) error {
 	gate, err := s.gate(ctx)
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err == nil:
+		s.heard = clock.Now()
+		// Not within ctx, which has often ended.
+		defer gate.cohort.putBack(context.Background(), gate)
+	case ctx.Err() != nil:
 		return nil // nobody waits any more
-	case err != nil:
+	case !goesOn(ctx, err):
 		return err
 	}
-	s.heard = clock.Now()
-	// Not within ctx, which has often ended.
-	defer gate.cohort.putBack(context.Background(), gate)
 	permits := s.key.terms.permits
 	s.failed, s.left, s.err = slotSet{}, permits, nil
-	var wait sync.WaitGroup
-	for slot := range permits {
-		wait.Go(func() { s.queue(ctx, slot) })
+	var queues, comparison sync.WaitGroup
+	during, end := context.WithCancel(ctx)
+	if gate != nil {
+		comparison.Go(func() { s.compare(during) })
 	}
-	wait.Wait()
+	for slot := range permits {
+		queues.Go(func() { s.queue(ctx, slot) })
+	}
+	queues.Wait()
+	end()
+	comparison.Wait()
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	if s.timer != nil {
@@ -182,58 +193,78 @@ func (s *scout) turn(ctx context.Context) error {
 	return s.err
 }
 
-// gate waits for the gate.
-func (s *scout) gate(ctx context.Context) (*Lock, error) {
+// order is a call for a key that only keeps an order. Its TTL is short, and it is no user's.
+func (s *scout) order() call {
 	ttl := min(s.call.terms.ttl, gateTTL)
 	if b, ok := s.locker.backend.(driver.Limited); ok && b.CheckTTL(ttl) != nil {
 		ttl = s.call.terms.ttl
 	}
-	permits := s.key.terms.permits
-	a := call{
+	return call{
 		key:    s.call.key,
 		terms:  terms{ttl: ttl, renew: true, gate: true},
-		suffix: driver.OwnerSuffix(gateLabel + strconv.Itoa(permits)),
+		suffix: driver.OwnerSuffix(gateLabel + strconv.Itoa(s.key.terms.permits)),
 		since:  clock.Now(),
 	}
-	full := gateKey(s.key.name)
-	lock, _, err := s.locker.enter(ctx, full, &a)
-	held, ok := err.(*HeldError)
-	if !ok {
-		return lock, err
+}
+
+// gate waits for the gate.
+func (s *scout) gate(ctx context.Context) (*Lock, error) {
+	a := s.order()
+	a.wait = true
+	begin := clock.Now()
+	lock, _, err := s.locker.enter(ctx, gateKey(s.key.name, s.key.terms.permits), &a)
+	if silent := clock.Now().Add(-a.terms.ttl); err != nil && silent > begin {
+		// The wait ends after a TTL without an answer, so until then there were answers.
+		s.heard = max(s.heard, silent)
 	}
-	s.compare(held.Holder)
-	a.wait, a.since = true, clock.Now()
-	lock, _, err = s.locker.enter(ctx, full, &a)
 	return lock, err
 }
 
-// compare logs that who has the gate counts with another number of permits.
-func (s *scout) compare(other driver.Owner) {
-	theirs, ok := strings.CutPrefix(other.Label, gateLabel)
+// compare logs if somebody who counts with another number of permits waits at the same time: each
+// scout with a gate has the key of the scouts meanwhile, or finds who has it.
+func (s *scout) compare(ctx context.Context) {
+	a := s.order()
+	lock, _, err := s.locker.enter(ctx, scoutKey(s.key.name), &a)
+	if err == nil {
+		<-ctx.Done()
+		lock.cohort.putBack(context.Background(), lock)
+	}
+	held, ok := err.(*HeldError)
+	if !ok {
+		return
+	}
+	theirs, ok := strings.CutPrefix(held.Holder.Label, gateLabel)
 	if ours := strconv.Itoa(s.key.terms.permits); ok && theirs != ours {
 		s.locker.warn("holdfast: a semaphore is used with different numbers of permits; at most the "+
 			"larger number hold one", "key", s.call.key, "permits", ours, "others", theirs,
-			"holder", other.String())
+			"holder", held.Holder.String())
 	}
 }
 
-// queue waits for one slot, and hands it on.
+// queue waits for one slot, and hands it on. After a failure it asks once, before it waits again,
+// to know whether the slot answers.
 func (s *scout) queue(ctx context.Context, slot int) {
+	doubt := false
 	for failures := 0; ctx.Err() == nil; failures++ {
 		a := s.call
-		a.since = clock.Now()
+		a.wait, a.since = !doubt, clock.Now()
 		lock, _, err := s.locker.enter(ctx, slotKey(s.key.name, slot), &a)
+		_, held := err.(*HeldError)
 		switch {
-		case err == nil:
-			if s.give(lock) {
-				s.got()
-				return
-			}
-			continue // it was lost, or ctx has ended
+		case err == nil && s.give(lock):
+			s.got()
+			return
+		case err == nil: // it was lost, or nobody waits
 		case ctx.Err() != nil || s.locker.closed.Load():
 			return
+		case held:
+			s.answered(slot)
+			doubt = false
+			continue
+		default:
+			s.missed(slot, err)
+			doubt = true
 		}
-		s.missed(slot, err)
 		pause, cancel := context.WithTimeout(ctx, backoff(failures))
 		<-pause.Done()
 		cancel()
@@ -250,8 +281,19 @@ func (s *scout) got() {
 	}
 }
 
-// missed notes that a slot gave no answer, for as long as Acquire goes on without. When all have,
-// or one that will go on so, the turn has failed.
+// answered notes that a slot answers, perhaps again.
+func (s *scout) answered(slot int) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	s.heard = max(s.heard, clock.Now())
+	if s.failed.has(slot) {
+		s.failed.remove(slot)
+		s.left++
+	}
+}
+
+// missed notes that a slot gave no answer, for as long as Acquire goes on without. When none
+// answers, or one that will go on so, the turn has failed.
 func (s *scout) missed(slot int, err error) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -3,9 +3,9 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -145,16 +145,19 @@ func (m *semaphore) drained() {
 	}
 }
 
+// search is the search of one call for a free slot.
+type search struct {
+	tried   slotSet
+	flight  int   // sets how many slots are asked next
+	again   bool  // all are asked a second time
+	refusal error // of a slot that was taken
+	failure error // of one that did not answer
+}
+
 // permit acquires any slot, as enter acquires one key.
 func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, error) {
-	var (
-		s       = l.shard(full)
-		key     = semaphoreKey{name: full, terms: a.terms}
-		tried   slotSet
-		refusal error // of a slot that was taken
-		failure error // of one that did not answer
-	)
-	for flight := 1; ; flight *= 1 + few {
+	s, key, f := l.shard(full), semaphoreKey{name: full, terms: a.terms}, search{flight: 1}
+	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
@@ -162,24 +165,15 @@ func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, 
 		}
 		m := s.semaphore(l, key)
 		key = m.key
-		var cohorts []*cohort
-		if m.waiters.first == nil && (!a.wait || flight <= 1+few) {
-			cohorts = m.found(&tried, min(max(flight-1, 1), maxSideBySide))
-		}
-		if len(cohorts) == 0 && !a.wait {
-			err := m.held(&a, refusal, failure)
-			m.retire()
-			s.mu.Unlock()
-			return nil, false, err
-		}
-		if len(cohorts) == 0 && failure != nil && refusal == nil {
-			m.retire()
-			s.mu.Unlock()
-			return nil, false, failure
-		}
+		cohorts := m.next(&f, a.wait)
 		if len(cohorts) == 0 {
+			if err := m.notFound(&a, &f); err != nil {
+				m.retire()
+				s.mu.Unlock()
+				return nil, false, err
+			}
 			s.mu.Unlock()
-			l.tellFull(&a, refusal)
+			l.tellFull(&a, f.refusal)
 			return m.wait(ctx, a)
 		}
 		s.mu.Unlock()
@@ -191,12 +185,52 @@ func (l *Locker) permit(ctx context.Context, full string, a call) (*Lock, bool, 
 			return nil, false, err
 		}
 		if held != nil {
-			refusal = held
+			f.refusal = held
 		}
-		if failure == nil {
-			failure = err
+		if f.failure == nil {
+			f.failure = err
 		}
 	}
+}
+
+// next returns cohorts for the slots to ask for next, or none. Acquire asks for few and then waits,
+// but if its only answers were lost, it asks once more, as it does for a lock: a permit may be its
+// own. The caller holds shard.mu.
+func (m *semaphore) next(f *search, wait bool) (cohorts []*cohort) {
+	if m.waiters.first != nil {
+		return nil
+	}
+	if wait && f.flight > 1+few || m.allTried(f) {
+		if !wait || f.again || f.refusal != nil || !isUnknown(f.failure) {
+			return nil
+		}
+		*f = search{flight: 1, again: true}
+	}
+	cohorts = m.found(&f.tried, min(max(f.flight-1, 1), maxSideBySide))
+	f.flight *= 1 + few
+	return cohorts
+}
+
+// allTried reports whether no slot is left to ask for. The caller holds shard.mu.
+func (m *semaphore) allTried(f *search) bool {
+	for slot := range m.key.terms.permits {
+		if !f.tried.has(slot) && !m.used.has(slot) {
+			return false
+		}
+	}
+	return true
+}
+
+// notFound is the error of a call that found no slot, or nil if it waits. The caller holds
+// shard.mu.
+func (m *semaphore) notFound(a *call, f *search) error {
+	switch {
+	case !a.wait:
+		return m.held(a, f.refusal, f.failure)
+	case f.failure != nil && f.refusal == nil:
+		return f.failure
+	}
+	return nil
 }
 
 // found makes cohorts of n slots that have none and were not tried yet, or of as many as there are.
@@ -225,31 +259,81 @@ func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
 func (m *semaphore) attempt(ctx context.Context, a call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	a.wait = false
-	start := clock.Now()
+	start, done := clock.Now(), ctx.Done()
 	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
-	defer func() { // also if the backend panics
-		spare := slices.DeleteFunc(locks, func(l *Lock) bool { return l == nil || l == lock })
-		if len(spare) > 0 {
-			sideBySide(len(spare), func(i int) { spare[i].cohort.putBack(ctx, spare[i]) })
+	granted := false
+	defer func() { // also if the backend panics, or ctx
+		if !granted {
+			m.returnTurns(locks)
 		}
 	}()
 	sideBySide(len(cohorts), func(i int) {
 		own := a
 		locks[i], errs[i] = cohorts[i].lead(ctx, &own, start)
 	})
+	var spare []*Lock
 	for i, l := range locks {
 		_, held := errs[i].(*HeldError)
 		switch {
 		case l != nil && lock == nil:
 			lock = l
-		case l != nil: // given back
+		case l != nil:
+			spare = append(spare, l)
 		case held:
 			refusal = errs[i]
 		case failure == nil:
 			failure = errs[i]
 		}
 	}
+	m.putBack(done, spare)
+	if lock == nil || len(cohorts) == 1 {
+		granted = lock != nil
+		return lock, refusal, failure
+	}
+	// The slowest answer may have come long after the first lock.
+	if err := ending(ctx); err != nil {
+		return nil, nil, err
+	}
+	m.shard.mu.Lock()
+	granted = lock.valid()
+	m.shard.mu.Unlock()
+	if !granted {
+		err := fmt.Errorf("granted, but the answers for other slots took %v", clock.Now().Sub(start))
+		return nil, nil, &driver.Error{Err: err}
+	}
 	return lock, refusal, failure
+}
+
+// valid reports whether the lock has not ended, by the clock too. The caller holds shard.mu.
+func (l *Lock) valid() bool { return l.err == nil && clock.Now() < l.lease.deadline }
+
+// putBack releases permits that are not needed. Whoever tries next must not find them taken, so it
+// waits, until done is closed.
+func (m *semaphore) putBack(done <-chan struct{}, spare []*Lock) {
+	if len(spare) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	sideBySide(len(spare), func(i int) { spare[i].cohort.putBack(ctx, spare[i]) })
+}
+
+// returnTurns gives back, in the background, those of the locks that still are held.
+func (m *semaphore) returnTurns(locks []*Lock) {
+	m.shard.mu.Lock()
+	defer m.shard.mu.Unlock()
+	for _, l := range locks {
+		if l != nil {
+			l.cohort.returnTurn(l)
+		}
+	}
 }
 
 // goesOn reports whether somebody who waits goes on after a single attempt that failed.
@@ -354,11 +438,11 @@ func (m *semaphore) give(lock *Lock) bool {
 	s := m.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if lock.err != nil {
-		return false // lost in the meantime
+	var w *waiter
+	if lock.valid() {
+		w = m.pop()
 	}
-	w := m.pop()
-	if w == nil {
+	if w == nil { // or lost in the meantime
 		lock.cohort.returnTurn(lock)
 		return false
 	}

@@ -1,0 +1,144 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// takeFirst has other hold the slot that l asks for first: l then asks for three more together. It
+// returns that permit, of four.
+func (b *bench) takeFirst(l, other *holdfast.Locker) *holdfast.Lock {
+	b.t.Helper()
+	lock := b.acquire(l, "deploy", holdfast.WithPermits(4))
+	first := lock.Slot()
+	b.release(lock)
+	var taken *holdfast.Lock
+	for _, p := range b.acquirePermits(other, "deploy", 4) {
+		if p.Slot() == first {
+			taken = p
+		} else {
+			b.release(p)
+		}
+	}
+	return taken
+}
+
+// A context that panics while several slots are asked together keeps no permit.
+func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
+	for calls, panicked := int64(1), true; panicked; calls++ {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			other, _ := b.locker()
+			taken := b.takeFirst(l, other)
+			ctx := &brittle{Context: background}
+			ctx.left.Store(calls)
+			func() {
+				defer func() { panicked = recover() != nil }()
+				lock, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(4))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.release(lock)
+			}()
+			time.Sleep(time.Second)
+			if held := l.Stats().Held; held != 0 {
+				t.Errorf("a panic after %d calls: %d permits are held", calls, held)
+			}
+			b.release(taken)
+			b.releasePermits(b.acquirePermits(other, "deploy", 4))
+		})
+		if calls > 100 {
+			t.Fatal("it always panics")
+		}
+	}
+}
+
+// Of slots that are asked together, one that was granted at once is not had once the context has
+// ended while another slot did not answer.
+func TestNoPermitAfterTheContextEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		taken := b.takeFirst(l, other)
+		slow := fmt.Sprintf("deploy@permit/%d", (taken.Slot()+1)%4)
+		faults.Inject(memhold.Fault{Key: slow, ReplyDelay: 3 * time.Second})
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		lock, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(4))
+		if lock != nil {
+			t.Error("a permit was granted after the end of its context")
+			b.release(lock)
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		faults.Clear()
+		time.Sleep(time.Minute)
+		b.release(taken)
+		b.releasePermits(b.acquirePermits(other, "deploy", 4))
+	})
+}
+
+// Spare permits that cannot be given back at once keep nobody beyond its context.
+func TestSparePermitsAreGivenBackWithinTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		taken := b.takeFirst(l, other)
+		faults.Inject(memhold.Fault{Calls: memhold.Releases, ReplyDelay: 4 * time.Second})
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		start := time.Now()
+		lock, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(4))
+		if lock != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, error %v", lock, err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("returned after %v, want 1 s", took)
+		}
+		faults.Clear()
+		time.Sleep(time.Minute)
+		b.release(taken)
+		b.releasePermits(b.acquirePermits(other, "deploy", 4))
+	})
+}
+
+// A permit whose lease has ended while other slots did not answer is not granted.
+func TestNoPermitAfterItsLeaseEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var slow string
+		backend := newPushing(b)
+		backend.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+			if c.Key == slow { // this backend does not listen to its context
+				time.Sleep(2 * time.Second)
+			}
+			return backend.Backend.Acquire(ctx, c)
+		}
+		l := b.lockerOn(backend, holdfast.WithTTL(time.Second), holdfast.WithoutRenewal())
+		other, _ := b.locker()
+		taken := b.takeFirst(l, other)
+		slow = fmt.Sprintf("deploy@permit/%d", (taken.Slot()+1)%4)
+		lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(4))
+		if err == nil && !time.Now().Before(lock.Deadline()) {
+			t.Error("a permit was granted after its deadline")
+		}
+		if err == nil {
+			b.release(lock)
+		}
+		slow = ""
+		time.Sleep(time.Minute)
+		b.release(taken)
+		b.releasePermits(b.acquirePermits(other, "deploy", 4))
+	})
+}

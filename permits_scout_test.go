@@ -1,0 +1,211 @@
+package holdfast_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// Who knows fewer permits does not keep those who know more from the slots that it does not know.
+func TestFewerPermitsDoNotHoldUpMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		two, _ := b.locker()
+		three, _ := b.locker()
+		permits := b.acquirePermits(holder, "deploy", 3)
+		few := b.waitFor(two, "deploy", 2, 1)
+		many := b.waitFor(three, "deploy", 3, 1)
+		time.Sleep(time.Second)
+		var rest []*holdfast.Lock
+		for _, p := range permits {
+			if p.Slot() == 2 {
+				b.release(p)
+			} else {
+				rest = append(rest, p)
+			}
+		}
+		start := time.Now()
+		b.release(<-many)
+		if waited := time.Since(start); waited > 10*time.Millisecond {
+			t.Errorf("slot 2 was free for %v while somebody waited", waited)
+		}
+		b.releasePermits(rest)
+		b.release(<-few)
+	})
+}
+
+// The log tells of different numbers where two wait at the same time.
+func TestScoutsTellDifferentNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		logger := holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		holder, _ := b.locker()
+		two, _ := b.locker(logger)
+		same, _ := b.locker(logger)
+		permits := b.acquirePermits(holder, "deploy", 2)
+		got := b.waitFor(two, "deploy", 2, 1)
+		again := b.waitFor(same, "deploy", 2, 1)
+		time.Sleep(time.Minute)
+		b.releasePermits(permits)
+		b.release(<-got)
+		b.release(<-again)
+		if strings.Contains(log.String(), "different numbers") {
+			t.Errorf("two processes with two permits each: %s", log.String())
+		}
+	})
+}
+
+// A wait does not end in an outage that is shorter than the TTL because the scout had waited for
+// the gate for longer than that.
+func TestShortOutageAfterALongWaitForTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		before, _ := b.locker()
+		l, faults := b.locker(holdfast.WithTTL(time.Minute))
+		permits := b.acquirePermits(holder, "deploy", 2)
+		other := b.waitFor(before, "deploy", 2, 1)
+		got := b.waitFor(l, "deploy", 2, 1)
+		time.Sleep(10 * time.Minute)
+		faults.Freeze()
+		time.Sleep(30 * time.Second)
+		faults.Thaw()
+		time.Sleep(10 * time.Second)
+		if len(got) > 0 {
+			t.Fatal("the wait has ended")
+		}
+		b.releasePermits(permits)
+		b.release(<-other)
+		if lock := <-got; lock != nil {
+			b.release(lock)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Outages of one slot after the other are no outage of all.
+func TestOutagesOfSlotsDoNotAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		l, faults := b.locker(holdfast.WithTTL(time.Minute))
+		permits := b.acquirePermits(holder, "deploy", 2)
+		got := b.waitFor(l, "deploy", 2, 1)
+		for _, key := range []string{"deploy@permit/0", "deploy@permit/1"} {
+			time.Sleep(time.Minute)
+			mend := faults.Inject(memhold.Fault{Key: key, Err: driver.ErrUnavailable})
+			time.Sleep(5 * time.Minute)
+			mend()
+		}
+		time.Sleep(time.Minute)
+		if len(got) > 0 {
+			t.Fatal("the wait has ended")
+		}
+		b.releasePermits(permits)
+		if lock := <-got; lock != nil {
+			b.release(lock)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A gate that gives no answer keeps nobody from slots that do.
+func TestPermitsWithoutAGate(t *testing.T) {
+	for _, fault := range []memhold.Fault{{Err: driver.ErrUnavailable}, {CutReply: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			holder, _ := b.locker()
+			l, faults := b.locker()
+			permits := b.acquirePermits(holder, "deploy", 2)
+			fault.Key = "deploy@permit/gate2"
+			mend := faults.Inject(fault)
+			got := b.waitFor(l, "deploy", 2, 1)
+			time.Sleep(10 * time.Minute)
+			start := time.Now()
+			b.releasePermits(permits)
+			if lock := <-got; lock != nil {
+				b.release(lock)
+			}
+			if waited := time.Since(start); waited > 5*time.Second {
+				t.Errorf("a permit was free for %v", waited)
+			}
+			mend()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// An answer that is lost is asked for once more by who waits, as it is for a lock.
+func TestLostAnswerOfAPermitIsAskedForAgain(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: n, CutReply: true})
+			b.release(b.acquire(l, "deploy", holdfast.WithPermits(n)))
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, CutReply: true})
+			start := time.Now()
+			_, err := l.Acquire(background, "deploy", holdfast.WithPermits(n))
+			mustBe(t, err, holdfast.ErrUnknown)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("told after %v", took)
+			}
+			faults.Clear()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// In an outage the scout pauses between its requests.
+func TestScoutPausesWhileNothingAnswers(t *testing.T) {
+	const ttl = time.Minute
+	for name, outage := range map[string]struct {
+		fault memhold.Fault
+		lasts time.Duration
+	}{
+		"refused": {memhold.Fault{Err: driver.ErrUnavailable}, ttl - 10*time.Second},
+		"cut":     {memhold.Fault{CutReply: true}, ttl - 10*time.Second},
+		"gate":    {memhold.Fault{Err: driver.ErrUnavailable, Key: "deploy@permit/gate2"}, 5 * ttl},
+		"slot":    {memhold.Fault{Err: driver.ErrUnavailable, Key: "deploy@permit/0"}, 5 * ttl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				holder, _ := b.locker()
+				var calls atomic.Int64
+				counted := newPushing(b)
+				counted.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+					calls.Add(1)
+					return counted.Backend.Acquire(ctx, c)
+				}
+				l := b.lockerOn(counted, holdfast.WithTTL(ttl))
+				permits := b.acquirePermits(holder, "deploy", 2)
+				got := b.waitFor(l, "deploy", 2, 1)
+				time.Sleep(time.Second)
+				calls.Store(0)
+				mend := counted.memory.Faults().Inject(outage.fault)
+				time.Sleep(outage.lasts)
+				mend()
+				if n := calls.Load(); n > 10*int64(outage.lasts/time.Second) {
+					t.Errorf("%d requests in %v of an outage", n, outage.lasts)
+				}
+				b.releasePermits(permits)
+				if lock := <-got; lock != nil {
+					b.release(lock)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
