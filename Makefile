@@ -4,6 +4,8 @@ SHELL := bash
 
 KERNEL      := github.com/holdfast-go/holdfast
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
+# The version of github.com/fzipp/gocyclo.
+GOCYCLO     := v0.6.0
 
 # A GOWORK=off in the environment would leave the satellites out of every target without a word.
 export GOWORK := $(CURDIR)/go.work
@@ -90,13 +92,13 @@ test-kernel: ## Test the library alone, which needs nothing but Go
 race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null 2>/dev/null && echo -race)
 
 .PHONY: check
-check: check-format check-vet check-systems check-static check-tidy ## Check format, vet, staticcheck and go.mod
+check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
 
 ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
 	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
 	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./simulate/...
 
-.PHONY: check-format check-vet check-systems check-static check-tidy
+.PHONY: check-format check-vet check-systems check-static check-complexity check-tidy
 check-format:
 	scripts/format.sh
 check-vet:
@@ -113,6 +115,8 @@ check-systems:
 	GOARCH=386 CGO_ENABLED=0 go vet ./filehold ./redishold/protocol ./cmd/holdfast/...
 check-static:
 	go run $(STATICCHECK) -checks inherit,ST1016,ST1020,ST1021,ST1022 work
+check-complexity:
+	scripts/complexity.sh $(GOCYCLO)
 # Only the kernel: the satellites require a kernel that may not be released yet.
 check-tidy:
 	go mod tidy -diff

@@ -50,6 +50,8 @@ func TestExitCodes(t *testing.T) {
 	}
 	seen := map[string]bool{
 		"run 71":      true, // by TestOutOfFiles
+		"release 0":   true, // by TestRelease
+		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
 	}
 	set := "--on=redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," +
@@ -104,6 +106,11 @@ func TestExitCodes(t *testing.T) {
 		{"no server", []string{"inspect", "--on=" + down.URL(), "n"}, 69, "69", nil, nil},
 		{"no output", []string{"inspect", "n"}, 74, "74", nil, full},
 
+		{"no acquisition", []string{"release", "held"}, 64, "64", nil, nil},
+		{"no server", []string{"release", "--yes", "--owner=x", "--on=" + down.URL(), "n"}, 69,
+			"69", nil, nil},
+		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70, "70", nil, nil},
+
 		{"no set", []string{"adopt"}, 64, "64", nil, nil},
 		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
 		{"no result", []string{"adopt", set}, 74, "74", nil, full},
@@ -136,7 +143,7 @@ func TestExitCodes(t *testing.T) {
 				test.entry, entries)
 		}
 	}
-	for _, command := range []string{"run", "hold", "ls", "inspect", "adopt"} {
+	for _, command := range []string{"run", "hold", "ls", "inspect", "release", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

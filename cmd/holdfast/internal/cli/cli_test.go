@@ -78,6 +78,7 @@ func TestHelp(t *testing.T) {
 		"hold.txt":       {"hold", "--help"},
 		"ls.txt":         {"ls", "--help"},
 		"inspect.txt":    {"inspect", "--help"},
+		"release.txt":    {"release", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
 		"show.txt":       {"fence", "show", "--help"},
@@ -248,7 +249,7 @@ func TestCompletion(t *testing.T) {
 	for _, form := range backendurl.Forms() {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
-		for _, sub := range []string{"run", "hold", "ls", "inspect", "adopt"} {
+		for _, sub := range []string{"run", "hold", "ls", "inspect", "release", "adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
 			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
@@ -361,6 +362,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"inspect", "a", "b"}, []string{"2 arguments", "inspect [flags] NAME"}},
 		{[]string{"inspect", ""}, []string{"name is empty"}},
 		{[]string{"inspect", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
+		{[]string{"release", "--token=1"}, []string{"0 arguments", "release [flags] NAME"}},
+		{[]string{"release", "n"}, []string{"which acquisition", "--owner", "--token"}},
+		{[]string{"release", "--owner=x", "--token=1", "n"},
+			[]string{"one of --owner and --token"}},
+		{[]string{"release", "--owner=", "n"}, []string{"--owner is empty"}},
+		{[]string{"release", "--token=0", "n"}, []string{`--token "0"`, "number from 1"}},
+		{[]string{"release", "--token=x", "n"}, []string{`--token "x"`, "number from 1"}},
+		{[]string{"release", "--token=1", "n"}, []string{"no terminal", "--yes"}},
 		{[]string{"ls", "a", "b"}, []string{"2 arguments", "ls [flags] [PREFIX]"}},
 		{[]string{"ls", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"ls", "--timeout=0s"}, []string{"--timeout 0s", "more than 0s"}},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/quorum"
 )
@@ -67,6 +68,19 @@ func ListOn(out, stderr io.Writer, open func(context.Context) (driver.Backend, e
 	}
 	defer v.close()
 	return new(lookFlags).list(v, s, "")
+}
+
+// ReleaseOn runs holdfast release --yes on the backend that open returns.
+func ReleaseOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), name,
+	owner string) error {
+	s := streams{out: io.Discard, err: stderr}
+	v, err := openView(openFunc(open), s, time.Minute, false, true)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	f := &releaseFlags{lookFlags: lookFlags{timeout: time.Minute}, yes: true}
+	return f.release(v, s, name, look.Acquisition{Owner: owner})
 }
 
 // Nodes is nodes, and keeps the lines that it says.

@@ -28,6 +28,8 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"fence", "redis://:hunter2@h"},
 		{"ls", "redis://:hunter2@h"},
 		{"inspect", "redis://:hunter2@h"},
+		{"release", "--yes", "--token", "redis://:hunter2@h", "n"},
+		{"release", "--yes", "--token", "1", "redis://:hunter2@h"},
 		{"inspect", "redis://:hunter2@h", "n"},
 		{"ls", "-on=redis://:a hunter2@h"},
 		{"fence", "init", "redis://:hunter2@h"},

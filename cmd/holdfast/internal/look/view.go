@@ -148,7 +148,7 @@ func (v *View) inspectAll(ctx context.Context, names []string) ([]Key, error) {
 }
 
 func (v *View) inspect(ctx context.Context, full string) (Key, error) {
-	e, err := bounded(ctx, v.Patience, func(ctx context.Context) (driver.Entry, error) {
+	e, err := Bounded(ctx, v.Patience, func(ctx context.Context) (driver.Entry, error) {
 		return v.Backend.Inspect(ctx, full)
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	nodes, several := v.Backend.(nodesInspector)
 	if several {
 		go func() {
-			entries, _ := bounded(ctx, v.Patience,
+			entries, _ := Bounded(ctx, v.Patience,
 				func(ctx context.Context) ([]quorum.NodeEntry, error) {
 					return nodes.InspectNodes(ctx, full)
 				}) // what it fails with, Inspect fails with too
@@ -210,9 +210,9 @@ func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err err
 	return parts, err
 }
 
-// bounded calls f, but does not wait for it for longer than patience, whether it keeps to the end
+// Bounded calls f, but does not wait for it for longer than patience, whether it keeps to the end
 // of its context or not. Of a call that is late it waits a moment more for its own words.
-func bounded[T any](ctx context.Context, patience time.Duration,
+func Bounded[T any](ctx context.Context, patience time.Duration,
 	f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

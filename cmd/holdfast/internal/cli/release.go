@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/fence"
+)
+
+// codeRefused is the exit code of a question that was answered with no.
+const codeRefused = 1
+
+// releaseFlags are the flags of holdfast release.
+type releaseFlags struct {
+	lookFlags
+	owner string
+	token string
+	yes   bool
+}
+
+func newRelease(s streams) *cobra.Command {
+	var f releaseFlags
+	cmd := &cobra.Command{
+		Use:   "release [flags] NAME",
+		Short: "Free a lock that another holds",
+		Long: `Release frees the lock NAME while exactly the acquisition holds it that --owner or
+--token names, as holdfast inspect shows it. If it has ended meanwhile, nothing is
+freed: the lock of whoever came next is safe, also in the very moment. Redis does
+not keep tokens; there --owner is needed.
+
+This does not stop the holder. It works on until it hears of the loss: at its next
+renewal, which comes three times in the span of its --ttl; holdfast run then ends
+its command. Until then the next holder works beside it, and only a store that
+checks tokens keeps the two apart (holdfast help fence). So end the holder itself
+if you can. Release is for one that hangs, or that is gone and has left a long
+lease.
+
+On a terminal, release says what will happen and asks. --yes does not ask; without
+a terminal it is required. What was done is said on stderr. The user needs the
+rights that locks need.
+
+Of a semaphore it frees one permit, which is named by its key: holdfast release
+jobs@permit/3. One of several who share a lock is freed alone.
+
+Exit codes:
+  0   the lock was held by that acquisition, and was freed
+  1   the question was not answered with yes; nothing was freed
+  64  the command line is wrong, or the backend does not keep the token; nothing
+      was freed
+  69  the backend cannot be used, or has not answered within --timeout; the error
+      says whether the lock may have been freed, and to call again does no harm
+  70  that acquisition does not hold the lock (any more); nothing was freed`,
+		Example: `  holdfast inspect nightly
+  holdfast release nightly --token 1767225600123456`,
+		Args: oneName("release"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := f.which(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			if !f.yes && !canAsk() {
+				return usagef("there is no terminal to ask on; with --yes the lock is freed at once")
+			}
+			v, err := f.open(cmd.Flags().Changed, s, false, true)
+			if err != nil {
+				return err
+			}
+			defer v.close()
+			return f.release(v, s, args[0], which)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.owner, "owner", "", "`value` of the acquisition, as inspect shows it")
+	flags.StringVar(&f.token, "token", "", "`number` of the acquisition, as inspect shows it")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// which reads the acquisition that the flags name.
+func (f *releaseFlags) which(given func(flag string) bool) (which look.Acquisition, err error) {
+	switch {
+	case given("owner") == given("token"):
+		return which, usagef("say which acquisition, by one of --owner and --token; " +
+			"holdfast inspect shows both")
+	case given("owner") && f.owner == "":
+		return which, usagef("--owner is empty; holdfast inspect shows the value")
+	case given("owner"):
+		return look.Acquisition{Owner: f.owner}, nil
+	}
+	n, err := strconv.ParseUint(f.token, 10, 64)
+	if err != nil || n == 0 || n > uint64(fence.MaxToken) {
+		return which, usagef("--token %.40q: must be a number from 1 to %d",
+			shown([]string{f.token}), fence.MaxToken)
+	}
+	return look.Acquisition{Token: driver.Token(n)}, nil
+}
+
+// release frees the lock, if that acquisition holds it and the operator agrees.
+func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acquisition) error {
+	ctx := context.Background()
+	say := func(format string, args ...any) {
+		write(ctx, s.err, message(fmt.Sprintf(format, args...), name))
+	}
+	key, err := v.Inspect(ctx, name)
+	if err != nil {
+		return v.failure(err)
+	}
+	holder, holds, err := which.Among(key)
+	switch {
+	case err != nil:
+		return usagef("%s%v: %w; use --owner", v.name, key.Name, err)
+	case !holds:
+		return notHeld(key, which)
+	}
+	is, will := key.Consequences(holder)
+	say("%s", is)
+	say("%s", will)
+	if !f.yes && !confirmed(ctx, s) {
+		return &exit{codeRefused, errors.New("nothing was freed")}
+	}
+	result, err := look.Bounded(ctx, f.timeout, func(ctx context.Context) (driver.Result, error) {
+		return v.backend.Release(ctx, driver.Claim{Key: key.Full, Owner: holder.Value,
+			TTL: releaseTTL, Shared: key.Shared})
+	})
+	now, unseen := v.Inspect(ctx, name)
+	switch {
+	case errors.Is(err, driver.ErrUnknown) || isSilent(err):
+		return &exit{codeUnavailable, fmt.Errorf("%sthe lock may have been freed or not: %w",
+			v.name, err)}
+	case err != nil:
+		return v.failure(fmt.Errorf("nothing was freed: %w", err))
+	case result.State != driver.Held:
+		return notHeld(now, which)
+	case unseen != nil:
+		say("freed %v, which %v held; who holds it now is not known: %v", key.Name, holder, unseen)
+	default:
+		say("freed %v, which %v held; now %s", key.Name, holder, now.Held())
+	}
+	return nil
+}
+
+// releaseTTL is a TTL for a claim that is released, where none matters.
+const releaseTTL = time.Minute
+
+// isSilent reports whether the backend has not answered in time.
+func isSilent(err error) bool {
+	var silent *look.SilentError
+	return errors.As(err, &silent)
+}
+
+// notHeld returns the *exit for a lock that the acquisition does not hold.
+func notHeld(k look.Key, which look.Acquisition) error {
+	return &exit{codeLost, fmt.Errorf("%v is not held by %v: %s; nothing was freed", k.Name, which,
+		k.Held())}
+}
+
+// canAsk reports whether there is a terminal for question and answer.
+func canAsk() bool {
+	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd()))
+}
+
+// confirmed asks on the terminal. Anything but yes is no.
+func confirmed(ctx context.Context, s streams) bool {
+	write(ctx, s.err, "holdfast: free it? [y/N] ")
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil {
+		return false
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}
