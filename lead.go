@@ -77,6 +77,9 @@ func (c *cohort) unwind() {
 // mostly do, and the question would be a round trip in which nobody holds the key. If nobody does,
 // the key is got anew, and the next run ends with the question.
 //
+// It is one function because the answer is weighed, in one step, against all that may have come of
+// the lease and of ctx meanwhile.
+//
 // A lease whose fresh run was not confirmed is given up, whatever the reason: nobody can say
 // whether another process waits.
 func (c *cohort) freshRun(ctx context.Context, a *call,

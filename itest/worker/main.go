@@ -78,18 +78,7 @@ func run() error {
 			return err
 		}
 	default:
-		for i := range j.Workers {
-			workers.Go(func() { c.work(ctx, i) })
-		}
-		for i := range j.Hasty {
-			workers.Go(func() { c.hurry(ctx, j.Workers+i) })
-		}
-		for i := range j.Sets {
-			workers.Go(func() { c.collect(ctx, j.Workers+j.Hasty+i) })
-		}
-		for i := range j.Limited {
-			workers.Go(func() { c.queue(ctx, j.Workers+j.Hasty+j.Sets+i) })
-		}
+		c.startAll(ctx, &workers)
 	}
 	if j.Stores == nil {
 		<-orders
@@ -101,6 +90,22 @@ func run() error {
 	fmt.Println("closed")
 	<-orders
 	return nil
+}
+
+// startAll starts the goroutines that lock.
+func (c *client) startAll(ctx context.Context, workers *sync.WaitGroup) {
+	next := 0
+	start := func(n int, work func(ctx context.Context, i int)) {
+		for range n {
+			i := next
+			next++
+			workers.Go(func() { work(ctx, i) })
+		}
+	}
+	start(c.Workers, c.work)
+	start(c.Hasty, c.hurry)
+	start(c.Sets, c.collect)
+	start(c.Limited, c.queue)
 }
 
 // listen returns the lines of the standard input. When it ends, so does the process.

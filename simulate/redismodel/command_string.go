@@ -93,48 +93,61 @@ func span(from, to int64, n int) (i, j int) {
 	return int(from), int(to + 1)
 }
 
-// set is SET with NX, XX, GET, KEEPTTL, EX, PX and PXAT.
-func (s *Server) set(args []string) protocol.Reply {
-	var nx, xx, keep, get bool
-	var expires int64
-	for i := 3; i < len(args); i++ {
-		switch option := strings.ToUpper(args[i]); option {
-		case "NX":
-			nx = true
-		case "XX":
-			xx = true
-		case "KEEPTTL":
-			keep = true
-		case "GET":
-			get = true
-		case "EX", "PX", "PXAT":
-			i++
-			if i == len(args) || expires != 0 {
-				return errSyntax
-			}
-			n, ok := parseInt(args[i])
-			switch {
-			case !ok:
-				return errNotInteger
-			case n <= 0:
-				return failure("ERR invalid expire time in 'set' command")
-			case option == "EX":
-				expires = s.now.UnixMilli() + n*1000
-			case option == "PX":
-				expires = s.now.UnixMilli() + n
-			default:
-				expires = n
-			}
-		default:
-			return errSyntax
+// setOptions are the options of SET. expires is in milliseconds since 1970, 0 if there is none.
+type setOptions struct {
+	nx, xx, keep, get bool
+	expires           int64
+}
+
+// parseSet reads the options of SET. It fails with the server's error.
+func (s *Server) parseSet(args []string) (o setOptions, failed *protocol.Reply) {
+	known := map[string]*bool{"NX": &o.nx, "XX": &o.xx, "KEEPTTL": &o.keep, "GET": &o.get}
+	for i := 0; i < len(args); i++ {
+		option := strings.ToUpper(args[i])
+		if flag := known[option]; flag != nil {
+			*flag = true
+			continue
+		}
+		i++
+		if option != "EX" && option != "PX" && option != "PXAT" || i == len(args) || o.expires != 0 {
+			return o, &errSyntax
+		}
+		if o.expires, failed = s.parseExpiry(option, args[i]); failed != nil {
+			return o, failed
 		}
 	}
-	if nx && xx || keep && expires != 0 {
-		return errSyntax
+	if o.nx && o.xx || o.keep && o.expires != 0 {
+		return o, &errSyntax
+	}
+	return o, nil
+}
+
+// parseExpiry reads the number of EX, PX or PXAT.
+func (s *Server) parseExpiry(option, number string) (int64, *protocol.Reply) {
+	n, ok := parseInt(number)
+	switch {
+	case !ok:
+		return 0, &errNotInteger
+	case n <= 0:
+		reply := failure("ERR invalid expire time in 'set' command")
+		return 0, &reply
+	case option == "EX":
+		n = s.now.UnixMilli() + n*1000
+	case option == "PX":
+		n += s.now.UnixMilli()
+	}
+	return n, nil
+}
+
+// set is SET with NX, XX, GET, KEEPTTL, EX, PX and PXAT.
+func (s *Server) set(args []string) protocol.Reply {
+	o, failed := s.parseSet(args[3:])
+	if failed != nil {
+		return *failed
 	}
 	old := s.get(args[1])
 	answer := okay
-	if get {
+	if o.get {
 		switch {
 		case old == nil:
 			answer = protocol.Reply{}
@@ -144,15 +157,15 @@ func (s *Server) set(args []string) protocol.Reply {
 			answer = bulk(old.text)
 		}
 	}
-	if nx && old != nil || xx && old == nil {
-		if get {
+	if o.nx && old != nil || o.xx && old == nil {
+		if o.get {
 			return answer
 		}
 		return protocol.Reply{}
 	}
-	if keep && old != nil {
-		expires = old.expires
+	if o.keep && old != nil {
+		o.expires = old.expires
 	}
-	s.data[args[1]] = &value{kind: stringType, text: args[2], expires: expires}
+	s.data[args[1]] = &value{kind: stringType, text: args[2], expires: o.expires}
 	return answer
 }

@@ -86,34 +86,43 @@ func listMembers(members []member, scores bool) protocol.Reply {
 	return bulks(texts)
 }
 
-// zadd is ZADD with NX, XX, GT, LT and CH.
-func (s *Server) zadd(args []string) protocol.Reply {
-	var nx, xx, gt, lt, ch bool
-	pairs := args[2:]
-options:
-	for ; len(pairs) > 0; pairs = pairs[1:] {
-		switch strings.ToUpper(pairs[0]) {
-		case "NX":
-			nx = true
-		case "XX":
-			xx = true
-		case "GT":
-			gt = true
-		case "LT":
-			lt = true
-		case "CH":
-			ch = true
-		default:
-			break options
+// zaddOptions are the options of ZADD.
+type zaddOptions struct{ nx, xx, gt, lt, ch bool }
+
+// parseZadd takes the options off the arguments. It fails with the server's error.
+func parseZadd(args []string) (o zaddOptions, pairs []string, failed *protocol.Reply) {
+	known := map[string]*bool{"NX": &o.nx, "XX": &o.xx, "GT": &o.gt, "LT": &o.lt, "CH": &o.ch}
+	for pairs = args; len(pairs) > 0; pairs = pairs[1:] {
+		option := known[strings.ToUpper(pairs[0])]
+		if option == nil {
+			break
 		}
+		*option = true
 	}
+	var reply protocol.Reply
 	switch {
 	case len(pairs) == 0 || len(pairs)%2 != 0:
-		return errSyntax
-	case nx && xx:
-		return failure("ERR XX and NX options at the same time are not compatible")
-	case gt && (nx || lt) || lt && nx:
-		return failure("ERR GT, LT, and/or NX options at the same time are not compatible")
+		reply = errSyntax
+	case o.nx && o.xx:
+		reply = failure("ERR XX and NX options at the same time are not compatible")
+	case o.gt && (o.nx || o.lt) || o.lt && o.nx:
+		reply = failure("ERR GT, LT, and/or NX options at the same time are not compatible")
+	default:
+		return o, pairs, nil
+	}
+	return o, nil, &reply
+}
+
+// keeps reports whether a member that is there keeps its score.
+func (o *zaddOptions) keeps(old, score float64) bool {
+	return o.nx || score == old || o.gt && score < old || o.lt && score > old
+}
+
+// zadd is ZADD with NX, XX, GT, LT and CH.
+func (s *Server) zadd(args []string) protocol.Reply {
+	o, pairs, failed := parseZadd(args[2:])
+	if failed != nil {
+		return *failed
 	}
 	scores := make([]float64, 0, 4)
 	for i := 0; i < len(pairs); i += 2 {
@@ -133,21 +142,17 @@ options:
 		name := pairs[2*n+1]
 		i := v.find(name)
 		switch {
-		case i < 0 && !xx:
+		case i < 0 && !o.xx:
 			v.insert(member{score, name})
 			added++
-		case i < 0 || nx:
+		case i < 0 || o.keeps(v.zset[i].score, score):
 		default:
-			old := v.zset[i].score
-			if score == old || gt && score < old || lt && score > old {
-				continue
-			}
 			v.zset = slices.Delete(v.zset, i, i+1)
 			v.insert(member{score, name})
 			changed++
 		}
 	}
-	if ch {
+	if o.ch {
 		added += changed
 	}
 	return integer(added)
