@@ -40,6 +40,7 @@ func TestExitCodes(t *testing.T) {
 	dir := locks(t)
 	down := redistest.Start(t)
 	down.Kill()
+	forgetful := redistest.Start(t)
 	holder := start(t, dir, nil, "hold", longTTL, "held")
 	holder.line()
 	lasting := []string{"--", "sleep", "3600"}
@@ -50,6 +51,9 @@ func TestExitCodes(t *testing.T) {
 	}
 	seen := map[string]bool{
 		"run 71":      true, // by TestOutOfFiles
+		"doctor 0":    true, // by TestDoctor
+		"doctor 1":    true, // by TestDoctor
+		"doctor 2":    true, // by TestDoctor
 		"release 0":   true, // by TestRelease
 		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
@@ -102,6 +106,10 @@ func TestExitCodes(t *testing.T) {
 		{"no output", []string{"ls"}, 74, "74", nil, full},
 
 		{"shown", []string{"inspect", "held"}, 0, "0", nil, nil},
+		{"no servers", []string{"doctor"}, 64, "64", nil, nil},
+		{"no server", []string{"doctor", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"no output", []string{"doctor", "--on=" + forgetful.URL()}, 74, "74", nil, full},
+
 		{"no name", []string{"inspect"}, 64, "64", nil, nil},
 		{"no server", []string{"inspect", "--on=" + down.URL(), "n"}, 69, "69", nil, nil},
 		{"no output", []string{"inspect", "n"}, 74, "74", nil, full},
@@ -143,7 +151,7 @@ func TestExitCodes(t *testing.T) {
 				test.entry, entries)
 		}
 	}
-	for _, command := range []string{"run", "hold", "ls", "inspect", "release", "adopt"} {
+	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

@@ -109,7 +109,8 @@ func (s *Server) parseSet(args []string) (o setOptions, failed *protocol.Reply) 
 			continue
 		}
 		i++
-		if option != "EX" && option != "PX" && option != "PXAT" || i == len(args) || o.expires != 0 {
+		timed := option == "EX" || option == "PX" || option == "PXAT"
+		if !timed || i == len(args) || o.expires != 0 {
 			return o, &errSyntax
 		}
 		if o.expires, failed = s.parseExpiry(option, args[i]); failed != nil {

@@ -78,6 +78,7 @@ func TestHelp(t *testing.T) {
 		"hold.txt":       {"hold", "--help"},
 		"ls.txt":         {"ls", "--help"},
 		"inspect.txt":    {"inspect", "--help"},
+		"doctor.txt":     {"doctor", "--help"},
 		"release.txt":    {"release", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
@@ -249,7 +250,8 @@ func TestCompletion(t *testing.T) {
 	for _, form := range backendurl.Forms() {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
-		for _, sub := range []string{"run", "hold", "ls", "inspect", "release", "adopt"} {
+		for _, sub := range []string{"run", "hold", "ls", "inspect", "doctor", "release",
+			"adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
 			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
@@ -358,6 +360,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"adopt", "--on=file:"}, []string{"is for redlock addresses"}},
 		{[]string{"hold", "a", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"hold", ""}, []string{"name is empty"}},
+		{[]string{"doctor", "x"}, []string{"1 arguments", "write holdfast doctor [flags]"}},
 		{[]string{"inspect"}, []string{"0 arguments", "inspect [flags] NAME"}},
 		{[]string{"inspect", "a", "b"}, []string{"2 arguments", "inspect [flags] NAME"}},
 		{[]string{"inspect", ""}, []string{"name is empty"}},

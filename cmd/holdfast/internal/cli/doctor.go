@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func newDoctor(s streams) *cobra.Command {
+	var f lookFlags
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Examine the servers that locks are kept on",
+		Long: `Doctor examines the servers and how they are configured, and prints what makes a
+promise of the locks weaker: a server that evicts keys, keeps no data in a restart,
+is a replica or has some, has a clock that is off; and over a set of servers
+(redlock) one that does not answer, is listed twice, or has no vote. It changes
+nothing. What it finds is graded:
+  failure  a promise does not hold
+  warning  a promise is weaker than it could be
+  note     worth to know, nothing to do
+The worst comes first. The word in brackets is stable, for programs. --json prints a
+line for each:
+  {"severity":"warning","code":"few-nodes","node":"h1:6379","summary":"...",
+  "advice":"..."}
+
+On Redis the user needs +info and +time beside the category @read, and +config|get,
+without which doctor says what it could not see.
+
+Exit codes:
+  0   there is nothing but notes
+  1   there are warnings
+  2   there are failures
+  64  the command line is wrong, or the backend has nothing to examine
+  69  the backend cannot be used, or has not answered within --timeout
+  74  the output cannot be written`,
+		Example: `  holdfast doctor --on redis://locks.example.com
+  holdfast doctor --json --on redlock://h1,h2,h3`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%d arguments, and there are none; write holdfast doctor [flags]",
+					len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := f.open(cmd.Flags().Changed, s, f.json, false)
+			if err != nil {
+				return err
+			}
+			defer v.close()
+			return f.examine(v, s)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a line of JSON for each finding")
+	return cmd
+}
+
+// examine prints what the backend's check finds, and returns an *exit for the worst of it.
+func (f *lookFlags) examine(v *viewer, s streams) error {
+	checker, ok := v.backend.(driver.Checker)
+	if !ok {
+		return usagef("%sthis backend has no servers to examine", v.name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	defer cancel()
+	findings, err := checker.Check(ctx)
+	if err != nil {
+		return v.failure(err)
+	}
+	var text bytes.Buffer
+	worst := driver.Note
+	for _, finding := range findings {
+		worst = max(worst, finding.Severity)
+		if f.json {
+			text.Write(findingJSON(finding))
+		} else {
+			text.WriteString(findingText(finding))
+		}
+	}
+	if len(findings) == 0 && !f.json {
+		text.WriteString("nothing found\n")
+	}
+	if _, err := s.out.Write(text.Bytes()); err != nil {
+		return &exit{codeOutput, err}
+	}
+	if worst > driver.Note {
+		return &exit{code: int(worst - driver.Note)}
+	}
+	return nil
+}
+
+var severities = map[driver.Severity]string{
+	driver.Note: "note", driver.Warning: "warning", driver.Failure: "failure",
+}
+
+func findingText(f driver.Finding) string {
+	where := ""
+	if f.Node != "" {
+		where = f.Node + ": "
+	}
+	return hidden(fmt.Sprintf("%s: %s%s [%s]\n  %s\n", severities[f.Severity], where, f.Summary,
+		f.Code, f.Advice))
+}
+
+func findingJSON(f driver.Finding) []byte {
+	line, err := json.Marshal(struct {
+		Severity string `json:"severity"`
+		Code     string `json:"code"`
+		Node     string `json:"node,omitempty"`
+		Summary  string `json:"summary"`
+		Advice   string `json:"advice"`
+	}{severities[f.Severity], f.Code, hidden(f.Node), hidden(f.Summary), hidden(f.Advice)})
+	if err != nil { // strings always can
+		panic(err)
+	}
+	return append(line, '\n')
+}
