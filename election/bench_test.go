@@ -225,11 +225,21 @@ func untilEnd(ctx context.Context, _ election.Term) error {
 	return context.Cause(ctx)
 }
 
+// mustEnd waits until Run has returned.
+func (c *candidate) mustEnd() {
+	c.s.t.Helper()
+	select {
+	case <-c.ran:
+	case <-time.After(time.Hour):
+		c.s.t.Fatalf("Run of %s does not return", c.name)
+	}
+}
+
 // leave ends the candidate.
 func (c *candidate) leave() {
 	if c.cancel != nil {
 		c.cancel(errBye)
-		<-c.ran
+		c.mustEnd()
 	}
 	c.locker.Close()
 	c.client.Close()

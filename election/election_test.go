@@ -83,7 +83,7 @@ func TestStopOnError(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a", election.WithStopOnError())
 		a.run(func(context.Context, election.Term) error { return errWork })
-		<-a.ran
+		a.mustEnd()
 		if a.err != errWork {
 			t.Errorf("Run returned %v, want %v", a.err, errWork)
 		}
@@ -139,7 +139,7 @@ func TestPanicGoesOnAndLeavesNothing(t *testing.T) {
 		})
 		b.run(nil)
 		close(trip)
-		<-a.ran
+		a.mustEnd()
 		if a.panic != "oh" {
 			t.Errorf("Run panicked with %v, want oh", a.panic)
 		}
@@ -158,7 +158,7 @@ func TestEndOfTheGoroutineLeavesNothing(t *testing.T) {
 			runtime.Goexit()
 			return nil
 		})
-		<-a.ran
+		a.mustEnd()
 		a.mustBeFree()
 		a.leave()
 	})
@@ -178,8 +178,11 @@ func TestLossEndsTheTermBeforeAnotherLeads(t *testing.T) {
 		b.run(nil)
 		began := now()
 		a.client.Faults().Freeze()
-		for len(s.leaders()) == 0 || s.leaders()[0] != "b" { // enter checks that a was told
-			time.Sleep(time.Millisecond)
+		// enter checks that a was told.
+		for who := s.leaders(); len(who) == 0 || who[0] != "b"; who = s.leaders() {
+			if time.Sleep(time.Millisecond); now() > began+time.Hour {
+				t.Fatal("b does not lead")
+			}
 		}
 		if lost == 0 || lost >= now() || now() > began+ttl+time.Millisecond {
 			t.Errorf("a was told at %v, b leads at %v, %v after the freeze", lost, now(),
@@ -200,7 +203,7 @@ func TestClosedLockerEndsRun(t *testing.T) {
 		a := s.candidate("a")
 		a.run(nil)
 		a.locker.Close()
-		<-a.ran
+		a.mustEnd()
 		if !errors.Is(a.err, holdfast.ErrClosed) {
 			t.Errorf("Run returned %v, want ErrClosed", a.err)
 		}
@@ -234,7 +237,7 @@ func TestErrorsOfCampaigns(t *testing.T) {
 		if err := a.Resign(background); err != nil {
 			t.Error(err)
 		}
-		<-a.ran
+		a.mustEnd()
 		if !errors.Is(a.err, permanent) {
 			t.Errorf("Run returned %v, want %v", a.err, permanent)
 		}
@@ -249,24 +252,29 @@ func TestInvalid(t *testing.T) {
 		long := strings.Repeat("x", 2000)
 		check := func(context.Context) error { return nil }
 		for what, err := range map[string]error{
-			"locker":    second(election.New(nil, "scheduler")),
-			"name":      second(election.New(a.locker, "")),
-			"long":      second(election.New(a.locker, long)),
-			"option":    second(election.New(a.locker, "x", nil)),
-			"lock":      second(election.New(a.locker, "x", election.WithLockOptions(nil))),
-			"identity":  second(election.New(a.locker, "x", election.WithIdentity(long))),
-			"pause":     second(election.New(a.locker, "x", election.WithPause(0, 1))),
-			"pauses":    second(election.New(a.locker, "x", election.WithPause(2, 1))),
-			"grace":     second(election.New(a.locker, "x", election.WithGrace(0))),
-			"poll":      second(election.New(a.locker, "x", election.WithPollInterval(0))),
-			"interval":  second(election.New(a.locker, "x", election.WithHealthCheck(0, check))),
-			"check":     second(election.New(a.locker, "x", election.WithHealthCheck(1, nil))),
-			"function":  a.Run(background, nil),
-			"context":   a.Run(none, untilEnd),
-			"resign":    a.Resign(none),
-			"lock's":    runOnce(a.locker, election.WithLockOptions(holdfast.WithTTL(1))),
-			"lock's 2":  runOnce(a.locker, election.WithLockOptions(holdfast.WithMaxHold(-1))),
-			"the Run's": func() error { a.run(nil); return a.Run(background, untilEnd) }(),
+			"locker":   second(election.New(nil, "scheduler")),
+			"name":     second(election.New(a.locker, "")),
+			"long":     second(election.New(a.locker, long)),
+			"option":   second(election.New(a.locker, "x", nil)),
+			"lock":     second(election.New(a.locker, "x", election.WithLockOptions(nil))),
+			"identity": second(election.New(a.locker, "x", election.WithIdentity(long))),
+			"pause":    second(election.New(a.locker, "x", election.WithPause(0, 1))),
+			"pauses":   second(election.New(a.locker, "x", election.WithPause(2, 1))),
+			"grace":    second(election.New(a.locker, "x", election.WithGrace(0))),
+			"poll":     second(election.New(a.locker, "x", election.WithPollInterval(0))),
+			"interval": second(election.New(a.locker, "x", election.WithHealthCheck(0, check))),
+			"check":    second(election.New(a.locker, "x", election.WithHealthCheck(1, nil))),
+			"function": a.Run(background, nil),
+			"context":  a.Run(none, untilEnd),
+			"resign":   a.Resign(none),
+			"lock's":   runOnce(a.locker, election.WithLockOptions(holdfast.WithTTL(1))),
+			"lock's 2": runOnce(a.locker, election.WithLockOptions(holdfast.WithMaxHold(-1))),
+			"the Run's": func() error {
+				ctx, cancel := context.WithTimeout(background, time.Hour)
+				defer cancel()
+				a.run(nil)
+				return a.Run(ctx, untilEnd)
+			}(),
 		} {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", what, err)

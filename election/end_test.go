@@ -73,6 +73,10 @@ func TestResignReportsARelease(t *testing.T) {
 			t.Errorf("Resign of a lost lock: %v, want ErrLost", err)
 		}
 		a.mustTell(holdfast.ErrLost)
+		s.mustLead() // a makes a pause
+		if err := a.Resign(background); err != nil {
+			t.Errorf("Resign between two terms: %v", err)
+		}
 		time.Sleep(time.Minute)
 		s.mustLead("a")
 		a.client.Faults().Freeze()
@@ -132,6 +136,29 @@ func TestGrace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Run does not return before onError has.
+func TestRunWaitsForWhatItTells(t *testing.T) {
+	play(t, func(s *stage) {
+		hang, told := make(chan struct{}), make(chan struct{})
+		a := s.candidate("a", election.WithOnError(func(error) { <-told }))
+		a.run(func(context.Context, election.Term) error {
+			<-hang
+			return nil
+		})
+		a.cancel(errBye)
+		time.Sleep(election.DefaultGrace + time.Second)
+		close(hang)
+		time.Sleep(time.Minute)
+		select {
+		case <-a.ran:
+			t.Error("Run has returned while onError runs")
+		default:
+		}
+		close(told)
+		a.leave()
+	})
 }
 
 // After a loss, too, the operator learns that the function has not returned.

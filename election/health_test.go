@@ -79,3 +79,32 @@ func TestHealthCheckComesFirst(t *testing.T) {
 		a.leave()
 	})
 }
+
+// A check that hangs holds up Run, which leaves no goroutine, but not the next leader.
+func TestRunWaitsForTheCheck(t *testing.T) {
+	play(t, func(s *stage) {
+		hang := make(chan struct{})
+		checks := 0
+		a := s.candidate("a", election.WithHealthCheck(time.Second,
+			func(context.Context) error {
+				if checks++; checks > 1 {
+					<-hang
+				}
+				return nil
+			}))
+		b := s.candidate("b")
+		a.run(nil)
+		b.run(nil)
+		time.Sleep(1500 * time.Millisecond)
+		a.cancel(errBye)
+		s.mustLead("b")
+		select {
+		case <-a.ran:
+			t.Error("Run has returned while the check runs")
+		default:
+		}
+		close(hang)
+		a.leave()
+		b.leave()
+	})
+}

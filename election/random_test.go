@@ -236,7 +236,7 @@ func (h *history) replace(i int) {
 	a := h.all[i]
 	if h.rand.IntN(2) == 0 {
 		a.locker.Close()
-		<-a.ran
+		a.mustEnd()
 		if !errors.Is(a.err, holdfast.ErrClosed) && a.panic == nil {
 			h.t.Errorf("Run returned %v after Close", a.err)
 		}
