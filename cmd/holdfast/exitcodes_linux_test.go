@@ -54,6 +54,7 @@ func TestExitCodes(t *testing.T) {
 		"doctor 0":    true, // by TestDoctor
 		"doctor 1":    true, // by TestDoctor
 		"doctor 2":    true, // by TestDoctor
+		"leaks 1":     true, // by TestLeaks
 		"release 0":   true, // by TestRelease
 		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
@@ -119,6 +120,11 @@ func TestExitCodes(t *testing.T) {
 			"69", nil, nil},
 		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70, "70", nil, nil},
 
+		{"none", []string{"leaks"}, 0, "0", nil, nil},
+		{"two prefixes", []string{"leaks", "a", "b"}, 64, "64", nil, nil},
+		{"no server", []string{"leaks", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"no output", []string{"leaks", "--help"}, 74, "74", nil, full},
+
 		{"no set", []string{"adopt"}, 64, "64", nil, nil},
 		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
 		{"no result", []string{"adopt", set}, 74, "74", nil, full},
@@ -151,7 +157,8 @@ func TestExitCodes(t *testing.T) {
 				test.entry, entries)
 		}
 	}
-	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "adopt"} {
+	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
+		"adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

@@ -80,6 +80,7 @@ func TestHelp(t *testing.T) {
 		"inspect.txt":    {"inspect", "--help"},
 		"doctor.txt":     {"doctor", "--help"},
 		"release.txt":    {"release", "--help"},
+		"leaks.txt":      {"leaks", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
 		"show.txt":       {"fence", "show", "--help"},
@@ -250,7 +251,7 @@ func TestCompletion(t *testing.T) {
 	for _, form := range backendurl.Forms() {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
-		for _, sub := range []string{"run", "hold", "ls", "inspect", "doctor", "release",
+		for _, sub := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
 			"adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
@@ -373,6 +374,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"release", "--token=0", "n"}, []string{`--token "0"`, "number from 1"}},
 		{[]string{"release", "--token=x", "n"}, []string{`--token "x"`, "number from 1"}},
 		{[]string{"release", "--token=1", "n"}, []string{"no terminal", "--yes"}},
+		{[]string{"leaks", "a", "b"}, []string{"2 arguments", "leaks [flags] [PREFIX]"}},
 		{[]string{"ls", "a", "b"}, []string{"2 arguments", "ls [flags] [PREFIX]"}},
 		{[]string{"ls", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"ls", "--timeout=0s"}, []string{"--timeout 0s", "more than 0s"}},

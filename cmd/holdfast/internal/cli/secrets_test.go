@@ -27,6 +27,7 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"run", "--ttl", "redis://:a hunter2@h", "n", "--", "true"},
 		{"fence", "redis://:hunter2@h"},
 		{"ls", "redis://:hunter2@h"},
+		{"leaks", "redis://:hunter2@h"},
 		{"inspect", "redis://:hunter2@h"},
 		{"release", "--yes", "--token", "redis://:hunter2@h", "n"},
 		{"release", "--yes", "--token", "1", "redis://:hunter2@h"},

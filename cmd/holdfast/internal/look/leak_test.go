@@ -1,0 +1,82 @@
+package look_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// changing is a backend whose one key changes from one look to the next.
+type changing struct {
+	still
+	next []driver.Entry
+}
+
+func (c *changing) Inspect(context.Context, string) (driver.Entry, error) {
+	e := c.next[0]
+	if len(c.next) > 1 {
+		c.next = c.next[1:]
+	}
+	return e, nil
+}
+
+// TestLeaks: a lease in its last millisecond shows no end, and is no leak; what shows none again
+// is.
+func TestLeaks(t *testing.T) {
+	dead := exec.Command(os.Args[0], "-test.run=^$")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := id + "/" + here + "/" + strconv.Itoa(dead.Process.Pid) + "/"
+	lives := driver.NewOwner(driver.OwnerSuffix("me"))
+	held := func(owner string, lease time.Duration) driver.Entry {
+		return driver.Entry{Key: "k", Holder: driver.Party{Owner: owner, ExpiresIn: lease}}
+	}
+	shared := driver.Entry{Key: "k", Sharers: []driver.Party{{Owner: gone, ExpiresIn: 1},
+		{Owner: lives, ExpiresIn: 1}, {Owner: "foreign"}}}
+	for what, test := range map[string]struct {
+		looks []driver.Entry
+		want  []string
+	}{
+		"a lease":                  {[]driver.Entry{held(lives, 1)}, nil},
+		"one without an end":       {[]driver.Entry{held("x", 0)}, []string{"no-expiry x"}},
+		"a lease that just ends":   {[]driver.Entry{held(lives, 0), {Key: "k"}}, nil},
+		"one that is just renewed": {[]driver.Entry{held(lives, 0), held(lives, 1)}, nil},
+		"one that the next follows": {[]driver.Entry{held(lives, 0), held("x", 0)},
+			nil},
+		"a process that is gone": {[]driver.Entry{held(gone, 1)}, []string{"process-gone " + gone}},
+		"both": {[]driver.Entry{held(gone, 0)},
+			[]string{"no-expiry " + gone, "process-gone " + gone}},
+		"some who share": {[]driver.Entry{shared},
+			[]string{"no-expiry foreign", "process-gone " + gone}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := &look.View{Backend: &changing{next: test.looks}, Patience: time.Hour}
+			k, err := v.Inspect(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaks, err := v.Leaks(t.Context(), k)
+			var got []string
+			for _, l := range leaks {
+				got = append(got, string(l.Why)+" "+l.Holder.Value)
+				isPrintable(t, l.String())
+			}
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%s: %q, %v; want %q", what, got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package main_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestLeaks: an operator without the right to write, and cron, are told of locks whose process is
+// gone and of keys without an end, and of nothing else.
+func TestLeaks(t *testing.T) {
+	sites(t, func(t *testing.T, s *site) {
+		defer s.release()
+		s.hold("nightly")
+		s.hold("--shared", "catalogue")
+		s.hold("--permits=2", "jobs")
+		for _, flags := range [][]string{{"leaks"}, {"leaks", "--json"}} {
+			if out, err := s.ask(0, flags...); out+err != "" {
+				t.Errorf("of nothing: %q, %q", out, err)
+			}
+		}
+		dead := s.command(s.url, "hold", longTTL, "--label=dead", "left")
+		dead.line()
+		if err := dead.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-dead.ended
+		if s.name == "directory" {
+			if out, err := s.ask(0, "leaks"); out+err != "" {
+				t.Errorf("a lock that ended with its process: %q, %q", out, err)
+			}
+			s.ask(0, "ls") // who opens the directory next, cleans up after that process
+			return
+		}
+		for _, server := range s.servers {
+			server.Do(t, "SET", "lock:theirs", "\x1b5f3a")
+			server.Do(t, "PERSIST", "lock:nightly")
+		}
+		out, err := s.ask(1, "leaks")
+		lines := strings.Split(out, "\n")
+		wants := []string{
+			fmt.Sprintf("left: process-gone: held by dead (pid %d on ", dead.cmd.Process.Pid),
+			"nightly: no-expiry: held by pid ",
+			`theirs: no-expiry: held by "\x1b5f3a" of another library without an expiry`,
+		}
+		if len(lines) != 4 || err != "" {
+			t.Fatalf("stdout %q, stderr %q; want three lines", out, err)
+		}
+		for i, want := range wants {
+			if !strings.HasPrefix(lines[i], want) {
+				t.Errorf("line %d is %q; want %q", i, lines[i], want)
+			}
+		}
+		out, _ = s.ask(1, "leaks", "--json", "l")
+		if all := keys(t, out); len(all) != 1 || all[0].Name != "left" || len(all[0].Leaks) != 1 ||
+			all[0].Leaks[0] != "process-gone" {
+			t.Errorf("as JSON, with a prefix: %s", out)
+		}
+		s.free(0, "left", "--owner", s.only("left").Owner)
+		if out, _ := s.ask(0, "leaks", "l"); out != "" {
+			t.Errorf("after the release: %s", out)
+		}
+	})
+}
