@@ -90,14 +90,16 @@ func TestInspectSemaphore(t *testing.T) {
 		s.hold("--permits=2", "--label", "a", "jobs")
 		s.hold("--permits=2", "--label", "b", "jobs")
 		s.wait("--permits=2", "--label", "c", "jobs")
-		out := s.says(0, []string{"inspect", "jobs"}, "jobs, gate", "jobs, permit 0",
+		out := s.says(0, []string{"inspect", "jobs"}, "jobs, gate of 2", "jobs, scouts",
+			"jobs, permit 0",
 			"jobs, permit 1", "  is a permit: one slot of the semaphore jobs, .*",
-			"  is the gate of the semaphore jobs: .*", `  held by  permits=2 \(pid .*`)
+			"  is a gate of the semaphore jobs: .*", `  held by  permits=2 \(pid .*`)
 		if regexp.MustCompile(`(?m)^jobs$`).MatchString(out) {
 			t.Errorf("shows the lock of that name, which nobody holds:\n%s", out)
 		}
 		s.hold("jobs") // which is another thing
-		s.says(0, []string{"inspect", "jobs"}, "jobs", "jobs, gate", "jobs, permit 0",
+		s.says(0, []string{"inspect", "jobs"}, "jobs", "jobs, gate of 2", "jobs, scouts",
+			"jobs, permit 0",
 			"jobs, permit 1")
 		s.says(0, []string{"inspect", "jobs@permit/1"}, "jobs, permit 1")
 	})

@@ -29,8 +29,9 @@ granted the lock, which are behind, and which do not answer and why. If no major
 answers it shows the others, and fails.
 
 If NAME is a semaphore (holdfast run --permits), inspect shows each slot that is
-held or waited for, and the gate, where those who wait pass one by one. To find
-them it looks at all keys of the server, in small steps.
+held or waited for, the gate, where those who wait pass one by one, and the scouts'
+key, by which they tell whether all know the same number of permits. To find them
+it looks at all keys of the server, in small steps.
 
 What another library holds is shown by its value: quoted, escaped, and cut after 40
 bytes; --json has it all. So do names and labels that are no plain word. The line

@@ -22,8 +22,9 @@ of the lease, and how many wait. It changes nothing. A - is not known: Redis doe
 not keep since when a lock is held. A process of this host that is not there any
 more is marked "(gone)". What another library holds is shown by its value.
 
-Each slot of a semaphore (holdfast run --permits) is a line of its own, and so is
-its gate, which those who wait for a permit pass one by one.
+Each slot of a semaphore (holdfast run --permits) is a line of its own. So is its
+gate, which those who wait for a permit pass one by one, and the scouts' key, by
+which they tell whether all know the same number of permits.
 
 Names, labels and hosts that are no plain word are quoted and escaped. With many
 thousands of locks, each block of 4096 lines is in order. --json prints a line for

@@ -68,7 +68,10 @@ func (k Key) Describe(ages Ages, hide func(string) string) string {
 		say("  is a permit: one slot of the semaphore %s, which is full when all are held",
 			Shown(k.Text))
 	case Gate:
-		say("  is the gate of the semaphore %s: whoever has it is next to get a permit",
+		say("  is a gate of the semaphore %s: whoever has it is next to get one of %d permits",
+			Shown(k.Text), k.Permits)
+	case Scout:
+		say("  tells those who wait for permits of %s whether others know another number of them",
 			Shown(k.Text))
 	}
 	say("  key      %s", Shown(k.Full))

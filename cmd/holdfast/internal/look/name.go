@@ -17,23 +17,29 @@ const (
 	Permit Kind = "permit"
 
 	// Gate is where those who want a permit of a semaphore come one by one. Whoever has it waits
-	// for a permit.
+	// for a permit. There is one for each number of permits that processes know.
 	Gate Kind = "gate"
+
+	// Scout is had by one of those that have a gate. By it they tell that others know another
+	// number of permits.
+	Scout Kind = "scout"
 )
 
-// permitMark is what the library puts between the name of a semaphore and the number of a slot, or
-// gateName. No name of a lock ends so.
+// permitMark is what the library puts between the name of a semaphore and the number of a slot;
+// gateName and a number of permits; or scoutName. No name of a lock ends so.
 const (
 	permitMark = "@permit/"
 	gateName   = "gate"
+	scoutName  = "scout"
 	maxPermits = 1000
 )
 
 // Name is a key as its user knows it.
 type Name struct {
-	Text string // without the prefix of the address and without what makes it a permit or a gate
-	Kind Kind
-	Slot int // of a permit, else -1
+	Text    string // without the prefix of the address and without what tells its kind
+	Kind    Kind
+	Slot    int // of a permit, else -1
+	Permits int // of a gate, else 0
 }
 
 // NameOf reads a key, which begins with the prefix.
@@ -41,18 +47,21 @@ func NameOf(key, prefix string) Name {
 	text := strings.TrimPrefix(key, prefix)
 	i := strings.LastIndex(text, permitMark)
 	if i < 0 {
-		return Name{text, Lock, -1}
+		return Name{text, Lock, -1, 0}
 	}
 	rest := text[i+len(permitMark):]
-	if rest == gateName {
-		return Name{text[:i], Gate, -1}
+	number, gate := strings.CutPrefix(rest, gateName)
+	n, err := strconv.Atoi(number)
+	written := err == nil && strconv.Itoa(n) == number // by the library: 07 is no slot
+	switch {
+	case rest == scoutName:
+		return Name{text[:i], Scout, -1, 0}
+	case gate && written && 1 <= n && n <= maxPermits:
+		return Name{text[:i], Gate, -1, n}
+	case !gate && written && 0 <= n && n < maxPermits:
+		return Name{text[:i], Permit, n, 0}
 	}
-	// As the library writes it: 07 is no slot.
-	if n, err := strconv.Atoi(rest); err == nil && 0 <= n && n < maxPermits &&
-		strconv.Itoa(n) == rest {
-		return Name{text[:i], Permit, n}
-	}
-	return Name{text, Lock, -1}
+	return Name{text, Lock, -1, 0}
 }
 
 // String returns the name in printable text.
@@ -61,13 +70,16 @@ func (n Name) String() string {
 	case Permit:
 		return Shown(n.Text) + ", permit " + strconv.Itoa(n.Slot)
 	case Gate:
-		return Shown(n.Text) + ", gate"
+		return Shown(n.Text) + ", gate of " + strconv.Itoa(n.Permits)
+	case Scout:
+		return Shown(n.Text) + ", scouts"
 	default:
 		return Shown(n.Text)
 	}
 }
 
-// compare orders names; a lock comes before the gate and the permits of the same name.
+// compare orders names; a lock comes before the gates, the scouts' key and the permits of the same
+// name.
 func (n Name) compare(other Name) int {
 	return cmp.Or(strings.Compare(n.Text, other.Text), cmp.Compare(n.rank(), other.rank()))
 }
@@ -75,8 +87,10 @@ func (n Name) compare(other Name) int {
 func (n Name) rank() int {
 	switch n.Kind {
 	case Lock:
-		return -2
+		return -maxPermits - 2
 	case Gate:
+		return n.Permits - maxPermits - 2
+	case Scout:
 		return -1
 	default:
 		return n.Slot

@@ -188,7 +188,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	return key, err
 }
 
-// Semaphore describes the gate and the slots of the semaphore with that name that are held or
+// Semaphore describes the gates, the scouts' key and the slots of the semaphore with that name that are held or
 // waited for, in order. If it fails, it returns those that it could describe.
 func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err error) {
 	_, several := v.Backend.(nodesInspector)

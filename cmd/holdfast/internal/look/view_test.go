@@ -156,7 +156,7 @@ func TestListShowsWaiters(t *testing.T) {
 			TTL: time.Hour, Queue: queue, Token: driver.Token(time.Now().UnixMicro())}
 	}
 	for _, key := range []string{"p/b", "p/a", "q/c", "p/a@permit/1", "p/a@permit/0",
-		"p/a@permit/gate"} {
+		"p/a@permit/gate3", "p/a@permit/gate1000", "p/a@permit/scout"} {
 		if r, err := b.Acquire(t.Context(), claim(key, false)); err != nil ||
 			r.State != driver.Held {
 			t.Fatal(r.State, err)
@@ -179,7 +179,8 @@ func TestListShowsWaiters(t *testing.T) {
 		}
 		return nil
 	})
-	want := []string{"a=2", "a, gate=0", "a, permit 0=0", "a, permit 1=0", "b=0"}
+	want := []string{"a=2", "a, gate of 3=0", "a, gate of 1000=0", "a, scouts=0",
+		"a, permit 0=0", "a, permit 1=0", "b=0"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("listed %q, %v; want %q", got, err, want)
 	}
