@@ -188,8 +188,8 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	return key, err
 }
 
-// Semaphore describes the gates, the scouts' key and the slots of the semaphore with that name that are held or
-// waited for, in order. If it fails, it returns those that it could describe.
+// Semaphore describes the gates, the scouts' key and the slots of the semaphore with that name that
+// are held or waited for, in order. If it fails, it returns those that it could describe.
 func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err error) {
 	_, several := v.Backend.(nodesInspector)
 	err = v.List(ctx, name+permitMark, func(keys []Key) error {
