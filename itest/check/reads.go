@@ -32,8 +32,8 @@ func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 	return found
 }
 
-// excuseUntil is the first excuse for a reader beside somebody who had the key alone, was granted it
-// before the moment, and had it when the reader was granted it or later.
+// excuseUntil is the first excuse for a reader beside somebody who had the key alone, was granted
+// it before the moment, and had it when the reader was granted it or later.
 func excuseUntil(run *history.Run, rules Rules, a *history.Acquisition,
 	granted []*history.Acquisition, moment int64) (reason, because string) {
 	for _, other := range granted {
