@@ -37,9 +37,9 @@ type keyState struct {
 	name  string
 	index int // see keyIndex
 
-	slots []*keyState // of a semaphore
-	gate  *keyState   // of a semaphore
-	of    *keyState   // the semaphore of a slot
+	slots  []*keyState // of a semaphore
+	orders []*keyState // of a semaphore: gates, and the key of the scouts
+	of     *keyState   // the semaphore of a slot
 
 	// excused is the time, since the start of the history, until which an assumption does not hold
 	// for the key. Until left, the backend may know of what nobody releases any more: a Close has

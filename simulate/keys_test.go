@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,37 +10,43 @@ import (
 // keyNames are as many as a plan has at most.
 var keyNames = [...]string{"k0", "k1", "k2"}
 
-// What the backend stores for a key that is a semaphore: a gate and slots. Events name them by the
-// index of the key, to which keyCount is added once for the gate, twice for slot 0, and so on.
+// What the backend stores for a key that is a semaphore: slots, a gate for each number of permits,
+// and the scouts' key. Events name them by the index of the key, to which a multiple of keyCount is
+// added.
 const (
 	keyCount   = len(keyNames)
 	permitMark = "@permit/"
-	gateName   = "gate"
+	gateName   = "gate" // and the number of permits
+	scoutName  = "scout"
 
-	gateIndex = keyCount
-	slotIndex = 2 * keyCount
+	mostSlots  = 10
+	scoutIndex = keyCount
+	slotIndex  = 2 * keyCount
+	gateIndex  = slotIndex + mostSlots*keyCount
 
 	otherKey = 255 // a key that nobody was told to acquire, or several
 )
 
-// keyIndex finds a key of a user, a slot or a gate by its name at the backend.
+// keyIndex finds a key of a user, or one that belongs to a semaphore, by its name at the backend.
 func keyIndex(name string) int {
 	name, part, _ := strings.Cut(name, permitMark)
-	for i, n := range keyNames {
-		if n != name {
-			continue
-		}
-		slot, err := strconv.Atoi(part)
-		switch {
-		case part == "":
-			return i
-		case part == gateName:
-			return i + gateIndex
-		case err == nil && slot < 10:
-			return i + slotIndex + slot*keyCount
-		}
+	i := slices.Index(keyNames[:], name)
+	number, isGate := strings.CutPrefix(part, gateName)
+	n, err := strconv.Atoi(number)
+	switch {
+	case i < 0:
+		return otherKey
+	case part == "":
+		return i
+	case part == scoutName:
+		return i + scoutIndex
+	case err != nil || n >= mostSlots:
+		return otherKey
+	case isGate:
+		return i + gateIndex + n*keyCount
+	default:
+		return i + slotIndex + n*keyCount
 	}
-	return otherKey
 }
 
 // keyText is the name of a key for the report of a history.
@@ -49,12 +56,14 @@ func keyText(index int) string {
 	}
 	name := keyNames[index%keyCount]
 	switch {
-	case index < gateIndex:
+	case index < scoutIndex:
 		return name
 	case index < slotIndex:
-		return name + permitMark + gateName
-	default:
+		return name + permitMark + scoutName
+	case index < gateIndex:
 		return name + permitMark + strconv.Itoa((index-slotIndex)/keyCount)
+	default:
+		return name + permitMark + gateName + strconv.Itoa((index-gateIndex)/keyCount)
 	}
 }
 
@@ -64,7 +73,10 @@ func newKey(index, permits int) *keyState {
 	if permits == 0 {
 		return k
 	}
-	k.gate = newStored(index+gateIndex, new(sync.Mutex))
+	k.orders = append(k.orders, newStored(index+scoutIndex, new(sync.Mutex)))
+	for n := range permits {
+		k.orders = append(k.orders, newStored(index+gateIndex+(n+1)*keyCount, new(sync.Mutex)))
+	}
 	for slot := range permits {
 		s := newStored(index+slotIndex+slot*keyCount, k.mu)
 		s.of = k
@@ -88,9 +100,7 @@ func (k *keyState) held() []*keyState {
 // stored are all keys that the backend may know.
 func (h *history) stored() (all []*keyState) {
 	for _, k := range h.keyed {
-		if all = append(all, k.held()...); k.gate != nil {
-			all = append(all, k.gate)
-		}
+		all = append(append(all, k.held()...), k.orders...)
 	}
 	return all
 }
@@ -107,7 +117,7 @@ func (h *history) user(name string) *keyState {
 // slot is what the checker knows of a slot with that name at the backend, or nil.
 func (h *history) slot(name string) *keyState {
 	i := keyIndex(name)
-	if i == otherKey || i < slotIndex {
+	if i == otherKey || i < slotIndex || i >= gateIndex {
 		return nil
 	}
 	k, slot := h.keyed[i%keyCount], (i-slotIndex)/keyCount

@@ -67,8 +67,9 @@ func (p *plan) calls(steps int) int {
 	for _, ttl := range p.ttls {
 		shortest = min(shortest, ttl)
 	}
-	// On the same terms one waits at the backend for all, for a key, or for a gate and all slots.
-	claims := min(p.workers, 8*len(p.ttls)) * (1 + slots)
+	// On the same terms one waits at the backend for all: for a key, or for a gate, the scouts' key
+	// and all slots.
+	claims := min(p.workers, 8*len(p.ttls)) * (2 + slots)
 	heartbeat := max(min(p.presence/3, time.Second), time.Millisecond)
 	// A place that may have been lost is left and taken anew: three calls. Forty are for failures.
 	perClaim := 3*int(time.Second/heartbeat) + 40

@@ -273,7 +273,7 @@ func (p *plan) fairWeather() {
 	}
 	r := rand.New(rand.NewPCG(p.seed, 8))
 	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
-		deaths | rollouts
+		deaths
 	p.processes, p.workers = max(p.processes, 2), max(p.workers, 4)
 	p.steps = 5000 / (p.processes * p.workers)
 	p.think = min(p.think, 20*time.Millisecond)

@@ -57,8 +57,7 @@ func (p *plan) fewTrips() time.Duration {
 
 // watch looks in fair weather, as long as anybody works, that nobody waits for a permit while
 // another one is free: for no longer than the span of WithCohort and a few round trips. The nodes
-// of a quorum may each be free or not, so there it does not look. Fair weather has no rollouts: one
-// who knows of few permits may have the gate, while another one waits behind it who knows of more.
+// of a quorum may each be free or not, so there it does not look.
 func (h *history) watch(finished <-chan struct{}) {
 	if !h.has(fair) || h.nodes > 1 {
 		return

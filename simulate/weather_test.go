@@ -254,7 +254,7 @@ func (w *wire) refuses(c *call) bool {
 	case refused:
 		return true
 	case partly:
-		isGate := c.claim.Key != "" && strings.HasSuffix(c.claim.Key, permitMark+gateName)
+		isGate := c.claim.Key != "" && strings.Contains(c.claim.Key, permitMark+gateName)
 		return isGate == w.gates
 	default:
 		return false
