@@ -47,6 +47,9 @@ const (
 	deaths      // processes that end without Close
 	fair        // none of the faults, of those with semaphores: then nobody waits for long
 	allFeatures = 1<<iota - 1
+
+	// callers that give up, for whatever reason
+	impatience = cancels | patience | giveUps | badContexts | closes
 )
 
 var featureNames = []string{
@@ -274,6 +277,9 @@ func (p *plan) fairWeather() {
 	r := rand.New(rand.NewPCG(p.seed, 8))
 	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
 		deaths
+	if r.IntN(2) == 0 {
+		p.features &^= impatience
+	}
 	p.processes, p.workers = max(p.processes, 2), max(p.workers, 4)
 	p.steps = 5000 / (p.processes * p.workers)
 	p.think = min(p.think, 20*time.Millisecond)

@@ -74,7 +74,8 @@ func (h *history) watch(finished <-chan struct{}) {
 
 // unused checks that a slot is not free for long while somebody waits for long. The span counts
 // only for who was not there yet when the slot was released on the same terms in the same Locker:
-// a waiter in the list has it brought.
+// a waiter in the list has it brought. If that one gives up just then, the slot is left to the
+// scout; so this is looked at only where nobody gives up.
 func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	now := h.now()
 	if len(holders(h.stack.inspect(s.name)[0])) > 0 {
@@ -87,15 +88,15 @@ func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	brought := !h.redis && h.turns > 1 && s.taken.Load() < s.released.at
+	brings := !h.redis && h.turns > 1 && !h.has(impatience) && s.taken.Load() < s.released.at
 	for w := range k.waits {
 		wait := now - w.since
 		switch {
 		case w.permits <= slot:
-		case wait > h.span+trips:
+		case min(wait, free) > h.span+trips:
 			h.violate("liveness", "%s was free for %v while somebody waited for %v; the span is %v",
 				s.name, free, wait, h.span)
-		case brought && w.asker == s.released.asker && s.released.at-w.since > trips:
+		case brings && w.asker == s.released.asker && s.released.at-w.since > trips:
 			h.violate("liveness", "%s was free for %v, but not brought to one who waited for %v",
 				s.name, free, wait)
 		}
