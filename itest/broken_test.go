@@ -82,6 +82,13 @@ var broken = []mutant{
 	{[]string{"sets-in-any-order"}, []string{"sets"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Sets: 2,
 			Faults: []string{}}},
+	{[]string{"one-permit-more"}, []string{"permits"},
+		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Permits: 2,
+			Faults: []string{}}},
+	// So few come that mostly several permits are free.
+	{[]string{"spare-permit-kept"}, []string{"idle"},
+		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Permits: 1,
+			Work: 2 * time.Millisecond, Faults: []string{}}},
 	// Each store is judged by itself, so several guards are broken at once, and where none is,
 	// nothing may be found; but the service has a guard table behind it.
 	{[]string{"column-without-fence", "trigger-without-compare", "redis-without-compare",

@@ -152,6 +152,55 @@ func idlePermits(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
+// keptPermits finds each process that has kept a slot for long, as servers say, though nobody there
+// had it and nothing was broken.
+func keptPermits(run *history.Run, rules Rules) (found []Finding) {
+	for name, all := range semaphores(run) {
+		_, most := known(all)
+		disturbed := disturbed(run, rules, name)
+		for _, client := range clients(run) {
+			for _, key := range slots(name, most) {
+				without := [][]span{unclaimed(run, rules, client, key), disturbed}
+				for _, a := range all {
+					if a.Client == client && a.Key == key && a.Granted != 0 {
+						without = append(without, []span{{a.Granted, max(freed(a), a.Released)}})
+					}
+				}
+				for _, kept := range quiet(span{run.Start, run.End}, without...) {
+					if length(quiet(kept, starved(run, client))) > longestIdle {
+						found = append(found, Finding{Check: "idle", Key: key, At: kept.from,
+							Text: fmt.Sprintf("%s kept it for %v while nobody there had it and "+
+								"nothing was broken", client, time.Duration(kept.to-kept.from))})
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// clients are all processes that asked for anything.
+func clients(run *history.Run) (names []string) {
+	for _, a := range run.Acquisitions {
+		if !slices.Contains(names, a.Client) {
+			names = append(names, a.Client)
+		}
+	}
+	return names
+}
+
+// unclaimed are the spans in which a process has no lease of the key, as servers say.
+func unclaimed(run *history.Run, rules Rules, client, key string) []span {
+	calls := slices.DeleteFunc(run.CallsOf(client, key), func(c history.Record) bool {
+		return (c.Target == whole) != (rules.Nodes > 1)
+	})
+	var claimed []span
+	for _, l := range leasesOf(noticed(calls)) {
+		claimed = append(claimed, span{l.asked, l.to})
+	}
+	return quiet(span{run.Start, run.End}, claimed)
+}
+
 // taken are the spans in which none of the slots was free.
 func taken(run *history.Run, all []*history.Acquisition, slots []string) []span {
 	whole := span{run.Start, run.End}

@@ -153,6 +153,52 @@ func TestKeysOfPermits(t *testing.T) {
 	}
 }
 
+// A process does not keep a slot that nobody there has.
+func TestKeptPermit(t *testing.T) {
+	slot := history.SlotKey("s", 1)
+	kept := func(until int64) (all []history.Record) {
+		all = of(with(said(history.Acquire, "n1", "a", 10, 100, 101), func(c *history.Record) {
+			c.Client, c.Key = "a", slot
+		}))
+		for at := int64(400); at+990 <= until; at += 300 {
+			all = append(all, with(said(history.Renew, "n1", "a", 0, at, at+1),
+				func(c *history.Record) { c.Client, c.Key, c.Block = "a", slot, 0 }))
+		}
+		return all
+	}
+	const last = 3190 // when the lease of the last renewal is over
+	has := func(from, to int64) []history.Record {
+		return permit(2, 1, hold("a", 1, 10, from-1, from, to, to-1))
+	}
+	for _, c := range []struct {
+		name    string
+		records []history.Record
+		want    []string
+	}{
+		{"kept", of(kept(last), probing(2)), []string{"idle"}},
+		{"kept for as long as it may be", of(kept(last-300), probing(2)), nil},
+		{"held meanwhile", of(kept(last), has(1000, 2000), probing(2)), nil},
+		{"kept when it was released", of(kept(last+300), has(110, 150), probing(2)),
+			[]string{"idle"}},
+		{"kept while it is disturbed", of(kept(last), at(slot, fault("", 150, 160)), probing(2)),
+			nil},
+		{"kept by one that does not run", of(kept(last), probing(2), history.Record{
+			Kind: history.Stall, Client: "a", At: ms(1000), Until: ms(1100)}), nil},
+		{"asked for again and again, and not granted", of(probing(2), func() (all []history.Record) {
+			for _, r := range kept(last) {
+				r.Outcome = "busy"
+				all = append(all, r)
+			}
+			return all
+		}()), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// The process has asked for something else as well.
+			found(t, of(c.records, part(0, "l", asking("a", 9, "l", 1, 2))), c.want)
+		})
+	}
+}
+
 // A slot that was held twice with an excuse explains one permit too many, not two.
 func TestExcuseOfOnePermit(t *testing.T) {
 	records := served(of(permit(2, 0, hold("a", 1, 10, 30, 40, 990, 0)),

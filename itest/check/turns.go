@@ -18,7 +18,8 @@ const LongestIdle = time.Duration(longestIdle)
 
 // idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
 // wake-up may cost a second, not the patience of whoever waits. For one who would share it, it is
-// free while nobody has it alone, or waits to. The same holds for permits, see idlePermits.
+// free while nobody has it alone, or waits to. The same holds for permits, see idlePermits; and no
+// process keeps a permit that nobody there has, see keptPermits.
 func idle(run *history.Run, rules Rules) (found []Finding) {
 	for key, asked := range byKey(run) {
 		disturbed := disturbed(run, rules, key)
@@ -43,7 +44,7 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 			}
 		}
 	}
-	return oneEach(append(found, idlePermits(run, rules)...))
+	return oneEach(slices.Concat(found, idlePermits(run, rules), keptPermits(run, rules)))
 }
 
 // byKey are all acquisitions, but for those of permits: who waits for one waits for any slot.
