@@ -1,7 +1,9 @@
 package hygiene
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,9 +27,27 @@ var kernelBans = map[string]string{
 // them.
 const servers = "internal/testserver"
 
-// neverReleased are the modules that are there for this repository alone.
-var neverReleased = []string{"bench", "fence/redisclients", "fence/sqltest", "itest",
-	"redishold/interop", "simulate"}
+// neverReleased are the modules that are there for this repository alone, by the list that
+// scripts/release reads, too. TestMain fills it in.
+var neverReleased []string
+
+// readNeverReleased reads the list.
+func readNeverReleased() ([]string, error) {
+	data, err := os.ReadFile("scripts/modules.txt")
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "internal" {
+			dirs = append(dirs, fields[1])
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, errors.New("scripts/modules.txt has no internal module")
+	}
+	return dirs, nil
+}
 
 // ofNeverReleased are the internal packages of the kernel that modules import which are never
 // released: there is one kernel for them, this one.
