@@ -49,6 +49,11 @@ var reasons = []struct{ scenario, subject, text string }{
 			"round trip; floor-set shows what eight plain commands cost, and the scenario with a delay shows the round trips"},
 	{"five-set", "p50 at most",
 		"processor time is the bound: eight keys on five nodes are forty acquisitions"},
+	{"permit-latency", "p50 at most",
+		"a slot is a key of its own, whose name has to be made, and the semaphore a list of slots beside it"},
+	{"permits", "at least 0.9",
+		"all slots of a semaphore have one mutex and one list of those who wait, since a slot has to come to the first of them in one " +
+			"step; sixteen keys have sixteen"},
 	{"held-", "client CPU",
 		"each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
 			"third of what is left is the client library writing the longer command"},
