@@ -153,6 +153,19 @@ func TestLeadRestarts(t *testing.T) {
 	p.expectExit(128 + int(syscall.SIGINT))
 }
 
+// TestLeadGoesOnAfterASignalForTheCommand: a daemon that has read its settings again, and ends much
+// later, is started again.
+func TestLeadGoesOnAfterASignalForTheCommand(t *testing.T) {
+	p := startLead(t, locks(t), "listener")
+	p.expect("ready")
+	p.signal(syscall.SIGHUP)
+	p.expect(strconv.Itoa(int(syscall.SIGHUP)))
+	p.stdin.Close()
+	p.expect("ready")
+	p.signal(syscall.SIGTERM)
+	p.ends()
+}
+
 // TestLeadIsSignalledOnStandby: who waits leaves nothing.
 func TestLeadIsSignalledOnStandby(t *testing.T) {
 	dir := locks(t)
