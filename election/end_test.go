@@ -18,10 +18,13 @@ func TestResign(t *testing.T) {
 			t.Errorf("Resign of who does not lead: %v", err)
 		}
 		var causes []error
-		a.run(func(ctx context.Context, _ election.Term) error {
+		a.run(func(ctx context.Context, term election.Term) error {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			time.Sleep(5 * time.Second) // it is waited for
+			if err := term.Err(); err != nil {
+				t.Errorf("while the function runs, the lock is gone: %v", err)
+			}
 			return nil
 		})
 		b.run(nil)

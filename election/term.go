@@ -22,6 +22,10 @@ func (t Term) Token() holdfast.Token { return t.lock.Token() }
 // happen under the next leader has to be done by then. See holdfast.Lock.Deadline.
 func (t Term) Deadline() time.Time { return t.lock.Deadline() }
 
+// Err returns nil while the lock is held, and then why it is not. It reads the clock, as
+// holdfast.Lock.Err does, so a process that was paused learns by it before its context ends.
+func (t Term) Err() error { return t.lock.Err() }
+
 // String describes the term for logs.
 func (t Term) String() string { return fmt.Sprintf("term %d of %q", t.Token(), t.lock.Key()) }
 

@@ -91,6 +91,10 @@ type Options struct {
 	// from SIGTERM to SIGKILL for the process group. 0 means SIGKILL at once. It must not block.
 	Lost func(reason error) (grace time.Duration)
 
+	// Again says that this process goes on after the child, and may run another one: Run then gives
+	// back the signals that it has caught. Otherwise that would only cost time.
+	Again bool
+
 	// Warn reports a problem that does not end the child. It must not block.
 	Warn func(err error)
 }

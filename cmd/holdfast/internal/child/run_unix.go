@@ -42,6 +42,9 @@ func Run(c Command, o Options) (Result, error) {
 	if !signal.Ignored(syscall.SIGTSTP) {
 		s.tstp = catch(syscall.SIGTSTP)
 	}
+	if o.Again {
+		defer s.uncatch()
+	}
 	// The parent-death signal is sent when the thread that started the child ends. So this
 	// goroutine keeps its thread until the child is gone.
 	runtime.LockOSThread()
@@ -82,12 +85,22 @@ func Run(c Command, o Options) (Result, error) {
 	return s.result, nil
 }
 
-// catch returns a channel that has a signal if one or more came. The signal stays caught: this
-// process ends soon after the child, and signal.Stop takes several switches of threads.
+// catch returns a channel that has a signal if one or more came. The signal stays caught, but for
+// Options.Again: this process ends soon after the child, and signal.Stop takes several switches of
+// threads.
 func catch(sig syscall.Signal) chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, sig)
 	return c
+}
+
+// uncatch gives the signals back that Run has caught.
+func (s *supervisor) uncatch() {
+	signal.Stop(s.chld)
+	signal.Stop(s.cont)
+	if s.tstp != nil {
+		signal.Stop(s.tstp)
+	}
 }
 
 // supervisor supervises one child. One goroutine uses it.

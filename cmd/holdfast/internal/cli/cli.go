@@ -112,6 +112,7 @@ and deploy scripts that start it only one runs it at a time.`,
 	root.AddCommand(
 		newRun(s),
 		newHold(s),
+		newLead(s),
 		newLs(s),
 		newInspect(s),
 		newDoctor(s),

@@ -76,6 +76,7 @@ func TestHelp(t *testing.T) {
 		"run.txt":        {"run", "--help"},
 		"adopt.txt":      {"adopt", "--help"},
 		"hold.txt":       {"hold", "--help"},
+		"lead.txt":       {"lead", "--help"},
 		"ls.txt":         {"ls", "--help"},
 		"inspect.txt":    {"inspect", "--help"},
 		"doctor.txt":     {"doctor", "--help"},
@@ -240,7 +241,7 @@ func TestCompletion(t *testing.T) {
 	}
 	for word, want := range map[string]string{"redl": "redlock://\t", "file:": "file://\t",
 		"file://" + dir + "/lo": "file://" + dir + "/locks\n"} {
-		for _, sub := range []string{"run", "hold"} {
+		for _, sub := range []string{"run", "hold", "lead"} {
 			// 6: NoSpace and NoFileComp.
 			if _, out, _ := run(t, "__complete", sub, "--on", word); !strings.HasPrefix(out,
 				want) || !strings.Contains(out, ":6\n") {
@@ -356,6 +357,14 @@ func TestUsage(t *testing.T) {
 			[]string{"hold runs no command", "holdfast run [flags] NAME... -- COMMAND"}},
 		{[]string{"hold", "name", "--"}, []string{"hold runs no command"}},
 		{[]string{"hold", "--on=", "name"}, []string{"--on is empty", "leave it out"}},
+		{[]string{"lead"}, []string{"no name", "lead [flags] NAME -- COMMAND"}},
+		{[]string{"lead", "name"}, []string{"no -- in front of the command"}},
+		{[]string{"lead", "name", "--"}, []string{"no command after the --"}},
+		{[]string{"lead", "a", "b", "--", "true"}, []string{"2 names; lead takes one"}},
+		{[]string{"lead", "-c", "true", "name", "--", "true"}, []string{"beside --shell"}},
+		{[]string{"lead", "", "--", "true"}, []string{"name is empty"}},
+		{[]string{"lead", "--wait=1s", "a", "--", "true"}, []string{"unknown flag: --wait"}},
+		{[]string{"lead", "--ttl=1ms", "a", "--", "true"}, []string{"--ttl 1ms"}},
 		{[]string{"adopt", "--on="}, []string{"--on is empty", "leave it out"}},
 		{[]string{"adopt", "--on=redis://127.0.0.1:1"}, []string{"is for redlock addresses"}},
 		{[]string{"adopt", "--on=file:"}, []string{"is for redlock addresses"}},

@@ -449,11 +449,7 @@ const keyVariable = "HOLDFAST_KEY"
 // of one lock, or numbered by the place of each name; and with the slot of a permit. What an outer
 // holdfast has set is left out: a guard must not get the token of another lock.
 func environment(names []string, locks grip) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		variable, _, _ := strings.Cut(v, "=")
-		return isNumbered(variable, keyVariable) || isNumbered(variable, tokenVariable) ||
-			variable == slotVariable
-	})
+	env := outerEnvironment()
 	for i, name := range names {
 		number := ""
 		if len(names) > 1 {
@@ -466,6 +462,15 @@ func environment(names []string, locks grip) []string {
 		env = append(env, slotVariable+"="+strconv.Itoa(slot))
 	}
 	return env
+}
+
+// outerEnvironment is the environment of this process without what an outer holdfast has set.
+func outerEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		variable, _, _ := strings.Cut(v, "=")
+		return isNumbered(variable, keyVariable) || isNumbered(variable, tokenVariable) ||
+			variable == slotVariable
+	})
 }
 
 // isNumbered reports whether a variable is the one called name, or that with a number.
