@@ -96,7 +96,8 @@ check: check-format check-vet check-systems check-static check-complexity check-
 
 ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
 	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
-	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./simulate/...
+	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./scripts/release/... \
+	./simulate/...
 
 .PHONY: check-format check-vet check-systems check-static check-complexity check-tidy
 check-format:
