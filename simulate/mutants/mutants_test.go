@@ -23,8 +23,12 @@ var (
 // survivors are the mutants that the simulator is not expected to catch, and why.
 var survivors = map[string]string{}
 
-// with are the features that a mutant needs, and which the simulator does not draw by itself.
-var with = map[string]string{"notice-while-asking": "presences"}
+// with are the features that a mutant needs, and which the simulator does not draw by itself, or
+// seldom together.
+var with = map[string]string{
+	"notice-while-asking":   "presences",
+	"permit-after-deadline": "semaphores,suspends",
+}
 
 // hanging are the mutants that end a history by a deadlock. With any other, an end without a broken
 // invariant means that the patch breaks more than it is meant to.
