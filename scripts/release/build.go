@@ -68,10 +68,10 @@ func mirror(machine, cache string) error {
 	return nil
 }
 
-// buildAll wants every module of the commit in root to build by itself, outside of the workspace,
-// and with nothing added to its go.mod and go.sum. What the tests import is resolved, too. A
-// released module is resolved in the environment env, where its siblings come from the proxy. Then
-// it is built with their directories in their place, so that the machine's cache serves the rest.
+// buildAll wants every module of the commit in root to have all that its packages and tests import
+// outside of the workspace, with nothing added to its go.mod and go.sum. A released module is
+// resolved in the environment env, where its siblings come from the proxy. Then it is built with
+// their directories in their place, so that the machine's cache serves the rest.
 func buildAll(ctx context.Context, root string, modules []*repoModule, env []string) error {
 	var errs []error
 	for _, m := range modules {
@@ -84,28 +84,25 @@ func buildAll(ctx context.Context, root string, modules []*repoModule, env []str
 
 func buildOne(ctx context.Context, root string, m *repoModule, modules []*repoModule,
 	env []string) error {
-	dir := filepath.Join(root, filepath.FromSlash(m.dir))
 	local := append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
-	build := []string{"build", "-o", os.DevNull}
-	if m.released {
-		name, err := withDirectories(root, m, modules)
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(filepath.Dir(name)) //nolint:errcheck // temporary files
-		build = append(build, "-modfile="+name)
-	} else {
+	if !m.released {
 		env = local
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-deps", "-test", "./...")
-	list.Dir, list.Env = dir, env
-	if _, err := output(list); err != nil {
+	run := func(env []string, args ...string) error {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = filepath.Join(root, filepath.FromSlash(m.dir)), env
+		_, err := output(cmd)
 		return err
 	}
-	compile := exec.CommandContext(ctx, "go", append(build, "./...")...)
-	compile.Dir, compile.Env = dir, local
-	_, err := output(compile)
-	return err
+	if err := run(env, "list", "-deps", "-test", "./..."); err != nil || !m.released {
+		return err
+	}
+	name, err := withDirectories(root, m, modules)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(filepath.Dir(name)) //nolint:errcheck // temporary files
+	return run(local, "build", "-o", os.DevNull, "-modfile="+name, "./...")
 }
 
 // withDirectories writes a go.mod, with its go.sum, which has the directories of a module's
