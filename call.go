@@ -29,6 +29,9 @@ type call struct {
 	since   clock.Instant // when it began; 0 until a call that may join others looks at the clock
 	wait    bool          // Acquire, not TryAcquire
 
+	// of the scout, which goes on whatever fails: called with the error of each request, or nil
+	watch func(error)
+
 	sharedKeys []string // of a set: those that are shared; nil: WithSharedKeys was not given
 }
 

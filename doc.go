@@ -132,7 +132,8 @@
 // permits, and "@permit/scout". No other key may end so.
 //
 // A permit that is free costs one round trip, or a second one if the slot that was tried first is
-// taken. [Locker.TryAcquire] asks for more and more slots together until all were tried. It may
+// taken: Acquire asks for three more then, together, and waits if these are taken as well.
+// [Locker.TryAcquire] asks for more and more slots together until all were tried. It may
 // miss a slot that comes free after it was tried; and of two calls at the same time that want the
 // last permit, both may fail.
 //

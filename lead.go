@@ -200,12 +200,15 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 			p.asked = start
 		}
 		result, err := c.question(ctx, a, p, r)
+		if err == nil && a.watch != nil {
+			a.watch(nil)
+		}
 
 		var pause time.Duration
 		switch {
 		case err != nil:
 			var goesOn bool
-			if pause, goesOn = p.missed(err, start, a.wait, ctx.Err() != nil); !goesOn {
+			if pause, goesOn = p.missed(err, start, a, ctx.Err() != nil); !goesOn {
 				return nil, c.giveUp(ctx, a, p, err)
 			}
 		case result.State == driver.Held:

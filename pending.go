@@ -123,9 +123,12 @@ func (p *pendingClaim) noteFailure(err error) {
 
 // missed notes that a request that left at start failed with err. cut says that the caller's
 // context had ended. It returns the pause before the next request, and false if there is none.
-func (p *pendingClaim) missed(err error, start clock.Instant, wait,
+func (p *pendingClaim) missed(err error, start clock.Instant, a *call,
 	cut bool) (pause time.Duration, goesOn bool) {
-	if !wait || cut || driver.Permanent(err) || !p.outlasts(err, start) {
+	if a.watch != nil && !cut {
+		a.watch(err)
+	}
+	if !a.wait || cut || driver.Permanent(err) || a.watch == nil && !p.outlasts(err, start) {
 		return 0, false
 	}
 	pause = backoff(p.failed)

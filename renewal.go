@@ -111,7 +111,9 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	case result.State == driver.Held:
 		h.confirm(start, c.terms.ttl)
 		h.shared = claim.Shared
-		l.counters.renewed.Add(1)
+		if !c.terms.gate {
+			l.counters.renewed.Add(1)
+		}
 		w.schedule(h)
 	case result.State == driver.Lost:
 		err = event.loss(errGone)
@@ -123,7 +125,9 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		}
 		h.err = err
 		h.renewAt = now.Add(h.granted/60 + rand.N(h.granted/30))
-		l.counters.renewalsMissed.Add(1)
+		if !c.terms.gate {
+			l.counters.renewalsMissed.Add(1)
+		}
 		w.schedule(h)
 	}
 	s.mu.Unlock()

@@ -59,13 +59,11 @@ func (c *cohort) countWaiting(n int64) {
 // scout is one scout at work.
 type scout struct {
 	*semaphore
-	call  call // for each slot
-	heard clock.Instant
+	call call // for each slot
 
 	// Guarded by shard.mu:
-	failed slotSet // slots that gave no answer, in this turn
-	left   int     // how many slots have not failed
-	err    error   // why the turn came to nothing
+	silent map[int]clock.Instant // slots that give no answer, and since when
+	err    error                 // why the turn came to nothing
 	timer  *time.Timer
 }
 
@@ -79,7 +77,7 @@ func (m *semaphore) sendScout(a *call) {
 	if m.wake == nil {
 		m.wake = make(chan struct{}, 1)
 	}
-	s := &scout{semaphore: m, call: *a, heard: clock.Now()}
+	s := &scout{semaphore: m, call: *a}
 	s.call.wait, s.call.maxHold = true, 0 // the maximum hold is the waiter's
 	m.locker.tasks.Go(s.run)
 }
@@ -92,10 +90,8 @@ func (m *semaphore) rouse() {
 	}
 }
 
-// run has the scout take turns for as long as anybody waits. It tolerates failures as Acquire does:
-// for a TTL from the last answer.
+// run has the scout take turns for as long as anybody waits. A turn that fails ends all waits.
 func (s *scout) run() {
-	failures := 0
 	for {
 		ctx, cancel := context.WithCancel(s.locker.life)
 		if !s.setOut(cancel) {
@@ -107,14 +103,8 @@ func (s *scout) run() {
 		s.leave = nil
 		s.shard.mu.Unlock()
 		cancel()
-		switch {
-		case err == nil || s.locker.closed.Load():
-			failures, s.heard = 0, clock.Now() // it ends soon after a permit came
-		case driver.Permanent(err) || clock.Now().Sub(s.heard) >= s.call.terms.ttl:
+		if err != nil && !s.locker.closed.Load() {
 			s.fail(err)
-		default:
-			s.rest(backoff(failures))
-			failures++
 		}
 	}
 }
@@ -160,24 +150,12 @@ func (s *scout) pause(d time.Duration) {
 	}
 }
 
-// rest waits for d after a turn that failed, or until the Locker is closed. Unlike pause it is not
-// cut short by a slot whose cohort goes: those of the turn have just gone.
-func (s *scout) rest(d time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	select {
-	case <-ctx.Done():
-	case <-s.locker.closing:
-	}
-}
-
 // turn has the gate, and waits for all slots until the turn is over, or ctx ends. It fails if there
 // was no answer.
 func (s *scout) turn(ctx context.Context) error {
 	gate, err := s.gate(ctx)
 	switch {
 	case err == nil:
-		s.heard = clock.Now()
 		// Not within ctx, which has often ended.
 		defer gate.cohort.putBack(context.Background(), gate)
 	case ctx.Err() != nil:
@@ -185,14 +163,13 @@ func (s *scout) turn(ctx context.Context) error {
 	case !goesOn(ctx, err):
 		return err
 	}
-	permits := s.key.terms.permits
-	s.failed, s.left, s.err = slotSet{}, permits, nil
+	s.silent, s.err = make(map[int]clock.Instant), nil
 	var queues, comparison sync.WaitGroup
 	during, end := context.WithCancel(ctx)
 	if gate != nil {
 		comparison.Go(func() { s.compare(during) })
 	}
-	for slot := range permits {
+	for slot := range s.key.terms.permits {
 		queues.Go(func() { s.queue(ctx, slot) })
 	}
 	queues.Wait()
@@ -225,12 +202,7 @@ func (s *scout) order() call {
 func (s *scout) gate(ctx context.Context) (*Lock, error) {
 	a := s.order()
 	a.wait = true
-	begin := clock.Now()
 	lock, _, err := s.locker.enter(ctx, gateKey(s.key.name, s.key.terms.permits), &a)
-	if silent := clock.Now().Add(-a.terms.ttl); err != nil && silent > begin {
-		// The wait ends after a TTL without an answer, so until then there were answers.
-		s.heard = max(s.heard, silent)
-	}
 	return lock, err
 }
 
@@ -255,15 +227,14 @@ func (s *scout) compare(ctx context.Context) {
 	}
 }
 
-// queue waits for one slot, and hands it on. After a failure it asks once, before it waits again,
-// to know whether the slot answers.
+// queue waits for one slot, and hands it on. It has one claim, however often that is asked for in
+// vain: each that is given up has to be released, which in an outage lasts for a TTL.
 func (s *scout) queue(ctx context.Context, slot int) {
-	doubt := false
 	for failures := 0; ctx.Err() == nil; failures++ {
 		a := s.call
-		a.wait, a.since = !doubt, clock.Now()
+		a.since = clock.Now()
+		a.watch = func(err error) { s.heard(slot, err) }
 		lock, _, err := s.locker.enter(ctx, slotKey(s.key.name, slot), &a)
-		_, held := err.(*HeldError)
 		switch {
 		case err == nil && s.give(lock):
 			s.got()
@@ -271,13 +242,8 @@ func (s *scout) queue(ctx context.Context, slot int) {
 		case err == nil: // it was lost, or nobody waits
 		case ctx.Err() != nil || s.locker.closed.Load():
 			return
-		case held:
-			s.answered(slot)
-			doubt = false
-			continue
-		default:
-			s.missed(slot, err)
-			doubt = true
+		default: // what failed for another goroutine of the cohort has failed for this one
+			s.heard(slot, err)
 		}
 		pause, cancel := context.WithTimeout(ctx, backoff(failures))
 		<-pause.Done()
@@ -295,28 +261,37 @@ func (s *scout) got() {
 	}
 }
 
-// answered notes that a slot answers, perhaps again.
-func (s *scout) answered(slot int) {
+// heard notes what came of a request for a slot. When none of the slots has answered for a TTL, or
+// one fails for good, the turn has failed. A slot that somebody of this Locker has, or has got from
+// this turn, is not silent.
+func (s *scout) heard(slot int, err error) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	s.heard = max(s.heard, clock.Now())
-	if s.failed.has(slot) {
-		s.failed.remove(slot)
-		s.left++
+	if err == nil {
+		delete(s.silent, slot)
+		return
+	}
+	now := clock.Now()
+	if _, known := s.silent[slot]; !known {
+		s.silent[slot] = now
+	}
+	if driver.Permanent(err) || s.allSilent(now) {
+		s.err = err
+		if s.leave != nil {
+			s.leave()
+		}
 	}
 }
 
-// missed notes that a slot gave no answer, for as long as Acquire goes on without. When none
-// answers, or one that will go on so, the turn has failed.
-func (s *scout) missed(slot int, err error) {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	if !s.failed.has(slot) {
-		s.failed.add(slot)
-		s.left--
+// allSilent reports whether no slot has answered for a TTL. The caller holds shard.mu.
+func (s *scout) allSilent(now clock.Instant) bool {
+	if len(s.silent) < s.key.terms.permits {
+		return false
 	}
-	if (s.left == 0 || driver.Permanent(err)) && s.leave != nil {
-		s.err = err
-		s.leave()
+	for _, since := range s.silent {
+		if now.Sub(since) < s.call.terms.ttl {
+			return false
+		}
 	}
+	return true
 }

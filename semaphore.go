@@ -324,6 +324,9 @@ func (m *semaphore) attemptAll(ctx context.Context, done <-chan struct{}, a call
 	granted = lock.valid()
 	m.shard.mu.Unlock()
 	if !granted {
+		if m.locker.closed.Load() {
+			return nil, nil, ErrClosed
+		}
 		err := fmt.Errorf("granted, but the answers for other slots took %v", clock.Now().Sub(start))
 		return nil, nil, &driver.Error{Err: err}
 	}

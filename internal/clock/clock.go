@@ -21,9 +21,9 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// noise is how much suspended time may be left out: once by the comparison of two clocks that
-// cannot be read at once, and once by that of the wall clock's lead. Twice of it is less than the
-// constant part of the drift allowance, which therefore covers it.
+// noise is how much suspended time may be left out: twice by the comparison of two clocks that
+// cannot be read at once, and once by that of the wall clock's lead. Three times as much is less
+// than the constant part of the drift allowance, which therefore covers it.
 const noise = time.Millisecond / 2
 
 var (
@@ -78,9 +78,10 @@ func bubble(elapsed time.Duration) Instant {
 func look(lead time.Duration) Instant {
 	// Read the clock that counts suspended time first: a delay between the two readings then makes
 	// the suspended time look smaller, never larger.
+	begun := time.Since(base)
 	boot := sinceBoot() - offset
 	elapsed := time.Since(base)
-	slept := host.note(boot-elapsed, lead)
+	slept := host.note(boot-elapsed, lead, elapsed-begun)
 	return Instant(elapsed+slept) + Instant(simulated.Load())
 }
 
@@ -99,19 +100,20 @@ func (s *suspends) known(lead time.Duration) (slept time.Duration, ok bool) {
 }
 
 // note counts the suspended time, as a clock has shown it after the lead was read, and returns what
-// is counted by now.
-func (s *suspends) note(slept, lead time.Duration) time.Duration {
-	for {
-		old := s.counted.Load()
-		if slept-time.Duration(old) < noise {
-			s.lead.Store(int64(lead))
-			return time.Duration(old)
-		}
-		if s.counted.CompareAndSwap(old, int64(slept)) {
-			s.lead.Store(int64(lead))
-			return slept
-		}
+// is counted by now. It may have shown as much too little as the reading took. If that was long, as
+// when the goroutine did not run in between, the lead is not noted: the next reading asks again.
+func (s *suspends) note(slept, lead, took time.Duration) time.Duration {
+	old := s.counted.Load()
+	for slept-time.Duration(old) >= noise && !s.counted.CompareAndSwap(old, int64(slept)) {
+		old = s.counted.Load()
 	}
+	if took < noise {
+		s.lead.Store(int64(lead))
+	}
+	if slept-time.Duration(old) < noise {
+		return time.Duration(old)
+	}
+	return slept
 }
 
 // Time returns the wall-clock time at which instant i is or was, for showing to people

@@ -26,21 +26,40 @@ func TestKnownSuspends(t *testing.T) {
 	unknown(time.Minute)
 	unknown(-time.Minute)
 
-	if slept := s.note(time.Minute, time.Minute); slept != time.Minute {
+	if slept := s.note(time.Minute, time.Minute, 0); slept != time.Minute {
 		t.Errorf("a minute's suspend counts %v", slept)
 	}
 	known(time.Minute+noise/2, time.Minute)
 	unknown(0)
 
 	// The wall clock was set: nothing was slept, and its new lead is known.
-	if slept := s.note(time.Minute+noise/2, time.Hour); slept != time.Minute {
+	if slept := s.note(time.Minute+noise/2, time.Hour, 0); slept != time.Minute {
 		t.Errorf("the wall clock was set, and %v count", slept)
 	}
 	known(time.Hour, time.Minute)
 
 	// Suspended time never shrinks.
-	if slept := s.note(time.Second, time.Hour); slept != time.Minute {
+	if slept := s.note(time.Second, time.Hour, 0); slept != time.Minute {
 		t.Errorf("suspended time shrank to %v", slept)
+	}
+}
+
+// A goroutine that did not run between the two readings sees too little of a suspend. That counts,
+// but nobody relies on it: the next reading asks again.
+func TestSlowReadingIsNotKnown(t *testing.T) {
+	var s suspends
+	const missed = 20 * time.Millisecond
+	if slept := s.note(time.Minute-missed, time.Minute, missed); slept != time.Minute-missed {
+		t.Errorf("counted %v", slept)
+	}
+	if _, ok := s.known(time.Minute); ok {
+		t.Error("a reading that took long is relied on")
+	}
+	if slept := s.note(time.Minute, time.Minute, noise/2); slept != time.Minute {
+		t.Errorf("counted %v, want all of the suspend", slept)
+	}
+	if _, ok := s.known(time.Minute); !ok {
+		t.Error("a reading that took no time is not relied on")
 	}
 }
 
