@@ -39,7 +39,10 @@ type cohort struct {
 	// whose slot the key is, as long as the cohort is in shard.keys; nil if it is none
 	semaphore *semaphore
 	since     clock.Instant // when the run of turns began
-	turns     int           // of the run, so far
+	// it has had a lease: the backend has answered. silent is that of the last one
+	answered bool
+	silent   clock.Instant
+	turns    int // of the run, so far
 
 	// Most cohorts need one of each, so they are allocated with the cohort.
 	firstLease lease
@@ -128,6 +131,19 @@ func (c *cohort) mayPass(now clock.Instant) bool {
 	}
 }
 
+// outage is from when a missing answer counts for who leads at start: an outage may last a TTL from
+// then. It returns 0 if there was no answer yet, so that the first failure ends the wait. The time
+// in which nothing was asked is no outage. The caller holds shard.mu.
+func (c *cohort) outage(start clock.Instant) clock.Instant {
+	switch {
+	case !c.answered:
+		return 0
+	case c.silent != 0:
+		return c.silent
+	}
+	return start
+}
+
 // span is how long a run of turns may last. For readers that had to queue it is half: a writer that
 // waits as well has a request, and the last of them to wait for after it.
 func (c *cohort) span(h *lease) time.Duration {
@@ -175,6 +191,7 @@ func (c *cohort) startLead() {
 // drop ends a lease of the cohort. The caller holds shard.mu, and sees to the key at the backend.
 func (c *cohort) drop(h *lease) {
 	h.gone = true
+	c.answered, c.silent = true, h.silent
 	h.settle() // whoever waits to change it finds it gone
 	if c.lease == h {
 		c.lease = nil

@@ -21,10 +21,9 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 		c.locker.tasks.Done()
 	}()
 	c.shard.mu.Lock()
-	h := c.lease
+	h, answered := c.lease, c.outage(start)
 	c.shard.mu.Unlock()
-	decided := false
-	var answered clock.Instant
+	decided, begun := false, start
 	if h != nil {
 		if c.terms.shared { // no function value: it would cost each acquisition an allocation
 			lock, decided, err = c.freshSpan(ctx, a, h)
@@ -34,7 +33,7 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 		if !decided {
 			start = clock.Now()
 			c.shard.mu.Lock()
-			answered = h.heard
+			answered = c.outage(begun)
 			c.shard.mu.Unlock()
 		}
 	}
@@ -184,7 +183,7 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 }
 
 // ask acquires the key at the backend. start is a reading of the clock from before the first
-// request. answered is when the latest request left, of those that the backend has answered; or 0.
+// request. answered is from when an outage counts, see outage.
 func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant) (*Lock, error) {
 	l := c.locker
 	p := c.takePending(a, answered)

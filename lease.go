@@ -33,8 +33,8 @@ type lease struct {
 	// the length of the last grant: the TTL, or less after a handoff by the backend
 	granted    time.Duration
 	next, last Token // the tokens that are left
-	// when the latest request left, of those that the backend is known to have answered
-	heard    clock.Instant
+	// when the first request left, of those in a row that had no answer; 0: the latest had one
+	silent   clock.Instant
 	deadline clock.Instant // the end of the validity
 	renewAt  clock.Instant
 	asking   bool // a request that changes the lease is under way
@@ -73,16 +73,20 @@ func (h *lease) limitBy(l *Lock) (first bool) {
 // confirm has the lease last for granted from start, when the request left that the backend
 // granted. The caller holds shard.mu.
 func (h *lease) confirm(start clock.Instant, granted time.Duration) {
-	h.heard, h.granted = start, granted
+	h.silent, h.granted = 0, granted
 	h.deadline = start.Add(h.cohort.locker.config.validity(granted))
 	h.renewAt = start.Add(granted / 3)
 	h.err = nil
 }
 
-// hear notes the answer, if it is one, to a request that left at start. The caller holds shard.mu.
+// hear notes the answer to a request that left at start, or that there was none. The caller holds
+// shard.mu.
 func (h *lease) hear(start clock.Instant, result driver.Result) {
-	if result.State != driver.Unknown {
-		h.heard = start
+	switch {
+	case result.State != driver.Unknown:
+		h.silent = 0
+	case h.silent == 0:
+		h.silent = start
 	}
 }
 

@@ -24,7 +24,7 @@ type pendingClaim struct {
 
 	trace    bool          // the backend may know the claim
 	asked    clock.Instant // when the first request left; 0 before
-	answered clock.Instant // when a request left that was answered; 0 before the first
+	answered clock.Instant // from when an outage counts: when a request left that was answered
 	present  clock.Instant // when a request left that confirmed the place in the queue
 	presence time.Duration // and for how long; 0: not queued
 	failed   int           // requests in a row without an answer
@@ -33,8 +33,8 @@ type pendingClaim struct {
 	first request // allocated in one piece; for the leader that made it
 }
 
-// takePending returns the claim that the last leader left, or a new one. answered is when a request
-// left that the backend answered, or 0.
+// takePending returns the claim that the last leader left, or a new one. answered is from when an
+// outage counts, see outage.
 func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
 	l := c.locker
 	c.shard.mu.Lock()

@@ -234,9 +234,9 @@ func (s *scout) queue(ctx context.Context, slot int) {
 		a := s.call
 		a.since = clock.Now()
 		a.watch = func(err error) { s.heard(slot, err) }
-		lock, _, err := s.locker.enter(ctx, slotKey(s.key.name, slot), &a)
+		lock, local, err := s.locker.enter(ctx, slotKey(s.key.name, slot), &a)
 		switch {
-		case err == nil && s.give(lock):
+		case err == nil && s.give(lock, local):
 			s.got()
 			return
 		case err == nil: // it was lost, or nobody waits

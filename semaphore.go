@@ -466,9 +466,9 @@ func (m *semaphore) await(ctx context.Context, done <-chan struct{},
 	return outcome{err: contextError(ctx)}, nil
 }
 
-// give hands a lock that the scout got to the first who waits. It reports false if nobody does: the
-// lock is then given back.
-func (m *semaphore) give(lock *Lock) bool {
+// give hands a lock that the scout got, with local in memory, to the first who waits. It reports
+// false if nobody does: the lock is then given back.
+func (m *semaphore) give(lock *Lock, local bool) bool {
 	s := m.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -485,7 +485,7 @@ func (m *semaphore) give(lock *Lock) bool {
 		m.locker.watchdog.schedule(lock.lease)
 	}
 	w.cohort = lock.cohort
-	w.ready <- outcome{lock: lock, asked: true}
+	w.ready <- outcome{lock: lock, asked: !local}
 	return true
 }
 

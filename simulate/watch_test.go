@@ -75,7 +75,8 @@ func (h *history) watch(finished <-chan struct{}) {
 // unused checks that a slot is not free for long while somebody waits for long. The span counts
 // only for who was not there yet when the slot was released on the same terms in the same Locker:
 // a waiter in the list has it brought. If that one gives up just then, the slot is left to the
-// scout; so this is looked at only where nobody gives up.
+// scout; so this is looked at only where nobody gives up. Nor where a release may have a context
+// that has ended: it is made in the background, so who was brought the slot may find it taken yet.
 func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	now := h.now()
 	if len(holders(h.stack.inspect(s.name)[0])) > 0 {
@@ -88,7 +89,8 @@ func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	brings := !h.redis && h.turns > 1 && !h.has(impatience) && s.taken.Load() < s.released.at
+	brings := !h.redis && h.turns > 1 && !h.has(impatience) && !h.has(oddReleases) &&
+		s.taken.Load() < s.released.at
 	for w := range k.waits {
 		wait := now - w.since
 		switch {
