@@ -111,7 +111,7 @@ func TestPermits(t *testing.T) {
 
 // What broke a slot is an excuse for that slot, and a disturbance for all who wait for any.
 func TestFaultOfOneSlot(t *testing.T) {
-	slot, other, gate := history.SlotKey("s", 0), history.SlotKey("s", 1), history.GateKey("s")
+	slot, other, gate := history.SlotKey("s", 0), history.SlotKey("s", 1), history.GateKey("s", 2)
 	two := func() []history.Record {
 		return of(permit(2, 0, hold("a", 1, 10, 30, 40, 990, 0)),
 			permit(2, 1, hold("c", 1, 10, 30, 40, 990, 0)),

@@ -14,15 +14,22 @@ func SlotKey(semaphore string, slot int) string {
 	return semaphore + permitMark + strconv.Itoa(slot)
 }
 
-// GateKey is the key that whoever waits for any permit of a semaphore has first.
-func GateKey(semaphore string) string { return semaphore + permitMark + "gate" }
+// GateKey is the key that whoever knows of so many permits of a semaphore, and waits for any, has
+// first.
+func GateKey(semaphore string, permits int) string {
+	return semaphore + permitMark + "gate" + strconv.Itoa(permits)
+}
 
-// SemaphoreKeys are all keys of a semaphore: its slots, and its gate.
+// ScoutKey is the key by which those who wait tell whether others know another number of permits.
+func ScoutKey(semaphore string) string { return semaphore + permitMark + "scout" }
+
+// SemaphoreKeys are all keys of a semaphore of which everybody knows so many permits, or fewer: its
+// slots, its gates, and the scouts' key.
 func SemaphoreKeys(semaphore string, permits int) (keys []string) {
 	for slot := range permits {
-		keys = append(keys, SlotKey(semaphore, slot))
+		keys = append(keys, SlotKey(semaphore, slot), GateKey(semaphore, slot+1))
 	}
-	return append(keys, GateKey(semaphore))
+	return append(keys, ScoutKey(semaphore))
 }
 
 // Concerns reports whether a fault is one of the key: of all, unless it names one. One of a slot,

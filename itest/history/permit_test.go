@@ -33,6 +33,11 @@ func TestKeysOfASemaphore(t *testing.T) {
 	defer locker.Close()
 	const permits = 3
 	want := history.SemaphoreKeys("s", permits)
+	for fewer := 1; fewer < permits; fewer++ { // whom nobody knows of here
+		want = slices.DeleteFunc(want, func(key string) bool {
+			return key == history.GateKey("s", fewer)
+		})
+	}
 	var seen []string
 	for range permits {
 		lock, err := locker.Acquire(t.Context(), "s", holdfast.WithPermits(permits))

@@ -15,7 +15,8 @@ import (
 
 // complete are the keys of a run with locks of all kinds: the first ones, and those of semaphores.
 var complete = []string{"key1", "key2", "short1", "set1", "set2", "set3", "permit1@permit/0",
-	"permit1@permit/1", "permit1@permit/2", "permit1@permit/gate"}
+	"permit1@permit/1", "permit1@permit/2", "permit1@permit/gate1",
+	"permit1@permit/gate2", "permit1@permit/gate3", "permit1@permit/scout"}
 
 // drawing is a nemesis in a run with locks of all kinds, of which only the log is there.
 func drawing(t *testing.T, c Config) *nemesis {
