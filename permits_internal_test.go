@@ -8,20 +8,27 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
+// onePermit returns the only permit of a semaphore, for a test in a bubble.
+func onePermit(t *testing.T) (*memhold.Backend, *Locker, *Lock) {
+	t.Helper()
+	memory := memhold.New()
+	t.Cleanup(func() { memory.Close() })
+	l, err := New(memory, WithPermits(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	lock, err := l.Acquire(context.Background(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory, l, lock
+}
+
 // A permit that the scout gets when nobody waits any more is free again.
 func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithPermits(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		lock, err := l.Acquire(context.Background(), "key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, l, lock := onePermit(t)
 		if lock.cohort.semaphore.give(lock, false) {
 			t.Error("it went to somebody")
 		}
@@ -79,17 +86,7 @@ func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 // Who gives up just as a permit comes gives it back.
 func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithPermits(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		lock, err := l.Acquire(context.Background(), "key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, l, lock := onePermit(t)
 		w := l.pool.get(&call{})
 		w.cohort = lock.cohort
 		ctx, cancel := context.WithCancel(context.Background())
@@ -112,17 +109,7 @@ func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 // A permit that was lost before the scout could hand it on goes to nobody.
 func TestLostPermitGoesToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithPermits(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		lock, err := l.Acquire(context.Background(), "key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		memory, l, lock := onePermit(t)
 		m := lock.cohort.semaphore
 		memory.Faults().Lose(slotKey("key", 0))
 		<-lock.Done()

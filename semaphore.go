@@ -179,11 +179,10 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 				s.mu.Unlock()
 				return nil, false, err
 			}
-			refusal := f.refusal
 			a.wait = false // who is ordered to lead asks once
 			w := m.join(a, false)
 			s.mu.Unlock()
-			l.tellFull(a, refusal)
+			l.tellFull(a, f.refusal)
 			return m.wait(ctx, done, a, w)
 		}
 		s.mu.Unlock()
