@@ -264,7 +264,10 @@ func (h *history) letGo(g *grip) bool {
 	}
 	h.alone(k)
 	k.used.raise(h.now())
-	k.released = release{g.asker, h.now()}
+	k.released = release{}
+	if g.lock.Err() == nil { // else its lease may be over, and nothing is left to bring
+		k.released = release{g.asker, h.now()}
+	}
 	g.open = false
 	for i, other := range k.open {
 		if other == g {
