@@ -72,11 +72,15 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 // handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
 func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	locker := c.locker
+	toScout := c.waiters.first.call.watch != nil
 	c.serve()
 	c.resume(h, ended != nil)
 	local, turns, waiting := !c.leading, c.turns, c.waiters.length
 	if c.semaphore != nil {
 		waiting = c.semaphore.waiters.length
+		if toScout && waiting > 0 {
+			waiting-- // the scout hands it to the first of them
+		}
 	}
 	c.shard.mu.Unlock()
 	tell()
