@@ -246,7 +246,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	c.countHeld(-1)
 	claim, leads := c.vacate(h)
 	s.mu.Unlock()
-	c.askRelease(ctx, l, claim, leads, func(bool, error) {})
+	c.askRelease(ctx, l, claim, leads, func() {}, func(bool, error) {})
 }
 
 // complete returns the handle on all that was gathered, and tells the hooks.

@@ -110,30 +110,19 @@ func (g *heldSet) finish(cause error) (tell func()) {
 	g.err = cause
 	contexts, done := g.contexts, g.done
 	g.contexts = nil
-	return func() {
-		for c := range contexts {
-			c.end(cause)
-		}
-		// Last, so that whoever wakes up by it finds everything ended.
-		if done != nil {
-			close(done)
-		}
-	}
+	return func() { endAll(contexts, done, cause) }
 }
 
-// release ends the set at its holder's wish. It reports whether this is the first release; if not,
-// reason is what to return.
-func (g *heldSet) release() (first bool, reason error) {
+// release ends the set at its holder's wish. It reports whether this is the first release; then the
+// caller calls tell.
+func (g *heldSet) release() (first bool, tell func()) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.released {
-		defer g.mu.Unlock()
-		return false, (*releasedSet)(g)
+		return false, nil
 	}
 	g.released = true
-	tell := g.finish((*releasedSet)(g))
-	g.mu.Unlock()
-	tell()
-	return true, nil
+	return true, g.finish((*releasedSet)(g))
 }
 
 // foundLost notes a loss that only the answer to a release has shown.

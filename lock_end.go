@@ -76,14 +76,27 @@ func (l *Lock) finish(err error) (tell func()) {
 	if done == nil && len(ends) == 0 {
 		return func() {}
 	}
-	return func() {
-		for e := range ends {
-			e.end(err)
-		}
-		// Last, so that whoever wakes up by it finds everything ended.
-		if done != nil {
+	return func() { endAll(ends, done, err) }
+}
+
+// endAll ends all of ends, which nobody else uses any more, and then closes done if that is not
+// nil. A context of a caller's own kind may panic: that goes on, but keeps nobody from being told.
+func endAll[E interface {
+	comparable
+	ender
+}](ends map[E]struct{}, done chan struct{}, cause error) {
+	defer func() {
+		switch {
+		case len(ends) > 0:
+			endAll(ends, done, cause)
+		case done != nil:
+			// Last, so that whoever wakes up by it finds everything ended.
 			close(done)
 		}
+	}()
+	for e := range ends {
+		delete(ends, e)
+		e.end(cause)
 	}
 }
 

@@ -112,15 +112,19 @@ func (s *LockSet) Release(ctx context.Context) error {
 		ctx = context.Background()
 	}
 	own := g.carriedBy(ctx)
-	first, reason := g.release()
+	first, tell := g.release()
 	if !first {
-		return reason
+		return (*releasedSet)(g)
 	}
 	if own {
 		ctx = context.WithoutCancel(ctx)
 	}
 	errs := make([]error, len(s.locks))
-	sideBySide(len(s.locks), func(i int) { errs[i] = s.locks[i].Release(ctx) })
+	func() {
+		// Deferred, so that a context that panics as it ends keeps no lock from being released.
+		defer sideBySide(len(s.locks), func(i int) { errs[i] = s.locks[i].Release(ctx) })
+		tell()
+	}()
 	for _, err := range errs {
 		var lost *LostError
 		if errors.As(err, &lost) {

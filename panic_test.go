@@ -145,6 +145,106 @@ func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
 	})
 }
 
+// touchy is a context of a caller's own kind, whose Done panics once it is broken.
+type touchy struct {
+	context.Context
+	broken atomic.Bool
+}
+
+func (c *touchy) Done() <-chan struct{} {
+	if c.broken.Load() {
+		panic("a context's fault")
+	}
+	return c.Context.Done()
+}
+
+// A context that panics as a lock ends keeps nobody else from being told, and nobody from the key.
+func TestContextThatPanicsAsItsLockEnds(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			other, _ := b.locker()
+			lock := b.acquire(l, "key")
+			parent, cancel := context.WithCancel(background)
+			defer cancel()
+			var broken []*touchy
+			var contexts []context.Context
+			for range 3 {
+				c := &touchy{Context: parent}
+				broken = append(broken, c)
+				contexts = append(contexts, lock.Context(c), lock.Context(background))
+			}
+			done := lock.Done()
+			var got chan *holdfast.Lock
+			if waits {
+				got = next(l, background)
+			}
+			for _, c := range broken {
+				c.broken.Store(true)
+			}
+			recovered(t, func() { lock.Release(background) })
+			for _, c := range broken {
+				c.broken.Store(false)
+			}
+			synctest.Wait()
+			select {
+			case <-done:
+			default:
+				t.Error("Done is not closed")
+			}
+			for i, ctx := range contexts {
+				mustBe(t, context.Cause(ctx), holdfast.ErrReleased)
+				if ctx.Err() == nil {
+					t.Errorf("context %d has not ended", i)
+				}
+			}
+			if waits {
+				b.release(<-got)
+			}
+			b.mustBeFree(other, "key")
+			b.mustBeFree(l, "key")
+		})
+	}
+}
+
+// A context that panics as a set ends keeps nobody else from being told, and nobody from its keys.
+func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		set, err := l.AcquireAll(background, []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent, cancel := context.WithCancel(background)
+		defer cancel()
+		c := &touchy{Context: parent}
+		contexts := []context.Context{set.Context(background), set.Context(c),
+			set.Context(background)}
+		done := set.Done()
+		c.broken.Store(true)
+		recovered(t, func() { set.Release(background) })
+		c.broken.Store(false)
+		synctest.Wait()
+		select {
+		case <-done:
+		default:
+			t.Error("Done is not closed")
+		}
+		for i, ctx := range contexts {
+			if ctx.Err() == nil {
+				t.Errorf("context %d has not ended", i)
+			}
+		}
+		for _, key := range []string{"a", "b"} {
+			b.mustBeFree(other, key)
+			b.mustBeFree(l, key)
+		}
+	})
+}
+
 // A nil context is refused where that is safe, and does not keep a lock from being released.
 func TestNilContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

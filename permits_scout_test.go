@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -221,4 +222,106 @@ func TestScoutPausesWhileNothingAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A turn of the scout lasts for a millisecond for each slot after its first permit, if that is
+// longer than the span.
+func TestTurnOfTheScoutLastsForItsSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		b := newBench(t)
+		holder, _ := b.locker()
+		first, _ := b.locker()
+		second, _ := b.locker()
+		permits := b.acquirePermits(holder, "deploy", n)
+		early := b.waitFor(first, "deploy", n, 3)
+		time.Sleep(time.Second)
+		late := b.waitFor(second, "deploy", n, 1)
+		time.Sleep(time.Second)
+		b.release(permits[0])
+		got := []*holdfast.Lock{<-early}
+		time.Sleep(n*time.Millisecond - 10*time.Millisecond)
+		b.release(permits[1])
+		synctest.Wait()
+		if len(early) != 1 || len(late) != 0 {
+			t.Errorf("in the turn, %d and %d have the permit, want the first", len(early), len(late))
+		}
+		time.Sleep(20 * time.Millisecond)
+		b.release(permits[2])
+		synctest.Wait()
+		if len(early) != 1 || len(late) != 1 {
+			t.Errorf("after the turn, %d and %d have the permit, want the second", len(early),
+				len(late))
+		}
+		b.releasePermits(permits[3:])
+		b.releasePermits(append(got, <-early, <-early, <-late))
+	})
+}
+
+// A slot that comes free in a turn of the scout that has brought it is taken as soon as any other,
+// however many slots there are.
+func TestSlotOfALongTurnIsTaken(t *testing.T) {
+	for _, n := range []int{40, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			holder, _ := b.locker()
+			l, _ := b.locker()
+			permits := b.acquirePermits(holder, "deploy", n)
+			const waiters = 3
+			start, taken := time.Now(), make(chan time.Duration, waiters)
+			for range waiters {
+				go func() {
+					lock, err := l.Acquire(background, "deploy", holdfast.WithPermits(n),
+						holdfast.WithoutRenewal(), holdfast.WithTTL(20*time.Millisecond))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					taken <- time.Since(start)
+					<-lock.Done() // and does not release it
+				}()
+			}
+			time.Sleep(time.Second)
+			start = time.Now()
+			b.release(permits[0])
+			for i := range waiters {
+				most := time.Duration(i) * (20*time.Millisecond + holdfast.DefaultCohortSpan)
+				if took := <-taken; took > most {
+					t.Errorf("%d slots: the permit that was free was taken after %v, want %v at most",
+						n, took, most)
+				}
+			}
+			time.Sleep(time.Second)
+			b.releasePermits(permits[1:])
+		})
+	}
+}
+
+// A handoff tells how many wait, also if the scout stands in between.
+func TestHandoffToTheScoutCountsWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var waiting []int
+		l, _ := b.locker(holdfast.WithHooks(holdfast.Hooks{
+			HandedOver: func(e holdfast.HandedOverEvent) { waiting = append(waiting, e.Waiting) }}))
+		lock := b.acquire(l, "deploy", holdfast.WithPermits(1))
+		got := b.waitFor(l, "deploy", 1, 3)
+		for range 3 {
+			time.Sleep(time.Millisecond)
+			b.release(lock)
+			lock = <-got
+		}
+		more := b.waitFor(l, "deploy", 1, 3)
+		time.Sleep(time.Second) // the scout waits for the slot
+		b.release(lock)         // a new run: that is no handoff
+		for range 3 {
+			lock = <-more
+			synctest.Wait()
+			b.release(lock)
+		}
+		synctest.Wait()
+		if want := []int{2, 1, 0, 1, 0}; !slices.Equal(waiting, want) {
+			t.Errorf("%v waited, want %v", waiting, want)
+		}
+	})
 }

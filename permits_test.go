@@ -412,6 +412,22 @@ func TestMaximumHoldOfAPermitThatWasWaitedFor(t *testing.T) {
 	})
 }
 
+// A permit that is not renewed, and that the scout has brought, ends with its maximum hold too.
+func TestMaximumHoldOfAPermitThatIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		foreign := b.acquire(other, "deploy", holdfast.WithPermits(1))
+		time.AfterFunc(time.Minute, func() { b.release(foreign) })
+		lock := b.acquire(l, "deploy", holdfast.WithPermits(1), holdfast.WithoutRenewal(),
+			holdfast.WithMaxHold(time.Second))
+		b.endsAfter(lock, time.Now(), time.Second)
+		mustBe(t, lock.Err(), holdfast.ErrMaxHold)
+		lock.Release(background)
+	})
+}
+
 // Who gives up leaves nothing behind, and keeps nobody from a permit.
 func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -489,6 +505,33 @@ func TestPermitsOutliveADeadScout(t *testing.T) {
 		lock := <-got
 		if waited := time.Since(start); waited > 5*time.Second {
 			t.Errorf("waited for %v behind a dead process, want at most 5 s", waited)
+		}
+		cancel()
+		faults.Thaw()
+		b.release(lock)
+		b.release(permits[1])
+		time.Sleep(time.Minute)
+	})
+}
+
+// A process whose TTL is short, and that died as it waited with the gate, costs no more than that.
+func TestPermitsOutliveADeadScoutWithAShortTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(500*time.Millisecond))
+		l, _ := b.locker()
+		dead, faults := b.locker(holdfast.WithTTL(time.Second))
+		other, _ := b.locker()
+		permits := b.acquirePermits(l, "deploy", 2)
+		ctx, cancel := context.WithCancel(background)
+		go dead.Acquire(ctx, "deploy", holdfast.WithPermits(2))
+		time.Sleep(time.Second)
+		faults.Freeze()
+		got := b.waitFor(other, "deploy", 2, 1)
+		start := time.Now()
+		b.release(permits[0])
+		lock := <-got
+		if waited := time.Since(start); waited > 2*time.Second {
+			t.Errorf("waited for %v behind a dead process, want 2 s at most", waited)
 		}
 		cancel()
 		faults.Thaw()
@@ -632,6 +675,73 @@ func TestCloseEndsWaitsForPermits(t *testing.T) {
 			b.release(permit)
 		})
 	}
+}
+
+// Close does not wait for the scout to set out.
+func TestCloseBeforeTheScoutSetsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithCohort(64, time.Hour))
+		b.acquire(l, "deploy", holdfast.WithPermits(1))
+		errs := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(background, "deploy", holdfast.WithPermits(1))
+			errs <- err
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Close took %v", took)
+		}
+		mustBe(t, <-errs, holdfast.ErrClosed)
+	})
+}
+
+// A failure of one turn of the scout is not told to those who wait in the next.
+func TestFailureOfATurnIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		l, faults := b.locker()
+		permits := b.acquirePermits(holder, "deploy", 2)
+		errs := make(chan error, 1)
+		got := make(chan *holdfast.Lock, 1)
+		go func() {
+			_, err := l.Acquire(background, "deploy", holdfast.WithPermits(2))
+			go func() { got <- b.acquire(l, "deploy", holdfast.WithPermits(2)) }()
+			errs <- err
+		}()
+		time.Sleep(time.Second)
+		faults.Inject(memhold.Fault{Times: 1, Key: "deploy@permit/1", Calls: memhold.Acquires,
+			Err: &driver.Error{Permanent: true, Err: errors.New("wrong password")}})
+		if err := <-errs; !driver.Permanent(err) {
+			t.Errorf("error %v, want the refusal", err)
+		}
+		time.Sleep(time.Minute)
+		b.releasePermits(permits)
+		b.release(<-got)
+	})
+}
+
+// While somebody waits for a permit, Stats count the permits that are held, and no gate.
+func TestStatsWhileAPermitIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		l, _ := b.locker()
+		permits := b.acquirePermits(holder, "deploy", 2)
+		got := b.waitFor(l, "deploy", 2, 2)
+		time.Sleep(time.Second)
+		if s := l.Stats(); s.Held != 0 || s.Waiting != 2 || s.Acquired != 0 {
+			t.Errorf("%d held, %d wait, %d acquired; want 0, 2, 0", s.Held, s.Waiting, s.Acquired)
+		}
+		b.releasePermits(permits)
+		b.release(<-got)
+		b.release(<-got)
+	})
 }
 
 // Within the span, before the scout sets out, permits are handed over in memory in the same order.

@@ -51,8 +51,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	}
 	claim, leads := c.vacate(h)
 	s.mu.Unlock()
-	tell()
-	return c.releaseAtBackend(ctx, l, claim, leads, ended)
+	return c.releaseAtBackend(ctx, l, claim, leads, ended, tell)
 }
 
 // vacate drops a lease on which no lock rests any more. The caller, then a counted task, has the
@@ -73,11 +72,15 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 // handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
 func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	locker := c.locker
+	toScout := c.waiters.first.call.watch != nil
 	c.serve()
 	c.resume(h, ended != nil)
 	local, turns, waiting := !c.leading, c.turns, c.waiters.length
 	if c.semaphore != nil {
 		waiting = c.semaphore.waiters.length
+		if toScout && waiting > 0 {
+			waiting-- // the scout hands it to the first of them
+		}
 	}
 	c.shard.mu.Unlock()
 	tell()
@@ -100,13 +103,13 @@ func (c *cohort) releasedLocally(l *Lock, ended error) {
 	c.locker.tellReleased(l, true, ended)
 }
 
-// releaseAtBackend asks the backend once, within ctx. A release that is not confirmed goes on in
-// the background. On entry the caller is a counted task, and with leads the cohort is leading; it
-// ends both.
+// releaseAtBackend calls tell, and asks the backend once, within ctx. A release that is not
+// confirmed goes on in the background. On entry the caller is a counted task, and with leads the
+// cohort is leading; it ends both.
 func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
-	ended error) error {
+	ended error, tell func()) error {
 	locker := c.locker
-	c.askRelease(ctx, l, claim, leads, func(lost bool, err error) {
+	c.askRelease(ctx, l, claim, leads, tell, func(lost bool, err error) {
 		switch {
 		case ended != nil:
 		case lost:
@@ -125,10 +128,10 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 // askRelease is releaseAtBackend without telling anybody but then, which is called with the
 // backend's answer before others lead.
 func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
-	then func(lost bool, err error)) {
+	tell func(), then func(lost bool, err error)) {
 	locker, s := c.locker, c.shard
-	// Deferred, so that a panic of the backend, or of ctx, leaves what a missing answer would have
-	// left.
+	// Deferred, so that a panic of the backend, of ctx, or of a context that ends with the lock,
+	// leaves what a missing answer would have left.
 	confirmed := false
 	defer func() {
 		s.mu.Lock()
@@ -144,6 +147,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 		locker.tasks.Done()
 	}()
 
+	tell()
 	err := ending(ctx)
 	if errors.Is(err, (*releasedError)(l)) {
 		ctx, err = context.WithoutCancel(ctx), nil // it ended with this lock, just now

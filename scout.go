@@ -227,7 +227,8 @@ func (s *scout) compare(ctx context.Context) {
 	}
 }
 
-// queue waits for one slot, and hands it on. It has one claim, however often that is asked for in
+// queue waits for one slot, hands it on, and then waits for the slot's next turn: it may come free
+// long before this turn of the scout is over. It has one claim, however often that is asked for in
 // vain: each that is given up has to be released, which in an outage lasts for a TTL.
 func (s *scout) queue(ctx context.Context, slot int) {
 	for failures := 0; ctx.Err() == nil; failures++ {
@@ -238,7 +239,8 @@ func (s *scout) queue(ctx context.Context, slot int) {
 		switch {
 		case err == nil && s.give(lock, local):
 			s.got()
-			return
+			failures = -1
+			continue
 		case err == nil: // it was lost, or nobody waits
 		case ctx.Err() != nil || s.locker.closed.Load():
 			return
@@ -262,8 +264,7 @@ func (s *scout) got() {
 }
 
 // heard notes what came of a request for a slot. When none of the slots has answered for a TTL, or
-// one fails for good, the turn has failed. A slot that somebody of this Locker has, or has got from
-// this turn, is not silent.
+// one fails for good, the turn has failed. A slot that somebody of this Locker has is not silent.
 func (s *scout) heard(slot int, err error) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

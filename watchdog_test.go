@@ -230,6 +230,22 @@ func TestWithoutRenewal(t *testing.T) {
 	})
 }
 
+// K6: a suspend is noticed by the watchdog too if somebody has set the wall clock back by just as
+// much meanwhile.
+func TestK6HiddenSuspendEndsLock(t *testing.T) {
+	b := newBench(t)
+	l, _ := b.locker(holdfast.WithTTL(time.Hour))
+	lock := b.acquire(l, "key")
+	clock.SimulateHiddenSuspend(2 * time.Hour)
+	select {
+	case <-lock.Done():
+		mustBe(t, lock.Err(), holdfast.ErrLost)
+	case <-time.After(time.Minute): // it takes 250 ms
+		t.Error("nobody has noticed")
+		b.release(lock)
+	}
+}
+
 // K6: time in which the host is suspended counts, though no timer ran.
 func TestK6SuspendEndsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

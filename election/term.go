@@ -49,6 +49,7 @@ type term struct {
 // did; everything else that went wrong is told.
 func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 	lead func(context.Context, Term) error) (err error) {
+	defer lock.Release(context.Background()) // for when ctx panics; else it is released already
 	t := &term{election: e, lock: lock, released: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(lock.Context(ctx))
 	back, returned := context.WithCancel(context.Background())

@@ -289,7 +289,9 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 		return false, true
 	}
 	decided = t.answered >= need || t.failed+t.leftOut > n-need || t.asked == 0
-	if (decided || !possible) && !r.cleaned && !r.claim.Queue {
+	// Before it is decided only to free what it has got: the release overtakes what was not sent
+	// yet, and those answers may be the ones that say who holds the key.
+	if (decided || !possible && t.held > 0) && !r.cleaned && !r.claim.Queue {
 		r.cleaned = true
 		r.q.giveBack(r.claim)
 	}

@@ -35,8 +35,12 @@ var (
 
 	host suspends
 
-	// simulated is what SimulateSuspend has added to the suspended time.
-	simulated atomic.Int64
+	// simulated is what SimulateSuspend has added to the suspended time, hidden what
+	// SimulateHiddenSuspend has.
+	simulated, hidden atomic.Int64
+
+	// readBoot is sinceBoot, but in tests.
+	readBoot = sinceBoot
 )
 
 // Now reads the lease clock. It never goes back.
@@ -79,7 +83,7 @@ func look(lead time.Duration) Instant {
 	// Read the clock that counts suspended time first: a delay between the two readings then makes
 	// the suspended time look smaller, never larger.
 	begun := time.Since(base)
-	boot := sinceBoot() - offset
+	boot := readBoot() - offset + time.Duration(hidden.Load())
 	elapsed := time.Since(base)
 	slept := host.note(boot-elapsed, lead, elapsed-begun)
 	return Instant(elapsed+slept) + Instant(simulated.Load())
@@ -130,3 +134,8 @@ func In(d time.Duration) time.Time { return time.Now().Add(d) }
 // SimulateSuspend makes the clock behave as if the host had just been suspended for d.
 // For tests. It affects the whole process.
 func SimulateSuspend(d time.Duration) { simulated.Add(int64(d)) }
+
+// SimulateHiddenSuspend makes the clock behave as if the host had just been suspended for d, and
+// somebody had set the wall clock back by as much: only [Look] notices. For tests. It affects the
+// whole process, but no bubble of testing/synctest.
+func SimulateHiddenSuspend(d time.Duration) { hidden.Add(int64(d)) }

@@ -63,6 +63,36 @@ func TestSlowReadingIsNotKnown(t *testing.T) {
 	}
 }
 
+// A delay between the readings of the two clocks does not count as suspended time.
+func TestDelayedReadingCountsNothing(t *testing.T) {
+	defer func() { readBoot = sinceBoot }()
+	readBoot = func() time.Duration {
+		for start := sinceBoot(); sinceBoot()-start < 10*noise; {
+		}
+		return sinceBoot()
+	}
+	Look()
+	before := host.counted.Load()
+	for range 10 {
+		Look()
+	}
+	if counted := host.counted.Load() - before; counted > int64(noise) {
+		t.Errorf("%v of delays count as suspended", time.Duration(counted))
+	}
+}
+
+// A suspend that the wall clock does not show is noticed by Look, and then by all.
+func TestLookNoticesHiddenSuspends(t *testing.T) {
+	before := Now()
+	SimulateHiddenSuspend(time.Hour)
+	if passed := Look().Sub(before); passed < time.Hour {
+		t.Errorf("an hour of suspended time counts %v", passed)
+	}
+	if passed := Now().Sub(before); passed < time.Hour {
+		t.Errorf("Look has noticed an hour, Now counts %v", passed)
+	}
+}
+
 func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		Look()

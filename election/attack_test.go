@@ -1,0 +1,81 @@
+package election_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// odd is a context of a caller's own, which does something at the at-th call of it.
+type odd struct {
+	context.Context
+	calls *atomic.Int64
+	at    int64
+	do    func()
+}
+
+func (c *odd) count() {
+	if c.calls.Add(1) == c.at {
+		c.do()
+	}
+}
+
+func (c *odd) Deadline() (time.Time, bool) { c.count(); return c.Context.Deadline() }
+func (c *odd) Done() <-chan struct{}       { c.count(); return c.Context.Done() }
+func (c *odd) Err() error                  { c.count(); return c.Context.Err() }
+func (c *odd) Value(key any) any           { c.count(); return c.Context.Value(key) }
+
+// A context of Run that panics, or ends its goroutine, at whatever moment of a term leaves no lock
+// behind.
+func TestContextThatPanicsLeavesNoLock(t *testing.T) {
+	for name, do := range map[string]func(){"panic": func() { panic("odd") },
+		"goexit": runtime.Goexit} {
+		terms := 0
+		for at := int64(1); at <= 20; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memhold.New()
+				defer memory.Close()
+				l, err := holdfast.New(memory)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+					election.WithOnError(func(error) {}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					e.Run(&odd{inner, new(atomic.Int64), at, do},
+						func(context.Context, election.Term) error {
+							terms++
+							time.Sleep(time.Second)
+							return nil
+						})
+				}()
+				time.Sleep(time.Minute)
+				cancel()
+				<-done
+				synctest.Wait()
+				if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
+					t.Errorf("%s at %d: leader %v, %v", name, at, leader, err)
+				}
+			})
+		}
+		if terms < 5 {
+			t.Errorf("%d terms: that shows little", terms)
+		}
+	}
+}
