@@ -88,8 +88,8 @@ type acquisition struct {
 	names names
 	mine  *claim
 	want
-	start    time.Duration
-	presence time.Duration
+	start                time.Duration
+	presence             time.Duration
 	holdUnder, waitUnder *lease
 }
 
