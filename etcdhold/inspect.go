@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,7 +24,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	defer cancel()
 	n := b.layout.names(key)
 	from, end := n.claimRange()
-	answer, err := b.kv.Get(limited, from, clientv3.WithRange(end))
+	answer, err := b.get(limited, from, clientv3.WithRange(end))
 	if err != nil {
 		return driver.Entry{}, b.lookFailed(ctx, err)
 	}
@@ -106,13 +107,13 @@ type listing struct {
 	claims []*mvccpb.KeyValue
 }
 
-func (l *listing) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
+func (l *listing) page(ctx context.Context, from, end string) (*etcdserverpb.RangeResponse, error) {
 	limited, cancel, err := l.b.looking(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	answer, err := l.b.kv.Get(limited, from, clientv3.WithRange(end),
+	answer, err := l.b.get(limited, from, clientv3.WithRange(end),
 		clientv3.WithLimit(pageSize))
 	if err != nil {
 		return nil, l.b.lookFailed(ctx, err)

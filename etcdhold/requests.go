@@ -3,6 +3,7 @@ package etcdhold
 import (
 	"context"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -43,4 +44,15 @@ func (b *Backend) commit(ctx context.Context, n names, conditions []clientv3.Cmp
 		return false, nil, a.failed(err)
 	}
 	return answer.Succeeded, stateOf(n, answer), nil
+}
+
+// get reads a range. It is a transaction, as the client repeats any other read until its context
+// ends, and then does not tell why.
+func (b *Backend) get(ctx context.Context, from string, options ...clientv3.OpOption) (
+	*etcdserverpb.RangeResponse, error) {
+	answer, err := b.kv.Txn(ctx).Then(clientv3.OpGet(from, options...)).Commit()
+	if err != nil {
+		return nil, err
+	}
+	return answer.Responses[0].GetResponseRange(), nil
 }

@@ -289,7 +289,7 @@ func (b *Backend) greet(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	n := b.layout.names("greeting")
-	if _, err := b.kv.Get(limited, n.holder(""), clientv3.WithCountOnly()); err != nil {
+	if _, err := b.get(limited, n.holder(""), clientv3.WithCountOnly()); err != nil {
 		return b.lookFailed(ctx, err)
 	}
 	return nil
