@@ -28,9 +28,10 @@ type attemptKey struct{}
 // watched stands between the client and gRPC.
 type watched struct{ pb.KVClient }
 
-// Txn sends the transaction.
+// Txn sends the transaction. It fails as soon as there is no connection, and so tells why.
 func (w watched) Txn(ctx context.Context, request *pb.TxnRequest,
 	options ...grpc.CallOption) (*pb.TxnResponse, error) {
+	options = append(options, grpc.WaitForReady(false))
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		options = append(options, grpc.Peer(&a.server), grpc.OnFinish(a.finished))
 	}

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -133,7 +134,8 @@ func (l *leases) grant(c class) *flight {
 	}
 	f := l.start(func(ctx context.Context) error {
 		sent := driver.LeaseClock()
-		answer, err := l.client.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: c.seconds})
+		answer, err := l.client.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: c.seconds},
+			grpc.WaitForReady(false))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.grants, c)
@@ -182,7 +184,7 @@ func (l *leases) keepAlive(x *lease) *flight {
 func (l *leases) ask(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := l.client.LeaseKeepAlive(ctx)
+	stream, err := l.client.LeaseKeepAlive(ctx, grpc.WaitForReady(false))
 	if err != nil {
 		return 0, err
 	}
