@@ -55,12 +55,14 @@ func holdForEver(order []string, open func(ctx context.Context, address string) 
 }
 
 // KillHolder starts this test program once more, as a process that holds the key for
-// drivertest.DefaultShortTTL, and kills it while it does. See [PlayHolder].
-func KillHolder(t testing.TB, address, key string) {
+// drivertest.DefaultShortTTL, or for a TTL that is given, and kills it while it does. See
+// [PlayHolder].
+func KillHolder(t testing.TB, address, key string, ttl ...time.Duration) {
 	t.Helper()
+	ttl = append(ttl, drivertest.DefaultShortTTL)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(),
-		holderVariable+"="+strings.Join([]string{address, key, drivertest.DefaultShortTTL.String()},
+		holderVariable+"="+strings.Join([]string{address, key, ttl[0].String()},
 			"\n"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

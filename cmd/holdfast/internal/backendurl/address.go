@@ -42,6 +42,9 @@ func (a *Address) CheckTTL(ttl time.Duration) error {
 	switch {
 	case a.limits.longest > 0 && ttl > a.limits.longest:
 		return fmt.Errorf("must not be longer than restart-guard, which is %v", a.limits.longest)
+	case a.limits.tooShort(ttl):
+		return fmt.Errorf("must be at least %v, as etcd counts leases in whole seconds",
+			a.limits.shortest)
 	case ttl <= a.limits.timeout:
 		return fmt.Errorf("must be longer than node-timeout, which is %v", a.limits.timeout)
 	}
@@ -50,8 +53,9 @@ func (a *Address) CheckTTL(ttl time.Duration) error {
 
 // limits bound the TTL of a lease.
 type limits struct {
-	longest time.Duration // 0: any
-	timeout time.Duration // for one call to a server; 0: not known
+	longest  time.Duration // 0: any
+	shortest time.Duration // 0: any
+	timeout  time.Duration // for one call to a server; 0: not known
 }
 
 // Open opens the backend, which the caller closes. It fails if the backend cannot be used: a

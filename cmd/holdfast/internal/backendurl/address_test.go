@@ -28,6 +28,9 @@ func TestParse(t *testing.T) {
 		{"redlock://:pass@h1:1,h2:2,[::1]/3?prefix=&restart-guard=0s&node-timeout=1s&durable=always",
 			"redlock://h1:1,h2:2,[::1]/3", ""},
 		{"redlocks://h1,h2,h3", "redlocks://h1,h2,h3", "lock:"},
+		{"etcd://u:p@h1,h2:1/team/a?prefix=x", "etcd://h1,h2:1/team/a", "x"},
+		{"etcds://h1", "etcds://h1", ""},
+		{"etcd+unix:///run/etcd", "etcd+unix:///run/etcd", ""},
 	} {
 		t.Run(test.raw, func(t *testing.T) {
 			a, err := backendurl.Parse(test.raw)
@@ -56,7 +59,12 @@ func TestParseErrors(t *testing.T) {
 		{"files:///x", []string{`unknown scheme "files"`, forms}},
 		{"memory:", []string{"memory:", "this one process", forms}},
 		{"memory://x", []string{"memory:", "this one process"}},
-		{"etcd://host", []string{"etcd:", "not part of this build", forms}},
+		{"zookeeper://host", []string{"zookeeper:", "not part of this build", forms}},
+		{"etcd:host", []string{"etcd://"}},
+		{"etcd://", []string{"host 1 is empty", "write etcd://"}},
+		{"etcd://host?tls-ca=x", []string{"parameter 1 is unknown", "password-file"}},
+		{"etcds://host?tls-ca=/no/such/file", []string{"/no/such/file"}},
+		{"etcd+unix://host/path", []string{"three slashes"}},
 		{"redis:host", []string{"redis://"}},
 		{"redis://a,b", []string{"2 hosts", "redis+cluster://"}},
 		{"redis://host?tls-ca=x", []string{"parameter 1 is unknown", "wait-timeout"}},

@@ -27,6 +27,9 @@ type scheme struct {
 // it from planned.
 var schemes = map[string]scheme{
 	"file":       fileScheme,
+	"etcd":       etcdScheme("etcd", "[user:password@]host[:port][,host[:port]...][/keyspace]"),
+	"etcds":      etcdScheme("etcds", "[user:password@]host[:port][,host[:port]...][/keyspace]"),
+	"etcd+unix":  etcdScheme("etcd+unix", "/path/of/socket"),
 	"redis":      redisScheme("redis", "[user[:password]@]host[:port][/database]"),
 	"rediss":     redisScheme("rediss", "[user[:password]@]host[:port][/database]"),
 	"redis+unix": redisScheme("redis+unix", "/path/of/socket"),
@@ -44,7 +47,7 @@ var schemes = map[string]scheme{
 
 // planned are schemes that are known but have no backend in this build.
 var planned = []string{
-	"etcd", "postgres", "zookeeper",
+	"postgres", "zookeeper",
 }
 
 // refused are schemes that will never have a backend, with the reason.

@@ -1,0 +1,74 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver/etcdtest"
+)
+
+// startEtcd starts a server, and returns it with its address for the command.
+func startEtcd(t *testing.T) (s etcdtest.Server, url string) {
+	t.Helper()
+	s, err := etcdtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Remove() })
+	s.EndWith(t, func() string { return "etcd" })
+	return s, "etcd+unix://" + s.Socket
+}
+
+// TestEtcdExitCodes: what happens on etcd ends with the code that the same ends with elsewhere.
+func TestEtcdExitCodes(t *testing.T) {
+	t.Parallel()
+	s, url := startEtcd(t)
+	command := func(args ...string) *process {
+		cmd := exec.Command(holdfastPath, args...)
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL="+url)
+		return startCommand(t, cmd)
+	}
+	holder := command("hold", "--ttl=1m", "held")
+	holder.line()
+	for _, test := range []struct {
+		situation string
+		args      []string
+		code      int
+	}{
+		{"succeeds", []string{"run", "n", "--", "true"}, 0},
+		{"fails", []string{"run", "n", "--", "sh", "-c", "exit 69"}, 69},
+		{"lease too short", []string{"run", "--ttl=500ms", "n", "--", "true"}, 64},
+		{"bad address", []string{"run", "--on=etcd://h?x=y", "n", "--", "true"}, 64},
+		{"no server", []string{"run", "--on=etcd+unix:///no/socket", "n", "--", "true"}, 69},
+		{"held for too long", []string{"run", "--ttl=1s", "--max-hold=1s", "n", "--", "sleep",
+			"3600"}, 70},
+		{"busy", []string{"run", "--no-wait", "held", "--", "true"}, 75},
+		{"shared, busy", []string{"run", "--shared", "--no-wait", "held", "--", "true"}, 75},
+		{"shared", []string{"run", "--shared", "n", "--", "true"}, 0},
+		{"busy for too long", []string{"run", "--wait=50ms", "held", "--", "true"}, 75},
+		{"not found", []string{"run", "n", "--", "no-such-command"}, 127},
+		{"shown", []string{"ls"}, 0},
+		{"described", []string{"inspect", "held"}, 0},
+		{"examined", []string{"doctor", "--on=" + url}, 0},
+		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70},
+	} {
+		p := command(test.args...)
+		if p.ends(); p.code != test.code {
+			t.Errorf("%s: exit code %d, want %d; stderr: %s", test.situation, p.code, test.code,
+				p.stderr)
+		}
+	}
+	waiter := command("run", "--ttl=1m", "held", "--", "true")
+	waiter.expectStderr(`waiting for "held".*\n`)
+	holder.signal(syscall.SIGTERM)
+	holder.expectExit(0)
+	waiter.expectExit(0)
+
+	lost := command("run", "--ttl=2s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
+	lost.line()
+	s.Freeze()
+	lost.expectExit(70)
+	s.Thaw()
+}

@@ -1,0 +1,262 @@
+//go:build unix
+
+package etcdhold_test
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdhold"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/etcdtest"
+)
+
+const password = "a-p@ssword/of-the-test"
+
+// withUsers starts a server that asks for passwords. locker has the rights that locks need, and
+// reader may only read.
+func withUsers(t *testing.T) etcdtest.Server {
+	s, err := etcdtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Remove() })
+	s.EndWith(t, func() string { return "the server that asks for passwords" })
+	admin := connect(t, func(c *clientv3.Config) { c.Endpoints = []string{s.Endpoint()} })
+	ctx, cancel := patience(t)
+	defer cancel()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	prefix := etcdhold.DefaultKeyspace
+	for name, may := range map[string]clientv3.PermissionType{
+		"root":   clientv3.PermissionType(clientv3.PermReadWrite),
+		"locker": clientv3.PermissionType(clientv3.PermReadWrite),
+		"reader": clientv3.PermissionType(clientv3.PermRead)} {
+		must(admin.UserAdd(ctx, name, password))
+		must(admin.RoleAdd(ctx, name))
+		must(admin.UserGrantRole(ctx, name, name))
+		must(admin.RoleGrantPermission(ctx, name, prefix, clientv3.GetPrefixRangeEnd(prefix), may))
+	}
+	must(admin.AuthEnable(ctx))
+	return s
+}
+
+// address is a URL of the server with that login.
+func address(s etcdtest.Server, login *url.Userinfo) string {
+	u := url.URL{Scheme: "etcd+unix", User: login, Path: s.Socket}
+	return u.String()
+}
+
+func opened(t *testing.T, url string) (*etcdhold.Backend, error) {
+	t.Helper()
+	ctx, cancel := patience(t)
+	defer cancel()
+	b, err := etcdhold.Open(ctx, url)
+	if err == nil {
+		t.Cleanup(func() { b.Close() })
+	}
+	return b, err
+}
+
+func isRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+		t.Errorf("%s = %v; want ErrUnavailable that is permanent", what, err)
+	}
+	if err != nil && (strings.Contains(err.Error(), password) ||
+		strings.Contains(err.Error(), url.QueryEscape(password))) {
+		t.Errorf("%s = %v, with the password", what, err)
+	}
+}
+
+// The least rights suffice, and without them the error does not go away by asking again.
+func TestUsers(t *testing.T) {
+	s := withUsers(t)
+	b, err := opened(t, address(s, url.UserPassword("locker", password)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, w := claim("k"), queued("k")
+	acquire(t, b, a, driver.Held)
+	acquire(t, b, w, driver.Busy)
+	renew(t, b, driver.Held, a)
+	release(t, b, a, driver.Held)
+	renew(t, b, driver.Held, w)
+	release(t, b, w, driver.Held)
+	if found := findings(t, b); strings.Contains(found, "rights") {
+		t.Errorf("Check of who has the rights finds %s", found)
+	}
+
+	reader, err := opened(t, address(s, url.UserPassword("reader", password)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = reader.Acquire(t.Context(), claim("k"))
+	isRefused(t, "Acquire of who may only read", err)
+	if found := findings(t, reader); !strings.Contains(found, "rights") {
+		t.Errorf("Check of who may only read finds %q", found)
+	}
+
+	_, err = opened(t, address(s, url.UserPassword("locker", "wrong")))
+	isRefused(t, "Open with a wrong password", err)
+	_, err = opened(t, address(s, nil))
+	isRefused(t, "Open without a login", err)
+	anonymous := open(t, connect(t, func(c *clientv3.Config) {
+		c.Endpoints = []string{s.Endpoint()}
+	}))
+	_, err = anonymous.Acquire(t.Context(), claim("k"))
+	isRefused(t, "Acquire without a login", err)
+}
+
+// A password may be in a file, or where etcdctl looks for it.
+func TestPasswords(t *testing.T) {
+	s := withUsers(t)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(t, address(s, url.User("locker"))+"?password-file="+
+		url.QueryEscape(file)); err != nil {
+		t.Errorf("Open with a file: %v", err)
+	}
+	t.Setenv("ETCDCTL_PASSWORD", password)
+	if _, err := opened(t, address(s, url.User("locker"))); err != nil {
+		t.Errorf("Open with ETCDCTL_PASSWORD: %v", err)
+	}
+	t.Setenv("ETCDCTL_USER", "locker")
+	if _, err := opened(t, address(s, nil)); err != nil {
+		t.Errorf("Open with ETCDCTL_USER and ETCDCTL_PASSWORD: %v", err)
+	}
+	t.Setenv("ETCDCTL_PASSWORD", "")
+	t.Setenv("ETCDCTL_USER", "locker:"+password)
+	if _, err := opened(t, address(s, nil)); err != nil {
+		t.Errorf("Open with ETCDCTL_USER: %v", err)
+	}
+}
+
+// findings are the codes of what Check finds.
+func findings(t *testing.T, b *etcdhold.Backend) string {
+	t.Helper()
+	ctx, cancel := patience(t)
+	defer cancel()
+	found, err := b.Check(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, f := range found {
+		codes = append(codes, f.Code)
+	}
+	return strings.Join(codes, " ")
+}
+
+// relay serves the shared server at a port.
+func relay(t *testing.T) (address string) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { listener.Close(); running.Wait() })
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("unix", server.Socket)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			all := func([]byte) bool { return true }
+			running.Go(func() { testserver.Pass(client, upstream, all) })
+			running.Go(func() { testserver.Pass(upstream, client, all) })
+		}
+	})
+	return listener.Addr().String()
+}
+
+// A certificate that nobody trusts today is not trusted on asking again.
+func TestUntrustedCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	_, err := opened(t, "etcds://"+s.Listener.Addr().String())
+	isRefused(t, "Open of a server with an unknown certificate", err)
+}
+
+// Two hosts, of which one is down, are enough.
+func TestOpenByHost(t *testing.T) {
+	host := relay(t)
+	b, err := opened(t, "etcd://127.0.0.1:1,"+host+"/team/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := claim("k")
+	acquire(t, b, a, driver.Held)
+	direct := connect(t)
+	ctx, cancel := patience(t)
+	defer cancel()
+	answer, err := direct.Get(ctx, "team/locks/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || answer.Count != 2 {
+		t.Errorf("there are %v keys, %v; want 2 in the keyspace of the path", answer, err)
+	}
+	release(t, b, a, driver.Held)
+	_, err = opened(t, "etcd://127.0.0.1:1")
+	if !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
+		t.Errorf("Open without a server = %v; want ErrUnavailable that passes", err)
+	}
+}
+
+// An error of a URL says what is wrong, and repeats nothing that may be secret.
+func TestURLErrors(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://h":                          "must begin with",
+		"etcd://":                           "host 1 is empty",
+		"etcd://a,,b":                       "host 2 is empty",
+		"etcd://a:1:2":                      "host 1 is not well formed",
+		"etcd://u:secret/x@h":               "has an '@' behind",
+		"etcd://u:%secret@h":                "not well formed",
+		"etcd://h?secret=1":                 "parameter 1 is unknown",
+		"etcd://h#secret":                   "not well formed",
+		"etcd://u@h":                        "a user without a password",
+		"etcd://u:secret@h?password-file=x": "one of them is too many",
+		"etcd://u@h?password-file=/no/file": "password-file",
+		"etcd://h?tls-ca=x":                 "need TLS",
+		"etcds://h?tls-cert=x":              "go together",
+		"etcds://h?tls-ca=/no/file":         "tls-ca",
+		"etcd+unix://h/path":                "three slashes",
+		"etcd://h?keyspace=a&keyspace=b":    "given twice",
+	} {
+		err := etcdhold.Validate(url)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
+			t.Errorf("Validate(%q) = %v; want ErrInvalid with %q", url, err, want)
+		}
+	}
+	for _, url := range []string{"etcd://h", "etcd://u:p%40@h:1,[::1]:2,[::1]/a/b",
+		"etcds://h", "etcd+unix:///run/etcd.sock?keyspace=x"} {
+		if err := etcdhold.Validate(url); err != nil {
+			t.Errorf("Validate(%q) = %v", url, err)
+		}
+	}
+}

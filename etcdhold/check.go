@@ -1,0 +1,146 @@
+package etcdhold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Check asks every endpoint of the client for its version, its leader and its alarms, and tries
+// whether the user has the rights that locks need; it writes nothing. It fails with ErrUnavailable
+// if no endpoint answers.
+func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
+	limited, cancel, err := b.looking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	var found []driver.Finding
+	var failed []error
+	endpoints := b.client.Endpoints()
+	versions := make(map[string]string)
+	for _, endpoint := range endpoints {
+		status, err := b.client.Status(limited, endpoint)
+		if err != nil {
+			failed = append(failed, err)
+			found = append(found, driver.Finding{Severity: driver.Warning, Code: "unreachable",
+				Node: endpoint, Summary: "This endpoint does not answer.",
+				Advice: "Start the server, or remove the endpoint from the address."})
+			continue
+		}
+		versions[endpoint] = status.Version
+		found = append(found, healthOf(endpoint, status)...)
+	}
+	if len(failed) == len(endpoints) {
+		return nil, b.lookFailed(ctx, failed[0])
+	}
+	found = append(found, b.checkMembers(limited, versions)...)
+	rights, err := b.checkRights(limited)
+	if err != nil {
+		return nil, b.lookFailed(ctx, err)
+	}
+	found = append(found, rights...)
+	slices.SortStableFunc(found, func(x, y driver.Finding) int {
+		return int(y.Severity) - int(x.Severity)
+	})
+	return found, nil
+}
+
+// healthOf says what is wrong with one server.
+func healthOf(endpoint string, s *clientv3.StatusResponse) (found []driver.Finding) {
+	if s.Leader == 0 {
+		found = append(found, driver.Finding{Severity: driver.Failure, Code: "no-leader",
+			Node: endpoint, Summary: "This member knows no leader, so it grants no locks.",
+			Advice: "Bring back a majority of the members."})
+	}
+	for _, text := range s.Errors {
+		if strings.Contains(text, "alarm") {
+			found = append(found, driver.Finding{Severity: driver.Failure, Code: "alarm",
+				Node:    endpoint,
+				Summary: fmt.Sprintf("The cluster has an alarm, and may refuse locks: %.100s.", text),
+				Advice:  "Make room and disarm the alarm, as etcd's documentation describes."})
+		}
+	}
+	if s.IsLearner {
+		found = append(found, driver.Finding{Severity: driver.Warning, Code: "learner",
+			Node: endpoint, Summary: "This member is a learner, and serves no locks.",
+			Advice: "Promote it, or remove the endpoint from the address."})
+	}
+	return found
+}
+
+// checkMembers says what the number of members means.
+func (b *Backend) checkMembers(ctx context.Context,
+	versions map[string]string) (found []driver.Finding) {
+	answer, err := b.client.MemberList(ctx)
+	if err != nil {
+		return nil // not every user may ask
+	}
+	voters := 0
+	for _, m := range answer.Members {
+		if !m.IsLearner {
+			voters++
+		}
+	}
+	switch {
+	case voters == 1:
+		found = append(found, driver.Finding{Severity: driver.Note, Code: "single-member",
+			Summary: "The cluster has one member: no lock can be taken while it is down.",
+			Advice:  "Run three or five members if locks have to survive a server."})
+	case voters%2 == 0:
+		found = append(found, driver.Finding{Severity: driver.Note, Code: "even-members",
+			Summary: fmt.Sprintf("The cluster has %d voting members, of which it can lose no more than %d could.",
+				voters, voters-1),
+			Advice: "Use an odd number of members."})
+	}
+	for endpoint, version := range versions {
+		if voters > 1 && revokesLate(version) {
+			found = append(found, driver.Finding{Severity: driver.Warning,
+				Code: "lease-revocation", Node: endpoint,
+				Summary: fmt.Sprintf("A member of version %s that was the leader may end leases that were kept alive.",
+					version),
+				Advice: "Use etcd 3.4.31, 3.5.13 or newer, and check the fencing tokens."})
+		}
+	}
+	return found
+}
+
+// revokesLate reports whether a former leader of that version may still revoke leases.
+func revokesLate(version string) bool {
+	var parts [3]int
+	for i, text := range strings.SplitN(version, ".", 3) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return false
+		}
+		parts[i] = n
+	}
+	major, minor, patch := parts[0], parts[1], parts[2]
+	return major == 3 && (minor < 4 || minor == 4 && patch < 31 || minor == 5 && patch < 13)
+}
+
+// checkRights tries whether the user may do what locks need, by a transaction that is never
+// executed: etcd looks at the rights for both of its branches first.
+func (b *Backend) checkRights(ctx context.Context) ([]driver.Finding, error) {
+	n := b.layout.names("check")
+	from := b.layout.locks()
+	_, err := b.kv.Txn(ctx).If(clientv3.Compare(clientv3.Version(n.tokens), "<", 0)).
+		Then(clientv3.OpPut(n.holder("check"), ""), clientv3.OpPut(n.tokens, "")).
+		Else(clientv3.OpGet(from, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return []driver.Finding{{Severity: driver.Failure, Code: "rights",
+			Summary: fmt.Sprintf("The user may not read and write all keys that begin with %q.",
+				string(b.layout)),
+			Advice: fmt.Sprintf("Grant a role of the user readwrite with --prefix for %q.",
+				string(b.layout))}}, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,67 @@
+// Package etcdhold is a backend on etcd, version 3.4 or newer: locks and shared locks that survive
+// the loss of servers, without a clock that matters.
+//
+//	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
+//	backend, err := etcdhold.New(client)
+//	defer backend.Close()
+//	locker, err := holdfast.New(backend)
+//
+// or by an address: etcdhold.Open(ctx, "etcd://localhost:2379").
+//
+// # What is in etcd
+//
+// Under the keyspace, "holdfast/" unless it is set:
+//
+//   - lock/<key>, a zero byte, "h" and the owner value: a holder. The value is readable: its first
+//     token, how many, its TTL, and whether it shares the key. A zero byte in a key is written as
+//     00 ff.
+//   - the same with "w": a waiter.
+//   - the same with "x": for a moment, a claim that has ended while a request for it may still
+//     arrive.
+//   - token/000 to token/3ff: the largest tokens granted, by a hash of the key. They stay.
+//
+// All but the last are attached to leases of etcd, and end with them. A user of etcd needs the
+// permission to read and to write all keys of the keyspace, and no other; [Backend.Check] tries it.
+//
+// # Leases
+//
+// Claims of one Backend with the same TTL share a lease of etcd, which is a third longer than the
+// TTL, at least by a second, in whole seconds. So a renewal is one keep-alive for all of them, and
+// one transaction that only reads for each 128, which says whether their keys are still there. A
+// claim is granted or renewed only if etcd is sure to keep the lease for the whole TTL, counted
+// from before the request.
+//
+// A claim that nobody renews is ended to the moment by the process that made it, though others keep
+// its lease alive. If that process is killed, its lease ends it: after a third more than the TTL,
+// or a second more, and what etcd takes to notice, which is half a second. After a change of
+// leader etcd counts leases from their beginning again. While a process can keep leases alive and
+// cannot delete keys, as after its rights were taken away, a claim lasts as long as others with its
+// TTL.
+//
+// A TTL is [MinTTL] at least. etcd counts in whole seconds, and makes leases longer that are
+// shorter than one and a half of its election timeout.
+//
+// # Order
+//
+// A free key is taken by one transaction. Who queues is served in the order of arrival, as etcd
+// has it, or by ticket. A release with nobody waiting is one transaction, another one reads the
+// queue first and hands the key over in a second one, under the waiter's own lease. The waiter
+// hears of it by a watch.
+//
+// Calls of one Backend for one key take effect one after the other. If an answer is missing, the
+// request may still arrive: the lease is then given no more claims, a release leaves a tombstone
+// under it that the request finds, and the lease is revoked when its last claim has moved to
+// another one.
+//
+// # Limits
+//
+// etcd before 3.4.31 and 3.5.13 has an error by which a member that was the leader may end leases
+// that were kept alive. Then a claim may be lost before its time. [Backend.Check] warns of it.
+// Whatever is written under a lock should be guarded by its token: see package fence.
+//
+// A server that has more than 128 operations in a transaction forbidden, by --max-txn-ops, must
+// have that at 128 or more. The Backend is not made to be a node of package quorum: etcd has a
+// quorum of its own.
+//
+// What remains of a lease is not told: Result.ExpiresIn and Party.ExpiresIn are 0.
+package etcdhold

@@ -1,0 +1,296 @@
+package etcdhold
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The client sends a ping after so much silence, and gives the connection up if it is not answered.
+// etcd allows one every five seconds.
+const (
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// address is a parsed URL.
+type address struct {
+	endpoints []string
+	keyspace  string
+	user      string
+	password  string
+	tls       *tls.Config // nil for none
+}
+
+// parameters are those that may follow '?'.
+var parameters = []string{"keyspace", "password-file", "tls-ca", "tls-cert", "tls-key"}
+
+// Validate reports whether [Open] takes the URL. It asks no server, and reads the files that the
+// URL names. It fails with ErrInvalid.
+func Validate(url string) error {
+	_, err := parseURL(url)
+	return err
+}
+
+// parseURL reads a URL. Any part of it may be a piece of a password, if a character was not escaped
+// or the '@' was forgotten. So errors quote no part of it.
+func parseURL(raw string) (*address, error) {
+	a, err := parseParts(raw)
+	if err != nil {
+		return nil, &driver.Error{Invalid: true, Err: err}
+	}
+	return a, nil
+}
+
+func parseParts(raw string) (*address, error) {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	if !slices.Contains([]string{"etcd", "etcds", "etcd+unix"}, scheme) {
+		return nil, errors.New("URL: must begin with etcd://, etcds:// (for TLS) or etcd+unix://")
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return nil, errors.New(
+			"URL: has an '@' behind '/', '?' or '#': in user name, password, path and parameters escape these with %")
+	}
+	a := new(address)
+	if scheme == "etcds" {
+		a.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	u, err := url.Parse("etcd://" + user + "host" + tail)
+	if err != nil || u.Fragment != "" {
+		return nil, errors.New(
+			"URL: user name, password, path or parameters are not well formed: escape special characters with %")
+	}
+	if u.User != nil {
+		a.user = u.User.Username()
+		a.password, _ = u.User.Password()
+	}
+	if scheme == "etcd+unix" {
+		err = a.setSocket(hosts, u.Path)
+	} else {
+		a.keyspace = keyspaceOf(u.Path)
+		err = a.setHosts(hosts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, a.setParameters(u.RawQuery)
+}
+
+func (a *address) setSocket(hosts, path string) error {
+	if hosts != "" || path == "" {
+		return errors.New("URL: etcd+unix:// needs the path of a socket, behind three slashes")
+	}
+	a.keyspace, a.endpoints = DefaultKeyspace, []string{"unix://" + path}
+	return nil
+}
+
+func (a *address) setHosts(list string) error {
+	for i, host := range strings.Split(list, ",") {
+		name, port := host, "2379"
+		if n, p, err := net.SplitHostPort(host); err == nil {
+			name, port = n, p
+		} else if strings.Contains(strings.Trim(host, "[]"), ":") && !strings.HasPrefix(host, "[") {
+			return fmt.Errorf("URL: host %d is not well formed: write host:port, or [IPv6]:port", i+1)
+		}
+		if name = strings.Trim(name, "[]"); name == "" || port == "" {
+			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
+		}
+		scheme := "http://"
+		if a.tls != nil {
+			scheme = "https://"
+		}
+		a.endpoints = append(a.endpoints, scheme+net.JoinHostPort(name, port))
+	}
+	return nil
+}
+
+func (a *address) setParameters(query string) error {
+	values, err := readParameters(query)
+	if err != nil {
+		return err
+	}
+	if keyspace, ok := values["keyspace"]; ok {
+		a.keyspace = keyspaceOf(keyspace)
+	}
+	if err := a.setLogin(values["password-file"]); err != nil {
+		return err
+	}
+	return a.loadTLS(values["tls-ca"], values["tls-cert"], values["tls-key"])
+}
+
+// setLogin finds the rest of the login: in a file, or in the variables that etcdctl reads.
+func (a *address) setLogin(file string) error {
+	if a.user == "" {
+		user, password, _ := strings.Cut(os.Getenv("ETCDCTL_USER"), ":")
+		a.user = user
+		if a.password == "" {
+			a.password = password
+		}
+	}
+	switch {
+	case file != "" && a.password != "":
+		return errors.New("URL: a password and password-file: one of them is too many")
+	case file != "":
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("URL: password-file: %w", err)
+		}
+		a.password = strings.TrimRight(string(text), "\r\n")
+	case a.password == "" && a.user != "":
+		a.password = os.Getenv("ETCDCTL_PASSWORD")
+	}
+	if a.user != "" && a.password == "" {
+		return errors.New(
+			"URL: a user without a password: name it in the URL, by password-file or in ETCDCTL_PASSWORD")
+	}
+	return nil
+}
+
+// readParameters reads what follows '?'. Each parameter may be given once.
+func readParameters(query string) (map[string]string, error) {
+	values := make(map[string]string)
+	i := 0
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		i++
+		rawName, rawValue, _ := strings.Cut(pair, "=")
+		name, err1 := url.QueryUnescape(rawName)
+		value, err2 := url.QueryUnescape(rawValue)
+		switch _, twice := values[name]; {
+		case err1 != nil || err2 != nil || strings.Contains(pair, ";"):
+			return nil, fmt.Errorf(
+				"URL: parameter %d is not well formed: escape special characters with %%", i)
+		case !slices.Contains(parameters, name):
+			return nil, fmt.Errorf(
+				"URL: parameter %d is unknown, or the rest of a value in which an '&' has to be %%26: known are %s",
+				i, strings.Join(parameters, ", "))
+		case twice:
+			return nil, fmt.Errorf("URL: parameter %q is given twice", name)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// loadTLS reads the files that the parameters name.
+func (a *address) loadTLS(caFile, certFile, keyFile string) error {
+	if caFile == "" && certFile == "" && keyFile == "" {
+		return nil
+	}
+	if a.tls == nil {
+		return errors.New("URL: tls-ca, tls-cert and tls-key need TLS: begin the URL with etcds")
+	}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return fmt.Errorf("URL: tls-ca: %w", err)
+		}
+		a.tls.RootCAs = x509.NewCertPool()
+		if !a.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("URL: tls-ca: %s has no certificate in PEM form", caFile)
+		}
+	}
+	if (certFile == "") != (keyFile == "") {
+		return errors.New("URL: tls-cert and tls-key go together")
+	}
+	if certFile != "" {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return fmt.Errorf("URL: tls-cert, tls-key: %w", err)
+		}
+		a.tls.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// Open returns a Backend on the servers that the URL names, and asks them for a sign of life. ctx
+// bounds that, not the Backend's life. The caller closes the Backend. The forms of a URL are
+//
+//	etcd://[user:password@]host[:port][,host[:port]...][/keyspace]
+//	etcds://... for TLS
+//	etcd+unix:///path/of/socket
+//
+// Parameters are, after '?' and separated by '&': keyspace, in place of the path; password-file,
+// which has the password in its only line; tls-ca, tls-cert and tls-key, files with certificates
+// and key in PEM form. Where the URL has no user or no password, they come from ETCDCTL_USER (user,
+// or user:password) and ETCDCTL_PASSWORD.
+//
+// It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option. It
+// fails with ErrUnavailable if no server can be reached or used, which is permanent for a refused
+// login or certificate. No error holds a password.
+func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
+	a, err := parseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("etcdhold: %w", err)
+	}
+	client, err := a.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("etcdhold: %w", err)
+	}
+	b, err := New(client, slices.Insert(slices.Clone(options), 0, WithKeyspace(a.keyspace))...)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	b.owned = true
+	if err := b.greet(ctx); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("etcdhold: %w", err)
+	}
+	return b, nil
+}
+
+// connect makes the client. One with a login asks a server at once, for as long as the client
+// lives: so that ends with ctx.
+func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end)
+	client, err := clientv3.New(clientv3.Config{Endpoints: a.endpoints, TLS: a.tls,
+		Username: a.user, Password: a.password, Context: life, Logger: zap.NewNop(),
+		DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout})
+	if !stop() {
+		if err == nil {
+			client.Close()
+		}
+		return nil, cutOff(false, ctx.Err())
+	}
+	if err != nil {
+		end()
+		return nil, failure(err)
+	}
+	return client, nil
+}
+
+// greet reads from the keyspace, as every call does.
+func (b *Backend) greet(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	n := b.layout.names("greeting")
+	if _, err := b.get(limited, n.holder(""), clientv3.WithCountOnly()); err != nil {
+		return b.lookFailed(ctx, err)
+	}
+	return nil
+}
