@@ -16,6 +16,9 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	if err := b.claims(&claim); err != nil {
 		return driver.Result{}, err
 	}
+	if claim.Queue && b.ready(ctx) == nil {
+		b.channel.prepare(ctx, b)
+	}
 	return inLine(ctx, b, claim.Key, "", func(ctx context.Context) (driver.Result, error) {
 		result, err := b.acquire(ctx, &claim)
 		if e, ok := err.(*driver.Error); ok && e.Maybe {
@@ -40,13 +43,12 @@ func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Resu
 	guard, member := b.terms()
 	presence := min(Presence, claim.TTL)
 	var ticket any
-	listening := false
 	if claim.Queue {
-		ticket, listening = int64(claim.Ticket), b.channel.listens(b)
+		ticket = int64(claim.Ticket)
 	}
 	args := []any{[]byte(claim.Key), []byte(claim.Owner), microseconds(claim.TTL),
 		microseconds(presence), int64(claim.Token), int64(max(claim.Block, 1)), ticket,
-		claim.Shared, b.id, listening, guard, member}
+		claim.Shared, b.id, b.channel.live.Load(), guard, member}
 	var state, notices string
 	var granted, remaining, place, clock int64
 	var holder []byte

@@ -14,8 +14,8 @@ import (
 type channel struct {
 	live  atomic.Bool // the server has confirmed the LISTEN
 	mu    sync.Mutex
-	began bool
 	ended bool
+	tried chan struct{} // closed when the first attempt has succeeded or failed; nil before it
 	done  chan struct{} // closed when the goroutine has ended
 }
 
@@ -27,24 +27,36 @@ const (
 
 	// listenCheck is how often a connection that is silent is looked at.
 	listenCheck = 15 * time.Second
+
+	// listenWait is how long the first who waits leaves to the connection.
+	listenWait = time.Second
 )
 
-// listens reports whether a NOTIFY for this Backend would be heard, and starts to listen if that
-// was not done yet.
-func (c *channel) listens(b *Backend) bool {
-	if c.live.Load() {
-		return true
-	}
-	if b.config.quiet || b.config.notices == nil || !b.listeners.any() {
-		return false
+// prepare starts to listen before a claim first waits. It gives that half of the call's time, and a
+// second at most: a grant that is not heard costs as much.
+func (c *channel) prepare(ctx context.Context, b *Backend) {
+	if c.live.Load() || b.config.quiet || b.config.notices == nil || !b.listeners.any() {
+		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.began && !c.ended {
-		c.began, c.done = true, make(chan struct{})
+	if c.tried == nil && !c.ended {
+		c.tried, c.done = make(chan struct{}), make(chan struct{})
 		go c.run(b)
 	}
-	return false
+	tried := c.tried
+	c.mu.Unlock()
+	wait := listenWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/2)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-tried:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-b.life.Done():
+	}
 }
 
 // stop waits until the goroutine has ended; the life of the Backend has.
@@ -60,9 +72,11 @@ func (c *channel) stop() {
 
 func (c *channel) run(b *Backend) {
 	defer close(c.done)
+	first := sync.OnceFunc(func() { close(c.tried) })
 	for {
-		err := c.listen(b)
+		err := c.listen(b, first)
 		c.live.Store(false)
+		first()
 		pause := listenPause
 		if errors.Is(err, errPooled) {
 			pause = pooledPause
@@ -81,8 +95,8 @@ func (c *channel) run(b *Backend) {
 // a connection of somebody else.
 var errPooled = errors.New("a pooler is between")
 
-// listen passes on notices until the connection fails.
-func (c *channel) listen(b *Backend) error {
+// listen passes on notices until the connection fails. It calls ready when it hears.
+func (c *channel) listen(b *Backend, ready func()) error {
 	conn, err := connect(b.life, b.config.notices)
 	if err != nil {
 		return err
@@ -102,6 +116,7 @@ func (c *channel) listen(b *Backend) error {
 		return err
 	}
 	c.live.Store(true)
+	ready()
 	for {
 		ctx, cancel := context.WithTimeout(b.life, listenCheck)
 		notification, err := conn.WaitForNotification(ctx)

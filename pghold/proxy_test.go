@@ -14,11 +14,17 @@ type proxy struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	conns   map[net.Conn]bool
+	links   map[*link]bool
 	frozen  bool
 	cut     bool // the next answer ends its connection instead of being passed on
 	closed  bool
-	made    int
+	kept    int // pieces of requests that are kept back
+}
+
+// link is one connection through the proxy.
+type link struct {
+	client, server net.Conn
+	stranded       bool // what the client has said is kept back
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -27,7 +33,7 @@ func newProxy(t testing.TB, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, target: target, conns: make(map[net.Conn]bool)}
+	p := &proxy{listener: l, target: target, links: make(map[*link]bool)}
 	p.changed = sync.NewCond(&p.mu)
 	go p.serve()
 	t.Cleanup(func() {
@@ -63,11 +69,40 @@ func (p *proxy) set(f func()) {
 
 // breakAll closes all connections.
 func (p *proxy) breakAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
-	}
+	p.set(func() {
+		for l := range p.links {
+			l.client.Close()
+			l.server.Close()
+		}
+	})
+}
+
+// strand keeps back what clients say over the connections that there are now. cut breaks these for
+// the clients, when something is kept back. deliver passes that on to the server all the same.
+func (p *proxy) strand() (cut, deliver func()) {
+	var links []*link
+	p.set(func() {
+		for l := range p.links {
+			l.stranded = true
+			links = append(links, l)
+		}
+	})
+	return func() {
+			p.mu.Lock()
+			for p.kept == 0 {
+				p.changed.Wait()
+			}
+			p.mu.Unlock()
+			for _, l := range links {
+				l.client.Close()
+			}
+		}, func() {
+			p.set(func() {
+				for _, l := range links {
+					l.stranded = false
+				}
+			})
+		}
 }
 
 func (p *proxy) serve() {
@@ -81,19 +116,26 @@ func (p *proxy) serve() {
 }
 
 func (p *proxy) link(client net.Conn) {
-	if !p.pass(nil) {
+	l := &link{client: client}
+	if !p.pass(l) {
 		client.Close()
 		return
 	}
-	server, err := net.Dial("unix", p.target)
-	if err != nil {
+	var err error
+	if l.server, err = net.Dial("unix", p.target); err != nil {
 		client.Close()
 		return
 	}
-	p.set(func() { p.conns[client], p.conns[server] = true, true; p.made++ })
-	go p.copy(server, client, func([]byte) bool { return true })
+	p.set(func() { p.links[l] = true })
+	go func() {
+		defer l.server.Close()
+		p.copy(l.server, client, func([]byte) bool { return p.pass(l) })
+	}()
 	ready := false
-	p.copy(client, server, func(b []byte) bool {
+	p.copy(client, l.server, func(b []byte) bool {
+		if !p.pass(nil) {
+			return false
+		}
 		if !ready { // it is greeted until the server says that it is ready, which comes last
 			ready = bytes.HasSuffix(b, []byte("Z\x00\x00\x00\x05I"))
 			return true
@@ -102,30 +144,36 @@ func (p *proxy) link(client net.Conn) {
 		defer p.mu.Unlock()
 		cut := p.cut
 		p.cut = false
+		if cut {
+			l.server.Close()
+		}
 		return !cut
 	})
-	p.set(func() { delete(p.conns, client); delete(p.conns, server) })
+	client.Close()
+	p.set(func() { delete(p.links, l) })
 }
 
-// pass waits while the proxy is frozen. It returns false if that is over for good.
-func (p *proxy) pass(may func() bool) bool {
+// pass waits while the proxy is frozen, or the link is stranded. It returns false if that is over
+// for good.
+func (p *proxy) pass(l *link) bool {
 	p.mu.Lock()
-	for p.frozen && !p.closed {
+	defer p.mu.Unlock()
+	if l != nil && l.stranded {
+		p.kept++
+		p.changed.Broadcast()
+	}
+	for (p.frozen || l != nil && l.stranded) && !p.closed {
 		p.changed.Wait()
 	}
-	closed := p.closed
-	p.mu.Unlock()
-	return !closed && (may == nil || may())
+	return !p.closed
 }
 
 func (p *proxy) copy(to, from net.Conn, may func([]byte) bool) {
-	defer to.Close()
-	defer from.Close()
 	b := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(b)
 		if n > 0 {
-			if !p.pass(func() bool { return may(b[:n]) }) {
+			if !may(b[:n]) {
 				return
 			}
 			if _, err := to.Write(b[:n]); err != nil {
