@@ -48,12 +48,13 @@ func elsewhere(err error) bool {
 // failure returns the driver's error. sent says that the request may have reached the server. An
 // error that the server tells has rolled the request back, unless the connection was ended.
 func (b *Backend) failure(err error, sent bool) *driver.Error {
-	e := &driver.Error{Node: b.name, Maybe: sent, Err: err}
+	e := &driver.Error{Node: b.name, Maybe: sent, Err: b.discreet(err)}
 	code := state(err)
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &connect):
 		e.Maybe, e.Permanent = false, permanentLogin(code)
+		e.Err = b.discreet(connect.Unwrap()) // the rest is user and database
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = fmt.Errorf("no answer within %v: %w", patience, errNoAnswer)
 	case code != "":
@@ -67,6 +68,27 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 		}
 	}
 	return e
+}
+
+// discreet returns err without the user of the URL, where a server writes one: it may be a piece of
+// a password. The name may be a word of the rest, too.
+func (b *Backend) discreet(err error) error {
+	if err == nil || b.config.user == "" {
+		return err
+	}
+	return &discreetError{err, b.config.user}
+}
+
+type discreetError struct {
+	error
+	user string
+}
+
+func (e *discreetError) Unwrap() error { return e.error }
+
+func (e *discreetError) Error() string {
+	return strings.NewReplacer(`"`+e.user+`"`, `"..."`, "user="+e.user+" ", "user=... ").
+		Replace(e.error.Error())
 }
 
 // errNoAnswer stands for the context of a request, which is not the caller's.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ const idle = 10 * time.Second
 //
 // It fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
 // ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: a refused login, a
-// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password.
+// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password, or the user of the URL.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	c, err := configOf(options)
 	if err != nil {
@@ -65,11 +66,20 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	return b, nil
 }
 
+// Validate returns nil for a URL that [Open] takes, or the error that Open would fail with. It
+// connects to nobody; it reads the files that the URL names.
+func Validate(url string) error {
+	if _, err := parse(url, new(config)); err != nil {
+		return fmt.Errorf("pghold: %w", &driver.Error{Invalid: true, Err: err})
+	}
+	return nil
+}
+
 // begin makes the tables if it is told to, and sees whether they are there.
 func (b *Backend) begin(ctx context.Context, db *pgxpool.Pool) error {
 	if b.config.migrate && !b.config.readOnly {
 		if err := Migrate(ctx, db); err != nil {
-			return b.inWords(err)
+			return b.inWords(b.discreet(err))
 		}
 	}
 	_, err := aside(ctx, b, false, func(ctx context.Context) (version int64, err error) {
@@ -130,8 +140,40 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 		}
 		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", cause)
 	}
+	if err := checkFiles(config, query); err != nil {
+		return nil, err
+	}
+	if u.User != nil {
+		c.user = u.User.Username()
+	}
 	configure(config)
 	return config, nil
+}
+
+// checkFiles fails where pgx would go without what a file is for: a password, or certificates by
+// which the server is verified.
+func checkFiles(config *pgxpool.Config, query url.Values) error {
+	if path := query.Get("passfile"); path != "" {
+		if _, err := os.ReadFile(path); err != nil {
+			return fmt.Errorf("URL: passfile: %w", err)
+		}
+	}
+	first := &pgconn.FallbackConfig{Host: config.ConnConfig.Host, Port: config.ConnConfig.Port,
+		TLSConfig: config.ConnConfig.TLSConfig}
+	if query.Get("sslrootcert") != "" && (verifiesNobody(first) ||
+		slices.ContainsFunc(config.ConnConfig.Fallbacks, verifiesNobody)) {
+		return errors.New(
+			"URL: sslrootcert is given, and sslmode verifies nobody: write sslmode=verify-full")
+	}
+	return nil
+}
+
+// verifiesNobody reports whether any server would do in the place of this one. A socket is a file,
+// which has owners.
+func verifiesNobody(server *pgconn.FallbackConfig) bool {
+	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
+	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&
+		server.TLSConfig.VerifyPeerCertificate == nil) // which is that of verify-ca
 }
 
 // ownParameters takes out of the query what pgx does not know.

@@ -59,6 +59,7 @@ type config struct {
 	lazy     bool
 	quiet    bool
 	notices  *pgx.ConnConfig
+	user     string // of the URL, which errors do not show
 }
 
 // WithReadOnly has the Backend change nothing: Inspect, List, Check, Identity and Version work, and
