@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -54,12 +55,28 @@ func (d *pgxDatabase) query(ctx context.Context, statement string, args []any,
 	return !pgconn.SafeToRetry(err), err
 }
 
+// close leaves the server in an orderly way if it answers.
 func (d *pgxDatabase) close() {
-	if d.links != nil {
-		d.links.close()
-		d.pool.Close()
+	if d.links == nil {
+		return
 	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		d.pool.Close()
+	}()
+	timer := time.NewTimer(closing)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
+	d.links.close()
+	<-closed
 }
+
+// closing is how long a server has to answer when its connections are closed.
+const closing = 250 * time.Millisecond
 
 // sqlDatabase is a pool of database/sql.
 type sqlDatabase struct{ db *sql.DB }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,19 +63,19 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 		e.Permanent = b.permanent(code)
 		switch {
 		case missing(code):
-			e.Err = fmt.Errorf("%w: %w", ErrMissing, err)
+			e.Err = fmt.Errorf("%w: %w", ErrMissing, e.Err)
 		case code == "42501":
-			e.Err = fmt.Errorf("%w: %w", ErrRights, err)
+			e.Err = fmt.Errorf("%w: %w", ErrRights, e.Err)
 		}
 	}
 	return e
 }
 
-// discreet returns err without the user of the URL, where a server writes one: it may be a piece of
-// a password. The name may be a word of the rest, too.
+// discreet returns err in one line and without the user of the URL, where a server writes one: it
+// may be a piece of a password. The name may be a word of the rest, too.
 func (b *Backend) discreet(err error) error {
-	if err == nil || b.config.user == "" {
-		return err
+	if err == nil {
+		return nil
 	}
 	return &discreetError{err, b.config.user}
 }
@@ -86,9 +87,20 @@ type discreetError struct {
 
 func (e *discreetError) Unwrap() error { return e.error }
 
+// Error tells once what pgx tells of several attempts to connect.
 func (e *discreetError) Error() string {
+	var parts []string
+	for line := range strings.Lines(e.error.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	text := strings.Join(parts, "; ")
+	if e.user == "" {
+		return text
+	}
 	return strings.NewReplacer(`"`+e.user+`"`, `"..."`, "user="+e.user+" ", "user=... ").
-		Replace(e.error.Error())
+		Replace(text)
 }
 
 // errNoAnswer stands for the context of a request, which is not the caller's.

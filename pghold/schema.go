@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -62,9 +61,9 @@ func Migrate(ctx context.Context, db DB) error {
 	case err == nil:
 		return nil
 	case state(err) == "42501":
-		return fmt.Errorf("pghold: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
-			"%w; run the SQL of pghold.Schema as a user who may create a schema",
-			errors.Join(err))})
+		return fmt.Errorf("pghold: migrate: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
+			"run the SQL of pghold.Schema as a user who may create a schema: %w: %w", ErrRights,
+			err)})
 	}
 	return fmt.Errorf("pghold: migrate: %w", &driver.Error{Err: err})
 }
