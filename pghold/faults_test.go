@@ -62,11 +62,19 @@ func TestCrash(t *testing.T) {
 			}
 		},
 		"process": func(t *testing.T) {
-			var pid int
-			if err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			var pid, was, is int
+			const checkpointer = "SELECT pid FROM pg_stat_activity " +
+				"WHERE backend_type = 'checkpointer'"
+			err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid(), ("+checkpointer+")").Scan(
+				&pid, &was)
+			if err != nil {
 				t.Fatal(err)
 			}
 			killProcess(t, pid)
+			testserver.Eventually(t, "its processes are new", func() error {
+				err := pool.QueryRow(t.Context(), checkpointer).Scan(&is)
+				return errors.Join(err, testserver.Not(is != was, "the old one is there"))
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

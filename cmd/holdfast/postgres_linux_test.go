@@ -88,10 +88,10 @@ func TestPostgres(t *testing.T) {
 	waiter := run(url, nil, "run", "held", "--", "true")
 	waiter.expectStderr(`waiting for "held".*\n`)
 	listed := run(url, nil, "ls")
-	if line := listed.line(); !strings.Contains(line, "held") {
-		t.Errorf("ls shows %q first", line)
-	}
 	ends(0, listed)
+	if text := strings.Join(listed.rest(), "\n"); !strings.Contains(text, "held ") {
+		t.Errorf("ls shows %s", text)
+	}
 	ends(0, run(url, nil, "inspect", "held"))
 	holder.signal(syscall.SIGINT)
 	ends(0, holder)
