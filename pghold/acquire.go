@@ -10,8 +10,8 @@ const acquireStatement = `SELECT state, granted, holder, remaining, place, clock
 	`FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
 	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
 
-// Acquire asks once for the claim, as driver.Backend describes, in one round trip. A busy claim with
-// Queue set is queued and present for [Presence], or for its TTL if that is shorter.
+// Acquire asks once for the claim, as driver.Backend describes, in one round trip. A busy claim
+// with Queue set is queued and present for [Presence], or for its TTL if that is shorter.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.claims(&claim); err != nil {
 		return driver.Result{}, err

@@ -46,10 +46,10 @@
 // # Order
 //
 // A pool spreads requests over connections, so the Backend sends a request for a key when the one
-// before it, of the same key, has come back. The context of a call bounds the caller's wait, not the
-// request. A request that has no answer within five seconds is given up, with its connection. If it
-// was to acquire, it may still arrive; the release that follows has the server refuse it for a
-// minute.
+// before it, of the same key, has come back. The context of a call bounds the caller's wait, not
+// the request. A request that has no answer within five seconds is given up, with its connection.
+// If it was to acquire, it may still arrive; the release that follows has the server refuse it for
+// a minute.
 //
 // # Access
 //

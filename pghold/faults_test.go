@@ -49,8 +49,8 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	release(t, other, c, driver.Held)
 }
 
-// TestCrash kills the server, or one of its processes, after which it starts anew by itself. No lock
-// is forgotten and tokens rise. Under a guard it takes no part for a while.
+// TestCrash kills the server, or one of its processes, after which it starts anew by itself. No
+// lock is forgotten and tokens rise. Under a guard it takes no part for a while.
 func TestCrash(t *testing.T) {
 	s := running(t)
 	pool := connect(t)

@@ -35,7 +35,8 @@ const idle = 10 * time.Second
 //
 // It fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
 // ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: a refused login, a
-// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password, or the user of the URL.
+// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password,
+// or the user of the URL.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	c, err := configOf(options)
 	if err != nil {
@@ -108,22 +109,9 @@ func (b *Backend) inWords(err error) error {
 // parse reads a URL. Any part of it may be a piece of a password, if a character was not escaped or
 // the '@' was forgotten. So errors quote nothing of it, but what pgx says of its parameters.
 func parse(raw string, c *config) (*pgxpool.Config, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok || scheme != "postgres" && scheme != "postgresql" {
-		return nil, errors.New("URL: must begin with postgres:// or postgresql://")
-	}
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
-		return nil, errors.New("URL: has an '@' behind '/', '?' or '#': " +
-			"in user name, password, path and parameters escape these with %")
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Fragment != "" {
-		return nil, errors.New("URL: user name, password, host, path or parameters are not well " +
-			"formed: escape special characters with %")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
+	u, query, err := split(raw)
 	if err != nil {
-		return nil, errors.New("URL: parameters are not well formed: escape special characters with %")
+		return nil, err
 	}
 	if err := ownParameters(query, c); err != nil {
 		return nil, err
@@ -174,6 +162,29 @@ func verifiesNobody(server *pgconn.FallbackConfig) bool {
 	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
 	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&
 		server.TLSConfig.VerifyPeerCertificate == nil) // which is that of verify-ca
+}
+
+// split takes a URL apart.
+func split(raw string) (*url.URL, url.Values, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok || scheme != "postgres" && scheme != "postgresql" {
+		return nil, nil, errors.New("URL: must begin with postgres:// or postgresql://")
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return nil, nil, errors.New("URL: has an '@' behind '/', '?' or '#': " +
+			"in user name, password, path and parameters escape these with %")
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Fragment != "" {
+		return nil, nil, errors.New("URL: user name, password, host, path or parameters are " +
+			"not well formed: escape special characters with %")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, nil, errors.New(
+			"URL: parameters are not well formed: escape special characters with %")
+	}
+	return u, query, nil
 }
 
 // ownParameters takes out of the query what pgx does not know.

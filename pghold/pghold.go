@@ -86,8 +86,8 @@ func WithNotices(c *pgx.ConnConfig) Option {
 	})
 }
 
-// WithoutNotices has the Backend open no connection to listen for grants. Default: it opens one when
-// a claim first waits while somebody has called Notify.
+// WithoutNotices has the Backend open no connection to listen for grants. Default: it opens one
+// when a claim first waits while somebody has called Notify.
 func WithoutNotices() Option { return option(func(c *config) { c.quiet = true }) }
 
 // WithMigration has [Open] make the tables by [Migrate] before anything else. The parameter

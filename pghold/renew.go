@@ -15,8 +15,8 @@ const renewStatement = `SELECT state, n, granted, waiting, remaining, notices FR
 // renewChunk is how many claims are renewed in one statement. Others wait that long for the keys.
 const renewChunk = 1000
 
-// Renew extends each claim that still holds its key, as driver.Backend describes, a thousand of them
-// in one round trip.
+// Renew extends each claim that still holds its key, as driver.Backend describes, a thousand of
+// them in one round trip.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.writes(); err != nil {
 		return nil, err

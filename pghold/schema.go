@@ -25,7 +25,10 @@ func Schema() string { return schema }
 // DB is what [Migrate] needs of a database: a *pgxpool.Pool, a *pgxpool.Conn and a *pgx.Conn have
 // it. For a *sql.DB there is [SQL].
 type DB interface {
+	// Exec runs statements; without arguments several, with semicolons between them.
 	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+
+	// QueryRow runs a statement that gives one row.
 	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
 }
 

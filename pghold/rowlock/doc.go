@@ -14,9 +14,9 @@
 //
 // Prefer them where all that is protected is in this database, and is done within a moment: an open
 // transaction keeps a connection, keeps VACUUM from cleaning up, and a connection whose client has
-// vanished keeps its locks until the server notices, which may take hours. Prefer a Locker where the
-// work takes longer than a few seconds, where it touches anything else, as a file, a queue or another
-// service, or where waiters have to be served in order.
+// vanished keeps its locks until the server notices, which may take hours. Prefer a Locker where
+// the work takes longer than a few seconds, where it touches anything else, as a file, a queue or
+// another service, or where waiters have to be served in order.
 //
 // A pooler in transaction mode will do: a transaction stays on its connection.
 //

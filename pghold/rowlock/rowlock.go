@@ -16,6 +16,7 @@ import (
 // Tx is a transaction: a pgx.Tx, or what [SQL] makes of a *sql.Tx. Outside of a transaction a lock
 // would end with its statement.
 type Tx interface {
+	// QueryRow runs a statement that gives one row.
 	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
 }
 
@@ -82,8 +83,8 @@ func (t Table) lock(ctx context.Context, tx Tx, id any, how string) error {
 
 // Next locks the first row that the condition selects and nobody has locked, and scans its ID into
 // id: the next job of a table of jobs, of which several workers take one each (FOR UPDATE SKIP
-// LOCKED). condition is what follows WHERE, which may end with ORDER BY, and is part of the program;
-// args are for its $1, $2 and so on. It fails with [ErrNotFound] if there is none, and the
+// LOCKED). condition is what follows WHERE, which may end with ORDER BY, and is part of the
+// program; args are for its $1, $2 and so on. It fails with [ErrNotFound] if there is none, and the
 // transaction goes on; else as TryRow does.
 //
 //	err := jobs.Next(ctx, tx, &id, "state = $1 ORDER BY created", "new")
@@ -99,8 +100,8 @@ func (t Table) Next(ctx context.Context, tx Tx, id any, condition string, args .
 // TryKey takes the advisory lock with the name for the rest of the transaction, if nobody has it.
 // It fails with holdfast.ErrHeld if another transaction has it, and the transaction goes on. The
 // lock is on a number of 64 bits that PostgreSQL makes of the name (hashtextextended(key, 0)), so
-// two names may be one lock, once in a very long while. Other programs that take pg_advisory_lock on
-// that number exclude it. Once taken it may be taken again.
+// two names may be one lock, once in a very long while. Other programs that take pg_advisory_lock
+// on that number exclude it. Once taken it may be taken again.
 func TryKey(ctx context.Context, tx Tx, key string) error {
 	var taken bool
 	err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
