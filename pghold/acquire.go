@@ -41,7 +41,7 @@ func (b *Backend) claims(claim *driver.Claim) error {
 
 func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Result, error) {
 	guard, member := b.terms()
-	presence := min(Presence, claim.TTL)
+	presence := min(b.config.presence, claim.TTL)
 	var ticket any
 	if claim.Queue {
 		ticket = int64(claim.Ticket)

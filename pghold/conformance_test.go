@@ -4,11 +4,16 @@ package pghold_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/pghold"
 )
+
+// presence is short enough to wait for, and long against any pause of the machine.
+const presence = 1500 * time.Millisecond
 
 // capabilities are those of every way to the server.
 var capabilities = drivertest.Capabilities{
@@ -34,7 +39,7 @@ func TestConformance(t *testing.T) {
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
 					p := newProxy(t, socketOf(s))
-					b := open(t, p.url())
+					b := open(t, p.url(), pghold.WithPresence(presence))
 					proxies[b] = p
 					return b
 				},
@@ -63,5 +68,6 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Capabilities: c,
+		ShortTTL:     300 * time.Millisecond,
 	})
 }

@@ -60,6 +60,7 @@ type config struct {
 	quiet    bool
 	notices  *pgx.ConnConfig
 	user     string // of the URL, which errors do not show
+	presence time.Duration
 }
 
 // WithReadOnly has the Backend change nothing: Inspect, List, Check, Identity and Version work, and
@@ -132,6 +133,7 @@ func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 }
 
 func configOf(options []Option) (c config, err error) {
+	c.presence = Presence
 	for i, o := range options {
 		if o == nil {
 			return c, refuse("option %d is nil: leave it out", i+1)
