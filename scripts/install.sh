@@ -79,6 +79,8 @@ has_flock() { command -v flock; }
 # Debian keeps the server's programs out of the PATH.
 has_postgres() { command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 
+has_pgbouncer() { command -v pgbouncer || [ -x /usr/sbin/pgbouncer ]; }
+
 has_mariadb() { { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } && command -v mariadb-install-db; }
 
 has_spin() { command -v spin; }
@@ -89,7 +91,8 @@ needs_of() {
 		need "a C compiler, for the race detector" has_compiler gcc libc6-dev
 		need "redis-server 6.2 or newer, to run the backends against" has_redis redis-server
 		need "python3-redis, a foreign client to exclude" has_python_redis python3-redis
-		need "a PostgreSQL server, to guard writes on" has_postgres postgresql
+		need "a PostgreSQL server, to lock and to guard writes on" has_postgres postgresql
+		need "PgBouncer, to lock through" has_pgbouncer pgbouncer
 		need "a MariaDB server, to guard writes on" has_mariadb mariadb-server
 		need "an etcd server, to guard writes on" has_etcd_server etcd-server
 		need "top, less, vi and bash, to run under a lock on a terminal" has_terminal_programs procps less vim-tiny bash

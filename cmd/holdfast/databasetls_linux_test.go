@@ -109,6 +109,25 @@ func execute(t *testing.T, driver, address string, statements ...string) {
 	}
 }
 
+// changed runs a statement on a server, and returns how many rows it has changed.
+func changed(t *testing.T, driver, address, statement string) int64 {
+	t.Helper()
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	result, err := db.ExecContext(t.Context(), statement)
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // documentedTLS returns the parameters by which docs/fencing.md has a server of the address
 // verified.
 func documentedTLS(t *testing.T, address string) string {

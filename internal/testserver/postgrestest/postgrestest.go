@@ -74,13 +74,7 @@ func start(port int, change func(Server) error) (Server, error) {
 		"UTF8").CombinedOutput(); err != nil {
 		return Server{}, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), p.Remove())
 	}
-	p.Path = filepath.Join(filepath.Dir(initdb), "postgres")
-	p.Args = []string{"-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" +
-		p.Dir, "-p", strconv.Itoa(port), "-c", "fsync=off"}
-	p.Fatal = syscall.SIGQUIT // its children would outlive a SIGKILL for a while
-	p.Ready = func() error {
-		return answers(filepath.Join(p.Dir, ".s.PGSQL."+strconv.Itoa(port)))
-	}
+	s.prepare(filepath.Join(filepath.Dir(initdb), "postgres"))
 	if err := change(s); err != nil {
 		return Server{}, errors.Join(err, p.Remove())
 	}
@@ -88,6 +82,17 @@ func start(port int, change func(Server) error) (Server, error) {
 		return Server{}, errors.Join(err, p.Remove())
 	}
 	return s, nil
+}
+
+// prepare says how the server is run on its data.
+func (s Server) prepare(path string) {
+	s.Path = path
+	s.Args = []string{"-D", s.data(), "-c", "listen_addresses=", "-c",
+		"unix_socket_directories=" + s.Dir, "-p", strconv.Itoa(s.port), "-c", "fsync=off"}
+	s.Fatal = syscall.SIGQUIT // its children would outlive a SIGKILL for a while
+	s.Ready = func() error {
+		return answers(filepath.Join(s.Dir, ".s.PGSQL."+strconv.Itoa(s.port)))
+	}
 }
 
 func (s Server) data() string { return filepath.Join(s.Dir, "data") }

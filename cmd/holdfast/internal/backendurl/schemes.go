@@ -39,6 +39,8 @@ var schemes = map[string]scheme{
 		"host[:port][,host[:port]...]/primary[/database]"),
 	"redis+cluster":  redisScheme("redis+cluster", "host[:port][,host[:port]...]"),
 	"rediss+cluster": redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
+	"postgres":       postgresLocks("postgres"),
+	"postgresql":     postgresLocks("postgresql"),
 	"redlock": redlockScheme("redlock",
 		"[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
 	"redlocks": redlockScheme("redlocks",
@@ -47,7 +49,7 @@ var schemes = map[string]scheme{
 
 // planned are schemes that are known but have no backend in this build.
 var planned = []string{
-	"postgres", "zookeeper",
+	"zookeeper",
 }
 
 // refused are schemes that will never have a backend, with the reason.

@@ -8,10 +8,13 @@ type inOurWords struct{ error }
 
 func (e inOurWords) Error() string {
 	text := e.error.Error()
-	for _, library := range []string{"redlock: ", "redishold: ", "etcdhold: ", "invalid: ", "URL: "} {
+	for _, library := range []string{"redlock: ", "redishold: ", "etcdhold: ", "pghold: ", "invalid: ",
+		"URL: "} {
 		text = strings.TrimPrefix(text, library)
 	}
-	return strings.ReplaceAll(text, "WithSharedDirectory", "?shared=true")
+	return strings.NewReplacer("WithSharedDirectory", "?shared=true",
+		"run pghold.Migrate, or the SQL of pghold.Schema",
+		"add ?create=true to the address once").Replace(text)
 }
 
 func (e inOurWords) Unwrap() error { return e.error }

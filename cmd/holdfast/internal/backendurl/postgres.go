@@ -1,0 +1,38 @@
+package backendurl
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pghold"
+)
+
+// postgresLocks returns the scheme of locks in a database, whose addresses package pghold parses.
+func postgresLocks(name string) scheme {
+	s := readScheme(name, "[user[:password]@]host[:port][,host[:port]...]/database",
+		map[string]string{
+			"prefix":   prefixHelp + "; none unless set",
+			"create":   "true to make the tables unless they are there; false unless set",
+			"durable":  "always if the server loses no commit in a crash or takeover",
+			"host":     "directory of the server's socket, in place of a host",
+			"passfile": "file with passwords; ~/.pgpass unless set",
+			"sslmode": "disable, prefer, require, verify-ca or verify-full; prefer unless set, " +
+				"which does not verify the server",
+			"sslrootcert": "file with the certificates of the authorities to trust",
+			"sslcert":     "file with the certificate of the client",
+			"sslkey":      "file with the key of the client",
+		}, pghold.Validate,
+		func(ctx context.Context, address string, h how) (driver.Backend, error) {
+			var options []pghold.Option
+			if h.reads {
+				options = append(options, pghold.WithReadOnly())
+			}
+			b, err := pghold.Open(ctx, address, options...)
+			if err != nil {
+				return nil, inOurWords{err} // not b: a nil pointer in an interface is not nil
+			}
+			return b, nil
+		})
+	s.prefix = "" // the tables are for nothing else
+	return s
+}

@@ -1,0 +1,73 @@
+package pghold
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const acquireStatement = `SELECT state, granted, holder, remaining, place, clock, notices ` +
+	`FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
+	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
+
+// Acquire asks once for the claim, as driver.Backend describes, in one round trip. A busy claim
+// with Queue set is queued and present for [Presence], or for its TTL if that is shorter.
+func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if err := b.claims(&claim); err != nil {
+		return driver.Result{}, err
+	}
+	if claim.Queue && b.ready(ctx) == nil {
+		b.channel.prepare(ctx, b)
+	}
+	return inLine(ctx, b, claim.Key, "", func(ctx context.Context) (driver.Result, error) {
+		result, err := b.acquire(ctx, &claim)
+		if e, ok := err.(*driver.Error); ok && e.Maybe {
+			b.doubts.note(claim.Owner)
+		}
+		return result, err
+	})
+}
+
+// claims returns an error if no claim like this may be sent.
+func (b *Backend) claims(claim *driver.Claim) error {
+	if err := b.writes(); err != nil {
+		return err
+	}
+	if err := validate(claim); err != nil {
+		return err
+	}
+	return b.underGuard(claim.TTL)
+}
+
+func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Result, error) {
+	guard, member := b.terms()
+	presence := min(b.config.presence, claim.TTL)
+	var ticket any
+	if claim.Queue {
+		ticket = int64(claim.Ticket)
+	}
+	args := []any{[]byte(claim.Key), []byte(claim.Owner), microseconds(claim.TTL),
+		microseconds(presence), int64(claim.Token), int64(max(claim.Block, 1)), ticket,
+		claim.Shared, b.id, b.channel.live.Load(), guard, member}
+	var state, notices string
+	var granted, remaining, place, clock int64
+	var holder []byte
+	err := b.query(ctx, true, acquireStatement, args, func(scan func(...any) error) error {
+		return scan(&state, &granted, &holder, &remaining, &place, &clock, &notices)
+	})
+	if err != nil {
+		return driver.Result{}, err
+	}
+	if err := b.refusal(state, remaining, notices); err != nil {
+		return driver.Result{}, err
+	}
+	b.tellAll(notices)
+	if state == "held" {
+		return driver.Result{State: driver.Held, Token: driver.Token(granted)}, nil
+	}
+	result := driver.Result{State: driver.Busy, Holder: string(holder), ExpiresIn: span(remaining)}
+	if place > 0 {
+		result.Place, result.Presence, result.Clock = int(place), presence, uint64(clock)
+	}
+	return result, nil
+}

@@ -1,0 +1,106 @@
+package pghold
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// database is a pool of connections.
+type database interface {
+	// query runs one statement and calls row for each row of its answer. sent says whether the
+	// server may have got it.
+	query(ctx context.Context, statement string, args []any,
+		row func(scan func(...any) error) error) (sent bool, err error)
+
+	// close gives up what the Backend has opened itself.
+	close()
+}
+
+// pgxDatabase is a pool of pgx.
+type pgxDatabase struct {
+	pool  *pgxpool.Pool
+	links *links // nil if the pool is the application's
+}
+
+// query has pgx describe nothing and prepare nothing: the statement goes in one round trip, and
+// needs no session. So it is the same behind a pooler.
+func (d *pgxDatabase) query(ctx context.Context, statement string, args []any,
+	row func(scan func(...any) error) error) (sent bool, err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err == nil {
+		for err == nil && rows.Next() {
+			err = row(rows.Scan)
+		}
+		rows.Close()
+		if failure := rows.Err(); failure != nil {
+			err = failure
+		}
+	}
+	if elsewhere(err) {
+		// Another server may have taken over: the next request looks for it.
+		_ = conn.Conn().Close(ctx)
+	}
+	return !pgconn.SafeToRetry(err), err
+}
+
+// close leaves the server in an orderly way if it answers.
+func (d *pgxDatabase) close() {
+	if d.links == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		d.pool.Close()
+	}()
+	timer := time.NewTimer(closing)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
+	d.links.close()
+	<-closed
+}
+
+// closing is how long a server has to answer when its connections are closed.
+const closing = 250 * time.Millisecond
+
+// sqlDatabase is a pool of database/sql.
+type sqlDatabase struct{ db *sql.DB }
+
+func (d sqlDatabase) query(ctx context.Context, statement string, args []any,
+	row func(scan func(...any) error) error) (sent bool, err error) {
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	rows, err := conn.QueryContext(ctx, statement, args...)
+	if err == nil {
+		for err == nil && rows.Next() {
+			err = row(rows.Scan)
+		}
+		if failure := errors.Join(rows.Close(), rows.Err()); failure != nil {
+			err = failure
+		}
+	}
+	if elsewhere(err) {
+		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) // closes it
+	}
+	return !errors.Is(err, sqldriver.ErrBadConn) && !pgconn.SafeToRetry(err), err
+}
+
+func (d sqlDatabase) close() {}

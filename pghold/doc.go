@@ -1,0 +1,62 @@
+// Package pghold keeps locks in PostgreSQL.
+//
+//	err := pghold.Migrate(ctx, pool) // once; or run the SQL of pghold.Schema() by hand
+//	backend, err := pghold.New(pool) // a *pgxpool.Pool that the service has
+//	locker, err := holdfast.New(backend)
+//
+// or, with a pool of its own, pghold.Open(ctx, "postgres://localhost/app"). [NewSQL] takes a
+// *sql.DB. The locks are rows of tables in the schema holdfast; functions in SQL change them, each
+// in one statement and one round trip. PostgreSQL 11 or later is needed; the tests have run on 15.
+//
+// # What is stored
+//
+// A key has one row while it is held, and for ten minutes after. So a pair of acquisition and
+// release is two updates of that row in place. Waiters and those who share a key have tables of
+// their own. Who releases a key hands it to the next in the same statement. A fencing token comes
+// from the row; when the row goes, its fence goes into a floor that new rows begin at. If somebody
+// removes rows of holdfast.locks by hand, tokens still rise as far as the clocks of clients agree.
+// To take a key from a holder that is in the way use the command holdfast release, or
+//
+//	UPDATE holdfast.locks SET owner = NULL WHERE key = 'nightly';
+//
+// # Time
+//
+// Only the server's clock counts, which is its wall clock: set it by slewing, as NTP does. If it is
+// set forward, leases end early by as much.
+//
+// # Durability
+//
+// With fsync and synchronous_commit on, as PostgreSQL is delivered, a crash forgets no lock.
+// synchronous_commit off, for example by ALTER ROLE locks SET synchronous_commit = off, makes locks
+// faster, and a crash then forgets those of the last moments, up to three times wal_writer_delay.
+// So does a standby that takes over and did not have to confirm each commit. Then a lock can be
+// granted twice, unless the fencing token is checked where it matters, or a restart guard is set
+// (see driver.Guarder): the server then grants nothing until every lease that it may have forgotten
+// is over. What waiters tell of their presence is always committed asynchronously.
+//
+// # Poolers
+//
+// Nothing here needs a session: each request is one statement that commits by itself, on whichever
+// connection, and is neither prepared nor described before. So PgBouncer in transaction mode, and
+// in statement mode, will do. Only notices of a grant to a waiter of another process need a direct
+// connection, for LISTEN, which the Backend opens by itself when somebody waits: if it finds a
+// pooler it does without, and asks once a second, or [WithNotices] gives it another way. The
+// isolation level has to be read committed, which is PostgreSQL's default.
+//
+// # Order
+//
+// A pool spreads requests over connections, so the Backend sends a request for a key when the one
+// before it, of the same key, has come back. The context of a call bounds the caller's wait, not
+// the request. A request that has no answer within five seconds is given up, with its connection.
+// If it was to acquire, it may still arrive; the release that follows has the server refuse it for
+// a minute.
+//
+// # Access
+//
+// The least that a user needs:
+//
+//	GRANT USAGE ON SCHEMA holdfast TO locks;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO locks;
+//
+// With [WithReadOnly] a user needs the same with SELECT alone.
+package pghold

@@ -1,0 +1,6 @@
+package pghold
+
+import "time"
+
+// WithPresence sets how long waiters count as present, for tests that wait for the end of it.
+func WithPresence(d time.Duration) Option { return option(func(c *config) { c.presence = d }) }

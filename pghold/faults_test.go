@@ -1,0 +1,236 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/pghold"
+)
+
+// TestLateAcquireIsRefused has a request to acquire arrive after the release of the claim: its
+// connection had been given up. It must not take the key.
+func TestLateAcquireIsRefused(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	p := newProxy(t, socketOf(running(t)))
+	b := open(t, p.url()+"&application_name=stranded")
+	cut, deliver := p.strand()
+	a := claim("k")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(context.Background(), a)
+		failed <- err
+	}()
+	cut()
+	if err := <-failed; !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("Acquire over a connection that breaks: %v; want %v", err, driver.ErrUnknown)
+	}
+	release(t, b, a, driver.Lost)
+	b.Close()
+	deliver()
+	testserver.Eventually(t, "the request has been served", func() error {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity "+
+			"WHERE application_name = 'stranded'").Scan(&n)
+		return errors.Join(err, testserver.Not(n == 0, "%d connections are served", n))
+	})
+	other := open(t, urlOf(running(t), ""))
+	c := claim("k")
+	ask(t, other, c, driver.Held)
+	release(t, other, c, driver.Held)
+}
+
+// TestCrash kills the server, or one of its processes, after which it starts anew by itself. No
+// lock is forgotten and tokens rise. Under a guard it takes no part for a while.
+func TestCrash(t *testing.T) {
+	s := running(t)
+	pool := connect(t)
+	for name, crash := range map[string]func(t *testing.T){
+		"server": func(t *testing.T) {
+			s.Kill()
+			if err := s.Run(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"process": func(t *testing.T) {
+			var pid, was, is int
+			const checkpointer = "SELECT pid FROM pg_stat_activity " +
+				"WHERE backend_type = 'checkpointer'"
+			err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid(), ("+checkpointer+")").Scan(
+				&pid, &was)
+			if err != nil {
+				t.Fatal(err)
+			}
+			killProcess(t, pid)
+			testserver.Eventually(t, "its processes are new", func() error {
+				err := pool.QueryRow(t.Context(), checkpointer).Scan(&is)
+				return errors.Join(err, testserver.Not(is != was, "the old one is there"))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool.Reset()
+			run(t, pool, empty)
+			b, guarded := open(t, urlOf(s, "")), open(t, urlOf(s, ""))
+			guarded.Guard(time.Hour)
+			run(t, pool, "DELETE FROM holdfast.run")
+			run(t, pool, "INSERT INTO holdfast.run VALUES (true, pg_postmaster_start_time(), "+
+				"clock_timestamp() - interval '2 hours')")
+			a := claim("k")
+			token := ask(t, b, a, driver.Held).Token
+			ask(t, guarded, claim("k"), driver.Busy)
+			crash(t)
+			var quarantine *driver.QuarantineError
+			testserver.Eventually(t, "it is in quarantine", func() error {
+				r, err := guarded.Acquire(t.Context(), claim("k"))
+				if err == nil {
+					t.Fatalf("the answer in quarantine is %v", r.State)
+				}
+				return testserver.Not(errors.As(err, &quarantine), "%v", err)
+			})
+			testserver.Eventually(t, "it serves", func() error {
+				r, err := b.Acquire(t.Context(), claim("k"))
+				if err == nil && (r.State != driver.Busy || r.Holder != a.Owner) {
+					t.Fatalf("after the crash the answer is %+v; want busy, held by %q", r, a.Owner)
+				}
+				return err
+			})
+			release(t, b, a, driver.Held)
+			c := claim("k")
+			if next := ask(t, b, c, driver.Held).Token; next <= token {
+				t.Errorf("token %d follows %d", next, token)
+			}
+			release(t, b, c, driver.Held)
+		})
+	}
+}
+
+// TestWorkUnderFaults has two Lockers of the kernel count under a lock, while connections break.
+// Nobody is inside with another, and no turn is lost.
+func TestWorkUnderFaults(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	const each = 10
+	inside, turns := make(chan struct{}, 1), 0
+	done := make(chan error, 2)
+	for range 2 {
+		p := newProxy(t, socketOf(running(t)))
+		locker, err := holdfast.New(open(t, p.url()), holdfast.WithTTL(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locker.Close() })
+		go func() {
+			for n := range each {
+				if n%3 == 1 {
+					p.cutReply()
+				}
+				err := locker.Do(t.Context(), "k", func(context.Context, *holdfast.Lock) error {
+					select {
+					case inside <- struct{}{}:
+					default:
+						return errors.New("somebody else is inside")
+					}
+					turns++
+					<-inside
+					return nil
+				})
+				if err != nil && !errors.Is(err, driver.ErrUnknown) {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if turns < each {
+		t.Errorf("%d turns; want most of %d", turns, 2*each)
+	}
+}
+
+// TestSweep removes rows of keys that are free, and no others; tokens rise all the same.
+func TestSweep(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	b := open(t, urlOf(running(t), ""))
+	free, held, shared, awaited := claim("free"), claim("held"), claim("shared"), claim("awaited")
+	free.Token = 1 << 50
+	shared.Shared = true
+	token := ask(t, b, free, driver.Held).Token
+	release(t, b, free, driver.Held)
+	for _, c := range []driver.Claim{held, shared, awaited} {
+		ask(t, b, c, driver.Held)
+	}
+	waiter := queued("awaited")
+	ask(t, b, waiter, driver.Busy)
+	run(t, pool, "UPDATE holdfast.locks SET owner = NULL, expires = clock_timestamp() "+
+		"WHERE key = 'awaited'")
+	sweep := func() (removed int) {
+		testserver.Eventually(t, "something is removed", func() error {
+			err := pool.QueryRow(t.Context(), "SELECT holdfast.sweep('1 microsecond')").Scan(&removed)
+			return errors.Join(err, testserver.Not(removed > 0, "nothing"))
+		})
+		return removed
+	}
+	if n := sweep(); n != 1 {
+		t.Errorf("%d rows are removed; want 1", n)
+	}
+	if next := ask(t, b, claim("free"), driver.Held).Token; next <= token {
+		t.Errorf("token %d follows %d, whose row is gone", next, token)
+	}
+	ask(t, b, waiter, driver.Held)
+	for _, c := range []driver.Claim{held, shared, waiter} {
+		release(t, b, c, driver.Held)
+	}
+}
+
+// TestIsolation refuses to decide under a level whose statements see an old state.
+func TestIsolation(t *testing.T) {
+	connect(t)
+	b := open(t, urlOf(running(t), "&default_transaction_isolation=repeatable%20read"))
+	ctx := t.Context()
+	_, err := b.Acquire(ctx, queued(fmt.Sprint("isolation", time.Now())))
+	if err == nil || !driver.Permanent(err) || !strings.Contains(err.Error(), "read committed") {
+		t.Errorf("Acquire: %v; want an error that names the level that is needed", err)
+	}
+	codes := checked(t, b)
+	if len(codes) == 0 || codes[0] != "isolation" {
+		t.Errorf("Check finds %q; want the isolation first", codes)
+	}
+}
+
+// TestCloseEndsCalls leaves no call behind on a path that is frozen.
+func TestCloseEndsCalls(t *testing.T) {
+	connect(t)
+	p := newProxy(t, socketOf(running(t)))
+	b := open(t, p.url())
+	thaw := p.freeze()
+	defer thaw()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(context.Background(), claim("closing"))
+		failed <- err
+	}()
+	b.Close()
+	if err := <-failed; err == nil || !driver.Permanent(err) && !errors.Is(err,
+		driver.ErrUnknown) {
+		t.Errorf("Acquire while the backend is closed: %v", err)
+	}
+	if _, err := pghold.New(nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("New without a pool: %v", err)
+	}
+}

@@ -1,0 +1,167 @@
+package pghold
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const (
+	// patience bounds a request, with its wait for a connection. The callers' contexts bound only
+	// their own waits. A connection whose request takes longer is given up.
+	patience = 5 * time.Second
+
+	// maxQueued is how many requests may wait for those of their keys to come back.
+	maxQueued = 4096
+)
+
+// line orders the requests of a Backend. A pool spreads them over connections, so a request is sent
+// only when the one before it, of the same key, has come back. The context of a caller bounds the
+// caller's wait, not the request: a request that was cut off might still take effect, and nobody
+// would know when.
+type line struct {
+	mu       sync.Mutex
+	queued   int
+	joined   uint64
+	last     map[string]chan struct{} // by key with requests: closed when the last one is back
+	releases map[string]*place        // by owner: the last release that nobody waits for any more
+}
+
+// place is the place of a request in the line of its key.
+type place struct {
+	key    string
+	before chan struct{} // closed when the one before it is back; nil if there is none
+	back   chan struct{} // closed when this one is back
+	number uint64        // rises along the line
+	owner  string        // of a release: whose; else empty
+
+	// Guarded by line.mu:
+	sent    bool // or about to be
+	givenUp bool // nobody waits for it
+}
+
+// join puts a request behind those of its key.
+func (l *line) join(key, releaseOf string) (*place, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queued == maxQueued {
+		return nil, &driver.Error{Err: fmt.Errorf("%d requests are on their way already",
+			maxQueued)}
+	}
+	if l.last == nil {
+		l.last, l.releases = make(map[string]chan struct{}), make(map[string]*place)
+	}
+	l.queued++
+	l.joined++
+	p := &place{key: key, before: l.last[key], back: make(chan struct{}), number: l.joined,
+		owner: releaseOf}
+	p.sent = p.before == nil
+	l.last[key] = p.back
+	return p, nil
+}
+
+// send reports whether a request whose turn has come is sent: somebody waits for it, or it is a
+// release, which must not be lost behind an acquisition that hangs, and no equal one comes behind.
+func (l *line) send(p *place) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.sent = p.sent || !p.givenUp || p.owner != "" && l.releases[p.owner] == p
+	return p.sent
+}
+
+// giveUp notes that the caller does not wait any longer, and returns its error; err is the reason.
+func (l *line) giveUp(p *place, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.givenUp = true
+	if last := l.releases[p.owner]; p.owner != "" && !p.sent &&
+		(last == nil || last.number < p.number) {
+		l.releases[p.owner] = p
+	}
+	if !p.sent && p.owner == "" {
+		return &driver.Error{Err: fmt.Errorf(
+			"not sent, as an earlier request for its key has not come back: %w", err)}
+	}
+	return &driver.Error{Maybe: true, Err: err}
+}
+
+// leave lets the next request of the key go.
+func (l *line) leave(p *place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(p.back)
+	l.queued--
+	if l.last[p.key] == p.back {
+		delete(l.last, p.key)
+	}
+	if p.owner != "" && l.releases[p.owner] == p {
+		delete(l.releases, p.owner)
+	}
+}
+
+// answer is what a request has brought.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// inLine runs request when the earlier ones of the key are back. releaseOf is the owner value if it
+// is a release, and else empty.
+func inLine[T any](ctx context.Context, b *Backend, key, releaseOf string,
+	request func(context.Context) (T, error)) (none T, err error) {
+	if err := b.ready(ctx); err != nil {
+		return none, err
+	}
+	p, err := b.line.join(key, releaseOf)
+	if err != nil {
+		return none, err
+	}
+	answers := make(chan answer[T], 1)
+	go func() {
+		if p.before != nil {
+			<-p.before
+		}
+		var a answer[T]
+		if b.line.send(p) {
+			ctx, cancel := context.WithTimeout(b.life, patience)
+			a.value, a.err = request(ctx)
+			cancel()
+		}
+		b.line.leave(p)
+		answers <- a
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, b.line.giveUp(p, ctx.Err())
+	case <-b.life.Done():
+		return none, b.line.giveUp(p, errClosed)
+	}
+}
+
+// aside runs a request that needs no order. effect says that it may change something.
+func aside[T any](ctx context.Context, b *Backend, effect bool,
+	request func(context.Context) (T, error)) (none T, err error) {
+	if err := b.ready(ctx); err != nil {
+		return none, err
+	}
+	answers := make(chan answer[T], 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(b.life, patience)
+		defer cancel()
+		value, err := request(ctx)
+		answers <- answer[T]{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, &driver.Error{Maybe: effect, Err: ctx.Err()}
+	case <-b.life.Done():
+		return none, &driver.Error{Maybe: effect, Permanent: true, Err: errClosed}
+	}
+}

@@ -1,0 +1,231 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// idle is how long a connection may be unused before it is tried out, which is one more round trip.
+const idle = 10 * time.Second
+
+// Open returns a Backend on the database that the URL names, and connects to it. ctx bounds that,
+// not the Backend's life. The caller closes the Backend. The form of a URL is that of libpq:
+//
+//	postgres://[user[:password]@][host[:port]][,host[:port]...][/database][?parameter=value&...]
+//
+// or the same with postgresql. Parameters are those of libpq that pgx knows (sslmode, sslrootcert,
+// sslcert, sslkey, passfile, connect_timeout, host for the directory of a socket, and so on), the
+// settings of a session, pool_max_conns and the others of pgxpool, and of this package create=true,
+// which makes the tables as [WithMigration] does, and durable=always, which is [WithDurable]. What
+// the URL leaves out comes from the variables PGHOST, PGUSER, PGPASSWORD and so on, and from the
+// file .pgpass. Of several hosts it uses one that takes writes, unless target_session_attrs says
+// otherwise.
+//
+// It fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
+// ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: a refused login, a
+// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password,
+// or the user of the URL.
+func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
+	c, err := configOf(options)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := parse(url, &c)
+	if err != nil {
+		return nil, fmt.Errorf("pghold: %w", &driver.Error{Invalid: true, Err: err})
+	}
+	links := &links{dial: pool.ConnConfig.DialFunc}
+	pool.ConnConfig.DialFunc = links.connect
+	if c.notices == nil {
+		c.notices = pool.ConnConfig.Copy()
+	}
+	// The life of the pool is not that of ctx.
+	db, err := pgxpool.NewWithConfig(context.Background(), pool)
+	if err != nil {
+		return nil, fmt.Errorf("pghold: %w", &driver.Error{Err: err})
+	}
+	b := newBackend(&pgxDatabase{db, links}, nameOf(pool.ConnConfig), c)
+	if c.lazy {
+		return b, nil
+	}
+	if err := b.begin(ctx, db); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Validate returns nil for a URL that [Open] takes, or the error that Open would fail with. It
+// connects to nobody; it reads the files that the URL names.
+func Validate(url string) error {
+	if _, err := parse(url, new(config)); err != nil {
+		return fmt.Errorf("pghold: %w", &driver.Error{Invalid: true, Err: err})
+	}
+	return nil
+}
+
+// begin makes the tables if it is told to, and sees whether they are there.
+func (b *Backend) begin(ctx context.Context, db *pgxpool.Pool) error {
+	if b.config.migrate && !b.config.readOnly {
+		if err := Migrate(ctx, db); err != nil {
+			return b.inWords(b.discreet(err))
+		}
+	}
+	_, err := aside(ctx, b, false, func(ctx context.Context) (version int64, err error) {
+		err = b.query(ctx, false, "SELECT holdfast.version()", nil,
+			func(scan func(...any) error) error { return scan(&version) })
+		if err == nil && version != schemaVersion {
+			err = &driver.Error{Node: b.name, Permanent: true, Err: fmt.Errorf(
+				"%w: they are of version %d, not %d", ErrMissing, version, schemaVersion)}
+		}
+		return version, err
+	})
+	return b.inWords(err)
+}
+
+// inWords puts the package in front of an error, if there is one.
+func (b *Backend) inWords(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e := (*driver.Error)(nil); !errors.As(err, &e) || e.Node == "" {
+		return err
+	}
+	return fmt.Errorf("pghold: %w", err)
+}
+
+// parse reads a URL. Any part of it may be a piece of a password, if a character was not escaped or
+// the '@' was forgotten. So errors quote nothing of it, but what pgx says of its parameters.
+func parse(raw string, c *config) (*pgxpool.Config, error) {
+	u, query, err := split(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownParameters(query, c); err != nil {
+		return nil, err
+	}
+	u.RawQuery = query.Encode()
+	config, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		cause := errors.Unwrap(err) // without the URL
+		if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
+			cause = parse.Unwrap()
+		}
+		if cause == nil {
+			cause = errors.New("pgx does not take this")
+		}
+		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", cause)
+	}
+	if err := checkFiles(config, query); err != nil {
+		return nil, err
+	}
+	if u.User != nil {
+		c.user = u.User.Username()
+	}
+	configure(config)
+	return config, nil
+}
+
+// checkFiles fails where pgx would go without what a file is for: a password, or certificates by
+// which the server is verified.
+func checkFiles(config *pgxpool.Config, query url.Values) error {
+	if path := query.Get("passfile"); path != "" {
+		if _, err := os.ReadFile(path); err != nil {
+			return fmt.Errorf("URL: passfile: %w", err)
+		}
+	}
+	first := &pgconn.FallbackConfig{Host: config.ConnConfig.Host, Port: config.ConnConfig.Port,
+		TLSConfig: config.ConnConfig.TLSConfig}
+	if query.Get("sslrootcert") != "" && (verifiesNobody(first) ||
+		slices.ContainsFunc(config.ConnConfig.Fallbacks, verifiesNobody)) {
+		return errors.New(
+			"URL: sslrootcert is given, and sslmode verifies nobody: write sslmode=verify-full")
+	}
+	return nil
+}
+
+// verifiesNobody reports whether any server would do in the place of this one. A socket is a file,
+// which has owners.
+func verifiesNobody(server *pgconn.FallbackConfig) bool {
+	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
+	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&
+		server.TLSConfig.VerifyPeerCertificate == nil) // which is that of verify-ca
+}
+
+// split takes a URL apart.
+func split(raw string) (*url.URL, url.Values, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok || scheme != "postgres" && scheme != "postgresql" {
+		return nil, nil, errors.New("URL: must begin with postgres:// or postgresql://")
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return nil, nil, errors.New("URL: has an '@' behind '/', '?' or '#': " +
+			"in user name, password, path and parameters escape these with %")
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Fragment != "" {
+		return nil, nil, errors.New("URL: user name, password, host, path or parameters are " +
+			"not well formed: escape special characters with %")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, nil, errors.New(
+			"URL: parameters are not well formed: escape special characters with %")
+	}
+	return u, query, nil
+}
+
+// ownParameters takes out of the query what pgx does not know.
+func ownParameters(query url.Values, c *config) error {
+	switch create := query.Get("create"); {
+	case create == "true":
+		c.migrate = true
+	case query.Has("create") && create != "false":
+		return errors.New("URL: create: must be true or false")
+	}
+	switch {
+	case query.Get("durable") == "always":
+		c.durable = true
+	case query.Has("durable"):
+		return errors.New("URL: durable: must be always, or left out")
+	}
+	query.Del("create")
+	query.Del("durable")
+	return nil
+}
+
+// configure sets up the pool of Open.
+func configure(config *pgxpool.Config) {
+	conn := config.ConnConfig
+	if _, named := conn.RuntimeParams["application_name"]; !named {
+		conn.RuntimeParams["application_name"] = "holdfast"
+	}
+	if several(conn) && conn.ValidateConnect == nil {
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = patience
+	}
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
+		return p.IdleDuration > idle
+	}
+}
+
+// several reports whether there is more than one server.
+func several(config *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool {
+		return other.Host != config.Host || other.Port != config.Port // or it is without encryption
+	})
+}

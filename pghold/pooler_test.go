@@ -1,0 +1,136 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/postgrestest"
+	"github.com/holdfast-go/holdfast/pghold"
+)
+
+// bouncer starts a PgBouncer in front of the server, and returns the URL of it.
+func bouncer(t testing.TB) string {
+	t.Helper()
+	b, err := postgrestest.StartBouncer(running(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.EndWith(t, func() string { return "pgbouncer" })
+	t.Cleanup(func() { b.Remove() })
+	return "postgres://holdfast@/postgres?host=" + b.Dir + "&port=6432&sslmode=disable"
+}
+
+func claim(key string) driver.Claim {
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")),
+		TTL: time.Minute}
+}
+
+func queued(key string) driver.Claim {
+	c := claim(key)
+	c.Queue = true
+	return c
+}
+
+// ask acquires once, with the given answer.
+func ask(t testing.TB, b driver.Backend, c driver.Claim, want driver.State) driver.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testserver.Patience)
+	defer cancel()
+	r, err := b.Acquire(ctx, c)
+	if err != nil || r.State != want {
+		t.Fatalf("Acquire(%q) = %v, %v; want %v", c.Key, r.State, err, want)
+	}
+	return r
+}
+
+func release(t testing.TB, b driver.Backend, c driver.Claim, want driver.State) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testserver.Patience)
+	defer cancel()
+	r, err := b.Release(ctx, c)
+	if err != nil || r.State != want {
+		t.Fatalf("Release(%q) = %v, %v; want %v", c.Key, r.State, err, want)
+	}
+}
+
+// TestPgBouncer has more clients than PgBouncer has connections, in transaction mode: locks are
+// handed over and shared, renewed many at once, and told of by a direct connection.
+func TestPgBouncer(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	url := bouncer(t)
+	direct, err := pgx.ParseConfig(urlOf(running(t), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pooled, told := open(t, url), open(t, url, pghold.WithNotices(direct))
+	heard := make(chan driver.Notice, 10)
+	defer pooled.Notify(func(n driver.Notice) { t.Errorf("notice %+v through a pooler", n) })()
+	defer told.Notify(func(n driver.Notice) { heard <- n })()
+
+	// More than any connection would prepare under one name.
+	for range 20 {
+		a, w := claim("k"), queued("k")
+		ask(t, pooled, a, driver.Held)
+		if r := ask(t, told, w, driver.Busy); r.Holder != a.Owner || r.Place != 1 {
+			t.Fatalf("busy is %+v; want place 1 behind %q", r, a.Owner)
+		}
+		release(t, pooled, a, driver.Held)
+		if n := <-heard; n.Kind != driver.Granted || n.Owner != w.Owner || n.Key != "k" {
+			t.Fatalf("notice %+v; want the grant to %q", n, w.Owner)
+		}
+		release(t, told, w, driver.Held)
+	}
+
+	// Without a direct connection the waiter finds its grant by asking.
+	a, w := claim("k"), queued("k")
+	ask(t, told, a, driver.Held)
+	ask(t, pooled, w, driver.Busy)
+	release(t, told, a, driver.Held)
+	ask(t, pooled, w, driver.Held)
+	release(t, pooled, w, driver.Held)
+
+	var held []driver.Claim
+	for range 50 {
+		c := claim("shared")
+		c.Shared = true
+		ask(t, pooled, c, driver.Held)
+		held = append(held, c)
+	}
+	results, err := told.Renew(t.Context(), held)
+	if err != nil || slices.ContainsFunc(results, func(r driver.Result) bool {
+		return r.State != driver.Held
+	}) {
+		t.Fatalf("Renew = %+v, %v", results, err)
+	}
+	for _, c := range held {
+		release(t, told, c, driver.Held)
+	}
+	if codes := checked(t, pooled); !slices.Contains(codes, "pooler") {
+		t.Errorf("Check finds %q; want the pooler", codes)
+	}
+	if codes := checked(t, told); slices.Contains(codes, "pooler") {
+		t.Errorf("Check finds %q, and notices have a direct connection", codes)
+	}
+}
+
+// checked returns the codes of what Check finds.
+func checked(t testing.TB, b *pghold.Backend) (codes []string) {
+	t.Helper()
+	findings, err := b.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		codes = append(codes, f.Code)
+	}
+	return codes
+}

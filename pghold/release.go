@@ -1,0 +1,59 @@
+package pghold
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const releaseStatement = `SELECT state, notices ` +
+	`FROM holdfast.release($1::bytea, $2::bytea, $3::bigint, $4::text)`
+
+// Release ends a hold or leaves the queue, as driver.Backend describes, in one round trip with the
+// grant to the next. If a request to acquire the claim may still be on its way, as its connection
+// has broken, the server refuses that for a minute.
+func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if err := b.writes(); err != nil {
+		return driver.Result{}, err
+	}
+	// TTL and tokens do not matter to a release.
+	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner,
+		TTL: Presence}); err != nil {
+		return driver.Result{}, err
+	}
+	return inLine(ctx, b, claim.Key, claim.Owner,
+		func(ctx context.Context) (driver.Result, error) {
+			final := int64(0)
+			doubtful := b.doubts.has(claim.Owner)
+			if doubtful {
+				final = microseconds(memory)
+			}
+			result, err := b.release(ctx, &claim, final)
+			if doubtful && err == nil {
+				b.doubts.forget(claim.Owner)
+			}
+			return result, err
+		})
+}
+
+func (b *Backend) release(ctx context.Context, claim *driver.Claim,
+	final int64) (driver.Result, error) {
+	var state, notices string
+	err := b.query(ctx, true, releaseStatement, []any{[]byte(claim.Key), []byte(claim.Owner),
+		final, b.id}, func(scan func(...any) error) error { return scan(&state, &notices) })
+	if err != nil {
+		return driver.Result{}, err
+	}
+	b.tellAll(notices)
+	switch state {
+	case "held":
+		return driver.Result{State: driver.Held}, nil
+	case "busy":
+		return driver.Result{State: driver.Busy}, nil
+	case "lost":
+		return driver.Result{State: driver.Lost}, nil
+	}
+	return driver.Result{}, &driver.Error{Maybe: true,
+		Err: fmt.Errorf("unexpected answer to a release: %.40q", state)}
+}

@@ -1,0 +1,157 @@
+package rowlock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Tx is a transaction: a pgx.Tx, or what [SQL] makes of a *sql.Tx. Outside of a transaction a lock
+// would end with its statement.
+type Tx interface {
+	// QueryRow runs a statement that gives one row.
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
+}
+
+// SQL returns tx in the form that this package takes.
+func SQL(tx *sql.Tx) Tx { return sqlTx{tx} }
+
+type sqlTx struct{ tx *sql.Tx }
+
+func (t sqlTx) QueryRow(ctx context.Context, statement string, args ...any) pgx.Row {
+	return t.tx.QueryRowContext(ctx, statement, args...)
+}
+
+// ErrNotFound says that there is no row with that ID, or no job that is free.
+var ErrNotFound = errors.New("no such row")
+
+// Table is a table whose rows are locked. The names are part of the program: never take them from
+// input.
+type Table struct {
+	_ struct{} // keyed literals only: fields may be added
+
+	// Name is the table's, with its schema if it is needed.
+	Name string
+
+	// ID is the column that says which row. It is unique. Default: id.
+	ID string
+}
+
+var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+func (t Table) names() (table, id string, err error) {
+	if id = t.ID; id == "" {
+		id = "id"
+	}
+	if !name.MatchString(t.Name) || !name.MatchString(id) {
+		return "", "", fmt.Errorf("rowlock: %w: table %q with column %q: write names of "+
+			"letters, digits and _", holdfast.ErrInvalid, t.Name, id)
+	}
+	return t.Name, id, nil
+}
+
+// TryRow locks the row for the rest of the transaction, if nobody has it (FOR UPDATE NOWAIT). It
+// fails with holdfast.ErrHeld if another transaction has locked or changed it, and the transaction
+// is aborted then; with [ErrNotFound] if there is no such row; with holdfast.ErrInvalid for a name;
+// and else with the driver's error. ctx covers the statement.
+func (t Table) TryRow(ctx context.Context, tx Tx, id any) error {
+	return t.lock(ctx, tx, id, " FOR UPDATE NOWAIT")
+}
+
+// Row is TryRow that waits for another transaction, for wait at most, from a millisecond on. The
+// order in which waiters get the row is not defined.
+func (t Table) Row(ctx context.Context, tx Tx, id any, wait time.Duration) error {
+	return waiting(ctx, tx, wait, func() error { return t.lock(ctx, tx, id, " FOR UPDATE") })
+}
+
+func (t Table) lock(ctx context.Context, tx Tx, id any, how string) error {
+	table, column, err := t.names()
+	if err != nil {
+		return err
+	}
+	var one int
+	err = tx.QueryRow(ctx, "SELECT 1 FROM "+table+" WHERE "+column+" = $1"+how, id).Scan(&one)
+	return inWords(err)
+}
+
+// Next locks the first row that the condition selects and nobody has locked, and scans its ID into
+// id: the next job of a table of jobs, of which several workers take one each (FOR UPDATE SKIP
+// LOCKED). condition is what follows WHERE, which may end with ORDER BY, and is part of the
+// program; args are for its $1, $2 and so on. It fails with [ErrNotFound] if there is none, and the
+// transaction goes on; else as TryRow does.
+//
+//	err := jobs.Next(ctx, tx, &id, "state = $1 ORDER BY created", "new")
+func (t Table) Next(ctx context.Context, tx Tx, id any, condition string, args ...any) error {
+	table, column, err := t.names()
+	if err != nil {
+		return err
+	}
+	return inWords(tx.QueryRow(ctx, "SELECT "+column+" FROM "+table+" WHERE "+condition+
+		" LIMIT 1 FOR UPDATE SKIP LOCKED", args...).Scan(id))
+}
+
+// TryKey takes the advisory lock with the name for the rest of the transaction, if nobody has it.
+// It fails with holdfast.ErrHeld if another transaction has it, and the transaction goes on. The
+// lock is on a number of 64 bits that PostgreSQL makes of the name (hashtextextended(key, 0)), so
+// two names may be one lock, once in a very long while. Other programs that take pg_advisory_lock
+// on that number exclude it. Once taken it may be taken again.
+func TryKey(ctx context.Context, tx Tx, key string) error {
+	var taken bool
+	err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
+		key).Scan(&taken)
+	if err == nil && !taken {
+		return fmt.Errorf("rowlock: %q: %w", key, holdfast.ErrHeld)
+	}
+	return inWords(err)
+}
+
+// Key is TryKey that waits for another transaction, for wait at most, from a millisecond on. It
+// fails with holdfast.ErrHeld when that has passed, and the transaction is aborted then.
+func Key(ctx context.Context, tx Tx, key string, wait time.Duration) error {
+	return waiting(ctx, tx, wait, func() error {
+		var one int
+		return inWords(tx.QueryRow(ctx, "SELECT 1 FROM "+
+			"pg_advisory_xact_lock(hashtextextended($1::text, 0))", key).Scan(&one))
+	})
+}
+
+// waiting has the statements of f wait for locks for that long, and no others.
+func waiting(ctx context.Context, tx Tx, wait time.Duration, f func() error) error {
+	if wait < time.Millisecond {
+		return fmt.Errorf("rowlock: %w: wait %v: must be at least 1ms", holdfast.ErrInvalid, wait)
+	}
+	const set = "SELECT set_config('lock_timeout', $1::text, true)"
+	var before, now string
+	err := tx.QueryRow(ctx, "SELECT current_setting('lock_timeout')").Scan(&before)
+	if err == nil {
+		err = tx.QueryRow(ctx, set, fmt.Sprintf("%dms", wait.Milliseconds())).Scan(&now)
+	}
+	if err != nil {
+		return inWords(err)
+	}
+	if err := f(); err != nil {
+		return err // of an aborted transaction: its settings are gone with it
+	}
+	return inWords(tx.QueryRow(ctx, set, before).Scan(&now))
+}
+
+// inWords turns what a driver says into an error of this package.
+func inWords(err error) error {
+	var told interface{ SQLState() string }
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pgx.ErrNoRows), errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("rowlock: %w", ErrNotFound)
+	case errors.As(err, &told) && told.SQLState() == "55P03": // lock_not_available
+		return fmt.Errorf("rowlock: %w: %w", holdfast.ErrHeld, err)
+	}
+	return fmt.Errorf("rowlock: %w", err)
+}

@@ -1,0 +1,72 @@
+package pghold
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+//go:embed schema.sql
+var schema string
+
+// schemaVersion is what holdfast.version() gives.
+const schemaVersion = 1
+
+// Schema returns the SQL that makes the schema holdfast with its tables and functions, for an
+// operator who makes them by hand, for example with psql. To run it again changes nothing.
+func Schema() string { return schema }
+
+// DB is what [Migrate] needs of a database: a *pgxpool.Pool, a *pgxpool.Conn and a *pgx.Conn have
+// it. For a *sql.DB there is [SQL].
+type DB interface {
+	// Exec runs statements; without arguments several, with semicolons between them.
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+
+	// QueryRow runs a statement that gives one row.
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
+}
+
+// SQL returns db in the form that [Migrate] takes.
+func SQL(db *sql.DB) DB { return sqlMigration{db} }
+
+type sqlMigration struct{ db *sql.DB }
+
+func (m sqlMigration) Exec(ctx context.Context, statement string,
+	args ...any) (pgconn.CommandTag, error) {
+	_, err := m.db.ExecContext(ctx, statement, args...)
+	return pgconn.CommandTag{}, err
+}
+
+func (m sqlMigration) QueryRow(ctx context.Context, statement string, args ...any) pgx.Row {
+	return m.db.QueryRowContext(ctx, statement, args...)
+}
+
+// Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
+// processes may do so at the same time. The user has to be allowed to create a schema in the
+// database; where it is there already, any user will do. It fails with ErrUnavailable of package
+// driver, and with [ErrRights] in the error if the user may not.
+func Migrate(ctx context.Context, db DB) error {
+	var version int
+	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)
+	if err == nil && version == schemaVersion {
+		return nil
+	}
+	if err == nil || missing(state(err)) {
+		_, err = db.Exec(ctx, schema)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case state(err) == "42501":
+		return fmt.Errorf("pghold: migrate: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
+			"run the SQL of pghold.Schema as a user who may create a schema: %w: %w", ErrRights,
+			err)})
+	}
+	return fmt.Errorf("pghold: migrate: %w", &driver.Error{Err: err})
+}

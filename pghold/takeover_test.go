@@ -1,0 +1,135 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/postgrestest"
+	"github.com/holdfast-go/holdfast/pghold"
+)
+
+// TestTakeover has a standby take over from a primary that is killed. Clients that know both find
+// it. The lock that it has heard of is held there; under a guard it takes no part for a while,
+// though it was started long before.
+func TestTakeover(t *testing.T) {
+	primary, err := postgrestest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { primary.Remove() })
+	made := open(t, urlOf(primary, "&create=true"))
+	standby, err := postgrestest.StartStandby(primary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standby.Remove() })
+	pool, err := pgxpool.New(t.Context(), urlOf(standby, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+
+	both := "postgres://holdfast@/postgres?host=" + standby.Dir + "," + primary.Dir +
+		"&port=5432,5432&sslmode=disable"
+	b, guarded := open(t, both), open(t, both)
+	guarded.Guard(time.Hour)
+	a := claim("k")
+	token := ask(t, b, a, driver.Held).Token
+	var quarantine *driver.QuarantineError
+	if _, err := guarded.Acquire(t.Context(), claim("k")); !errors.As(err, &quarantine) {
+		t.Fatalf("Acquire on a new server under a guard: %v; want a quarantine", err)
+	}
+	first, err := pgxpool.New(t.Context(), urlOf(primary, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	run(t, first, "UPDATE holdfast.run SET since = since - interval '2 hours'")
+	ask(t, guarded, claim("k"), driver.Busy)
+	testserver.Eventually(t, "the standby has heard of the lock", func() error {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.locks").Scan(&n)
+		return errors.Join(err, testserver.Not(n == 1, "%d rows", n))
+	})
+
+	// A standby takes no writes, and says so.
+	alone := open(t, urlOf(standby, ""))
+	if _, err := alone.Acquire(t.Context(), claim("k")); !driver.Permanent(err) ||
+		!errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire on a standby: %v; want a permanent error", err)
+	}
+	if codes := checked(t, alone); len(codes) == 0 || codes[0] != "role" {
+		t.Errorf("Check of a standby finds %q; want its role first", codes)
+	}
+	if codes := checked(t, made); !slices.Contains(codes, "replicas") {
+		t.Errorf("Check of a primary finds %q; want its replicas", codes)
+	}
+
+	primary.Kill()
+	run(t, pool, "SELECT pg_promote()")
+	testserver.Eventually(t, "the standby serves in the place of the primary", func() error {
+		r, err := b.Acquire(t.Context(), claim("k"))
+		if err == nil && (r.State != driver.Busy || r.Holder != a.Owner) {
+			t.Fatalf("the answer after the takeover is %+v; want busy, held by %q", r, a.Owner)
+		}
+		if driver.Permanent(err) {
+			t.Fatalf("the error after the takeover is permanent: %v", err)
+		}
+		return err
+	})
+	// It may have been started long ago: what tells is what it does not have.
+	var remembers int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.run").Scan(
+		&remembers); err != nil || remembers != 0 {
+		t.Errorf("a server that took over remembers %d starts, %v; want 0", remembers, err)
+	}
+	testserver.Eventually(t, "the standby is in quarantine", func() error {
+		r, err := guarded.Acquire(t.Context(), claim("other"))
+		if err == nil {
+			t.Fatalf("the answer of a server that took over is %v", r.State)
+		}
+		return testserver.Not(errors.As(err, &quarantine) && quarantine.Remaining > time.Minute,
+			"%v", err)
+	})
+	release(t, b, a, driver.Held)
+	if next := ask(t, b, claim("k"), driver.Held).Token; next <= token {
+		t.Errorf("token %d follows %d", next, token)
+	}
+}
+
+// TestURLs has errors that tell what is wrong and nothing that may be secret.
+func TestURLs(t *testing.T) {
+	const secret = "S3cReT"
+	for _, url := range []string{"redis://h", secret, "postgres://u:" + secret + "/x@h/db",
+		"postgres://u:" + secret + "%zz@h/db", "postgres://u:" + secret + "#x@h/db",
+		"postgres://u:p@h:" + secret + "/db", "postgres://h/db?sslmode=" + secret,
+		"postgres://u:" + secret + "@h/db?create=1", "postgres://u:" + secret + "@h/db?durable=1",
+		"postgres://u:" + secret + "@h/db?passfile=/no/such",
+		"postgres://u:" + secret + "@h/db?sslrootcert=/no/such",
+		"postgres://u:" + secret + "@h/db?connect_timeout=x", "postgres://u:" + secret + "?x@h"} {
+		_, opened := pghold.Open(t.Context(), url)
+		for _, err := range []error{opened, pghold.Validate(url)} {
+			if !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%s: %v; want %v", url, err, driver.ErrInvalid)
+			} else if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error tells the secret: %v", url, err)
+			}
+		}
+	}
+	_, err := pghold.Open(t.Context(), "postgres://"+secret+":"+secret+"@127.0.0.1:1/db")
+	if !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), secret) {
+		t.Errorf("Open where nobody listens: %v", err)
+	}
+	if err := pghold.Validate("postgres://u:p@h1:1,h2:2/db?durable=always&create=false"); err != nil {
+		t.Error(err)
+	}
+}
