@@ -332,16 +332,19 @@ func TestPanicReleases(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process()
+		var none context.Context
 		work := func(context.Context, *holdfast.Lock) error { return nil }
 		for name, make := range map[string]func() error{
-			"no locker":       func() error { return second(withcron.SkipIfHeld(nil, "a", 0)) },
+			"no locker":       wrap(nil, "a", 0),
+			"no name":         wrap(p.locker, "", 0),
+			"negative":        wrap(p.locker, "a", -1),
+			"nil option":      wrap(p.locker, "a", 0, nil),
+			"nil lock option": wrap(p.locker, "a", 0, withcron.WithLockOptions(nil)),
+			"nil context":     wrap(p.locker, "a", 0, withcron.WithContext(none)),
 			"no locker, job":  func() error { return second(withcron.NewJob(nil, "a", 0, work)) },
-			"no name":         func() error { return second(withcron.SkipIfHeld(p.locker, "", 0)) },
-			"negative":        func() error { return second(withcron.SkipIfHeld(p.locker, "a", -1)) },
-			"no function":     func() error { return second(withcron.NewJob(p.locker, "a", 0, nil)) },
-			"nil option":      func() error { return second(withcron.SkipIfHeld(p.locker, "a", 0, nil)) },
-			"nil lock option": p.with(withcron.WithLockOptions(nil)),
-			"nil context":     p.with(withcron.WithContext(nil)),
+			"no function": func() error {
+				return second(withcron.NewJob(p.locker, "a", 0, nil))
+			},
 		} {
 			if err := make(); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", name, err)
@@ -350,8 +353,9 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-func (p *process) with(o withcron.Option) func() error {
-	return func() error { return second(withcron.SkipIfHeld(p.locker, "a", 0, o)) }
+func wrap(locker *holdfast.Locker, name string, atLeast time.Duration,
+	options ...withcron.Option) func() error {
+	return func() error { return second(withcron.SkipIfHeld(locker, name, atLeast, options...)) }
 }
 
 func second[T any](_ T, err error) error { return err }

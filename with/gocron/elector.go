@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 )
 
-// ErrNotLeader: this process does not lead, so it runs no job.
+// ErrNotLeader says that this process does not lead, so it runs no job.
 var ErrNotLeader = errors.New("not the leader")
 
 // Elector has the jobs run where an election.Election leads. It is a gocron.Elector, for

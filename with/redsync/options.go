@@ -3,7 +3,9 @@ package redsync
 import "time"
 
 // An Option sets an option of a [Mutex].
-type Option interface{ Apply(*Mutex) }
+type Option interface {
+	Apply(*Mutex) // sets it
+}
 
 // OptionFunc is a function that is an Option.
 type OptionFunc func(*Mutex)
