@@ -94,11 +94,9 @@ race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthrea
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
 
-ON_UNIX := ./... ./cmd/holdfast/... ./etcdhold/... ./fence/etcdfence/... ./fence/pgxfence/... \
-	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
-	./goredishold/... ./itest/... ./pghold/... ./redishold/... ./redishold/interop/... \
-	./scripts/release/... \
-	./simulate/...
+# The packages of all modules that are listed with one of the words, but for those that begin with one of the directories.
+packages = $(shell awk '$$1 ~ /^($(1))$$/ && $$2 !~ /^($(2))/ {print $$2 == "." ? "./..." : "./" $$2 "/..."}' scripts/modules.txt)
+ON_UNIX = $(call packages,released|internal,bench)
 
 .PHONY: check-format check-vet check-systems check-static check-complexity check-tidy
 check-format:
@@ -111,8 +109,7 @@ check-systems:
 	GOOS=darwin CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=freebsd CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=windows CGO_ENABLED=0 go vet ./... ./cmd/holdfast/...
-	GOOS=windows CGO_ENABLED=0 go build ./redishold/... ./goredishold/... ./etcdhold/... ./pghold/... \
-		./fence/etcdfence/... ./fence/pgxfence/... ./fence/s3fence/...
+	GOOS=windows CGO_ENABLED=0 go build $(call packages,released,[.]$$$$|cmd)
 	GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/holdfast/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./filehold ./redishold/protocol ./cmd/holdfast/...
 check-static:

@@ -1,0 +1,65 @@
+// Package redsync has the public API of go-redsync/redsync v4, over Holdfast. A program moves by
+// its imports alone:
+//
+//	sed -i s,github.com/go-redsync/redsync/v4,github.com/holdfast-go/holdfast/with/redsync, *.go
+//
+// That is: what was redsync/v4 is this package, and what was redsync/v4/redis/goredis/v9, the pool
+// over a go-redis client, is redsync/redis/goredis/v9 here.
+//
+//	client := goredislib.NewClient(&goredislib.Options{Addr: "localhost:6379"})
+//	rs := redsync.New(goredis.NewPool(client))
+//	mutex := rs.NewMutex("my-global-mutex")
+//	if err := mutex.Lock(); err != nil {
+//
+// # Moving a fleet
+//
+// A mutex of the same name on the same servers is the same key in both libraries, without a prefix:
+// a string with a TTL that exists while somebody has the lock. So processes that have moved and
+// those that have not exclude each other, over one server and over several, and a fleet can move
+// one process after the other, and back. What tests of this repository check of that is in
+// redishold/interop.
+//
+// # What is new
+//
+// [Mutex.Held] gives the lock as Holdfast knows it: its fencing token, for the stores that it
+// protects; a channel and a context that end when the lock is lost; its deadline. [WithRenewal] has
+// the lock renewed until it is unlocked. When no other process uses the old library any more,
+// [WithQueue] has those who wait served in the order in which they came, and at once.
+//
+// # What is different, and why
+//
+//   - Pools. Those for go-redis v6 to v8, redigo, rueidis and valkey-go are not here: Holdfast has
+//     no backend over these clients. package redis beside this one makes a Pool of any backend of
+//     Holdfast, and package redishold has one that needs no client. A Pool gives a backend, and not
+//     connections, so a Pool of your own has to be written anew.
+//   - Servers. Redis 6.2 or Valkey is needed, for more commands than before (see package redishold,
+//     Access): a fencing token is a counter, which is stored beside the locks.
+//   - The value in Redis is not [Mutex.Value], which is its last part: Holdfast adds host, process
+//     and a random part of its own. [WithValue] finds the lock by either, those of the old library
+//     too. A value has at most 128 bytes of printable ASCII. A process ends the locks that it has
+//     acquired when their expiry is over by its own clock, so while it lives another one cannot
+//     extend them beyond that.
+//   - Time. A lock is valid for the expiry less drift and two milliseconds, from before the
+//     request. When that is over it counts as lost: [Mutex.Unlock] and [Mutex.Extend] fail, where
+//     the old library succeeds for as long as Redis has the key. The key is removed all the same.
+//     The expiry is at least 10 ms, and the drift factor less than 0.5.
+//   - Errors. Those of Holdfast and of the context are wrapped: [ErrFailed] that came of a context
+//     wraps its cause, so compare with errors.Is. An argument that Holdfast refuses is
+//     holdfast.ErrInvalid at once, without further tries.
+//   - After [Mutex.Unlock] of a lock that is lost, errors.Is finds [ErrLockAlreadyExpired], also
+//     when another has it by now. The old library gives [ErrTaken] then.
+//   - With several pools Nodes of [ErrTaken] is empty, there is no [ErrNodeTaken], and what servers
+//     say is in an error that wraps [ErrFailed], with their names: a majority has decided.
+//   - [WithFailFast] and [WithShufflePools] do nothing. All servers are asked at once, and nobody
+//     waits for those that a majority does not need.
+//   - Unlock and tries that failed clean up in the background, also when their context has ended:
+//     the key does not wait for its expiry.
+//   - [Mutex.Lock] with a context of Held().Context of the same key is nested, and succeeds at
+//     once (see Reentrancy in package holdfast).
+//   - A [Mutex] is safe for concurrent use, so one goroutine may extend it while another works.
+//
+// There is no quarantine for servers that restart, as before: a server that loses its data in a
+// restart may give away a lock that is held, and with several pools so may a majority that has such
+// a server. Package redishold/redlock has one. Its clients and those of this package cannot use the
+// same servers, as they would not agree on it, and are refused.
+package redsync

@@ -1,0 +1,94 @@
+package redsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var (
+	// ErrFailed: the lock was not acquired, as the context ended or no majority answered. What it
+	// was is wrapped too.
+	ErrFailed = errors.New("redsync: failed to acquire lock")
+
+	// ErrExtendFailed: the lock was not extended. What it was is wrapped too.
+	ErrExtendFailed = errors.New("redsync: failed to extend lock")
+
+	// ErrLockAlreadyExpired: the lock had ended when it was to be unlocked.
+	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
+)
+
+// ErrTaken says that another holds the lock, or, from Extend, that the caller does not. It wraps
+// the error of Holdfast: a [*holdfast.HeldError] says who holds it. Errors are pointers to it.
+type ErrTaken struct {
+	Nodes []int // the server's place among the pools; empty with several
+
+	err error
+}
+
+// Error says that the lock is taken.
+func (e ErrTaken) Error() string {
+	return fmt.Sprintf("lock already taken, locked nodes: %v", e.Nodes)
+}
+
+// Unwrap returns the error of Holdfast.
+func (e ErrTaken) Unwrap() error { return e.err }
+
+// ErrNodeTaken is there so that programs compile. Nothing returns it.
+type ErrNodeTaken struct {
+	Node int // the server's place among the pools
+}
+
+// Error says which server has refused.
+func (e ErrNodeTaken) Error() string { return fmt.Sprintf("node #%d: lock already taken", e.Node) }
+
+// RedisError says that the only server gave no answer that counts. Err wraps
+// holdfast.ErrUnavailable, holdfast.ErrUnknown, or why the context has ended. Errors are pointers
+// to it.
+type RedisError struct {
+	Node int   // the server's place among the pools
+	Err  error // what went wrong
+}
+
+// Error names the server.
+func (e RedisError) Error() string { return fmt.Sprintf("node #%d: %v", e.Node, e.Err) }
+
+// Unwrap returns what went wrong.
+func (e RedisError) Unwrap() error { return e.Err }
+
+// taken is the error for a lock that another holds, or that its holder has lost.
+func (m *Mutex) taken(err error) error {
+	e := &ErrTaken{err: err}
+	if len(m.redsync.pools) == 1 {
+		e.Nodes = []int{0}
+	}
+	return e
+}
+
+// noAnswer is the error for servers that did not answer. kind is ErrFailed or ErrExtendFailed.
+func (m *Mutex) noAnswer(kind, err error) error {
+	if len(m.redsync.pools) == 1 {
+		return &RedisError{Err: err}
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// refusal is the error for the last try.
+func (m *Mutex) refusal(err error) error {
+	if errors.Is(err, holdfast.ErrHeld) || errors.Is(err, errQueued) {
+		return m.taken(err)
+	}
+	return m.noAnswer(ErrFailed, err)
+}
+
+// hopeless reports whether another try would fail as well.
+func hopeless(err error) bool {
+	return errors.Is(err, holdfast.ErrInvalid) || errors.Is(err, holdfast.ErrClosed)
+}
+
+// ended is the error for a context that has ended.
+func ended(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrFailed, context.Cause(ctx))
+}

@@ -1,0 +1,248 @@
+package redsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Mutex is a lock on one key. Make it with [Redsync.NewMutex]. It may be locked again after it was
+// unlocked or lost. It is safe for concurrent use, but it is one lock: a goroutine that locks it
+// while another one of the process has it waits for that one, and then has it.
+//
+// The lock is not renewed (but see [WithRenewal]): it ends with its expiry unless it is extended.
+type Mutex struct {
+	redsync *Redsync
+	name    string
+
+	expiry        time.Duration
+	tries         int
+	delayFunc     DelayFunc
+	genValueFunc  func() (string, error)
+	driftFactor   float64
+	timeoutFactor float64
+	setNXOnExtend bool
+	renew         bool
+	queue         bool
+
+	mu    sync.Mutex
+	value string
+	until time.Time
+	lock  *holdfast.Lock // nil: never acquired
+}
+
+// errQueued is why a wait in the queue has ended.
+var errQueued = errors.New("redsync: held by others for as long as the tries take")
+
+// Name returns the name, which is the key in Redis.
+func (m *Mutex) Name() string { return m.name }
+
+// Value returns the value of the last acquisition, or that of [WithValue]; "" if there is none.
+func (m *Mutex) Value() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.value
+}
+
+// Until returns until when the lock is valid, as of the last Lock or Extend; with [WithRenewal] as
+// of now. It is zero before the first.
+func (m *Mutex) Until() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.renew && m.lock != nil && m.lock.Err() == nil {
+		m.until = m.lock.Deadline()
+	}
+	return m.until
+}
+
+// Held returns the lock of the last acquisition, which may have ended since, or nil if there was
+// none. It has the fencing token, and tells of a loss: by Done, Err and Context. Use [Mutex.Unlock]
+// to release it. The old library has no such method.
+func (m *Mutex) Held() *holdfast.Lock {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lock
+}
+
+// TryLock is [Mutex.TryLockContext] with the background context.
+func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) }
+
+// TryLockContext is [Mutex.LockContext] with a single try.
+func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lockContext(ctx, 1) }
+
+// Lock is [Mutex.LockContext] with the background context.
+func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
+
+// LockContext acquires the lock, with as many tries as [WithTries] says. It fails with
+//   - a [*ErrTaken] if another had it at the last try, and a [*RedisError] if the only server did
+//     not answer;
+//   - [ErrFailed] if a majority of several did not, or ctx has ended; its cause is wrapped;
+//   - the error of [WithGenValueFunc];
+//   - holdfast.ErrInvalid for an argument or option that is not allowed.
+//
+// A nil ctx counts as the background context.
+func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ctx, m.tries) }
+
+func (m *Mutex) lockContext(ctx context.Context, tries int) error {
+	ctx = or(ctx)
+	s, err := m.redsync.site(m)
+	if err != nil {
+		return err
+	}
+	value, err := m.genValueFunc()
+	if err != nil {
+		return err
+	}
+	if m.queue && tries > 1 {
+		return m.wait(ctx, s, value, tries)
+	}
+	err = ErrFailed // what no tries give
+	for i := range tries {
+		if i > 0 && !sleep(ctx, m.delayFunc(i)) {
+			return ended(ctx)
+		}
+		err = m.try(ctx, s, value)
+		switch {
+		case err == nil || hopeless(err):
+			return err
+		case ctx.Err() != nil:
+			return ended(ctx)
+		case i == tries-1:
+			return m.refusal(err)
+		}
+	}
+	return err
+}
+
+// try asks for the lock once.
+func (m *Mutex) try(ctx context.Context, s *site, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	lock, err := s.locker.TryAcquire(ctx, m.name, m.lockOptions(value)...)
+	if err != nil {
+		return err
+	}
+	m.got(lock, value)
+	return nil
+}
+
+// wait waits for the lock in the queue, for as long as the tries would take.
+func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) error {
+	span := m.timeout()
+	for i := 1; i < tries; i++ {
+		span += m.delayFunc(i)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, span, errQueued)
+	defer cancel()
+	lock, err := s.locker.Acquire(within, m.name, m.lockOptions(value)...)
+	switch {
+	case err == nil:
+		m.got(lock, value)
+		return nil
+	case hopeless(err):
+		return err
+	case ctx.Err() != nil:
+		return ended(ctx)
+	}
+	return m.refusal(err)
+}
+
+func (m *Mutex) timeout() time.Duration {
+	return time.Duration(float64(m.expiry) * m.timeoutFactor)
+}
+
+func (m *Mutex) lockOptions(value string) []holdfast.AcquireOption {
+	options := []holdfast.AcquireOption{holdfast.WithTTL(m.expiry), holdfast.WithLabel(value)}
+	if !m.renew {
+		options = append(options, holdfast.WithoutRenewal())
+	}
+	return options
+}
+
+func (m *Mutex) got(lock *holdfast.Lock, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lock, m.value, m.until = lock, value, lock.Deadline()
+}
+
+// sleep reports whether ctx has not ended before d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Unlock is [Mutex.UnlockContext] with the background context.
+func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
+
+// UnlockContext releases the lock, and reports whether it was held until now. If not, the error
+// wraps [ErrLockAlreadyExpired] and, after a loss, a [*holdfast.LostError]. Without an answer it is
+// a [*RedisError], or with several pools one that wraps [ErrFailed]: the release then goes on in
+// the background. ctx bounds the wait for it.
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
+	lock := m.Held()
+	if lock == nil {
+		return m.unlockByValue(ctx)
+	}
+	err := lock.Release(ctx)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased):
+		return false, fmt.Errorf("%w: %w", ErrLockAlreadyExpired, err)
+	}
+	return false, m.noAnswer(ErrFailed, err)
+}
+
+// Extend is [Mutex.ExtendContext] with the background context.
+func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
+
+// ExtendContext renews the lock to its whole expiry, and reports whether it did. If the lock has
+// ended it fails with a [*ErrTaken] that wraps [ErrExtendFailed] and, after a loss, a
+// [*holdfast.LostError]. Without an answer the error is a [*RedisError], or with several pools one
+// that wraps ErrExtendFailed: the lock is then still held, until its deadline.
+func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
+	ctx = or(ctx)
+	lock := m.Held()
+	if lock == nil {
+		return m.extendByValue(ctx)
+	}
+	err := lock.Extend(ctx)
+	switch {
+	case err == nil:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.until = lock.Deadline()
+		return true, nil
+	case !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrReleased):
+		return false, m.noAnswer(ErrExtendFailed, err)
+	case m.setNXOnExtend:
+		if s, e := m.redsync.site(m); e == nil && m.try(ctx, s, m.Value()) == nil {
+			return true, nil
+		}
+	}
+	return false, m.taken(fmt.Errorf("%w: %w", ErrExtendFailed, err))
+}
+
+// Valid is [Mutex.ValidContext] with the background context.
+//
+// Deprecated: use Until, or Held.
+func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
+
+// ValidContext reports whether the servers say that the lock is held with the value of this Mutex.
+// That may have changed when it returns. Without an answer the error is as that of UnlockContext.
+//
+// Deprecated: use Until, or Held.
+func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
+	_, owner, err := m.owner(ctx)
+	return owner != "", err
+}

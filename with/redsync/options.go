@@ -1,0 +1,83 @@
+package redsync
+
+import "time"
+
+// An Option sets an option of a [Mutex].
+type Option interface {
+	Apply(*Mutex) // sets it
+}
+
+// OptionFunc is a function that is an Option.
+type OptionFunc func(*Mutex)
+
+// Apply calls f(mutex).
+func (f OptionFunc) Apply(mutex *Mutex) { f(mutex) }
+
+// A DelayFunc says how long to wait before another try. tries counts from 1.
+type DelayFunc func(tries int) time.Duration
+
+// WithExpiry sets for how long the lock is held unless it is extended. Default 8 s, at least 10 ms.
+func WithExpiry(expiry time.Duration) Option {
+	return OptionFunc(func(m *Mutex) { m.expiry = expiry })
+}
+
+// WithTries sets how often Lock tries. Default 32.
+func WithTries(tries int) Option { return OptionFunc(func(m *Mutex) { m.tries = tries }) }
+
+// WithRetryDelay sets how long Lock waits between tries. Default: a random time from 50 to 250 ms.
+func WithRetryDelay(delay time.Duration) Option {
+	return WithRetryDelayFunc(func(int) time.Duration { return delay })
+}
+
+// WithRetryDelayFunc sets a function that says how long Lock waits before the next try.
+func WithRetryDelayFunc(delayFunc DelayFunc) Option {
+	return OptionFunc(func(m *Mutex) { m.delayFunc = delayFunc })
+}
+
+// WithSetNXOnExtend has Extend acquire the lock anew if it is lost and nobody else has it. Another
+// may have had it meanwhile, so its token is larger then, and contexts of the former one have
+// ended.
+func WithSetNXOnExtend() Option { return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true }) }
+
+// WithDriftFactor sets the part of the expiry set aside for clocks that run at different rates, at
+// least 0 and less than 0.5. Default 0.01; 2 ms are always added. Each factor that is used with a
+// Redsync has a holdfast.Locker of its own.
+func WithDriftFactor(factor float64) Option {
+	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
+}
+
+// WithTimeoutFactor sets which part of the expiry one try may take. Default 0.05. With several
+// pools each such time that is used has a holdfast.Locker of its own.
+func WithTimeoutFactor(factor float64) Option {
+	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
+}
+
+// WithGenValueFunc sets what makes the value of each acquisition. It must not repeat itself, and
+// has at most 128 bytes of printable ASCII. Its error is that of Lock. Default: 16 random bytes in
+// base64.
+func WithGenValueFunc(genValueFunc func() (string, error)) Option {
+	return OptionFunc(func(m *Mutex) { m.genValueFunc = genValueFunc })
+}
+
+// WithValue sets the value of a lock that another Mutex has acquired, in this process or another,
+// so that this one extends and unlocks it. The other one learns of the end as of a loss. While its
+// process lives, that ends the lock when it has not been extended there, whatever was done here.
+func WithValue(v string) Option { return OptionFunc(func(m *Mutex) { m.value = v }) }
+
+// WithFailFast is there so that programs compile: nobody waits for servers that a majority does not
+// need.
+func WithFailFast(bool) Option { return OptionFunc(func(*Mutex) {}) }
+
+// WithShufflePools is there so that programs compile: all servers are asked at once.
+func WithShufflePools(bool) Option { return OptionFunc(func(*Mutex) {}) }
+
+// WithRenewal has the lock renewed until Unlock, for as long as the process lives, so that no work
+// takes longer than the expiry. If it is lost all the same, [Mutex.Held] tells. The old library has
+// no such option.
+func WithRenewal() Option { return OptionFunc(func(m *Mutex) { m.renew = true }) }
+
+// WithQueue has Lock wait in the queue of the servers, for as long as the tries would take with
+// their delays, in place of trying again. Those who wait are served in the order in which they
+// came, and as soon as the lock is free. A lock that a process with the old library has unlocked is
+// noticed within a second: use it when there are none any more. The old library has no such option.
+func WithQueue() Option { return OptionFunc(func(m *Mutex) { m.queue = true }) }

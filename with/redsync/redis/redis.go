@@ -1,0 +1,20 @@
+// Package redis says what a mutex of package redsync is kept in. It takes the place of
+// redsync/v4/redis.
+package redis
+
+import "github.com/holdfast-go/holdfast/driver"
+
+// Pool is one Redis deployment, or another backend of Holdfast. Those of package goredis beside
+// this one have a go-redis client.
+type Pool interface {
+	// Backend returns a backend for one Redsync, which closes it.
+	Backend() (driver.Backend, error)
+}
+
+type pool struct{ backend driver.Backend }
+
+func (p pool) Backend() (driver.Backend, error) { return p.backend, nil }
+
+// NewPool returns a Pool over any backend: that of redishold.Open, which needs no go-redis client,
+// or of memhold.New, for tests. Use it for one Redsync.
+func NewPool(backend driver.Backend) Pool { return pool{backend} }

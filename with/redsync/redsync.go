@@ -1,0 +1,150 @@
+package redsync
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/with/redsync/redis"
+)
+
+// Redsync makes mutexes that are kept in the same servers. One per process is enough. It is safe
+// for concurrent use.
+type Redsync struct {
+	pools []redis.Pool
+
+	mu    sync.Mutex
+	sites map[terms]*site
+}
+
+// terms are what a Locker and its backend are made for.
+type terms struct {
+	drift   float64
+	timeout time.Duration // of a call to one of several servers
+}
+
+// site is where the locks of the same terms are.
+type site struct {
+	locker  *holdfast.Locker
+	backend driver.Backend
+}
+
+// New returns a Redsync over these pools. With several, which must be servers that know nothing of
+// each other, a lock is held by a majority of them. New asks nobody: what is wrong with a pool is
+// the error of Lock.
+func New(pools ...redis.Pool) *Redsync {
+	return &Redsync{pools: pools, sites: make(map[terms]*site)}
+}
+
+// NewMutex returns a mutex of that name, which is the key in Redis. It asks nobody.
+func (r *Redsync) NewMutex(name string, options ...Option) *Mutex {
+	m := &Mutex{
+		redsync: r,
+		name:    name,
+		expiry:  8 * time.Second,
+		tries:   32,
+		delayFunc: func(int) time.Duration {
+			return 50*time.Millisecond + mathrand.N(200*time.Millisecond)
+		},
+		genValueFunc:  genValue,
+		driftFactor:   holdfast.DefaultDrift,
+		timeoutFactor: 0.05,
+	}
+	for _, o := range options {
+		o.Apply(m)
+	}
+	return m
+}
+
+func genValue() (string, error) {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: it ends the process instead
+	return base64.StdEncoding.EncodeToString(b[:]), nil
+}
+
+// Close ends all locks, releases them, and closes what the pools gave; clients of go-redis stay
+// open. A Redsync that is not used any more need not be closed if its mutexes are unlocked. It
+// returns the error of holdfast.Locker.Close. The old library has no such method.
+func (r *Redsync) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for t, s := range r.sites {
+		errs = append(errs, s.locker.Close(), s.backend.Close())
+		delete(r.sites, t)
+	}
+	return errors.Join(errs...)
+}
+
+// site returns where the locks of a mutex are. The first call over several pools waits until a
+// majority of them has answered, for a second at most.
+func (r *Redsync) site(m *Mutex) (*site, error) {
+	t := terms{drift: m.driftFactor}
+	if len(r.pools) > 1 {
+		t.timeout = m.timeout()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sites[t]; s != nil {
+		return s, nil
+	}
+	backend, err := r.open(t)
+	if err != nil {
+		return nil, err
+	}
+	// Every try asks the servers, as in the old library: nothing is handed over in memory.
+	locker, err := holdfast.New(backend, holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0))
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	r.sites[t] = &site{locker, backend}
+	return r.sites[t], nil
+}
+
+// open returns a backend over all pools.
+func (r *Redsync) open(t terms) (driver.Backend, error) {
+	switch {
+	case len(r.pools) == 0:
+		return nil, fmt.Errorf("redsync: %w: no pool: New needs one", holdfast.ErrInvalid)
+	case !(t.drift >= 0 && t.drift < 0.5):
+		return nil, fmt.Errorf("redsync: %w: drift factor %v: must be at least 0 and less than 0.5",
+			holdfast.ErrInvalid, t.drift)
+	}
+	var nodes []driver.Backend
+	undo := func() {
+		for _, node := range nodes {
+			node.Close()
+		}
+	}
+	for i, pool := range r.pools {
+		if pool == nil {
+			undo()
+			return nil, fmt.Errorf("redsync: %w: pool %d is nil", holdfast.ErrInvalid, i)
+		}
+		node, err := pool.Backend()
+		if err != nil {
+			undo()
+			return nil, fmt.Errorf("redsync: pool %d: %w", i, err)
+		}
+		nodes = append(nodes, node)
+	}
+	if len(nodes) == 1 {
+		return nodes[0], nil
+	}
+	// No quarantine: the old library has none, and new servers would grant nothing for its time.
+	q, err := quorum.New(nodes, quorum.WithGuard(0), quorum.WithDrift(t.drift),
+		quorum.WithNodeTimeout(t.timeout))
+	if err != nil {
+		undo()
+		return nil, err
+	}
+	return q, nil
+}

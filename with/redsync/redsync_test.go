@@ -1,0 +1,444 @@
+package redsync_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/with/redsync"
+	"github.com/holdfast-go/holdfast/with/redsync/redis"
+)
+
+var errWhy = errors.New("the caller's reason")
+
+// servers are what mutexes are kept in.
+type servers struct {
+	t     *testing.T
+	nodes []*memhold.Backend
+}
+
+// play runs a test in a bubble, where time is exact and costs nothing.
+func play(t *testing.T, nodes int, f func(*testing.T, *servers)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &servers{t: t}
+		for range nodes {
+			node := memhold.New()
+			t.Cleanup(func() { node.Close() })
+			s.nodes = append(s.nodes, node)
+		}
+		f(t, s)
+	})
+}
+
+// process returns the Redsync of another process.
+func (s *servers) process() *redsync.Redsync {
+	rs, _ := s.faulty()
+	return rs
+}
+
+// faulty returns a process, and the clients that it has of the servers.
+func (s *servers) faulty() (*redsync.Redsync, []*memhold.Backend) {
+	var pools []redis.Pool
+	var clients []*memhold.Backend
+	for _, node := range s.nodes {
+		clients = append(clients, node.Client())
+		pools = append(pools, redis.NewPool(clients[len(clients)-1]))
+	}
+	rs := redsync.New(pools...)
+	s.t.Cleanup(func() { rs.Close() })
+	return rs, clients
+}
+
+// must fails the test if something that has to succeed did not.
+func (s *servers) must(ok bool, err error) {
+	s.t.Helper()
+	if !ok || err != nil {
+		s.t.Fatal(ok, err)
+	}
+}
+
+func (s *servers) lock(m *redsync.Mutex) {
+	s.t.Helper()
+	s.must(true, m.Lock())
+}
+
+func (s *servers) unlock(m *redsync.Mutex) {
+	s.t.Helper()
+	ok, err := m.Unlock()
+	s.must(ok, err)
+}
+
+// isTaken wants an ErrTaken as the old library gives it, found as its users find it.
+func isTaken(t *testing.T, what string, err error) {
+	t.Helper()
+	var taken *redsync.ErrTaken
+	if !errors.As(err, &taken) || !slices.Equal(taken.Nodes, []int{0}) {
+		t.Errorf("%s: %v, want an ErrTaken of node 0", what, err)
+	}
+}
+
+func TestLockUnlockAndAgain(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k"), s.process().NewMutex("k")
+		var token holdfast.Token
+		for range 3 {
+			for _, m := range []*redsync.Mutex{a, b} {
+				s.lock(m)
+				if m.Held().Token() <= token {
+					t.Errorf("token %v after %v", m.Held().Token(), token)
+				}
+				token = m.Held().Token()
+				s.unlock(m)
+			}
+		}
+		if a.Name() != "k" {
+			t.Errorf("the name is %q", a.Name())
+		}
+	})
+}
+
+// Eight seconds, 32 tries, 50 to 250 ms.
+func TestDefaults(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k"), s.process().NewMutex("k")
+		if !a.Until().IsZero() || a.Value() != "" || a.Held() != nil {
+			t.Errorf("before the first lock: %v, %q, %v", a.Until(), a.Value(), a.Held())
+		}
+		s.lock(a)
+		entry, err := s.nodes[0].Inspect(t.Context(), "k")
+		if err != nil || entry.Holder.ExpiresIn != 8*time.Second {
+			t.Errorf("the key expires in %v, %v", entry.Holder.ExpiresIn, err)
+		}
+		const valid = 8*time.Second - 80*time.Millisecond - 2*time.Millisecond
+		if left := time.Until(a.Until()); left != valid {
+			t.Errorf("valid for %v, want %v", left, valid)
+		}
+		s.must(a.Extend())
+		began := time.Now()
+		isTaken(t, "Lock", b.Lock())
+		if took := time.Since(began); took < 31*50*time.Millisecond ||
+			took > 31*250*time.Millisecond {
+			t.Errorf("32 tries took %v", took)
+		}
+	})
+}
+
+func TestTries(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		s.lock(s.process().NewMutex("k"))
+		var asked []int
+		b := s.process().NewMutex("k", redsync.WithTries(4),
+			redsync.WithRetryDelayFunc(func(tries int) time.Duration {
+				asked = append(asked, tries)
+				return 10 * time.Millisecond
+			}))
+		began := time.Now()
+		err := b.Lock()
+		isTaken(t, "Lock", err)
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || held.Holder.Host == "" {
+			t.Errorf("Lock = %v, want one that says who has it", err)
+		}
+		if took := time.Since(began); took != 30*time.Millisecond ||
+			!slices.Equal(asked, []int{1, 2, 3}) {
+			t.Errorf("it took %v, with delays for %v", took, asked)
+		}
+		asked = nil
+		isTaken(t, "TryLock", b.TryLock())
+		if len(asked) != 0 {
+			t.Errorf("TryLock has waited: %v", asked)
+		}
+		if err := s.process().NewMutex("k", redsync.WithTries(0)).Lock(); err != redsync.ErrFailed {
+			t.Errorf("Lock without a try = %v, want ErrFailed", err)
+		}
+	})
+}
+
+// It gets a lock that is unlocked meanwhile, with its next try.
+func TestTriesUntilUnlocked(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k"), s.process().NewMutex("k",
+			redsync.WithRetryDelay(100*time.Millisecond))
+		s.lock(a)
+		time.AfterFunc(250*time.Millisecond, func() { a.Unlock() })
+		began := time.Now()
+		s.lock(b)
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("it took %v, want the third delay to be over", took)
+		}
+	})
+}
+
+// A lock is not renewed. After its expiry another has it, and its former holder is told so.
+func TestExpiry(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k", redsync.WithExpiry(time.Second)),
+			s.process().NewMutex("k")
+		s.lock(a)
+		ctx := a.Held().Context(t.Context())
+		time.Sleep(900 * time.Millisecond)
+		isTaken(t, "TryLock before the expiry", b.TryLock())
+		if ctx.Err() != nil {
+			t.Error("the context has ended before the expiry")
+		}
+		time.Sleep(100 * time.Millisecond)
+		s.must(true, b.TryLock())
+		if !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+			t.Errorf("the context ended with %v, want the loss", context.Cause(ctx))
+		}
+		ok, err := a.Extend()
+		isTaken(t, "Extend after the expiry", err)
+		if ok || !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, redsync.ErrExtendFailed) {
+			t.Errorf("Extend after the expiry = %v, %v", ok, err)
+		}
+		if ok, err := a.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			t.Errorf("Unlock after the expiry = %v, %v; want ErrLockAlreadyExpired", ok, err)
+		}
+		s.unlock(b) // unharmed
+	})
+}
+
+func TestExtend(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k", redsync.WithExpiry(time.Second)),
+			s.process().NewMutex("k")
+		s.lock(a)
+		for range 5 {
+			time.Sleep(600 * time.Millisecond)
+			until := a.Until()
+			s.must(a.Extend())
+			if moved := a.Until().Sub(until); moved != 600*time.Millisecond {
+				t.Errorf("Until has moved by %v", moved)
+			}
+			s.must(a.Valid())
+		}
+		isTaken(t, "TryLock", b.TryLock())
+		s.unlock(a)
+		if ok, err := a.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			t.Errorf("a second Unlock = %v, %v", ok, err)
+		}
+		if ok, err := a.Valid(); ok || err != nil {
+			t.Errorf("Valid after Unlock = %v, %v", ok, err)
+		}
+		if ok, err := b.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			t.Errorf("Unlock of what was never locked = %v, %v", ok, err)
+		}
+	})
+}
+
+func TestSetNXOnExtend(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k", redsync.WithSetNXOnExtend()), s.process().NewMutex("k")
+		s.lock(a)
+		token := a.Held().Token()
+		time.Sleep(9 * time.Second)
+		s.must(a.Extend())
+		if a.Held().Token() <= token || a.Held().Err() != nil {
+			t.Errorf("%v after %v: %v", a.Held(), token, a.Held().Err())
+		}
+		time.Sleep(9 * time.Second)
+		s.lock(b)
+		ok, err := a.Extend()
+		if isTaken(t, "Extend of what another has", err); ok {
+			t.Error("it is extended")
+		}
+	})
+}
+
+// Every try asks the server, also while the process has the lock as far as it knows.
+func TestKeyIsRemoved(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs := s.process()
+		a, b := rs.NewMutex("k"), rs.NewMutex("k")
+		s.lock(a)
+		isTaken(t, "TryLock", b.TryLock())
+		s.nodes[0].Faults().Lose("k")
+		s.must(true, b.TryLock())
+		ok, err := a.Extend()
+		if isTaken(t, "Extend of what is lost", err); ok {
+			t.Error("it is extended")
+		}
+		s.unlock(b)
+	})
+}
+
+func TestContexts(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k"), s.process().NewMutex("k")
+		s.lock(a)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errWhy)
+		defer cancel()
+		began := time.Now()
+		if err := b.LockContext(ctx); !errors.Is(err, redsync.ErrFailed) ||
+			!errors.Is(err, errWhy) || time.Since(began) != time.Second {
+			t.Errorf("LockContext = %v after %v; want ErrFailed, and why", err, time.Since(began))
+		}
+		if err := b.TryLockContext(ctx); !errors.Is(err, redsync.ErrFailed) {
+			t.Errorf("TryLockContext = %v, want ErrFailed", err)
+		}
+		// Nothing but the wait for it ends with the context.
+		if ok, err := a.UnlockContext(ctx); ok || err == nil {
+			t.Errorf("UnlockContext = %v, %v; want that it is not confirmed", ok, err)
+		}
+		synctest.Wait()
+		var none context.Context
+		s.must(true, b.TryLockContext(none))
+		s.must(b.ExtendContext(none))
+		s.must(b.ValidContext(none))
+		s.must(b.UnlockContext(none))
+	})
+}
+
+func TestValues(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		gen := func() (string, error) { return "first", nil }
+		rs, clients := s.faulty()
+		a := rs.NewMutex("k", redsync.WithGenValueFunc(gen))
+		s.lock(a)
+		clients[0].Faults().Freeze() // that process is gone
+		defer clients[0].Faults().ThawDropping()
+		if a.Value() != "first" {
+			t.Errorf("the value is %q", a.Value())
+		}
+		other := s.process().NewMutex("k", redsync.WithValue("second"))
+		if ok, err := other.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			t.Errorf("Unlock with another value = %v, %v", ok, err)
+		}
+		ok, err := other.Extend()
+		if isTaken(t, "Extend with another value", err); ok {
+			t.Error("it is extended")
+		}
+		same := s.process().NewMutex("k", redsync.WithValue(a.Value()))
+		time.Sleep(7 * time.Second)
+		s.must(same.Extend())
+		s.must(same.Valid())
+		time.Sleep(7 * time.Second)
+		isTaken(t, "TryLock of what was extended", s.process().NewMutex("k").TryLock())
+		s.unlock(same)
+		s.lock(s.process().NewMutex("k"))
+
+		fails := s.process().NewMutex("k",
+			redsync.WithGenValueFunc(func() (string, error) { return "", errWhy }))
+		if err := fails.Lock(); err != errWhy {
+			t.Errorf("Lock = %v, want the error of the function", err)
+		}
+	})
+}
+
+// What the only server does not answer is told of it, as before.
+func TestNoAnswer(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		a := rs.NewMutex("k", redsync.WithTries(2), redsync.WithRetryDelay(time.Millisecond))
+		s.lock(a)
+		clients[0].Faults().Freeze()
+		var redisError *redsync.RedisError
+		began := time.Now()
+		err := rs.NewMutex("other", redsync.WithTries(2),
+			redsync.WithRetryDelay(time.Millisecond)).Lock()
+		if !errors.As(err, &redisError) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock = %v, want a RedisError", err)
+		}
+		if took := time.Since(began); took != 2*400*time.Millisecond+time.Millisecond {
+			t.Errorf("two tries took %v, want a twentieth of the expiry each", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if ok, err := a.ExtendContext(ctx); ok || !errors.As(err, &redisError) {
+			t.Errorf("Extend = %v, %v; want a RedisError", ok, err)
+		}
+		clients[0].Faults().Thaw()
+	})
+}
+
+func TestInvalid(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs := s.process()
+		for name, m := range map[string]*redsync.Mutex{
+			"no pool":  redsync.New().NewMutex("k"),
+			"nil pool": redsync.New(nil).NewMutex("k"),
+			"no name":  rs.NewMutex(""),
+			"expiry":   rs.NewMutex("k", redsync.WithExpiry(time.Millisecond)),
+			"drift":    rs.NewMutex("k", redsync.WithDriftFactor(0.5)),
+		} {
+			if err := m.Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: Lock = %v, want ErrInvalid", name, err)
+			}
+		}
+		for _, o := range []redsync.Option{redsync.WithFailFast(true),
+			redsync.WithShufflePools(true), redsync.WithTimeoutFactor(0.5), redsync.WithDriftFactor(0.1),
+			redsync.OptionFunc(func(*redsync.Mutex) {})} {
+			m := rs.NewMutex("k", o)
+			s.lock(m)
+			s.unlock(m)
+		}
+	})
+}
+
+func TestRenewal(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a, b := s.process().NewMutex("k", redsync.WithRenewal()), s.process().NewMutex("k")
+		s.lock(a)
+		time.Sleep(time.Minute)
+		if isTaken(t, "TryLock", b.TryLock()); !a.Until().After(time.Now()) {
+			t.Errorf("valid until %v, want a time to come", a.Until())
+		}
+		s.nodes[0].Faults().Give("k", "a thief", time.Hour)
+		<-a.Held().Done()
+		if ok, err := a.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			t.Errorf("Unlock after a loss = %v, %v", ok, err)
+		}
+	})
+}
+
+func TestQueue(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a := s.process().NewMutex("k")
+		s.lock(a)
+		delay := redsync.WithRetryDelay(time.Second)
+		b := s.process().NewMutex("k", delay, redsync.WithQueue())
+		time.AfterFunc(1500*time.Millisecond, func() { a.Unlock() })
+		began := time.Now()
+		s.lock(b)
+		if took := time.Since(began); took != 1500*time.Millisecond {
+			t.Errorf("it took %v, want the moment of Unlock", took)
+		}
+		c := s.process().NewMutex("k", delay, redsync.WithQueue(), redsync.WithTries(3))
+		began = time.Now()
+		isTaken(t, "Lock", c.Lock())
+		if took := time.Since(began); took != 2*time.Second+400*time.Millisecond {
+			t.Errorf("it waited for %v, want two delays and a try", took)
+		}
+	})
+}
+
+// A majority decides, and does not wait for the others.
+func TestSeveralPools(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		a, b := rs.NewMutex("k"), s.process().NewMutex("k", redsync.WithTries(1))
+		clients[2].Faults().Freeze()
+		s.lock(a)
+		s.must(a.Extend())
+		var taken *redsync.ErrTaken
+		if err := b.Lock(); !errors.As(err, &taken) || len(taken.Nodes) != 0 {
+			t.Errorf("Lock = %v, want an ErrTaken without nodes", err)
+		}
+		s.unlock(a)
+		s.lock(b)
+		s.unlock(b)
+		clients[1].Faults().Freeze()
+		if err := rs.NewMutex("other", redsync.WithTries(1)).Lock(); !errors.Is(err,
+			redsync.ErrFailed) {
+			t.Errorf("Lock without a majority = %v, want ErrFailed", err)
+		}
+		clients[1].Faults().Thaw()
+		clients[2].Faults().Thaw()
+	})
+}
