@@ -96,7 +96,7 @@ check: check-format check-vet check-systems check-static check-complexity check-
 
 ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
 	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
-	./goredishold/... ./itest/... ./redishold/... ./redishold/interop/... ./scripts/release/... \
+	./goredishold/... ./itest/... ./promhold/... ./redishold/... ./redishold/interop/... ./scripts/release/... \
 	./simulate/...
 
 .PHONY: check-format check-vet check-systems check-static check-complexity check-tidy
@@ -110,7 +110,7 @@ check-systems:
 	GOOS=darwin CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=freebsd CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=windows CGO_ENABLED=0 go vet ./... ./cmd/holdfast/...
-	GOOS=windows CGO_ENABLED=0 go build ./redishold/... ./goredishold/... \
+	GOOS=windows CGO_ENABLED=0 go build ./redishold/... ./goredishold/... ./promhold/... \
 		./fence/etcdfence/... ./fence/pgxfence/... ./fence/s3fence/...
 	GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/holdfast/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./filehold ./redishold/protocol ./cmd/holdfast/...
