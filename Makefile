@@ -94,7 +94,7 @@ race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthrea
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
 
-ON_UNIX := ./... ./cmd/holdfast/... ./fence/etcdfence/... ./fence/pgxfence/... \
+ON_UNIX := ./... ./cmd/holdfast/... ./deploy/... ./fence/etcdfence/... ./fence/pgxfence/... \
 	./fence/redisclients/... ./fence/s3fence/... ./fence/sqltest/... \
 	./goredishold/... ./itest/... ./promhold/... ./redishold/... ./redishold/interop/... ./scripts/release/... \
 	./simulate/...

@@ -64,4 +64,7 @@
 // Locker logs that, and the counters by resource fall short; the gauges do not. Of calls of the
 // backend only renewals are timed, as hooks are told of no other. Why a lease was lost, the causes
 // of losses do not say: the log does.
+//
+// Alerts, rules and a dashboard for these metrics are in the directory deploy of the repository,
+// and docs/alerts.md says what to do.
 package promhold
