@@ -55,6 +55,8 @@ func TestExitCodes(t *testing.T) {
 		"doctor 1":    true, // by TestDoctor
 		"doctor 2":    true, // by TestDoctor
 		"leaks 1":     true, // by TestLeaks
+		"deadlocks 1": true, // by TestDeadlocks
+		"bench 128+N": true, // by TestBenchInterrupted
 		"release 0":   true, // by TestRelease
 		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
@@ -125,6 +127,16 @@ func TestExitCodes(t *testing.T) {
 		{"no server", []string{"leaks", "--on=" + down.URL()}, 69, "69", nil, nil},
 		{"no output", []string{"leaks", "--help"}, 74, "74", nil, full},
 
+		{"none", []string{"deadlocks"}, 0, "0", nil, nil},
+		{"two prefixes", []string{"deadlocks", "a", "b"}, 64, "64", nil, nil},
+		{"no server", []string{"deadlocks", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"no output", []string{"deadlocks", "--help"}, 74, "74", nil, full},
+
+		{"measured", []string{"bench", "--count=1"}, 0, "0", nil, nil},
+		{"never", []string{"bench", "--count=0"}, 64, "64", nil, nil},
+		{"no server", []string{"bench", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"no output", []string{"bench", "--count=1"}, 74, "74", nil, full},
+
 		{"no set", []string{"adopt"}, 64, "64", nil, nil},
 		{"adopted", []string{"adopt", set}, 0, "0", nil, nil},
 		{"no result", []string{"adopt", set}, 74, "74", nil, full},
@@ -158,7 +170,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
-		"adopt"} {
+		"deadlocks", "bench", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

@@ -3,11 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -24,8 +24,9 @@ nothing. What it finds is graded:
   failure  a promise does not hold
   warning  a promise is weaker than it could be
   note     worth to know, nothing to do
-The worst comes first. The word in brackets is stable, for programs. --json prints a
-line for each:
+The worst comes first. The word in brackets is stable, for programs, and the name of
+a section in docs/doctor.md of the source, which says more. --json prints a line for
+each:
   {"severity":"warning","code":"few-nodes","node":"h1:6379","summary":"...",
   "advice":"..."}
 
@@ -69,9 +70,7 @@ func (f *lookFlags) examine(v *viewer, s streams) error {
 	if !ok {
 		return usagef("%sthis backend has no servers to examine", v.name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
-	defer cancel()
-	findings, err := checker.Check(ctx)
+	findings, err := look.Bounded(context.Background(), f.timeout, checker.Check)
 	if err != nil {
 		return v.failure(err)
 	}
@@ -106,20 +105,16 @@ func findingText(f driver.Finding) string {
 	if f.Node != "" {
 		where = f.Node + ": "
 	}
-	return hidden(fmt.Sprintf("%s: %s%s [%s]\n  %s\n", severities[f.Severity], where, f.Summary,
-		f.Code, f.Advice))
+	return look.Line(hidden(fmt.Sprintf("%s: %s%s [%s]", severities[f.Severity], where, f.Summary,
+		f.Code))) + "\n  " + look.Line(hidden(f.Advice)) + "\n"
 }
 
 func findingJSON(f driver.Finding) []byte {
-	line, err := json.Marshal(struct {
+	return look.JSONLine(struct {
 		Severity string `json:"severity"`
 		Code     string `json:"code"`
 		Node     string `json:"node,omitempty"`
 		Summary  string `json:"summary"`
 		Advice   string `json:"advice"`
 	}{severities[f.Severity], f.Code, hidden(f.Node), hidden(f.Summary), hidden(f.Advice)})
-	if err != nil { // strings always can
-		panic(err)
-	}
-	return append(line, '\n')
 }

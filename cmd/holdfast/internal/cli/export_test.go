@@ -70,6 +70,18 @@ func ListOn(out, stderr io.Writer, open func(context.Context) (driver.Backend, e
 	return new(lookFlags).list(v, s, "")
 }
 
+// ExamineOn runs holdfast doctor on the backend that open returns.
+func ExamineOn(out io.Writer, open func(context.Context) (driver.Backend, error), json bool) error {
+	s := streams{out: out, err: io.Discard}
+	v, err := openView(openFunc(open), s, time.Minute, false, false)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	f := &lookFlags{timeout: time.Minute, json: json}
+	return f.examine(v, s)
+}
+
 // ReleaseOn runs holdfast release --yes on the backend that open returns.
 func ReleaseOn(stderr io.Writer, open func(context.Context) (driver.Backend, error), name,
 	owner string) error {

@@ -68,17 +68,16 @@ func (f *lookFlags) leaks(v *viewer, s streams, prefix string) error {
 	found := false
 	var broken error
 	err := v.List(ctx, prefix, func(keys []look.Key) error {
+		leaks, failure := v.Leaks(ctx, keys)
 		var text bytes.Buffer
-		for _, k := range keys {
-			leaks, err := v.Leaks(ctx, k)
-			if err != nil {
-				return err
-			}
-			found = found || len(leaks) > 0
-			f.report(&text, k, leaks)
+		for i, k := range keys {
+			found = found || len(leaks[i]) > 0
+			f.report(&text, k, leaks[i])
 		}
-		_, broken = s.out.Write(text.Bytes())
-		return broken
+		if _, broken = s.out.Write(text.Bytes()); broken != nil {
+			return broken
+		}
+		return failure
 	})
 	switch {
 	case broken != nil:

@@ -131,7 +131,7 @@ func (n Node) describe(k Key, hide func(string) string) string {
 	switch {
 	case n.Err != nil:
 		cause := strings.TrimPrefix(n.Err.Error(), n.Name+": ")
-		return "does not answer: " + line(hide(cause))
+		return "does not answer: " + Line(hide(cause))
 	case len(n.Holders) == 0 && len(k.Holders) > 0:
 		return "is behind: knows no holder" + n.queue()
 	case len(n.Holders) == 0:

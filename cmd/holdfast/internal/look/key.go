@@ -1,7 +1,6 @@
 package look
 
 import (
-	"encoding/json"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -89,6 +88,17 @@ func Since(token driver.Token, now time.Time) time.Time {
 	return at
 }
 
+// size is what the key takes in memory, about, in bytes.
+func (k Key) size() int {
+	size := len(k.Full)
+	for _, parties := range [][]Party{k.Holders, k.Waiters} {
+		for _, p := range parties {
+			size += len(p.Value) + partyBytes
+		}
+	}
+	return size
+}
+
 // Free reports whether nobody holds the key or waits for it.
 func (k Key) Free() bool { return len(k.Holders) == 0 && len(k.Waiters) == 0 }
 
@@ -130,7 +140,7 @@ type (
 // JSON returns the key as a line. waiters says whether each waiter is in it; leaks are added. hide
 // takes secrets out of an error.
 func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
-	j := jsonKey{Name: k.Text, Bytes: bytesOf(k.Text), Key: k.Full, Kind: k.Kind, Shared: k.Shared,
+	j := jsonKey{Name: k.Text, Bytes: BytesOf(k.Text), Key: k.Full, Kind: k.Kind, Shared: k.Shared,
 		Holders: jsonParties(k.Holders), Waiting: len(k.Waiters)}
 	if k.Kind == Permit {
 		j.Slot = &k.Slot
@@ -148,17 +158,13 @@ func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
 	for _, l := range leaks {
 		j.Leaks = append(j.Leaks, string(l.Why))
 	}
-	line, err := json.Marshal(j)
-	if err != nil {
-		panic(err) // there is nothing in it that cannot be written
-	}
-	return append(escapeJSON(line), '\n')
+	return JSONLine(j)
 }
 
 func jsonParties(parties []Party) []jsonParty {
 	all := make([]jsonParty, 0, len(parties))
 	for _, p := range parties {
-		j := jsonParty{Owner: p.Value, Bytes: bytesOf(p.Value), Label: p.Label, Host: p.Host,
+		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Label: p.Label, Host: p.Host,
 			PID: p.PID, Process: p.Life, Foreign: p.Foreign(), Token: p.Token,
 			LeaseMS: p.Lease.Milliseconds()}
 		if !p.Since.IsZero() {
@@ -169,8 +175,8 @@ func jsonParties(parties []Party) []jsonParty {
 	return all
 }
 
-// bytesOf returns a text that JSON cannot hold as it is, else nil.
-func bytesOf(text string) []byte {
+// BytesOf returns a text that JSON cannot hold as it is, else nil.
+func BytesOf(text string) []byte {
 	if utf8.ValidString(text) {
 		return nil
 	}

@@ -37,34 +37,53 @@ func (l Leak) String() string {
 	return text
 }
 
-// Leaks returns what of the key was left behind. A backend also says nothing of the end of a lease
-// that has less than a millisecond left. So of such a key it looks again: a lease would have ended.
-func (v *View) Leaks(ctx context.Context, k Key) (leaks []Leak, err error) {
-	endless := slices.DeleteFunc(slices.Clone(k.Holders), func(p Party) bool { return p.Lease > 0 })
+// Leaks returns what of each key was left behind. A backend also says nothing of the end of a lease
+// that has less than a millisecond left. So it looks again at keys that seem to have no end, all
+// together: a lease would have ended. If that fails, it returns what it knows without.
+func (v *View) Leaks(ctx context.Context, keys []Key) (leaks [][]Leak, err error) {
+	leaks = make([][]Leak, len(keys))
+	var endless []string
+	var places []int
+	for i, k := range keys {
+		if slices.ContainsFunc(k.Holders, Party.endless) {
+			endless, places = append(endless, k.Full), append(places, i)
+		}
+	}
 	if len(endless) > 0 {
 		select {
 		case <-time.After(beat):
+			_, err = v.each(ctx, endless, func(i int, again Key) bool {
+				place := places[i]
+				leaks[place] = stillEndless(keys[place], again)
+				return true
+			})
 		case <-ctx.Done():
-			return nil, &driver.Error{Err: ctx.Err()}
+			err = &driver.Error{Err: ctx.Err()}
 		}
-		again, err := v.inspect(ctx, k.Full)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range endless {
-			if slices.ContainsFunc(again.Holders, func(q Party) bool {
-				return q.Value == p.Value && q.Lease <= 0
-			}) {
-				leaks = append(leaks, Leak{NoExpiry, p})
+	}
+	for i, k := range keys {
+		for _, p := range k.Holders {
+			if p.Life == Gone {
+				leaks[i] = append(leaks[i], Leak{ProcessGone, p})
 			}
 		}
 	}
+	return leaks, err
+}
+
+// endless reports whether the backend knows no end of the lease.
+func (p Party) endless() bool { return p.Lease <= 0 }
+
+// stillEndless returns the holders that have no end in both looks at a key.
+func stillEndless(k, again Key) (leaks []Leak) {
 	for _, p := range k.Holders {
-		if p.Life == Gone {
-			leaks = append(leaks, Leak{ProcessGone, p})
+		if p.endless() && slices.ContainsFunc(again.Holders, func(q Party) bool {
+			return q.Value == p.Value && q.endless()
+		}) {
+			leaks = append(leaks, Leak{NoExpiry, p})
 		}
 	}
-	return leaks, nil
+	return leaks
 }
 
 // beat is longer than what remains of a lease of which a backend says nothing.

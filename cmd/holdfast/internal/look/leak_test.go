@@ -2,6 +2,7 @@ package look_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"slices"
@@ -68,9 +69,9 @@ func TestLeaks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leaks, err := v.Leaks(t.Context(), k)
+			leaks, err := v.Leaks(t.Context(), []look.Key{k})
 			var got []string
-			for _, l := range leaks {
+			for _, l := range slices.Concat(leaks...) {
 				got = append(got, string(l.Why)+" "+l.Holder.Value)
 				isPrintable(t, l.String())
 			}
@@ -78,5 +79,60 @@ func TestLeaks(t *testing.T) {
 				t.Errorf("%s: %q, %v; want %q", what, got, err, test.want)
 			}
 		})
+	}
+}
+
+// TestLeaksOfManyKeys: all keys that seem to have no end are looked at again together. One by one,
+// a hundred thousand of another library would take a quarter of an hour.
+func TestLeaksOfManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &look.View{Backend: &endless{}, Patience: time.Hour}
+		keys := make([]look.Key, 1000)
+		for i := range keys {
+			key, err := v.Inspect(t.Context(), strconv.Itoa(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys[i] = key
+		}
+		begin := time.Now()
+		leaks, err := v.Leaks(t.Context(), keys)
+		if err != nil || len(slices.Concat(leaks...)) != len(keys) {
+			t.Errorf("%d leaks, %v", len(slices.Concat(leaks...)), err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// mortal is a backend that fails after a number of looks.
+type mortal struct {
+	endless
+	looks int
+}
+
+func (m *mortal) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	if m.looks--; m.looks < 0 {
+		return driver.Entry{}, errors.New("it is gone")
+	}
+	return m.endless.Inspect(ctx, key)
+}
+
+// TestLeaksBeforeAFailure: what was found is not lost when the backend fails after it.
+func TestLeaksBeforeAFailure(t *testing.T) {
+	v := &look.View{Backend: &mortal{looks: 3}, Patience: time.Hour}
+	var keys []look.Key
+	for _, name := range []string{"a", "b"} {
+		key, err := v.Inspect(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	keys = append(keys, look.Key{Holders: []look.Party{{Lease: 1, Life: look.Gone}}})
+	leaks, err := v.Leaks(t.Context(), keys)
+	if err == nil || len(leaks[0])+len(leaks[1]) != 1 || len(leaks[2]) != 1 {
+		t.Errorf("%v, %v", leaks, err)
 	}
 }

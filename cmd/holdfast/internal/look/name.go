@@ -78,9 +78,9 @@ func (n Name) String() string {
 	}
 }
 
-// compare orders names; a lock comes before the gates, the scouts' key and the permits of the same
+// Compare orders names; a lock comes before the gates, the scouts' key and the permits of the same
 // name.
-func (n Name) compare(other Name) int {
+func (n Name) Compare(other Name) int {
 	return cmp.Or(strings.Compare(n.Text, other.Text), cmp.Compare(n.rank(), other.rank()))
 }
 

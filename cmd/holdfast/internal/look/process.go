@@ -16,6 +16,9 @@ const (
 	Gone Life = "gone"
 )
 
+// Host returns the name of this host as owner values have it.
+func Host() string { return host }
+
 // host is the name of this host as owner values have it.
 var host = driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(""))).Host
 

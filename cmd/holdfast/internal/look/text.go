@@ -1,6 +1,7 @@
 package look
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -31,8 +32,12 @@ const longestForeign = 40
 // login matches what stands before the @ of an address, as a value of another program may have it.
 var login = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
 
+// longestLogin is how much of a foreign value is searched for logins, in bytes.
+const longestLogin = 64 << 10
+
 // foreign returns a value that no library of ours has written: quoted, cut and without logins.
 func foreign(value string) string {
+	value = value[:min(len(value), longestLogin)] // the value may have megabytes
 	value = login.ReplaceAllString(value, "$1...@")
 	if len(value) <= longestForeign {
 		return strconv.Quote(value)
@@ -50,6 +55,16 @@ func duration(d time.Duration) string {
 		return max(d, 0).Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
+}
+
+// JSONLine returns a value as a line of JSON in printable text. It panics if the value cannot be
+// written as JSON.
+func JSONLine(value any) []byte {
+	line, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return append(escapeJSON(line), '\n')
 }
 
 // escapeJSON escapes what Go's encoder leaves: everything in a string that is not printable.
@@ -97,8 +112,8 @@ func Table(rows [][]string) string {
 	return text.String()
 }
 
-// line returns an error's text as one line of printable text.
-func line(text string) string {
+// Line returns an error's text as one line of printable text.
+func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n':

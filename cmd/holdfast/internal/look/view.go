@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,13 @@ const (
 
 	// together is how many keys are inspected at the same time.
 	together = 8
+
+	// batchBytes is how much a batch may take in memory, about. A batch with values of another
+	// library that are very long, or with very many waiters, has fewer keys for it.
+	batchBytes = 16 << 20
+
+	// partyBytes is what a party takes beside its value, about.
+	partyBytes = 256
 )
 
 // View looks at the keys of a backend.
@@ -57,14 +65,8 @@ func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) 
 				}
 			}
 		}
-		keys, err := v.inspectAll(ctx, names)
-		if err != nil && failure == nil {
-			failure = err
-		}
-		if len(keys) > 0 {
-			if err := show(keys); err != nil {
-				return err
-			}
+		if err := v.showAll(ctx, names, show); err != nil {
+			return cmp.Or(failure, err)
 		}
 		if failure != nil || !more {
 			return failure
@@ -107,45 +109,78 @@ func (v *View) next(listed <-chan listing) (l listing, more bool, err error) {
 	}
 }
 
-// inspectAll describes keys, in order, without those that are free by now. If one fails it returns
-// the others as well.
-func (v *View) inspectAll(ctx context.Context, names []string) ([]Key, error) {
+// showAll describes keys, in order, without those that are free by now. If one fails, it shows the
+// others as well.
+func (v *View) showAll(ctx context.Context, names []string, show func([]Key) error) error {
+	for len(names) > 0 {
+		var keys []Key
+		size := 0
+		done, err := v.each(ctx, names, func(_ int, k Key) (more bool) {
+			if !k.Free() {
+				keys = append(keys, k)
+			}
+			size += k.size()
+			return size < batchBytes
+		})
+		slices.SortFunc(keys, func(a, b Key) int { return a.Compare(b.Name) })
+		if len(keys) > 0 {
+			if err := show(keys); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		names = names[done:]
+	}
+	return nil
+}
+
+// each inspects keys, several at the same time, and calls do with the place of each in names and
+// what is known of it, one call at a time. It begins no more when do returns false or one fails, and
+// returns how many it has begun with, which are then done.
+func (v *View) each(ctx context.Context, names []string,
+	do func(i int, k Key) (more bool)) (begun int, err error) {
 	var (
 		work  sync.WaitGroup
 		mu    sync.Mutex
-		keys  []Key
+		ended bool
 		first error
-		todo  = make(chan string)
+		todo  = make(chan int)
 	)
 	for range min(together, len(names)) {
 		work.Go(func() {
-			for name := range todo {
-				key, err := v.inspect(ctx, name)
+			for i := range todo {
+				key, err := v.inspect(ctx, names[i])
 				mu.Lock()
 				switch {
-				case err != nil && first == nil:
-					first = err
-				case err == nil && !key.Free():
-					keys = append(keys, key)
+				case err == nil:
+					ended = !do(i, key) || ended
+				case first == nil:
+					// The others would most likely fail as well, each after as long.
+					first, ended = err, true
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	for _, name := range names {
+	for ; begun < len(names); begun++ {
 		mu.Lock()
-		failed := first != nil
+		stop := ended
 		mu.Unlock()
-		if failed {
-			break // the others would most likely fail as well, each after as long
+		if stop {
+			break
 		}
-		todo <- name
+		todo <- begun
 	}
 	close(todo)
 	work.Wait()
-	slices.SortFunc(keys, func(a, b Key) int { return a.compare(b.Name) })
-	return keys, first
+	return begun, first
 }
+
+// Peek describes the key that the backend knows by that name, without what the servers of a set say
+// each.
+func (v *View) Peek(ctx context.Context, full string) (Key, error) { return v.inspect(ctx, full) }
 
 func (v *View) inspect(ctx context.Context, full string) (Key, error) {
 	e, err := Bounded(ctx, v.Patience, func(ctx context.Context) (driver.Entry, error) {

@@ -72,6 +72,34 @@ func TestListKeepsABatch(t *testing.T) {
 	}
 }
 
+// large is a backend whose keys have values of another library with megabytes.
+type large struct {
+	endless
+	value string
+}
+
+func (l *large) Inspect(_ context.Context, key string) (driver.Entry, error) {
+	return driver.Entry{Key: key, Holder: driver.Party{Owner: l.value}}, nil
+}
+
+// TestListKeepsLittle: of keys with long values fewer are in memory, as many as fit, and all are
+// shown.
+func TestListKeepsLittle(t *testing.T) {
+	l := &large{endless{keys: 100}, strings.Repeat("x", 5<<20)}
+	v := &look.View{Backend: l, Patience: time.Hour}
+	shown := 0
+	err := v.List(t.Context(), "", func(keys []look.Key) error {
+		shown += len(keys)
+		if len(keys) > 12 {
+			t.Errorf("%d keys with 5 MB at once", len(keys))
+		}
+		return nil
+	})
+	if err != nil || shown != l.keys {
+		t.Errorf("%d keys were shown, %v; want %d", shown, err, l.keys)
+	}
+}
+
 // TestListEndsWithShow: the error of show ends the list.
 func TestListEndsWithShow(t *testing.T) {
 	e := &endless{keys: 1000}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/deadlock"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+)
+
+// deadlockFlags are the flags of holdfast deadlocks.
+type deadlockFlags struct {
+	lookFlags
+	after time.Duration
+}
+
+func newDeadlocks(s streams) *cobra.Command {
+	var f deadlockFlags
+	cmd := &cobra.Command{
+		Use:   "deadlocks [flags] [PREFIX]",
+		Short: "Find processes that wait for each other",
+		Long: `Deadlocks looks at the locks whose names begin with PREFIX for processes that wait
+for each other: each holds what another one waits for. It changes nothing. It prints
+each ring of processes, the shortest ones, and nothing if there is none:
+  possible deadlock of 2 processes:
+    backup (pid 71 on h1) holds accounts and waits for ledger
+    report (pid 88 on h2) holds ledger and waits for accounts
+What it finds it looks at again, after --after, and prints it if all of them still
+hold and wait, by the same acquisitions. A ring ends when one process of it gives
+up or ends, or when its lock is freed (holdfast release).
+
+A process is known by its host and its number; its labels are only shown. So what is
+found is possible, and no proof:
+  - Of a process with several goroutines, the one that holds may be another than the
+    one that waits, and then nobody is stuck. A longer --after tells more.
+  - Two containers with one host name look like one host.
+  - Who waits for a limited time gives up by itself.
+And these are not seen:
+  - a process that waits for a lock that it holds itself. Mostly that is two
+    goroutines, and goroutines that wait in one process are not shown by the backend.
+  - what a process waits for besides locks. Only of holdfast run, on this host (on
+    Linux), it is known that it waits for its command: call deadlocks on that host.
+  - readers: those of a process are one, and who waits is taken to wait for all who
+    share the lock, whether it wants to share it too or not.
+  - permits (holdfast run --permits) are seen as a deadlock only if others hold all
+    of them, and each of those is stuck too. A process that waits for one and has one
+    is not seen to be.
+  - other libraries, which do not say who they are; waiters outside of the queue; and
+    locks in other backends, or whose names do not begin with PREFIX.
+All who wait are kept in memory, other locks are not. --json prints a line for each
+ring; "waits" of one is what "holds" of the next says, or "runs" is its process:
+  {"deadlock":[{"host":"h1","pid":71,"holds":{"name":"accounts","key":"lock:accounts",
+  "kind":"lock","owner":"...","label":"backup"},"waits":{...}},...]}
+
+The user needs the rights that ls needs. Addresses: holdfast help addresses.
+
+Exit codes:
+  0   no deadlock was seen
+  1   a possible deadlock was found
+  64  the command line is wrong, or the backend cannot show its locks
+  69  the backend cannot be used, or has not answered within --timeout; nothing was
+      printed
+  74  the output cannot be written`,
+		Example: `  holdfast deadlocks --after 10s
+  # crontab: cron sends mail if something is found
+  HOLDFAST_URL=redis://looks:secret@locks.example.com
+  */5 * * * *  holdfast deadlocks --after 30s`,
+		Args: onePrefix("deadlocks"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.after < 0 {
+				return usagef("--after %v: must be 0s or more", f.after)
+			}
+			v, err := f.open(cmd.Flags().Changed, s, true, false)
+			if err != nil {
+				return err
+			}
+			defer v.close()
+			return f.deadlocks(v, s, strings.Join(args, ""))
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd)
+	cmd.Flags().DurationVar(&f.after, "after", time.Second,
+		"look again after so long, and print what has not changed")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a line of JSON for each deadlock")
+	return cmd
+}
+
+// deadlocks prints the cycles that last.
+func (f *deadlockFlags) deadlocks(v *viewer, s streams, prefix string) error {
+	ctx := context.Background()
+	graph := deadlock.New()
+	err := v.List(ctx, prefix, func(keys []look.Key) error {
+		for _, k := range keys {
+			graph.Add(k)
+		}
+		return nil
+	})
+	if err != nil {
+		return v.failure(err)
+	}
+	graph.Link(deadlock.LocalParents())
+	cycles := graph.Cycles()
+	if len(cycles) == 0 {
+		return nil
+	}
+	time.Sleep(f.after)
+	var text bytes.Buffer
+	for _, c := range cycles {
+		still, err := c.Still(ctx, v.Peek)
+		switch {
+		case err != nil:
+			return v.failure(err)
+		case !still:
+		case f.json:
+			text.Write(c.JSON())
+		default:
+			text.WriteString(c.Text())
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	if _, err := s.out.Write(text.Bytes()); err != nil {
+		return &exit{codeOutput, err}
+	}
+	return &exit{code: codeFound}
+}
