@@ -27,11 +27,11 @@ func TestPayload(t *testing.T) {
 			leader, err := o.Leader(background)
 			if err != nil || leader.Identity() != test.identity ||
 				leader.Payload() != test.payload {
-				t.Errorf("%+v is seen as %q, %q, %v", test, leader.Identity(), leader.Payload(), err)
+				t.Errorf("%+v is seen as %v, %v", test, leader, err)
 			}
 			for leader := range o.Observe(background) {
 				if leader.Identity() != test.identity || leader.Payload() != test.payload {
-					t.Errorf("%+v is observed as %q, %q", test, leader.Identity(), leader.Payload())
+					t.Errorf("%+v is observed as %v", test, leader)
 				}
 				break
 			}

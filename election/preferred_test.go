@@ -18,7 +18,8 @@ import (
 func ordinary() election.Option  { return election.WithPreferred(false) }
 func preferred() election.Option { return election.WithPreferred(true) }
 
-// An ordinary leader gives up in order for a preferred candidate, and leads again when that is gone.
+// An ordinary leader gives up in order for a preferred candidate, and leads again when that is
+// gone.
 func TestPreferred(t *testing.T) {
 	play(t, func(s *stage) {
 		a, p := s.candidate("a", ordinary()), s.candidate("p", preferred())
