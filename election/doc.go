@@ -12,7 +12,7 @@
 //     lease rests on what the Locker's exclusion rests on.
 //   - A leader that ends on purpose releases the lock as soon as its function has returned, so the
 //     next one leads within one handoff of the backend. That holds for [Election.Resign], a health
-//     check that fails, and the end of Run's context.
+//     check that fails, a preferred candidate that waits, and the end of Run's context.
 //   - A term's number is its fencing token: it rises from each term to the next. Send it with every
 //     write, and have the store refuse a smaller one (package fence).
 //   - A panic of the function goes on through Run, after the lock was released.
@@ -25,7 +25,9 @@
 // Go cannot end a function from outside. What happens depends on why its context ended.
 //
 // If the lock was lost, another may lead at once, while the function still runs. Only the token
-// keeps what it writes then from doing harm.
+// keeps what it writes then from doing harm. The loss is told at once, and [ErrOverdue] after the
+// grace. A Locker that is closed before Run has returned has lost its locks as well: end the
+// context of Run first.
 //
 // If the term was ended on purpose, the lock stays held, and is renewed, until the function has
 // returned: so an orderly end never overlaps with the next leader. But no longer than the grace
@@ -45,6 +47,25 @@
 // the backend's queue meanwhile, come first. After campaigns that failed the pause doubles as well,
 // but to five seconds at most, so that somebody leads soon when the backend answers again. See
 // [WithPause].
+//
+// # Who leads
+//
+// [Election.Leader] asks the backend, and [Election.Observe] does so again and again: backends wake
+// up only who waits for a lock, so changes are polled. Both read the label of the lock, which has
+// the identity of the leader and, in angle brackets, its payload ([WithPayload]): "node-7
+// <10.0.0.7:8080>". So nothing is written beside the lock that could contradict it, and programs
+// that know nothing of payloads, as holdfast ls, show them too. A label has 128 bytes at most, and
+// is the same for the whole term.
+//
+// # Preferred candidates
+//
+// With [WithPreferred] an ordinary leader gives up for a preferred candidate that is healthy and
+// waits. It is an orderly end: the preferred one leads after the function has returned and the lock
+// was released. Preferred candidates do not give up for each other, and one that fails again and
+// again costs each of the others one term per largest pause.
+//
+// It costs a request for each [DefaultPollInterval] while an ordinary candidate leads, and the
+// renewals of a second lock while a preferred one waits.
 //
 // # Candidates of one process
 //

@@ -22,6 +22,11 @@ type Election struct {
 	// does not see that somebody waits for one.
 	telling chan struct{}
 
+	checking  chan struct{}  // has one element while the health check is called
+	showing   sync.WaitGroup // what shows that a preferred candidate waits
+	yielded   bool           // a term has ended for a preferred one
+	yieldedAt clock.Instant  // when it last did
+
 	mu      sync.Mutex
 	running bool
 	term    *term // nil: it does not lead
@@ -42,7 +47,13 @@ func New(locker *holdfast.Locker, name string, options ...Option) (*Election, er
 	if err != nil {
 		return nil, err
 	}
-	return &Election{locker: locker, name: name, config: c, telling: make(chan struct{}, 1)}, nil
+	if longest := driver.MaxKeyLen - len(preferredSuffix); c.preference != indifferent &&
+		len(name) > longest {
+		return nil, invalid("name %.40q has %d bytes: with WithPreferred at most %d are allowed",
+			name, len(name), longest)
+	}
+	return &Election{locker: locker, name: name, config: c, telling: make(chan struct{}, 1),
+		checking: make(chan struct{}, 1)}, nil
 }
 
 // Name returns the name of the election.
@@ -72,23 +83,25 @@ func (e *Election) Run(ctx context.Context,
 			e.name)
 	}
 	defer e.stop()
+	defer e.showing.Wait()
 	smallest, largest := e.config.minPause, e.config.maxPause
 	terms := pauses{min: smallest, max: largest}
 	campaigns := pauses{min: smallest, max: max(smallest, min(largest, maxCampaignPause))}
 	options := e.config.acquireOptions()
 	for {
 		var pause time.Duration
-		lock, err := e.locker.Acquire(ctx, e.name, options...)
+		lock, err := e.campaign(ctx, options)
 		switch {
 		case err == nil:
 			began := clock.Now()
-			err = e.serve(ctx, lock, lead)
+			var cause error
+			cause, err = e.serve(ctx, lock, lead)
 			if ctx.Err() == nil && err != nil && e.config.stopOnError {
 				return err
 			}
 			e.tellTerm(lock, err)
 			campaigns.reset()
-			pause = terms.afterTerm(clock.Now().Sub(began))
+			pause = terms.afterTerm(clock.Now().Sub(began), cause)
 		case ctx.Err() != nil:
 		case hopeless(err):
 			return err

@@ -164,20 +164,79 @@ func TestRunWaitsForWhatItTells(t *testing.T) {
 	})
 }
 
-// After a loss, too, the operator learns that the function has not returned.
-func TestOverdueAfterALoss(t *testing.T) {
+// A function that runs on while another leads is no secret: the loss is told at once, and after the
+// grace that the function has not returned. Each is told once.
+func TestLossIsToldWhileTheFunctionRuns(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(a *candidate) // before the loss
+	}{
+		{"in the term", func(*candidate) {}},
+		{"in the grace", func(a *candidate) { a.cancel(errBye) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, func(s *stage) {
+				a, b := s.candidate("a"), s.candidate("b")
+				hang := make(chan struct{})
+				a.run(func(context.Context, election.Term) error {
+					<-hang
+					return nil
+				})
+				b.run(nil)
+				test.end(a)
+				a.client.Faults().Freeze()
+				time.Sleep(ttl)
+				s.mustLead("a", "b") // a's function still runs
+				a.mustTell(holdfast.ErrLost)
+				time.Sleep(election.DefaultGrace)
+				a.client.Faults().Thaw()
+				a.mustTell(election.ErrOverdue)
+				close(hang)
+				a.mustTellNothing()
+				a.leave()
+				b.leave()
+			})
+		})
+	}
+}
+
+// The error of a release that did not wait for the function is told as well.
+func TestOverdueReleaseThatIsNotConfirmed(t *testing.T) {
 	play(t, func(s *stage) {
-		a := s.candidate("a")
+		s.grace = time.Second
+		a := s.candidate("a", election.WithGrace(s.grace))
 		hang := make(chan struct{})
 		a.run(func(context.Context, election.Term) error {
 			<-hang
 			return nil
 		})
-		s.memory.Faults().Lose("scheduler")
-		time.Sleep(ttl + election.DefaultGrace)
-		a.mustTell(election.ErrOverdue)
+		a.client.Faults().Freeze()
+		a.cancel(errBye)
+		time.Sleep(2 * ttl)
+		told := a.errors()
+		if len(told) != 2 || !errors.Is(told[0], election.ErrOverdue) ||
+			!errors.Is(told[1], holdfast.ErrUnknown) {
+			t.Errorf("told %v, want ErrOverdue and ErrUnknown", told)
+		}
+		a.client.Faults().Thaw()
 		close(hang)
-		a.mustTell(holdfast.ErrLost)
+		a.leave()
+	})
+}
+
+// A context that has ended asks nobody.
+func TestRunAfterTheEnd(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a")
+		a.client.Faults().Freeze()
+		ctx, cancel := context.WithCancelCause(background)
+		cancel(errBye)
+		began := now()
+		if err := a.Run(ctx, untilEnd); !errors.Is(err, errBye) || now() != began {
+			t.Errorf("Run returned %v after %v, want the cause at once", err, now()-began)
+		}
+		a.mustTellNothing()
+		a.client.Faults().Thaw()
 		a.leave()
 	})
 }

@@ -13,6 +13,10 @@ var (
 	// nobody.
 	ErrResigned = errors.New("resigned")
 
+	// ErrPreferred: the leader gave up for a preferred candidate that waits (see WithPreferred). It
+	// is the cause of the term's context, and told to nobody.
+	ErrPreferred = errors.New("a preferred candidate waits")
+
 	// ErrUnhealthy: the health check failed, panicked, or did not answer in time.
 	ErrUnhealthy = errors.New("health check failed")
 
@@ -25,7 +29,8 @@ var (
 var errReturned = errors.New("the function has returned")
 
 // TermError is what went wrong with a term. Err is a [*holdfast.LostError], what the function
-// returned, or wraps ErrUnhealthy, ErrOverdue or the error of a release that was not confirmed.
+// returned, or wraps ErrUnhealthy, ErrOverdue or the error of a release that was not confirmed. Or
+// it is that of looking for a preferred candidate: then the term goes on.
 type TermError struct {
 	Name  string         // of the election
 	Token holdfast.Token // the term's number

@@ -6,38 +6,43 @@ import (
 	"runtime/debug"
 )
 
-// watch checks the health until the term ends.
-func (t *term) watch() {
+// watch checks the health until ctx ends.
+func (e *Election) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	for {
-		sleep(t.ctx, t.election.config.checkEvery)
-		if t.ctx.Err() != nil {
+		sleep(ctx, e.config.checkEvery)
+		if ctx.Err() != nil {
 			return
 		}
-		t.check()
+		e.probe(ctx, fail)
 	}
 }
 
-// check ends the term if the health check fails. The first cause counts, so an end that came before
-// stays what it was.
-func (t *term) check() {
-	c := &t.election.config
+// probe calls the health check once. If it fails, probe calls fail, which ends ctx: the first cause
+// counts, so an end that came before stays what it was.
+func (e *Election) probe(ctx context.Context, fail context.CancelCauseFunc) {
+	c := &e.config
+	unhealthy := func(err error) { fail(fmt.Errorf("%w: %w", ErrUnhealthy, err)) }
 	late := fmt.Errorf("no answer within %v", c.checkEvery)
-	ctx, cancel := context.WithTimeoutCause(t.ctx, c.checkEvery, late)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.checkEvery, late)
 	defer cancel()
 	// At that moment, and not when the check returns: it may hang.
-	unhook := context.AfterFunc(ctx, func() { t.unhealthy(context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() { unhealthy(context.Cause(ctx)) })
 	defer unhook()
+	select { // a check of a campaign may still run
+	case e.checking <- struct{}{}:
+		defer func() { <-e.checking }()
+	case <-ctx.Done():
+		return
+	}
 	answered := false
 	defer func() {
 		if !answered {
-			t.unhealthy(fmt.Errorf("it panicked: %v\n%s", recover(), debug.Stack()))
+			unhealthy(fmt.Errorf("it panicked: %v\n%s", recover(), debug.Stack()))
 		}
 	}()
 	err := c.check(ctx)
 	answered = true
 	if err != nil {
-		t.unhealthy(err)
+		unhealthy(err)
 	}
 }
-
-func (t *term) unhealthy(err error) { t.cancel(fmt.Errorf("%w: %w", ErrUnhealthy, err)) }

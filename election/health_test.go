@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,6 +55,71 @@ func TestHealthCheck(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The check that comes before the function holds up nobody, however it fails.
+func TestFirstHealthCheck(t *testing.T) {
+	var hang chan struct{}
+	for _, test := range []struct {
+		name string
+		bad  func(ctx context.Context) error
+		took time.Duration // until the next one leads
+	}{
+		{"fails", func(context.Context) error { return errWork }, 0},
+		{"panics", func(context.Context) error { panic("sick") }, 0},
+		{"ends its goroutine", func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		}, 0},
+		{"hangs", func(context.Context) error {
+			<-hang
+			return nil
+		}, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, func(s *stage) {
+				hang = make(chan struct{}) // of this bubble
+				a := s.candidate("a", election.WithHealthCheck(time.Second, test.bad))
+				b := s.candidate("b")
+				began := now()
+				a.run(nil)
+				b.run(nil)
+				time.Sleep(test.took)
+				s.mustLead("b")
+				if s.starts() != 1 || now()-began != test.took {
+					t.Errorf("%d functions were called in %v, want that of b alone", s.starts(),
+						now()-began)
+				}
+				close(hang)
+				a.mustTell(election.ErrUnhealthy)
+				a.leave()
+				b.leave()
+			})
+		})
+	}
+}
+
+// Resign and the end of Run do not wait for the check, which is not the function.
+func TestEndInTheFirstHealthCheck(t *testing.T) {
+	play(t, func(s *stage) {
+		hang := make(chan struct{})
+		a := s.candidate("a", election.WithHealthCheck(time.Hour, func(context.Context) error {
+			<-hang
+			return nil
+		}))
+		b := s.candidate("b")
+		a.run(nil)
+		b.run(nil)
+		began := now()
+		if err := a.Resign(background); err != nil || now() != began {
+			t.Errorf("Resign returned %v after %v", err, now()-began)
+		}
+		s.mustLead("b")
+		close(hang)
+		a.leave()
+		b.leave()
+		a.mustTellNothing()
+	})
 }
 
 // Who is not healthy does not lead.

@@ -11,7 +11,7 @@ import (
 
 // Leader is who leads, as the backend shows it. The zero Leader means that nobody does.
 type Leader struct {
-	// Holder is the candidate; Holder.Label is its identity (see WithIdentity).
+	// Holder is the candidate. Its label has identity and payload.
 	Holder holdfast.Holder
 
 	// Token is the number of the first term on this lease; 0 if the backend does not show it, as
@@ -22,7 +22,20 @@ type Leader struct {
 // Exists reports whether anybody leads.
 func (l Leader) Exists() bool { return l.Holder.Value != "" }
 
-// String returns the identity, process and host, or "nobody".
+// Identity returns what the leader calls itself: see [WithIdentity]. It is empty if the leader has
+// none, if nobody leads, or if the lock is another library's.
+func (l Leader) Identity() string {
+	identity, _ := parseLabel(l.Holder.Label)
+	return identity
+}
+
+// Payload returns what the leader announces, or nothing: see [WithPayload].
+func (l Leader) Payload() string {
+	_, payload := parseLabel(l.Holder.Label)
+	return payload
+}
+
+// String returns identity and payload, process and host, or "nobody".
 func (l Leader) String() string {
 	if !l.Exists() {
 		return "nobody"

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Defaults of the options.
@@ -18,12 +17,15 @@ const (
 	// DefaultGrace is for how long the lock stays held for a function that was told to end.
 	DefaultGrace = 30 * time.Second
 
-	// DefaultPollInterval is how often Observe asks who leads.
+	// DefaultPollInterval is how often Observe asks who leads, and how often a leader looks for a
+	// preferred candidate.
 	DefaultPollInterval = time.Second
 )
 
 type config struct {
 	identity    string
+	payload     string
+	preference  preference
 	lock        []holdfast.AcquireOption
 	minPause    time.Duration
 	maxPause    time.Duration
@@ -48,6 +50,34 @@ func (f option) apply(c *config) { f(c) }
 // or none.
 func WithIdentity(identity string) Option {
 	return option(func(c *config) { c.identity = identity })
+}
+
+// WithPayload sets what this candidate tells others while it leads, an address for example: see
+// [Leader.Payload]. It is one line of text without < and >, and stays the same for the whole term.
+// Identity and payload share the label of the lock, as "identity <payload>", so they have 125 bytes
+// together; everybody who can look at the lock sees them. Without an identity there is only the
+// payload: the label of the Locker is not used. Default: none.
+func WithPayload(payload string) Option {
+	return option(func(c *config) { c.payload = payload })
+}
+
+// WithPreferred has ordinary candidates give up for preferred ones: all candidates of the election
+// give it, true for a preferred one. While a preferred candidate waits and is healthy, it holds a
+// second key, the name of the election with "@preferred" behind it. An ordinary leader looks for
+// that key before it calls its function and then every [DefaultPollInterval] (see
+// [WithPollInterval]), and ends its term on purpose when it finds it, with [ErrPreferred]. Ordinary
+// candidates that come first in the queue do the same, so the preferred one leads after some
+// handoffs. A candidate gives up at most once within the largest pause (see [WithPause]), so a
+// preferred one that fails again and again, or hangs, does not keep others from leading. A
+// preferred leader gives up for nobody. The backend has to show its keys (holdfast.Locker.Inspect).
+// Default: candidates that neither give up nor are preferred.
+func WithPreferred(isPreferred bool) Option {
+	return option(func(c *config) {
+		c.preference = ordinary
+		if isPreferred {
+			c.preference = preferred
+		}
+	})
 }
 
 // WithLockOptions sets options of the lock, for example holdfast.WithTTL: how long nobody leads
@@ -86,15 +116,16 @@ func WithStopOnError() Option {
 }
 
 // WithOnError has f called with every error that is not returned: why a campaign failed, a term
-// ended (a [*TermError]), or a release was not confirmed. Calls come one at a time, from goroutines
-// of Run, while the lock is not held. f must not call Resign, and should return soon: Run waits for
+// ended (a [*TermError]), a release was not confirmed, or the second key of WithPreferred could not
+// be held or looked at. Calls come one at a time, from goroutines of Run, and do not delay the end
+// of a term. f must not call Resign, and should return soon: Run waits for
 // it. Default, and with nil: errors are logged as warnings with slog.Default.
 func WithOnError(f func(error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
 
-// WithPollInterval sets how often [Election.Observe] asks who leads. It is positive. Default
-// [DefaultPollInterval].
+// WithPollInterval sets how often [Election.Observe] asks who leads, and how often a leader looks
+// for a preferred candidate. It is positive. Default [DefaultPollInterval].
 func WithPollInterval(interval time.Duration) Option {
 	return option(func(c *config) { c.poll = interval })
 }
@@ -123,9 +154,6 @@ func (c *config) validate() error {
 		}
 	}
 	switch {
-	case len(c.identity) > driver.MaxLabelLen:
-		return invalid("identity %.40q... has %d bytes: at most %d are allowed", c.identity,
-			len(c.identity), driver.MaxLabelLen)
 	case c.minPause <= 0 || c.maxPause < c.minPause:
 		return invalid("pauses of %v to %v: the smallest must be positive, and the largest no less",
 			c.minPause, c.maxPause)
@@ -137,14 +165,14 @@ func (c *config) validate() error {
 		return invalid("a health check every %v: the interval must be positive, and the check "+
 			"not nil", c.checkEvery)
 	}
-	return nil
+	return c.checkAnnounced()
 }
 
 // acquireOptions are those of the lock. The last ones count.
 func (c *config) acquireOptions() []holdfast.AcquireOption {
 	options := append([]holdfast.AcquireOption(nil), c.lock...)
-	if c.identity != "" {
-		options = append(options, holdfast.WithLabel(c.identity))
+	if label := announced(c.identity, c.payload); label != "" {
+		options = append(options, holdfast.WithLabel(label))
 	}
 	return append(options, holdfast.WithExclusive())
 }

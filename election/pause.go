@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -27,8 +28,13 @@ func (p *pauses) take() time.Duration {
 // reset has the next pause be the smallest.
 func (p *pauses) reset() { p.next = p.min }
 
-// afterTerm returns the pause after a term that lasted so long.
-func (p *pauses) afterTerm(lasted time.Duration) time.Duration {
+// afterTerm returns the pause after a term that lasted so long, and why it ended. Who gave up for a
+// preferred candidate has not failed, and should be there if that one does.
+func (p *pauses) afterTerm(lasted time.Duration, cause error) time.Duration {
+	if errors.Is(cause, ErrPreferred) {
+		smallest := pauses{min: p.min, max: p.max}
+		return smallest.take()
+	}
 	if lasted > p.max {
 		p.reset()
 	}

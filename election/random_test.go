@@ -58,6 +58,8 @@ type history struct {
 	all  []*actor
 	lost map[holdfast.Token]time.Duration // terms whose key the memory lost, and when
 
+	preferences bool // the first two candidates are preferred
+
 	// what the current term's function does at its end
 	hang, panics bool
 	fail         error
@@ -77,6 +79,7 @@ func randomChanges(t *testing.T, seed uint64) (started int) {
 			h := &history{stage: s, rand: rand.New(rand.NewPCG(seed, seed)),
 				lost: make(map[holdfast.Token]time.Duration)}
 			s.excused, s.grace = h.excused, randomGrace
+			h.preferences = h.rand.IntN(2) == 0
 			for i := range 4 {
 				h.join(i)
 			}
@@ -101,7 +104,7 @@ func randomChanges(t *testing.T, seed uint64) (started int) {
 func (h *history) join(i int) {
 	name := string(rune('a' + i))
 	a := &actor{}
-	a.candidate = h.candidate(name, election.WithGrace(randomGrace),
+	options := []election.Option{election.WithGrace(randomGrace),
 		election.WithPause(10*time.Millisecond, time.Second),
 		election.WithHealthCheck(500*time.Millisecond, func(context.Context) error {
 			h.mu.Lock()
@@ -111,7 +114,11 @@ func (h *history) join(i int) {
 				return errors.New("sick")
 			}
 			return nil
-		}))
+		})}
+	if h.preferences {
+		options = append(options, election.WithPreferred(i < 2))
+	}
+	a.candidate = h.candidate(name, options...)
 	a.run(h.lead)
 	if i < len(h.all) {
 		h.all[i] = a

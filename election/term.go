@@ -38,17 +38,19 @@ type term struct {
 	ctx      context.Context // the function's
 	cancel   context.CancelCauseFunc
 	back     context.Context // ends when the function has returned
-	health   sync.WaitGroup  // the goroutine that checks the health
+	tasks    sync.WaitGroup  // what watches over the term
 
+	lossTold atomic.Bool   // that the lock was lost
 	letGo    atomic.Bool   // somebody releases the lock
 	outcome  error         // what Resign returns; set before released is closed
 	released chan struct{} // closed when the lock was released
 }
 
-// serve leads for one term. It returns the error with which lead ended the term by itself, if it
-// did; everything else that went wrong is told.
+// serve leads for one term, and returns when nothing of it is left. cause is why the context of the
+// term ended, or nil. err is the error with which lead ended the term by itself, if it did;
+// everything else that went wrong is told.
 func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
-	lead func(context.Context, Term) error) (err error) {
+	lead func(context.Context, Term) error) (cause, err error) {
 	defer lock.Release(context.Background()) // for when ctx panics; else it is released already
 	t := &term{election: e, lock: lock, released: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(lock.Context(ctx))
@@ -62,7 +64,7 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 	})
 	// Deferred, so that a panic of lead, or the end of its goroutine, leaves nothing behind.
 	defer func() {
-		cause := context.Cause(t.ctx)
+		cause = context.Cause(t.ctx)
 		returned()
 		if unhook() {
 			close(graceOver)
@@ -71,32 +73,63 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 		releaseErr := t.release(nil)
 		e.setTerm(nil)
 		<-graceOver
-		t.health.Wait()
+		t.tasks.Wait()
 		err = t.report(ctx, cause, err, releaseErr)
 	}()
-	if e.config.check != nil {
-		t.check()
+	t.prepare()
+	if t.ctx.Err() == nil {
+		err = lead(t.ctx, Term{lock})
 	}
-	if t.ctx.Err() != nil {
-		return nil
-	}
-	if e.config.check != nil {
-		t.health.Go(t.watch)
-	}
-	return lead(t.ctx, Term{lock})
+	return nil, err
 }
 
-// await waits for the function after the context of the term has ended. When the grace is over it
+// prepare starts what watches over the term. It returns when the function may be called, or when
+// the term has ended: a check that hangs must not keep the lock.
+func (t *term) prepare() {
+	e := t.election
+	if e.config.check != nil {
+		t.first(func(done func()) {
+			e.probe(t.ctx, t.cancel)
+			done()
+			e.watch(t.ctx, t.cancel)
+		})
+	}
+	if e.config.preference == ordinary && t.ctx.Err() == nil {
+		t.first(t.lookOut)
+	}
+}
+
+// first runs task for as long as the term, and returns as soon as task has called done, has ended,
+// or the term has.
+func (t *term) first(task func(done func())) {
+	ctx, done := context.WithCancel(t.ctx)
+	t.tasks.Go(func() {
+		defer done() // also if a check ends this goroutine
+		task(done)
+	})
+	<-ctx.Done()
+}
+
+// await waits for the function after the context of the term has ended. If the lock is lost, it
+// says so at once: another may lead from then on, beside the function. When the grace is over it
 // releases the lock.
 func (t *term) await() {
-	sleep(t.back, t.election.config.grace)
+	grace, cancel := context.WithTimeout(t.back, t.election.config.grace)
+	defer cancel()
+	select {
+	case <-t.lock.Done():
+		t.tellEnd(t.lock.Err())
+		<-grace.Done()
+	case <-grace.Done():
+	}
 	if t.back.Err() != nil {
 		return
 	}
 	overdue := fmt.Errorf("%w of %v, which began with: %w", ErrOverdue, t.election.config.grace,
 		context.Cause(t.ctx))
-	t.release(overdue)
+	err := t.release(overdue)
 	t.election.tellTerm(t.lock, overdue)
+	t.tellEnd(err)
 }
 
 // release releases the lock, once, and returns when it is released. It returns the error of that if
@@ -112,15 +145,30 @@ func (t *term) release(reason error) error {
 	return err
 }
 
+// tellEnd tells why the lock has ended, unless it was released. A loss is told once: several calls
+// may find it.
+func (t *term) tellEnd(err error) {
+	if errors.Is(err, holdfast.ErrReleased) ||
+		errors.Is(err, holdfast.ErrLost) && t.lossTold.Swap(true) {
+		return
+	}
+	t.election.tellTerm(t.lock, err)
+}
+
+// onPurpose reports whether a term that ended for this reason ended as it should.
+func onPurpose(cause error) bool {
+	return errors.Is(cause, ErrResigned) || errors.Is(cause, ErrPreferred)
+}
+
 // report tells what went wrong. It returns err if the function ended the term by itself, which is
 // so if the context had no cause. ctx is that of Run, which returns its cause.
 func (t *term) report(ctx context.Context, cause, err, releaseErr error) error {
 	e := t.election
 	byItself := cause == nil
 	if !byItself {
-		if !errors.Is(cause, ErrResigned) && !(ctx.Err() != nil &&
+		if !onPurpose(cause) && !(ctx.Err() != nil &&
 			errors.Is(cause, context.Cause(ctx))) {
-			e.tellTerm(t.lock, cause)
+			t.tellEnd(cause)
 		}
 		// A function that returns why its context ended says nothing new.
 		if !errors.Is(err, cause) && !errors.Is(err, t.ctx.Err()) {
@@ -128,8 +176,6 @@ func (t *term) report(ctx context.Context, cause, err, releaseErr error) error {
 		}
 		err = nil
 	}
-	if releaseErr != nil && !errors.Is(cause, releaseErr) {
-		e.tellTerm(t.lock, releaseErr)
-	}
+	t.tellEnd(releaseErr)
 	return err
 }

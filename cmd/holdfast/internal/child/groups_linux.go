@@ -12,8 +12,8 @@ import (
 )
 
 // TakeOrphans makes this process the parent of its orphaned descendants, so that a lost lease ends
-// them even if they have left the process group. Use it in a process that calls Run once and has no
-// other children.
+// them even if they have left the process group. Run then reaps children of others as well: whoever
+// waits for one gets ECHILD. It ends those in a session of their own neither.
 func TakeOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // relative says where a process belongs, and whether it is stopped.

@@ -12,6 +12,7 @@ const leadForm = "holdfast lead [flags] NAME -- COMMAND [ARGUMENT...]"
 
 func newLead(s streams) *cobra.Command {
 	var f runFlags
+	var more leadFlags
 	cmd := &cobra.Command{
 		Use:   "lead [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command on one machine of many, for as long as it leads",
@@ -41,6 +42,27 @@ COMMAND is killed too. If holdfast is stopped (SIGSTOP), nobody renews the lease
 and another leads while COMMAND still runs; it ends when holdfast is continued.
 Have COMMAND send its token to what it writes to.
 
+With --on-change, lead runs LINE when it learns who leads, and at every change: it
+asks each second. LINE gets HOLDFAST_KEY, and HOLDFAST_LEADER, HOLDFAST_LEADER_HOST
+and HOLDFAST_LEADER_PID: label, host and process of the leader; all are empty while
+nobody leads. HOLDFAST_ANNOUNCED is what the leader announces (--announce). One
+LINE runs at a time; of changes that come meanwhile, only the last is told. When
+lead ends, LINE gets a second more.
+
+With --status-file, lead keeps a file with a line of JSON, such as
+  {"state":"leading","name":"scheduler","token":"34","leader":"a (pid 7 on b)",
+  "pid":7,"since":"2026-01-02T03:04:05Z"}
+The state is leading, from the start of COMMAND until it has ended, or standby. The
+file is replaced as a whole, at every change and every 5 s, and removed when lead
+ends: if it is older than 15 s, holdfast was killed or hangs.
+
+A candidate with --preferred=false leads, but gives up when one with --preferred
+waits: COMMAND then gets SIGTERM as if the lock was lost, but keeps the lock until
+it has ended. It gives up at most once a minute.
+
+As a service of systemd with Type=notify, lead is ready when it stands by or leads,
+and tells which. With WatchdogSec= it says that it works.
+
 The flags mean what they mean in run. Addresses: holdfast help addresses.
 
 Exit codes:
@@ -50,6 +72,7 @@ Exit codes:
   69     the backend cannot be used, and trying again would not help
   70     the lock was lost while COMMAND ended after a signal
   71     the system has no files, processes or memory left
+  74     the file of --status-file cannot be written at the start
   126    COMMAND cannot be executed
   127    COMMAND is not found
   128+N  signal N came on standby`,
@@ -57,7 +80,11 @@ Exit codes:
   holdfast lead --on redis://locks.example.com scheduler -- ./scheduler
 
   # Another leads within ten seconds after the machine of the leader has died.
-  holdfast lead --ttl 10s scheduler -- ./scheduler`,
+  holdfast lead --ttl 10s scheduler -- ./scheduler
+
+  # A proxy follows the leader.
+  holdfast lead --announce 10.0.0.7:8080 --on-change 'point-proxy "$HOLDFAST_ANNOUNCED"' \
+      --status-file /run/scheduler.json scheduler -- ./scheduler`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			return checkLeadArgs(args, cmd.ArgsLenAtDash(), cmd.Flags().Changed("shell"))
 		},
@@ -70,7 +97,8 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			return (&leader{job: j}).run(s)
+			more.preferredSet = cmd.Flags().Changed("preferred")
+			return (&leader{job: j, flags: more}).run(s)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
 			cobra.ShellCompDirective) {
@@ -91,6 +119,12 @@ Exit codes:
 	flags.DurationVar(&f.grace, "grace", defaultGrace,
 		"time from SIGTERM to SIGKILL; 0s: SIGKILL at once")
 	flags.StringVarP(&f.shell, "shell", "c", "", "run `LINE` by /bin/sh -c, in place of COMMAND")
+	flags.StringVar(&more.announce, "announce", "",
+		"`text` that others see while this machine leads, as an address")
+	flags.StringVar(&more.onChange, "on-change", "", "run `LINE` by /bin/sh -c when who leads changes")
+	flags.StringVar(&more.statusFile, "status-file", "", "keep a `file` that says whether this leads")
+	flags.BoolVar(&more.preferred, "preferred", false,
+		"have candidates with --preferred=false give up for this one")
 	flags.Lookup("max-hold").DefValue = "no limit"
 	completeAddresses(cmd, "on", backendurl.Forms)
 	return cmd

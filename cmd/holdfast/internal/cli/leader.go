@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -18,18 +21,42 @@ import (
 // errDone ends the campaign after COMMAND has ended because holdfast was told to end.
 var errDone = errors.New("the command was told to end")
 
+// leadFlags are the flags of holdfast lead that run does not have.
+type leadFlags struct {
+	onChange     string // a shell line; empty: none
+	statusFile   string // empty: none
+	announce     string
+	preferred    bool
+	preferredSet bool // --preferred was given, with either value
+}
+
+// options are those of the election.
+func (f *leadFlags) options(label string) (options []election.Option) {
+	if f.announce != "" {
+		options = append(options, election.WithIdentity(label), election.WithPayload(f.announce))
+	}
+	if f.preferredSet {
+		options = append(options, election.WithPreferred(f.preferred))
+	}
+	return options
+}
+
 // leader is one call of holdfast lead.
 type leader struct {
-	job     *job
-	say     *messages
-	backend driver.Backend
-	signals *relay
-	cancel  context.CancelCauseFunc
+	job      *job
+	flags    leadFlags
+	standing *standing
+	say      *messages
+	backend  driver.Backend
+	signals  *relay
+	cancel   context.CancelCauseFunc
 
 	result error // what run returns, once cancel was called with errDone
 
 	mu     sync.Mutex
 	holder string // who was last said to lead
+	runs   bool   // the command runs, and hears itself that the lock is lost
+	heard  error  // a loss that was told while the command ran
 	lost   bool   // the lock of the last term was lost
 }
 
@@ -79,9 +106,10 @@ func (l *leader) run(s streams) (err error) {
 			l.say.printf("%v; a lock that was not released ends with its lease", err)
 		}
 	})
-	e, err := election.New(locker, j.names[0], election.WithOnError(l.note),
+	e, err := election.New(locker, j.names[0], append(l.flags.options(j.label),
+		election.WithOnError(l.note),
 		// child.Run ends the command itself, and returns soon after its grace.
-		election.WithGrace(j.grace+time.Hour))
+		election.WithGrace(j.grace+time.Hour))...)
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -89,10 +117,58 @@ func (l *leader) run(s streams) (err error) {
 		l.say.printf(
 			"programs that leave the command's process group may outlive a lost lock: %v", err)
 	}
+	tellers, err := l.tell(e)
+	if err != nil {
+		return err
+	}
 	err = e.Run(ctx, l.lead)
 	l.signals.quit()
+	tellers()
 	after.heed(signals)
 	return l.outcome(ctx, err)
+}
+
+// tell starts what tells others how this candidate stands and who leads. The function that it
+// returns ends that.
+func (l *leader) tell(e *election.Election) (end func(), err error) {
+	l.standing, err = newStanding(l.flags.statusFile, l.job.names[0], l.say)
+	if err != nil {
+		return nil, err
+	}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	all.Go(func() { l.standing.run(ctx) })
+	heard := []func(election.Leader){l.standing.ledBy}
+	if l.flags.onChange != "" {
+		hook := newOnChange(l.flags.onChange, l.job.names[0], l.say)
+		heard = append(heard, hook.tell)
+		all.Go(func() { hook.run(ctx) })
+	}
+	if l.flags.onChange != "" || l.flags.statusFile != "" {
+		all.Go(func() { l.observe(ctx, e, heard) })
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}, nil
+}
+
+// observe tells who leads, until ctx ends. It says once that this cannot be learned.
+func (l *leader) observe(ctx context.Context, e *election.Election, heard []func(election.Leader)) {
+	failing := false
+	for now, err := range e.Observe(ctx) {
+		if err != nil {
+			if !failing {
+				l.say.printf("who leads is not known: %v", err)
+			}
+			failing = true
+			continue
+		}
+		failing = false
+		for _, hear := range heard {
+			hear(now)
+		}
+	}
 }
 
 // outcome turns the error of Run into that of run.
@@ -116,8 +192,10 @@ func (l *leader) outcome(ctx context.Context, err error) error {
 func (l *leader) lead(ctx context.Context, term election.Term) error {
 	j := l.job
 	l.mu.Lock()
-	l.holder, l.lost = "", false
+	l.holder, l.lost, l.runs, l.heard = "", false, true, nil
 	l.mu.Unlock()
+	l.standing.leads(term.Token())
+	defer l.standing.standsBy()
 	if !j.quiet {
 		l.say.printf("leading %q (token %d)", j.names[0], term.Token())
 	}
@@ -125,7 +203,7 @@ func (l *leader) lead(ctx context.Context, term election.Term) error {
 	result, err := child.Run(child.Command{
 		Path: j.path,
 		Args: j.args,
-		Env: append(outerEnvironment(), keyVariable+"="+j.names[0],
+		Env: append(withoutManager(outerEnvironment()), keyVariable+"="+j.names[0],
 			tokenVariable+"="+term.Token().String()),
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
@@ -139,12 +217,21 @@ func (l *leader) lead(ctx context.Context, term election.Term) error {
 		Lost: func(reason error) time.Duration {
 			grace := j.graceFor(reason)
 			l.say.printf("%v; the command gets %s", reason, sentence(grace))
-			l.setLost()
+			if !errors.Is(reason, election.ErrPreferred) {
+				l.setLost()
+			}
 			return grace
 		},
 		Warn: func(err error) { l.say.printf("%v", err) },
 	})
 	told := l.signals.detach(result.Code)
+	l.mu.Lock()
+	l.runs = false
+	missed := l.heard
+	l.mu.Unlock()
+	if missed != nil && result.Lost == nil { // the command ended at that moment
+		l.note(missed)
+	}
 	switch {
 	case err != nil:
 		l.end(startError(err))
@@ -156,6 +243,14 @@ func (l *leader) lead(ctx context.Context, term election.Term) error {
 		return fmt.Errorf("the command has ended with exit code %d", result.Code)
 	}
 	return context.Cause(ctx)
+}
+
+// withoutManager removes what names the service manager: it hears from holdfast.
+func withoutManager(environment []string) []string {
+	return slices.DeleteFunc(environment, func(v string) bool {
+		variable, _, _ := strings.Cut(v, "=")
+		return slices.Contains(notify.Variables, variable)
+	})
 }
 
 // end has run return err after this term.
@@ -178,9 +273,9 @@ func (l *leader) standby(e holdfast.WaitingEvent) {
 	l.say.printf("standing by for %q, led by %v", e.Key, e.Holder)
 }
 
-// note says what the election tells. A loss that the command has heard of was said already.
+// note says what the election tells. A loss that the command hears of is said with what it gets.
 func (l *leader) note(err error) {
-	if errors.Is(err, holdfast.ErrLost) && l.setLost() {
+	if errors.Is(err, holdfast.ErrLost) && (l.commandHears(err) || l.setLost()) {
 		return
 	}
 	var term *election.TermError
@@ -196,6 +291,16 @@ func (l *leader) setLost() (known bool) {
 	defer l.mu.Unlock()
 	known, l.lost = l.lost, true
 	return known
+}
+
+// commandHears reports whether a command runs, and then keeps the loss.
+func (l *leader) commandHears(loss error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs {
+		l.heard = loss
+	}
+	return l.runs
 }
 
 func (l *leader) wasLost() bool {

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/notify"
+	"github.com/holdfast-go/holdfast/election"
+)
+
+// statusEvery is how often the file of --status-file is written although nothing has changed: its
+// age says whether holdfast works.
+const statusEvery = 5 * time.Second
+
+// status is what the file of --status-file says, as one line of JSON.
+type status struct {
+	State  string    `json:"state"` // leading or standby
+	Name   string    `json:"name"`
+	Token  string    `json:"token"`  // of the term; empty on standby
+	Leader string    `json:"leader"` // who leads; empty: nobody, or not known
+	PID    int       `json:"pid"`    // of holdfast
+	Since  time.Time `json:"since"`  // when the state began
+}
+
+// standing tells how this candidate stands: a file, and the service manager.
+type standing struct {
+	file    string // empty: none
+	manager *notify.Manager
+	say     *messages
+	changed chan struct{}
+
+	mu  sync.Mutex
+	now status
+
+	failing bool // the file could not be written last time
+}
+
+const (
+	stateLeading = "leading"
+	stateStandby = "standby"
+)
+
+// newStanding returns the standing of a candidate. It writes the file, so that a path that is wrong
+// is seen at the start.
+func newStanding(file, name string, say *messages) (*standing, error) {
+	s := &standing{file: file, say: say, changed: make(chan struct{}, 1), now: status{
+		State: stateStandby, Name: name, PID: os.Getpid(), Since: time.Now().Round(time.Second)}}
+	if err := s.write(); err != nil {
+		return nil, &exit{codeOutput, err}
+	}
+	var err error
+	if s.manager, err = notify.Dial(); err != nil {
+		say.printf("cannot tell the service manager: %v", err)
+	}
+	return s, nil
+}
+
+// update changes the status, and has it told.
+func (s *standing) update(change func(*status)) {
+	s.mu.Lock()
+	was := s.now
+	change(&s.now)
+	if s.now.State != was.State {
+		s.now.Since = time.Now().Round(time.Second)
+	}
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *standing) leads(token holdfast.Token) {
+	s.update(func(n *status) { n.State, n.Token = stateLeading, token.String() })
+}
+
+func (s *standing) standsBy() {
+	s.update(func(n *status) { n.State, n.Token = stateStandby, "" })
+}
+
+func (s *standing) ledBy(l election.Leader) {
+	s.update(func(n *status) {
+		n.Leader = ""
+		if l.Exists() {
+			n.Leader = l.String()
+		}
+	})
+}
+
+func (s *standing) get() status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// run tells every change until ctx ends, and then that this is the end.
+func (s *standing) run(ctx context.Context) {
+	every := time.NewTicker(statusEvery)
+	defer every.Stop()
+	var watchdog <-chan time.Time
+	if d := s.manager.Every(); d > 0 {
+		ticker := time.NewTicker(d)
+		defer ticker.Stop()
+		watchdog = ticker.C
+	}
+	s.notify("READY=1", s.text())
+	for {
+		select {
+		case <-s.changed:
+			s.notify(s.text())
+			s.writeOrSay()
+		case <-every.C:
+			s.writeOrSay()
+		case <-watchdog:
+			s.notify("WATCHDOG=1")
+		case <-ctx.Done():
+			s.notify("STOPPING=1")
+			if err := s.manager.Close(); err != nil {
+				s.say.printf("%v", err)
+			}
+			s.remove()
+			return
+		}
+	}
+}
+
+// text is the status for the service manager.
+func (s *standing) text() string {
+	n := s.get()
+	switch {
+	case n.State == stateLeading:
+		return "STATUS=leading " + n.Name + " (token " + n.Token + ")"
+	case n.Leader != "":
+		return "STATUS=standing by for " + n.Name + ", led by " + n.Leader
+	default:
+		return "STATUS=standing by for " + n.Name
+	}
+}
+
+func (s *standing) notify(assignments ...string) {
+	if err := s.manager.Tell(assignments...); err != nil {
+		s.say.printf("cannot tell the service manager: %v", err)
+	}
+}
+
+// writeOrSay writes the file, and says once that this fails.
+func (s *standing) writeOrSay() {
+	err := s.write()
+	if err != nil && !s.failing {
+		s.say.printf("--status-file: %v", err)
+	}
+	s.failing = err != nil
+}
+
+// write replaces the file: whoever reads it sees the old or the new one.
+func (s *standing) write() (err error) {
+	if s.file == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	line := json.NewEncoder(&text)
+	line.SetEscapeHTML(false) // for grep
+	if err = line.Encode(s.get()); err != nil {
+		return err
+	}
+	next, err := os.CreateTemp(filepath.Dir(s.file), "."+filepath.Base(s.file)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(next.Name())
+		}
+	}()
+	_, err = next.Write(text.Bytes())
+	// Health checks run as other users, too.
+	if err = errors.Join(err, next.Chmod(0o644), next.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next.Name(), s.file)
+}
+
+// remove removes the file: nothing is left that would say that this candidate leads.
+func (s *standing) remove() {
+	if s.file == "" {
+		return
+	}
+	if err := os.Remove(s.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.say.printf("--status-file: %v", err)
+	}
+}

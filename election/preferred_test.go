@@ -1,0 +1,322 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+func ordinary() election.Option  { return election.WithPreferred(false) }
+func preferred() election.Option { return election.WithPreferred(true) }
+
+// An ordinary leader gives up in order for a preferred candidate, and leads again when that is
+// gone.
+func TestPreferred(t *testing.T) {
+	play(t, func(s *stage) {
+		a, p := s.candidate("a", ordinary()), s.candidate("p", preferred())
+		var cause error
+		a.run(func(ctx context.Context, term election.Term) error {
+			<-ctx.Done()
+			if cause == nil {
+				cause = context.Cause(ctx)
+			}
+			time.Sleep(5 * time.Second) // it is waited for
+			if err := term.Err(); err != nil {
+				t.Errorf("while the function runs, the lock is gone: %v", err)
+			}
+			return nil
+		})
+		time.Sleep(time.Hour)
+		s.mustLead("a")
+		p.run(nil)
+		time.Sleep(election.DefaultPollInterval + 5*time.Second - 1)
+		s.mustLead("a")
+		time.Sleep(1)
+		s.mustLead("p")
+		if cause != election.ErrPreferred {
+			t.Errorf("the cause is %v, want ErrPreferred", cause)
+		}
+		time.Sleep(time.Hour)
+		s.mustLead("p")
+		p.leave()
+		s.mustLead("a")
+		a.leave()
+		a.mustTellNothing()
+		p.mustTellNothing()
+		s.mustBeEmpty()
+	})
+}
+
+// mustBeEmpty fails the test unless nobody holds the second key.
+func (s *stage) mustBeEmpty() {
+	s.t.Helper()
+	e, err := s.memory.Inspect(background, "scheduler@preferred")
+	if err != nil || e.Holder.Owner != "" || len(e.Waiters) > 0 {
+		s.t.Errorf("the second key has %+v, %v", e, err)
+	}
+}
+
+// Ordinary candidates that come first in the queue let the preferred one pass, and do not begin.
+func TestPreferredPassesTheQueue(t *testing.T) {
+	play(t, func(s *stage) {
+		var all []*candidate
+		for _, name := range []string{"a", "b", "c", "d"} {
+			all = append(all, s.candidate(name, ordinary()))
+		}
+		all = append(all, s.candidate("p", preferred()))
+		for _, c := range all {
+			c.run(nil)
+		}
+		s.mustLead("a")
+		time.Sleep(election.DefaultPollInterval)
+		s.mustLead("p")
+		if s.starts() != 2 {
+			t.Errorf("%d functions were called, want those of a and p", s.starts())
+		}
+		for _, c := range all {
+			c.leave()
+			c.mustTellNothing()
+		}
+	})
+}
+
+// Two preferred candidates do not take the lead from each other, and an ordinary one leads only
+// when both are gone.
+func TestTwoPreferred(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a", ordinary())
+		p, q := s.candidate("p", preferred()), s.candidate("q", preferred())
+		a.run(nil)
+		p.run(nil)
+		q.run(nil)
+		time.Sleep(time.Hour)
+		s.mustLead("p")
+		if s.starts() != 2 {
+			t.Errorf("%d terms, want those of a and p", s.starts())
+		}
+		p.leave()
+		time.Sleep(time.Minute)
+		s.mustLead("q")
+		time.Sleep(time.Hour)
+		s.mustLead("q")
+		q.leave()
+		s.mustLead("a")
+		a.leave()
+	})
+}
+
+// Nobody gives up for a preferred candidate that is not healthy.
+func TestPreferredIsHealthy(t *testing.T) {
+	play(t, func(s *stage) {
+		var well atomic.Bool
+		a := s.candidate("a", ordinary())
+		p := s.candidate("p", preferred(), election.WithHealthCheck(time.Second,
+			func(context.Context) error {
+				if well.Load() {
+					return nil
+				}
+				return errWork
+			}))
+		a.run(nil)
+		p.run(nil)
+		time.Sleep(time.Hour)
+		s.mustLead("a")
+		if told := p.errors(); len(told) < 10 || !errors.Is(told[0], election.ErrUnhealthy) {
+			t.Errorf("told %d errors: %v, want ErrUnhealthy", len(told), told)
+		}
+		if s.starts() != 1 {
+			t.Errorf("%d terms, want one", s.starts())
+		}
+		well.Store(true)
+		time.Sleep(election.DefaultMaxPause + election.DefaultPollInterval)
+		s.mustLead("p")
+		p.leave()
+		a.leave()
+	})
+}
+
+// A preferred candidate that falls ill while it waits shows itself no longer.
+func TestPreferredFallsIll(t *testing.T) {
+	play(t, func(s *stage) {
+		var sick atomic.Bool
+		p := s.candidate("p", preferred())
+		q := s.candidate("q", preferred(), election.WithHealthCheck(time.Second,
+			func(context.Context) error {
+				if sick.Load() {
+					return errWork
+				}
+				return nil
+			}))
+		p.run(nil)
+		q.run(nil)
+		if e, err := s.memory.Inspect(background, "scheduler@preferred"); err != nil ||
+			driver.ParseOwner(e.Holder.Owner).Label != "q" {
+			t.Errorf("the second key is held by %q, %v, want q", e.Holder.Owner, err)
+		}
+		sick.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		q.mustTell(election.ErrUnhealthy)
+		s.mustBeEmpty()
+		q.leave()
+		p.leave()
+	})
+}
+
+// A check that hangs in the campaign ends the showing in time, and fails the term.
+func TestHungCheckOfAPreferred(t *testing.T) {
+	play(t, func(s *stage) {
+		hang := make(chan struct{})
+		var hangs atomic.Bool
+		a := s.candidate("a")
+		b := s.candidate("b")
+		p := s.candidate("p", preferred(), election.WithHealthCheck(time.Second,
+			func(context.Context) error {
+				if hangs.Load() {
+					<-hang
+				}
+				return nil
+			}))
+		a.run(nil)
+		p.run(nil)
+		b.run(nil)
+		hangs.Store(true)
+		time.Sleep(1500 * time.Millisecond)
+		a.leave() // p is next; its first check may not be called beside the one that hangs
+		time.Sleep(time.Second)
+		s.mustLead("b")
+		close(hang)
+		hangs.Store(false)
+		p.leave()
+		for _, err := range p.errors() {
+			if !errors.Is(err, election.ErrUnhealthy) {
+				t.Errorf("told %v, want ErrUnhealthy", err)
+			}
+		}
+		b.leave()
+	})
+}
+
+// A preferred candidate that hangs while it waits, or fails as soon as it leads, costs the others
+// little.
+func TestBadPreferred(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		freeze bool
+	}{{"fails", false}, {"hangs", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, func(s *stage) {
+				a, p := s.candidate("a", ordinary()), s.candidate("p", preferred())
+				var led time.Duration
+				terms := 0
+				a.run(func(ctx context.Context, term election.Term) error {
+					terms++
+					since := now()
+					defer func() { led += now() - since }()
+					return untilEnd(ctx, term)
+				})
+				began := now()
+				p.run(func(context.Context, election.Term) error { return errWork })
+				for range 60 {
+					if test.freeze { // it shows itself, and then hangs
+						p.client.Faults().Thaw()
+						time.Sleep(10 * time.Second)
+						p.client.Faults().Freeze()
+						time.Sleep(50 * time.Second)
+					} else {
+						time.Sleep(time.Minute)
+					}
+				}
+				p.client.Faults().Thaw()
+				a.leave()
+				p.leave()
+				took := now() - began
+				if led < took*7/10 {
+					t.Errorf("the other has led for %v of %v", led, took)
+				}
+				if most := int(took/election.DefaultMaxPause) + 2; terms > most || terms < 20 {
+					t.Errorf("%d terms of the other in %v, want 20 to %d", terms, took, most)
+				}
+			})
+		})
+	}
+}
+
+// A backend that does not answer the look is told of once, and the term goes on.
+func TestLookingFails(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a", ordinary())
+		remove := a.client.Faults().Inject(memhold.Fault{Calls: memhold.Inspections,
+			Err: errors.New("no route")})
+		a.run(nil)
+		s.mustLead("a")
+		time.Sleep(time.Minute)
+		a.mustTell(holdfast.ErrUnavailable)
+		remove()
+		time.Sleep(time.Minute)
+		s.mustLead("a")
+		a.client.Faults().Inject(memhold.Fault{Calls: memhold.Inspections,
+			Err: errors.New("no route")})
+		time.Sleep(time.Minute)
+		a.mustTell(holdfast.ErrUnavailable)
+		p := s.candidate("p", preferred())
+		p.run(nil)
+		time.Sleep(time.Minute)
+		s.mustLead("a")
+		a.client.Faults().Clear()
+		time.Sleep(election.DefaultPollInterval)
+		s.mustLead("p")
+		p.leave()
+		a.leave()
+	})
+}
+
+// On a backend that shows nothing an ordinary candidate says so, and leads.
+func TestPreferredOnWhatShowsNothing(t *testing.T) {
+	play(t, func(s *stage) {
+		locker, err := holdfast.New(opaque{s.memory})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []error
+		e, err := election.New(locker, "scheduler", ordinary(),
+			election.WithOnError(func(err error) { told = append(told, err) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(background, time.Hour)
+		defer cancel()
+		led := false
+		_ = e.Run(ctx, func(ctx context.Context, term election.Term) error {
+			led = true
+			return untilEnd(ctx, term)
+		})
+		if len(told) != 1 || !errors.Is(told[0], holdfast.ErrInvalid) || !led {
+			t.Errorf("told %v, want ErrInvalid once; led: %v", told, led)
+		}
+		locker.Close()
+	})
+}
+
+func TestNameForPreferred(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a")
+		long := strings.Repeat("x", driver.MaxKeyLen-len("@preferred")+1)
+		for name, want := range map[string]error{long: holdfast.ErrInvalid, long[1:]: nil} {
+			_, err := election.New(a.locker, name, ordinary())
+			if !errors.Is(err, want) {
+				t.Errorf("a name of %d bytes: %v, want %v", len(name), err, want)
+			}
+		}
+		a.leave()
+	})
+}
