@@ -8,8 +8,9 @@ type inOurWords struct{ error }
 
 func (e inOurWords) Error() string {
 	text := e.error.Error()
-	for _, library := range []string{"redlock: ", "redishold: ", "etcdhold: ", "pghold: ", "invalid: ",
-		"URL: "} {
+	for _, library := range []string{
+		"redlock: ", "redishold: ", "etcdhold: ", "pghold: ", "invalid: ", "URL: ",
+	} {
 		text = strings.TrimPrefix(text, library)
 	}
 	return strings.NewReplacer("WithSharedDirectory", "?shared=true",
