@@ -44,6 +44,8 @@ type job struct {
 	permits int // 0: a lock
 
 	busyCode int // exit code if another holder has the lock
+
+	record record // for --metrics-file
 }
 
 // address is what job needs of *backendurl.Address; tests have their own.
@@ -145,6 +147,7 @@ func (j *job) run(s streams) (err error) {
 		after.heed(signals)
 		return err
 	}
+	j.record.acquired = time.Now()
 	servers.begin()
 	if j.path == "" {
 		return j.hold(s, locks, signals, after, say)
@@ -185,9 +188,11 @@ func (j *job) command(backend driver.Backend, locks grip, signals <-chan os.Sign
 	case err != nil:
 		return startError(err)
 	case result.Lost != nil:
+		j.record.lost = true
 		return &exit{code: codeLost}
 	case errors.Is(released, holdfast.ErrLost):
 		// Nobody knows when the lock was lost: the command may have run beside another holder.
+		j.record.lost = true
 		return &exit{codeLost, released}
 	case released != nil:
 		after.tell(say, released)

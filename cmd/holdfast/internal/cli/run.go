@@ -37,6 +37,7 @@ type runFlags struct {
 
 	busyCode int
 	shell    string // a shell line, in place of COMMAND
+	metrics  string // the file for --metrics-file
 }
 
 func newRun(s streams) *cobra.Command {
@@ -89,7 +90,7 @@ func newRun(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return j.run(s)
+			return j.recorded(s, j.run)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
 			cobra.ShellCompDirective) {
@@ -105,6 +106,7 @@ func newRun(s streams) *cobra.Command {
 		"time from SIGTERM to SIGKILL; 0s: SIGKILL at once")
 	flags.StringVarP(&f.shell, "shell", "c", "", "run `LINE` by /bin/sh -c, in place of COMMAND")
 	flags.Lookup("label").Usage += "; default: name of COMMAND"
+	addMetricsFile(flags, &f)
 	return cmd
 }
 
@@ -161,6 +163,11 @@ COMMAND its number in HOLDFAST_SLOT, from 0 to N-1. Tokens rise for each slot, s
 store has to compare them slot by slot. All calls should give the same N; if they
 do not, at most the largest N hold NAME. A lock NAME is another thing, and keeps
 nobody from a permit. Several names cannot have permits.
+
+With --metrics-file, run leaves metrics in Prometheus' text format for the textfile
+collector of node_exporter: its exit code and when it ended, whether it got its
+locks and lost one, and how long it waited for them and held them. Calls that can
+run at the same time need a file each.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
@@ -279,6 +286,9 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 	if err := f.checkPermits(given, names); err != nil {
 		return nil, err
 	}
+	if err := f.checkMetricsFile(given); err != nil {
+		return nil, err
+	}
 	j := &job{
 		names:    names,
 		args:     command,
@@ -292,6 +302,7 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 		quiet:    f.quiet,
 		permits:  f.permits,
 		busyCode: f.busyCode,
+		record:   record{path: f.metrics},
 	}
 	var err error
 	if j.address, err = parseAddress(f.on, given("on")); err != nil {

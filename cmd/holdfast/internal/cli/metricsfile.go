@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// record is what --metrics-file says of one run. A run that waits for a lock or a command lives too
+// shortly to be scraped, so it leaves a file for the textfile collector of node_exporter.
+type record struct {
+	path  string // empty: nothing is written
+	begin time.Time
+
+	acquired time.Time // zero: not
+	lost     bool      // a lock was lost while the command ran
+}
+
+// metricsSuffix is what names of files have that node_exporter reads.
+const metricsSuffix = ".prom"
+
+func addMetricsFile(flags *pflag.FlagSet, f *runFlags) {
+	flags.StringVar(&f.metrics, "metrics-file", "",
+		"write metrics of the run to `FILE.prom`, for node_exporter")
+}
+
+// checkMetricsFile wants a name that node_exporter reads: else nobody would notice.
+func (f *runFlags) checkMetricsFile(given func(flag string) bool) error {
+	if given("metrics-file") && !strings.HasSuffix(f.metrics, metricsSuffix) {
+		return usagef("--metrics-file %q: node_exporter reads files whose names end with %s",
+			f.metrics, metricsSuffix)
+	}
+	return nil
+}
+
+// recorded calls run, writes the file, and returns the error of run. A file that cannot be written
+// does not change the exit code: the work was done.
+func (j *job) recorded(s streams, run func(streams) error) error {
+	j.record.begin = time.Now()
+	err := run(s)
+	if j.record.path == "" {
+		return err
+	}
+	text := j.record.text(j.names, exitCode(err), time.Now())
+	if failure := writeWhole(j.record.path, text); failure != nil {
+		write(context.Background(), s.err, message(fmt.Sprintf("cannot write metrics: %v",
+			failure)))
+	}
+	return err
+}
+
+// text is the file in Prometheus' text format.
+func (r *record) text(names []string, code int, end time.Time) string {
+	wait, hold := end.Sub(r.begin), time.Duration(0)
+	if !r.acquired.IsZero() {
+		wait, hold = r.acquired.Sub(r.begin), end.Sub(r.acquired)
+	}
+	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(
+		strings.ToValidUTF8(strings.Join(names, " "), "\uFFFD"))
+	var b strings.Builder
+	for _, m := range []struct {
+		name, help string
+		value      float64
+	}{
+		{"exit_code", "Exit code of the last holdfast run.", float64(code)},
+		{"end_timestamp_seconds", "When the last holdfast run ended.",
+			float64(end.UnixMilli()) / 1000},
+		{"acquired", "Whether the last holdfast run got its locks.", oneIf(!r.acquired.IsZero())},
+		{"lost", "Whether the last holdfast run lost a lock.", oneIf(r.lost)},
+		{"wait_seconds", "How long the last holdfast run waited for its locks.", wait.Seconds()},
+		{"hold_seconds", "How long the last holdfast run held its locks.", hold.Seconds()},
+	} {
+		fmt.Fprintf(&b, "# HELP holdfast_run_%[1]s %[2]s\n# TYPE holdfast_run_%[1]s gauge\n"+
+			"holdfast_run_%[1]s{locks=\"%[3]s\"} %[4]s\n", m.name, m.help, label,
+			strconv.FormatFloat(m.value, 'f', -1, 64))
+	}
+	return b.String()
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// writeWhole replaces the file in one step, so that nobody reads half of it. The collector runs as
+// another user, so everybody may read it.
+func writeWhole(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-metrics-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
