@@ -47,7 +47,8 @@ func installable() string {
 func checkCaller() error {
 	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
 	version, path := ownVersion()
-	if OpenDatabase == nil && backendurl.PostgresDriver == nil || called == "" || version == "" || called == version {
+	drivers := OpenDatabase != nil || backendurl.PostgresDriver != nil
+	if !drivers || called == "" || version == "" || called == version {
 		return nil
 	}
 	if by == "" {

@@ -37,8 +37,8 @@ func takeHanded(args []string) {
 	}
 }
 
-// becomePostgres has the other program do all that this one was called for. address is that of --on;
-// empty if it came from the environment. It returns only if it cannot.
+// becomePostgres has the other program do all that this one was called for. address is that of
+// --on; empty if it came from the environment. It returns only if it cannot.
 func becomePostgres(address, shown string) error {
 	path, err := findProgram(postgresProgram)
 	if err != nil {
