@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,18 +28,58 @@ type database interface {
 type pgxDatabase struct {
 	pool  *pgxpool.Pool
 	links *links // nil if the pool is the application's
+	mode  pgx.QueryExecMode
+	plain atomic.Bool // mode does not do
 }
 
-// query has pgx describe nothing and prepare nothing: the statement goes in one round trip, and
-// needs no session. So it is the same behind a pooler.
+func newPgxDatabase(pool *pgxpool.Pool, links *links) *pgxDatabase {
+	mode := pool.Config().ConnConfig.DefaultQueryExecMode
+	if mode == pgx.QueryExecModeDescribeExec { // which takes two round trips
+		mode = pgx.QueryExecModeExec
+	}
+	return &pgxDatabase{pool: pool, links: links, mode: mode}
+}
+
+// query uses statements that are prepared once for a connection, if the pool does so: that takes
+// half of the server's work off. Where a pooler has another server's process on the connection by
+// then, that says so before it does anything, and from then on nothing is prepared or described. It
+// is one round trip both ways.
 func (d *pgxDatabase) query(ctx context.Context, statement string, args []any,
 	row func(scan func(...any) error) error) (sent bool, err error) {
+	mode := d.mode
+	if d.plain.Load() {
+		mode = pgx.QueryExecModeExec
+	}
+	sent, err = d.once(ctx, mode, statement, args, row)
+	if code := state(err); mode != pgx.QueryExecModeExec && (code == "26000" || code == "42P05") {
+		d.plain.Store(true)
+		return d.once(ctx, pgx.QueryExecModeExec, statement, args, row)
+	}
+	return sent, err
+}
+
+// greet sees whether a pooler is between. Nothing is prepared then.
+func (d *pgxDatabase) greet(ctx context.Context) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	pooled, err := behindPooler(ctx, conn.Conn())
+	if pooled {
+		d.plain.Store(true)
+	}
+	return err
+}
+
+func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statement string,
+	args []any, row func(scan func(...any) error) error) (sent bool, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Release()
-	rows, err := conn.Query(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
+	rows, err := conn.Query(ctx, statement, append([]any{mode}, args...)...)
 	if err == nil {
 		for err == nil && rows.Next() {
 			err = row(rows.Scan)

@@ -37,8 +37,10 @@
 // # Poolers
 //
 // Nothing here needs a session: each request is one statement that commits by itself, on whichever
-// connection, and is neither prepared nor described before. So PgBouncer in transaction mode, and
-// in statement mode, will do. Only notices of a grant to a waiter of another process need a direct
+// connection. It is prepared where that works, which is faster, and else neither prepared nor
+// described before (pgx.QueryExecModeExec): Open looks for a pooler, and New finds one by the first
+// statement that is not there any more, of which the server has executed nothing. So PgBouncer in
+// transaction mode will do. Only notices of a grant to a waiter of another process need a direct
 // connection, for LISTEN, which the Backend opens by itself when somebody waits: if it finds a
 // pooler it does without, and asks once a second, or [WithNotices] gives it another way. The
 // isolation level has to be read committed, which is PostgreSQL's default.

@@ -56,11 +56,12 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("pghold: %w", &driver.Error{Err: err})
 	}
-	b := newBackend(&pgxDatabase{db, links}, nameOf(pool.ConnConfig), c)
+	d := newPgxDatabase(db, links)
+	b := newBackend(d, nameOf(pool.ConnConfig), c)
 	if c.lazy {
 		return b, nil
 	}
-	if err := b.begin(ctx, db); err != nil {
+	if err := b.begin(ctx, d); err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -77,13 +78,16 @@ func Validate(url string) error {
 }
 
 // begin makes the tables if it is told to, and sees whether they are there.
-func (b *Backend) begin(ctx context.Context, db *pgxpool.Pool) error {
+func (b *Backend) begin(ctx context.Context, d *pgxDatabase) error {
 	if b.config.migrate && !b.config.readOnly {
-		if err := Migrate(ctx, db); err != nil {
+		if err := Migrate(ctx, d.pool); err != nil {
 			return b.inWords(b.discreet(err))
 		}
 	}
 	_, err := aside(ctx, b, false, func(ctx context.Context) (version int64, err error) {
+		if err := d.greet(ctx); err != nil {
+			return 0, b.failure(err, false)
+		}
 		err = b.query(ctx, false, "SELECT holdfast.version()", nil,
 			func(scan func(...any) error) error { return scan(&version) })
 		if err == nil && version != schemaVersion {

@@ -100,9 +100,9 @@ func WithMigration() Option { return option(func(c *config) { c.migrate = true }
 func WithoutConnecting() Option { return option(func(c *config) { c.lazy = true }) }
 
 // New returns a Backend over pool, which may be one that the application uses for other things. It
-// does not connect, and its Close leaves the pool open. It sends each request in one round trip
-// that needs no session (pgx.QueryExecModeExec), whatever the pool's default is. It fails with
-// ErrInvalid of package driver if pool or an option is nil.
+// does not connect, and its Close leaves the pool open. It prepares statements if the pool's
+// DefaultQueryExecMode does, which is faster, until it finds a pooler between that cannot do it. It
+// fails with ErrInvalid of package driver if pool or an option is nil.
 func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 	if pool == nil {
 		return nil, refuse("pool is nil")
@@ -114,7 +114,7 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 	if c.notices == nil {
 		c.notices = pool.Config().ConnConfig
 	}
-	return newBackend(&pgxDatabase{pool: pool}, nameOf(pool.Config().ConnConfig), c), nil
+	return newBackend(newPgxDatabase(pool, nil), nameOf(pool.Config().ConnConfig), c), nil
 }
 
 // NewSQL is New for a database/sql pool, with the driver of pgx or with lib/pq. It has no notices

@@ -4,11 +4,14 @@ package pghold_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -97,6 +100,34 @@ func TestPgBouncer(t *testing.T) {
 	release(t, told, a, driver.Held)
 	ask(t, pooled, w, driver.Held)
 	release(t, pooled, w, driver.Held)
+
+	// A pool that prepares statements, as pgx does unless it is told not to.
+	prepares, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepares.Close()
+	over, err := pghold.New(prepares, pghold.WithoutNotices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer over.Close()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 20 {
+				c := claim(fmt.Sprint("prepared", i))
+				r, err := over.Acquire(t.Context(), c)
+				if err != nil || r.State != driver.Held {
+					t.Errorf("Acquire = %v, %v", r.State, err)
+				}
+				if r, err := over.Release(t.Context(), c); err != nil || r.State != driver.Held {
+					t.Errorf("Release = %v, %v", r.State, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 
 	var held []driver.Claim
 	for range 50 {

@@ -142,9 +142,10 @@ func (p *proxy) link(client net.Conn) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		cut := p.cut
-		p.cut = false
+		// That a statement is prepared is not yet the answer to a call.
+		cut := p.cut && bytes.Contains(b, []byte("2\x00\x00\x00\x04"))
 		if cut {
+			p.cut = false
 			l.server.Close()
 		}
 		return !cut

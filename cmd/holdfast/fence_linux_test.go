@@ -34,15 +34,18 @@ import (
 const hidden = "hunter2"
 
 // fenceProgram builds the program that has the drivers, beside the command.
-var fenceProgram = sync.OnceValue(func() error {
+var fenceProgram = sync.OnceValue(func() error { return buildBeside("holdfast-fence") })
+
+// buildBeside builds another program of this module beside the command.
+func buildBeside(name string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o",
-		filepath.Join(filepath.Dir(holdfastPath), "holdfast-fence")}, buildFlags...)
-	args = append(args, "./holdfast-fence")
+		filepath.Join(filepath.Dir(holdfastPath), name)}, buildFlags...)
+	args = append(args, "./"+name)
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w\n%s", args, err, out)
 	}
 	return nil
-})
+}
 
 // guarded is a store that scripts use.
 type guarded struct {

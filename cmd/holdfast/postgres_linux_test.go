@@ -19,6 +19,18 @@ import (
 // with on other servers, and nothing tells the user or the password.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
+	without := exec.Command(holdfastPath, "run", "--on=postgres://u:"+hidden+"@h/db", "n", "--",
+		"true")
+	without.Env = []string{"PATH=/no/such"}
+	p := startCommand(t, without)
+	p.expectExit(69)
+	if text := p.allStderr(); !strings.Contains(text, "go install") ||
+		strings.Contains(text, hidden) {
+		t.Errorf("without holdfast-postgres: %q; want what to install", text)
+	}
+	if err := buildBeside("holdfast-postgres"); err != nil {
+		t.Fatal(err)
+	}
 	c := redistest.NewCertificates(t)
 	port := testserver.FreePort(t)
 	s, err := postgrestest.StartTLS(port, c.CA, c.ServerCert, c.ServerKey)
@@ -54,6 +66,11 @@ func TestPostgres(t *testing.T) {
 			}
 		}
 	}
+	flag := func(url string, args ...string) *process {
+		t.Helper()
+		return startCommand(t, exec.Command(holdfastPath, args[0], "--on="+url, "--on", url, "n",
+			"--", "sh", "-c", args[1]))
+	}
 	trueUnderLock := []string{"run", "n", "--", "true"}
 
 	ends(69, run(url, nil, trueUnderLock...), "?create=true")
@@ -61,6 +78,8 @@ func TestPostgres(t *testing.T) {
 	ends(0, run(url, nil, trueUnderLock...))
 	ends(3, run(strings.Replace(url, "postgres://", "postgresql://", 1), nil, "run", "n", "--",
 		"sh", "-c", "exit 3"))
+	// The command under the lock gets no address that was not its own.
+	ends(0, flag(url, "run", `! env | grep -v PWD | grep -e '`+hidden+`' -e HOLDFAST_FENCE_CALLER`))
 	byEnvironment := "postgres://holdfast@" + place + trust
 	ends(0, run(byEnvironment, []string{"PGPASSWORD=" + hidden}, trueUnderLock...))
 	ends(0, run(byEnvironment, []string{"PGPASSFILE=" + pass}, trueUnderLock...))

@@ -26,6 +26,8 @@ type Address struct {
 	prefix string
 	open   opener
 	limits limits
+
+	postgres bool
 }
 
 // String returns the address without anything that may be secret: no user, no password, no
@@ -108,7 +110,7 @@ func Parse(raw string) (*Address, error) {
 	if err := checkParts(p, s.params, s.noServer); err != nil {
 		return nil, err
 	}
-	a := &Address{prefix: s.prefix}
+	a := &Address{prefix: s.prefix, postgres: s.postgres}
 	if prefix, ok := p.params["prefix"]; ok {
 		if len(prefix) >= driver.MaxKeyLen {
 			return nil,

@@ -5,6 +5,8 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
 // callerVariable is where holdfast has its version for the program that it hands over to, and
@@ -45,7 +47,8 @@ func installable() string {
 func checkCaller() error {
 	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
 	version, path := ownVersion()
-	if OpenDatabase == nil || called == "" || version == "" || called == version {
+	drivers := OpenDatabase != nil || backendurl.PostgresDriver != nil
+	if !drivers || called == "" || version == "" || called == version {
 		return nil
 	}
 	if by == "" {

@@ -20,7 +20,7 @@ type streams struct {
 
 // Main runs a command line and returns the exit code. args do not include the program's name. Main
 // writes results to out and errors to err. It does not end the process, except where it replaces
-// it: holdfast fence may execute holdfast-fence.
+// it: holdfast fence may execute holdfast-fence, and an address of PostgreSQL holdfast-postgres.
 func Main(args []string, out, err io.Writer) int {
 	output := &checkedWriter{Writer: out}
 	out = output
@@ -30,6 +30,7 @@ func Main(args []string, out, err io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(err)
 	command, failure := root, checkCaller()
+	takeHanded(args)
 	if failure == nil {
 		command, failure = execute(root, args)
 	}

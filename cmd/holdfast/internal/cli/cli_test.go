@@ -338,7 +338,7 @@ func TestUsage(t *testing.T) {
 		{with("--max-hold=1s"), []string{"--max-hold 1s", "--ttl 30s"}},
 		{with("--grace=-1s"), []string{"--grace -1s", "not be negative"}},
 		{with("--label=" + strings.Repeat("x", 129)), []string{"--label", "129 bytes", "128"}},
-		{with("--on=x"), []string{"--on:", "file://, redis+cluster://"}},
+		{with("--on=x"), []string{"--on:", "file://, postgres://"}},
 		{with("--on="), []string{"--on is empty", "leave it out"}},
 		{with("--on=memory:"), []string{"--on: memory:", "this one process"}},
 		{with("--on=file:///x?y=z"), []string{"parameter 1 is unknown", "prefix, shared"}},

@@ -23,7 +23,7 @@ const fenceProgram = "holdfast-fence"
 // handOver has the other program do what this one was called for. It returns only if it cannot. The
 // address goes by the environment, as the process list shows arguments to everybody.
 func handOver(cmd *cobra.Command, address, shown string) error {
-	path, err := findFenceProgram()
+	path, err := findProgram(fenceProgram)
 	if err != nil {
 		return &exit{codeUnavailable,
 			fmt.Errorf("%s: %w; install it with go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s",
@@ -51,11 +51,11 @@ func handOver(cmd *cobra.Command, address, shown string) error {
 	return &exit{code, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
 }
 
-// findFenceProgram looks beside this program first: that is where it was installed with it.
-func findFenceProgram() (string, error) {
+// findProgram looks beside this program first: that is where the other was installed with it.
+func findProgram(name string) (string, error) {
 	own, beside := os.Executable()
 	if beside == nil {
-		path := filepath.Join(filepath.Dir(own), fenceProgram)
+		path := filepath.Join(filepath.Dir(own), name)
 		if runtime.GOOS == "windows" {
 			path += ".exe"
 		}
@@ -63,11 +63,11 @@ func findFenceProgram() (string, error) {
 			return path, nil
 		}
 	}
-	path, err := child.Find(fenceProgram)
+	path, err := child.Find(name)
 	if err != nil {
 		return "", fmt.Errorf(
 			"databases need the program %s, which can be run neither beside holdfast (%w) nor in PATH (%w)",
-			fenceProgram, beside, err)
+			name, beside, err)
 	}
 	return path, nil
 }

@@ -382,6 +382,9 @@ func (f *runFlags) checkHold() error {
 // and the directory of this machine would exclude no other machine.
 func parseAddress(on string, given bool) (address, error) {
 	source := "--on"
+	if !given && handed != "" {
+		on, given = handed, true
+	}
 	switch {
 	case given && on == "":
 		return nil, usagef("--on is empty; write an address, or leave it out for $%s", urlVariable)
@@ -394,6 +397,12 @@ func parseAddress(on string, given bool) (address, error) {
 	a, err := backendurl.Parse(on)
 	if err != nil {
 		return nil, usagef("%s: %w", source, err)
+	}
+	if a.NeedsPostgres() {
+		if !given {
+			on = "" // the other program has the same environment
+		}
+		return nil, becomePostgres(on, a.String())
 	}
 	return a, nil
 }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
+)
+
+// postgresProgram has the driver of PostgreSQL, which costs each start of the program that it is
+// part of. Else it is this program.
+const postgresProgram = "holdfast-postgres"
+
+// handedVariable has the address of --on for the other program, as the process list shows arguments
+// to everybody.
+const handedVariable = "HOLDFAST_POSTGRES_URL"
+
+// commandLine is that of this program, without its name; handed is the address that holdfast has
+// taken out of it.
+var (
+	commandLine []string
+	handed      string
+)
+
+// takeHanded notes the command line, and the address that was handed over with it, which is not for
+// the command that is run under the lock.
+func takeHanded(args []string) {
+	commandLine = args
+	if backendurl.PostgresDriver != nil {
+		handed = os.Getenv(handedVariable)
+		os.Unsetenv(handedVariable)
+		os.Unsetenv(callerVariable)
+	}
+}
+
+// becomePostgres has the other program do all that this one was called for. address is that of
+// --on; empty if it came from the environment. It returns only if it cannot.
+func becomePostgres(address, shown string) error {
+	path, err := findProgram(postgresProgram)
+	if err != nil {
+		return &exit{codeUnavailable, fmt.Errorf("%s: %w; install it with "+
+			"go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s", shown, err,
+			postgresProgram, installable())}
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, handedVariable+"=") || strings.HasPrefix(v, callerVariable+"=")
+	})
+	if env = append(env, callerVariable+"="+caller()); address != "" {
+		env = append(env, handedVariable+"="+address)
+	}
+	err = become(path, append([]string{postgresProgram}, withoutOn(commandLine)...), env)
+	var e *exit
+	if errors.As(err, &e) {
+		return err
+	}
+	code := codeUnavailable
+	if errors.Is(err, syscall.EAGAIN) { // short of processes
+		code = codeSystem
+	}
+	return &exit{code, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
+}
+
+// withoutOn returns the command line without the flag --on.
+func withoutOn(args []string) (rest []string) {
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "--":
+			return append(rest, args[i:]...)
+		case arg == "--on":
+			i++
+		case !strings.HasPrefix(arg, "--on="):
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}
