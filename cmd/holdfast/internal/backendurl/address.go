@@ -26,6 +26,8 @@ type Address struct {
 	prefix string
 	open   opener
 	limits limits
+
+	program string // see Program
 }
 
 // String returns the address without anything that may be secret: no user, no password, no
@@ -109,6 +111,9 @@ func Parse(raw string) (*Address, error) {
 		return nil, err
 	}
 	a := &Address{prefix: s.prefix}
+	if s.etcd && Etcd.Open == nil {
+		a.program = EtcdProgram
+	}
 	if prefix, ok := p.params["prefix"]; ok {
 		if len(prefix) >= driver.MaxKeyLen {
 			return nil,

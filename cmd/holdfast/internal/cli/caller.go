@@ -5,6 +5,8 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
 // callerVariable is where holdfast has its version for the program that it hands over to, and
@@ -45,7 +47,11 @@ func installable() string {
 func checkCaller() error {
 	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
 	version, path := ownVersion()
-	if OpenDatabase == nil || called == "" || version == "" || called == version {
+	etcd := backendurl.Etcd.Open != nil
+	if etcd {
+		os.Unsetenv(callerVariable) // it is not for the command that runs under the lock
+	}
+	if OpenDatabase == nil && !etcd || called == "" || version == "" || called == version {
 		return nil
 	}
 	if by == "" {

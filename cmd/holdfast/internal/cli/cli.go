@@ -22,6 +22,7 @@ type streams struct {
 // writes results to out and errors to err. It does not end the process, except where it replaces
 // it: holdfast fence may execute holdfast-fence.
 func Main(args []string, out, err io.Writer) int {
+	commandLine = args
 	output := &checkedWriter{Writer: out}
 	out = output
 	s := streams{out, err}

@@ -23,7 +23,7 @@ const fenceProgram = "holdfast-fence"
 // handOver has the other program do what this one was called for. It returns only if it cannot. The
 // address goes by the environment, as the process list shows arguments to everybody.
 func handOver(cmd *cobra.Command, address, shown string) error {
-	path, err := findFenceProgram()
+	path, err := findProgram(fenceProgram, "databases need")
 	if err != nil {
 		return &exit{codeUnavailable,
 			fmt.Errorf("%s: %w; install it with go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s",
@@ -51,11 +51,36 @@ func handOver(cmd *cobra.Command, address, shown string) error {
 	return &exit{code, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
 }
 
-// findFenceProgram looks beside this program first: that is where it was installed with it.
-func findFenceProgram() (string, error) {
+// commandLine is what this program was called with.
+var commandLine []string
+
+// becomeOther has the other program do what this one was called for, with the same arguments. It
+// returns only if it cannot.
+func becomeOther(program, shown string) error {
+	path, err := findProgram(program, "etcd needs")
+	if err != nil {
+		return &exit{codeUnavailable,
+			fmt.Errorf("%s: %w; install it with go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s",
+				shown, err, program, installable())}
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, callerVariable+"=")
+	})
+	err = become(path, append([]string{program}, commandLine...),
+		append(env, callerVariable+"="+caller()))
+	var e *exit
+	if errors.As(err, &e) {
+		return err
+	}
+	return &exit{codeUnavailable, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
+}
+
+// findProgram looks beside this program first: that is where it was installed with it. need says
+// who needs it.
+func findProgram(program, need string) (string, error) {
 	own, beside := os.Executable()
 	if beside == nil {
-		path := filepath.Join(filepath.Dir(own), fenceProgram)
+		path := filepath.Join(filepath.Dir(own), program)
 		if runtime.GOOS == "windows" {
 			path += ".exe"
 		}
@@ -63,11 +88,11 @@ func findFenceProgram() (string, error) {
 			return path, nil
 		}
 	}
-	path, err := child.Find(fenceProgram)
+	path, err := child.Find(program)
 	if err != nil {
 		return "", fmt.Errorf(
-			"databases need the program %s, which can be run neither beside holdfast (%w) nor in PATH (%w)",
-			fenceProgram, beside, err)
+			"%s the program %s, which can be run neither beside holdfast (%w) nor in PATH (%w)",
+			need, program, beside, err)
 	}
 	return path, nil
 }

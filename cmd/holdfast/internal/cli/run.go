@@ -384,6 +384,9 @@ func parseAddress(on string, given bool) (address, error) {
 	if err != nil {
 		return nil, usagef("%s: %w", source, err)
 	}
+	if program := a.Program(); program != "" {
+		return nil, becomeOther(program, a.String())
+	}
 	return a, nil
 }
 
