@@ -232,6 +232,7 @@ func TestLateRequest(t *testing.T) {
 			warm := claim("k") // so that nothing but the release is in the way of the request
 			acquire(t, b, warm, driver.Held)
 			release(t, b, warm, driver.Held)
+			acquire(t, b, claim("other"), driver.Held) // so that the lease is not revoked
 			if busy {
 				acquire(t, other, a, driver.Held)
 				k.skip.Store(1) // the first one finds the key busy

@@ -59,6 +59,13 @@ func TestInterleaved(t *testing.T) {
 			release(t, b, a, driver.Held)
 			renew(t, other, driver.Held, x, y)
 		},
+		"a free key is taken": func(t *testing.T, b, other driver.Backend, while *between) {
+			a, c := claim("k"), claim("k")
+			a.Token = 0 // it does not know how far tokens are
+			while.do(func() { acquire(t, other, c, driver.Held) })
+			acquire(t, b, a, driver.Busy)
+			renew(t, other, driver.Held, c)
+		},
 		"a reader queues while a writer steps down": func(t *testing.T, b, other driver.Backend,
 			while *between) {
 			a, x := claim("k"), shared(queued("k"))
