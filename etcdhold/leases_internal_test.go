@@ -120,8 +120,8 @@ func TestLeaseIsShared(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if e.grants != 1 || e.asked > 15 {
-			t.Errorf("%d claims in a minute took %d leases and %d keep-alives; want 1, and 15 at most", n,
-				e.grants, e.asked)
+			t.Errorf("%d claims took %d leases and %d keep-alives; want 1, and 15 at most", n, e.grants,
+				e.asked)
 		}
 	})
 }
@@ -191,12 +191,14 @@ func (r *revoker) LeaseRevoke(_ context.Context, request *pb.LeaseRevokeRequest,
 // Keys with any bytes are told apart, and found again.
 func TestLayout(t *testing.T) {
 	l := layout("x/")
-	keys := []string{"a", "a\x00", "a\x00\x00", "a\xff", "a\x00\xff", "\x00", "\xff", "ab", "h", "w"}
+	keys := []string{"a", "a\x00", "a\x00\x00", "a\xff", "a\x00\xff", "\x00", "\xff", "ab", "h",
+		"w"}
 	for _, key := range keys {
 		n := l.names(key)
-		for kind, text := range map[string]string{holderKind: n.holder("o/\x00"),
-			waiterKind: n.waiter("o/\x00")} {
-			if k, got, rest, ok := l.parse(text); !ok || k != key || got != kind || rest != "o/\x00" {
+		const owner = "o/\x00"
+		for kind, text := range map[string]string{holderKind: n.holder(owner),
+			waiterKind: n.waiter(owner)} {
+			if k, got, rest, ok := l.parse(text); !ok || k != key || got != kind || rest != owner {
 				t.Errorf("%q is read as %q, %q, %q, %v", text, k, got, rest, ok)
 			}
 		}
@@ -207,7 +209,8 @@ func TestLayout(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "x/", "x/lock/", "x/lock/a", "x/lock/a\x00", "y/lock/a\x00h"} {
+	for _, text := range []string{"", "x/", "x/lock/", "x/lock/a", "x/lock/a\x00",
+		"y/lock/a\x00h"} {
 		if _, _, _, ok := l.parse(text); ok {
 			t.Errorf("%q is taken for ours", text)
 		}

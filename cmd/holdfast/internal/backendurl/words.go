@@ -8,7 +8,8 @@ type inOurWords struct{ error }
 
 func (e inOurWords) Error() string {
 	text := e.error.Error()
-	for _, library := range []string{"redlock: ", "redishold: ", "etcdhold: ", "invalid: ", "URL: "} {
+	for _, library := range []string{"redlock: ", "redishold: ", "etcdhold: ", "invalid: ",
+		"URL: "} {
 		text = strings.TrimPrefix(text, library)
 	}
 	return strings.ReplaceAll(text, "WithSharedDirectory", "?shared=true")
