@@ -136,11 +136,12 @@ func (b *Backend) checkRights(ctx context.Context) ([]driver.Finding, error) {
 		Then(clientv3.OpPut(n.holder("check"), ""), clientv3.OpPut(n.tokens, "")).
 		Else(clientv3.OpGet(from, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
-		return []driver.Finding{{Severity: driver.Failure, Code: "rights",
+		finding := driver.Finding{Severity: driver.Failure, Code: "rights",
 			Summary: fmt.Sprintf("The user may not read and write all keys that begin with %q.",
 				string(b.layout)),
 			Advice: fmt.Sprintf("Grant a role of the user readwrite with --prefix for %q.",
-				string(b.layout))}}, nil
+				string(b.layout))}
+		return []driver.Finding{finding}, nil
 	}
 	return nil, err
 }

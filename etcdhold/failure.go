@@ -52,7 +52,8 @@ func (a *attempt) failed(err error) error {
 	if a.server.Addr != nil {
 		node = a.server.Addr.String()
 	}
-	return &driver.Error{Node: node, Maybe: maybe, Permanent: !maybe && permanent(err), Err: plain(err)}
+	return &driver.Error{Node: node, Maybe: maybe, Permanent: !maybe && permanent(err),
+		Err: plain(err)}
 }
 
 // failure is the error of a request after which there is nothing to undo.

@@ -228,8 +228,11 @@ func TestLateRequest(t *testing.T) {
 				c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(k.intercept))
 			}))
 			other := open(t, connect(t))
+			warm := claim("k") // so that nothing but the release is in the way of the request
+			acquire(t, b, warm, driver.Held)
+			release(t, b, warm, driver.Held)
+			acquire(t, b, claim("other"), driver.Held) // so that the lease is not revoked
 			a, late := claim("k"), queued("k")
-			acquire(t, b, claim("warm"), driver.Held)
 			if busy {
 				acquire(t, other, a, driver.Held)
 				k.skip.Store(1) // the first one finds the key busy

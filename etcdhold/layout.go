@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -77,7 +76,9 @@ func (n names) tombstone(lease clientv3.LeaseID, owner string) string {
 }
 
 // claims are all holders and waiters.
-func (n names) claimRange() (from, end string) { return n.base + holderKind, n.base + tombstoneKind }
+func (n names) claimRange() (from, end string) {
+	return n.base + holderKind, n.base + tombstoneKind
+}
 
 func (n names) holderRange() (from, end string) {
 	return n.base + holderKind, clientv3.GetPrefixRangeEnd(n.base + holderKind)
@@ -114,8 +115,6 @@ func parseRecord(value []byte) record {
 	}
 	return r
 }
-
-func (r record) ttl() time.Duration { return time.Duration(r.TTL) * time.Millisecond }
 
 // digits is the text of a token: that of a smaller one is before it in the order of bytes.
 func digits(token uint64) string { return fmt.Sprintf("%016d", token) }

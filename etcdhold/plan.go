@@ -79,6 +79,7 @@ func (p *plan) settle() {
 	if len(p.holders) == 0 && len(p.waiters) > 0 {
 		p.free = true
 		p.letIn(p.waiters[0])
+		p.strict = p.strict || p.shared() // who comes now may share it, too
 	}
 	for p.shared() && len(p.waiters) > 0 && p.waiters[0].record.Shared {
 		p.strict = true
@@ -265,6 +266,7 @@ func (p *plan) renew(c driver.Claim, lease clientv3.LeaseID) answer {
 	}
 	if c.Shared && !h.record.Shared {
 		h.record.Shared, h.put = true, true
+		p.strict = true // who comes now may share it
 	}
 	if c.Block > 0 {
 		h.record.Token, h.record.Block, h.put = p.draw(uint64(c.Token), c.Block), c.Block, true

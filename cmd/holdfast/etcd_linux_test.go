@@ -1,17 +1,35 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testserver/etcdtest"
 )
 
+// etcdProgram builds the program that has the client, beside the command.
+var etcdProgram = sync.OnceValue(func() error {
+	args := append([]string{"build", "-buildvcs=false", "-o",
+		filepath.Join(filepath.Dir(holdfastPath), "holdfast-etcd")}, buildFlags...)
+	args = append(args, "./holdfast-etcd")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %v: %w\n%s", args, err, out)
+	}
+	return nil
+})
+
 // startEtcd starts a server, and returns it with its address for the command.
 func startEtcd(t *testing.T) (s etcdtest.Server, url string) {
 	t.Helper()
+	if err := etcdProgram(); err != nil {
+		t.Fatal(err)
+	}
 	s, err := etcdtest.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +59,9 @@ func TestEtcdExitCodes(t *testing.T) {
 		{"fails", []string{"run", "n", "--", "sh", "-c", "exit 69"}, 69},
 		{"lease too short", []string{"run", "--ttl=500ms", "n", "--", "true"}, 64},
 		{"bad address", []string{"run", "--on=etcd://h?x=y", "n", "--", "true"}, 64},
+		{"no host", []string{"run", "--on=etcd://", "n", "--", "true"}, 64},
+		{"called by nobody else", []string{"run", "n", "--", "sh", "-c",
+			"env | grep _CALLER; test $? = 1"}, 0},
 		{"no server", []string{"run", "--on=etcd+unix:///no/socket", "n", "--", "true"}, 69},
 		{"held for too long", []string{"run", "--ttl=1s", "--max-hold=1s", "n", "--", "sleep",
 			"3600"}, 70},
@@ -71,4 +92,21 @@ func TestEtcdExitCodes(t *testing.T) {
 	s.Freeze()
 	lost.expectExit(70)
 	s.Thaw()
+}
+
+// TestEtcdProgramMissing: who has only holdfast is told what to install.
+func TestEtcdProgramMissing(t *testing.T) {
+	t.Parallel()
+	alone := filepath.Join(t.TempDir(), "holdfast")
+	if err := os.Link(holdfastPath, alone); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(alone, "run", "--on=etcd://u:hunter2@h", "n", "--", "true")
+	cmd.Env = []string{"PATH=/no/path"}
+	p := startCommand(t, cmd)
+	p.expectExit(69)
+	if text := p.allStderr(); strings.Contains(text, hidden) ||
+		!strings.Contains(text, "go install github.com/holdfast-go/holdfast/cmd/holdfast/holdfast-etcd@") {
+		t.Errorf("stderr: %s", text)
+	}
 }

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	runtime.GOMAXPROCS(1) // as holdfast does
-	backendurl.PostgresDriver = &backendurl.PostgresLocks{
+	backendurl.Clients[backendurl.PostgresProgram] = backendurl.Client{
 		Validate: pghold.Validate,
 		Open: func(ctx context.Context, address string, reads bool) (driver.Backend, error) {
 			var options []pghold.Option

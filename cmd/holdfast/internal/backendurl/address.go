@@ -27,7 +27,7 @@ type Address struct {
 	open   opener
 	limits limits
 
-	postgres bool
+	program string // see Program; empty: any
 }
 
 // String returns the address without anything that may be secret: no user, no password, no
@@ -110,7 +110,7 @@ func Parse(raw string) (*Address, error) {
 	if err := checkParts(p, s.params, s.noServer); err != nil {
 		return nil, err
 	}
-	a := &Address{prefix: s.prefix, postgres: s.postgres}
+	a := &Address{prefix: s.prefix, program: s.program}
 	if prefix, ok := p.params["prefix"]; ok {
 		if len(prefix) >= driver.MaxKeyLen {
 			return nil,

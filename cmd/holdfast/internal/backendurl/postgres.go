@@ -1,28 +1,9 @@
 package backendurl
 
-import (
-	"context"
-	"errors"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
-
-// PostgresLocks opens locks in PostgreSQL.
-type PostgresLocks struct {
-	Validate func(address string) error // without connecting
-	Open     func(ctx context.Context, address string, reads bool) (driver.Backend, error)
-}
-
-// PostgresDriver is nil in the program holdfast, which has no driver: it calls holdfast-postgres.
-var PostgresDriver *PostgresLocks
-
-// NeedsPostgres reports whether only holdfast-postgres can open the address, and this program is
-// not that.
-func (a *Address) NeedsPostgres() bool { return a.postgres && PostgresDriver == nil }
-
-// postgresLocks returns the scheme of locks in a database.
+// postgresLocks returns the scheme of locks in a database, whose addresses package pghold parses.
 func postgresLocks(name string) scheme {
-	s := readScheme(name, "[user[:password]@]host[:port][,host[:port]...]/database",
+	return clientScheme(PostgresProgram, name,
+		"[user[:password]@]host[:port][,host[:port]...]/database",
 		map[string]string{
 			"prefix":   prefixHelp + "; none unless set",
 			"create":   "true to make the tables unless they are there; false unless set",
@@ -34,22 +15,5 @@ func postgresLocks(name string) scheme {
 			"sslrootcert": "file with the certificates of the authorities to trust",
 			"sslcert":     "file with the certificate of the client",
 			"sslkey":      "file with the key of the client",
-		}, func(address string) error {
-			if PostgresDriver == nil {
-				return nil // the other program looks
-			}
-			return PostgresDriver.Validate(address)
-		}, func(ctx context.Context, address string, h how) (driver.Backend, error) {
-			if PostgresDriver == nil {
-				return nil, errors.New("this program has no driver for it")
-			}
-			b, err := PostgresDriver.Open(ctx, address, h.reads)
-			if err != nil {
-				return nil, inOurWords{err}
-			}
-			return b, nil
 		})
-	s.prefix = "" // the tables are for nothing else
-	s.postgres = true
-	return s
 }

@@ -47,7 +47,7 @@ func installable() string {
 func checkCaller() error {
 	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
 	version, path := ownVersion()
-	drivers := OpenDatabase != nil || backendurl.PostgresDriver != nil
+	drivers := OpenDatabase != nil || len(backendurl.Clients) > 0
 	if !drivers || called == "" || version == "" || called == version {
 		return nil
 	}

@@ -20,7 +20,7 @@ type streams struct {
 
 // Main runs a command line and returns the exit code. args do not include the program's name. Main
 // writes results to out and errors to err. It does not end the process, except where it replaces
-// it: holdfast fence may execute holdfast-fence, and an address of PostgreSQL holdfast-postgres.
+// it by one that has the client of what an address names.
 func Main(args []string, out, err io.Writer) int {
 	output := &checkedWriter{Writer: out}
 	out = output

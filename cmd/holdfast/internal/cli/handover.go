@@ -65,9 +65,8 @@ func findProgram(name string) (string, error) {
 	}
 	path, err := child.Find(name)
 	if err != nil {
-		return "", fmt.Errorf(
-			"databases need the program %s, which can be run neither beside holdfast (%w) nor in PATH (%w)",
-			name, beside, err)
+		return "", fmt.Errorf("the program %s is needed there, which can be run neither beside "+
+			"holdfast (%w) nor in PATH (%w)", name, beside, err)
 	}
 	return path, nil
 }

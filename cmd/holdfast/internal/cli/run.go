@@ -398,11 +398,11 @@ func parseAddress(on string, given bool) (address, error) {
 	if err != nil {
 		return nil, usagef("%s: %w", source, err)
 	}
-	if a.NeedsPostgres() {
+	if program := a.Program(); program != "" {
 		if !given {
 			on = "" // the other program has the same environment
 		}
-		return nil, becomePostgres(on, a.String())
+		return nil, becomeOther(program, on, a.String())
 	}
 	return a, nil
 }

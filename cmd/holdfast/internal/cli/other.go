@@ -11,13 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
-// postgresProgram has the driver of PostgreSQL, which costs each start of the program that it is
-// part of. Else it is this program.
-const postgresProgram = "holdfast-postgres"
-
 // handedVariable has the address of --on for the other program, as the process list shows arguments
 // to everybody.
-const handedVariable = "HOLDFAST_POSTGRES_URL"
+const handedVariable = "HOLDFAST_HANDED_URL"
 
 // commandLine is that of this program, without its name; handed is the address that holdfast has
 // taken out of it.
@@ -30,21 +26,21 @@ var (
 // the command that is run under the lock.
 func takeHanded(args []string) {
 	commandLine = args
-	if backendurl.PostgresDriver != nil {
+	if len(backendurl.Clients) > 0 {
 		handed = os.Getenv(handedVariable)
 		os.Unsetenv(handedVariable)
 		os.Unsetenv(callerVariable)
 	}
 }
 
-// becomePostgres has the other program do all that this one was called for. address is that of
-// --on; empty if it came from the environment. It returns only if it cannot.
-func becomePostgres(address, shown string) error {
-	path, err := findProgram(postgresProgram)
+// becomeOther has the other program do all that this one was called for. address is that of --on;
+// empty if it came from the environment. It returns only if it cannot.
+func becomeOther(program, address, shown string) error {
+	path, err := findProgram(program)
 	if err != nil {
 		return &exit{codeUnavailable, fmt.Errorf("%s: %w; install it with "+
 			"go install github.com/holdfast-go/holdfast/cmd/holdfast/%s@%s", shown, err,
-			postgresProgram, installable())}
+			program, installable())}
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, handedVariable+"=") || strings.HasPrefix(v, callerVariable+"=")
@@ -52,7 +48,7 @@ func becomePostgres(address, shown string) error {
 	if env = append(env, callerVariable+"="+caller()); address != "" {
 		env = append(env, handedVariable+"="+address)
 	}
-	err = become(path, append([]string{postgresProgram}, withoutOn(commandLine)...), env)
+	err = become(path, append([]string{program}, withoutOn(commandLine)...), env)
 	var e *exit
 	if errors.As(err, &e) {
 		return err

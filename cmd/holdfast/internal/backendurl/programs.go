@@ -1,0 +1,58 @@
+package backendurl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Client is a client that costs each start of the program that it is part of, so that only a
+// program of its own has it.
+type Client struct {
+	Validate func(address string) error // without connecting
+	// Open opens a backend that only looks if reads is set, where that makes a difference.
+	Open func(ctx context.Context, address string, reads bool) (driver.Backend, error)
+}
+
+// Clients are those that this program has, by the program that was made for them: none in holdfast.
+// They are set before anything else happens.
+var Clients = make(map[string]Client)
+
+// The programs that lock where a client of its own is needed.
+const (
+	EtcdProgram     = "holdfast-etcd"
+	PostgresProgram = "holdfast-postgres"
+)
+
+// Program returns the name of the program that locks at the address, or "" if this one does.
+func (a *Address) Program() string {
+	if _, ours := Clients[a.program]; ours {
+		return ""
+	}
+	return a.program
+}
+
+// clientScheme returns a scheme whose addresses the client of a program opens.
+func clientScheme(program, name, rest string, params map[string]string) scheme {
+	s := readScheme(name, rest, params, func(address string) error {
+		client, ours := Clients[program]
+		if !ours {
+			return nil // the other program looks
+		}
+		return client.Validate(address)
+	}, func(ctx context.Context, address string, h how) (driver.Backend, error) {
+		client, ours := Clients[program]
+		if !ours {
+			return nil, errors.New("it needs the program " + program)
+		}
+		b, err := client.Open(ctx, address, h.reads)
+		if err != nil {
+			return nil, inOurWords{err}
+		}
+		return b, nil
+	})
+	s.program = program
+	s.prefix = "" // what it is kept in is for locks alone
+	return s
+}
