@@ -40,7 +40,7 @@ func TestPreferred(t *testing.T) {
 		p.run(nil)
 		time.Sleep(election.DefaultPollInterval + 5*time.Second - 1)
 		s.mustLead("a")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		s.mustLead("p")
 		if cause != election.ErrPreferred {
 			t.Errorf("the cause is %v, want ErrPreferred", cause)
