@@ -58,15 +58,16 @@ func compare(rounds, changes int, idle time.Duration, only string) error {
 	for _, r := range results {
 		fmt.Printf("| %s | %s | %s | %s |\n", r.name, r.gaps[terminate], r.gaps[kill], r.gaps[stop])
 	}
-	fmt.Println("\n| | changes | of these by kill -9, SIGSTOP | overlaps | requests/s while idle |")
+	fmt.Println("\n| | changes | of these by kill -9, SIGSTOP " +
+		"| overlaps, of these after SIGSTOP | requests/s while idle |")
 	fmt.Println("|---|---|---|---|---|")
 	for _, r := range results {
 		requests := "no server"
 		if r.requests >= 0 {
 			requests = fmt.Sprintf("%.2f", r.requests)
 		}
-		fmt.Printf("| %s | %d | %d, %d | %d | %s |\n", r.name, r.changes, r.faults[kill],
-			r.faults[stop], r.overlaps, requests)
+		fmt.Printf("| %s | %d | %d, %d | %d, %d | %s |\n", r.name, r.changes, r.faults[kill],
+			r.faults[stop], r.overlaps, r.afterStop, requests)
 	}
 	return nil
 }

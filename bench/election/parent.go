@@ -62,7 +62,9 @@ type result struct {
 	faults   map[way]int
 	changes  int
 	overlaps int
-	requests float64 // -1: there is no server
+	// of these, with a former leader that was stopped
+	afterStop int
+	requests  float64 // -1: there is no server
 }
 
 // event is a line of a candidate.
@@ -86,12 +88,14 @@ type fleet struct {
 	leader  *candidate
 	since   int64 // when the leader began to act
 	reigns  [][2]int64
+	stopped map[int64]bool // by when they began: leaders that were stopped
 	changes int
 }
 
 func newFleet(c contender, address string, ttl time.Duration) (*fleet, error) {
-	f := &fleet{events: make(chan event, 1000), env: append(os.Environ(),
-		kindVariable+"="+c.kind, addressVariable+"="+address, leaseVariable+"="+ttl.String())}
+	f := &fleet{events: make(chan event, 1000), stopped: make(map[int64]bool)}
+	f.env = append(os.Environ(), kindVariable+"="+c.kind, addressVariable+"="+address,
+		leaseVariable+"="+ttl.String())
 	for range 3 {
 		if err := f.join(); err != nil {
 			return f, err
@@ -202,6 +206,7 @@ func (f *fleet) end(w way) (time.Duration, error) {
 		f.reigns = append(f.reigns, [2]int64{f.since, began}) // it cannot say
 		err = old.cmd.Process.Kill()
 	case stop:
+		f.stopped[f.since] = true
 		err = old.cmd.Process.Signal(syscall.SIGSTOP)
 	}
 	if err != nil {
@@ -221,15 +226,19 @@ func (f *fleet) end(w way) (time.Duration, error) {
 	return gap, err
 }
 
-// overlaps counts pairs of neighbours that acted at the same time.
-func (f *fleet) overlaps() (n int) {
+// overlaps counts pairs of neighbours that acted at the same time, and of these the ones whose
+// former was stopped.
+func (f *fleet) overlaps() (n, stopped int) {
 	slices.SortFunc(f.reigns, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 	for i := 1; i < len(f.reigns); i++ {
 		if f.reigns[i][0] <= f.reigns[i-1][1] {
 			n++
+			if f.stopped[f.reigns[i-1][0]] {
+				stopped++
+			}
 		}
 	}
-	return n
+	return n, stopped
 }
 
 // measure runs all of it for one contender.
@@ -293,7 +302,8 @@ func (r *result) measureChanges(c contender, address string, changes int) error 
 		_, err = f.end(w)
 	}
 	f.settle(2 * lease) // the stopped ones say when they last acted
-	r.changes, r.overlaps = f.changes, f.overlaps()
+	r.changes = f.changes
+	r.overlaps, r.afterStop = f.overlaps()
 	return err
 }
 
