@@ -1,0 +1,73 @@
+//go:build linux
+
+// Command election compares how long nobody leads, whether two ever lead at once, and what a leader
+// and two candidates that wait cost: for holdfast's election on Redis and in a directory, and for
+// etcd's concurrency.Election. Candidates are processes, which it starts, kills and stops itself,
+// as it does the servers.
+//
+//	go run ./bench/election -rounds 10 -changes 1000
+//
+// It writes tables in Markdown.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if kind := os.Getenv(kindVariable); kind != "" {
+		if err := campaign(kind, os.Getenv(addressVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	rounds := flag.Int("rounds", 10, "how often the leader ends in each way")
+	changes := flag.Int("changes", 1000, "changes of the leader in the search for overlaps")
+	idle := flag.Duration("idle", 20*time.Second, "for how long requests are counted")
+	only := flag.String("only", "", "redis, directory or etcd, with commas; default: all")
+	flag.Parse()
+	if err := compare(*rounds, *changes, *idle, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "election:", err)
+		os.Exit(1)
+	}
+}
+
+// compare measures each contender and writes the tables.
+func compare(rounds, changes int, idle time.Duration, only string) error {
+	var results []result
+	for _, c := range contenders {
+		if only != "" && !slices.Contains(strings.Split(only, ","), c.kind) {
+			continue
+		}
+		r, err := measure(c, rounds, changes, idle)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		results = append(results, r)
+	}
+	fmt.Printf("Lease %v, three candidates, %d rounds: median (smallest to largest).\n\n", lease,
+		rounds)
+	fmt.Println("| | orderly stop | kill -9 | SIGSTOP |")
+	fmt.Println("|---|---|---|---|")
+	for _, r := range results {
+		fmt.Printf("| %s | %s | %s | %s |\n", r.name, r.gaps[terminate], r.gaps[kill], r.gaps[stop])
+	}
+	fmt.Println("\n| | changes | of these by kill -9, SIGSTOP " +
+		"| overlaps, of these after SIGSTOP | requests/s while idle |")
+	fmt.Println("|---|---|---|---|---|")
+	for _, r := range results {
+		requests := "no server"
+		if r.requests >= 0 {
+			requests = fmt.Sprintf("%.2f", r.requests)
+		}
+		fmt.Printf("| %s | %d | %d, %d | %d, %d | %s |\n", r.name, r.changes, r.faults[kill],
+			r.faults[stop], r.overlaps, r.afterStop, requests)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// lease is the TTL of all contenders while leaders are ended. idleLease is that while requests are
+// counted: holdfast's default.
+const (
+	lease     = 2 * time.Second
+	idleLease = 30 * time.Second
+
+	// patience bounds the wait for the next leader.
+	patience = time.Minute
+)
+
+// way is how a leader ends.
+type way int
+
+const (
+	resign way = iota
+	terminate
+	kill
+	stop
+)
+
+// gaps are times without a leader.
+type gaps []time.Duration
+
+func (g gaps) String() string {
+	if len(g) == 0 {
+		return "-"
+	}
+	all := slices.Sorted(slices.Values(g))
+	median, smallest, largest := all[len(all)/2], all[0], all[len(all)-1]
+	return fmt.Sprintf("%s (%s to %s)", short(median), short(smallest), short(largest))
+}
+
+func short(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+type result struct {
+	name     string
+	gaps     map[way]gaps
+	faults   map[way]int
+	changes  int
+	overlaps int
+	// of these, with a former leader that was stopped
+	afterStop int
+	requests  float64 // -1: there is no server
+}
+
+// event is a line of a candidate.
+type event struct {
+	from        *candidate
+	end         bool
+	first, last int64
+}
+
+// candidate is a process that campaigns.
+type candidate struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+// fleet is three candidates.
+type fleet struct {
+	env     []string
+	events  chan event
+	all     []*candidate
+	leader  *candidate
+	since   int64 // when the leader began to act
+	reigns  [][2]int64
+	stopped map[int64]bool // by when they began: leaders that were stopped
+	changes int
+}
+
+func newFleet(c contender, address string, ttl time.Duration) (*fleet, error) {
+	f := &fleet{events: make(chan event, 1000), stopped: make(map[int64]bool)}
+	f.env = append(os.Environ(), kindVariable+"="+c.kind, addressVariable+"="+address,
+		leaseVariable+"="+ttl.String())
+	for range 3 {
+		if err := f.join(); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// join starts one more candidate.
+func (f *fleet) join() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c := &candidate{cmd: exec.Command(self)}
+	c.cmd.Env, c.cmd.Stderr = f.env, os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := testserver.StartProcess(c.cmd); err != nil {
+		return err
+	}
+	f.all = append(f.all, c)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			e := event{from: c}
+			if n, _ := fmt.Sscanf(s.Text(), "end %d %d", &e.first, &e.last); n == 2 {
+				e.end = true
+			} else if n, _ := fmt.Sscanf(s.Text(), "lead %d", &e.first); n != 1 {
+				continue
+			}
+			f.events <- e
+		}
+	}()
+	return nil
+}
+
+// leave waits for a process that has ended, and forgets it.
+func (f *fleet) leave(c *candidate) {
+	c.in.Close()
+	_ = c.cmd.Wait()
+	f.all = slices.DeleteFunc(f.all, func(o *candidate) bool { return o == c })
+}
+
+// close ends all candidates.
+func (f *fleet) close() {
+	for _, c := range slices.Clone(f.all) {
+		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.cmd.Process.Kill()
+		f.leave(c)
+	}
+}
+
+// note keeps what an event says.
+func (f *fleet) note(e event) {
+	if e.end {
+		f.reigns = append(f.reigns, [2]int64{e.first, e.last})
+		return
+	}
+	f.leader, f.since = e.from, e.first
+	f.changes++
+}
+
+// next waits for a leader that has begun after this. It may be the one from before: one that has
+// resigned campaigns again, and others may not have begun to.
+func (f *fleet) next(after int64) error {
+	timeout := time.After(patience)
+	for f.since <= after {
+		select {
+		case e := <-f.events:
+			f.note(e)
+		case <-timeout:
+			return fmt.Errorf("nobody leads within %v", patience)
+		}
+	}
+	return nil
+}
+
+// settle takes the news that have come within d.
+func (f *fleet) settle(d time.Duration) {
+	timeout := time.After(d)
+	for {
+		select {
+		case e := <-f.events:
+			f.note(e)
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// end ends the leader in some way, and returns how long nobody led. It puts a candidate in the
+// place of one that has gone.
+func (f *fleet) end(w way) (time.Duration, error) {
+	old := f.leader
+	began := time.Now().UnixNano()
+	var err error
+	switch w {
+	case resign:
+		_, err = io.WriteString(old.in, "resign\n")
+	case terminate:
+		err = old.cmd.Process.Signal(syscall.SIGTERM)
+	case kill:
+		f.reigns = append(f.reigns, [2]int64{f.since, began}) // it cannot say
+		err = old.cmd.Process.Kill()
+	case stop:
+		f.stopped[f.since] = true
+		err = old.cmd.Process.Signal(syscall.SIGSTOP)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := f.next(began); err != nil {
+		return 0, err
+	}
+	gap := time.Duration(f.since - began)
+	switch w {
+	case terminate, kill:
+		f.leave(old)
+		err = f.join()
+	case stop:
+		err = old.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	return gap, err
+}
+
+// overlaps counts pairs of neighbours that acted at the same time, and of these the ones whose
+// former was stopped.
+func (f *fleet) overlaps() (n, stopped int) {
+	slices.SortFunc(f.reigns, func(a, b [2]int64) int { return int(a[0] - b[0]) })
+	for i := 1; i < len(f.reigns); i++ {
+		if f.reigns[i][0] <= f.reigns[i-1][1] {
+			n++
+			if f.stopped[f.reigns[i-1][0]] {
+				stopped++
+			}
+		}
+	}
+	return n, stopped
+}
+
+// measure runs all of it for one contender.
+func measure(c contender, rounds, changes int, idle time.Duration) (result, error) {
+	r := result{name: c.name, gaps: map[way]gaps{}, faults: map[way]int{}, requests: -1}
+	place, err := c.open()
+	if err != nil {
+		return r, err
+	}
+	defer place.close()
+	if err := r.measureGaps(c, place.address, rounds); err != nil {
+		return r, err
+	}
+	if err := r.measureChanges(c, place.address, changes); err != nil {
+		return r, err
+	}
+	if place.requests != nil {
+		r.requests, err = measureIdle(c, place, idle)
+	}
+	return r, err
+}
+
+func (r *result) measureGaps(c contender, address string, rounds int) error {
+	f, err := newFleet(c, address, lease)
+	defer f.close()
+	if err == nil {
+		err = f.next(0)
+	}
+	for range rounds {
+		for _, w := range []way{terminate, kill, stop} {
+			if err != nil {
+				return err
+			}
+			f.settle(time.Second) // all candidates wait
+			var gap time.Duration
+			gap, err = f.end(w)
+			r.gaps[w] = append(r.gaps[w], gap)
+		}
+	}
+	return err
+}
+
+func (r *result) measureChanges(c contender, address string, changes int) error {
+	f, err := newFleet(c, address, lease)
+	defer f.close()
+	if err == nil {
+		err = f.next(0)
+	}
+	for err == nil && f.changes < changes {
+		f.settle(20 * time.Millisecond)
+		w := resign
+		switch rand.IntN(20) {
+		case 0:
+			w = kill
+		case 1:
+			w = stop
+		case 2:
+			w = terminate
+		}
+		r.faults[w]++
+		_, err = f.end(w)
+	}
+	f.settle(2 * lease) // the stopped ones say when they last acted
+	r.changes = f.changes
+	r.overlaps, r.afterStop = f.overlaps()
+	return err
+}
+
+func measureIdle(c contender, p *place, span time.Duration) (float64, error) {
+	f, err := newFleet(c, p.address, idleLease)
+	defer f.close()
+	if err == nil {
+		err = f.next(0)
+	}
+	if err != nil {
+		return 0, err
+	}
+	f.settle(2 * time.Second)
+	n, err := p.requests(context.Background(), span)
+	return n / span.Seconds(), err
+}
