@@ -189,7 +189,8 @@ func TestWatchOfOthers(t *testing.T) {
 	const bad = "\x1b]0;owned\x07"
 	s.servers[0].Do(t, "SET", "lock:"+bad, "AAAAAAAAAAAAAAAAAAAAAAAA/h"+bad+"/7/l"+bad, "PX",
 		"3600000")
-	s.servers[0].Do(t, "SET", "lock:z\u009b2J\xff"+strings.Repeat("long", 200), bad, "PX", "3600000")
+	s.servers[0].Do(t, "SET", "lock:z\u009b2J\xff"+strings.Repeat("long", 200), bad,
+		"PX", "3600000")
 	w := s.watch()
 	w.expectStderr(`(?s)\\x1b\]0;owned.*\\u009b2J`)
 	w.press("\r")
@@ -197,7 +198,7 @@ func TestWatchOfOthers(t *testing.T) {
 	w.press("q")
 	w.expectExit(0)
 	if text := w.stderr.String(); strings.Contains(text, bad) || strings.Contains(text, "\x07") ||
-		strings.ContainsAny(text, "\u009b\xff") {
+		strings.ContainsRune(text, '\u009b') || strings.Contains(text, "\xff") {
 		t.Errorf("the terminal gets %q", text)
 	}
 }

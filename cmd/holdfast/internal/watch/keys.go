@@ -42,7 +42,8 @@ func (s *Screen) typed(key string) {
 		s.filter += " "
 	default:
 		r, size := utf8.DecodeRuneInString(key)
-		if size != len(key) || !unicode.IsPrint(r) || utf8.RuneCountInString(s.filter) >= maxFilter {
+		if size != len(key) || !unicode.IsPrint(r) ||
+			utf8.RuneCountInString(s.filter) >= maxFilter {
 			return
 		}
 		s.filter += key

@@ -88,8 +88,9 @@ func (s *Screen) arrange() {
 		}
 		return order
 	})
-	if i := slices.IndexFunc(s.rows, func(k look.Key) bool { return k.Full == s.selected }); i >= 0 {
-		s.cursor = i
+	at := slices.IndexFunc(s.rows, func(k look.Key) bool { return k.Full == s.selected })
+	if at >= 0 {
+		s.cursor = at
 	}
 	s.move(0)
 }
