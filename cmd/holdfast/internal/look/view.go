@@ -215,7 +215,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	}
 	key, err := v.inspect(ctx, full)
 	if err != nil {
-		key = Key{Name: NameOf(full, v.Prefix), Full: full}
+		key = Key{Name: NameOf(full, v.Prefix), Full: full, Unknown: true}
 	}
 	if several {
 		key.Nodes = nodesOf(<-asked, time.Now())
