@@ -142,7 +142,8 @@ type (
 // JSON returns the key as a line. waiters says whether each waiter is in it; leaks are added. hide
 // takes secrets out of an error.
 func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
-	j := jsonKey{Name: k.Text, Bytes: BytesOf(k.Text), Key: k.Full, Kind: k.Kind, Shared: k.Shared, Unknown: k.Unknown,
+	j := jsonKey{Name: k.Text, Bytes: BytesOf(k.Text), Key: k.Full, Kind: k.Kind,
+		Unknown: k.Unknown, Shared: k.Shared,
 		Holders: jsonParties(k.Holders), Waiting: len(k.Waiters)}
 	if k.Kind == Permit {
 		j.Slot = &k.Slot
