@@ -57,6 +57,9 @@ func TestExitCodes(t *testing.T) {
 		"leaks 1":     true, // by TestLeaks
 		"deadlocks 1": true, // by TestDeadlocks
 		"bench 128+N": true, // by TestBenchInterrupted
+		"watch 0":     true, // by TestWatch
+		"watch 69":    true, // by TestWatchOfALostServer
+		"watch 128+N": true, // by TestWatchEnds
 		"release 0":   true, // by TestRelease
 		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
@@ -127,6 +130,9 @@ func TestExitCodes(t *testing.T) {
 		{"no server", []string{"leaks", "--on=" + down.URL()}, 69, "69", nil, nil},
 		{"no output", []string{"leaks", "--help"}, 74, "74", nil, full},
 
+		{"no terminal", []string{"watch"}, 64, "64", nil, nil},
+		{"no output", []string{"watch", "--help"}, 74, "74", nil, full},
+
 		{"none", []string{"deadlocks"}, 0, "0", nil, nil},
 		{"two prefixes", []string{"deadlocks", "a", "b"}, 64, "64", nil, nil},
 		{"no server", []string{"deadlocks", "--on=" + down.URL()}, 69, "69", nil, nil},
@@ -170,7 +176,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
-		"deadlocks", "bench", "adopt"} {
+		"deadlocks", "bench", "watch", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

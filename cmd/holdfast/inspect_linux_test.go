@@ -124,6 +124,9 @@ func TestInspectNodes(t *testing.T) {
 		"           "+s.servers[1].Addr+": does not answer: .*")
 	s.servers[2].Kill()
 	out, err := s.ask(69, "inspect", "--timeout=2s", "nightly")
+	if strings.Contains(out, "nobody") || !strings.Contains(out, "\n  held by  not known\n") {
+		t.Errorf("without a majority nobody knows the holder:\n%s", out)
+	}
 	if !strings.Contains(err, s.servers[2].Addr) || !strings.Contains(out, "differs") ||
 		!regexp.MustCompile(s.servers[2].Addr+": does not answer: .*connection refused").
 			MatchString(out) {
@@ -152,7 +155,10 @@ func TestInspectOthers(t *testing.T) {
 		t.Errorf("as JSON: %s", out)
 	}
 	s.servers[0].Do(t, "HSET", "lock:hash", "f", "v")
-	if _, err := s.ask(69, "inspect", "hash"); !strings.Contains(err, "WRONGTYPE") {
-		t.Errorf("of a key that is no lock: %s", err)
+	for _, flag := range []string{"--json", "--json=false"} {
+		if out, err := s.ask(69, "inspect", flag, "hash"); !strings.Contains(err, "WRONGTYPE") ||
+			out != "" {
+			t.Errorf("of a key that is no lock: %s%s", out, err)
+		}
 	}
 }

@@ -34,8 +34,8 @@ key, by which they tell whether all know the same number of permits. To find the
 it looks at all keys of the server, in small steps.
 
 What another library holds is shown by its value: quoted, escaped, and cut after 40
-bytes; --json has it all. So do names and labels that are no plain word. The line
-"owner" is what holdfast release --owner takes.
+bytes; --json has it all, on Redis its first 1024 bytes. So do names and labels that
+are no plain word. The line "owner" is what holdfast release --owner takes.
 
 Exit codes:
   0   it is all there, whether somebody holds the lock or not
@@ -71,7 +71,9 @@ func (f *lookFlags) inspect(v *viewer, s streams, name string) error {
 		parts, failure = v.Semaphore(ctx, name)
 	}
 	var text bytes.Buffer
-	if !lock.Free() || len(parts) == 0 {
+	// Of a lock of which nobody has said anything, there is only the error.
+	told := lock.Unknown && len(lock.Nodes) > 0
+	if told || !lock.Unknown && (!lock.Free() || len(parts) == 0) {
 		f.describe(&text, lock)
 	}
 	for _, k := range parts {

@@ -29,7 +29,8 @@ type Options struct {
 // one that waits has the lock after its release. It uses two clients of one backend, as two
 // processes would, and keys of its own, which are free when it returns, unless the backend does not
 // answer. If ctx ends, its cause is the error.
-func Measure(ctx context.Context, backends [2]driver.Backend, o Options) (samples []Sample, err error) {
+func Measure(ctx context.Context, backends [2]driver.Backend, o Options) (samples []Sample,
+	err error) {
 	m := measurement{Options: o, ctx: ctx, name: "holdfast-bench/" + rand.Text()}
 	for i, b := range backends {
 		c := &client{waits: make(chan struct{}, 1)}
@@ -71,8 +72,8 @@ type part struct {
 	once func() (time.Duration, error)
 }
 
-// repeat does all parts in turns, so that what the machine and the network do meanwhile is in all of
-// them. The first turn does not count: it also costs scripts and connections.
+// repeat does all parts in turns, so that what the machine and the network do meanwhile is in all
+// of them. The first turn does not count: it also costs scripts and connections.
 func (m *measurement) repeat(parts []part) ([]Sample, error) {
 	samples := make([]Sample, len(parts))
 	begin := time.Now()

@@ -76,6 +76,8 @@ func (k Key) Describe(ages Ages, hide func(string) string) string {
 	}
 	say("  key      %s", Shown(k.Full))
 	switch {
+	case k.Unknown:
+		say("  held by  not known")
 	case len(k.Holders) == 0:
 		say("  held by  nobody")
 	case k.Shared:
@@ -84,7 +86,9 @@ func (k Key) Describe(ages Ages, hide func(string) string) string {
 	for _, p := range k.Holders {
 		k.describeHolder(p, ages, say)
 	}
-	say("  waiting  %d", len(k.Waiters))
+	if !k.Unknown {
+		say("  waiting  %d", len(k.Waiters))
+	}
 	for i, w := range k.Waiters {
 		present := ""
 		if w.Lease > 0 {

@@ -13,6 +13,7 @@ import (
 type Key struct {
 	Name
 	Full    string // as the backend knows it
+	Unknown bool   // nobody has said who holds it or waits
 	Shared  bool   // Holders share it
 	Holders []Party
 	Waiters []Party // in order
@@ -110,6 +111,7 @@ type (
 		Key     string      `json:"key"`
 		Kind    Kind        `json:"kind"`
 		Slot    *int        `json:"slot,omitempty"`
+		Unknown bool        `json:"unknown,omitempty"`
 		Shared  bool        `json:"shared"`
 		Holders []jsonParty `json:"holders"`
 		Waiting int         `json:"waiting"`
@@ -140,7 +142,8 @@ type (
 // JSON returns the key as a line. waiters says whether each waiter is in it; leaks are added. hide
 // takes secrets out of an error.
 func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
-	j := jsonKey{Name: k.Text, Bytes: BytesOf(k.Text), Key: k.Full, Kind: k.Kind, Shared: k.Shared,
+	j := jsonKey{Name: k.Text, Bytes: BytesOf(k.Text), Key: k.Full, Kind: k.Kind,
+		Unknown: k.Unknown, Shared: k.Shared,
 		Holders: jsonParties(k.Holders), Waiting: len(k.Waiters)}
 	if k.Kind == Permit {
 		j.Slot = &k.Slot

@@ -66,8 +66,11 @@ func (k Key) Held() string {
 // Consequences says what it means to free the key while the party holds it: a line for what is the
 // case, and one for what will happen.
 func (k Key) Consequences(p Party) (is, will string) {
-	is = fmt.Sprintf("%v is held by %v, %s; its lease ends in %s, %d wait", k.Name, p, p.life(),
-		leaseCell(p), len(k.Waiters))
+	end := "its lease ends in " + leaseCell(p)
+	if p.endless() {
+		end = "its lease has no end that is known"
+	}
+	is = fmt.Sprintf("%v is held by %v, %s; %s, %d wait", k.Name, p, p.life(), end, len(k.Waiters))
 	switch {
 	case p.Foreign():
 		will = "freeing it does not stop that holder, which may never notice"

@@ -137,8 +137,8 @@ func (v *View) showAll(ctx context.Context, names []string, show func([]Key) err
 }
 
 // each inspects keys, several at the same time, and calls do with the place of each in names and
-// what is known of it, one call at a time. It begins no more when do returns false or one fails, and
-// returns how many it has begun with, which are then done.
+// what is known of it, one call at a time. It begins no more when do returns false or one fails,
+// and returns how many it has begun with, which are then done.
 func (v *View) each(ctx context.Context, names []string,
 	do func(i int, k Key) (more bool)) (begun int, err error) {
 	var (
@@ -215,7 +215,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	}
 	key, err := v.inspect(ctx, full)
 	if err != nil {
-		key = Key{Name: NameOf(full, v.Prefix), Full: full}
+		key = Key{Name: NameOf(full, v.Prefix), Full: full, Unknown: true}
 	}
 	if several {
 		key.Nodes = nodesOf(<-asked, time.Now())
