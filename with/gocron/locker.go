@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// ErrNotLocked says that a job of [Locker.Task] has no lock: its scheduler has no Locker, or the job
-// has another name (gocron.WithName) than Task was given.
+// ErrNotLocked says that a job of [Locker.Task] has no lock: its scheduler has no Locker, or the
+// job has another name (gocron.WithName) than Task was given.
 var ErrNotLocked = errors.New("the job holds no lock")
 
 // Locker gives each run of a job a lock whose key is the job's name. It is a gocron.Locker, for

@@ -112,6 +112,7 @@ func TestLossIsToldOfOtherJobs(t *testing.T) {
 		f.lose("report")
 		told := p.errors(&p.told)
 		if len(told) != 1 {
+			close(end)
 			t.Fatalf("told %v while the job runs, want one loss", told)
 		}
 		isLoss(t, "what was told", told[0])

@@ -372,8 +372,8 @@ func TestInvalid(t *testing.T) {
 			}
 		}
 		for _, o := range []redsync.Option{redsync.WithFailFast(true),
-			redsync.WithShufflePools(true), redsync.WithTimeoutFactor(0.5), redsync.WithDriftFactor(0.1),
-			redsync.OptionFunc(func(*redsync.Mutex) {})} {
+			redsync.WithShufflePools(true), redsync.WithTimeoutFactor(0.5),
+			redsync.WithDriftFactor(0.1), redsync.OptionFunc(func(*redsync.Mutex) {})} {
 			m := rs.NewMutex("k", o)
 			s.lock(m)
 			s.unlock(m)

@@ -1,0 +1,168 @@
+package withcertmagic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Storage is a storage with the locks of Holdfast. Make it with [New]. It is safe for concurrent
+// use if the storage that it wraps is.
+type Storage struct {
+	certmagic.Storage // all but locks
+
+	locker  *holdfast.Locker
+	lock    []holdfast.AcquireOption
+	onError func(name string, err error)
+
+	mu   sync.Mutex
+	held map[string][]*holdfast.Lock // by name; several while a loss is not unlocked yet
+}
+
+var _ interface {
+	certmagic.Storage
+	certmagic.TryLocker
+	certmagic.LockLeaseRenewer
+} = (*Storage)(nil)
+
+// Option sets an option of a [Storage].
+type Option interface{ apply(*Storage) }
+
+type option func(*Storage)
+
+func (f option) apply(s *Storage) { f(s) }
+
+// WithLockOptions sets options of the locks, for example holdfast.WithTTL. Default: those of the
+// Locker.
+func WithLockOptions(options ...holdfast.AcquireOption) Option {
+	return option(func(s *Storage) { s.lock = append(s.lock, options...) })
+}
+
+// WithOnError has f told that a lock was lost before it was unlocked (a [*holdfast.LostError]), at
+// the loss, on a goroutine of its own. Default, and with nil: it is logged as a warning with
+// slog.Default.
+func WithOnError(f func(name string, err error)) Option {
+	return option(func(s *Storage) { s.onError = f })
+}
+
+// New returns a Storage that keeps everything but its locks in storage. It fails with
+// holdfast.ErrInvalid if locker, storage or an option is nil.
+func New(locker *holdfast.Locker, storage certmagic.Storage, options ...Option) (*Storage, error) {
+	switch {
+	case locker == nil:
+		return nil, invalid("locker is nil: make one with holdfast.New")
+	case storage == nil:
+		return nil, invalid("storage is nil: certificates have to be kept somewhere")
+	}
+	s := &Storage{Storage: storage, locker: locker, held: make(map[string][]*holdfast.Lock)}
+	for i, o := range options {
+		if o == nil {
+			return nil, invalid("option %d is nil: leave it out", i+1)
+		}
+		o.apply(s)
+	}
+	for i, o := range s.lock {
+		if o == nil {
+			return nil, invalid("lock option %d is nil: leave it out", i+1)
+		}
+	}
+	if s.onError == nil {
+		s.onError = func(name string, err error) {
+			slog.Default().LogAttrs(context.Background(), slog.LevelWarn, err.Error(),
+				slog.String("lock", name))
+		}
+	}
+	return s, nil
+}
+
+// Lock waits for the lock of that name until ctx ends. It fails with the errors of
+// [holdfast.Locker.Acquire].
+func (s *Storage) Lock(ctx context.Context, name string) error {
+	lock, err := s.locker.Acquire(ctx, name, s.lock...)
+	if err != nil {
+		return err
+	}
+	s.keep(name, lock)
+	return nil
+}
+
+// TryLock acquires the lock of that name if nobody has it, and reports whether it did. It fails
+// with the errors of [holdfast.Locker.TryAcquire].
+func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
+	lock, err := s.locker.TryAcquire(ctx, name, s.lock...)
+	switch {
+	case errors.Is(err, holdfast.ErrHeld):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	s.keep(name, lock)
+	return true, nil
+}
+
+func (s *Storage) keep(name string, lock *holdfast.Lock) {
+	s.mu.Lock()
+	s.held[name] = append(s.held[name], lock)
+	s.mu.Unlock()
+	context.AfterFunc(lock.Context(context.Background()), func() {
+		if err := lock.Err(); errors.Is(err, holdfast.ErrLost) {
+			s.onError(name, err)
+		}
+	})
+}
+
+// Unlock releases the lock of that name. A lock that was lost before is nothing to release, and no
+// error. Unlock fails if nothing is locked, and with holdfast.ErrUnavailable, holdfast.ErrUnknown
+// or the error of ctx if the release is not confirmed: it then goes on in the background.
+func (s *Storage) Unlock(ctx context.Context, name string) error {
+	// The oldest: if there are several, it is the one that was lost. Whoever has the newest then
+	// releases it later than it could.
+	s.mu.Lock()
+	locks := s.held[name]
+	if len(locks) == 0 {
+		s.mu.Unlock()
+		return fmt.Errorf("withcertmagic: unlock %q: nothing is locked", name)
+	}
+	if s.held[name] = locks[1:]; len(locks) == 1 {
+		delete(s.held, name)
+	}
+	s.mu.Unlock()
+	err := locks[0].Release(ctx)
+	if errors.Is(err, holdfast.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// RenewLockLease sees to it that the lock of that name is held. Locks are renewed by themselves, so
+// the duration is not used. A lock that was lost is waited for anew, until ctx ends. certmagic
+// calls it before each attempt, and then looks whether the attempt is needed still. It fails with
+// the errors of [holdfast.Locker.Acquire], and if nothing is locked.
+func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	s.mu.Lock()
+	locks := s.held[name]
+	s.mu.Unlock()
+	switch {
+	case len(locks) == 0:
+		return fmt.Errorf("withcertmagic: renew %q: nothing is locked", name)
+	case locks[len(locks)-1].Err() == nil:
+		return nil
+	}
+	if err := s.Lock(ctx, name); err != nil {
+		return err
+	}
+	// In the place of the one that was lost, as there will be one Unlock for both.
+	return s.Unlock(ctx, name)
+}
+
+// invalid returns an error that wraps holdfast.ErrInvalid and says what is wrong in full.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("withcertmagic: %w: "+format, append([]any{holdfast.ErrInvalid}, args...)...)
+}

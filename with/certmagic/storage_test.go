@@ -1,0 +1,242 @@
+package withcertmagic_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/memhold"
+	withcertmagic "github.com/holdfast-go/holdfast/with/certmagic"
+)
+
+var errWhy = errors.New("the caller's reason")
+
+// storageOf returns the storage of another process, and what it is told of losses.
+func storageOf(t *testing.T, memory *memhold.Backend, dir string) (*withcertmagic.Storage,
+	chan error) {
+	t.Helper()
+	locker, err := holdfast.New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locker.Close() })
+	told := make(chan error, 10)
+	s, err := withcertmagic.New(locker, &certmagic.FileStorage{Path: dir},
+		withcertmagic.WithOnError(func(name string, err error) {
+			if name != "issue" {
+				t.Errorf("told of %q", name)
+			}
+			told <- err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, told
+}
+
+// play runs a test in a bubble, where time is exact and costs nothing.
+func play(t *testing.T, f func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+	told chan error)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		t.Cleanup(func() { memory.Close() })
+		a, told := storageOf(t, memory, dir)
+		b, _ := storageOf(t, memory, dir)
+		f(t, memory, a, b, told)
+	})
+}
+
+// authority issues certificates, by nobody's trust.
+type authority struct {
+	issued atomic.Int64
+	during func()
+}
+
+func (a *authority) IssuerKey() string { return "authority" }
+
+func (a *authority) Issue(_ context.Context,
+	request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	a.issued.Add(1)
+	a.during()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: request.DNSNames,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, request.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// Processes that need a certificate at the same time obtain it once, by certmagic itself.
+func TestOneObtains(t *testing.T) {
+	const processes, name = 3, "example.com"
+	memory, dir := memhold.New(), t.TempDir()
+	defer memory.Close()
+	issuer := &authority{during: func() {
+		testserver.Eventually(t, "the others wait", func() error {
+			entry, err := memory.Inspect(t.Context(), "issue_cert_"+name)
+			return errors.Join(err, testserver.Not(len(entry.Waiters) == processes-1, "%+v", entry))
+		})
+	}}
+	var wait sync.WaitGroup
+	for range processes {
+		storage, _ := storageOf(t, memory, dir)
+		var config *certmagic.Config
+		cache := certmagic.NewCache(certmagic.CacheOptions{
+			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) {
+				return config, nil
+			}})
+		defer cache.Stop()
+		config = certmagic.New(cache, certmagic.Config{Storage: storage,
+			Issuers: []certmagic.Issuer{issuer}})
+		wait.Go(func() {
+			if err := config.ObtainCertSync(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if n := issuer.issued.Load(); n != 1 {
+		t.Errorf("obtained %d times", n)
+	}
+}
+
+func TestLocks(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage, _ chan error) {
+		ctx := t.Context()
+		if err := a.Lock(ctx, "issue"); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := b.TryLock(ctx, "issue"); ok || err != nil {
+			t.Errorf("TryLock of what another has = %v, %v", ok, err)
+		}
+		if ok, err := b.TryLock(ctx, "other"); !ok || err != nil {
+			t.Errorf("TryLock of what nobody has = %v, %v", ok, err)
+		}
+		ended, cancel := context.WithTimeoutCause(ctx, time.Minute, errWhy)
+		defer cancel()
+		if err := b.Lock(ended, "issue"); !errors.Is(err, errWhy) {
+			t.Errorf("Lock of what another has = %v, want why its context has ended", err)
+		}
+		if err := a.RenewLockLease(ctx, "issue", time.Hour); err != nil {
+			t.Errorf("RenewLockLease = %v", err)
+		}
+		time.AfterFunc(time.Second, func() { a.Unlock(ctx, "issue") })
+		began := time.Now()
+		if err := b.Lock(ctx, "issue"); err != nil || time.Since(began) != time.Second {
+			t.Errorf("Lock = %v after %v", err, time.Since(began))
+		}
+		if err := errors.Join(b.Unlock(ctx, "issue"), b.Unlock(ctx, "other")); err != nil {
+			t.Error(err)
+		}
+		if b.Unlock(ctx, "issue") == nil || b.RenewLockLease(ctx, "issue", 0) == nil {
+			t.Error("what is not locked is unlocked or renewed")
+		}
+		memory.Close()
+		if ok, err := a.TryLock(ctx, "issue"); ok || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("TryLock without a backend = %v, %v", ok, err)
+		}
+	})
+}
+
+// After a loss the next attempt waits for the lock anew.
+func TestLoss(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+		told chan error) {
+		ctx := t.Context()
+		if err := a.Lock(ctx, "issue"); err != nil {
+			t.Fatal(err)
+		}
+		memory.Faults().Give("issue", "a thief", time.Minute)
+		began := time.Now()
+		var lost *holdfast.LostError
+		if err := <-told; !errors.As(err, &lost) {
+			t.Errorf("told %v, want a LostError", err)
+		}
+		err := a.RenewLockLease(ctx, "issue", 0)
+		if took := time.Since(began); err != nil || took != time.Minute {
+			t.Errorf("RenewLockLease = %v after %v; want that it waits for the thief", err, took)
+		}
+		if ok, _ := b.TryLock(ctx, "issue"); ok {
+			t.Error("the lock is not held again")
+		}
+		if err := a.Unlock(ctx, "issue"); err != nil {
+			t.Error(err)
+		}
+		if ok, err := b.TryLock(ctx, "issue"); !ok || err != nil {
+			t.Errorf("TryLock after Unlock = %v, %v", ok, err)
+		}
+		if len(told) != 0 {
+			t.Errorf("told %v, too", <-told)
+		}
+	})
+}
+
+// A lock that was lost is nothing to release, and another goroutine's is left alone.
+func TestUnlockAfterALoss(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+		told chan error) {
+		ctx := t.Context()
+		if err := a.Lock(ctx, "issue"); err != nil {
+			t.Fatal(err)
+		}
+		memory.Faults().Lose("issue")
+		<-told
+		if err := a.Lock(ctx, "issue"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Unlock(ctx, "issue"); err != nil {
+			t.Errorf("Unlock of what was lost = %v", err)
+		}
+		if ok, _ := b.TryLock(ctx, "issue"); ok {
+			t.Error("Unlock has released the lock of another goroutine")
+		}
+		if err := a.Unlock(ctx, "issue"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestInvalid(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, _ *withcertmagic.Storage, _ chan error) {
+		locker, err := holdfast.New(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		for name, err := range map[string]error{
+			"no locker":  second(withcertmagic.New(nil, a)),
+			"no storage": second(withcertmagic.New(locker, nil)),
+			"nil option": second(withcertmagic.New(locker, a, nil)),
+			"nil lock option": second(withcertmagic.New(locker, a,
+				withcertmagic.WithLockOptions(nil))),
+		} {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+	})
+}
+
+func second(_ *withcertmagic.Storage, err error) error { return err }

@@ -1,0 +1,40 @@
+// Package withmigrate runs the migrations of golang-migrate v4 under a lock of Holdfast.
+//
+//	driver, err := postgres.WithInstance(db, &postgres.Config{})
+//	driver, err = withmigrate.New(locker, "migrations", driver)
+//	m, err := migrate.NewWithInstance("file", source, "postgres", driver)
+//	err = m.Up()
+//
+// golang-migrate has no place for another lock. But a migrate.Migrate asks its database driver for
+// the lock, so [New] puts a driver around the driver, which answers in its place. All who migrate a
+// database have to do so; processes that do not are excluded with [WithDriverLock] only.
+//
+// # What it cannot replace
+//
+// Most drivers take their own lock once more, in WithInstance and Open, while they make the version
+// table. No code outside of them can change that. Behind a pooler that gives each transaction
+// another connection, it is that lock which may stay behind; have the table made beforehand, over a
+// direct connection, or set what the driver has for it: x-no-lock=true of MySQL,
+// x-lock-strategy=table of pgx.
+//
+// # A lock that is lost while migrations run
+//
+// Another process may start to migrate then. golang-migrate has no context, so a migration that is
+// under way cannot be interrupted. What happens is this:
+//
+//   - The function of [WithOnError] is told at the loss.
+//   - The migration under way goes on, and its version is marked as clean when it is done. Until
+//     then the version is dirty, which is what keeps others from migrating: they fail with
+//     migrate.ErrDirty.
+//   - No other migration begins: before each, the driver looks at the lock, and fails with a
+//     [*holdfast.LostError]. If there is none to begin, that is the error at the end. The
+//     migrate.Migrate then stays locked: make another.
+//
+// A process that is paused just after it has looked may still begin one.
+//
+// # Waiting
+//
+// A process that finds the lock held waits for it, for [DefaultWait], and fails with
+// database.ErrLocked. migrate.Migrate.LockTimeout has to be longer: when it is over, a
+// migrate.Migrate leaves its question for the lock behind, and would never unlock what it gets.
+package withmigrate
