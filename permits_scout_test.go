@@ -320,6 +320,25 @@ func TestWhoComesAsTheScoutTurnsBackWaits(t *testing.T) {
 	})
 }
 
+// Who comes while a permit is being released asks for it when it is, without the scout.
+func TestPermitThatIsBeingReleasedIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const roundTrip = 10 * time.Millisecond
+		b := newBench(t)
+		l, faults := b.locker()
+		permits := b.acquirePermits(l, "deploy", 2)
+		defer faults.Inject(memhold.Fault{ReplyDelay: roundTrip})()
+		go b.release(permits[0])
+		synctest.Wait()
+		start := time.Now()
+		b.release(b.acquire(l, "deploy", holdfast.WithPermits(2)))
+		if took := time.Since(start); took > 3*roundTrip {
+			t.Errorf("the release, the acquisition and the release of that took %v", took)
+		}
+		b.release(permits[1])
+	})
+}
+
 // coarse is a backend that takes no TTL under ten seconds.
 type coarse struct{ *pushing }
 
