@@ -134,8 +134,9 @@
 // A permit that is free costs one round trip, or a second one if the slot that was tried first is
 // taken: Acquire asks for three more then, together, and waits if these are taken as well.
 // [Locker.TryAcquire] asks for more and more slots together until all were tried. It may
-// miss a slot that comes free after it was tried; and of two calls at the same time that want the
-// last permit, both may fail.
+// miss a slot that comes free after it was tried, and one that another call has asked for together
+// with others and gives back. So of two calls at the same time that want the last permits, one may
+// fail though there are two, and both though there is one.
 //
 // Whoever waits gets the first permit that comes free, whichever it is. Goroutines of one Locker on
 // the same terms wait in memory, in the order in which they asked, and hand permits to each other

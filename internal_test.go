@@ -377,3 +377,31 @@ func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
 		t.Errorf("%d nested locks and contexts are left with the lock, want 1", left)
 	}
 }
+
+// What the context of a set needs is freed when its parent ends.
+func TestContextOfASetIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		set, err := l.AcquireAll(context.Background(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			parent, cancel := context.WithCancel(context.Background())
+			set.Context(parent)
+			cancel()
+		}
+		synctest.Wait()
+		set.set.mu.Lock()
+		defer set.set.mu.Unlock()
+		if n := len(set.set.contexts); n > 0 {
+			t.Errorf("%d contexts are kept", n)
+		}
+	})
+}

@@ -122,3 +122,46 @@ func TestLostPermitGoesToNobody(t *testing.T) {
 		}
 	})
 }
+
+// A permit that its waiter gives back goes to the next who waits, in memory and at once.
+func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		defer memory.Close()
+		l, err := New(memory, WithPermits(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var lock *Lock
+		for range 2 { // with another one, the scout would wait for the span
+			if lock, err = l.Acquire(context.Background(), "key"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := make(chan *Lock, 1)
+		go func() {
+			lock, _ := l.Acquire(context.Background(), "key")
+			next <- lock
+		}()
+		synctest.Wait()
+		w := l.pool.get(&call{})
+		w.cohort = lock.cohort
+		w.ready <- outcome{lock: lock}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		// It takes either of what has come, so until it takes the end of ctx.
+		for o, _ := lock.cohort.semaphore.await(ctx, ctx.Done(), w); o.err == nil; {
+			w = l.pool.get(&call{})
+			w.cohort = lock.cohort
+			w.ready <- o
+			o, _ = lock.cohort.semaphore.await(ctx, ctx.Done(), w)
+		}
+		synctest.Wait()
+		if len(next) == 0 {
+			t.Error("nobody has it")
+		} else if got := <-next; got.token <= lock.token {
+			t.Errorf("token %d after %d", got.token, lock.token)
+		}
+	})
+}

@@ -258,6 +258,120 @@ func TestTurnOfTheScoutLastsForItsSlots(t *testing.T) {
 	})
 }
 
+// Each turn of the scout ends a span after its first permit, not the first turn alone.
+func TestEveryTurnOfTheScoutEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		first, _ := b.locker()
+		second, _ := b.locker()
+		permits := b.acquirePermits(holder, "deploy", 4)
+		early := b.waitFor(first, "deploy", 4, 3)
+		var late chan *holdfast.Lock
+		for turn, p := range permits[:3] {
+			if turn == 1 { // behind the scout that goes on
+				late = b.waitFor(second, "deploy", 4, 1)
+			}
+			b.release(p)
+			time.Sleep(holdfast.DefaultCohortSpan + 10*time.Millisecond)
+		}
+		if len(early) != 2 || len(late) != 1 {
+			t.Errorf("after two turns %d and %d have a permit, want 2 and 1", len(early), len(late))
+		}
+		b.release(permits[3])
+		for range 3 {
+			b.release(<-early)
+		}
+		b.release(<-late)
+	})
+}
+
+// Who comes just as the last one has given up is not told of that.
+func TestWhoComesAsTheScoutTurnsBackWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		backend := newPushing(b)
+		backend.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+			r, err := backend.Backend.Acquire(ctx, c)
+			if strings.Contains(c.Key, "@permit/gate") {
+				time.Sleep(100 * time.Millisecond) // the answer takes its time
+			}
+			return r, err
+		}
+		l := b.lockerOn(backend)
+		permits := b.acquirePermits(holder, "deploy", 2)
+		ctx, cancel := context.WithCancel(background)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(2))
+			mustBe(t, err, context.Canceled)
+		}()
+		time.Sleep(50 * time.Millisecond)
+		cancel()
+		<-done
+		got := b.waitFor(l, "deploy", 2, 1)
+		time.Sleep(time.Minute)
+		b.releasePermits(permits)
+		if lock := <-got; lock != nil {
+			b.release(lock)
+		}
+	})
+}
+
+// Who comes while a permit is being released asks for it when it is, without the scout.
+func TestPermitThatIsBeingReleasedIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const roundTrip = 10 * time.Millisecond
+		b := newBench(t)
+		l, faults := b.locker()
+		permits := b.acquirePermits(l, "deploy", 2)
+		defer faults.Inject(memhold.Fault{ReplyDelay: roundTrip})()
+		go b.release(permits[0])
+		synctest.Wait()
+		start := time.Now()
+		b.release(b.acquire(l, "deploy", holdfast.WithPermits(2)))
+		if took := time.Since(start); took > 3*roundTrip {
+			t.Errorf("the release, the acquisition and the release of that took %v", took)
+		}
+		b.release(permits[1])
+	})
+}
+
+// coarse is a backend that takes no TTL under ten seconds.
+type coarse struct{ *pushing }
+
+func (b coarse) CheckTTL(ttl time.Duration) error {
+	if ttl < 10*time.Second {
+		return &driver.Error{Invalid: true, Err: fmt.Errorf("TTL %v: at least 10s", ttl)}
+	}
+	return nil
+}
+
+// The gate has a TTL that the backend takes.
+func TestGateOfABackendThatTakesNoShortTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		holder, _ := b.locker()
+		backend := coarse{newPushing(b)}
+		backend.acquire = func(ctx context.Context, c driver.Claim) (driver.Result, error) {
+			if err := backend.CheckTTL(c.TTL); err != nil {
+				return driver.Result{}, err
+			}
+			return backend.Backend.Acquire(ctx, c)
+		}
+		l := b.lockerOn(backend)
+		permits := b.acquirePermits(holder, "deploy", 2)
+		got := b.waitFor(l, "deploy", 2, 1)
+		time.Sleep(time.Minute)
+		b.releasePermits(permits)
+		if lock := <-got; lock != nil {
+			b.release(lock)
+		}
+	})
+}
+
 // A slot that comes free in a turn of the scout that has brought it is taken as soon as any other,
 // however many slots there are.
 func TestSlotOfALongTurnIsTaken(t *testing.T) {

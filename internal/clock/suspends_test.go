@@ -2,6 +2,7 @@ package clock
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,6 +43,32 @@ func TestKnownSuspends(t *testing.T) {
 	if slept := s.note(time.Second, time.Hour, 0); slept != time.Minute {
 		t.Errorf("suspended time shrank to %v", slept)
 	}
+}
+
+// What note has returned is known from then on: else the clock would go back.
+func TestShortSuspendIsKnown(t *testing.T) {
+	var s suspends
+	slept := s.note(2*noise, time.Hour, 0)
+	if known, ok := s.known(time.Hour); !ok || slept != 2*noise || known != slept {
+		t.Errorf("noted %v, known are %v, %v; want %v", slept, known, ok, 2*noise)
+	}
+}
+
+// In a bubble no suspend of the host counts, also if the wall clock has moved since the process
+// began.
+func TestBubbleKnowsNoSuspend(t *testing.T) {
+	defer host.lead.Store(host.lead.Load())
+	host.lead.Store(int64(time.Hour))
+	synctest.Test(t, func(t *testing.T) {
+		start := Now()
+		for range 2 {
+			if now, looked := Now(), Look(); now != start || looked != start {
+				t.Errorf("without any fake time the clock moved by %v and %v", now.Sub(start),
+					looked.Sub(start))
+			}
+			host.lead.Store(0)
+		}
+	})
 }
 
 // A goroutine that did not run between the two readings sees too little of a suspend. That counts,
