@@ -134,30 +134,36 @@ func (a *acquisition) run(caller, ctx context.Context) (driver.Result, error) {
 		if err := pause(caller, ctx, tries); err != nil {
 			return driver.Result{}, err
 		}
-		p := newPlan(a.names, now, a.b.dead(a.Key))
-		answer := p.acquire(a.want)
-		if lacks, err := a.equip(ctx, answer); lacks || err != nil {
-			if err != nil {
-				return driver.Result{}, err
-			}
-			continue
+		r, after, err := a.step(ctx, now)
+		if err != nil || r.State != driver.Unknown {
+			return r, err
 		}
-		if !p.changes() {
-			return a.busy(now, answer), nil
-		}
-		done, after, err := a.commit(ctx, p, answer)
-		if err != nil {
-			return driver.Result{}, err
-		}
-		if done && !p.again {
-			return a.finish(p, answer, after), nil
-		}
-		if now = after; now == nil {
-			if now, err = a.b.read(ctx, a.names); err != nil {
-				return driver.Result{}, err
-			}
-		}
+		now = after
 	}
+}
+
+// step plans once what to do, and does it. If that did not end the acquisition, it returns the
+// state to go on with.
+func (a *acquisition) step(ctx context.Context, now *state) (r driver.Result, after *state,
+	err error) {
+	p := newPlan(a.names, now, a.b.dead(a.Key))
+	answer := p.acquire(a.want)
+	if lacks, err := a.equip(ctx, answer); lacks || err != nil {
+		return driver.Result{}, now, err
+	}
+	if !p.changes() {
+		return a.busy(now, answer), nil, nil
+	}
+	done, after, err := a.commit(ctx, p, answer)
+	switch {
+	case err != nil:
+		return driver.Result{}, nil, err
+	case done && !p.again:
+		return a.finish(answer, after), nil, nil
+	case after == nil:
+		after, err = a.b.read(ctx, a.names)
+	}
+	return driver.Result{}, after, err
 }
 
 // begin finds the leases that the acquisition will need, and reads the state of the lock if it is
@@ -277,7 +283,7 @@ func (a *acquisition) commit(ctx context.Context, p *plan, answer answer) (done 
 }
 
 // finish notes and returns the outcome of a plan that was executed.
-func (a *acquisition) finish(p *plan, answer answer, after *state) driver.Result {
+func (a *acquisition) finish(answer answer, after *state) driver.Result {
 	if answer.state == driver.Held {
 		a.b.held(a.mine, answer.mine, after.revision, a.TTL)
 		return driver.Result{State: driver.Held, Token: driver.Token(answer.mine.record.Token)}

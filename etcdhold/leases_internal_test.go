@@ -22,7 +22,9 @@ import (
 // etcd is a server that has only leases, in fake time.
 type etcd struct {
 	pb.LeaseClient
-	delay  time.Duration // of each way
+	delay time.Duration // of each way
+
+	mu     sync.Mutex
 	down   error
 	grants int
 	asked  int
@@ -34,6 +36,8 @@ func (e *etcd) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest,
 	_ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
 	time.Sleep(e.delay)
 	defer time.Sleep(e.delay)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.down != nil {
 		return nil, e.down
 	}
@@ -49,6 +53,27 @@ func (e *etcd) LeaseKeepAlive(context.Context, ...grpc.CallOption) (pb.Lease_Lea
 	return &keepAlive{e: e}, nil
 }
 
+// end is when it ends the lease.
+func (e *etcd) end(x *lease) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ends[int64(x.id)]
+}
+
+// seen returns how many leases it has granted, and how many keep-alives came.
+func (e *etcd) seen() (grants, asked int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.grants, e.asked
+}
+
+// breakBy has it answer with the error, or again as it should.
+func (e *etcd) breakBy(down error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.down = down
+}
+
 type keepAlive struct {
 	grpc.ClientStream
 	e  *etcd
@@ -60,6 +85,8 @@ func (k *keepAlive) Send(r *pb.LeaseKeepAliveRequest) error { k.id = r.ID; retur
 func (k *keepAlive) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	time.Sleep(k.e.delay)
 	defer time.Sleep(k.e.delay)
+	k.e.mu.Lock()
+	defer k.e.mu.Unlock()
 	if k.e.down != nil {
 		return nil, k.e.down
 	}
@@ -94,7 +121,7 @@ func TestLeaseOutlastsTheClaim(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if end := e.ends[int64(x.id)]; end < until {
+				if end := e.end(x); end < until {
 					t.Fatalf("TTL %v: etcd ends the lease %v before the claim", ttl, until-end)
 				}
 				time.Sleep(rand.N(ttl * 3 / 2))
@@ -114,14 +141,14 @@ func TestLeaseIsShared(t *testing.T) {
 			if _, err := l.ensure(t.Context(), classOf(ttl, false), before+ttl); err != nil {
 				t.Fatal(err)
 			}
-			if took := driver.LeaseClock() - before; e.asked > 0 && took > 0 {
-				t.Fatalf("a claim has waited %v for a keep-alive", took)
+			if _, asked := e.seen(); asked > 0 && driver.LeaseClock() > before {
+				t.Fatal("a claim has waited for a keep-alive")
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if e.grants != 1 || e.asked > 15 {
-			t.Errorf("%d claims took %d leases and %d keep-alives; want 1, and 15 at most", n, e.grants,
-				e.asked)
+		if grants, asked := e.seen(); grants != 1 || asked > 15 {
+			t.Errorf("%d claims took %d leases and %d keep-alives; want 1, and 15 at most", n, grants,
+				asked)
 		}
 	})
 }
@@ -139,12 +166,13 @@ func TestLeaseOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)
-		e.down = errors.New("down")
-		if _, err := ensure(); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, e.down) {
+		down := errors.New("down")
+		e.breakBy(down)
+		if _, err := ensure(); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, down) {
 			t.Fatalf("without a server: %v; want ErrUnavailable", err)
 		}
 		time.Sleep(ttl)
-		e.down = nil
+		e.breakBy(nil)
 		if x, err := ensure(); err != nil || x == first || !first.gone {
 			t.Fatalf("after the lease has ended: %+v, %v; want another one", x, err)
 		}
