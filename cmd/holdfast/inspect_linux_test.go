@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // TestInspect: an operator sees who holds a lock, whether that lives, and each waiter in its place.
@@ -111,6 +113,9 @@ func TestInspectNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "redlock")
 	s.hold("--label", "backup", "nightly")
+	testserver.Eventually(t, "the last server has granted it, too", func() error {
+		return testserver.Not(s.servers[0].Int(t, "EXISTS", "lock:nightly") == 1, "not yet")
+	})
 	s.servers[0].Do(t, "DEL", "lock:nightly")
 	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
 		"  nodes    "+s.servers[0].Addr+": is behind: knows no holder",
