@@ -16,13 +16,17 @@
 //	one Redis or Valkey, Sentinel or Cluster    holdfast/redishold
 //	the same, and a go-redis client already     holdfast/goredishold
 //	3 to 9 independent servers (Redlock)        holdfast/redishold/redlock
+//	etcd                                        holdfast/etcdhold
+//	PostgreSQL                                  holdfast/pghold
 //	several backends of your own                holdfast/quorum
 //	a store that must refuse late writers       holdfast/fence, and packages below it
 //	many processes of which one leads           holdfast/election
+//	gocron, cron, goose, certmagic, others      holdfast/with/gocron and so on
+//	a Prometheus that should see all of it      holdfast/promhold
 //	a system that has no backend yet            holdfast/driver, holdfast/drivertest
 //
-// All paths begin with github.com/holdfast-go. redishold (with redlock) and goredishold are modules
-// of their own, so that nobody else inherits their clients.
+// All paths begin with github.com/holdfast-go. What needs a client or another library is a module of
+// its own, so that nobody else inherits that.
 //
 // # What is promised
 //
@@ -94,8 +98,8 @@
 // # Sharing
 //
 // [WithShared] asks for a key together with others that ask so: any number of readers, or one
-// writer. The backend must be able to (driver.Sharer): memhold, filehold, redishold and goredishold
-// are, and a quorum is if all its nodes are. Readers and writers wait in one queue there, so
+// writer. The backend must be able to (driver.Sharer): all of this repository are, and a quorum is
+// if all its nodes are. Readers and writers wait in one queue there, so
 // neither starves the other: a reader does not go ahead of a writer that waits. [Lock.Downgrade]
 // makes a writer a reader, with nobody in between. The other way round does not exist: two readers
 // that both wait to become the writer would wait for each other.
