@@ -25,8 +25,8 @@
 //	a Prometheus that should see all of it      holdfast/promhold
 //	a system that has no backend yet            holdfast/driver, holdfast/drivertest
 //
-// All paths begin with github.com/holdfast-go. What needs a client or another library is a module of
-// its own, so that nobody else inherits that.
+// All paths begin with github.com/holdfast-go. What needs a client or another library is a module
+// of its own, so that nobody else inherits that.
 //
 // # What is promised
 //
