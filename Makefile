@@ -168,6 +168,10 @@ mutants: test-needs ## Show that the checks of itest can fail
 torture: test-needs ## Test on real servers under faults for DURATION, PARALLEL modes at once, and write a report to docs; SEED repeats
 	go run ./itest/torture -duration $(DURATION) -parallel $(PARALLEL) -seed $(or $(SEED),0) -report docs
 
+.PHONY: try-release
+try-release: ## Release this commit in a copy, get every module from there as others do, and run README's program and the command
+	go test -C scripts/release -count=1 -timeout 20m -tags whole -v -run '^TestOthersCanUseTheRelease$$' .
+
 .PHONY: requirements
 requirements: ## Write docs/requirements.md
 	go run ./itest/requirements -write

@@ -26,9 +26,11 @@ func outside(ctx context.Context, proxy fileProxy, cache, flags string) ([]strin
 	}
 	return append(os.Environ(),
 		"GOWORK=off",
+		// Not GONOPROXY=none: whatever it names, the go command then looks at what needs no proxy
+		// first, finds the root in the cache, and says that a module below it is no package there.
 		"GOMODCACHE="+cache,
 		"GOPROXY=file://"+filepath.ToSlash(string(proxy))+","+upstream,
-		"GONOSUMDB="+rootPath, "GONOPROXY=none", "GOPRIVATE=",
+		"GONOSUMDB="+rootPath, "GONOPROXY=", "GOPRIVATE=",
 		// The path of the cache changes from run to run. Without it in what was built, that is
 		// found again.
 		"GOFLAGS=-trimpath -modcacherw -buildvcs=false "+flags,

@@ -1,0 +1,83 @@
+//go:build whole
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOthersCanUseTheRelease releases the commit that is checked out, in a repository of its own,
+// and uses it as somebody outside does: gets every module, one after the other, builds and runs a
+// program that imports them all, and installs and runs the command. It is not part of go test, as it
+// builds every module outside of the workspace.
+func TestOthersCanUseTheRelease(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "repository")
+	if err := clone(t.Context(), root, dir); err != nil {
+		t.Fatal(err)
+	}
+	mustGit(t, dir, "checkout", "--quiet", "-B", "main")
+	for _, tag := range strings.Fields(mustGit(t, dir, "tag", "--list")) {
+		mustGit(t, dir, "tag", "--delete", tag) // the version here is smaller than that of a release
+	}
+	changelog := filepath.Join(dir, "CHANGELOG.md")
+	text, err := os.ReadFile(changelog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, changelog, strings.Replace(string(text), "## Unreleased", "## Unreleased\n\n## "+version, 1))
+	mustGit(t, dir, "commit", "--quiet", "--all", "--message", "Close the changelog")
+	if err := makeRelease(t.Context(), dir, version, false, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+
+	u := newUser(t, dir, version)
+	var program strings.Builder
+	program.WriteString("package main\n\nimport (\n")
+	for _, path := range []string{"context", "fmt", "log", rootPath, rootPath + "/memhold"} {
+		program.WriteString("\t\"" + path + "\"\n")
+	}
+	for _, m := range releasedModules(t, dir) {
+		u.run("go", "get", m.path()+"@"+version)
+		if m.dir != "." && m.dir != "cmd/holdfast" {
+			program.WriteString("\t_ \"" + m.path() + "\"\n")
+		}
+	}
+	program.WriteString(")\n\nfunc main() {\n" + firstProgram(t, root) + "}\n")
+	write(t, filepath.Join(u.dir, "main.go"), program.String())
+	if out := u.run("go", "run", "."); out != "paying invoice/42" {
+		t.Errorf("the README's program printed %q", out)
+	}
+
+	u.run("go", "install", rootPath+"/cmd/holdfast@"+version)
+	command := filepath.Join(u.bin, "holdfast")
+	if out := u.run(command, "version"); !strings.Contains(out, version) {
+		t.Errorf("the command that was installed says its version is %q, want %s", out, version)
+	}
+	if out := u.run(command, "run", "--on", "file://"+t.TempDir(), "nightly", "--", "echo",
+		"hello"); out != "hello" {
+		t.Errorf("the command that was installed printed %q", out)
+	}
+}
+
+// firstProgram is the body of the program that the README begins with.
+func firstProgram(t *testing.T, root string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "backend := memhold.New()"
+	_, body, found := strings.Cut(string(text), "```go\n"+begin)
+	if !found {
+		t.Fatalf("the README has no block of Go that begins with %q", begin)
+	}
+	body, _, _ = strings.Cut(body, "```")
+	return begin + body + "if err != nil {\n\tlog.Fatal(err)\n}\n"
+}
