@@ -11,8 +11,8 @@ import (
 
 // TestOthersCanUseTheRelease releases the commit that is checked out, in a repository of its own,
 // and uses it as somebody outside does: gets every module, one after the other, builds and runs a
-// program that imports them all, and installs and runs the command. It is not part of go test, as it
-// builds every module outside of the workspace.
+// program that imports them all, and installs and runs the command. It is not part of go test, as
+// it builds every module outside of the workspace.
 func TestOthersCanUseTheRelease(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -24,14 +24,16 @@ func TestOthersCanUseTheRelease(t *testing.T) {
 	}
 	mustGit(t, dir, "checkout", "--quiet", "-B", "main")
 	for _, tag := range strings.Fields(mustGit(t, dir, "tag", "--list")) {
-		mustGit(t, dir, "tag", "--delete", tag) // the version here is smaller than that of a release
+		// The version here may be smaller than that of a release.
+		mustGit(t, dir, "tag", "--delete", tag)
 	}
 	changelog := filepath.Join(dir, "CHANGELOG.md")
 	text, err := os.ReadFile(changelog)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, changelog, strings.Replace(string(text), "## Unreleased", "## Unreleased\n\n## "+version, 1))
+	closed := strings.Replace(string(text), "## Unreleased", "## Unreleased\n\n## "+version, 1)
+	write(t, changelog, closed)
 	mustGit(t, dir, "commit", "--quiet", "--all", "--message", "Close the changelog")
 	if err := makeRelease(t.Context(), dir, version, false, t.Output()); err != nil {
 		t.Fatal(err)
