@@ -1,6 +1,7 @@
 package etcdhold
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -29,6 +30,7 @@ type claim struct {
 	record    record        // of the holder
 	lease     *lease        // of the holder or the waiter; nil if it is not known
 	unsettled []*lease      // under which a request may still arrive
+	perhaps   []*lease      // to which a renewal without an answer may have moved it
 	deadline  time.Duration // by the lease clock
 	ending    bool          // its time is over, or it is released: it is never renewed again
 	watched   bool          // it counts for the watch of its key
@@ -159,10 +161,10 @@ func (b *Backend) drop(c *claim) {
 	}
 	b.unwatch(c)
 	b.leases.count(c.lease, -1)
-	for _, x := range c.unsettled {
+	for _, x := range slices.Concat(c.unsettled, c.perhaps) {
 		b.leases.count(x, -1)
 	}
-	c.lease, c.unsettled = nil, nil
+	c.lease, c.unsettled, c.perhaps = nil, nil, nil
 }
 
 // extend has the claim end after d. Called with mu held.

@@ -2,9 +2,12 @@ package etcdhold
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -124,6 +127,7 @@ func (r *renewal) group(caller, ctx context.Context, c class, group []known) {
 		}
 		return
 	}
+	defer r.b.leases.count(current, -1)
 	var same []known
 	for _, k := range group {
 		if k.lease != current { // it is gone, or gets no more claims
@@ -194,6 +198,22 @@ func (b *Backend) perhapsRenewed(c *claim, ttl time.Duration) {
 	}
 }
 
+// perhapsMoved has the lease counted for the claim, as long as there is one, if the request whose
+// answer is missing may have moved it there. If that lease is gone, it is forgotten.
+func (b *Backend) perhapsMoved(c *claim, x *lease, err error) {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.leases.lost(x)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !errors.Is(err, driver.ErrUnknown) || b.claims[c.identity] != c ||
+		slices.Contains(c.perhaps, x) {
+		return
+	}
+	b.leases.count(x, 1)
+	c.perhaps = append(c.perhaps, x)
+}
+
 // vanished forgets a claim whose key is gone.
 func (b *Backend) vanished(k known) driver.State {
 	b.mu.Lock()
@@ -247,6 +267,7 @@ func (b *Backend) renewStep(ctx context.Context, c driver.Claim, mine *claim,
 	if err != nil {
 		return driver.Result{}, err
 	}
+	defer b.leases.count(under, -1)
 	now, err := b.read(ctx, n)
 	for tries := 0; err == nil; tries++ {
 		if err := pause(ctx, ctx, tries); err != nil {
@@ -261,6 +282,7 @@ func (b *Backend) renewStep(ctx context.Context, c driver.Claim, mine *claim,
 		done, after, err := b.commit(ctx, n, conditions, operations)
 		if err != nil {
 			b.perhapsRenewed(mine, c.TTL)
+			b.perhapsMoved(mine, under, err)
 			return driver.Result{}, err
 		}
 		if done {
