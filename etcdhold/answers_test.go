@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdhold"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -147,4 +149,66 @@ func TestUnansweredRenewalKeepsItsLease(t *testing.T) {
 	u.retire(t, b)
 	acquire(t, other, claim("k"), driver.Busy)
 	renew(t, b, driver.Held, w)
+}
+
+// A claim whose time ends while its renewal is under way is not told that it holds a key that
+// another call has passed on since.
+func TestRenewalOvertakenByTheEnd(t *testing.T) {
+	empty(t, connect(t))
+	u := newUnreliable()
+	b := open(t, connect(t, u.into))
+	a := claim("k")
+	a.TTL = 2 * time.Second
+	acquire(t, b, a, driver.Held)
+	renewal := u.delayer.arm()
+	renewed := make(chan driver.State, 1)
+	go func() {
+		results, err := b.Renew(t.Context(), []driver.Claim{a})
+		if err != nil {
+			results = make([]driver.Result, 1)
+		}
+		renewed <- results[0].State
+	}()
+	<-renewal.executed
+	look := u.delayer.arm()
+	done := asked(t, b, claim("k"))
+	<-look.executed
+	testserver.Eventually(t, "the time is over", func() error {
+		e, err := b.Inspect(t.Context(), "k")
+		return testserver.Not(err == nil && e.Holder.Owner == "", "%v, %v", e, err)
+	})
+	taken := u.delayer.arm()
+	close(look.pass)
+	<-taken.executed
+	close(renewal.pass)
+	if state := <-renewed; state != driver.Lost {
+		t.Errorf("the renewal says %v; want lost", state)
+	}
+	close(taken.pass)
+	if r := <-done; r.err != nil || r.State != driver.Held {
+		t.Errorf("Acquire = %v, %v; want held", r.State, r.err)
+	}
+}
+
+// A claim that was taken over from another process by a renewal without an answer ends if nobody
+// renews it again.
+func TestUnansweredTakeoverEnds(t *testing.T) {
+	empty(t, connect(t))
+	u := newUnreliable()
+	b, other := open(t, connect(t, u.into), etcdhold.WithTimeout(time.Second)),
+		open(t, connect(t))
+	a, c := claim("k"), claim("k2")
+	a.TTL, c.TTL = etcdhold.MinTTL, etcdhold.MinTTL
+	acquire(t, other, a, driver.Held)
+	acquire(t, b, c, driver.Held)
+	u.cutter.armed.Store(true)
+	results, err := b.Renew(t.Context(), []driver.Claim{a})
+	if err != nil || !errors.Is(results[0].Err, driver.ErrUnknown) {
+		t.Fatalf("Renew without an answer = %v, %v; want ErrUnknown", results, err)
+	}
+	testserver.Eventually(t, "the claim ends", func() error {
+		renew(t, b, driver.Held, c)
+		r, err := other.Acquire(t.Context(), claim("k"))
+		return testserver.Not(err == nil && r.State == driver.Held, "%v, %v", r, err)
+	})
 }

@@ -174,11 +174,13 @@ func (r *renewal) check(caller, ctx context.Context, chunk []known) {
 	}
 }
 
-// renewed notes that the claim holds its key, unless it was ended meanwhile.
+// renewed notes that the claim holds its key, unless it was ended meanwhile. If its time was over
+// before the answer came, a call for the same key may have passed the key on since etcd looked.
 func (b *Backend) renewed(k known, ttl time.Duration) driver.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.claims[k.mine.identity] != k.mine || k.mine.ending {
+	if b.claims[k.mine.identity] != k.mine || k.mine.ending ||
+		driver.LeaseClock() >= k.mine.deadline {
 		return driver.Lost
 	}
 	b.extend(k.mine, ttl)
@@ -193,9 +195,8 @@ func (b *Backend) perhapsRenewed(c *claim, ttl time.Duration) {
 		return
 	}
 	c.modified = 0
-	if until := driver.LeaseClock() + ttl; until > c.deadline {
-		b.extend(c, ttl)
-	}
+	c.deadline = max(c.deadline, driver.LeaseClock()+ttl)
+	b.arm(c, c.deadline) // it has no timer if it was another process's until now
 }
 
 // perhapsMoved has the lease counted for the claim, as long as there is one, if the request whose
@@ -241,7 +242,9 @@ func (b *Backend) renew(ctx context.Context, c driver.Claim, start time.Duration
 	error) {
 	mine, fresh := b.claimOf(c)
 	r, err := b.renewStep(ctx, c, mine, start)
-	if err == nil && r.State == driver.Lost && (fresh || mine.isIdle(b) || !b.waitsFor(mine)) {
+	switch {
+	case err == nil && r.State == driver.Lost && (fresh || mine.isIdle(b) || !b.waitsFor(mine)),
+		fresh && err != nil && !errors.Is(err, driver.ErrUnknown):
 		b.drop(mine)
 	}
 	return r, err
