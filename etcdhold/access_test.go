@@ -150,6 +150,20 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
+// Who has a login is told why there is no server, as who has none.
+func TestNoServer(t *testing.T) {
+	for name, login := range map[string]*url.Userinfo{"with a login": url.UserPassword("locker", password), "without": nil} {
+		ctx, cancel := patience(t)
+		gone := etcdtest.Server{Socket: filepath.Join(t.TempDir(), "gone:0")}
+		_, err := etcdhold.Open(ctx, address(gone, login))
+		cancel()
+		if !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) ||
+			!strings.Contains(err.Error(), "no such file") {
+			t.Errorf("Open %s = %v; want ErrUnavailable with the reason", name, err)
+		}
+	}
+}
+
 // findings are the codes of what Check finds.
 func findings(t *testing.T, b *etcdhold.Backend) string {
 	t.Helper()

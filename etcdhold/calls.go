@@ -91,6 +91,7 @@ type acquisition struct {
 	start                time.Duration
 	presence             time.Duration
 	holdUnder, waitUnder *lease
+	used                 []*lease // each counts the acquisition as a claim
 }
 
 // acquire makes the acquisition. caller is the context of who asks.
@@ -100,6 +101,9 @@ func (b *Backend) acquire(caller, ctx context.Context, c driver.Claim,
 	a := &acquisition{b: b, names: b.layout.names(c.Key), mine: mine, want: want{Claim: c,
 		at: uint64(time.Now().UnixMicro())}, start: start, presence: min(b.presence, c.TTL)}
 	r, err := a.run(caller, ctx)
+	for _, x := range a.used {
+		b.leases.count(x, -1)
+	}
 	if fresh && mine.isIdle(b) && (err != nil || r.State != driver.Held && r.Presence == 0) {
 		b.drop(mine)
 	}
@@ -185,7 +189,7 @@ func (a *acquisition) begin(ctx context.Context) (*state, error) {
 func (a *acquisition) needWait(ctx context.Context) (err error) {
 	a.waitUnder, err = a.b.leases.ensure(ctx, classOf(a.presence, true), a.start+a.presence)
 	if err == nil {
-		a.wait = a.waitUnder.id
+		a.wait, a.used = a.waitUnder.id, append(a.used, a.waitUnder)
 	}
 	return err
 }
@@ -193,7 +197,7 @@ func (a *acquisition) needWait(ctx context.Context) (err error) {
 func (a *acquisition) needHold(ctx context.Context) (err error) {
 	a.holdUnder, err = a.b.leases.ensure(ctx, classOf(a.TTL, false), a.start+a.TTL)
 	if err == nil {
-		a.hold = a.holdUnder.id
+		a.hold, a.used = a.holdUnder.id, append(a.used, a.holdUnder)
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package etcdhold
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -26,9 +28,11 @@ type claim struct {
 	// Guarded by Backend.mu:
 	phase     phase
 	modified  int64         // revision of the holder's key; 0 if it is not known
+	queued    int64         // revision in which it was last found in the queue
 	record    record        // of the holder
 	lease     *lease        // of the holder or the waiter; nil if it is not known
 	unsettled []*lease      // under which a request may still arrive
+	perhaps   []*lease      // to which a renewal without an answer may have moved it
 	deadline  time.Duration // by the lease clock
 	ending    bool          // its time is over, or it is released: it is never renewed again
 	watched   bool          // it counts for the watch of its key
@@ -97,13 +101,14 @@ func (b *Backend) waiting(c *claim, p *party, revision int64, presence time.Dura
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.phase == holds && c.modified > revision {
+		b.extend(c, presence)
 		return // a notice was faster than the answer
 	}
 	if p.put || c.phase != waits {
 		c.asked = driver.LeaseClock()
 		c.record = p.record
 	}
-	c.phase, c.modified, c.ending = waits, 0, false
+	c.phase, c.modified, c.queued, c.ending = waits, 0, revision, false
 	b.under(c, b.leases.find(p.lease))
 	b.watch(c)
 	b.extend(c, presence)
@@ -159,10 +164,10 @@ func (b *Backend) drop(c *claim) {
 	}
 	b.unwatch(c)
 	b.leases.count(c.lease, -1)
-	for _, x := range c.unsettled {
+	for _, x := range slices.Concat(c.unsettled, c.perhaps) {
 		b.leases.count(x, -1)
 	}
-	c.lease, c.unsettled = nil, nil
+	c.lease, c.unsettled, c.perhaps = nil, nil, nil
 }
 
 // extend has the claim end after d. Called with mu held.
@@ -220,7 +225,9 @@ func (b *Backend) end(c *claim) {
 	}
 	c.ending = true
 	b.mu.Unlock()
-	if _, err := b.release(b.ctx, c, true); err == nil {
+	ctx, cancel := context.WithTimeout(b.ctx, b.timeout) // other calls for the key wait for it
+	defer cancel()
+	if _, err := b.release(ctx, c, true); err == nil {
 		return // it is dropped
 	}
 	b.mu.Lock()
@@ -248,7 +255,8 @@ func (b *Backend) granted(key string, admitted []*party, revision int64) {
 		}
 		b.mu.Lock()
 		c := b.claims[identity{key, p.owner}]
-		tell := c != nil && c.phase != holds && !c.ending
+		// A notice that is late may be of a grant that was over when the claim queued again.
+		tell := c != nil && c.phase != holds && !c.ending && revision > c.queued
 		if tell {
 			c.phase, c.modified, c.record = holds, revision, p.record
 			b.under(c, x)

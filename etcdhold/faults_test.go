@@ -157,11 +157,25 @@ func TestWaiterHearsOfLostHolder(t *testing.T) {
 	acquire(t, b2, w, driver.Held)
 }
 
-// A claim that nobody renews ends, though its lease is kept alive for another one.
+// bounded refuses transactions that no deadline bounds.
+func bounded(c *clientv3.Config) {
+	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn,
+			call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			_, ok := ctx.Deadline()
+			if _, txn := request.(*pb.TxnRequest); txn && !ok {
+				return status.Error(codes.Internal, "this may take for ever")
+			}
+			return call(ctx, method, request, answer, conn, options...)
+		}))
+}
+
+// A claim that nobody renews ends, though its lease is kept alive for another one. What ends it
+// holds up other calls for the key no longer than the timeout.
 func TestOthersDoNotKeepAClaim(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
-	b1, b2 := open(t, connect(t)), open(t, connect(t))
+	b1, b2 := open(t, connect(t, bounded)), open(t, connect(t))
 	a, c := claim("k"), claim("k2")
 	a.TTL, c.TTL = 2*time.Second, 2*time.Second
 	acquire(t, b1, a, driver.Held)

@@ -67,8 +67,10 @@ func classOf(ttl time.Duration, waits bool) class {
 // slack is the part of the lease that no claim counts on.
 func (c class) slack() time.Duration { return time.Duration(c.seconds) * time.Second / 4 }
 
-// ensure returns a lease of the class that etcd keeps at least until then. The error is a
-// *driver.Error after which there is nothing to undo.
+// ensure returns a lease of the class that etcd keeps at least until then. The caller counts as one
+// of its claims until it takes that back: else the lease could be retired and revoked between the
+// transaction of a claim and its answer. The error is a *driver.Error after which there is nothing
+// to undo.
 func (l *leases) ensure(ctx context.Context, c class, until time.Duration) (*lease, error) {
 	for {
 		l.mu.Lock()
@@ -91,6 +93,7 @@ func (l *leases) ensure(ctx context.Context, c class, until time.Duration) (*lea
 				continue
 			}
 		}
+		now.claims++
 		l.mu.Unlock()
 		return now, nil
 	}

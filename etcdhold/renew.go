@@ -2,9 +2,12 @@ package etcdhold
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -124,6 +127,7 @@ func (r *renewal) group(caller, ctx context.Context, c class, group []known) {
 		}
 		return
 	}
+	defer r.b.leases.count(current, -1)
 	var same []known
 	for _, k := range group {
 		if k.lease != current { // it is gone, or gets no more claims
@@ -170,11 +174,13 @@ func (r *renewal) check(caller, ctx context.Context, chunk []known) {
 	}
 }
 
-// renewed notes that the claim holds its key, unless it was ended meanwhile.
+// renewed notes that the claim holds its key, unless it was ended meanwhile. If its time was over
+// before the answer came, a call for the same key may have passed the key on since etcd looked.
 func (b *Backend) renewed(k known, ttl time.Duration) driver.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.claims[k.mine.identity] != k.mine || k.mine.ending {
+	if b.claims[k.mine.identity] != k.mine || k.mine.ending ||
+		driver.LeaseClock() >= k.mine.deadline {
 		return driver.Lost
 	}
 	b.extend(k.mine, ttl)
@@ -189,9 +195,24 @@ func (b *Backend) perhapsRenewed(c *claim, ttl time.Duration) {
 		return
 	}
 	c.modified = 0
-	if until := driver.LeaseClock() + ttl; until > c.deadline {
-		b.extend(c, ttl)
+	c.deadline = max(c.deadline, driver.LeaseClock()+ttl)
+	b.arm(c, c.deadline) // it has no timer if it was another process's until now
+}
+
+// perhapsMoved has the lease counted for the claim, as long as there is one, if the request whose
+// answer is missing may have moved it there. If that lease is gone, it is forgotten.
+func (b *Backend) perhapsMoved(c *claim, x *lease, err error) {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.leases.lost(x)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !errors.Is(err, driver.ErrUnknown) || b.claims[c.identity] != c ||
+		slices.Contains(c.perhaps, x) {
+		return
+	}
+	b.leases.count(x, 1)
+	c.perhaps = append(c.perhaps, x)
 }
 
 // vanished forgets a claim whose key is gone.
@@ -221,7 +242,9 @@ func (b *Backend) renew(ctx context.Context, c driver.Claim, start time.Duration
 	error) {
 	mine, fresh := b.claimOf(c)
 	r, err := b.renewStep(ctx, c, mine, start)
-	if err == nil && r.State == driver.Lost && (fresh || mine.isIdle(b) || !b.waitsFor(mine)) {
+	switch {
+	case err == nil && r.State == driver.Lost && (fresh || mine.isIdle(b) || !b.waitsFor(mine)),
+		fresh && err != nil && !errors.Is(err, driver.ErrUnknown):
 		b.drop(mine)
 	}
 	return r, err
@@ -247,6 +270,7 @@ func (b *Backend) renewStep(ctx context.Context, c driver.Claim, mine *claim,
 	if err != nil {
 		return driver.Result{}, err
 	}
+	defer b.leases.count(under, -1)
 	now, err := b.read(ctx, n)
 	for tries := 0; err == nil; tries++ {
 		if err := pause(ctx, ctx, tries); err != nil {
@@ -261,6 +285,7 @@ func (b *Backend) renewStep(ctx context.Context, c driver.Claim, mine *claim,
 		done, after, err := b.commit(ctx, n, conditions, operations)
 		if err != nil {
 			b.perhapsRenewed(mine, c.TTL)
+			b.perhapsMoved(mine, under, err)
 			return driver.Result{}, err
 		}
 		if done {

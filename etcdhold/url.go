@@ -13,8 +13,12 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -227,7 +231,8 @@ func (a *address) loadTLS(caFile, certFile, keyFile string) error {
 }
 
 // Open returns a Backend on the servers that the URL names, and asks them for a sign of life. ctx
-// bounds that, not the Backend's life. The caller closes the Backend. The forms of a URL are
+// bounds that, not the Backend's life; without a server it takes [DefaultTimeout] at most for the
+// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of a URL are
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/keyspace]
 //	etcds://... for TLS
@@ -246,7 +251,9 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("etcdhold: %w", err)
 	}
-	client, err := a.connect(ctx)
+	limited, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	client, err := a.connect(limited)
 	if err != nil {
 		return nil, fmt.Errorf("etcdhold: %w", err)
 	}
@@ -264,8 +271,13 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 }
 
 // connect makes the client. One with a login asks a server at once, for as long as the client
-// lives: so that ends with ctx.
+// lives, and does not tell why there is none: so that ends with ctx, and one without is asked first.
 func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
+	if a.user != "" {
+		if err := a.reach(ctx); err != nil {
+			return nil, err
+		}
+	}
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
 	client, err := clientv3.New(clientv3.Config{Endpoints: a.endpoints, TLS: a.tls,
@@ -282,6 +294,25 @@ func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 		return nil, failure(err)
 	}
 	return client, nil
+}
+
+// reach finds out whether a server answers at all, whatever it says to who has no login.
+func (a *address) reach(ctx context.Context) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: a.endpoints, TLS: a.tls,
+		Logger: zap.NewNop()})
+	if err != nil {
+		return failure(err)
+	}
+	defer client.Close()
+	_, err = pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx,
+		new(pb.StatusRequest), grpc.WaitForReady(false))
+	if why := ctx.Err(); err != nil && why != nil {
+		return cutOff(false, why)
+	}
+	if status.Code(err) == codes.Unavailable {
+		return failure(err)
+	}
+	return nil
 }
 
 // greet reads from the keyspace, as every call does.
