@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"time"
 
@@ -128,18 +129,23 @@ func waiting(ctx context.Context, tx Tx, wait time.Duration, f func() error) err
 		return fmt.Errorf("rowlock: %w: wait %v: must be at least 1ms", holdfast.ErrInvalid, wait)
 	}
 	const set = "SELECT set_config('lock_timeout', $1::text, true)"
+	limit := min(wait.Milliseconds(), math.MaxInt32) // PostgreSQL takes no more, which is 24 days
 	var before, now string
 	err := tx.QueryRow(ctx, "SELECT current_setting('lock_timeout')").Scan(&before)
 	if err == nil {
-		err = tx.QueryRow(ctx, set, fmt.Sprintf("%dms", wait.Milliseconds())).Scan(&now)
+		err = tx.QueryRow(ctx, set, fmt.Sprintf("%dms", limit)).Scan(&now)
 	}
 	if err != nil {
 		return inWords(err)
 	}
-	if err := f(); err != nil {
-		return err // of an aborted transaction: its settings are gone with it
+	locked := f()
+	// Also after a failure: that there is no such row aborts nothing. Where the transaction is
+	// aborted this fails, and the setting is gone with it.
+	err = tx.QueryRow(ctx, set, before).Scan(&now)
+	if locked != nil {
+		return locked
 	}
-	return inWords(tx.QueryRow(ctx, set, before).Scan(&now))
+	return inWords(err)
 }
 
 // inWords turns what a driver says into an error of this package.

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"testing"
@@ -114,7 +115,9 @@ func TestRow(t *testing.T) {
 		go func() { waited <- jobs.Row(ctx, d, 1, time.Hour) }()
 		end()
 		expect(t, "Row that waits", <-waited, nil)
-		// The limit is for that one statement.
+		expect(t, "Row of none", jobs.Row(ctx, d, 4, time.Minute), rowlock.ErrNotFound)
+		expect(t, "Row with the longest wait", jobs.Row(ctx, d, 1, math.MaxInt64), nil)
+		// The limit is for that one statement, also if there was no such row.
 		var limit string
 		if err := d.QueryRow(ctx, "SELECT current_setting('lock_timeout')").Scan(
 			&limit); err != nil || limit != "0" {
