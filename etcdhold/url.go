@@ -271,7 +271,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 }
 
 // connect makes the client. One with a login asks a server at once, for as long as the client
-// lives, and does not tell why there is none: so that ends with ctx, and one without is asked first.
+// lives, and does not tell why there is none: so that ends with ctx, and one without is asked
+// first.
 func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 	if a.user != "" {
 		if err := a.reach(ctx); err != nil {
