@@ -232,7 +232,8 @@ func (a *address) loadTLS(caFile, certFile, keyFile string) error {
 
 // Open returns a Backend on the servers that the URL names, and asks them for a sign of life. ctx
 // bounds that, not the Backend's life; without a server it takes [DefaultTimeout] at most for the
-// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of a URL are
+// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of
+// a URL are
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/keyspace]
 //	etcds://... for TLS
