@@ -152,7 +152,8 @@ func TestPasswords(t *testing.T) {
 
 // Who has a login is told why there is no server, as who has none.
 func TestNoServer(t *testing.T) {
-	for name, login := range map[string]*url.Userinfo{"with a login": url.UserPassword("locker", password), "without": nil} {
+	for name, login := range map[string]*url.Userinfo{
+		"with a login": url.UserPassword("locker", password), "without": nil} {
 		ctx, cancel := patience(t)
 		gone := etcdtest.Server{Socket: filepath.Join(t.TempDir(), "gone:0")}
 		_, err := etcdhold.Open(ctx, address(gone, login))

@@ -232,7 +232,8 @@ func (a *address) loadTLS(caFile, certFile, keyFile string) error {
 
 // Open returns a Backend on the servers that the URL names, and asks them for a sign of life. ctx
 // bounds that, not the Backend's life; without a server it takes [DefaultTimeout] at most for the
-// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of a URL are
+// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of
+// a URL are
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/keyspace]
 //	etcds://... for TLS
@@ -271,7 +272,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 }
 
 // connect makes the client. One with a login asks a server at once, for as long as the client
-// lives, and does not tell why there is none: so that ends with ctx, and one without is asked first.
+// lives, and does not tell why there is none: so that ends with ctx, and one without is asked
+// first.
 func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 	if a.user != "" {
 		if err := a.reach(ctx); err != nil {
