@@ -197,17 +197,19 @@ func TestUnansweredTakeoverEnds(t *testing.T) {
 	u := newUnreliable()
 	b, other := open(t, connect(t, u.into), etcdhold.WithTimeout(time.Second)),
 		open(t, connect(t))
-	a, c := claim("k"), claim("k2")
-	a.TTL, c.TTL = etcdhold.MinTTL, etcdhold.MinTTL
+	a := claim("k")
+	a.TTL = etcdhold.MinTTL
 	acquire(t, other, a, driver.Held)
-	acquire(t, b, c, driver.Held)
 	u.cutter.armed.Store(true)
 	results, err := b.Renew(t.Context(), []driver.Claim{a})
 	if err != nil || !errors.Is(results[0].Err, driver.ErrUnknown) {
 		t.Fatalf("Renew without an answer = %v, %v; want ErrUnknown", results, err)
 	}
 	testserver.Eventually(t, "the claim ends", func() error {
-		renew(t, b, driver.Held, c)
+		c := claim("k2") // it keeps the lease alive
+		c.TTL = a.TTL
+		acquire(t, b, c, driver.Held)
+		release(t, b, c, driver.Held)
 		r, err := other.Acquire(t.Context(), claim("k"))
 		return testserver.Not(err == nil && r.State == driver.Held, "%v, %v", r, err)
 	})
