@@ -96,6 +96,19 @@ func (b *Backend) held(c *claim, p *party, revision int64, ttl time.Duration) {
 	b.extend(c, ttl)
 }
 
+// leasesOfHolders returns the leases under which a claim may hold its key.
+func (b *Backend) leasesOfHolders() map[*lease]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := make(map[*lease]bool)
+	for _, c := range b.claims {
+		if c.phase != waits && c.lease != nil {
+			held[c.lease] = true
+		}
+	}
+	return held
+}
+
 // waiting notes that the claim is in the queue.
 func (b *Backend) waiting(c *claim, p *party, revision int64, presence time.Duration) {
 	b.mu.Lock()

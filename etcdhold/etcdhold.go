@@ -173,7 +173,7 @@ func (b *Backend) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	var revoking sync.WaitGroup
-	for _, x := range b.leases.idle() {
+	for _, x := range b.leases.idle(b.leasesOfHolders()) {
 		revoking.Go(func() { b.leases.revoke(ctx, x) })
 	}
 	revoking.Wait()

@@ -157,6 +157,26 @@ func TestWaiterHearsOfLostHolder(t *testing.T) {
 	acquire(t, b2, w, driver.Held)
 }
 
+// Who was told of a grant may count on the key for a while, also when the Backend is closed then.
+func TestCloseKeepsWhatWasHandedOver(t *testing.T) {
+	direct := connect(t)
+	empty(t, direct)
+	b1, b2 := open(t, connect(t)), open(t, connect(t))
+	heard := make(chan driver.Notice, 100)
+	defer b2.Notify(func(n driver.Notice) { heard <- n })()
+	a, w := claim("k"), queued("k")
+	acquire(t, b1, a, driver.Held)
+	acquire(t, b2, w, driver.Busy)
+	release(t, b1, a, driver.Held)
+	if n := <-heard; n.Kind != driver.Granted || n.Owner != w.Owner {
+		t.Fatalf("notice %+v; want Granted", n)
+	}
+	if err := b2.Close(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, b1, claim("k"), driver.Busy)
+}
+
 // bounded refuses transactions that no deadline bounds.
 func bounded(c *clientv3.Config) {
 	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(

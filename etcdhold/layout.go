@@ -116,5 +116,6 @@ func parseRecord(value []byte) record {
 	return r
 }
 
-// digits is the text of a token: that of a smaller one is before it in the order of bytes.
-func digits(token uint64) string { return fmt.Sprintf("%016d", token) }
+// digits is the text of a token, whatever its size: that of a smaller one is before it in the order
+// of bytes.
+func digits(token uint64) string { return fmt.Sprintf("%020d", token) }

@@ -270,13 +270,15 @@ func (l *leases) close() {
 }
 
 // idle returns the leases that nobody needs when the Backend is closed: those of waiters, whom
-// nobody would tell that they were granted a key, and those without claims.
-func (l *leases) idle() []*lease {
+// nobody would tell that they were granted a key, and those without claims. held are those under
+// which a claim holds its key, as far as this process knows: they end by themselves, as whoever
+// was told of the grant may count on the key until then.
+func (l *leases) idle(held map[*lease]bool) []*lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var idle []*lease
 	for _, x := range l.all {
-		if x.waits || x.claims <= 0 {
+		if !held[x] && (x.waits || x.claims <= 0) {
 			idle = append(idle, x)
 		}
 	}

@@ -237,8 +237,12 @@ func (p *plan) release(owner string, stones []stone) answer {
 		a.state = driver.Held
 		p.removed = append(p.removed, p.holders[i])
 		p.holders = slices.Delete(p.holders, i, i+1)
-	} else if i := find(p.waiters, owner); i >= 0 {
-		a.state = driver.Busy
+	}
+	// Both, if a request to queue came late, when the claim had been granted already.
+	if i := find(p.waiters, owner); i >= 0 {
+		if a.state == driver.Lost {
+			a.state = driver.Busy
+		}
 		p.removed = append(p.removed, p.waiters[i])
 		p.waiters = slices.Delete(p.waiters, i, i+1)
 		p.strict = p.shared()
