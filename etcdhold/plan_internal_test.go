@@ -24,7 +24,7 @@ func TestReleaseOfBoth(t *testing.T) {
 
 // Tokens are compared as texts, also those that a claim may ask for beyond 2^53.
 func TestDigits(t *testing.T) {
-	for _, token := range []uint64{1, 9, 1<<53 - 1, 1 << 53, 9_999_999_999_999_999, 1 << 54, 1<<64 - 2} {
+	for _, token := range []uint64{1, 9, 1<<53 - 1, 1 << 53, 9_999_999_999_999_999, 1<<64 - 2} {
 		if digits(token) >= digits(token+1) {
 			t.Errorf("%q is not before %q", digits(token), digits(token+1))
 		}
