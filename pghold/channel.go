@@ -106,8 +106,11 @@ func (c *channel) listen(b *Backend, ready func()) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if pooled, err := behindPooler(b.life, conn); err != nil || pooled {
-		return errors.Join(err, errPooled)
+	switch pooled, err := behindPooler(b.life, conn); {
+	case err != nil:
+		return err
+	case pooled:
+		return errPooled
 	}
 	if err := within(b.life, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{"holdfast_" + b.id}.Sanitize())

@@ -50,12 +50,18 @@ func (m sqlMigration) QueryRow(ctx context.Context, statement string, args ...an
 // Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
 // processes may do so at the same time. The user has to be allowed to create a schema in the
 // database; where it is there already, any user will do. It fails with ErrUnavailable of package
-// driver, and with [ErrRights] in the error if the user may not.
+// driver, with [ErrRights] in the error if the user may not, and if the schema is of a newer
+// version.
 func Migrate(ctx context.Context, db DB) error {
 	var version int
 	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)
-	if err == nil && version == schemaVersion {
+	switch {
+	case err == nil && version == schemaVersion:
 		return nil
+	case err == nil && version > schemaVersion:
+		return fmt.Errorf("pghold: migrate: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
+			"the schema holdfast has version %d, and this program knows %d: use a newer one",
+			version, schemaVersion)})
 	}
 	if err == nil || missing(state(err)) {
 		_, err = db.Exec(ctx, schema)

@@ -5,6 +5,9 @@
 -- each statement of a VOLATILE function has a snapshot of its own, so it sees what was committed
 -- before that lock was granted.
 --
+-- What the functions call and compare with is that of PostgreSQL, whatever the user's search_path
+-- names: somebody else's operator in it would change what a lease is.
+--
 -- A user of the locks needs
 --
 --     GRANT USAGE ON SCHEMA holdfast TO locks;
@@ -83,7 +86,7 @@ $$;
 -- the guard, or 'set' with the set that the server belongs to. It takes on the first set.
 CREATE OR REPLACE FUNCTION holdfast.admit(p_guard bigint, p_member text,
     OUT state text, OUT remaining bigint, OUT belongs text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_start CONSTANT timestamptz := pg_postmaster_start_time();
     v_now CONSTANT timestamptz := clock_timestamp();
@@ -102,6 +105,7 @@ BEGIN
         END IF;
         SELECT p_guard - holdfast.microseconds(v_now - r.since) INTO remaining
             FROM holdfast.run AS r;
+        remaining := coalesce(remaining, p_guard); -- somebody has just removed the row
         IF remaining > 0 THEN
             state := 'quarantine';
             RETURN;
@@ -109,6 +113,10 @@ BEGIN
     END IF;
     IF p_member <> '' THEN
         SELECT s.member INTO belongs FROM holdfast.server AS s;
+        IF NOT FOUND THEN -- a copy of the schema without what is in it
+            INSERT INTO holdfast.server DEFAULT VALUES ON CONFLICT DO NOTHING;
+            belongs := '';
+        END IF;
         IF belongs = '' THEN
             UPDATE holdfast.server SET member = p_member WHERE member = '';
             SELECT s.member INTO belongs FROM holdfast.server AS s;
@@ -224,7 +232,7 @@ CREATE OR REPLACE FUNCTION holdfast.acquire(p_key bytea, p_owner bytea, p_ttl bi
     p_client text, p_listening boolean, p_guard bigint, p_member text,
     OUT state text, OUT granted bigint, OUT holder bytea, OUT remaining bigint, OUT place bigint,
     OUT clock bigint, OUT notices text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz;
     v_ends timestamptz;
@@ -347,7 +355,7 @@ $$;
 -- held, busy or lost: what the claim was until now.
 CREATE OR REPLACE FUNCTION holdfast.release(p_key bytea, p_owner bytea, p_final bigint,
     p_client text, OUT state text, OUT notices text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz;
     v_live boolean;
@@ -411,7 +419,7 @@ CREATE OR REPLACE FUNCTION holdfast.renew(p_keys bytea[], p_owners bytea[], p_tt
     p_member text)
 RETURNS TABLE (state text, n bigint, granted bigint, waiting boolean, remaining bigint,
     notices text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz;
     v_claim record;
@@ -501,13 +509,14 @@ $$;
 -- sweep removes rows of keys that nobody has held or waited for in ten minutes, a thousand at most,
 -- and keeps the highest of their fences. It waits for nobody. One of a thousand releases calls it.
 CREATE OR REPLACE FUNCTION holdfast.sweep(p_age interval DEFAULT '10 minutes') RETURNS bigint
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_old CONSTANT timestamptz := clock_timestamp() - p_age;
     v_key record;
     v_floor bigint := 0;
     v_removed bigint := 0;
 BEGIN
+    INSERT INTO holdfast.server DEFAULT VALUES ON CONFLICT DO NOTHING; -- as in admit
     PERFORM 1 FROM holdfast.server FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN 0; -- somebody else sweeps
@@ -535,7 +544,7 @@ $$;
 -- move replaces the set of nodes that the server belongs to, if that is p_from, and gives what it
 -- is then.
 CREATE OR REPLACE FUNCTION holdfast.move(p_from text, p_to text) RETURNS text
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE holdfast.server SET member = p_to WHERE member = p_from;
     RETURN (SELECT s.member FROM holdfast.server AS s);

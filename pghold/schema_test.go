@@ -1,0 +1,74 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pghold"
+)
+
+// ownDatabase makes a database with the schema, and returns a pool on it and its URL.
+func ownDatabase(t *testing.T, name string) (*pgxpool.Pool, string) {
+	t.Helper()
+	all := connect(t)
+	run(t, all, "CREATE DATABASE "+name)
+	t.Cleanup(func() { run(t, all, "DROP DATABASE "+name+" WITH (FORCE)") })
+	url := strings.Replace(urlOf(running(t), ""), "/postgres?", "/"+name+"?", 1)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if err := pghold.Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	return pool, url
+}
+
+// Somebody who may create in the schema public can not change what the functions compare.
+func TestOperatorsOfOthers(t *testing.T) {
+	pool, url := ownDatabase(t, "operators")
+	run(t, pool, `CREATE FUNCTION public.zero(bigint, interval) RETURNS interval LANGUAGE sql
+		AS $$ SELECT interval '0' $$;
+		CREATE OPERATOR public.* (FUNCTION = public.zero, LEFTARG = bigint, RIGHTARG = interval)`)
+	b := open(t, url)
+	ask(t, b, claim("k"), driver.Held)
+	ask(t, b, claim("k"), driver.Busy)
+}
+
+// A copy of the schema without its rows still knows to which set of nodes it belongs.
+func TestCopyWithoutRows(t *testing.T) {
+	pool, url := ownDatabase(t, "copied")
+	run(t, pool, "DELETE FROM holdfast.server")
+	b := open(t, url)
+	b.Join(driver.Set{Nodes: 3, Quorum: 2, Name: "a"})
+	ask(t, b, claim("k"), driver.Held)
+	other := open(t, url)
+	other.Join(driver.Set{Nodes: 3, Quorum: 2, Name: "b"})
+	if r, err := other.Acquire(t.Context(), claim("k2")); err == nil {
+		t.Errorf("a client of another set: %v; want an error", r.State)
+	}
+}
+
+// An older program leaves a newer schema as it is.
+func TestNewerSchema(t *testing.T) {
+	pool, _ := ownDatabase(t, "newer")
+	run(t, pool, `CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
+		LANGUAGE sql IMMUTABLE AS 'SELECT 2'`)
+	err := pghold.Migrate(t.Context(), pool)
+	if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) ||
+		!strings.Contains(err.Error(), "version 2") {
+		t.Errorf("Migrate = %v; want that the version is too new", err)
+	}
+	var version int
+	if err := pool.QueryRow(t.Context(), "SELECT holdfast.version()").Scan(&version); err != nil ||
+		version != 2 {
+		t.Errorf("the version is %d, %v", version, err)
+	}
+}
