@@ -146,13 +146,12 @@ func (p *process) closed(l *life, err error) {
 	h := p.h
 	h.ring.note(evClosed, p.id, 0, 0, 0, 0)
 	if err != nil {
-		// Close has said so: the keys run into their TTL.
+		// Close has said so: the keys run into their TTL. What was sent before may be under way,
+		// and arrive when the faults end.
 		for _, k := range h.stored() {
-			k.left.raise(h.now() + h.longest())
+			k.left.raise(h.now() + h.longest() + h.cleanUp())
 		}
-		if p.wires[0].lags(0) || p.pausing() > 0 {
-			h.delayed.Store(true)
-		}
+		h.delayed.Store(true)
 		if n, _ := kinds(err); n == 0 {
 			h.violate("errors", "Close: of no kind: %v", err)
 		}
