@@ -76,5 +76,10 @@ func (p *plan) calls(steps int) int {
 	// A place that may have been lost is left and taken anew: three calls. Forty are for failures.
 	perClaim := 3*int(time.Second/heartbeat) + 40
 	perLease := 2 * int(time.Second/(shortest/4)+1)
-	return p.nodes * (1000 + callsPerStep*steps + claims*perClaim + p.workers*perLease)
+	perNode := 1000 + callsPerStep*steps + claims*perClaim + p.workers*perLease
+	if p.nodes > 1 {
+		// A quorum repeats by itself what a node did not confirm, all of it when an outage ends.
+		perNode *= 3
+	}
+	return p.nodes * perNode
 }
