@@ -487,39 +487,23 @@ func TestPermitsThatComeTogether(t *testing.T) {
 	}
 }
 
-// A process that died as it waited with the gate costs the others no more than its lease.
+// A process that died as it waited with the gate costs the others no more than the gate's lease:
+// five seconds, or the TTL if that is shorter.
 func TestPermitsOutliveADeadScout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memhold.WithPresence(3*time.Second))
-		l, _ := b.locker()
-		dead, faults := b.locker()
-		other, _ := b.locker()
-		permits := b.acquirePermits(l, "deploy", 2)
-		ctx, cancel := context.WithCancel(background)
-		go dead.Acquire(ctx, "deploy", holdfast.WithPermits(2))
-		time.Sleep(time.Second)
-		faults.Freeze()
-		got := b.waitFor(other, "deploy", 2, 1)
-		start := time.Now()
-		b.release(permits[0])
-		lock := <-got
-		if waited := time.Since(start); waited > 5*time.Second {
-			t.Errorf("waited for %v behind a dead process, want at most 5 s", waited)
-		}
-		cancel()
-		faults.Thaw()
-		b.release(lock)
-		b.release(permits[1])
-		time.Sleep(time.Minute)
-	})
+	outliveADeadScout(t, 3*time.Second, 5*time.Second)
 }
 
-// A process whose TTL is short, and that died as it waited with the gate, costs no more than that.
 func TestPermitsOutliveADeadScoutWithAShortTTL(t *testing.T) {
+	outliveADeadScout(t, 500*time.Millisecond, 2*time.Second, holdfast.WithTTL(time.Second))
+}
+
+// outliveADeadScout has a process with the options die with the gate, and another one wait behind
+// it for at most that long.
+func outliveADeadScout(t *testing.T, presence, most time.Duration, options ...holdfast.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memhold.WithPresence(500*time.Millisecond))
+		b := newBench(t, memhold.WithPresence(presence))
 		l, _ := b.locker()
-		dead, faults := b.locker(holdfast.WithTTL(time.Second))
+		dead, faults := b.locker(options...)
 		other, _ := b.locker()
 		permits := b.acquirePermits(l, "deploy", 2)
 		ctx, cancel := context.WithCancel(background)
@@ -530,8 +514,8 @@ func TestPermitsOutliveADeadScoutWithAShortTTL(t *testing.T) {
 		start := time.Now()
 		b.release(permits[0])
 		lock := <-got
-		if waited := time.Since(start); waited > 2*time.Second {
-			t.Errorf("waited for %v behind a dead process, want 2 s at most", waited)
+		if waited := time.Since(start); waited > most {
+			t.Errorf("waited for %v behind a dead process, want %v at most", waited, most)
 		}
 		cancel()
 		faults.Thaw()

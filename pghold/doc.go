@@ -43,7 +43,8 @@
 // transaction mode will do. Only notices of a grant to a waiter of another process need a direct
 // connection, for LISTEN, which the Backend opens by itself when somebody waits: if it finds a
 // pooler it does without, and asks once a second, or [WithNotices] gives it another way. The
-// isolation level has to be read committed, which is PostgreSQL's default.
+// isolation level has to be read committed, and bytea_output hex, which are PostgreSQL's defaults:
+// with escape, answers that are not prepared cannot be read, and every outcome is unknown.
 //
 // # Order
 //
