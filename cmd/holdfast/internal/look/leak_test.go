@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,14 +107,14 @@ func TestLeaksOfManyKeys(t *testing.T) {
 	})
 }
 
-// mortal is a backend that fails after a number of looks.
+// mortal is a backend that fails after a number of looks. Leaks looks at several keys at once.
 type mortal struct {
 	endless
-	looks int
+	looks atomic.Int64
 }
 
 func (m *mortal) Inspect(ctx context.Context, key string) (driver.Entry, error) {
-	if m.looks--; m.looks < 0 {
+	if m.looks.Add(-1) < 0 {
 		return driver.Entry{}, errors.New("it is gone")
 	}
 	return m.endless.Inspect(ctx, key)
@@ -121,7 +122,9 @@ func (m *mortal) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 
 // TestLeaksBeforeAFailure: what was found is not lost when the backend fails after it.
 func TestLeaksBeforeAFailure(t *testing.T) {
-	v := &look.View{Backend: &mortal{looks: 3}, Patience: time.Hour}
+	backend := &mortal{}
+	backend.looks.Store(3)
+	v := &look.View{Backend: backend, Patience: time.Hour}
 	var keys []look.Key
 	for _, name := range []string{"a", "b"} {
 		key, err := v.Inspect(t.Context(), name)
