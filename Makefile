@@ -43,6 +43,8 @@ PORTS ?= 6390
 # For how long torture goes on, in all modes together, and how many of them run at once.
 DURATION ?= 30m
 PARALLEL ?= 1
+# On which server of which Debian suite test-server runs.
+SERVER ?= valkey-server@sid
 
 GO_TEST := go test -shuffle=on -timeout 20m $(TESTFLAGS)
 
@@ -67,7 +69,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid"
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -90,6 +92,11 @@ test-kernel: ## Test the library alone, which needs nothing but Go
 
 # The race detector needs cgo, which needs a C compiler with the headers of its library.
 race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null 2>/dev/null && echo -race)
+
+.PHONY: test-server
+test-server: test-needs ## Run the tests of Redis on the server of another Debian suite: SERVER=valkey-server@sid
+	servers=$$(scripts/server.sh $(SERVER)) && export PATH="$$servers:$$PATH" && redis-server --version && \
+		$(GO_TEST) ./redishold/... ./redishold/interop/... ./goredishold/... ./fence/redisclients/... ./cmd/holdfast
 
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod

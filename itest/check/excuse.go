@@ -90,7 +90,7 @@ func leasesFor(run *history.Run, rules Rules, a *history.Acquisition) map[string
 	}
 	leases := make(map[string][]lease)
 	for server, calls := range calls {
-		leases[server] = leasesOf(noticed(calls))
+		leases[server] = leasesOf(noticed(calls), nil)
 	}
 	return leases
 }

@@ -91,8 +91,9 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 // has said so until the lease ends or the owner lets go; unless the node forgets or breaks an
 // assumption.
 func sole(run *history.Run, rules Rules) (found []Finding) {
+	unseen := unseenDowngrades(run)
 	each(run, rules, func(node, key string, calls []history.Record) {
-		leases := leasesOf(calls)
+		leases := leasesOf(calls, unseen)
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Compare(a.from, b.from) })
 		var longest, shared lease // so far, of those alone and of those that share
 		for _, s := range leases {
@@ -124,16 +125,25 @@ type lease struct {
 }
 
 // leasesOf are those of one node and key. Whoever has asked to share a key that was its own may
-// share it from then on, and has it alone no more.
-func leasesOf(calls []history.Record) (leases []lease) {
+// share it from then on, and has it alone no more; what it asked for that is not among the calls
+// may be in unseen.
+func leasesOf(calls []history.Record, unseen map[string]int64) (leases []lease) {
 	ends := make(map[string][]history.Record) // by owner, what may have ended a lease
 	lowered := make(map[string]int64)         // by owner, when it first asked to share the key
+	lower := func(owner string, from int64) {
+		if at, ok := lowered[owner]; !ok || from < at {
+			lowered[owner] = from
+		}
+	}
 	for _, c := range calls {
 		if c.Ends() {
 			ends[c.Owner] = append(ends[c.Owner], c)
 		}
-		if at, ok := lowered[c.Owner]; c.Shared && (!ok || c.At < at) {
-			lowered[c.Owner] = c.At
+		if c.Shared {
+			lower(c.Owner, c.At)
+		}
+		if at, ok := unseen[c.Owner]; ok {
+			lower(c.Owner, at)
 		}
 	}
 	for _, c := range calls {
@@ -154,6 +164,23 @@ func leasesOf(calls []history.Record) (leases []lease) {
 		leases = append(leases, s)
 	}
 	return slices.DeleteFunc(leases, func(s lease) bool { return s.from >= s.to })
+}
+
+// unseenDowngrades are, by owner value, when processes began a Downgrade that were killed in it: a
+// renewal is recorded with its answer, so a server may have done one of which nothing is known.
+func unseenDowngrades(run *history.Run) map[string]int64 {
+	unseen := make(map[string]int64)
+	for _, a := range run.Acquisitions {
+		if a.Lower == 0 || a.Lowered != 0 || !a.Died() {
+			continue
+		}
+		for _, c := range run.CallsOf(a.Client, a.Key) {
+			if drew(c) && c.Outcome == held && c.Token <= a.Token && a.Token <= last(c) {
+				unseen[c.Owner] = a.Lower
+			}
+		}
+	}
+	return unseen
 }
 
 // downgrades: a Downgrade that returned without an error was confirmed: the backend has shared the

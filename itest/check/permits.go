@@ -195,7 +195,7 @@ func unclaimed(run *history.Run, rules Rules, client, key string) []span {
 		return (c.Target == whole) != (rules.Nodes > 1)
 	})
 	var claimed []span
-	for _, l := range leasesOf(noticed(calls)) {
+	for _, l := range leasesOf(noticed(calls), nil) {
 		claimed = append(claimed, span{l.asked, l.to})
 	}
 	return quiet(span{run.Start, run.End}, claimed)

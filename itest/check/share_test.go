@@ -181,6 +181,39 @@ func foundBy(t *testing.T, rules check.Rules, records []history.Record, want []s
 	}
 }
 
+// A process that is killed while it downgrades its lock may have sent that to a server, though
+// nothing of it is recorded.
+func TestDowngradeOfAProcessThatIsKilled(t *testing.T) {
+	by := func(client string, r history.Record) history.Record {
+		return with(r, func(r *history.Record) { r.Client = client })
+	}
+	began := history.Record{Kind: history.Lower, Client: "a", Op: 1, At: ms(20)}
+	reader := func(from int64) history.Record {
+		return by("b", with(said(history.Acquire, "n1", "b", 12, from, from+1),
+			func(r *history.Record) { r.Shared = true }))
+	}
+	writer := by("b", said(history.Acquire, "n1", "b", 12, 30, 31))
+	base := of(hold("a", 1, 10, 0, 10, 1000, 0), by("a", said(history.Acquire, "n1", "a", 10, 1, 9)))
+	for what, c := range map[string]struct {
+		records []history.Record
+		sole    bool // it is found that two had the key
+	}{
+		"shared after it":    {of(began, death("a", 25), reader(30)), false},
+		"shared before it":   {of(began, death("a", 25), reader(15)), true},
+		"alone after it":     {of(began, death("a", 25), writer), true},
+		"a process at work":  {of(began, reader(30)), true},
+		"no downgrade began": {of(death("a", 25), reader(30)), true},
+	} {
+		all := check.All(history.Assemble(probed(of(base, c.records))), rules)
+		got := slices.ContainsFunc(all, func(f check.Finding) bool {
+			return f.Check == "sole"
+		})
+		if got != c.sole {
+			t.Errorf("%s: found %v, want %v", what, got, c.sole)
+		}
+	}
+}
+
 // The same for what clients and servers say to each other.
 func TestModelOfSharedKeys(t *testing.T) {
 	const acquire, renew = history.Acquire, history.Renew

@@ -50,6 +50,8 @@ const (
 	Set   Kind = "set" // the process Client locks over so many servers as Count says
 	// the guarded store Name ends with Value for Key, and its twin without a guard with Twin
 	Final Kind = "final"
+	// of the counter beside the register, without a guard, another write undid Count updates
+	Undone Kind = "undone"
 )
 
 // Phases of a run, as a Mark names them. All come in this order.

@@ -98,6 +98,7 @@ type Run struct {
 	Marks        []Record       // of the phases
 	Plans        []Record       // of the faults that may come up
 	Finals       []Record       // of guarded stores
+	Undone       int            // updates of the register's twin without a guard, by another write
 	Setup        Record         // what was run; empty if that was not recorded
 	Sets         map[string]int // of how many servers each process knows, if that was recorded
 	Start, End   int64          // of the first and the last record
@@ -313,6 +314,8 @@ func Assemble(records []Record) *Run {
 			run.Plans = append(run.Plans, r)
 		case Final:
 			run.Finals = append(run.Finals, r)
+		case Undone:
+			run.Undone = r.Count
 		}
 	}
 	for _, a := range run.Acquisitions {

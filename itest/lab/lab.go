@@ -143,10 +143,9 @@ const mostRounds = 10
 
 // Result is what a run gives.
 type Result struct {
-	Config  Config          // of the run
-	History *history.Run    // what was recorded; nil before it is read
-	Counts  register.Counts // of the guarded store
-	Logs    []string        // files that History was read from
+	Config  Config       // of the run
+	History *history.Run // what was recorded; nil before it is read
+	Logs    []string     // files that History was read from
 }
 
 // run is a laboratory at work.
@@ -253,8 +252,10 @@ func Record(ctx context.Context, config Config) (_ *Result, err error) {
 	if err := r.register.Compare(); err != nil {
 		r.violated("register", "%v", err)
 	}
+	r.log.Add(history.Record{Kind: history.Undone, At: history.Now(),
+		Count: r.register.Counts().Lost})
 	r.mark(history.Ended)
-	return &Result{Config: config, Counts: r.register.Counts(), Logs: r.logs()}, nil
+	return &Result{Config: config, Logs: r.logs()}, nil
 }
 
 // torment has the nemesis at work until there are acquisitions enough, leaves the clients alone for

@@ -73,7 +73,7 @@ func Count(r *lab.Result, found []check.Finding) Figures {
 	}
 	f.Absent = check.Absent(r.History)
 	f.Watch = check.Watched(r.History, r.History.Mark(history.Probed))
-	f.Undone = r.Counts.Lost
+	f.Undone = r.History.Undone
 	f.Guards = check.Guards(r.History)
 	for _, g := range f.Guards {
 		f.Undone += g.Lost

@@ -55,6 +55,7 @@ func (r *Run) title() string {
 // Environment says what a report was made with.
 type Environment struct {
 	Commit    string        // of the repository
+	Checked   string        // commit whose checks were made later, of what was kept; empty for the same
 	Redis     string        // version of the server
 	Databases string        // their versions, where guarded stores are
 	Go        string        // version
@@ -124,6 +125,10 @@ func Write(dir string, env Environment, runs []*Run) error {
 		"%s To repeat it, at that commit: `make torture DURATION=%s PARALLEL=%d SEED=%d`. The seed gives the same faults in the same order; "+
 			"when they hit is up to the machine. The duration is that of all modes together, of which %d at most ran at once.\n\n",
 		env.machine(), short(env.Duration), env.Parallel, env.Seed, env.Parallel)
+	if env.Checked != "" {
+		fmt.Fprintf(&b, "What was recorded was checked again by the checks of commit %s.\n\n",
+			env.Checked)
+	}
 	if env.Modes != "" {
 		fmt.Fprintf(&b, "**Only modes with a name like `%s` were run.**\n\n", env.Modes)
 	}

@@ -5,9 +5,11 @@
 //
 //	go run ./itest/torture -duration 30m [-parallel 4] [-seed 7] [-report docs] [-modes TLS]
 //	go run ./itest/torture -recheck docs/torture-1.jsonl.gz
+//	go run ./itest/torture -recheck docs -duration 30m -parallel 4 -seed 7 -commit abcdef0
 //
-// Beside the report it keeps what was recorded, and it can check that again. It ends with 1 if a
-// promise was not kept. Ctrl-C stops it, and everything that it has started.
+// Beside the report it keeps what was recorded, and it can check that again, after a check was
+// mended: one run, or all of a report, which is then written anew. It ends with 1 if a promise was
+// not kept. Ctrl-C stops it, and everything that it has started.
 package main
 
 import (
@@ -34,9 +36,11 @@ func main() {
 	modes := flag.String("modes", "",
 		"regular expression for the names of modes, as they are printed; all if empty")
 	dir := flag.String("report", "", "directory for the report; none if empty")
-	again := flag.String("recheck", "", "file of a run to check again; nothing is run")
+	again := flag.String("recheck", "", "file of a run to check again, or directory of a report to "+
+		"check again and to write anew, with the flags it was made with; nothing is run")
+	commit := flag.String("commit", "", "of a report that is checked again: what was run")
 	flag.Parse()
-	if *again != "" {
+	if info, err := os.Stat(*again); *again != "" && (err != nil || !info.IsDir()) {
 		if err := recheck(*again); err != nil {
 			fmt.Fprintln(os.Stderr, "torture:", err)
 			os.Exit(1)
@@ -57,13 +61,26 @@ func main() {
 		fmt.Fprintf(os.Stderr, "torture: -modes %s: no mode has such a name\n", *modes)
 		os.Exit(2)
 	}
+	env := report.Environment{Duration: *duration, Parallel: *parallel, Seed: *seed, Modes: *modes,
+		Commit: *commit}
+	if *again != "" {
+		if *commit == "" || *seed == 0 {
+			fmt.Fprintln(os.Stderr, "torture: -recheck of a report needs its -commit and its -seed")
+			os.Exit(2)
+		}
+		if err := judgeAgain(planned, env, *again); err != nil {
+			fmt.Fprintln(os.Stderr, "torture:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *seed == 0 {
 		*seed = rand.Uint64() >> 32 // short to type
+		env.Seed = *seed
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := torture(ctx, planned, report.Environment{Duration: *duration,
-		Parallel: *parallel, Seed: *seed, Modes: *modes}, *dir); err != nil {
+	if err := torture(ctx, planned, env, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		os.Exit(1)
 	}

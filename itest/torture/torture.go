@@ -82,6 +82,32 @@ func torture(ctx context.Context, modes []mode, env report.Environment, dir stri
 	return os.RemoveAll(s.work)
 }
 
+// judgeAgain makes the checks of what was recorded of the modes, and writes the report in the
+// directory anew.
+func judgeAgain(modes []mode, env report.Environment, dir string) error {
+	s := &session{dir: dir, env: env}
+	look(&s.env)
+	s.env.Commit, s.env.Checked = env.Commit, s.env.Commit
+	for _, m := range modes {
+		archive := filepath.Join(dir, report.Archive(m.number))
+		if info, err := os.Stat(archive); err == nil {
+			s.env.Date = info.ModTime().Format(day)
+		}
+		m.Seed = env.Seed + uint64(m.number-1)
+		_, err := s.judge(m, &lab.Result{Config: m.Config, Logs: []string{archive}})
+		if err == nil {
+			err = s.write()
+		}
+		if err != nil {
+			s.fail(m, err)
+		}
+	}
+	if s.violations > 0 {
+		s.broken = append(s.broken, fmt.Errorf("%d violations", s.violations))
+	}
+	return errors.Join(s.broken...)
+}
+
 // run runs and checks one mode.
 func (s *session) run(ctx context.Context, m mode) error {
 	config := m.Config
@@ -213,6 +239,9 @@ func plan(duration time.Duration, wanted *regexp.Regexp) (modes []mode) {
 	return modes
 }
 
+// day is how a report tells its date.
+const day = "2 January 2006"
+
 // look fills in what can be seen of the repository and of the machine.
 func look(env *report.Environment) {
 	says := func(name string, args ...string) string {
@@ -235,7 +264,7 @@ func look(env *report.Environment) {
 		database("etcd", "etcd", "/usr/sbin", says) + ", " + database("Versity's S3 gateway",
 		"versitygw", filepath.Join(filepath.SplitList(build.Default.GOPATH)[0], "bin"), says)
 	env.Redis, env.Go, env.Cores = redis, runtime.Version(), runtime.NumCPU()
-	env.Date = time.Now().Format("2 January 2006")
+	env.Date = time.Now().Format(day)
 }
 
 // digits is a version.

@@ -82,3 +82,35 @@ func TestModesChosen(t *testing.T) {
 		}
 	}
 }
+
+// What was kept is checked again, and the report says of which commit it is, and whose checks.
+func TestReportIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "lab.jsonl")
+	log, err := history.Create(kept, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Add(history.Record{Kind: history.Setup, Name: "what was run", TTL: 1})
+	log.Add(history.Record{Kind: history.Undone, Count: 7})
+	log.Close()
+	modes := plan(time.Hour, regexp.MustCompile("^[12] "))
+	if len(modes) != 2 {
+		t.Fatalf("chosen: %v", modes)
+	}
+	if err := history.Archive(filepath.Join(dir, report.Archive(2)), kept); err != nil {
+		t.Fatal(err)
+	}
+	err = judgeAgain(modes, report.Environment{Commit: "abcdef0", Seed: 5}, dir)
+	if err == nil || !strings.Contains(err.Error(), "violations") ||
+		!strings.Contains(err.Error(), modes[0].String()) {
+		t.Errorf("a run that shows nothing, and one that was not kept, give %v", err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "torture.md"))
+	for _, want := range []string{"commit abcdef0,", "checked again by the checks of commit ",
+		"7 updates would have been lost", "of which nothing is known: " + modes[0].String()} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the report does not say %q: %.2000s, %v", want, page, err)
+		}
+	}
+}
