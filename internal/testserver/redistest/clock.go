@@ -51,7 +51,8 @@ func NewClock(t testing.TB) *Clock {
 	return c
 }
 
-// Step sets the clock forward by d, or back. Servers see it with their next reading.
+// Step sets the clock forward by d, or back. Servers see it with their next reading, which Valkey
+// from 9.1 on makes once in a millisecond: in between it adds the time by its monotonic clock.
 func (c *Clock) Step(t testing.TB, d time.Duration) {
 	t.Helper()
 	c.mu.Lock()
