@@ -98,7 +98,7 @@ func TestPostgres(t *testing.T) {
 	holder := run(url, nil, "hold", longTTL, "held")
 	holder.line()
 	ends(75, run(url, nil, "run", "--no-wait", "held", "--", "true"))
-	ends(75, run(url, nil, "run", "--wait=3s", "held", "--", "true"))
+	ends(75, run(url, nil, "run", "--wait=5s", "held", "--", "true"))
 	ends(75, run(url, nil, "run", "--shared", "--no-wait", "held", "--", "true"))
 	gone := run(url, nil, "run", "held", "--", "true")
 	gone.expectStderr(`waiting for "held".*\n`)
