@@ -61,17 +61,9 @@ func (s *stage) enter(who string, ctx context.Context, term election.Term) (exit
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started++
-	for _, r := range s.reigns {
-		if r.ctx.Err() == nil && (s.excused == nil || !s.excused(r)) {
-			s.t.Errorf("%v: %s leads (term %d), and so does %s (term %d)", now(), who,
-				term.Token(), r.who, r.token)
-		}
-	}
-	if term.Token() <= s.last {
-		s.t.Errorf("%v: term %d of %s comes after term %d", now(), term.Token(), who, s.last)
-	}
-	s.last = term.Token()
 	r := &reign{who: who, ctx: ctx, token: term.Token()}
+	s.mustBeAlone(r)
+	s.last = max(s.last, r.token)
 	s.reigns = append(s.reigns, r)
 	unhook := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
@@ -92,6 +84,26 @@ func (s *stage) enter(who string, ctx context.Context, term election.Term) (exit
 				return
 			}
 		}
+	}
+}
+
+// mustBeAlone checks a function that begins. One who does not know yet that it has lost the lock may
+// also begin, after the next leader has: it may have had the lock for a while, and looked for a
+// preferred candidate. The caller holds s.mu.
+func (s *stage) mustBeAlone(begins *reign) {
+	mayLead := func(r *reign) bool { return s.excused != nil && s.excused(r) }
+	if mayLead(begins) {
+		return
+	}
+	for _, r := range s.reigns {
+		if r.ctx.Err() == nil && !mayLead(r) {
+			s.t.Errorf("%v: %s leads (term %d), and so does %s (term %d)", now(), begins.who,
+				begins.token, r.who, r.token)
+		}
+	}
+	if begins.token <= s.last {
+		s.t.Errorf("%v: term %d of %s comes after term %d", now(), begins.token, begins.who,
+			s.last)
 	}
 }
 

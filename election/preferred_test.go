@@ -326,3 +326,27 @@ func TestNameForPreferred(t *testing.T) {
 		a.leave()
 	})
 }
+
+// Who loses the lock while it looks for a preferred candidate does not know that, and may begin
+// beside the next leader. It is told before its lease is over.
+func TestLossWhileItLooks(t *testing.T) {
+	play(t, func(s *stage) {
+		h := &history{stage: s, lost: make(map[holdfast.Token]time.Duration)}
+		s.excused = h.excused
+		a, b := s.candidate("a", ordinary()), s.candidate("b", preferred())
+		a.client.Faults().Inject(memhold.Fault{Calls: memhold.Inspections, Times: 1,
+			Delay: 900 * time.Millisecond})
+		a.run(nil)
+		s.mustLead()
+		h.lose()
+		b.run(nil)
+		s.mustLead("b")
+		time.Sleep(900 * time.Millisecond)
+		s.mustLead("b", "a")
+		time.Sleep(ttl - 900*time.Millisecond)
+		s.mustLead("b")
+		a.mustTell(holdfast.ErrLost)
+		b.leave()
+		a.leave()
+	})
+}

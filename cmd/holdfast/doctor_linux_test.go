@@ -90,8 +90,9 @@ func TestDoctorOfRedlock(t *testing.T) {
 	out, _ := s.ask(2, "doctor", "--json")
 	named := false
 	for _, f := range findings(t, out) {
-		if f.Code == "node-failed" {
-			named = f.Node == servers[1].Addr && f.Severity == "failure"
+		// On a busy machine another one may not answer in time either.
+		if f.Code == "node-failed" && f.Node == servers[1].Addr {
+			named = f.Severity == "failure"
 		}
 	}
 	if !named {

@@ -68,7 +68,7 @@ func TestEtcdExitCodes(t *testing.T) {
 		{"busy", []string{"run", "--no-wait", "held", "--", "true"}, 75},
 		{"shared, busy", []string{"run", "--shared", "--no-wait", "held", "--", "true"}, 75},
 		{"shared", []string{"run", "--shared", "n", "--", "true"}, 0},
-		{"busy for too long", []string{"run", "--wait=50ms", "held", "--", "true"}, 75},
+		{"busy for too long", []string{"run", "--wait=5s", "held", "--", "true"}, 75},
 		{"not found", []string{"run", "n", "--", "no-such-command"}, 127},
 		{"shown", []string{"ls"}, 0},
 		{"described", []string{"inspect", "held"}, 0},

@@ -91,7 +91,7 @@ func TestExitCodes(t *testing.T) {
 		{"busy", run("--no-wait", "held", "--", "true"), 75, "75", nil, nil},
 		{"shared, busy", run("--shared", "--no-wait", "held", "--", "true"), 75, "75", nil, nil},
 		{"shared, fails", run("--shared", "n", "--", "false"), 1, "0-255", nil, nil},
-		{"busy for too long", run("--wait=50ms", "held", "--", "true"), 75, "75", nil, nil},
+		{"busy for too long", run("--wait=2s", "held", "--", "true"), 75, "75", nil, nil},
 		{"not executable", run("n", "--", "/dev/null"), 126, "126", nil, nil},
 		{"not found", run("n", "--", "no-such-command"), 127, "127", nil, nil},
 		{"signal in the wait", run("held", "--", "true"), 143, "128+N", signalled, nil},

@@ -75,10 +75,10 @@ func TestHoldSeveral(t *testing.T) {
 	if got := busy.allStderr(); !strings.HasPrefix(got, `holdfast: "a" is held by pid `) {
 		t.Errorf("--no-wait says %q", got)
 	}
-	late := start(t, dir, nil, "run", "--wait=100ms", "b", "name", "--", "true")
+	late := start(t, dir, nil, "run", "--wait=500ms", "b", "name", "--", "true")
 	late.expectExit(75)
 	if got := lastLine(late.allStderr()); !strings.HasPrefix(got,
-		`holdfast: "name" was not free within --wait 100ms; held by pid `) {
+		`holdfast: "name" was not free within --wait 500ms; held by pid `) {
 		t.Errorf("--wait says %q", got)
 	}
 	start(t, dir, nil, "run", "--no-wait", "b", "--", "true").expectExit(0)
@@ -139,7 +139,7 @@ func TestConflictExitCode(t *testing.T) {
 	holder := startRole(t, dir, "echo", longTTL)
 	holder.expect("ready")
 	start(t, dir, nil, "run", "--no-wait", "-E", "9", "name", "--", "true").expectExit(9)
-	start(t, dir, nil, "run", "--wait=100ms", "--conflict-exit-code=0", "name", "--",
+	start(t, dir, nil, "run", "--wait=500ms", "--conflict-exit-code=0", "name", "--",
 		"true").expectExit(0)
 	start(t, dir, nil, "hold", "--no-wait", "-E9", "name").expectExit(9)
 	start(t, dir, nil, "run", "-E", "9", "other", "--", "sh", "-c", "exit 75").expectExit(75)

@@ -116,10 +116,11 @@ func TestLeadKilled(t *testing.T) {
 // TestLeadStopped: a leader that is stopped loses the lock, its command ends when it goes on, and
 // it leads again when its turn has come.
 func TestLeadStopped(t *testing.T) {
+	t.Parallel()
 	dir := locks(t)
-	first := startLead(t, dir, "slow", "--ttl=1s", "--grace=1h")
+	first := startLead(t, dir, "slow", "--ttl=3s", "--grace=1h")
 	first.expect("ready")
-	second := startLead(t, dir, "echo", "--ttl=1s")
+	second := startLead(t, dir, "echo", longTTL)
 	second.standsBy(1)
 	first.signal(syscall.SIGSTOP)
 	second.expect("ready")
@@ -182,12 +183,13 @@ func TestLeadIsSignalledOnStandby(t *testing.T) {
 
 // TestLeadMaxHold: another leads after so long, and the first one stands by again.
 func TestLeadMaxHold(t *testing.T) {
+	t.Parallel()
 	dir := locks(t)
-	first := startLead(t, dir, "echo", "--ttl=1s", "--max-hold=1s")
+	first := startLead(t, dir, "echo", "--ttl=3s", "--max-hold=3s")
 	first.expect("ready")
 	second := startLead(t, dir, "echo", longTTL, "--quiet")
 	second.expect("ready")
-	first.expectStderr(`maximum hold reached; the command gets SIGTERM, and SIGKILL in 500ms`)
+	first.expectStderr(`maximum hold reached; the command gets SIGTERM, and SIGKILL in 1.5s`)
 	first.standsBy(1)
 	second.signal(syscall.SIGTERM)
 	second.expectExit(143)

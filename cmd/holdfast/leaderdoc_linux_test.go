@@ -37,8 +37,11 @@ func TestLeaderDocument(t *testing.T) {
 	}
 	server, bin := redistest.Start(t), t.TempDir()
 	scheduler := filepath.Join(bin, "scheduler")
-	if err := os.WriteFile(scheduler, []byte("#!/bin/sh\necho scheduler\nread x\n"),
-		0o700); err != nil {
+	// Nobody can execute a file that a process which another test starts just now has open.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(scheduler, []byte("#!/bin/sh\necho scheduler\nread x\n"), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	type machine struct {

@@ -28,10 +28,10 @@ func TestTwoExcludeEachOther(t *testing.T) {
 		`^holdfast: "name" is held by first \(pid \d+ on .+\) for \d+s \(lease \d+s, renewed while it lives\)\n$`).MatchString(got) {
 		t.Errorf("--no-wait says %q", got)
 	}
-	soon := startRole(t, dir, "echo", "--wait=200ms")
+	soon := startRole(t, dir, "echo", "--wait=500ms")
 	soon.expectExit(75)
 	if got := lastLine(soon.allStderr()); !regexp.MustCompile(
-		`^holdfast: "name" was not free within --wait 200ms; held by first \(pid \d+ on .+\) for \d+s$`).MatchString(got) {
+		`^holdfast: "name" was not free within --wait 500ms; held by first \(pid \d+ on .+\) for \d+s$`).MatchString(got) {
 		t.Errorf("--wait says %q", got)
 	}
 	for _, name := range []string{"a//b@c", "s3://bucket/user@host", "redis://user@host"} {
@@ -272,7 +272,7 @@ func TestRemovedLockEndsTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "locks")
-			p := startRole(t, dir, "slow", "--ttl=300ms", "--grace=1h")
+			p := startRole(t, dir, "slow", "--ttl=1s", "--grace=1h")
 			p.expect("ready")
 			if err := remove(dir); err != nil {
 				t.Fatal(err)
@@ -289,7 +289,7 @@ func TestRemovedLockEndsTheCommand(t *testing.T) {
 
 func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
-	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=300ms", "--grace=50ms",
+	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=1s", "--grace=50ms",
 		"name", "--",
 		"sh", "-c", `trap '' TERM; "$0" & "$0"`, selfPath)
 	p.expect("ready")

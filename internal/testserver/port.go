@@ -1,10 +1,11 @@
 package testserver
 
 import (
+	"io"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -17,16 +18,22 @@ var ports atomic.Int64 // tried so far, and where that began
 
 func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
-// FreePort returns a port of 127.0.0.1 that was free a moment ago, and that it has not returned
-// before. It is below the ports that systems give to outgoing connections, one of which could take
-// it before the server does. The port plus each of the distances is such a port, too: some servers
-// need several.
+// reserved has what keeps the ports for this process until it ends. Nothing closes them: a server
+// may be started again on its port, and a port where nobody may listen must stay so.
+var reserved struct {
+	sync.Mutex
+	all []io.Closer
+}
+
+// FreePort returns a port of 127.0.0.1 that was free a moment ago, and that neither this nor any
+// other test process that runs has got from it. It is below the ports that systems give to outgoing
+// connections, one of which could take it before the server does. The port plus each of the
+// distances is such a port, too: some servers need several.
 func FreePort(t testing.TB, distances ...int) int {
 	t.Helper()
 	for range 1000 {
 		port := firstPort + int(ports.Add(1)%(lastPort-firstPort))
-		taken := func(distance int) bool { return port+distance > lastPort || !free(port+distance) }
-		if free(port) && !slices.ContainsFunc(distances, taken) {
+		if reserve(port, distances) {
 			return port
 		}
 	}
@@ -34,10 +41,42 @@ func FreePort(t testing.TB, distances ...int) int {
 	return 0
 }
 
-func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err == nil {
-		l.Close()
+// reserve keeps the port and those in the distances for this process. It returns false if one of
+// them is not free, or no port.
+func reserve(port int, distances []int) bool {
+	var kept []io.Closer
+	for _, distance := range append([]int{0}, distances...) {
+		c := keep(port + distance)
+		if c == nil {
+			for _, c := range kept {
+				c.Close()
+			}
+			return false
+		}
+		kept = append(kept, c)
 	}
-	return err == nil
+	reserved.Lock()
+	defer reserved.Unlock()
+	reserved.all = append(reserved.all, kept...)
+	return true
+}
+
+// keep takes the port of UDP, which no server uses: so other test processes see that the port is
+// taken before the server listens, and when it is stopped. It returns nil if the port is not free.
+func keep(port int) io.Closer {
+	if port > lastPort {
+		return nil
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	c, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		c.Close()
+		return nil
+	}
+	l.Close()
+	return c
 }

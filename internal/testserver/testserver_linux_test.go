@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -190,5 +192,34 @@ func TestFreePortIsGivenOnce(t *testing.T) {
 			t.Errorf("port %d is given twice", port)
 		}
 		given[port] = true
+	}
+}
+
+// A port that another test process was given is not given again, though no server listens there yet
+// or any more.
+func TestFreePortIsGivenToOneProcess(t *testing.T) {
+	port := testserver.FreePort(t)
+	address := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	if c, err := net.ListenPacket("udp", address(port)); err == nil {
+		c.Close()
+		t.Errorf("another process may get port %d as well", port)
+	}
+	l, err := net.Listen("tcp", address(port))
+	if err != nil {
+		t.Errorf("no server can listen: %v", err)
+	} else {
+		l.Close()
+	}
+	theirs := make(map[int]bool)
+	for distance := range 5 {
+		if c, err := net.ListenPacket("udp", address(port+1+distance)); err == nil {
+			defer c.Close()
+			theirs[port+1+distance] = true
+		}
+	}
+	for range 5 {
+		if next := testserver.FreePort(t); theirs[next] {
+			t.Errorf("port %d, which another process has, is given", next)
+		}
 	}
 }

@@ -104,8 +104,9 @@ var roles = map[string]func(){
 		}
 	},
 
-	// fails if another one runs at the same time
+	// fails if another one runs at the same time; it takes no notice of SIGTERM
 	"alone": func() {
+		signal.Ignore(syscall.SIGTERM) // else it could die before it has removed its file
 		path := os.Getenv("LOG")
 		only, err := os.OpenFile(path+".only", os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
