@@ -91,6 +91,12 @@ test-kernel: ## Test the library alone, which needs nothing but Go
 # The race detector needs cgo, which needs a C compiler with the headers of its library.
 race = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && $$(go env CC) -include pthread.h -x c -fsyntax-only /dev/null 2>/dev/null && echo -race)
 
+.PHONY: fetch
+fetch: ## Download the modules and tools that the other targets need
+	go list -deps -test work >/dev/null
+	go run $(STATICCHECK) -version
+	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
+
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
 
