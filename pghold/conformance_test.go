@@ -68,6 +68,5 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Capabilities: c,
-		ShortTTL:     300 * time.Millisecond,
 	})
 }
