@@ -98,6 +98,12 @@ test-server: test-needs ## Run the tests of Redis on the server of another Debia
 	servers=$$(scripts/server.sh $(SERVER)) && export PATH="$$servers:$$PATH" && redis-server --version && \
 		$(GO_TEST) ./redishold/... ./redishold/interop/... ./goredishold/... ./fence/redisclients/... ./cmd/holdfast
 
+.PHONY: fetch
+fetch: ## Download the modules and tools that the other targets need
+	go list -deps -test work >/dev/null
+	go run $(STATICCHECK) -version
+	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
+
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
 

@@ -67,7 +67,7 @@ func opened(t *testing.T, url string) (*etcdhold.Backend, error) {
 	t.Helper()
 	ctx, cancel := patience(t)
 	defer cancel()
-	b, err := etcdhold.Open(ctx, url)
+	b, err := etcdhold.Open(ctx, url, patient...)
 	if err == nil {
 		t.Cleanup(func() { b.Close() })
 	}

@@ -24,7 +24,7 @@ import (
 
 func claim(key string) driver.Claim {
 	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")),
-		TTL: time.Minute, Token: driver.Token(time.Now().UnixMicro())}
+		TTL: 10 * time.Minute, Token: driver.Token(time.Now().UnixMicro())}
 }
 
 func queued(key string) driver.Claim {
@@ -140,6 +140,34 @@ func TestRevokedLease(t *testing.T) {
 	renew(t, b, driver.Held, w)
 }
 
+// A renewal that does not find the lease that it wanted has the next one take another.
+func TestRenewalUnderRevokedLease(t *testing.T) {
+	direct := connect(t)
+	empty(t, direct)
+	b, other := open(t, connect(t)), open(t, connect(t))
+	a, w := claim("k"), queued("k")
+	acquire(t, b, claim("k2"), driver.Held) // its lease is that of all that hold
+	acquire(t, other, a, driver.Held)
+	acquire(t, b, w, driver.Busy)
+	release(t, other, a, driver.Held) // w holds the key, under the lease of those that wait
+	ctx, cancel := patience(t)
+	defer cancel()
+	answer, err := direct.Get(ctx, etcdhold.DefaultKeyspace+"lock/k2\x00h", clientv3.WithPrefix())
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("the holder of the other key: %v, %v", answer, err)
+	}
+	if _, err := direct.Revoke(ctx, clientv3.LeaseID(answer.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	results, err := b.Renew(ctx, []driver.Claim{w})
+	if err != nil || !errors.Is(results[0].Err, driver.ErrUnavailable) ||
+		driver.Permanent(results[0].Err) {
+		t.Fatalf("Renew under a lease that is gone = %v, %v; want ErrUnavailable that passes",
+			results, err)
+	}
+	renew(t, b, driver.Held, w)
+}
+
 // A holder whose lease ends hands nothing over. Who waits hears that it is worthwhile to ask.
 func TestWaiterHearsOfLostHolder(t *testing.T) {
 	direct := connect(t)
@@ -196,19 +224,22 @@ func TestOthersDoNotKeepAClaim(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
 	b1, b2 := open(t, connect(t, bounded)), open(t, connect(t))
-	a, c := claim("k"), claim("k2")
-	a.TTL, c.TTL = 2*time.Second, 2*time.Second
+	a := claim("k")
+	a.TTL = 2 * time.Second
 	acquire(t, b1, a, driver.Held)
-	acquire(t, b1, c, driver.Held)
 	testserver.Eventually(t, "the claim ends", func() error {
-		renew(t, b1, driver.Held, c)
+		c := claim("k2") // one that is kept would be lost when the machine stands still for long
+		c.TTL = a.TTL
+		acquire(t, b1, c, driver.Held)
 		ctx, cancel := patience(t)
 		defer cancel()
+		if _, err := b1.Release(ctx, c); err != nil {
+			t.Fatal(err)
+		}
 		r, err := b2.Acquire(ctx, claim("k"))
 		return testserver.Not(err == nil && r.State == driver.Held, "%v, %v", r, err)
 	})
 	renew(t, b1, driver.Lost, a)
-	renew(t, b1, driver.Held, c)
 }
 
 // A TTL that etcd can not keep is refused before anything is asked.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, err
 		}
-		return etcdhold.New(client)
+		return etcdhold.New(client, patient...)
 	})
 	s, err := etcdtest.Start()
 	if err != nil {
@@ -61,10 +62,14 @@ func connect(t testing.TB, change ...func(*clientv3.Config)) *clientv3.Client {
 	return client
 }
 
-// open returns a Backend on the client.
+// patient is for what no pause of the machine may end.
+var patient = []etcdhold.Option{etcdhold.WithTimeout(testserver.Patience),
+	etcdhold.WithPresence(testserver.Patience)}
+
+// open returns a Backend on the client, which is patient unless the options say otherwise.
 func open(t testing.TB, client *clientv3.Client, options ...etcdhold.Option) *etcdhold.Backend {
 	t.Helper()
-	b, err := etcdhold.New(client, options...)
+	b, err := etcdhold.New(client, slices.Concat(patient, options)...)
 	if err != nil {
 		t.Fatal(err)
 	}

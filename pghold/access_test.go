@@ -83,6 +83,7 @@ func TestLeastRights(t *testing.T) {
 func TestMissingTables(t *testing.T) {
 	pool := connect(t)
 	run(t, pool, "CREATE DATABASE fresh")
+	t.Cleanup(func() { run(t, pool, "DROP DATABASE fresh WITH (FORCE)") })
 	url := strings.Replace(urlOf(running(t), ""), "/postgres?", "/fresh?", 1)
 	fresh, err := pgxpool.New(t.Context(), url)
 	if err != nil {
@@ -137,7 +138,7 @@ func TestSQL(t *testing.T) {
 		if err := pghold.Migrate(t.Context(), pghold.SQL(db)); err != nil {
 			t.Fatal(err)
 		}
-		b, err := pghold.NewSQL(db)
+		b, err := pghold.NewSQL(db, present)
 		if err != nil {
 			t.Fatal(err)
 		}

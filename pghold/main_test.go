@@ -79,8 +79,13 @@ func run(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
 	}
 }
 
+// present is for waiters that no pause of the machine may end.
+var present = pghold.WithPresence(testserver.Patience)
+
+// open returns a Backend whose waiters are present for long, unless the options say otherwise.
 func open(t testing.TB, url string, options ...pghold.Option) *pghold.Backend {
 	t.Helper()
+	options = append([]pghold.Option{present}, options...)
 	ctx, cancel := context.WithTimeout(context.Background(), testserver.Patience)
 	defer cancel()
 	b, err := pghold.Open(ctx, url, options...)

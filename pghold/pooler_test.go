@@ -33,7 +33,7 @@ func bouncer(t testing.TB) string {
 
 func claim(key string) driver.Claim {
 	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")),
-		TTL: time.Minute}
+		TTL: 10 * time.Minute}
 }
 
 func queued(key string) driver.Claim {
@@ -79,6 +79,12 @@ func TestPgBouncer(t *testing.T) {
 	defer pooled.Notify(func(n driver.Notice) { t.Errorf("notice %+v through a pooler", n) })()
 	defer told.Notify(func(n driver.Notice) { heard <- n })()
 
+	testserver.Eventually(t, "notices are heard", func() error {
+		c := queued("k") // the first one that may wait has the Backend listen
+		ask(t, told, c, driver.Held)
+		release(t, told, c, driver.Held)
+		return testserver.Not(told.Hears(), "not yet")
+	})
 	// More than any connection would prepare under one name.
 	for range 20 {
 		a, w := claim("k"), queued("k")

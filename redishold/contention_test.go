@@ -47,6 +47,8 @@ type history struct {
 	// requests that were not answered in time, as a pause or a busy machine makes them
 	Mute  int
 	Wrong []string // what must not happen
+
+	begun func() // tells of a turn
 }
 
 // guardedTurn is a span in which a lock was valid, on the clock that all processes share.
@@ -80,6 +82,11 @@ func TestProcessesGuardACounter(t *testing.T) {
 	processes := make([]*contender, 4)
 	for i := range processes {
 		processes[i] = startContender(t, server.URL(), store.Addr, []int{1, 64}[i%2])
+	}
+	for i, p := range processes {
+		if err := p.out.Decode(new(bool)); err != nil {
+			t.Fatalf("process %d has not had its first turn: %v", i, err)
+		}
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -153,7 +160,7 @@ func now() time.Duration {
 type contender struct {
 	cmd *exec.Cmd
 	in  io.Closer
-	out io.Reader
+	out *gob.Decoder // true at its first turn, and its history in the end
 }
 
 func startContender(t *testing.T, url, store string, run int) *contender {
@@ -170,7 +177,7 @@ func startContender(t *testing.T, url, store string, run int) *contender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.in, p.out = in, out
+	p.in, p.out = in, gob.NewDecoder(out)
 	if err := testserver.StartProcess(p.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +191,7 @@ func startContender(t *testing.T, url, store string, run int) *contender {
 // report waits for the end of the process, which has been told, and returns what it has to tell.
 func (p *contender) report(t *testing.T) (h history) {
 	t.Helper()
-	if err := gob.NewDecoder(p.out).Decode(&h); err != nil {
+	if err := p.out.Decode(&h); err != nil {
 		t.Errorf("report of a process: %v", err)
 	}
 	if err := p.cmd.Wait(); err != nil {
@@ -221,8 +228,11 @@ func contend(order string) error {
 		stop()
 	}()
 	var all sync.WaitGroup
+	out := gob.NewEncoder(os.Stdout)
+	begun := sync.OnceFunc(func() { out.Encode(true) })
 	histories := make([]history, 4)
 	for i := range histories {
+		histories[i].begun = begun
 		all.Go(func() { histories[i].contend(ctx, locker, part[1]) })
 	}
 	all.Wait()
@@ -233,7 +243,7 @@ func contend(order string) error {
 		whole.Mute += h.Mute
 		whole.Wrong = append(whole.Wrong, h.Wrong...)
 	}
-	return gob.NewEncoder(os.Stdout).Encode(whole)
+	return out.Encode(whole)
 }
 
 // guardedStore keeps a counter for whoever shows a token that is not smaller than those before.
@@ -302,6 +312,7 @@ func (h *history) turn(lock *holdfast.Lock, store *redistest.Client) {
 	switch {
 	case accepted:
 		h.Turns = append(h.Turns, guardedTurn{lock.Token(), entered, max(entered, min(done, left))})
+		h.begun()
 	case lost == nil:
 		h.wrong("token %s was refused while its lock was valid", token)
 	default:

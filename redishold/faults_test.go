@@ -27,6 +27,19 @@ func brief(t *testing.T) context.Context {
 	return ctx
 }
 
+// unanswered acquires where no answer comes. On a busy machine the context may end before anything
+// is sent; then it asks again.
+func unanswered(t *testing.T, b *redishold.Backend, claim driver.Claim) {
+	t.Helper()
+	testserver.Eventually(t, "the acquisition is sent", func() error {
+		_, err := b.Acquire(brief(t), claim)
+		if !errors.Is(err, driver.ErrUnknown) && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire without an answer: %v", err)
+		}
+		return testserver.Not(errors.Is(err, driver.ErrUnknown), "%v", err)
+	})
+}
+
 // granted asks until the claim is granted, through whatever stands in the way.
 func granted(t *testing.T, b *redishold.Backend, claim driver.Claim) driver.Result {
 	t.Helper()
@@ -83,9 +96,7 @@ func TestR30_CleanRestartWithAOFKeepsLocks(t *testing.T) {
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), short))
 	server.Shutdown(t)
 	// The TTL runs while the server is off.
-	testserver.Eventually(t, "the short lease is over", func() error {
-		return testserver.Not(past(t, short.TTL), "not yet")
-	})
+	elapse(t, short.TTL)
 	server.Run(t)
 	mustBe(t, "the lock is kept",
 		driver.Busy)(b.Acquire(t.Context(),
@@ -99,14 +110,6 @@ func TestR30_CleanRestartWithAOFKeepsLocks(t *testing.T) {
 		t.Errorf("token %d after the restart, %d before", again.Token, first.Token)
 	}
 }
-
-// past reports whether d has passed since the first call in the test.
-func past(t *testing.T, d time.Duration) bool {
-	start, _ := pasts.LoadOrStore(t.Name(), time.Now())
-	return time.Since(start.(time.Time)) > d
-}
-
-var pasts sync.Map
 
 func TestR31_FsyncAlwaysSurvivesKill(t *testing.T) {
 	t.Parallel()
@@ -167,9 +170,7 @@ func TestStragglersOfABrokenConnectionAreStopped(t *testing.T) {
 	claim := newClaim("k")
 	mustBe(t, "the connection is there", driver.Lost)(b.Release(t.Context(), claim))
 	deliver := proxy.Strand()
-	if _, err := b.Acquire(brief(t), claim); !errors.Is(err, driver.ErrUnknown) {
-		t.Fatalf("Acquire: %v", err)
-	}
+	unanswered(t, b, claim)
 	proxy.BreakClients()
 	testserver.Eventually(t, "released over a new connection", func() error {
 		r, err := b.Release(t.Context(), claim)
@@ -202,7 +203,9 @@ func TestR17_ReleaseFollowsAcquireThroughAFreeze(t *testing.T) {
 	ctx := brief(t)
 	for _, claim := range claims {
 		calls.Go(func() {
-			if _, err := b.Acquire(ctx, claim); !errors.Is(err, driver.ErrUnknown) ||
+			_, err := b.Acquire(ctx, claim)
+			unsent := errors.Is(err, driver.ErrUnavailable) // on a busy machine it may end first
+			if !unsent && !errors.Is(err, driver.ErrUnknown) ||
 				!errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Acquire at a frozen server: %v", err)
 			}
@@ -210,7 +213,7 @@ func TestR17_ReleaseFollowsAcquireThroughAFreeze(t *testing.T) {
 	}
 	calls.Wait()
 	ctx = brief(t)
-	unsent := make([]bool, len(claims)) // on a busy machine the context may end first
+	unsent := make([]bool, len(claims))
 	for i, claim := range claims {
 		calls.Go(func() {
 			_, err := b.Release(ctx, claim)
@@ -243,6 +246,7 @@ func TestFrozenServerAndManyCalls(t *testing.T) {
 	b := open(t, proxy.URL())
 	mustBe(t, "the connection is there", driver.Lost)(b.Release(t.Context(), newClaim("k")))
 	server.Freeze()
+	frozen := time.Now()
 	var calls sync.WaitGroup
 	ctx := brief(t)
 	for i := range 3000 {
@@ -256,6 +260,8 @@ func TestFrozenServerAndManyCalls(t *testing.T) {
 	calls.Wait()
 	server.Thaw()
 	server.Do(t, "FLUSHALL")
+	// A connection that is silent for seconds is given up, which is right.
+	short := time.Since(frozen) < time.Second
 	testserver.Eventually(t, "the abandoned requests are through", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -264,7 +270,7 @@ func TestFrozenServerAndManyCalls(t *testing.T) {
 	})
 	server.Do(t, "FLUSHALL")
 	works(t, b)
-	if n := proxy.Made(); n != 1 {
+	if n := proxy.Made(); n != 1 && short {
 		t.Errorf("%d connections were made: some call had to wait for the first one to be given up",
 			n)
 	}
@@ -293,11 +299,13 @@ func TestFrozenServerForLong(t *testing.T) {
 
 func TestConnectionKilledUnderAWaiter(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	clock := redistest.NewClock(t)
+	server := redistest.Start(t, redistest.WithClock(clock))
 	b, other := open(t, server.URL()), open(t, server.URL())
 	first, second := newClaim("k"), newClaim("k")
 	mustBe(t, "acquire", driver.Held)(other.Acquire(t.Context(), first))
 	mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), second))
+	stay(t, clock)
 	// All connections, and so that of the subscriber.
 	server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
 	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
@@ -465,6 +473,7 @@ func TestWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := open(t, server.URL()+"?wait=1&wait-timeout=50ms")
+	patient := open(t, server.URL()+"?wait=1&wait-timeout=1s") // with a replica that is slow
 	claim := newClaim("k")
 	if _, err := b.Acquire(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) ||
 		!strings.Contains(err.Error(), "0 replicas confirmed") {
@@ -480,7 +489,7 @@ func TestWaitForReplicas(t *testing.T) {
 	if got := replica.String(t, "GET", "k"); got != claim.Owner {
 		t.Errorf("the replica has %q", got)
 	}
-	works(t, b)
+	works(t, patient)
 	replica.Freeze()
 	results, err := b.Renew(t.Context(), []driver.Claim{claim})
 	if err != nil || results[0].State != driver.Unknown ||

@@ -134,7 +134,9 @@ func TestFrozenServerEndsTheLock(t *testing.T) {
 func TestWaiterOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF("always"))
-	holder, waiter := newLocker(t, open(t, server.URL())), newLocker(t, open(t, server.URL()))
+	long := holdfast.WithTTL(10 * time.Minute) // the server may take its time to start
+	holder := newLocker(t, open(t, server.URL()), long)
+	waiter := newLocker(t, open(t, server.URL()), long)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	lock, err := holder.Acquire(ctx, "k")
@@ -180,7 +182,8 @@ func TestWaiterOutlastsAReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	backend := &counting{Backend: open(t, server.URL())}
-	holder, waiter := newLocker(t, open(t, server.URL())), newLocker(t, backend)
+	long := holdfast.WithTTL(10 * time.Minute)
+	holder, waiter := newLocker(t, open(t, server.URL()), long), newLocker(t, backend, long)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	lock, err := holder.Acquire(ctx, "k")

@@ -60,9 +60,7 @@ func TestWaitersKeepTheirOrderOverAnOutage(t *testing.T) {
 	}
 	before := queue(watcher)
 	server.Freeze()
-	testserver.Eventually(t, "the presence of all is over", func() error {
-		return testserver.Not(past(t, protocol.Presence+protocol.Presence/6), "not yet")
-	})
+	elapse(t, protocol.Presence)
 	server.Thaw()
 	testserver.Eventually(t, "all have come back", func() error {
 		now := queue(watcher)

@@ -13,11 +13,13 @@ import (
 
 func TestPlainAcquisitionMeetsWaiters(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	clock := redistest.NewClock(t)
+	server := redistest.Start(t, redistest.WithClock(clock))
 	b := open(t, server.URL())
 	holder, waiter, late := newClaim("k"), newClaim("k"), newClaim("k")
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), holder))
 	mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), waiter))
+	stay(t, clock)
 	server.Do(t, "DEL", "k")
 	r := mustBe(t, "acquire out of turn",
 		driver.Busy)(open(t, server.URL()).Acquire(t.Context(), late))

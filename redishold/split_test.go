@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,12 +104,12 @@ func TestR38_KeyRemovedBetweenPlainCommands(t *testing.T) {
 			first.Token, second.Token = 5000, 1000 // clocks that do not agree
 			other := open(t, server.URL())
 			done := make(chan driver.Result, 1)
-			armed := true
+			var struck atomic.Bool // commands come over several connections at once
 			a := open(t, newSplitter(t, server, func(command []string) {
-				if !armed || command[0] != at || server.String(t, "GET", "k") != first.Owner {
+				if command[0] != at || server.String(t, "GET", "k") != first.Owner ||
+					struck.Swap(true) {
 					return
 				}
-				armed = false
 				server.Do(t, "DEL", "k")
 				done <- granted(t, other, second)
 			}).url())

@@ -20,6 +20,17 @@ fi
 purpose=()
 packages=()
 
+# again COMMAND... runs a command that needs the network, up to four times: a mirror may fail for a moment.
+again() {
+	local pause
+	for pause in 2 10 60; do
+		"$@" && return
+		echo "install.sh: $1 has failed: trying again in $pause s" >&2
+		sleep "$pause"
+	done
+	"$@"
+}
+
 # need WHAT-FOR PROBE PACKAGES... notes the packages if the probe fails.
 need() {
 	local what=$1 probe=$2
@@ -137,7 +148,7 @@ if [[ " $* " == *" test "* ]] && ! has_versitygw >/dev/null 2>&1; then
 		exit 1
 	fi
 	echo "Building $versitygw@$versitygw_version, an S3 server to guard objects on" >&2
-	GOBIN=$versitygw_bin go install "$versitygw/cmd/versitygw@$versitygw_version"
+	GOBIN=$versitygw_bin again go install "$versitygw/cmd/versitygw@$versitygw_version"
 fi
 
 for target; do
@@ -172,9 +183,14 @@ if [ ! -e "$policy" ]; then
 	chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
+# A list of packages that could not be fetched is no error of its own, but the packages of an old one may be gone.
+from_debian() {
+	apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 update >&2 &&
+		apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 install --yes --no-install-recommends \
+			"${packages[@]}" >&2
+}
 echo "Installing ${packages[*]}" >&2
-apt-get -q -o DPkg::Lock::Timeout=120 update >&2
-apt-get -q -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends "${packages[@]}" >&2
+again from_debian
 
 # What was installed may still not do, an old release's server for one.
 purpose=()

@@ -10,11 +10,11 @@ cd "$(dirname "$0")/.."
 data=$(realpath -m "${HOLDFAST_TRY_DIR:-.cache/redis}")
 
 # ask PORT COMMAND prints the lines of the reply. Unlike redis-cli it gives up on a port whose owner accepts and
-# says nothing.
+# says nothing for long; a server on a busy machine may take seconds.
 ask() (
 	exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 1
 	printf '%s\r\nQUIT\r\n' "$2" >&3
-	while IFS= read -t 1 -r line <&3; do
+	while IFS= read -t 10 -r line <&3; do
 		printf '%s\n' "${line%$'\r'}"
 	done
 ) 2>/dev/null
@@ -40,7 +40,7 @@ up() {
 	# URL is true and lets it vote at once.
 	redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$data/$port" --logfile redis.log \
 		--save '' --appendonly yes --appendfsync always >/dev/null
-	for ((try = 0; try < 100; try++)); do
+	for ((try = 0; try < 600; try++)); do
 		if ours "$port"; then
 			echo "redis://127.0.0.1:$port"
 			return
@@ -60,7 +60,7 @@ down() {
 			continue
 		fi
 		ask "$port" SHUTDOWN
-		for ((try = 0; try < 100; try++)); do
+		for ((try = 0; try < 600; try++)); do
 			if ! taken "$port"; then
 				echo "stopped redis://127.0.0.1:$port"
 				stopped=1

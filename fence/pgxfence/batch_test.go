@@ -183,6 +183,8 @@ func TestBatchCostsNoRoundTrip(t *testing.T) {
 	var sent atomic.Int64
 	db := connect(t, func(c *pgxpool.Config) {
 		c.MaxConns = 1
+		// A ping would count, and comes after a second.
+		c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn,
 			error) {
 			var dialer net.Dialer

@@ -36,11 +36,19 @@ type foreign interface {
 func TestRedsync(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *testing.T, server *redistest.Server) foreign {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr})
-		t.Cleanup(func() { client.Close() })
+		client := newClient(t, server)
 		return &redsyncClient{t, redsync.New(goredis.NewPool(client)),
 			make(map[string]*redsync.Mutex)}
 	})
+}
+
+// newClient returns one that waits for its answers, however busy the machine is, and repeats
+// nothing: what it has set itself would be another's lock.
+func newClient(t *testing.T, server *redistest.Server) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1,
+		DialTimeout: patience, ReadTimeout: patience})
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 type redsyncClient struct {
@@ -50,7 +58,8 @@ type redsyncClient struct {
 }
 
 func (c *redsyncClient) acquire(key string, ttl time.Duration) bool {
-	m := c.redsync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1))
+	m := c.redsync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1),
+		redsync.WithTimeoutFactor(1)) // of ttl, within which a server has to answer
 	err := m.LockContext(c.t.Context())
 	if err == nil {
 		c.locks[key] = m
@@ -108,7 +117,7 @@ func TestRedlockForNode(t *testing.T) {
 		}
 	}
 	install := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--prefer-offline",
-		"--ignore-scripts")
+		"--ignore-scripts", "--fetch-retries=5")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
@@ -266,7 +275,7 @@ func check(t *testing.T, start func(*testing.T, *redistest.Server) foreign) {
 	})
 
 	t.Run("they can not delete ours", func(t *testing.T) {
-		if !theirs.acquire("lock:c", 200*time.Millisecond) {
+		if !theirs.acquire("lock:c", 2*time.Second) {
 			t.Fatal("a free lock is refused to them")
 		}
 		lock, err := ours.Acquire(ctx, "c") // when theirs has run out

@@ -23,6 +23,10 @@ import (
 	ourpool "github.com/holdfast-go/holdfast/with/redsync/redis/goredis/v9"
 )
 
+// long is an expiry that no pause of the machine ends, nor a twentieth of it, which is what a
+// server has to answer.
+const long = 20 * time.Minute
+
 // mutex is what both libraries have.
 type mutex interface {
 	Name() string
@@ -51,9 +55,7 @@ func startFleet(t *testing.T, servers int) *fleet {
 
 func (f *fleet) clients() (clients []*redis.Client) {
 	for _, s := range f.servers {
-		client := redis.NewClient(&redis.Options{Addr: s.Addr})
-		f.t.Cleanup(func() { client.Close() })
-		clients = append(clients, client)
+		clients = append(clients, newClient(f.t, s))
 	}
 	return clients
 }
@@ -112,22 +114,21 @@ func TestFleetMovesToOurRedsync(t *testing.T) {
 					f.must(m.Extend())
 					f.must(m.Valid())
 					if left := time.Until(m.Until()); m.Name() != name || m.Value() == "" ||
-						left <= 0 || left > 60*time.Second {
+						left <= 0 || left > long {
 						f.t.Errorf("mutex %d: %q, %q, %v", i, m.Name(), m.Value(), left)
 					}
 					f.must(m.Unlock())
 				}
 			}
-			expiry := 60 * time.Second // the machine may be busy
 			for i := range fleet {
-				fleet[i] = f.unmoved(name, theirs.WithExpiry(expiry))
+				fleet[i] = f.unmoved(name, theirs.WithExpiry(long))
 			}
 			for i := range fleet {
 				turns()
-				fleet[i] = f.moved(name, ours.WithExpiry(expiry))
+				fleet[i] = f.moved(name, ours.WithExpiry(long))
 			}
 			turns()
-			fleet[0] = f.unmoved(name, theirs.WithExpiry(expiry))
+			fleet[0] = f.unmoved(name, theirs.WithExpiry(long))
 			turns()
 		})
 	}
@@ -138,10 +139,10 @@ func TestFleetMovesToOurRedsync(t *testing.T) {
 func TestExpiryBetweenLibraries(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)
-	brief, long := 200*time.Millisecond, 60*time.Second
+	brief := 200 * time.Millisecond
 	tries := 1000
 	pairs := map[string][2]mutex{
-		"old, then new": {f.unmoved("a", theirs.WithExpiry(brief)),
+		"old, then new": {f.unmoved("a", theirs.WithExpiry(brief), theirs.WithTimeoutFactor(1)),
 			f.moved("a", ours.WithExpiry(long), ours.WithTries(tries))},
 		"new, then old": {f.moved("b", ours.WithExpiry(brief), ours.WithTimeoutFactor(1)),
 			f.unmoved("b", theirs.WithExpiry(long), theirs.WithTries(tries))},
@@ -161,12 +162,12 @@ func TestExpiryBetweenLibraries(t *testing.T) {
 func TestValueOfTheOldLibrary(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)
-	unmoved := f.unmoved("a", theirs.WithExpiry(60*time.Second))
+	unmoved := f.unmoved("a", theirs.WithExpiry(long))
 	f.must(true, unmoved.Lock())
 	if ok, err := f.moved("a", ours.WithValue("another")).Unlock(); ok || err == nil {
 		t.Errorf("Unlock with another value = %v, %v", ok, err)
 	}
-	m := f.moved("a", ours.WithValue(unmoved.Value()), ours.WithExpiry(60*time.Second))
+	m := f.moved("a", ours.WithValue(unmoved.Value()), ours.WithExpiry(long))
 	f.must(m.Extend())
 	f.must(m.Valid())
 	f.must(m.Unlock())

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 					}
 				},
 				KillHolder: func(t testing.TB, key string) {
-					testserver.KillHolder(t, c.url("restart-guard=0s&node-timeout=400ms"), key)
+					testserver.KillHolder(t, c.url(brisk), key, briefTTL)
 				},
 			}
 		},

@@ -135,7 +135,7 @@ func TestR7_R8_R25_OverrunHolder(t *testing.T) {
 	c := start(t, 5)
 	a, b := c.client(t, brisk), c.client(t, calm)
 	overrun, next := newClaim("k", briefTTL), newClaim("k", longTTL)
-	a.hold(overrun)
+	a.timed(overrun)
 	b.granted(next)
 	a.release(overrun, driver.Lost)
 	a.renew(overrun, driver.Lost)
@@ -343,7 +343,7 @@ func TestR35_RenewalComesTooLate(t *testing.T) {
 	k := c.behindProxies(t, brisk)
 	k.healthy()
 	claim := newClaim("k", briefTTL)
-	k.hold(claim)
+	k.timed(claim)
 	k.healthy()
 	for _, p := range k.proxies {
 		p.SetReplies(redistest.Hold)

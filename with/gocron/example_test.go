@@ -29,7 +29,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer locker.Close()
-		jobs, err := withgocron.New(locker, 5*time.Second)
+		jobs, err := withgocron.New(locker, time.Minute)
 		if err != nil {
 			log.Fatal(err)
 		}

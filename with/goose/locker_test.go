@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -21,9 +22,6 @@ import (
 
 var errWhy = errors.New("the caller's reason")
 
-// brief is a TTL after a third of which a loss is noticed.
-const brief = 3 * time.Second
-
 // stage is a database, and processes that migrate it.
 type stage struct {
 	*testing.T
@@ -33,10 +31,19 @@ type stage struct {
 	told chan error // by WithOnError
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T) *stage { return stageIn(t, t.TempDir()) }
+
+// play runs a test in a bubble, where time is exact and costs nothing.
+func play(t *testing.T, f func(*testing.T, *stage)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { f(t, stageIn(t, dir)) })
+}
+
+func stageIn(t *testing.T, dir string) *stage {
 	memory := memhold.New()
 	// goose looks at the version before it asks for the lock, while another may write.
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(60000)")
+	db, err := sql.Open("sqlite", filepath.Join(dir, "db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +55,14 @@ func newStage(t *testing.T) *stage {
 }
 
 // process returns what a process has that migrates.
-func (s *stage) process(ttl time.Duration, migrations ...*goose.Migration) (*withgoose.Locker,
-	*goose.Provider) {
+func (s *stage) process(migrations ...*goose.Migration) (*withgoose.Locker, *goose.Provider) {
 	s.Helper()
 	locker, err := holdfast.New(s.memory)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { locker.Close() })
-	l, err := withgoose.New(locker, "db", withgoose.WithLockOptions(holdfast.WithTTL(ttl)),
+	l, err := withgoose.New(locker, "db",
 		withgoose.WithOnError(func(err error) { s.told <- err }))
 	if err != nil {
 		s.Fatal(err)
@@ -107,8 +113,7 @@ func TestOneMigrates(t *testing.T) {
 	}
 	var providers []*goose.Provider
 	for range processes {
-		_, p := s.process(holdfast.DefaultTTL, migration(1, "a", untilOthersWait),
-			migration(2, "b", nil))
+		_, p := s.process(migration(1, "a", untilOthersWait), migration(2, "b", nil))
 		providers = append(providers, p)
 	}
 	if _, err := providers[0].GetDBVersion(t.Context()); err != nil { // makes goose's table
@@ -132,42 +137,44 @@ func TestOneMigrates(t *testing.T) {
 
 // The migration under way is undone, and no other begins.
 func TestLossEndsMigrations(t *testing.T) {
-	s := newStage(t)
-	l, p := s.process(brief, migration(1, "a", nil),
-		migration(2, "b", func(ctx context.Context) error {
-			s.memory.Faults().Give("db", "a thief", time.Hour)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}), migration(3, "c", nil))
-	ctx, cancel := l.Context(t.Context())
-	defer cancel()
-	_, err := p.Up(ctx)
-	isLoss(t, "Up", err)
-	isLoss(t, "the cause of the context", context.Cause(ctx))
-	if !s.has("a") || s.has("b") || s.has("c") {
-		t.Errorf("tables: %v, %v, %v; want the first only", s.has("a"), s.has("b"), s.has("c"))
-	}
+	play(t, func(t *testing.T, s *stage) {
+		l, p := s.process(migration(1, "a", nil),
+			migration(2, "b", func(ctx context.Context) error {
+				s.memory.Faults().Give("db", "a thief", time.Hour)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}), migration(3, "c", nil))
+		ctx, cancel := l.Context(t.Context())
+		defer cancel()
+		_, err := p.Up(ctx)
+		isLoss(t, "Up", err)
+		isLoss(t, "the cause of the context", context.Cause(ctx))
+		if !s.has("a") || s.has("b") || s.has("c") {
+			t.Errorf("tables: %v, %v, %v; want the first only", s.has("a"), s.has("b"), s.has("c"))
+		}
+	})
 }
 
 // Without a context of ours they run on, and somebody is told.
 func TestLossIsTold(t *testing.T) {
-	s := newStage(t)
-	_, p := s.process(brief, migration(1, "a", func(ctx context.Context) error {
-		s.memory.Faults().Give("db", "a thief", time.Hour)
-		isLoss(t, "what is told", <-s.told)
-		return ctx.Err()
-	}), migration(2, "b", nil))
-	_, err := p.Up(t.Context())
-	isLoss(t, "Up", err)
-	if len(s.told) != 0 || !s.has("a") || !s.has("b") {
-		t.Errorf("told %d times more, tables %v, %v", len(s.told), s.has("a"), s.has("b"))
-	}
+	play(t, func(t *testing.T, s *stage) {
+		_, p := s.process(migration(1, "a", func(ctx context.Context) error {
+			s.memory.Faults().Give("db", "a thief", time.Hour)
+			isLoss(t, "what is told", <-s.told)
+			return ctx.Err()
+		}), migration(2, "b", nil))
+		_, err := p.Up(t.Context())
+		isLoss(t, "Up", err)
+		if len(s.told) != 0 || !s.has("a") || !s.has("b") {
+			t.Errorf("told %d times more, tables %v, %v", len(s.told), s.has("a"), s.has("b"))
+		}
+	})
 }
 
 // Who waits for the lock does so until the context ends, and migrates nothing.
 func TestContextEndsTheWait(t *testing.T) {
 	s := newStage(t)
-	l, p := s.process(holdfast.DefaultTTL, migration(1, "a", nil))
+	l, p := s.process(migration(1, "a", nil))
 	s.memory.Faults().Give("db", "another", time.Hour)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	asked := make(chan error)
