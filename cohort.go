@@ -251,7 +251,7 @@ func (c *cohort) returnTurn(l *Lock) {
 	}
 	l.leave()
 	switch {
-	case h.locks.first != nil || c.extends(h):
+	case h.locks.first != nil || c.asksForSpan(h):
 	case c.lease != h:
 		c.giveBack(h)
 	default:

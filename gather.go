@@ -236,7 +236,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	s := c.shard
 	s.mu.Lock()
 	h := l.lease
-	if h == nil || c.lease == h && c.waiters.first != nil || !l.last() || c.extends(h) {
+	if h == nil || c.lease == h && c.waiters.first != nil || !l.last() || c.asksForSpan(h) {
 		c.returnTurn(l)
 		s.mu.Unlock()
 		return

@@ -41,9 +41,9 @@ func (c *cohort) join(a *call) *Lock {
 	return c.giveTurn(a, now)
 }
 
-// extends reports whether a goroutine asks for a fresh span of the lease. Then it keeps the lease,
+// asksForSpan reports whether a goroutine asks for a fresh span of the lease. Then it keeps the lease,
 // also without locks. The caller holds shard.mu.
-func (c *cohort) extends(h *lease) bool { return c.leading && c.lease == h }
+func (c *cohort) asksForSpan(h *lease) bool { return c.leading && c.lease == h }
 
 // freshSpan asks the backend, when the span of a shared lease is over or little of the lease is
 // left, whether another claim waits. If not, that has renewed the lease, and the caller joins it
