@@ -90,9 +90,10 @@
 // Goroutines that ask on other terms wait in the queue of the backend, as another process does.
 //
 // Turns handed over in memory are a run. [WithCohort] bounds it, so that other processes get their
-// turn: at its end the backend is asked whether one waits. No turn of a run begins later than span
-// after the first, but the last one may last as long as its holder likes. So the first of the other
-// processes waits for the span and one hold.
+// turn: at its end the backend is asked whether one waits. If the key came out of the backend's
+// queue, it goes back there unasked, as others mostly wait too. No turn of a run begins later than
+// span after the first, but the last one may last as long as its holder likes. So the first of the
+// other processes waits for the span and one hold.
 //
 // With WithCohort(1, 0) there are no runs: every goroutine waits in the queue of the backend by
 // itself. That is not fairer to a process with one goroutine: it waits behind every one of a
@@ -184,7 +185,7 @@
 // is taken, the keys are waited for in the order of their bytes, prefix included: a set waits for a
 // key only while all that it holds comes before it. So sets that have keys in common cannot wait
 // for each other in a circle, in whatever order their callers name the keys, in one process or
-// several, on one set of terms or others.
+// several, on the same terms or on others.
 //
 // That order binds only what one call acquires. Who acquires more while holding a lock, by Acquire
 // or AcquireAll, with a context of the lock or without, may wait in a circle with another who does,

@@ -45,9 +45,9 @@ type Locker struct {
 	life    context.Context // ended by Close when its time is up: ends requests
 	end     context.CancelFunc
 
-	// tasks counts leaders, releases, renewals and clean-ups. Only a counted task may raise it, or
-	// a caller with the mutex of a shard that is not closed. So it never rises from 0 once Close
-	// waits for it.
+	// tasks counts leaders, scouts, releases, renewals and clean-ups. Only a counted task may raise
+	// it, or a caller with the mutex of a shard that is not closed. So it never rises from 0 once
+	// Close waits for it.
 	tasks sync.WaitGroup
 }
 

@@ -15,7 +15,7 @@ import (
 // slot is a key with a cohort of its own (see cohort.go); what is here lets goroutines wait for
 // whichever comes first:
 //
-//   - Who finds nobody waiting tries a slot, and then a few others.
+//   - Who finds nobody waiting tries a slot, and then a few others; TryAcquire all of them.
 //   - Who waits stands in one list. A cohort whose turn ends takes the first of the list as if it
 //     had waited for that slot (see bring), so permits are handed over in memory.
 //   - While somebody waits, a scout waits at the backend for all slots (see scout.go).
