@@ -24,6 +24,9 @@ import (
 //
 // A turn that is past its maximum hold is in limbo: its holder has been told of the loss, but the
 // key stays until the holder releases it or the lease ends.
+//
+// What joins a cohort is in call.go, the talk with the backend in lead.go, the end of a turn at its
+// holder's wish in release.go. The lease that turns rest on is in lease.go.
 type cohort struct {
 	locker *Locker
 	shard  *shard

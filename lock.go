@@ -15,7 +15,7 @@ type Lock struct {
 	cohort *cohort
 	token  Token
 	root   *Lock // of a nested lock: the outermost one; of a handle: the lock itself; else nil
-	handle bool  // it only passes calls on to root; see newHandle
+	handle bool  // what callers get if there is a logger: it only passes calls on, see newHandle
 
 	// Not set in a nested lock:
 	maxHold time.Duration // 0: none
