@@ -127,14 +127,18 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
 // have left behind. The error is
 //   - the error of ctx, with its cause, if ctx ended first;
-//   - ErrUnavailable or ErrUnknown if the backend gave no answer: at once if it refuses for good;
-//     after one request if it never answered, or two if the first may have taken effect; otherwise
-//     after a whole TTL without an answer;
+//   - ErrUnavailable or ErrUnknown if the backend gave no answer, see below;
 //   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
 //     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
 //     with "@permit/" and a number below 1,000, "scout", or "gate" and a number: see
 //     [WithPermits];
 //   - ErrClosed after Close.
+//
+// Without an answer the wait ends
+//   - at once, if the backend refuses for good;
+//   - after one request, if the backend has not answered any for this key yet;
+//   - after a second one, if the first of these may have taken effect;
+//   - otherwise after a whole TTL without an answer.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }
