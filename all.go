@@ -28,8 +28,9 @@ const MaxSetKeys = 1000
 //
 // On failure the caller holds nothing, and what was acquired has been released, or is being
 // released in the background if ctx has ended or the backend does not answer. The error names the
-// key that could not be had. It is one of those of [Locker.Acquire], ErrInvalid also for no keys
-// or more than [MaxSetKeys].
+// key that could not be had. It is one of those of [Locker.Acquire] for that key: if the first
+// request for it gets no answer, the call fails, also when the backend has answered for other keys.
+// It is ErrInvalid also for no keys or more than [MaxSetKeys].
 func (l *Locker) AcquireAll(ctx context.Context, keys []string,
 	options ...AcquireOption) (*LockSet, error) {
 	return l.acquireAll(ctx, keys, true, options)

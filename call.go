@@ -17,7 +17,7 @@ type terms struct {
 	shared bool // others may hold the key as well, if they share it
 
 	permits int  // of the semaphore that the key is a slot of; 0: it is none
-	gate    bool // the key is the gate of a semaphore: the scout's, and no user's
+	gate    bool // the key is a gate or the scouts' key, see scout.go: no user's
 }
 
 // call is one call of Acquire or TryAcquire.
@@ -26,7 +26,7 @@ type call struct {
 	terms   terms
 	maxHold time.Duration
 	suffix  string        // of the owner value
-	since   clock.Instant // when it began; 0 until a call that may join others looks at the clock
+	since   clock.Instant // when it began; 0: a shared call, which has not read the clock yet
 	wait    bool          // Acquire, not TryAcquire
 
 	// of the scout, which goes on whatever fails: called with the error of each request, or nil

@@ -19,11 +19,14 @@ import (
 //	           is shared, others may hold it meanwhile
 //	gone       removed from its shard
 //
-// Waiters exist in the first three only, in the first not if the key is shared. Whoever ends a
-// state serves the next waiter.
+// There are waiters in the first three states only, and in the first only if the key is not shared.
+// Whoever ends a state serves the next waiter.
 //
 // A turn that is past its maximum hold is in limbo: its holder has been told of the loss, but the
 // key stays until the holder releases it or the lease ends.
+//
+// What joins a cohort is in call.go, the talk with the backend in lead.go, the end of a turn at its
+// holder's wish in release.go. The lease that turns rest on is in lease.go.
 type cohort struct {
 	locker *Locker
 	shard  *shard
@@ -36,13 +39,13 @@ type cohort struct {
 	leading bool    // a goroutine talks to the backend for all
 	waiters waiterList
 	pending *pendingClaim // under way, or left by its leader to the next one
-	// whose slot the key is, as long as the cohort is in shard.keys; nil if it is none
+	// of which the key is a slot, as long as the cohort is in shard.keys; else nil
 	semaphore *semaphore
 	since     clock.Instant // when the run of turns began
+	turns     int           // of the run, so far
 	// it has had a lease: the backend has answered. silent is that of the last one
 	answered bool
 	silent   clock.Instant
-	turns    int // of the run, so far
 
 	// Most cohorts need one of each, so they are allocated with the cohort.
 	firstLease lease
@@ -105,7 +108,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	}
 	c.turns++
 	c.countHeld(1)
-	due := c.turns == 1 || !h.renewable() // which this lock ends
+	due := c.turns == 1 || !h.renewable() // it is from now on, for this lock
 	h.locks.add(l)
 	if h.limitBy(l) || due {
 		c.locker.watchdog.schedule(h)
@@ -125,15 +128,16 @@ func (c *cohort) mayPass(now clock.Instant) bool {
 	case !c.terms.renew:
 		return false // nobody renews the lease, so each turn needs a full one
 	default:
-		// The watchdog keeps well over half of the lease in good times. With less than a third,
-		// ask.
+		// In good times the watchdog keeps well over half of the lease ahead. With less than a
+		// third left, ask.
 		return h.deadline.Sub(now) > h.granted/3
 	}
 }
 
-// outage is from when a missing answer counts for who leads at start: an outage may last a TTL from
-// then. It returns 0 if there was no answer yet, so that the first failure ends the wait. The time
-// in which nothing was asked is no outage. The caller holds shard.mu.
+// outage returns from when an outage counts, for a goroutine that leads from start on: without an
+// answer for a TTL from then it gives up. It returns 0 if the backend has never answered: then the
+// first failure ends the wait. Time in which nothing was asked is no outage. The caller holds
+// shard.mu.
 func (c *cohort) outage(start clock.Instant) clock.Instant {
 	switch {
 	case !c.answered:
@@ -156,7 +160,7 @@ func (c *cohort) span(h *lease) time.Duration {
 
 // serve lets the next waiter have a turn, or all if they share the key. If that takes the backend,
 // the next one leads. It reports false if nobody waits. The caller holds shard.mu; nobody leads,
-// nor has a turn that it would have to itself.
+// and no exclusive turn is in progress.
 func (c *cohort) serve() bool {
 	w := c.waiters.pop()
 	if w == nil {
@@ -210,7 +214,7 @@ func (c *cohort) giveBack(h *lease) {
 
 // serveOrRetire serves the next waiter. If there is none, and nobody shares the key, it gives up
 // lease and pending claim, and removes the cohort. The caller holds shard.mu and may raise tasks;
-// nobody leads, nor has a turn that it would have to itself.
+// nobody leads, and no exclusive turn is in progress.
 func (c *cohort) serveOrRetire() {
 	if c.lease != nil {
 		c.bring()
@@ -251,7 +255,7 @@ func (c *cohort) returnTurn(l *Lock) {
 	}
 	l.leave()
 	switch {
-	case h.locks.first != nil || c.extends(h):
+	case h.locks.first != nil || c.asksForSpan(h):
 	case c.lease != h:
 		c.giveBack(h)
 	default:

@@ -44,8 +44,8 @@
 //   - Honest errors. Held by another, lost, unavailable, unknown outcome, invalid, cancelled: each
 //     is its own value.
 //   - Nothing left behind. What was cancelled, failed or timed out leaves no key that blocks others
-//     for more than a second and a round trip after the backend answers again. A request that was
-//     lost without an answer costs its own time on top, five seconds at most.
+//     for more than a second and a round trip after the backend answers again. If a request was
+//     lost, the time that it had to answer comes on top, five seconds at most.
 //
 // # Caveats
 //
@@ -72,11 +72,14 @@
 //
 // A lease counts from before its first request left. It ends after TTL - (TTL x drift + 2 ms) on
 // the local clock. A renewal is sent after a third of the TTL, or a little earlier together with
-// others, and counts from its own start. The deadline that it is to replace bounds it: a later
-// answer is too late. A renewal that fails is not yet a loss. It is tried again until then, after a
-// twentieth of the TTL at most. A lease that the backend's queue hands over is shorter: it lasts
-// for what remains of the waiter's presence. It is renewed a sixtieth of that presence after it has
-// begun, or sooner if a third of the presence is over by then.
+// others, and counts from its own start. Its answer counts only if it comes before the old
+// deadline. A renewal that fails is not yet a loss. It is tried again until that deadline, after a
+// twentieth of the TTL at most.
+//
+// A lease that the backend's queue hands over is shorter. It lasts for what remains of the waiter's
+// presence: the time for which the backend counts a waiter as alive after it last asked. So it is
+// renewed early: a sixtieth of the presence after it has begun, or sooner if a third of the
+// presence is over by then.
 //
 // # Waiting
 //
@@ -87,9 +90,10 @@
 // Goroutines that ask on other terms wait in the queue of the backend, as another process does.
 //
 // Turns handed over in memory are a run. [WithCohort] bounds it, so that other processes get their
-// turn: at its end the backend is asked whether one waits. No turn of a run begins later than span
-// after the first, but the last one may last as long as its holder likes. So the first of the other
-// processes waits for the span and one hold.
+// turn: at its end the backend is asked whether one waits. If the key came out of the backend's
+// queue, it goes back there unasked, as others mostly wait too. No turn of a run begins later than
+// span after the first, but the last one may last as long as its holder likes. So the first of the
+// other processes waits for the span and one hold.
 //
 // With WithCohort(1, 0) there are no runs: every goroutine waits in the queue of the backend by
 // itself. That is not fairer to a process with one goroutine: it waits behind every one of a
@@ -98,22 +102,23 @@
 // # Sharing
 //
 // [WithShared] asks for a key together with others that ask so: any number of readers, or one
-// writer. The backend must be able to (driver.Sharer): all of this repository are, and a quorum is
-// if all its nodes are. Readers and writers wait in one queue there, so
-// neither starves the other: a reader does not go ahead of a writer that waits. [Lock.Downgrade]
-// makes a writer a reader, with nobody in between. The other way round does not exist: two readers
-// that both wait to become the writer would wait for each other.
+// writer. The backend must be able to share keys (driver.Sharer): all of this repository can, and a
+// quorum can if all its nodes can. Readers and writers wait in one queue there, so neither starves
+// the other: a reader does not go ahead of a writer that waits. [Lock.Downgrade] makes a writer a
+// reader, with nobody in between. The other way round does not exist: two readers that both wait to
+// become the writer would wait for each other.
 //
 // Readers of one [Locker] on the same terms share one lease and its Token, however many they are.
 // The first asks the backend. Those that ask meanwhile are let in with it, and those that come
 // later join in memory; each has an end of its own. The last one to leave releases the lease.
-// [WithCohort] bounds this too: who comes later than span after the first (half of it if they had
-// to wait at the backend), or finds less than a third of the lease left, asks the backend whether a
-// writer waits. If none does, that renews the lease, and the next span begins. If one does, or
-// there is no answer, the readers that come from then on have a claim of their own, which waits
-// behind it. So a writer that waits has the key after the span, the question and the longest hold
-// of those inside. With [WithoutRenewal], and with WithCohort(1, 0), each reader has a lease of its
-// own.
+//
+// [WithCohort] bounds this too. Readers join for the span, counted from the first; for half of it
+// if the first had to wait at the backend. Who comes later, or finds less than a third of the lease
+// left, asks the backend whether a writer waits. If none does, that renews the lease, and the next
+// span begins. If one does, or there is no answer, the readers that come from then on have a claim
+// of their own, which waits behind the writer. So a writer that waits has the key after the span,
+// the question and the longest hold of those inside. With [WithoutRenewal], and with WithCohort(1,
+// 0), each reader has a lease of its own.
 //
 // A lease that is lost ends all readers that rest on it. The maximum hold ends one reader alone.
 //
@@ -148,15 +153,18 @@
 // Locker, the scout, waits at the backend for all slots that others have. A Locker that has no
 // permit sends it at once, and another when its first waiter has waited for the span of WithCohort.
 // So a permit that is free while somebody waits is taken after the span and a few round trips at
-// the latest. With the backend's queue one scout at a time waits for slots, in the order in which
-// they came to the gate. A scout's turn ends when all waiters of its Locker have a permit, or after
-// the span, or n milliseconds if that is longer, from its first one. A waiter behind k other
-// Lockers so has a permit after k+1 such turns, each behind one span and the shortest hold of those
-// that have a permit. A waiter that asks the backend costs n requests for entering all queues and n
-// for leaving them, each together: semaphores of hundreds of permits are for holds that are not
-// short. A process that died with the gate costs those who wait five seconds at most, or the TTL if
-// it is shorter, and then what the backend's queue takes for a dead waiter. If the gate gives no
-// answer for as long as that, those who wait go on without, and in no order.
+// the latest.
+//
+// With the backend's queue one scout at a time waits for slots, in the order in which they came to
+// the gate. A scout's turn ends when all waiters of its Locker have a permit. Otherwise it ends
+// some time after the scout got its first permit: the span, or n milliseconds if that is longer. So
+// a waiter behind k other Lockers has a permit after k+1 turns. Before the first permit of each
+// there may be a wait of one span and the shortest hold of those that have a permit. A turn costs n
+// requests, sent together, to enter all queues, and n to leave them: semaphores of hundreds of
+// permits are for holds that are not short. If a process dies with the gate, those who wait lose
+// five seconds at most, or the TTL if it is shorter, and then the time that the backend's queue
+// takes to notice a dead waiter. If the gate gives no answer for as long as that, they go on
+// without it, in no order.
 //
 // Use one n for a semaphore. While processes use several, as during a rollout, at most the largest
 // n hold a permit: those with a smaller one use the first slots only. Those with the same n wait
@@ -177,7 +185,7 @@
 // is taken, the keys are waited for in the order of their bytes, prefix included: a set waits for a
 // key only while all that it holds comes before it. So sets that have keys in common cannot wait
 // for each other in a circle, in whatever order their callers name the keys, in one process or
-// several, on one set of terms or others.
+// several, on the same terms or on others.
 //
 // That order binds only what one call acquires. Who acquires more while holding a lock, by Acquire
 // or AcquireAll, with a context of the lock or without, may wait in a circle with another who does,

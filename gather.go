@@ -11,10 +11,10 @@ import (
 // gathering is one call of AcquireAll or TryAcquireAll on its way to a LockSet.
 //
 // It waits for a key only while all that it holds comes before that key, in the order of the keys'
-// bytes. So of all gatherings that wait for each other, the one with the last key that is held
-// waits for none of them, and there is no circle. Single attempts do not wait, so they need no
-// order: all free keys are taken at once by those. What they got behind a key that is taken is put
-// back before the wait for that one.
+// bytes. So gatherings cannot wait for each other in a circle: whoever held the last of the keys
+// that are waited for would have to wait for a later one. Single attempts do not wait, so they need
+// no order: they take all free keys at once. Those behind a key that is taken are put back before
+// the wait for that one.
 type gathering struct {
 	locker  *Locker
 	call    call          // for each key, but for its name
@@ -64,7 +64,8 @@ func (g *gathering) run(ctx context.Context) (err error) {
 		}
 		missing = missing[:min(window, len(missing))]
 		first := missing[0]
-		// A wait for a key that is free takes no longer than an attempt, and asks once if not.
+		// If this is the only one, and nothing is held behind it, no attempt is needed: a wait for
+		// a key that is free takes no longer.
 		if !g.call.wait || len(missing) > 1 || g.holdsAfter(first) {
 			taken, err := g.try(ctx, missing)
 			if err != nil {
@@ -236,7 +237,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	s := c.shard
 	s.mu.Lock()
 	h := l.lease
-	if h == nil || c.lease == h && c.waiters.first != nil || !l.last() || c.extends(h) {
+	if h == nil || c.lease == h && c.waiters.first != nil || !l.last() || c.asksForSpan(h) {
 		c.returnTurn(l)
 		s.mu.Unlock()
 		return

@@ -26,7 +26,9 @@ type Hooks struct {
 	// is told of once, with the holder of one slot.
 	Waiting func(WaitingEvent)
 
-	// Renewed: the watchdog, Extend or Downgrade asked for a renewal, with this outcome.
+	// Renewed: the watchdog, Extend or Downgrade asked for a renewal, with this outcome; or a
+	// reader asked whether a writer waits, which renews the lease too (see Sharing in the package
+	// documentation).
 	Renewed func(RenewedEvent)
 
 	// Lost: a lock was lost.

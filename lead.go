@@ -266,8 +266,9 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	return result, err
 }
 
-// shortRenewal divides the length of a lease that a notice brought: after that time it is renewed.
-// On Redis a waiter is present for three seconds, so it is 50 ms, as long as DefaultCohortSpan.
+// shortRenewal says when a lease that a notice brought is renewed: after its length divided by
+// this. On Redis, where a waiter is present for three seconds, that is 50 ms, as DefaultCohortSpan
+// is.
 const shortRenewal = 60
 
 // grant is what the backend has granted.

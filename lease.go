@@ -29,21 +29,21 @@ type lease struct {
 
 	// Guarded by cohort.shard.mu:
 	locks lockList      // in which a turn is in progress, or in limbo
-	limit clock.Instant // none of them reaches its maximum hold before; 0: none has one
+	limit clock.Instant // before it none reaches its maximum hold; 0: none has one
 	// the length of the last grant: the TTL, or less after a handoff by the backend
 	granted    time.Duration
 	next, last Token // the tokens that are left
-	// when the first request left, of those in a row that had no answer; 0: the latest had one
+	// since when no request is answered: when the first of these left; 0: the latest had an answer
 	silent   clock.Instant
 	deadline clock.Instant // the end of the validity
-	renewAt  clock.Instant
-	asking   bool // a request that changes the lease is under way
-	gone     bool // it has ended
+	renewAt  clock.Instant // when the watchdog renews it
+	asking   bool          // a request that changes the lease is under way
+	gone     bool          // it has ended
 	// it came out of the backend's queue, and no answer has said since that nobody waits there
 	queued bool
 	// as the backend has confirmed; changed only by whoever has reserved the request
 	shared bool
-	// of the watchdog's next renewal; only the watchdog reads it
+	// how long the watchdog's next renewal may take; only the watchdog reads it
 	bound    time.Duration
 	answered chan struct{} // closed when asking ends; nil unless somebody waits for that
 	err      error         // of the last renewal, if it was not confirmed

@@ -14,8 +14,8 @@ import (
 type Lock struct {
 	cohort *cohort
 	token  Token
-	root   *Lock // the outermost lock if this one is nested; that of a handle; else nil
-	handle bool  // it is only a handle on root; see newHandle
+	root   *Lock // of a nested lock: the outermost one; of a handle: the lock itself; else nil
+	handle bool  // what callers get if there is a logger: it only passes calls on, see newHandle
 
 	// Not set in a nested lock:
 	maxHold time.Duration // 0: none

@@ -21,13 +21,14 @@ const closeTime = 5 * time.Second
 
 // Locker acquires locks on one backend. It is safe for concurrent use. One per process and backend
 // is enough: its goroutines queue in memory, and it sends renewals together. A moment after the
-// last lock it has no goroutine, unless it still removes something. It is not a sync.Locker.
+// last lock has ended it has no goroutine, unless a release still goes on in the background. It is
+// not a sync.Locker.
 type Locker struct {
 	backend  driver.Backend
 	config   config
 	suffix   string // of owner values with the default label
 	pushes   bool   // the backend is a Notifier
-	unnotify func()
+	unnotify func() // ends its notices; nil if it sends none
 
 	seed       maphash.Seed
 	shards     [shardCount]shard
@@ -44,9 +45,9 @@ type Locker struct {
 	life    context.Context // ended by Close when its time is up: ends requests
 	end     context.CancelFunc
 
-	// tasks counts leaders, releases, renewals and clean-ups. Only a counted task may raise it, or
-	// a caller with the mutex of a shard that is not closed. So it never rises from 0 once Close
-	// waits for it.
+	// tasks counts leaders, scouts, releases, renewals and clean-ups. Only a counted task may raise
+	// it, or a caller with the mutex of a shard that is not closed. So it never rises from 0 once
+	// Close waits for it.
 	tasks sync.WaitGroup
 }
 
@@ -55,17 +56,18 @@ type shard struct {
 	mu     sync.Mutex
 	keys   map[string]*cohort // the first of each key, see cohort.other
 	leases leaseList          // all leases, also of cohorts that are not in keys
-	// those that have a cohort or a waiter, and which slot was held last of others
+	// those that have a cohort or a waiter
 	semaphores map[semaphoreKey]*semaphore
-	lastSlots  map[string]int
-	closed     bool // Close has ended what was in it
+	// by the name of a semaphore that is gone: the slot that was held last
+	lastSlots map[string]int
+	closed    bool // Close has ended what was in it
 }
 
 // New returns a Locker on backend. The Locker does not own the backend: several Lockers may share
 // one, and the program that opened the backend closes it after the Lockers. New fails with
-// ErrInvalid if backend is nil or a nil pointer, an option is nil or out of range, or the backend
-// does not allow the TTL (driver.Limited) or cannot share keys and is to (driver.Sharer). Options
-// are not looked into: no function makes one that is a nil pointer.
+// ErrInvalid if backend is nil or a nil pointer, or an option is nil or out of range. It also fails
+// with ErrInvalid if the backend does not allow the TTL (driver.Limited), or if [WithShared] is
+// given and the backend cannot share keys (driver.Sharer).
 func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	// A nil pointer is what a variable has whose Open failed, or was never called.
 	if v := reflect.ValueOf(backend); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -73,7 +75,7 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	}
 	c := defaults()
 	for i, o := range options {
-		if o == nil {
+		if o == nil { // no function makes one that is a nil pointer
 			return nil, nilOption(i)
 		}
 		o.applyToLocker(&c)
@@ -125,14 +127,18 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
 // have left behind. The error is
 //   - the error of ctx, with its cause, if ctx ended first;
-//   - ErrUnavailable or ErrUnknown if the backend gave no answer: at once if it refuses for good;
-//     after one request if it never answered, or two if the first may have taken effect; otherwise
-//     after a whole TTL without an answer;
+//   - ErrUnavailable or ErrUnknown if the backend gave no answer, see below;
 //   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
 //     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
 //     with "@permit/" and a number below 1,000, "scout", or "gate" and a number: see
 //     [WithPermits];
 //   - ErrClosed after Close.
+//
+// Without an answer the wait ends
+//   - at once, if the backend refuses for good;
+//   - after one request, if the backend has not answered any for this key yet;
+//   - after a second one, if the first of these may have taken effect;
+//   - otherwise after a whole TTL without an answer.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }
@@ -142,8 +148,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOpti
 // holds the key on the same terms, waits for it or releases it, the key counts as taken, and the
 // backend is not asked. With local handoff switched off, TryAcquire always asks. With [WithShared]
 // it joins those that share the key in this Locker, or asks. With [WithPermits] it fails if a
-// goroutine of this Locker waits on the same terms, and else when it has asked for every slot that
-// this Locker does not have; if one gave no answer, with that error.
+// goroutine of this Locker waits on the same terms. Otherwise it asks for every slot that this
+// Locker does not have before it fails: with the error of a slot that gave no answer, if one did.
 func (l *Locker) TryAcquire(ctx context.Context, key string,
 	options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, false, options)

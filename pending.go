@@ -78,9 +78,10 @@ func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 }
 
 // heard notes a Busy answer to a request that left at start. It reports false if the claim may have
-// been granted and have expired before that request arrived: a late notice of that grant would
-// count as a new one. There was no such grant while the place in the queue was certain, since a
-// grant lasts as long as the place would have.
+// been granted, and that grant have expired, before the request arrived. A notice of that grant may
+// come yet, and would count as a new grant: so the caller asks with another claim. While the place
+// in the queue was certain there was no such grant, since a grant lasts as long as the place would
+// have.
 func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instant) (known bool) {
 	c.shard.mu.Lock()
 	p.holder = result.Holder
@@ -90,12 +91,12 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 		p.presence = 0
 		return true // not queued: pushed takes no notice
 	}
-	since, span := p.asked, result.Presence
+	since, presence := p.asked, result.Presence
 	if p.present != 0 {
 		// A request whose answer was lost may have had the shorter presence already.
-		since, span = p.present, min(p.presence, result.Presence)
+		since, presence = p.present, min(p.presence, result.Presence)
 	}
-	known = since == start || clock.Now() < since.Add(c.locker.config.validity(span))
+	known = since == start || clock.Now() < since.Add(c.locker.config.validity(presence))
 	p.presence, p.present, p.trace = result.Presence, start, true
 	if p.claim.Ticket == 0 {
 		// The claim can come back to its place if the backend drops it, as after an outage.
@@ -141,7 +142,7 @@ func (p *pendingClaim) pause(result driver.Result, took time.Duration, pushes bo
 	var d time.Duration
 	switch {
 	case result.Presence > 0:
-		// Three times in the span: two requests may be lost before the place is.
+		// Three times in the presence: two requests may be lost before the place is.
 		d = min(result.Presence/3, maxPause) - took
 	case pushes:
 		d = maxPause/2 + rand.N(maxPause/2)

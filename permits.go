@@ -23,9 +23,9 @@ const (
 )
 
 // WithPermits makes the key a semaphore: at most n acquisitions hold it at a time. Default: a lock,
-// which one holds. n is 1 to [MaxPermits], else New and Acquire fail with ErrInvalid, as they do
-// with [WithShared] as well, with a key of more than 1,008 bytes (prefix included), and
-// [Locker.AcquireAll] with any number of permits. See Semaphores in the package documentation.
+// which one holds. n is 1 to [MaxPermits]. A key has at most 1,008 bytes then, prefix included.
+// Otherwise New and Acquire fail with ErrInvalid, and so they do together with [WithShared].
+// [Locker.AcquireAll] takes no permits. See Semaphores in the package documentation.
 //
 // Use the same n everywhere. While processes use different ones, at most the largest of them hold a
 // permit. A semaphore of one permit and a lock are different things, and do not exclude each other,

@@ -22,7 +22,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	if c.lease == h {
 		c.bring()
 	}
-	stays := !l.last() || c.extends(h)
+	stays := !l.last() || c.asksForSpan(h)
 	passes := !stays && c.lease == h && c.waiters.first != nil
 	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
 	// ours until now.

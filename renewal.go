@@ -14,7 +14,8 @@ import (
 const maxBatch = 1000
 
 // renewable reports whether the watchdog is to renew the lease: not when all locks on it are past
-// their maximum hold. The caller holds shard.mu.
+// their maximum hold. A lease without locks is renewed: somebody asks for its next turn. The caller
+// holds shard.mu.
 func (h *lease) renewable() bool {
 	if !h.cohort.terms.renew {
 		return false
@@ -81,9 +82,9 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 	}
 }
 
-// renewed applies the outcome of a renewal, the watchdog's or a holder's, that left at start and
-// was answered at now. The error in result is explained already. It returns nil, a LostError, or
-// why the outcome is not known.
+// renewed applies the outcome of a renewal, the watchdog's, a holder's or a leader's, that left at
+// start and was answered at now. The error in result is explained already. It returns nil, a
+// LostError, or why the outcome is not known.
 func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Claim,
 	result driver.Result) error {
 	l, c := w.locker, h.cohort

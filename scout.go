@@ -19,8 +19,8 @@ import (
 // turn is over, it leaves the queues, and then the gate.
 //
 // There is a gate for each number of permits: one for all would have those who know more permits
-// wait behind those who know fewer, while a slot is free that only the former know. A gate that
-// gives no answer is gone without, as it only keeps an order.
+// wait behind those who know fewer, while a slot is free that only the former know. If the gate
+// gives no answer, the scout goes on without it: it only keeps an order.
 //
 // Where this Locker has the slot itself, the scout waits in memory, in the slot's cohort, and has
 // the next turn there. So the turn of a scout ends, and the gate goes on, however busy this Locker
@@ -32,7 +32,7 @@ const (
 	gateTTL = 5 * time.Second
 
 	// scoutTimePerSlot is for how long a scout may go on after its first permit, for each slot: the
-	// more queues it has entered, the more permits are to come of that.
+	// more queues it has entered, the more permits it should bring.
 	scoutTimePerSlot = time.Millisecond
 
 	// gateLabel begins the label of who has the gate. What follows is the number of permits.
@@ -137,7 +137,7 @@ func (s *scout) setOut(leave func()) bool {
 
 // pause waits for d, or until the scout is roused or the Locker closed.
 func (s *scout) pause(d time.Duration) {
-	// Not a timer channel, see pendingClaim.sleep.
+	// Not a timer channel, see cohort.sleep.
 	timer := time.AfterFunc(d, func() {
 		s.shard.mu.Lock()
 		defer s.shard.mu.Unlock()
@@ -184,7 +184,8 @@ func (s *scout) turn(ctx context.Context) error {
 	return s.err
 }
 
-// order is a call for a key that only keeps an order. Its TTL is short, and it is no user's.
+// order is a call for the gate or for the scouts' key, whose holders are scouts, no users. Its TTL
+// is short.
 func (s *scout) order() call {
 	ttl := min(s.call.terms.ttl, gateTTL)
 	if b, ok := s.locker.backend.(driver.Limited); ok && b.CheckTTL(ttl) != nil {
@@ -206,8 +207,8 @@ func (s *scout) gate(ctx context.Context) (*Lock, error) {
 	return lock, err
 }
 
-// compare logs if somebody who counts with another number of permits waits at the same time: each
-// scout with a gate has the key of the scouts meanwhile, or finds who has it.
+// compare logs if somebody who counts with another number of permits waits at the same time. Each
+// scout that has a gate holds the scouts' key meanwhile, or finds who holds it.
 func (s *scout) compare(ctx context.Context) {
 	a := s.order()
 	lock, _, err := s.locker.enter(ctx, scoutKey(s.key.name), &a)
@@ -228,8 +229,8 @@ func (s *scout) compare(ctx context.Context) {
 }
 
 // queue waits for one slot, hands it on, and then waits for the slot's next turn: it may come free
-// long before this turn of the scout is over. It has one claim, however often that is asked for in
-// vain: each that is given up has to be released, which in an outage lasts for a TTL.
+// long before this turn of the scout is over. It asks with one claim, however often in vain: each
+// claim that is given up has to be released, which in an outage is tried for a TTL.
 func (s *scout) queue(ctx context.Context, slot int) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		a := s.call

@@ -15,7 +15,7 @@ import (
 // slot is a key with a cohort of its own (see cohort.go); what is here lets goroutines wait for
 // whichever comes first:
 //
-//   - Who finds nobody waiting tries a slot, and then a few others.
+//   - Who finds nobody waiting tries a slot, and then a few others; TryAcquire all of them.
 //   - Who waits stands in one list. A cohort whose turn ends takes the first of the list as if it
 //     had waited for that slot (see bring), so permits are handed over in memory.
 //   - While somebody waits, a scout waits at the backend for all slots (see scout.go).
@@ -48,7 +48,7 @@ type semaphoreKey struct {
 // few is how many slots Acquire tries together after the first one was taken.
 const few = 3
 
-// maxLastSlots is for how many names a shard knows which slot was held last.
+// maxLastSlots is the largest number of names in shard.lastSlots.
 const maxLastSlots = 64
 
 // semaphore returns the semaphore of the name and the terms, or a new one. The caller holds s.mu,
@@ -154,8 +154,8 @@ func (m *semaphore) drained() {
 // search is the search of one call for a free slot.
 type search struct {
 	tried   slotSet
-	flight  int   // sets how many slots are asked next
-	again   bool  // all are asked a second time
+	flight  int   // 1, 4, 16 and so on: next it asks for 1 slot, 3, 15
+	again   bool  // all are asked for a second time
 	refusal error // of a slot that was taken
 	failure error // of one that did not answer
 }
@@ -202,9 +202,9 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 	}
 }
 
-// next returns cohorts for the slots to ask for next, or none. Acquire asks for few and then waits,
-// but if its only answers were lost, it asks once more, as it does for a lock: a permit may be its
-// own. The caller holds shard.mu.
+// next returns cohorts for the slots to ask for next, or none. Acquire asks for few and then waits.
+// But if there was no answer, and some request may have taken effect, it asks once more, as it does
+// for a lock: a permit may be its own. The caller holds shard.mu.
 func (m *semaphore) next(f *search, wait bool) (cohorts []*cohort) {
 	if m.waiters.first != nil {
 		return nil

@@ -24,8 +24,8 @@ func shares(backend driver.Backend) bool {
 	return ok && b.Shares()
 }
 
-// alone reports whether the lease is surely exclusive, now and for its next turn. It is not from
-// when a Downgrade has been asked for. The caller holds shard.mu.
+// alone reports whether the lease is surely exclusive, now and for its next turn. Once a Downgrade
+// was asked for it is not. The caller holds shard.mu.
 func (c *cohort) alone(h *lease) bool { return !c.terms.shared && c.lease == h }
 
 // join gives a turn on the lease that is there to a call that shares it. It returns nil if the
@@ -41,9 +41,9 @@ func (c *cohort) join(a *call) *Lock {
 	return c.giveTurn(a, now)
 }
 
-// extends reports whether a goroutine asks for a fresh span of the lease. Then it keeps the lease,
-// also without locks. The caller holds shard.mu.
-func (c *cohort) extends(h *lease) bool { return c.leading && c.lease == h }
+// asksForSpan reports whether a goroutine asks for a fresh span of the lease. That one keeps the
+// lease, also without locks. The caller holds shard.mu.
+func (c *cohort) asksForSpan(h *lease) bool { return c.leading && c.lease == h }
 
 // freshSpan asks the backend, when the span of a shared lease is over or little of the lease is
 // left, whether another claim waits. If not, that has renewed the lease, and the caller joins it

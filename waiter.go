@@ -8,7 +8,7 @@ type waiter struct {
 	ready chan outcome // has room for the one outcome
 
 	// Guarded by cohort.shard.mu:
-	cohort     *cohort // who waits for a permit: that of the slot that came
+	cohort     *cohort // of one that waits for a permit: that of the slot that came to it
 	prev, next *waiter
 	queued     bool
 }

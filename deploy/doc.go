@@ -1,4 +1,5 @@
-// Package deploy is what operators take along: rules and alerts for Prometheus in the folder
-// prometheus, and a dashboard for Grafana in the folder grafana. It has only tests, which try all
-// of it on real servers. docs/alerts.md says what to do when an alert fires.
+// Package deploy holds files for operators: recording rules and alerts for Prometheus in the folder
+// prometheus, a dashboard for Grafana in the folder grafana. Its Go code is only tests, which try
+// these files on a real Prometheus; trouble gives them something to show. docs/alerts.md says what
+// to do when an alert fires.
 package deploy

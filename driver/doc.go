@@ -42,8 +42,8 @@
 //
 // # Capabilities
 //
-// What some backends cannot do is an interface of its own. Who needs it, as the kernel does the
-// first, the fourth and the fifth, finds it by a type assertion on the Backend:
+// What some backends cannot do is an interface of its own. Who needs it finds it by a type
+// assertion on the Backend, as the kernel does with Notifier, Inspector, Limited and Sharer:
 //
 //   - [Notifier] tells waiters that their turn has come.
 //   - [Inspector] lists keys, their holders and their waiters.
@@ -63,7 +63,9 @@
 //
 // # Room for what comes next
 //
-// Permits and several keys in one step will come as new fields of Claim whose zero value means what
-// a claim means today, and as further capability interfaces. A backend that ignores such a field
-// grants less than was asked, an exclusive hold, which is safe. Use keyed literals.
+// Permits and sets of keys need nothing of a backend: to it, a slot of a semaphore is an exclusive
+// key, and a set is several claims. Should a backend count permits, or take several keys in one
+// step, that comes as new fields of Claim, whose zero value means what a claim means today, and as
+// further capability interfaces. A backend that ignores such a field grants less than was asked, an
+// exclusive hold, which is safe. Use keyed literals.
 package driver

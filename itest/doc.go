@@ -2,7 +2,8 @@
 // take keys alone and together with others, as writers and readers, let readers in by a Downgrade,
 // take several keys at once, and take permits of a semaphore of which they know different numbers,
 // while servers, the network and the clients themselves are broken.
-// Each folder is a part of it.
+//
+// Its folders:
 //
 //	job        what a client process is told to do
 //	worker     the client process, which uses the library as a service would

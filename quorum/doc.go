@@ -81,8 +81,8 @@
 //  7. Validity. A holder stops when its validity ends: the TTL less the drift allowance, from
 //     before the first request. Against work that goes on there are tokens. (9)
 //
-// This package itself sees to what the theorem assumes beyond that, in 10 and 11, of notices and
-// late answers.
+// Beyond that the theorem assumes something of notices and of late answers (10 and 11). This
+// package itself sees to that.
 //
 // Then any two majorities have a node in common. It granted the key to one of the two claims first.
 // While that lease runs by the node's clock, and so while it is valid by the holder's, the node

@@ -38,11 +38,11 @@ func (b *batch) heal() {
 			}
 		}
 	}
-	share(list, func(part []lostClaim) { b.q.group.Start(&healing{b.q, b.start, part}) })
+	split(list, func(part []lostClaim) { b.q.group.Start(&healing{b.q, b.start, part}) })
 }
 
-// share cuts a list into pieces, one for each healer.
-func share[T any](list []T, f func([]T)) {
+// split cuts a list into pieces, one for each healer.
+func split[T any](list []T, f func([]T)) {
 	if len(list) > 0 {
 		for part := range slices.Chunk(list, (len(list)+healers-1)/healers) {
 			f(part)

@@ -56,18 +56,24 @@ func (q *Quorum) join() {
 // node. So at most one of them finishes. No node takes part for the new set before all of them are
 // ready to.
 //
-// When it fails for another reason, or ctx ends, some nodes may take part for nobody. Then call it
-// again: on a Quorum with the same set, with the former set, to undo the move, or with a third one.
-// Nodes remember which set they came from until all have been moved. Adopt waits again where leases
-// may be left. If it broke off after the wait, it refuses the former set and a third one with
-// ErrSetInUse, unless so many of these nodes say that they are of the new set that the others are
-// no majority of it: nodes do not know who else is in their set. Then move them to the new set
-// first, and from there to the other. Adopt also moves nodes whose first client had a mistyped
-// guard, but the right name and number of nodes. In two cases it cannot help, and fails with
-// ErrSetInUse: if the set of the nodes has no name, and their first client had a wrong set; and if
-// two moves to sets of different names were broken off one after the other. Then shut all clients
-// down, wait for the longest guard, and delete what the nodes remember of their set (on Redis the
-// key holdfast:s). Nodes that cannot remember a set stay as they are.
+// When it fails for another reason, or ctx ends, some nodes may take part for nobody. Nodes
+// remember which set they came from until all have been moved. So call Adopt again, on a Quorum
+// with one of these sets; it waits again where leases may be left:
+//
+//   - The same set, to finish the move.
+//   - The former set, to undo it, or a third one. If the move broke off after its wait, Adopt
+//     refuses these with ErrSetInUse, unless so many of these nodes say that they are of the new
+//     set that the others are no majority of it: nodes do not know who else is in their set. Then
+//     move the nodes to the new set first, and from there to the other.
+//
+// Adopt also moves nodes whose first client had a mistyped guard, but the right name and number of
+// nodes. In two cases it cannot help, and fails with ErrSetInUse:
+//
+//   - The set of the nodes has no name, and their first client had a wrong set.
+//   - Two moves to sets of different names were broken off one after the other.
+//
+// Then shut all clients down, wait for the longest guard, and delete what the nodes remember of
+// their set (on Redis the key holdfast:s). Nodes that cannot remember a set stay as they are.
 //
 // Nodes that remember no set, new ones for example, take on that of the first client that asks.
 // While they are less than a majority of the new set, clients of both sets may start in any order:

@@ -13,7 +13,7 @@ import (
 // extended it; Lost when so many nodes do not have it any more that no majority can; and else
 // Unknown, with an *Error in Result.Err. What is left of a claim that is lost is given back.
 //
-// Somebody waits for a claim that is held if one of the nodes that have answered says so.
+// Result.Waiting is set for a claim that is held if one of the nodes that have answered sets it.
 //
 // A node that has not answered an earlier release has no vote on that claim: it may pass the key on
 // yet.

@@ -14,11 +14,11 @@ import (
 // grant. All else only makes the caller ask again (driver.Freed), and then the ordinary acquisition
 // decides. So a notice that is lost, late, repeated or wrong costs time, never exclusion.
 //
-// Where several waiters hold some nodes each, all but one have to let go. A waiter that has no
-// majority after a short random time gives back what it holds, and queues there again at once,
-// behind those with earlier tickets. The next in line holds on longer, and so gets what the others
-// let go. If another claim holds a majority, a waiter lets go and queues there only when it next
-// asks: the holder must be able to heal those nodes.
+// Where several waiters hold some nodes each, all but one have to give these back. A waiter that
+// has no majority after a short random time gives back what it holds, and queues there again at
+// once, behind those with earlier tickets. The next in line holds on longer, and so gets what the
+// others give back. If another claim holds a majority, a waiter gives back what it holds, and
+// queues there only when it next asks: the holder must be able to heal those nodes.
 
 const (
 	// patience is the part of the node timeout after which a minority of grants is given back, at
@@ -40,8 +40,9 @@ type queuedClaim struct {
 	// meanwhile.
 	asking int
 
-	// promised is until when, at most, the caller takes a Granted notice as valid: the presence
-	// that it was told, from before it asked. Before it was told one (told), it takes none.
+	// promised: after this the caller does not take a Granted notice as valid. It is the presence
+	// that the caller was told, counted from before it asked. Until it was told one (told), the
+	// caller takes no such notice.
 	told     bool
 	promised clock.Instant
 
@@ -54,13 +55,13 @@ type queuedClaim struct {
 	fresh   bool     // a node has said something since the caller asked last
 	hinted  bool     // the caller was told to ask, and has not yet
 	granted bool     // the caller was told that it holds the key
-	// nodes that it let go without queuing there again, since the caller asked last
+	// nodes that it gave back without queuing there again, since the caller asked last
 	left    node.Set
 	retreat int // how often grants were given back and came again at once
 
-	timer *time.Timer // until a minority is given back; nil if none is set
-	turn  int         // tells a timer that it was replaced
-	due   bool        // the timer has fired
+	timer  *time.Timer // until a minority is given back; nil if none is set
+	timers int         // counts them: so one that fires late knows that it was stopped
+	due    bool        // the timer has fired
 }
 
 // vote is what a waiter knows of one node.
@@ -124,7 +125,7 @@ func (r *record) stopWaiting() {
 
 // stop ends the timer.
 func (w *queuedClaim) stop() {
-	w.turn++
+	w.timers++
 	w.due = false
 	if w.timer != nil {
 		w.timer.Stop()
@@ -136,11 +137,11 @@ func (w *queuedClaim) stop() {
 // decide whether anything is given back.
 func (w *queuedClaim) arm(r *record) {
 	w.stop()
-	q, s, turn := r.q, r.key.shard, w.turn
+	q, s, number := r.q, r.key.shard, w.timers
 	w.timer = time.AfterFunc(q.holdOut(w), func() {
 		s.mu.Lock()
 		var n driver.Notice
-		if r.queued == w && w.turn == turn {
+		if r.queued == w && w.timers == number {
 			w.timer, w.due = nil, true
 			n = q.weighLocked(r)
 		}
@@ -193,8 +194,8 @@ func (w *queuedClaim) answered(i int, claim *driver.Claim, result driver.Result,
 func (w *queuedClaim) notice(i int, n *driver.Notice) {
 	w.fresh = true
 	v := &w.votes[i]
-	// Whoever it was has let go: of two waiters that let go, neither must take the other for the
-	// holder.
+	// Whoever it was has given the key back: of two waiters that do, neither must take the other
+	// for the holder.
 	v.holder = ""
 	if n.Kind != driver.Granted || v.doubtful || !v.queued {
 		w.hints |= node.Only(i)

@@ -1,5 +1,5 @@
-// Package trouble is a workload in which everything happens that the metrics of promhold count, the
-// bad things as well, over and over again. It runs on locks in memory.
+// Package trouble is a workload for the tests of deploy. Everything happens in it that the metrics
+// of promhold count, the bad things too, over and over again. It runs on locks in memory.
 package trouble
 
 import (

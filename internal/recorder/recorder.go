@@ -1,5 +1,5 @@
-// Package recorder is a test within a test: it fails for itself only, so that a suite can show that
-// it notices what is broken.
+// Package recorder has a testing.TB that may fail: it records that it has failed, and the test
+// around it goes on. With it the tests of a test suite show that the suite notices what is broken.
 package recorder
 
 import (
@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Recorder is a test that fails for itself only. All else it leaves to its TB, the test around it.
+// Recorder is a TB that fails by itself only. All else it leaves to its TB, that of the test around
+// it.
 type Recorder struct {
 	testing.TB
 
