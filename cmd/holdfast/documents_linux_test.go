@@ -248,7 +248,7 @@ func TestDocumentsNameTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range blocksOf(t, name) {
-			if slices.Contains([]string{"go", "sql", "text"}, b.kind) ||
+			if slices.Contains([]string{"go", "mermaid", "sql", "text"}, b.kind) ||
 				b.kind == "crontab" && name == "docs/fencing.md" || // see TestFenceCrontab
 				name == "docs/leader.md" { // see TestLeaderDocument
 				continue
