@@ -59,6 +59,47 @@ func TestKeysRemoved(t *testing.T) {
 	}
 }
 
+// TestKeysRemovedAreNone asks for the keys when their directory is removed, as it may be when it is
+// empty: there are none. It is another matter if all is removed, or replaced by another directory.
+func TestKeysRemovedAreNone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	b := open(t, dir)
+	start(t, dir).kill()
+	if err := os.Remove(filepath.Join(dir, "keys")); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for e, err := range b.List(ctx, "") {
+		t.Errorf("listed: %+v, %v; want nothing", e, err)
+	}
+	if e, err := b.Inspect(ctx, "k"); err != nil || e.Key != "k" || e.Holder.Owner != "" {
+		t.Errorf("inspect: %+v, %v; want nobody", e, err)
+	}
+	filehold.Tick(b)
+	if n := members(t, dir); n != 1 {
+		t.Errorf("%d members, a dead one among them; want 1", n)
+	}
+
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"removed", "replaced"} {
+		if what == "replaced" {
+			acquire(t, open(t, dir), claim("k"))
+		}
+		failed := false
+		for e, err := range b.List(ctx, "") {
+			failed = err != nil
+			if e.Key != "" {
+				t.Errorf("%s: listed %+v", what, e)
+			}
+		}
+		if _, err := b.Inspect(ctx, "k"); err == nil || !failed {
+			t.Errorf("%s: inspect: %v, list fails: %v; want both to fail", what, err, failed)
+		}
+	}
+}
+
 // TestDamagedKeyHidesNoOther damages the files of two keys, one so that it is very long, and takes
 // no space. All others are listed, and nobody dies of the two.
 func TestDamagedKeyHidesNoOther(t *testing.T) {

@@ -61,40 +61,56 @@ func (d *directory) create(path string, flags int) (int, error) {
 		return -1, err
 	}
 	if d.shared { // the umask would keep other users out
-		err = interruptible(func() error { return syscall.Fchmod(fd, d.fileMode) })
+		err = chmodOpen(fd, path, d.fileMode)
 	}
 	if err != nil {
 		closeFile(fd)
 		removeFile(path)
-		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
+		return -1, err
 	}
 	return fd, nil
 }
 
 // makePipe makes a named pipe.
 func (d *directory) makePipe(path string) error {
-	return d.permit("mkfifo", path, d.fileMode,
-		interruptible(func() error { return sysMkfifo(path, d.fileMode) }))
+	err := interruptible(func() error { return sysMkfifo(path, d.fileMode) })
+	if err != nil {
+		return &fs.PathError{Op: "mkfifo", Path: path, Err: err}
+	}
+	return d.permit(path, syscall.S_IFIFO, d.fileMode)
 }
 
 // makeDir makes a directory, if it is missing.
 func (d *directory) makeDir(path string) error {
 	err := interruptible(func() error { return sysMkdir(path, d.dirMode&0o777) })
-	if err == syscall.EEXIST {
+	switch err {
+	case nil:
+		return d.permit(path, syscall.S_IFDIR, d.dirMode)
+	case syscall.EEXIST:
 		return nil
 	}
-	return d.permit("mkdir", path, d.dirMode, err)
+	return &fs.PathError{Op: "mkdir", Path: path, Err: err}
 }
 
-// permit gives a new file its permissions, unless err says that there is none.
-func (d *directory) permit(op, path string, mode uint32, err error) error {
-	if err == nil && d.shared {
-		op, err = "chmod", interruptible(func() error { return syscall.Chmod(path, mode) })
+// permit gives what was made at path its permissions, if it is still of that kind: another user of
+// the directory may have put a link in its place, and what that leads to is none of his business.
+func (d *directory) permit(path string, kind, mode uint32) error {
+	if !d.shared {
+		return nil
 	}
+	fd, err := openFile(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return &fs.PathError{Op: op, Path: path, Err: err}
+		return err
 	}
-	return nil
+	defer closeFile(fd)
+	st, err := statOpen(fd)
+	switch {
+	case err != nil:
+		return err
+	case uint32(st.Mode)&syscall.S_IFMT != kind:
+		return &fs.PathError{Op: "chmod", Path: path, Err: fs.ErrPermission}
+	}
+	return chmodOpen(fd, path, mode)
 }
 
 // install makes a file with that content in one step, and replaces one of that name.

@@ -822,6 +822,61 @@ func TestSharedDirectoryHalfMade(t *testing.T) {
 	}
 }
 
+// TestLinkInPlaceOfWhatIsNew has another user of a shared directory put a link in place of what was
+// just made there, before that has its permissions. What the link leads to keeps its own: who may
+// write to the directory can take locks away, and no more.
+func TestLinkInPlaceOfWhatIsNew(t *testing.T) {
+	for what, link := range map[string]struct {
+		suffix string
+		make   func(target, path string) error
+	}{
+		"symbolic link for a pipe":      {".tmp", os.Symlink},
+		"hard link for a pipe":          {".tmp", os.Link},
+		"symbolic link for a directory": {"/keys", os.Symlink},
+	} {
+		outside := t.TempDir()
+		dir, err := filepath.EvalSymlinks(shareable(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := outside
+		if link.suffix == ".tmp" {
+			target = filepath.Join(outside, "secret")
+			write(t, target, "")
+		}
+		before, err := os.Lstat(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := false
+		filehold.AfterMake(t, func(path string) {
+			if !strings.HasPrefix(path, dir) || !strings.HasSuffix(path, link.suffix) || replaced {
+				return
+			}
+			replaced = true
+			err := os.Remove(path)
+			if err == nil {
+				err = link.make(target, path)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		b, err := filehold.Open(dir, filehold.WithSharedDirectory())
+		if err == nil {
+			b.Close()
+		}
+		after, errAfter := os.Lstat(target)
+		if errAfter != nil {
+			t.Fatal(errAfter)
+		}
+		if !replaced || err == nil || after.Mode() != before.Mode() {
+			t.Errorf("%s (made: %v): open: %v; what it leads to has mode %v; want %v", what,
+				replaced, err, after.Mode(), before.Mode())
+		}
+	}
+}
+
 // TestOtherVersionMarksFirst has a process of another version make the same new directory at the
 // same time, and mark it first. The two would not exclude each other, so this one gives way.
 func TestOtherVersionMarksFirst(t *testing.T) {

@@ -396,6 +396,9 @@ func init() {
 			openFails.Add(1)
 			return -1, syscall.EMFILE
 		}
+		if f := creates.Load(); f != nil && mode&syscall.O_CREAT != 0 {
+			(*f)(path)
+		}
 		return syscall.Open(path, mode, perm)
 	}
 }
@@ -408,4 +411,27 @@ func FailOpens(t testing.TB) (failed *atomic.Int64, heal func()) {
 	heal = func() { opensFail.Store(false) }
 	t.Cleanup(heal)
 	return &openFails, heal
+}
+
+// creates and makes are called before a file is made, and after a named pipe or a directory was,
+// unless they are nil.
+var creates, makes atomic.Pointer[func(path string)]
+
+func init() {
+	hook := func(call func(string, uint32) error) func(string, uint32) error {
+		return func(path string, mode uint32) error {
+			err := call(path, mode)
+			if f := makes.Load(); f != nil {
+				(*f)(path)
+			}
+			return err
+		}
+	}
+	sysMkdir, sysMkfifo = hook(syscall.Mkdir), hook(syscall.Mkfifo)
+}
+
+// AfterMake has f called with the path of each named pipe and each directory that was made.
+func AfterMake(t testing.TB, f func(path string)) {
+	makes.Store(&f)
+	t.Cleanup(func() { makes.Store(nil) })
 }

@@ -5,6 +5,7 @@ package filehold
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -46,34 +47,48 @@ func (d *directory) makeFence() error {
 	fd, err := d.create(d.fence+"0", syscall.O_WRONLY)
 	if err == nil {
 		closeFile(fd)
-	} else if !errors.Is(err, fs.ErrExist) {
+		// Another process may have made and raised its own since.
+		_, err = d.ceiling()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(d.fence)
 }
 
 // ceiling returns the ceiling, which need not be durable. A list that is read while the file gets
-// another name may lack both names.
+// another name may lack both names. Of several ceilings the lower ones are removed: one of them
+// must not be in force when the highest is lost.
 func (d *directory) ceiling() (uint64, error) {
 	for range 100 {
 		names, err := namesIn(d.fence)
 		if err != nil {
 			return 0, err
 		}
-		var highest uint64
-		found := false
+		var values []uint64
 		for _, name := range names {
 			value, err := strconv.ParseUint(name, 10, 53)
-			// raiseCeiling must find the file under the same spelling
+			// it must be found under the same spelling
 			if err == nil && strconv.FormatUint(value, 10) == name {
-				highest, found = max(highest, value), true
+				values = append(values, value)
 			}
 		}
-		if found {
-			return highest, nil
+		if len(values) == 0 {
+			continue
 		}
+		highest := slices.Max(values)
+		for _, value := range values {
+			if value < highest {
+				removeFile(d.ceilingFile(value))
+			}
+		}
+		return highest, nil
 	}
 	return 0, d.fail("%w: %w", errFenceGone, fs.ErrNotExist)
+}
+
+func (d *directory) ceilingFile(value uint64) string {
+	return d.fence + strconv.FormatUint(value, 10)
 }
 
 // raiseCeiling makes the ceiling at least need, and durable. It returns what it is then.
@@ -87,7 +102,7 @@ func (d *directory) raiseCeiling(need uint64) (uint64, error) {
 		if old >= value {
 			return old, syncDir(d.fence) // another process may not have synced it yet
 		}
-		err = renameFile(d.fence+strconv.FormatUint(old, 10), d.fence+strconv.FormatUint(value, 10))
+		err = renameFile(d.ceilingFile(old), d.ceilingFile(value))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another process has raised it
 		}

@@ -237,6 +237,40 @@ func (m *fenceModel) loseMemory() {
 	m.boot()
 }
 
+// TestFirstCeilingOfTwo has a process make the first ceiling when another has just made and raised
+// it. One is left: if the bound is lost, nobody must find the first one, and go on from there.
+func TestFirstCeilingOfTwo(t *testing.T) {
+	d := &directory{fence: t.TempDir() + "/", fileMode: 0o600}
+	var raised uint64
+	other := func(path string) {
+		if path != d.fence+"0" || raised > 0 {
+			return
+		}
+		raised = 1 // not again, for what the other one makes
+		err := d.makeFence()
+		if err == nil {
+			raised, err = d.raiseCeiling(5)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	creates.Store(&other)
+	t.Cleanup(func() { creates.Store(nil) })
+	if err := d.makeFence(); err != nil {
+		t.Fatal(err)
+	}
+	if ceiling, err := d.ceiling(); err != nil || raised <= 1 || ceiling != raised {
+		t.Errorf("ceiling %d, %v; want %d", ceiling, err, raised)
+	}
+	if err := os.Remove(d.fence + strconv.FormatUint(raised, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if ceiling, err := d.ceiling(); !errors.Is(err, errFenceGone) {
+		t.Errorf("ceiling %d, %v after the bound was lost; want %v", ceiling, err, errFenceGone)
+	}
+}
+
 // TestTokensAreUniqueAtOnce has many draw at the same time, while the counter is replaced over and
 // over. Each one's tokens rise, and none is drawn twice.
 func TestTokensAreUniqueAtOnce(t *testing.T) {

@@ -158,6 +158,14 @@ func statOpen(fd int) (st syscall.Stat_t, err error) {
 	return st, os.NewSyscallError("fstat", err)
 }
 
+// chmodOpen sets the mode of an open file.
+func chmodOpen(fd int, path string, mode uint32) error {
+	if err := interruptible(func() error { return syscall.Fchmod(fd, mode) }); err != nil {
+		return &fs.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	return nil
+}
+
 // namesIn lists a directory, in no order.
 func namesIn(path string) ([]string, error) {
 	d, err := os.Open(path)

@@ -18,7 +18,8 @@ import (
 
 // List yields every key that is held or waited for and begins with prefix, without its waiters. It
 // does not hold up those who lock. It yields an error and stops when ctx ends, after Close, and
-// when the directory cannot be read. What cannot be read of one key only, it yields last.
+// when the directory cannot be read, was removed or was replaced. What cannot be read of one key
+// only, it yields last.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.list(ctx, prefix, yield); err != nil {
@@ -29,17 +30,14 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 
 func (b *Backend) list(ctx context.Context, prefix string,
 	yield func(driver.Entry, error) bool) (failure error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.readable(ctx); err != nil {
 		return err
 	}
-	names, err := namesIn(b.dir.keys)
+	names, err := b.dir.keyNames()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if !isKeyName(name) {
-			continue
-		}
 		if err := b.usable(ctx); err != nil {
 			return err
 		}
@@ -63,10 +61,7 @@ func (b *Backend) list(ctx context.Context, prefix string,
 
 // Inspect describes one key with its waiters. It fails as [Backend.List] does.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
-	if err := b.usable(ctx); err != nil {
-		return driver.Entry{}, err
-	}
-	if _, err := identify(b.dir.keys); err != nil {
+	if err := b.readable(ctx); err != nil {
 		return driver.Entry{}, b.dir.wrap(err)
 	}
 	r, err := b.read(keyName(key))
@@ -75,6 +70,15 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	}
 	r.key = key
 	return b.entry(&r), nil
+}
+
+// readable fails if the Backend was closed, or its directory is not in place: another one that is
+// there now has other keys.
+func (b *Backend) readable(ctx context.Context) error {
+	if err := b.usable(ctx); err != nil {
+		return err
+	}
+	return b.member.inPlace()
 }
 
 // read returns the record of a key's file, or an empty one. A write at the same time tears one

@@ -53,6 +53,16 @@ func isKeyName(name string) bool {
 	return err == nil && len(name) == 2*sha256.Size
 }
 
+// keyNames lists the files of the keys. Without their directory there are none: a cleaner has
+// removed an empty one.
+func (d *directory) keyNames() ([]string, error) {
+	names, err := namesIn(d.keys)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !isKeyName(name) }), err
+}
+
 // damaged is the error of a file that no death of a process explains. A claim in it may be in
 // force, so nobody gets the key until a person has looked.
 func damaged(path string) error {

@@ -82,15 +82,12 @@ func (b *Backend) sweep(ctx context.Context, atMost int) {
 		return
 	}
 	// We list the keys after the members were found dead, and so after their last write.
-	names, err := namesIn(b.dir.keys)
+	names, err := b.dir.keyNames()
 	if err != nil {
 		return
 	}
 	clean := true
 	for _, name := range names {
-		if !isKeyName(name) {
-			continue
-		}
 		look := &job{kind: jobLook, name: name}
 		if b.lanes.do(ctx, look) != nil || ctx.Err() != nil {
 			return

@@ -110,7 +110,9 @@ func (d *directory) furnishDir(path string) error {
 	}
 	if d.shared && ownerOf(info) == os.Geteuid() && uint32(info.Mode().Perm()) != d.dirMode&0o777 {
 		// A process of ours was killed between the two steps of makeDir.
-		err = d.permit("", path, d.dirMode, nil)
+		if err := d.permit(path, syscall.S_IFDIR, d.dirMode); err != nil {
+			return d.wrap(err)
+		}
 	}
-	return err
+	return nil
 }
