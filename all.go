@@ -84,14 +84,14 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, wait bool,
 		err = keysError("acquire", keys, contextError(ctx))
 	}
 	if err != nil {
-		l.refused(&g.call, err)
+		l.refused(ctx, &g.call, err)
 		return nil, err
 	}
 	if err := g.run(ctx); err != nil {
-		l.refused(&g.call, err)
+		l.refused(ctx, &g.call, err)
 		return nil, err
 	}
-	return g.complete(), nil
+	return g.complete(ctx), nil
 }
 
 // gathering checks keys and options. It fails with ErrInvalid, and then the result says only which

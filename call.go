@@ -88,11 +88,11 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 		full, err = l.keyOf(ctx, &a)
 	}
 	if err != nil {
-		return l.refused(&a, err)
+		return l.refused(ctx, &a, err)
 	}
 	switch lock, err := l.nested(ctx, full, &a); {
 	case err != nil:
-		return l.refused(&a, err)
+		return l.refused(ctx, &a, err)
 	case lock != nil:
 		return lock, nil
 	}
@@ -108,12 +108,13 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 		if _, ok := err.(*HeldError); !ok {
 			err = keyError("acquire", key, err)
 		}
-		return l.refused(&a, err)
+		return l.refused(ctx, &a, err)
 	}
 	l.counters.acquired.Add(1)
 	if hook := l.config.hooks.Acquired; hook != nil {
-		event := AcquiredEvent{Key: key, Token: lock.token, Waited: lock.granted.Sub(a.since),
-			Local: local, Shared: a.terms.shared, Slot: lock.Slot()}
+		event := AcquiredEvent{Key: key, Token: lock.token, Granted: clock.Time(lock.granted),
+			Waited: lock.granted.Sub(a.since), Local: local, Shared: a.terms.shared,
+			Slot: lock.Slot(), Context: ctx}
 		hook(event)
 	}
 	if l.log.logger != nil {
@@ -144,10 +145,10 @@ func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
 	return full, nil
 }
 
-func (l *Locker) refused(a *call, err error) (*Lock, error) {
+func (l *Locker) refused(ctx context.Context, a *call, err error) (*Lock, error) {
 	l.counters.refused.Add(1)
 	if hook := l.config.hooks.Refused; hook != nil {
-		event := RefusedEvent{Key: a.key, Err: err}
+		event := RefusedEvent{Key: a.key, Err: err, Context: ctx}
 		if a.since != 0 {
 			event.Waited = clock.Now().Sub(a.since)
 		}

@@ -23,6 +23,7 @@
 //	many processes of which one leads           holdfast/election
 //	gocron, cron, goose, certmagic, others      holdfast/with/gocron and so on
 //	a Prometheus that should see all of it      holdfast/promhold
+//	OpenTelemetry, for metrics and spans        holdfast/otelhold
 //	a system that has no backend yet            holdfast/driver, holdfast/drivertest
 //
 // All paths begin with github.com/holdfast-go. What needs a client or another library is a module

@@ -251,7 +251,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 }
 
 // complete returns the handle on all that was gathered, and tells the hooks.
-func (g *gathering) complete() *LockSet {
+func (g *gathering) complete(ctx context.Context) *LockSet {
 	l := g.locker
 	set := newHeldSet(l, g.members)
 	now := clock.Now()
@@ -266,8 +266,8 @@ func (g *gathering) complete() *LockSet {
 		l.counters.acquired.Add(1)
 		if hook := l.config.hooks.Acquired; hook != nil {
 			hook(AcquiredEvent{Key: m.key, Token: m.lock.token,
-				Waited: m.lock.granted.Sub(g.call.since), Local: m.local,
-				Shared: m.terms.shared, Slot: -1})
+				Granted: clock.Time(m.lock.granted), Waited: m.lock.granted.Sub(g.call.since),
+				Local: m.local, Shared: m.terms.shared, Slot: -1, Context: ctx})
 		}
 	}
 	return set.handle()

@@ -1,6 +1,9 @@
 package holdfast
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Hooks observe a Locker. Nil hooks are skipped.
 //
@@ -12,6 +15,10 @@ import "time"
 // other observer. At most 10,000 events wait for it. Further ones are dropped, and the log says so.
 // A hook that panics is logged. A hook may call the Locker, Close included. Events from before
 // Close may still be told after it.
+//
+// Some events have the context that the caller gave to the acquisition. It is there for its values,
+// such as the span of a trace. It may have ended by the time the hook is called, and says nothing
+// about the lock.
 type Hooks struct {
 	// Acquired: an acquisition succeeded. Nested ones (see [Locker.Acquire]) are not reported. Of
 	// several keys at once, each is told when all are held.
@@ -44,12 +51,15 @@ type Hooks struct {
 
 // AcquiredEvent describes a successful acquisition.
 type AcquiredEvent struct {
-	Key    string        // as the caller named it
-	Token  Token         // the lock's
-	Waited time.Duration // from the call to the grant
-	Local  bool          // the key was handed over, or shared, in memory
-	Shared bool          // others may hold the key as well, see WithShared
-	Slot   int           // the permit's, see Lock.Slot; -1 for a lock
+	Key     string        // as the caller named it
+	Token   Token         // the lock's
+	Granted time.Time     // when; of several keys at once, each at its own time
+	Waited  time.Duration // from the call to the grant
+	Local   bool          // the key was handed over, or shared, in memory
+	Shared  bool          // others may hold the key as well, see WithShared
+	Slot    int           // the permit's, see Lock.Slot; -1 for a lock
+
+	Context context.Context // the caller's, for its values
 }
 
 // RefusedEvent describes an acquisition that failed.
@@ -57,6 +67,8 @@ type RefusedEvent struct {
 	Key    string        // as the caller named it
 	Waited time.Duration // from the call to the refusal
 	Err    error         // what the caller gets
+
+	Context context.Context // the caller's, for its values; nil if it gave none
 }
 
 // WaitingEvent describes an answer to an acquisition that waits.
@@ -68,6 +80,8 @@ type WaitingEvent struct {
 	// since the asking goroutine called Acquire; of several keys at once, since it waits for this
 	// one
 	Waited time.Duration
+
+	Context context.Context // of the goroutine that asks, for its values
 }
 
 // RenewedEvent describes the outcome of one renewal.

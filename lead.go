@@ -225,7 +225,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 				start = clock.Now()
 				continue
 			}
-			l.tellWaiting(a, result)
+			l.tellWaiting(ctx, a, result)
 			pause = p.pause(result, clock.Now().Sub(start), l.pushes)
 		}
 
@@ -305,7 +305,7 @@ func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
 	return g, now < g.start.Add(c.locker.config.validity(g.length))
 }
 
-func (l *Locker) tellWaiting(a *call, result driver.Result) {
+func (l *Locker) tellWaiting(ctx context.Context, a *call, result driver.Result) {
 	hook := l.config.hooks.Waiting
 	if hook == nil || a.terms.scouted() {
 		return
@@ -316,6 +316,7 @@ func (l *Locker) tellWaiting(a *call, result driver.Result) {
 		ExpiresIn: result.ExpiresIn,
 		Place:     result.Place,
 		Waited:    clock.Now().Sub(a.since),
+		Context:   ctx,
 	}
 	hook(event)
 }

@@ -182,7 +182,7 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 			a.wait = false // who is ordered to lead asks once
 			w := m.join(a, false)
 			s.mu.Unlock()
-			l.tellFull(a, f.refusal)
+			l.tellFull(ctx, a, f.refusal)
 			return m.wait(ctx, done, a, w)
 		}
 		s.mu.Unlock()
@@ -389,11 +389,11 @@ func (m *semaphore) held(a *call, refusal, failure error) error {
 }
 
 // tellFull tells that a call waits as the backend has answered that slots are taken.
-func (l *Locker) tellFull(a *call, refusal error) {
+func (l *Locker) tellFull(ctx context.Context, a *call, refusal error) {
 	held, ok := refusal.(*HeldError)
 	if hook := l.config.hooks.Waiting; ok && hook != nil {
 		hook(WaitingEvent{Key: a.key, Holder: held.Holder, ExpiresIn: held.ExpiresIn,
-			Waited: clock.Now().Sub(a.since)})
+			Waited: clock.Now().Sub(a.since), Context: ctx})
 	}
 }
 

@@ -1,0 +1,524 @@
+package otelhold_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/otelhold"
+)
+
+const (
+	acquireSpan = "holdfast.acquire"
+	holdSpan    = "holdfast.hold"
+)
+
+// request returns a context with a span of a caller.
+func (w *world) request(name string) context.Context {
+	ctx, _ := w.tracers.Tracer("test").Start(w.t.Context(), name)
+	return ctx
+}
+
+// lasted is how long the span says it was.
+func lasted(s sdktrace.ReadOnlySpan) time.Duration { return s.EndTime().Sub(s.StartTime()) }
+
+// wantSpan compares what a span says, but for the token and its time.
+func wantSpan(t *testing.T, s sdktrace.ReadOnlySpan, status codes.Code, d time.Duration,
+	attributes string) {
+	t.Helper()
+	var kept []attribute.KeyValue
+	for _, a := range s.Attributes() {
+		if a.Key != "token" {
+			kept = append(kept, a)
+		}
+	}
+	if got := text(kept); got != attributes {
+		t.Errorf("%s has the attributes\n%s\nwant\n%s", s.Name(), got, attributes)
+	}
+	if s.Status().Code != status {
+		t.Errorf("%s has the status %v, want %v", s.Name(), s.Status(), status)
+	}
+	if lasted(s) != d {
+		t.Errorf("%s lasted %v, want %v", s.Name(), lasted(s), d)
+	}
+	if s.SpanKind() != trace.SpanKindInternal {
+		t.Errorf("%s is of the kind %v", s.Name(), s.SpanKind())
+	}
+}
+
+func TestSpansOfALockThatWasWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		other, err := holdfast.New(w.memory, holdfast.WithLabel("nightly"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		theirs := w.acquire(t.Context(), other, "invoice/1")
+		time.AfterFunc(2*time.Second, func() { w.release(theirs) })
+
+		l, _ := w.locker()
+		ctx := w.request("pay")
+		start := time.Now()
+		lock := w.acquire(ctx, l, "invoice/1")
+		time.Sleep(5 * time.Second)
+		w.release(lock)
+
+		acquire, hold := w.one(acquireSpan), w.one(holdSpan)
+		wantSpan(t, acquire, codes.Unset, 2*time.Second,
+			"key=invoice/1 kind=exclusive local=false resource=invoice")
+		wantSpan(t, hold, codes.Unset, 5*time.Second,
+			"key=invoice/1 kind=exclusive resource=invoice")
+		wantRelated(t, acquire, hold)
+		request := trace.SpanContextFromContext(ctx)
+		for _, s := range []sdktrace.ReadOnlySpan{acquire, hold} {
+			if s.Parent().SpanID() != request.SpanID() {
+				t.Errorf("the parent of %s is not the caller's span", s.Name())
+			}
+			if got := value(s.Attributes(), "token"); got != fmt.Sprint(uint64(lock.Token())) {
+				t.Errorf("%s has token %s, want %d", s.Name(), got, lock.Token())
+			}
+			if scope := s.InstrumentationScope(); scope.Name != otelhold.Scope ||
+				scope.Version != w.scopeVersion() {
+				t.Errorf("%s is of the scope %v", s.Name(), scope)
+			}
+		}
+		waited := acquire.Events()
+		if !acquire.StartTime().Equal(start) {
+			t.Errorf("called at %v, and the span begins at %v", start, acquire.StartTime())
+		}
+		if len(waited) != 1 || waited[0].Name != "waiting" || !waited[0].Time.Equal(start) ||
+			!strings.HasPrefix(text(waited[0].Attributes), "expires_in=30 holder=nightly (pid ") ||
+			!strings.HasSuffix(text(waited[0].Attributes), " place=1") {
+			t.Errorf("of the wait it says %v", waited)
+		}
+	}, otelhold.WithKeys(), otelhold.WithResource(otelhold.UpTo("/")))
+}
+
+// wantRelated compares the span of a lock to which nothing has happened with that of its
+// acquisition.
+func wantRelated(t *testing.T, acquire, hold sdktrace.ReadOnlySpan) {
+	t.Helper()
+	if !hold.StartTime().Equal(acquire.EndTime()) {
+		t.Errorf("acquired until %v, held from %v", acquire.EndTime(), hold.StartTime())
+	}
+	links := hold.Links()
+	if len(links) != 1 || !links[0].SpanContext.Equal(acquire.SpanContext()) {
+		t.Errorf("the lock is linked to %v, want the acquisition", links)
+	}
+	if len(hold.Events()) > 0 {
+		t.Errorf("events of a lock that nothing has happened to: %v", hold.Events())
+	}
+}
+
+// scopeVersion is the version of the scope of the metrics.
+func (w *world) scopeVersion() string {
+	var all metricdata.ResourceMetrics
+	if err := w.reader.Collect(context.Background(), &all); err != nil ||
+		len(all.ScopeMetrics) != 1 || all.ScopeMetrics[0].Scope.Name != otelhold.Scope {
+		w.t.Fatal(all.ScopeMetrics, err)
+	}
+	return all.ScopeMetrics[0].Scope.Version
+}
+
+// Without a span of the caller, acquisition and lock are one trace.
+func TestSpansWithoutACallersSpan(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		w.release(w.acquire(t.Context(), l, "key"))
+		acquire, hold := w.one(acquireSpan), w.one(holdSpan)
+		if acquire.Parent().IsValid() || hold.Parent().SpanID() != acquire.SpanContext().SpanID() ||
+			len(hold.Links()) != 1 {
+			t.Errorf("parents %v and %v, links %v", acquire.Parent(), hold.Parent(), hold.Links())
+		}
+	})
+}
+
+// Each of those who hand a lock to each other has the spans of its own request.
+func TestSpansOfHandovers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		first, second := w.request("first"), w.request("second")
+		lock := w.acquire(first, l, "key")
+		var waiter sync.WaitGroup
+		waiter.Go(func() {
+			next := w.acquire(second, l, "key")
+			time.Sleep(2 * time.Second)
+			w.release(next)
+		})
+		synctest.Wait()
+		time.Sleep(20 * time.Millisecond)
+		w.release(lock)
+		waiter.Wait()
+		acquires, holds := w.ended(acquireSpan), w.ended(holdSpan)
+		if len(acquires) != 2 || len(holds) != 2 {
+			t.Fatalf("%d acquisitions and %d locks", len(acquires), len(holds))
+		}
+		wantSpan(t, acquires[0], codes.Unset, 0, "kind=exclusive local=false resource=all")
+		wantSpan(t, acquires[1], codes.Unset, 20*time.Millisecond,
+			"kind=exclusive local=true resource=all")
+		wantSpan(t, holds[0], codes.Unset, 20*time.Millisecond, "kind=exclusive resource=all")
+		wantSpan(t, holds[1], codes.Unset, 2*time.Second, "kind=exclusive resource=all")
+		for i, ctx := range []context.Context{first, second} {
+			caller := trace.SpanContextFromContext(ctx).SpanID()
+			if acquires[i].Parent().SpanID() != caller || holds[i].Parent().SpanID() != caller {
+				t.Errorf("turn %d does not belong to the one who took it", i)
+			}
+		}
+	})
+}
+
+// Readers that share a lease have one token, and each its own span.
+func TestSpansOfReaders(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		long := w.acquire(w.request("long"), l, "key", holdfast.WithShared())
+		time.Sleep(10 * time.Millisecond)
+		short := w.acquire(w.request("short"), l, "key", holdfast.WithShared())
+		if long.Token() != short.Token() {
+			t.Fatal("they do not share a token: nothing is shown")
+		}
+		time.Sleep(time.Second)
+		w.release(short)
+		time.Sleep(time.Second)
+		w.release(long)
+		holds := w.ended(holdSpan)
+		if len(holds) != 2 {
+			t.Fatalf("%d locks", len(holds))
+		}
+		wantSpan(t, holds[0], codes.Unset, time.Second, "kind=shared resource=all")
+		wantSpan(t, holds[1], codes.Unset, 2010*time.Millisecond, "kind=shared resource=all")
+	})
+}
+
+func TestSpansOfPermits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		for range 2 {
+			lock := w.acquire(t.Context(), l, "key", holdfast.WithPermits(2))
+			defer w.release(lock)
+			time.Sleep(time.Second)
+		}
+		lock := w.acquire(t.Context(), l, "key", holdfast.WithPermits(3))
+		w.release(lock)
+		wantSpan(t, w.one(holdSpan), codes.Unset, 0, "kind=permit resource=all slot=2")
+	})
+}
+
+// Of several keys the lock on each lasts from its own grant.
+func TestSpansOfASet(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		other, err := holdfast.New(w.memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		theirs := w.acquire(t.Context(), other, "b")
+		time.AfterFunc(3*time.Second, func() { w.release(theirs) })
+		set, err := l.AcquireAll(w.request("both"), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := set.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]map[string]time.Duration{
+			acquireSpan: {"a": 0, "b": 3 * time.Second},
+			holdSpan:    {"a": 4 * time.Second, "b": time.Second},
+		} {
+			spans := w.ended(name)
+			if len(spans) != 2 {
+				t.Fatalf("%d spans %s", len(spans), name)
+			}
+			for _, s := range spans {
+				if key := value(s.Attributes(), "key"); lasted(s) != want[key] {
+					t.Errorf("%s of %s lasted %v, want %v", name, key, lasted(s), want[key])
+				}
+			}
+		}
+	}, otelhold.WithKeys())
+}
+
+func TestSpansOfFailures(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		failsInAllWays(t, w)
+		got := make(map[string]codes.Code)
+		for _, s := range w.ended(acquireSpan) {
+			cause := value(s.Attributes(), "cause")
+			if cause == "" {
+				continue // it succeeded
+			}
+			got[cause] = s.Status().Code
+			wantType := ""
+			if s.Status().Code == codes.Error {
+				wantType = cause
+			}
+			if got := value(s.Attributes(), "error.type"); got != wantType {
+				t.Errorf("%s has the error.type %q", cause, got)
+			}
+			holder := value(s.Attributes(), "holder")
+			if (cause == "held") != strings.Contains(holder, "pid") {
+				t.Errorf("%s has the holder %q", cause, holder)
+			}
+			said := value(s.Attributes(), "error")
+			if failed := cause == "unavailable" || cause == "unknown"; failed != (said != "") {
+				t.Errorf("%s has the error %q", cause, said)
+			}
+			if wait := cause == "timeout"; wait != (lasted(s) == time.Second) ||
+				wait != (len(s.Events()) == 1) {
+				t.Errorf("%s lasted %v, with the events %v", cause, lasted(s), s.Events())
+			}
+		}
+		want := map[string]codes.Code{"held": codes.Unset, "cancelled": codes.Unset,
+			"timeout": codes.Error, "unavailable": codes.Error, "unknown": codes.Error,
+			"closed": codes.Error, "invalid": codes.Error}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSpansOfLosses(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		losesInAllWays(t, w)
+		missed := 0
+		var got []string
+		for _, s := range w.ended(holdSpan) {
+			key, events := value(s.Attributes(), "key"), s.Events()
+			for _, e := range events[:len(events)-1] {
+				if key != "silent" || e.Name != "renewal missed" ||
+					value(e.Attributes, "error") == "" || value(e.Attributes, "margin") == "" {
+					t.Errorf("%s has the event %v", key, e)
+				}
+				missed++
+			}
+			last := events[len(events)-1]
+			if last.Name != "lost" || !last.Time.Equal(s.EndTime()) ||
+				value(last.Attributes, "held") != fmt.Sprint(lasted(s).Seconds()) ||
+				value(last.Attributes, "reason") == "" || s.Status().Code != codes.Error {
+				t.Errorf("%s ends with %v, status %v", key, last, s.Status())
+			}
+			cause := value(last.Attributes, "cause")
+			if got := value(s.Attributes(), "error.type"); got != cause {
+				t.Errorf("%s has the error.type %q, want %q", key, got, cause)
+			}
+			got = append(got, fmt.Sprintf("%s: %s after %v", key, cause,
+				lasted(s).Round(100*time.Millisecond)))
+		}
+		want := []string{"removed: lease after 10s", "bounded: max_hold after 40s",
+			"silent: lease after 29.7s", "open: closed after 0s"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if missed < 2 {
+			t.Errorf("%d missed renewals", missed)
+		}
+	}, otelhold.WithKeys())
+}
+
+func TestSpanOfAReleaseWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		leavesRelease(t, w)
+		hold := w.one(holdSpan)
+		wantSpan(t, hold, codes.Unset, 0, "kind=exclusive resource=all")
+		if events := hold.Events(); len(events) != 1 || events[0].Name != "release unconfirmed" ||
+			value(events[0].Attributes, "error") == "" {
+			t.Errorf("events %v", events)
+		}
+	})
+}
+
+// Without WithKeys no key shows, in whatever becomes of locks.
+func TestNoKeysUnlessAsked(t *testing.T) {
+	const secret = "ada@example.org"
+	shows := func(options ...otelhold.Option) (shows bool) {
+		bubble(t, func(t *testing.T, w *world) {
+			for _, e := range events {
+				if e.name != "nodes" {
+					e.do(t, w)
+				}
+			}
+			ctx, cancel := context.WithTimeout(w.request("pay"), time.Second)
+			defer cancel()
+			l, faults := w.locker()
+			other, _ := w.locker()
+			w.acquire(ctx, other, secret)
+			l.Acquire(ctx, secret)
+			l.TryAcquire(w.request("pay"), secret)
+			l.TryAcquireAll(w.request("pay"), []string{secret, "b"})
+			l.AcquireAll(w.request("pay"), []string{secret, ""})
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Err: driver.ErrUnavailable})
+			l.TryAcquire(w.request("pay"), secret)
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, s := range w.spans.Ended() {
+				all := fmt.Sprint(s.Name(), text(s.Attributes()), s.Status())
+				for _, e := range s.Events() {
+					all += e.Name + text(e.Attributes)
+				}
+				shows = shows || strings.Contains(all, secret)
+			}
+			for series := range w.samples() {
+				if strings.Contains(series, secret) {
+					t.Errorf("there is a series %s", series)
+				}
+			}
+		}, options...)
+		return shows
+	}
+	if shows() {
+		t.Error("a span shows the key")
+	}
+	if !shows(otelhold.WithKeys()) {
+		t.Error("no span shows the key with WithKeys either: nothing was shown")
+	}
+}
+
+// What is recorded has the span that it is about, for exemplars.
+func TestMetricsHaveTheirSpans(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		w.release(w.acquire(w.request("pay"), l, "key"))
+		spans := map[string]trace.SpanID{
+			"distributed_lock.wait": w.one(acquireSpan).SpanContext().SpanID(),
+			"holdfast.hold":         w.one(holdSpan).SpanContext().SpanID(),
+		}
+		for _, m := range w.collect() {
+			want, ok := spans[m.Name]
+			if !ok {
+				continue
+			}
+			delete(spans, m.Name)
+			exemplars := m.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
+			if len(exemplars) != 1 || !slices.Equal(exemplars[0].SpanID, want[:]) {
+				t.Errorf("%s has the exemplars %v, want one of span %v", m.Name, exemplars, want)
+			}
+		}
+		if len(spans) > 0 {
+			t.Errorf("missing: %v", spans)
+		}
+	})
+}
+
+// record is what a log was told.
+type record struct {
+	message    string
+	attributes map[string]any
+}
+
+// recorder is a handler of slog that keeps what it is told.
+type recorder struct {
+	slog.Handler
+	records []record
+}
+
+func (*recorder) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *recorder) Handle(_ context.Context, r slog.Record) error {
+	attributes := make(map[string]any)
+	r.Attrs(func(a slog.Attr) bool {
+		attributes[a.Key] = a.Value.Any()
+		return true
+	})
+	h.records = append(h.records, record{r.Message, attributes})
+	return nil
+}
+
+// What the log says of a lock, its span says too, under the same name.
+func TestSpansAgreeWithTheLog(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		log := new(recorder)
+		l, faults := w.locker(holdfast.WithLogger(slog.New(log)))
+		lock := w.acquire(t.Context(), l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable})
+		<-lock.Done()
+		hold := w.one(holdSpan)
+
+		events := map[string]string{"holdfast: lock lost": "lost",
+			"holdfast: renewal missed": "renewal missed"}
+		compared := make(map[string]int)
+		for _, logged := range log.records {
+			name, ok := events[logged.message]
+			if ok && isLost(logged) {
+				continue // the lock was lost before: the span has ended
+			}
+			if !ok {
+				t.Errorf("the log says %q: does a span?", logged.message)
+				continue
+			}
+			var event sdktrace.Event
+			n := compared[name]
+			compared[name]++
+			for _, e := range hold.Events() {
+				if e.Name == name {
+					if n == 0 {
+						event = e
+						break
+					}
+					n--
+				}
+			}
+			said := append(event.Attributes, hold.Attributes()...)
+			for key, v := range logged.attributes {
+				if d, ok := v.(time.Duration); ok {
+					v = d.Seconds()
+				}
+				if got := value(said, attribute.Key(key)); got != fmt.Sprint(v) {
+					t.Errorf("%s: the log says %s=%v, and the span %q", name, key, v, got)
+				}
+			}
+		}
+		if compared["lost"] != 1 || compared["renewal missed"] < 2 {
+			t.Errorf("compared %v: nothing was shown", compared)
+		}
+	}, otelhold.WithKeys())
+}
+
+// isLost reports whether a record tells of a renewal that found the lock lost.
+func isLost(r record) bool {
+	_, ok := r.attributes["error"].(*holdfast.LostError)
+	return ok
+}
+
+// blocks is a processor of spans that blocks and panics.
+type blocks struct {
+	sdktrace.SpanProcessor
+	until chan struct{}
+}
+
+func (b blocks) OnStart(context.Context, sdktrace.ReadWriteSpan) { <-b.until }
+func (b blocks) OnEnd(sdktrace.ReadOnlySpan)                     { panic("a processor's fault") }
+
+// A provider that blocks, or panics, harms no lock.
+func TestProviderThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		w := newWorld(t, otelhold.WithTracerProvider(sdktrace.NewTracerProvider(
+			sdktrace.WithSpanProcessor(blocks{until: until}))))
+		l, _ := w.locker()
+		for range 100 {
+			w.release(w.acquire(t.Context(), l, "key"))
+		}
+		close(until)
+		w.release(w.acquire(t.Context(), l, "key"))
+		synctest.Wait()
+	})
+}
