@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
@@ -70,6 +71,7 @@ func TestReadme(t *testing.T) {
 type reader struct {
 	t     *testing.T
 	shell *process
+	dir   string            // in which the shell begins
 	here  *strings.Replacer // ports, and the directory for temporary files
 }
 
@@ -96,8 +98,11 @@ func newReader(t *testing.T) *reader {
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "HOLDFAST="+holdfastPath, "HOLDFAST_TRY_DIR="+dir,
 		"PORTS="+free[0], "MAKEFLAGS=", "TMPDIR="+dir)
-	r := &reader{t: t, shell: startCommand(t, cmd), here: strings.NewReplacer(here...)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r := &reader{t: t, shell: startCommand(t, cmd), dir: dir, here: strings.NewReplacer(here...)}
 	t.Cleanup(func() {
+		// What a block that failed has left in the background.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		stop := exec.Command("scripts/redis.sh", "down")
 		stop.Dir, stop.Env = repository, append(os.Environ(), "HOLDFAST_TRY_DIR="+dir)
 		if out, err := stop.CombinedOutput(); err != nil {
@@ -230,6 +235,9 @@ func TestCrontab(t *testing.T) {
 	}
 }
 
+// runElsewhere are documents that have a test of their own.
+var runElsewhere = []string{"docs/deploy.md", "docs/leader.md", "docs/start.md"}
+
 // TestDocumentsNameTargets: the commands in the other documents are targets of make, with variables
 // that it knows. It only asks make what it would do: the targets take minutes or run for ever.
 func TestDocumentsNameTargets(t *testing.T) {
@@ -250,7 +258,7 @@ func TestDocumentsNameTargets(t *testing.T) {
 		for _, b := range blocksOf(t, name) {
 			if slices.Contains([]string{"go", "mermaid", "sql", "text"}, b.kind) ||
 				b.kind == "crontab" && name == "docs/fencing.md" || // see TestFenceCrontab
-				name == "docs/leader.md" { // see TestLeaderDocument
+				slices.Contains(runElsewhere, name) {
 				continue
 			}
 			for lines := bufio.NewScanner(strings.NewReader(strings.Join(b.lines,
