@@ -173,13 +173,14 @@ func rivals(first, second *history.Acquisition) bool {
 
 // tokens: an acquisition that began after another one was complete has the larger one, and no two
 // have the same, unless both share the key: of those nobody writes, and all that rest on one lease
-// have its token. Nothing excuses it: on one machine the clocks of clients agree, and where
-// counters were lost they stand in.
-func tokens(run *history.Run, _ Rules) (found []Finding) {
+// have its token. Lost counters excuse nothing: on one machine the clocks of clients agree, and they
+// stand in. Only a turn that was handed over in memory may have an older token, if a broken
+// assumption explains that another process had the key meanwhile.
+func tokens(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		found = append(found, sameTokens(key, granted)...)
-		found = append(found, fallingTokens(key, granted)...)
+		found = append(found, fallingTokens(run, rules, key, granted)...)
 	}
 	return found
 }
@@ -201,7 +202,8 @@ func sameTokens(key string, granted []*history.Acquisition) (found []Finding) {
 }
 
 // fallingTokens are tokens of a key that are less than one of before.
-func fallingTokens(key string, granted []*history.Acquisition) (found []Finding) {
+func fallingTokens(run *history.Run, rules Rules, key string,
+	granted []*history.Acquisition) (found []Finding) {
 	asked := slices.Clone(granted)
 	slices.SortFunc(asked, func(a, b *history.Acquisition) int {
 		return cmp.Compare(a.Asked, b.Asked)
@@ -223,12 +225,25 @@ func fallingTokens(key string, granted []*history.Acquisition) (found []Finding)
 			before = alone
 		}
 		if before != nil && before.Token > a.Token {
-			found = append(found, Finding{Check: "tokens", Key: key, At: a.Granted,
+			f := Finding{Check: "tokens", Key: key, At: a.Granted,
 				Text: fmt.Sprintf("%v has token %d, %v before it had %d", a, a.Token, before,
-					before.Token)})
+					before.Token)}
+			if reserved(run, a, before.Granted) {
+				f.Excuse, f.Because = excuse(run, rules, a, before)
+			}
+			found = append(found, f)
 		}
 	}
 	return found
+}
+
+// reserved reports whether the token of an acquisition was drawn by a call that was made before that
+// moment, for turns to come.
+func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
+	return slices.ContainsFunc(noticed(run.CallsOf(a.Client, a.Key)), func(c history.Record) bool {
+		return drew(c) && c.Outcome == held && c.Token <= a.Token && a.Token <= last(c) &&
+			c.At < moment
+	})
 }
 
 // register: the guarded store answers, as it is in the laboratory's own process, and takes what a

@@ -293,6 +293,40 @@ func TestExcuseSaysWhy(t *testing.T) {
 	}
 }
 
+// Of a block of tokens that was drawn before another process was granted the key, a turn that is
+// handed over in memory may have a token after that, which is older. A token that is drawn then may
+// not, whatever was broken.
+func TestExcuseOfAReservedToken(t *testing.T) {
+	call := func(name, client string, token uint64, from, to int64) history.Record {
+		return with(said(name, "n1", client, token, from, to), func(r *history.Record) {
+			r.Client = client
+			if r.Token != 0 {
+				r.Block = 64
+			}
+		})
+	}
+	deleted := on("n1", "somebody deleted the key of a lock", 20, 21)
+	run := call(history.Acquire, "a", 10, 1, 2)
+	other := of(hold("b", 1, 200, 30, 31, 1000, 90), call(history.Acquire, "b", 200, 30, 31))
+	turn := hold("a", 2, 11, 40, 41, 990, 80)
+	for what, c := range map[string]struct {
+		records           []history.Record
+		excused, violated bool
+	}{
+		"a turn of the run":        {of(run, other, turn, deleted), true, false},
+		"nothing was broken":       {of(run, other, turn), false, true},
+		"it was broken after both": {of(run, other, turn, on("n1", "x", 50, 51)), false, true},
+		"the token was drawn later": {of(other, turn, call(history.Acquire, "a", 11, 40, 41),
+			on("n1", "somebody deleted the key of a lock", 35, 36)), false, true},
+	} {
+		excused, violated := outcome(t, of(c.records, death("a", 100), death("b", 100)), 1)
+		if slices.Contains(excused, "tokens") != c.excused ||
+			slices.Contains(violated, "tokens") != c.violated {
+			t.Errorf("%s: excused %v, violated %v", what, excused, violated)
+		}
+	}
+}
+
 // Each check: what it must report, with an excuse that explains it and with one that just does not.
 func TestExcusesOfEachCheck(t *testing.T) {
 	told := func(client string, op int, at int64) history.Record {
