@@ -93,7 +93,7 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 func sole(run *history.Run, rules Rules) (found []Finding) {
 	unseen := unseenDowngrades(run)
 	each(run, rules, func(node, key string, calls []history.Record) {
-		leases := leasesOf(calls, unseen)
+		leases := withoutUndone(leasesOf(calls, unseen), calls)
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Compare(a.from, b.from) })
 		var longest, shared lease // so far, of those alone and of those that share
 		for _, s := range leases {
@@ -229,6 +229,30 @@ func owners(run *history.Run, _ Rules) (found []Finding) {
 	return found
 }
 
+// withoutUndone ends leases when their owners asked again in vain: a client takes back what a node
+// in quarantine has granted, and that is no call of its own.
+func withoutUndone(leases []lease, calls []history.Record) []lease {
+	again := make(map[string][]history.Record) // by owner
+	for _, c := range calls {
+		if refused(c) {
+			again[c.Owner] = append(again[c.Owner], c)
+		}
+	}
+	for i := range leases {
+		for _, c := range again[leases[i].owner] {
+			if c.Until >= leases[i].asked {
+				leases[i].to = min(leases[i].to, c.At)
+			}
+		}
+	}
+	return slices.DeleteFunc(leases, func(s lease) bool { return s.from >= s.to })
+}
+
+// refused reports whether the call is an acquisition that failed.
+func refused(c history.Record) bool {
+	return c.Name == history.Acquire && c.Outcome == history.Failed
+}
+
 // drew reports whether the call asked for tokens.
 func drew(c history.Record) bool {
 	return c.Name == history.Acquire || c.Name == history.Notice || c.Name == history.Renew &&
@@ -272,7 +296,7 @@ func each(run *history.Run, rules Rules, f func(node, key string, calls []histor
 				part = append(part, c)
 				continue
 			}
-			if !slices.ContainsFunc(breaks, func(b history.Record) bool {
+			if refused(c) || !slices.ContainsFunc(breaks, func(b history.Record) bool {
 				return b.At <= c.Until+c.TTL && c.At <= b.Until
 			}) {
 				part = append(part, c)
