@@ -1,6 +1,7 @@
 package redishold_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -38,6 +39,28 @@ func TestClock(t *testing.T) {
 		if got := max(rest, 0).Round(time.Minute); got != step.rest {
 			t.Errorf("after a step of %v the lease runs for %v; want %v", step.by, got, step.rest)
 		}
+	}
+}
+
+// A clock that stands still ends no lease, and servers still tell who came first.
+func TestClockThatStandsStill(t *testing.T) {
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	clock.Stop(t)
+	server := redistest.Start(t, redistest.WithClock(clock))
+	reading := func() string { return fmt.Sprint(server.Do(t, "TIME")) }
+	server.Do(t, "SET", "k", "v", "PX", "100")
+	first := reading()
+	elapse(t, 100*time.Millisecond)
+	if rest := server.Int(t, "PTTL", "k"); rest < 50 {
+		t.Errorf("a lease of 100 ms ends in %d ms", rest)
+	}
+	if second := reading(); second == first {
+		t.Errorf("two readings show %s", first)
+	}
+	clock.Step(t, time.Second)
+	if n := server.Int(t, "EXISTS", "k"); n != 0 {
+		t.Error("the lease does not end when the clock is set")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
@@ -28,7 +27,7 @@ func (b *bench) wantLease(key string, ms int64) {
 }
 
 func TestShareScripts(t *testing.T) {
-	server := redistest.Start(t)
+	server := still(t)
 	for name, f := range map[string]func(*bench){
 		"LockLastsAsLongAsTheLongest": (*bench).testLongestLease,
 		"StrangersAreExcluded":        (*bench).testStrangers,
@@ -471,7 +470,7 @@ func TestRenewMixesBothKinds(t *testing.T) {
 // A writer whose presence has ended comes back to a lock that is free, and that readers wait for
 // before it: they are let in, and the writer queues behind them.
 func TestWriterThatIsLateStaysBehindReaders(t *testing.T) {
-	b := newBench(t, redistest.Start(t))
+	b := newBench(t, still(t))
 	b.acquire("W", "")
 	b.wantBusy("A", b.share("A", "0", 10_000), "W", 1)
 	late := func() any {
@@ -487,7 +486,7 @@ func TestWriterThatIsLateStaysBehindReaders(t *testing.T) {
 // A reader with an early ticket comes to a lock that is free, with writers in the queue: the first
 // of them gets it, and the reader queues.
 func TestEarlyReaderTakesNothingFromAWriter(t *testing.T) {
-	b := newBench(t, redistest.Start(t))
+	b := newBench(t, still(t))
 	b.acquire("W", "")
 	b.wantBusy("X", b.acquire("X", "10"), "W", 1)
 	b.wantBusy("Y", b.acquire("Y", "20"), "W", 2)
