@@ -82,16 +82,18 @@ func run(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
 // present is for waiters that no pause of the machine may end.
 var present = pghold.WithPresence(testserver.Patience)
 
-// open returns a Backend whose waiters are present for long, unless the options say otherwise.
-func open(t testing.TB, url string, options ...pghold.Option) *pghold.Backend {
+// open returns a Backend whose waiters are present for long, unless the options say otherwise. It
+// waits until that is connected: a busy machine may take longer than a connection is given.
+func open(t testing.TB, url string, options ...pghold.Option) (b *pghold.Backend) {
 	t.Helper()
 	options = append([]pghold.Option{present}, options...)
-	ctx, cancel := context.WithTimeout(context.Background(), testserver.Patience)
-	defer cancel()
-	b, err := pghold.Open(ctx, url, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Eventually(t, "it is connected", func() (err error) {
+		b, err = pghold.Open(context.Background(), url, options...)
+		if driver.Permanent(err) {
+			t.Fatal(err)
+		}
+		return err
+	})
 	t.Cleanup(func() { b.Close() })
 	return b
 }

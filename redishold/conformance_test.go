@@ -123,14 +123,16 @@ func with(more func(*drivertest.Capabilities)) drivertest.Capabilities {
 	return c
 }
 
-func open(t testing.TB, url string, options ...redishold.Option) *redishold.Backend {
+// open waits until it is connected: a busy machine may take longer than a connection is given.
+func open(t testing.TB, url string, options ...redishold.Option) (b *redishold.Backend) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	b, err := redishold.Open(ctx, url, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Eventually(t, "it is connected", func() (err error) {
+		b, err = redishold.Open(context.Background(), url, options...)
+		if driver.Permanent(err) {
+			t.Fatal(err)
+		}
+		return err
+	})
 	t.Cleanup(func() { b.Close() })
 	return b
 }

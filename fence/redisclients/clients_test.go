@@ -189,7 +189,8 @@ func TestUnansweredIsUnknown(t *testing.T) {
 		s.Freeze()
 		defer s.Thaw()
 		// Not before the guard has called it, however busy the machine is.
-		guard.Eval = func(ctx context.Context, script string, keys []string, args []any) (any, error) {
+		guard.Eval = func(ctx context.Context, script string, keys []string,
+			args []any) (any, error) {
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
 			return eval(ctx, script, keys, args)
