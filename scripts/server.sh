@@ -31,12 +31,12 @@ fetch() {
 # run NAME PROGRAM makes a script NAME that runs the program with the libraries it was built for.
 run() {
 	local loader libraries
-	loader=$(cd "$new/root" && find . -name 'ld-linux*.so.*' | sort | head -n 1)
-	libraries=$(cd "$new/root" && find lib usr/lib -maxdepth 1 -name '*-linux-gnu*' -printf "$dir/root/%p:" 2>/dev/null || true)
+	loader=$(cd "$new/tree" && find . -name 'ld-linux*.so.*' | sort | head -n 1)
+	libraries=$(cd "$new/tree" && find lib usr/lib -maxdepth 1 -name '*-linux-gnu*' -printf "$dir"'/tree/%p:' 2>/dev/null || true)
 	cat >"$new/bin/$1" <<EOF
 #!/bin/sh
-root=$dir/root
-exec "\$root/$loader" --library-path "$libraries" "\$root/usr/bin/$2" "\$@"
+tree=$dir/tree
+exec "\$tree/$loader" --library-path "$libraries" "\$tree/usr/bin/$2" "\$@"
 EOF
 	chmod +x "$new/bin/$1"
 }
@@ -44,7 +44,7 @@ EOF
 if ! [ -d "$dir" ]; then
 	new=$dir.$$
 	trap 'rm -rf "$new"' EXIT
-	mkdir -p "$new"/{bin,root,lists/partial,archives/partial}
+	mkdir -p "$new"/{bin,tree,lists/partial,archives/partial}
 	: >"$new/status"
 	# What is in experimental needs the libraries of sid, what is in backports those of the release itself.
 	for s in "$suite" $(case $suite in experimental) echo sid ;; *-backports) echo "${suite%-backports}" ;; esac); do
@@ -53,7 +53,7 @@ if ! [ -d "$dir" ]; then
 	fetch update
 	fetch -y --no-install-recommends --download-only -t "$suite" install "$package"
 	for archive in "$new"/archives/*.deb; do
-		dpkg-deb -x "$archive" "$new/root"
+		dpkg-deb -x "$archive" "$new/tree"
 	done
 	for program in server cli; do
 		run "redis-$program" "${package%-server}-$program"

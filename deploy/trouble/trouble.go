@@ -1,6 +1,5 @@
-// Package trouble is a workload for the tests of deploy and otelhold. Everything happens in it that
-// the metrics of promhold and otelhold count, the bad things too, over and over again. It runs on
-// locks in memory.
+// Package trouble is a workload for the tests of deploy. Everything happens in it that the metrics
+// of promhold count, the bad things too, over and over again. It runs on locks in memory.
 package trouble
 
 import (
@@ -11,26 +10,20 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/promhold"
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Metrics are what counts: those of promhold, or the Telemetry of otelhold.
-type Metrics interface {
-	Hooks(ttl time.Duration) holdfast.Hooks
-	Follow(name string, locker *holdfast.Locker) (stop func())
-	FollowNodes(name string, status func() quorum.Status) (stop func())
-}
-
 // workload is a run of it.
 type workload struct {
-	metrics []Metrics
+	metrics *promhold.Metrics
 	memory  *memhold.Backend
 }
 
-// Run makes trouble until ctx ends, and counts it in all metrics. ready is called when the lock is held
+// Run makes trouble until ctx ends, and counts it in metrics. ready is called when the lock is held
 // that nobody else is ever granted: what is counted from then on is no first grant of it. The error
 // is that of a Locker that could not be made.
-func Run(ctx context.Context, ready func(), metrics ...Metrics) error {
+func Run(ctx context.Context, metrics *promhold.Metrics, ready func()) error {
 	// Those who wait are told often that the key is still held.
 	w := &workload{metrics, memhold.New(memhold.WithPresence(time.Second))}
 	defer w.memory.Close()
@@ -43,9 +36,7 @@ func Run(ctx context.Context, ready func(), metrics ...Metrics) error {
 	if _, err := stuck.Acquire(ctx, "stuck/1"); err != nil {
 		return err
 	}
-	for _, m := range metrics {
-		defer m.FollowNodes("main", nodes)()
-	}
+	defer metrics.FollowNodes("main", nodes)()
 	ready()
 
 	var parts sync.WaitGroup
@@ -70,24 +61,15 @@ func (w *workload) locker(name string, ttl time.Duration) (l *holdfast.Locker,
 		ttl = holdfast.DefaultTTL
 	}
 	client := w.memory.Client()
-	options := []holdfast.Option{holdfast.WithTTL(ttl)}
-	for _, m := range w.metrics {
-		options = append(options, holdfast.WithHooks(m.Hooks(ttl)))
-	}
-	l, err = holdfast.New(client, options...)
+	l, err = holdfast.New(client, holdfast.WithTTL(ttl), holdfast.WithHooks(w.metrics.Hooks(ttl)))
 	if err != nil {
 		return nil, faults, nil, err
 	}
-	var stops []func()
-	for _, m := range w.metrics {
-		stops = append(stops, m.Follow(name, l))
-	}
+	stop := w.metrics.Follow(name, l)
 	return l, client.Faults(), func() {
 		l.Close()
 		client.Close()
-		for _, stop := range stops {
-			stop()
-		}
+		stop()
 	}, nil
 }
 

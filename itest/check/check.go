@@ -173,8 +173,8 @@ func rivals(first, second *history.Acquisition) bool {
 
 // tokens: an acquisition that began after another one was complete has the larger one, and no two
 // have the same, unless both share the key: of those nobody writes, and all that rest on one lease
-// have its token. Lost counters excuse nothing: on one machine the clocks of clients agree, and they
-// stand in. Only a turn that was handed over in memory may have an older token, if a broken
+// have its token. Lost counters excuse nothing: on one machine the clocks of clients agree, and
+// they stand in. Only a turn that was handed over in memory may have an older token, if a broken
 // assumption explains that another process had the key meanwhile.
 func tokens(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
@@ -237,8 +237,8 @@ func fallingTokens(run *history.Run, rules Rules, key string,
 	return found
 }
 
-// reserved reports whether the token of an acquisition was drawn by a call that was made before that
-// moment, for turns to come.
+// reserved reports whether the token of an acquisition was drawn by a call that was made before
+// that moment, for turns to come.
 func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
 	return slices.ContainsFunc(noticed(run.CallsOf(a.Client, a.Key)), func(c history.Record) bool {
 		return drew(c) && c.Outcome == held && c.Token <= a.Token && a.Token <= last(c) &&

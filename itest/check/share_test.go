@@ -193,7 +193,8 @@ func TestDowngradeOfAProcessThatIsKilled(t *testing.T) {
 			func(r *history.Record) { r.Shared = true }))
 	}
 	writer := by("b", said(history.Acquire, "n1", "b", 12, 30, 31))
-	base := of(hold("a", 1, 10, 0, 10, 1000, 0), by("a", said(history.Acquire, "n1", "a", 10, 1, 9)))
+	base := of(hold("a", 1, 10, 0, 10, 1000, 0),
+		by("a", said(history.Acquire, "n1", "a", 10, 1, 9)))
 	for what, c := range map[string]struct {
 		records []history.Record
 		sole    bool // it is found that two had the key

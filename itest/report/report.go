@@ -55,7 +55,7 @@ func (r *Run) title() string {
 // Environment says what a report was made with.
 type Environment struct {
 	Commit    string        // of the repository
-	Checked   string        // commit whose checks were made later, of what was kept; empty for the same
+	Checked   string        // commit whose checks were made later; empty for the same
 	Redis     string        // version of the server
 	Databases string        // their versions, where guarded stores are
 	Go        string        // version
