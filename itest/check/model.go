@@ -129,23 +129,12 @@ type lease struct {
 // may be in unseen.
 func leasesOf(calls []history.Record, unseen map[string]int64) (leases []lease) {
 	ends := make(map[string][]history.Record) // by owner, what may have ended a lease
-	lowered := make(map[string]int64)         // by owner, when it first asked to share the key
-	lower := func(owner string, from int64) {
-		if at, ok := lowered[owner]; !ok || from < at {
-			lowered[owner] = from
-		}
-	}
 	for _, c := range calls {
 		if c.Ends() {
 			ends[c.Owner] = append(ends[c.Owner], c)
 		}
-		if c.Shared {
-			lower(c.Owner, c.At)
-		}
-		if at, ok := unseen[c.Owner]; ok {
-			lower(c.Owner, at)
-		}
 	}
+	lowered := loweredBy(calls, unseen)
 	for _, c := range calls {
 		if c.Outcome != held || c.TTL == 0 || c.Ends() {
 			continue
@@ -227,6 +216,25 @@ func owners(run *history.Run, _ Rules) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// loweredBy tells for each owner when it first asked to share the key, or may have.
+func loweredBy(calls []history.Record, unseen map[string]int64) map[string]int64 {
+	lowered := make(map[string]int64)
+	lower := func(owner string, from int64) {
+		if at, ok := lowered[owner]; !ok || from < at {
+			lowered[owner] = from
+		}
+	}
+	for _, c := range calls {
+		if c.Shared {
+			lower(c.Owner, c.At)
+		}
+		if at, ok := unseen[c.Owner]; ok {
+			lower(c.Owner, at)
+		}
+	}
+	return lowered
 }
 
 // withoutUndone ends leases when their owners asked again in vain: a client takes back what a node
