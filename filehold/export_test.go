@@ -351,6 +351,16 @@ func BeforeUnlink(t testing.TB, f func(path string)) {
 	})
 }
 
+// BeforeRename has f called with each name that a file is given in place of another name.
+func BeforeRename(t testing.TB, f func(to string)) {
+	rename := func(from, to string) error {
+		f(to)
+		return syscall.Rename(from, to)
+	}
+	renames.Store(&rename)
+	t.Cleanup(func() { renames.Store(nil) })
+}
+
 // AfterUnlink has f called with each path that was removed.
 func AfterUnlink(t testing.TB, f func(path string)) {
 	replaceUnlink(t, func(path string) error {

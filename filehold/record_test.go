@@ -201,10 +201,10 @@ func FuzzKeyFile(f *testing.F) {
 }
 
 func FuzzMemberName(f *testing.F) {
-	f.Add(memberID{1}.String() + temporarySuffix)
+	f.Add(memberID{1}.String() + joiningSuffix)
 	f.Fuzz(func(t *testing.T, name string) {
 		if id, ok := parseMember(name); ok && id.String() != name &&
-			id.String()+temporarySuffix != name {
+			id.String()+joiningSuffix != name {
 			t.Errorf("%q is read as %v", name, id)
 		}
 	})

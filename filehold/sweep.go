@@ -121,7 +121,7 @@ func (d *directory) clearWaste(me memberID, atMost int) (dead []memberID) {
 			dead = append(dead, id)
 		} else if !lives {
 			// A process that is just joining makes its file anew.
-			removeFile(d.members + id.String() + temporarySuffix)
+			removeFile(d.members + id.String() + joiningSuffix)
 		}
 	}
 	return dead
