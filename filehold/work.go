@@ -152,7 +152,10 @@ func (b *Backend) lives(id memberID) bool {
 	}
 	lives, left := b.dir.living(id)
 	if left {
-		b.startSweep()
+		select {
+		case b.found <- struct{}{}:
+		default: // keepHouse knows of another
+		}
 	}
 	return lives
 }
