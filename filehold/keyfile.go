@@ -69,13 +69,11 @@ func damaged(path string) error {
 	return fmt.Errorf("%s: %w; if nobody can hold its key any more, remove it", path, errDamaged)
 }
 
-// errKept: another process, or another Backend, has the file lock of a key.
-var errKept = errors.New("its lock is not free")
-
 // lockKey opens the file of a key and locks it. With create it makes a missing file, and else it
-// returns a keyFile without one. If another has the lock, it fails with errKept and returns the
-// open file. temporary is a name to make files under.
-func (d *directory) lockKey(name string, create bool, temporary string) (k keyFile, err error) {
+// returns a keyFile without one. If another process, or another Backend, has the lock, wait has to
+// get it. temporary is a name to make files under.
+func (d *directory) lockKey(name string, create bool, temporary string,
+	wait func(fd int) error) (k keyFile, err error) {
 	k = keyFile{path: d.keys + name}
 	for {
 		if k.fd, err = d.openKey(k.path, create, temporary); err != nil {
@@ -84,10 +82,10 @@ func (d *directory) lockKey(name string, create bool, temporary string) (k keyFi
 			}
 			return k, err
 		}
-		switch err := tryFlock(k.fd, syscall.LOCK_EX); {
-		case err == syscall.EWOULDBLOCK:
-			return k, errKept
-		case err != nil:
+		if err = tryFlock(k.fd, syscall.LOCK_EX); err == syscall.EWOULDBLOCK {
+			err = wait(k.fd)
+		}
+		if err != nil {
 			return k, os.NewSyscallError("flock", err)
 		}
 		if named, err := k.locked(); named || err != nil {

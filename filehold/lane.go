@@ -40,6 +40,9 @@ type lanes struct {
 
 var errClosed = errors.New("filehold: backend closed")
 
+// errKept: another process, or another Backend, has the file lock of a key.
+var errKept = errors.New("its lock is not free")
+
 // longWait is how long a renewal of several keys waits for one whose file lock another process has.
 const longWait = 20 * time.Millisecond
 

@@ -54,7 +54,7 @@ func TestRecordSurvivesEncoding(t *testing.T) {
 // lockAndLoad reads the file of a key.
 func lockAndLoad(t *testing.T, d *directory, key string) (k keyFile) {
 	t.Helper()
-	k, err := d.lockKey(keyName(key), true, "")
+	k, err := d.lockKey(keyName(key), true, "", lockFile)
 	if err == nil {
 		err = k.load(new([]byte))
 	}
