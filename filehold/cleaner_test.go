@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -45,14 +45,12 @@ func TestSweepSparesWhoHasJustCome(t *testing.T) {
 	}
 	sweeper := open(t, dir)
 	filehold.SetBoot(t, 7, true) // so that a new counter is made
-	var once struct{ make, unlink, rename sync.Once }
+	var made, removed, renamed atomic.Bool
 	pipe, join := make(chan string), make(chan struct{})
 	filehold.AfterMake(t, func(path string) {
-		if strings.HasPrefix(path, dir+"/members/") {
-			once.make.Do(func() {
-				pipe <- path
-				<-join
-			})
+		if strings.HasPrefix(path, dir+"/members/") && made.CompareAndSwap(false, true) {
+			pipe <- path
+			<-join
 		}
 	})
 	opened := make(chan error)
@@ -66,11 +64,9 @@ func TestSweepSparesWhoHasJustCome(t *testing.T) {
 	left := <-pipe
 	found, remove, swept := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	filehold.BeforeUnlink(t, func(path string) {
-		if path == left {
-			once.unlink.Do(func() {
-				close(found)
-				<-remove
-			})
+		if path == left && removed.CompareAndSwap(false, true) {
+			close(found)
+			<-remove
 		}
 	})
 	go func() {
@@ -79,11 +75,9 @@ func TestSweepSparesWhoHasJustCome(t *testing.T) {
 	}()
 	<-found
 	filehold.BeforeRename(t, func(to string) {
-		if to == dir+"/fence/counter" {
-			once.rename.Do(func() {
-				close(remove)
-				<-swept
-			})
+		if to == dir+"/fence/counter" && renamed.CompareAndSwap(false, true) {
+			close(remove)
+			<-swept
 		}
 	})
 	close(join)
