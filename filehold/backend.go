@@ -26,7 +26,7 @@ type Backend struct {
 	cancel  context.CancelFunc
 	helpers sync.WaitGroup // goroutines that Close waits for
 	closed  sync.Once
-	sweeps  sync.Mutex // locked while a sweep runs in the background
+	found   chan struct{} // has an item when keepHouse should clean up after the dead
 
 	lanes lanes
 
@@ -81,7 +81,8 @@ func Open(dir string, options ...Option) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{dir: d, member: m, tokens: tokens{dir: d, temporary: m.temporary()},
-		mine: make(map[string]*claims), watches: make(map[memberID]*watch)}
+		mine: make(map[string]*claims), watches: make(map[memberID]*watch),
+		found: make(chan struct{}, 1)}
 	b.lanes = lanes{dir: d, serve: b.serve, byName: make(map[string]*lane)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	// The check comes after the joining: of two members with different clocks, at least one then
@@ -233,7 +234,7 @@ const leavePatience = time.Second
 
 // leave takes our waiters out of their queues and ends everything that could still call us.
 func (b *Backend) leave() {
-	b.lanes.close()
+	b.lanes.close(false)
 	b.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
 	defer cancel()
@@ -242,7 +243,7 @@ func (b *Backend) leave() {
 	for _, j := range forgets {
 		clean = clean && j.result.Err == nil
 	}
-	b.lanes.end()
+	b.lanes.close(true)
 
 	b.work.Lock()
 	var until time.Duration // end of the last lease that we have
@@ -275,7 +276,7 @@ func (b *Backend) forgets() (jobs []*job) {
 	defer b.work.Unlock()
 	names := b.lanes.names()
 	for name := range b.mine {
-		names[name] = true
+		names[name] = nil
 	}
 	for name := range names {
 		jobs = append(jobs, &job{kind: jobForget, name: name})

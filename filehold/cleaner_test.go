@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -32,6 +33,57 @@ func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
 		filehold.Tick(b)
 		return keyFiles(t, dir) == 1 && members(t, dir) == 2
 	})
+}
+
+// TestSweepSparesWhoHasJustCome has one process look for what others have left that died before they
+// were members, while another comes. When the first one removes what it has found, the other is a
+// member, and makes the counter of the tokens.
+func TestSweepSparesWhoHasJustCome(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweeper := open(t, dir)
+	filehold.SetBoot(t, 7, true) // so that a new counter is made
+	var made, removed, renamed atomic.Bool
+	pipe, join := make(chan string), make(chan struct{})
+	filehold.AfterMake(t, func(path string) {
+		if strings.HasPrefix(path, dir+"/members/") && made.CompareAndSwap(false, true) {
+			pipe <- path
+			<-join
+		}
+	})
+	opened := make(chan error)
+	go func() {
+		b, err := filehold.Open(dir)
+		if err == nil {
+			b.Close()
+		}
+		opened <- err
+	}()
+	left := <-pipe
+	found, remove, swept := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	filehold.BeforeUnlink(t, func(path string) {
+		if path == left && removed.CompareAndSwap(false, true) {
+			close(found)
+			<-remove
+		}
+	})
+	go func() {
+		filehold.Tick(sweeper)
+		close(swept)
+	}()
+	<-found
+	filehold.BeforeRename(t, func(to string) {
+		if to == dir+"/fence/counter" && renamed.CompareAndSwap(false, true) {
+			close(remove)
+			<-swept
+		}
+	})
+	close(join)
+	if err := <-opened; err != nil {
+		t.Errorf("open: %v", err)
+	}
 }
 
 // TestKeysRemoved removes the directory of the keys when it is empty, as cleaners of temporary

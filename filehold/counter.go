@@ -89,7 +89,10 @@ func (d *directory) makeCounter(temporary string) error {
 	content := make([]byte, counterSize)
 	copy(content, counterMagic)
 	copy(content[counterBoot:], d.boot[:])
-	return d.install(temporary, d.fence+counterName, content)
+	if err := d.makeFile(temporary, content, false); err != nil {
+		return err
+	}
+	return renameFile(temporary, d.fence+counterName)
 }
 
 func (d *directory) mapCounter() (*counter, error) {

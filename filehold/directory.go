@@ -55,41 +55,37 @@ func (d *directory) wrap(err error) error {
 }
 
 // create makes a new file. It fails with fs.ErrExist if there is one.
-func (d *directory) create(path string, flags int) (int, error) {
-	fd, err := openFile(path, flags|syscall.O_CREAT|syscall.O_EXCL, d.fileMode)
-	if err != nil {
-		return -1, err
+func (d *directory) create(path string) (int, error) {
+	fd, err := openFile(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL, d.fileMode)
+	if err != nil || !d.shared {
+		return fd, err
 	}
-	if d.shared { // the umask would keep other users out
-		err = chmodOpen(fd, path, d.fileMode)
-	}
-	if err != nil {
+	// The umask would keep other users out.
+	if err = chmodOpen(fd, path, d.fileMode); err != nil {
 		closeFile(fd)
-		removeFile(path)
-		return -1, err
 	}
-	return fd, nil
+	return fd, err
 }
 
 // makePipe makes a named pipe.
 func (d *directory) makePipe(path string) error {
-	err := interruptible(func() error { return sysMkfifo(path, d.fileMode) })
+	err := onPath("mkfifo", path, func() error { return sysMkfifo(path, d.fileMode) })
 	if err != nil {
-		return &fs.PathError{Op: "mkfifo", Path: path, Err: err}
+		return err
 	}
 	return d.permit(path, syscall.S_IFIFO, d.fileMode)
 }
 
 // makeDir makes a directory, if it is missing.
 func (d *directory) makeDir(path string) error {
-	err := interruptible(func() error { return sysMkdir(path, d.dirMode&0o777) })
-	switch err {
-	case nil:
+	err := onPath("mkdir", path, func() error { return sysMkdir(path, d.dirMode&0o777) })
+	switch {
+	case err == nil:
 		return d.permit(path, syscall.S_IFDIR, d.dirMode)
-	case syscall.EEXIST:
+	case errors.Is(err, fs.ErrExist):
 		return nil
 	}
-	return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	return err
 }
 
 // permit gives what was made at path its permissions, if it is still of that kind: another user of
@@ -113,12 +109,13 @@ func (d *directory) permit(path string, kind, mode uint32) error {
 	return chmodOpen(fd, path, mode)
 }
 
-// install makes a file with that content in one step, and replaces one of that name.
-func (d *directory) install(temporary, path string, content []byte) error {
-	if err := d.makeFile(temporary, content, false); err != nil {
+// publish makes a file with that content in one step. It fails with fs.ErrExist if there is one.
+func (d *directory) publish(temporary, path string, content []byte, durable bool) error {
+	if err := d.makeFile(temporary, content, durable); err != nil {
 		return err
 	}
-	return renameFile(temporary, path)
+	defer removeFile(temporary)
+	return onPath("link", path, func() error { return sysLink(temporary, path) })
 }
 
 // makeFile makes a file with that content, and replaces one that was left behind.
@@ -126,7 +123,7 @@ func (d *directory) makeFile(path string, content []byte, durable bool) error {
 	if err := removeFile(path); err != nil {
 		return err
 	}
-	fd, err := d.create(path, syscall.O_WRONLY)
+	fd, err := d.create(path)
 	if err != nil {
 		return err
 	}

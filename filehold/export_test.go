@@ -13,9 +13,11 @@ import (
 	"testing"
 )
 
+func lockFile(fd int) error { return syscall.Flock(fd, syscall.LOCK_EX) }
+
 // Lose takes key from those who hold it, as if each lease had run out. Waiters stay.
 func Lose(t testing.TB, b *Backend, key string) {
-	k, err := b.dir.lockKey(keyName(key), false, "")
+	k, err := b.dir.lockKey(keyName(key), false, "", lockFile)
 	if err == nil {
 		defer k.close()
 		err = k.load(new([]byte))
@@ -48,7 +50,7 @@ func Hang(b *Backend) (resume func()) {
 // until resume is called.
 func KeepKey(dir, key string) (resume func(), err error) {
 	d := &directory{keys: dir + "/" + keysName + "/", fileMode: 0o600}
-	k, err := d.lockKey(keyName(key), true, "")
+	k, err := d.lockKey(keyName(key), true, "", lockFile)
 	if err != nil {
 		return nil, err
 	}
@@ -349,6 +351,16 @@ func BeforeUnlink(t testing.TB, f func(path string)) {
 		f(path)
 		return syscall.Unlink(path)
 	})
+}
+
+// BeforeRename has f called with each name that a file is given in place of another name.
+func BeforeRename(t testing.TB, f func(to string)) {
+	rename := func(from, to string) error {
+		f(to)
+		return syscall.Rename(from, to)
+	}
+	renames.Store(&rename)
+	t.Cleanup(func() { renames.Store(nil) })
 }
 
 // AfterUnlink has f called with each path that was removed.

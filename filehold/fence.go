@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"syscall"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
@@ -44,7 +43,7 @@ func (d *directory) makeFence() error {
 	if _, err := d.ceiling(); err == nil || !errors.Is(err, errFenceGone) {
 		return err
 	}
-	fd, err := d.create(d.fence+"0", syscall.O_WRONLY)
+	fd, err := d.create(d.fence + "0")
 	if err == nil {
 		closeFile(fd)
 		// Another process may have made and raised its own since.

@@ -132,7 +132,7 @@ func (m *fenceModel) start() {
 }
 
 func (m *fenceModel) temporary() string {
-	return m.d.fence + strconv.FormatUint(m.random.Uint64(), 16) + temporarySuffix
+	return m.d.fence + strconv.FormatUint(m.random.Uint64(), 16) + makingSuffix
 }
 
 // replace puts another counter in place of the one in force.

@@ -39,18 +39,21 @@ func interruptible(call func() error) error {
 	}
 }
 
+// onPath makes a system call that concerns the file at path. op names it in an error.
+func onPath(op, path string, call func() error) error {
+	if err := interruptible(call); err != nil {
+		return &fs.PathError{Op: op, Path: path, Err: err}
+	}
+	return nil
+}
+
 // openFile opens path without following a symbolic link at its end. Children do not get it.
 func openFile(path string, flags int, mode uint32) (fd int, err error) {
-	for {
+	err = onPath("open", path, func() (err error) {
 		fd, err = sysOpen(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, mode)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	return fd, nil
+		return err
+	})
+	return fd, err
 }
 
 func closeFile(fd int) { syscall.Close(fd) }
@@ -90,20 +93,16 @@ func writeAt(fd int, b []byte, offset int64) error {
 
 // removeFile removes path if it exists.
 func removeFile(path string) error {
-	err := interruptible(func() error { return sysUnlink(path) })
-	if err != nil && err != syscall.ENOENT {
-		return &fs.PathError{Op: "unlink", Path: path, Err: err}
+	err := onPath("unlink", path, func() error { return sysUnlink(path) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // renameFile gives a file another name, in place of what has it.
 func renameFile(from, to string) error {
-	err := interruptible(func() error { return sysRename(from, to) })
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-	}
-	return nil
+	return onPath("rename", from, func() error { return sysRename(from, to) })
 }
 
 // tryFlock takes a file lock, or fails with EWOULDBLOCK.
@@ -137,10 +136,8 @@ func idOf(st *syscall.Stat_t) fileID { return fileID{uint64(st.Dev), uint64(st.I
 // identify returns what the file at path is, through symbolic links.
 func identify(path string) (id fileID, err error) {
 	var st syscall.Stat_t
-	if err := interruptible(func() error { return syscall.Stat(path, &st) }); err != nil {
-		return fileID{}, &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return idOf(&st), nil
+	err = onPath("stat", path, func() error { return syscall.Stat(path, &st) })
+	return idOf(&st), err
 }
 
 // isNamed reports whether the file at path is that one.
@@ -160,10 +157,7 @@ func statOpen(fd int) (st syscall.Stat_t, err error) {
 
 // chmodOpen sets the mode of an open file.
 func chmodOpen(fd int, path string, mode uint32) error {
-	if err := interruptible(func() error { return syscall.Fchmod(fd, mode) }); err != nil {
-		return &fs.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	return nil
+	return onPath("chmod", path, func() error { return syscall.Fchmod(fd, mode) })
 }
 
 // namesIn lists a directory, in no order.

@@ -69,13 +69,11 @@ func damaged(path string) error {
 	return fmt.Errorf("%s: %w; if nobody can hold its key any more, remove it", path, errDamaged)
 }
 
-// errKept: another process, or another Backend, has the file lock of a key.
-var errKept = errors.New("its lock is not free")
-
 // lockKey opens the file of a key and locks it. With create it makes a missing file, and else it
-// returns a keyFile without one. If another has the lock, it fails with errKept and returns the
-// open file. temporary is a name to make files under.
-func (d *directory) lockKey(name string, create bool, temporary string) (k keyFile, err error) {
+// returns a keyFile without one. If another process, or another Backend, has the lock, wait has to
+// get it. temporary is a name to make files under.
+func (d *directory) lockKey(name string, create bool, temporary string,
+	wait func(fd int) error) (k keyFile, err error) {
 	k = keyFile{path: d.keys + name}
 	for {
 		if k.fd, err = d.openKey(k.path, create, temporary); err != nil {
@@ -84,10 +82,10 @@ func (d *directory) lockKey(name string, create bool, temporary string) (k keyFi
 			}
 			return k, err
 		}
-		switch err := tryFlock(k.fd, syscall.LOCK_EX); {
-		case err == syscall.EWOULDBLOCK:
-			return k, errKept
-		case err != nil:
+		if err = tryFlock(k.fd, syscall.LOCK_EX); err == syscall.EWOULDBLOCK {
+			err = wait(k.fd)
+		}
+		if err != nil {
 			return k, os.NewSyscallError("flock", err)
 		}
 		if named, err := k.locked(); named || err != nil {
@@ -96,40 +94,31 @@ func (d *directory) lockKey(name string, create bool, temporary string) (k keyFi
 	}
 }
 
-func (d *directory) openKey(path string, create bool, temporary string) (int, error) {
+func (d *directory) openKey(path string, create bool, temporary string) (fd int, err error) {
 	flags := syscall.O_RDWR
 	if create && !d.shared {
 		flags |= syscall.O_CREAT
 	}
-	fd, err := openFile(path, flags, d.fileMode)
-	if !create || !errors.Is(err, fs.ErrNotExist) {
-		return fd, err
-	}
-	if !d.shared {
-		if err := d.makeKeys(); err != nil {
+	for range 100 {
+		fd, err = openFile(path, flags, d.fileMode)
+		if !create || !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		// Cleaners of temporary directories remove an empty one.
+		if err := d.makeDir(filepath.Clean(d.keys)); err != nil {
 			return -1, err
 		}
-		return openFile(path, flags, d.fileMode)
-	}
-	// The file gets its permissions before its name: no other user must find it without them.
-	if err := d.makeFile(temporary, nil, false); err != nil {
-		return -1, err
-	}
-	err = interruptible(func() error { return sysLink(temporary, path) })
-	removeFile(temporary)
-	if err == syscall.ENOENT {
-		if err := d.makeKeys(); err != nil {
+		if !d.shared {
+			continue
+		}
+		// The file gets its permissions before its name: no other user must find it without them.
+		err := d.publish(temporary, path, nil, false)
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 			return -1, err
 		}
-	} else if err != nil && err != syscall.EEXIST {
-		return -1, &fs.PathError{Op: "link", Path: path, Err: err}
 	}
-	return d.openKey(path, create, temporary)
+	return fd, err
 }
-
-// makeKeys makes the directory of the keys anew: cleaners of temporary directories remove an empty
-// one.
-func (d *directory) makeKeys() error { return d.makeDir(filepath.Clean(d.keys)) }
 
 // locked reports whether a file that we have locked is still the key's, and closes it if not.
 func (k *keyFile) locked() (named bool, err error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +39,9 @@ type lanes struct {
 }
 
 var errClosed = errors.New("filehold: backend closed")
+
+// errKept: another process, or another Backend, has the file lock of a key.
+var errKept = errors.New("its lock is not free")
 
 // longWait is how long a renewal of several keys waits for one whose file lock another process has.
 const longWait = 20 * time.Millisecond
@@ -167,37 +171,21 @@ func (s *lanes) finish(j *job, r driver.Result) {
 }
 
 // names returns the lanes that there are.
-func (s *lanes) names() map[string]bool {
+func (s *lanes) names() map[string]*lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make(map[string]bool)
-	for name := range s.byName {
-		names[name] = true
-	}
-	return names
+	return maps.Clone(s.byName)
 }
 
-// close refuses callers from now on, and those that wait. A release whose caller has given it up
-// still frees the key for others.
-func (s *lanes) close() {
+// close refuses callers from now on, and those that wait, or every job. A release whose caller has
+// given it up still frees the key for others, unless every job is refused.
+func (s *lanes) close(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closing = true
-	s.drop(func(j *job) bool { return j.called() && !j.answered })
-}
-
-// end refuses every job from now on, and those that wait.
-func (s *lanes) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.drop(func(*job) bool { return true })
-}
-
-func (s *lanes) drop(which func(*job) bool) {
+	s.closing, s.closed = true, all
 	for _, l := range s.byName {
 		for _, j := range l.jobs {
-			if j.state == jobWaiting && which(j) {
+			if j.state == jobWaiting && (all || j.called() && !j.answered) {
 				j.state = jobDone
 				j.answer(driver.Result{Err: s.dir.fail("%w", errClosed)})
 			}

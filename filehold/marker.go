@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 const (
@@ -33,14 +32,11 @@ func (d *directory) checkContent() (known bool, err error) {
 	if err != nil {
 		return false, d.wrap(err)
 	}
-	ours := []string{fenceName, keysName, membersName}
+	// The marker may be there by now. Then mark looks at it.
+	ours := []string{markerName, fenceName, keysName, membersName}
 	i := slices.IndexFunc(names, func(name string) bool { return !slices.Contains(ours, name) })
 	if i < 0 {
 		return false, nil
-	}
-	// The marker comes last: another process may have made all of it since.
-	if known, err := d.checkMarker(); known || err != nil {
-		return known, err
 	}
 	return false, d.fail(
 		"holds other files (%q) and is no lock directory: use one that is empty or does not exist",
@@ -92,18 +88,9 @@ func (d *directory) mark(temporary string) error {
 	if err := syncDir(d.path); err != nil {
 		return err
 	}
-	if err := d.makeFile(temporary, []byte(markerText), true); err != nil {
-		return err
-	}
-	path := d.path + "/" + markerName
-	err := interruptible(func() error { return sysLink(temporary, path) })
-	removeFile(temporary)
-	switch err {
-	case nil:
-		return nil
-	case syscall.EEXIST:
+	err := d.publish(temporary, d.path+"/"+markerName, []byte(markerText), true)
+	if errors.Is(err, fs.ErrExist) {
 		_, err = d.checkMarker()
-		return err
 	}
-	return &fs.PathError{Op: "link", Path: path, Err: err}
+	return err
 }

@@ -20,14 +20,18 @@ import (
 // A member of the directory is an open Backend. It has a named pipe members/<id>, which it keeps
 // open for reading. The kernel closes the pipe when the last process that has it open has ended.
 // Another member that can open it for writing knows that this one lives; it writes messages into
-// the pipe, and the system tells it when nobody has the pipe open for reading any more. Files in
-// the making are called <id>.tmp.
+// the pipe, and the system tells it when nobody has the pipe open for reading any more.
 //
 // A member opens its pipe before it names it, and nobody opens it for reading again. So a closed
 // pipe says for good that its member is dead, and without a pipe there is no member. The pipe of a
 // dead member is a note that there may be keys to free; see sweep.
 
-const temporarySuffix = ".tmp"
+// Suffixes of files in the making. They differ, since a sweep that has found no member with the
+// name of a pipe may come to remove the pipe when its owner is one, and makes other files.
+const (
+	joiningSuffix = ".tmp" // of the pipe of who is no member yet
+	makingSuffix  = ".new" // of the files that a member makes, one after the other
+)
 
 // memberID names an open Backend. It begins with the mark of its clock; the rest is random, and
 // never used again.
@@ -60,7 +64,7 @@ func (d *directory) join() (m *member, err error) {
 		if err = d.enroll(m); err == nil {
 			return m, nil
 		}
-		m.remove()
+		removeFile(m.path + joiningSuffix)
 		d.leave(m)
 		// A sweep may take a pipe that is not open yet for waste.
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -71,15 +75,16 @@ func (d *directory) join() (m *member, err error) {
 }
 
 func (d *directory) enroll(m *member) error {
-	if err := d.makePipe(m.temporary()); err != nil {
+	pipe := m.path + joiningSuffix
+	if err := d.makePipe(pipe); err != nil {
 		return fmt.Errorf("its file system has no named pipes: %w", err)
 	}
-	fd, err := openFile(m.temporary(), syscall.O_RDWR, 0)
+	fd, err := openFile(pipe, syscall.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	m.alive = os.NewFile(uintptr(fd), m.path)
-	if fd, err = openFile(m.temporary(), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+	if fd, err = openFile(pipe, syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		return err
 	}
 	m.wake = os.NewFile(uintptr(fd), m.path)
@@ -88,11 +93,11 @@ func (d *directory) enroll(m *member) error {
 		return err
 	}
 	m.file = idOf(&st)
-	return renameFile(m.temporary(), m.path)
+	return renameFile(pipe, m.path)
 }
 
-// temporary is a name for files in the making, one after the other.
-func (m *member) temporary() string { return m.path + temporarySuffix }
+// temporary is a name for files in the making.
+func (m *member) temporary() string { return m.path + makingSuffix }
 
 // remove removes the member's files. If they stay, others find them, and then free the keys.
 func (m *member) remove() {
@@ -168,7 +173,7 @@ func (d *directory) roll() (members []memberID, err error) {
 }
 
 func parseMember(name string) (id memberID, ok bool) {
-	digits := strings.TrimSuffix(name, temporarySuffix)
+	digits := strings.TrimSuffix(name, joiningSuffix)
 	n, err := hex.Decode(id[:], []byte(digits[:min(len(digits), 2*len(id))]))
 	return id, err == nil && n == len(id) && id.String() == digits
 }

@@ -19,8 +19,8 @@ type config struct {
 
 // WithSharedDirectory says that several users are meant to share the directory: it may belong to
 // somebody else, and the files in it get the permissions of the directory itself, whatever the
-// umask, so that all who can write to the directory can use it. Without it, a directory of another
-// user is refused and files are for the owner only.
+// umask leaves to others, so that all who can write to the directory can use it. Without it, a
+// directory of another user is refused and files are for the owner only.
 //
 // Everybody who can write to the directory can then take every lock in it away, so share it among
 // those who trust each other: mode 2770 with a group of its own (the set-group-ID bit passes the

@@ -5,7 +5,6 @@ package filehold
 import (
 	"cmp"
 	"encoding/binary"
-
 	"slices"
 	"time"
 
@@ -59,13 +58,11 @@ func (r *record) holder(owner string) *party {
 }
 
 // longest returns the holder whose lease ends last, or nil.
-func (r *record) longest() (last *party) {
-	for _, h := range r.holders {
-		if last == nil || h.until > last.until {
-			last = h
-		}
+func (r *record) longest() *party {
+	if len(r.holders) == 0 {
+		return nil
 	}
-	return last
+	return slices.MaxFunc(r.holders, func(a, b *party) int { return cmp.Compare(a.until, b.until) })
 }
 
 // enter makes p a holder.
@@ -99,8 +96,8 @@ func (p *party) order(ticket uint64, owner string) int {
 	return cmp.Or(cmp.Compare(p.ticket, ticket), cmp.Compare(p.owner, owner))
 }
 
-// insert puts a waiter where its ticket says.
-func (r *record) insert(w *party) {
+// insert puts a waiter where its ticket says, and returns its index.
+func (r *record) insert(w *party) int {
 	if w.ticket == 0 {
 		// Not by the clock alone: the wall clock may stand still or be set back.
 		w.ticket, w.arrived = max(clock.Microseconds(), 1), true
@@ -117,6 +114,7 @@ func (r *record) insert(w *party) {
 	if i+1 < len(r.queue) {
 		r.queue[i+1].disturbed = true
 	}
+	return i
 }
 
 const recordVersion = 2

@@ -54,7 +54,7 @@ func TestRecordSurvivesEncoding(t *testing.T) {
 // lockAndLoad reads the file of a key.
 func lockAndLoad(t *testing.T, d *directory, key string) (k keyFile) {
 	t.Helper()
-	k, err := d.lockKey(keyName(key), true, "")
+	k, err := d.lockKey(keyName(key), true, "", lockFile)
 	if err == nil {
 		err = k.load(new([]byte))
 	}
@@ -201,10 +201,10 @@ func FuzzKeyFile(f *testing.F) {
 }
 
 func FuzzMemberName(f *testing.F) {
-	f.Add(memberID{1}.String() + temporarySuffix)
+	f.Add(memberID{1}.String() + joiningSuffix)
 	f.Fuzz(func(t *testing.T, name string) {
 		if id, ok := parseMember(name); ok && id.String() != name &&
-			id.String()+temporarySuffix != name {
+			id.String()+joiningSuffix != name {
 			t.Errorf("%q is read as %v", name, id)
 		}
 	})

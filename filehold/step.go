@@ -139,9 +139,7 @@ func (s *step) acquire(claim *driver.Claim) (driver.Result, error) {
 		return result, nil
 	}
 	if i < 0 {
-		s.insert(&party{owner: claim.Owner, ticket: claim.Ticket,
-			shared: claim.Shared})
-		i = s.find(claim.Owner)
+		i = s.insert(&party{owner: claim.Owner, ticket: claim.Ticket, shared: claim.Shared})
 	}
 	result.Presence = min(presence, claim.TTL)
 	result.Place = i + 1

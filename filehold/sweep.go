@@ -20,9 +20,10 @@ func (b *Backend) keepHouse() {
 		select {
 		case <-b.ctx.Done():
 			return
+		case <-b.found:
 		case <-time.After(tickAfter()):
-			b.tick()
 		}
+		b.tick()
 	}
 }
 
@@ -51,19 +52,6 @@ const (
 
 	everybody = math.MaxInt
 )
-
-// startSweep sweeps in the background, unless we do already.
-func (b *Backend) startSweep() {
-	if b.ctx.Err() != nil || !b.sweeps.TryLock() {
-		return
-	}
-	b.helpers.Go(func() {
-		defer b.sweeps.Unlock()
-		ctx, cancel := context.WithTimeout(b.ctx, tickAfter())
-		defer cancel()
-		b.sweep(ctx, everybody)
-	})
-}
 
 // sweep looks at so many members, and cleans up after the dead among them. It leaves that to
 // another process that is at it: a hundred must not all look at every key.
@@ -121,7 +109,7 @@ func (d *directory) clearWaste(me memberID, atMost int) (dead []memberID) {
 			dead = append(dead, id)
 		} else if !lives {
 			// A process that is just joining makes its file anew.
-			removeFile(d.members + id.String() + temporarySuffix)
+			removeFile(d.members + id.String() + joiningSuffix)
 		}
 	}
 	return dead

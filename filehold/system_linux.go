@@ -50,11 +50,7 @@ func readClockMark(path string) (mark clockMark) {
 // oneKernel reports whether the directory is on a file system that only one running kernel can
 // have.
 func oneKernel(path string) bool {
-	var st syscall.Statfs_t
-	if interruptible(func() error { return syscall.Statfs(path, &st) }) != nil {
-		return false
-	}
-	switch uint32(st.Type) {
+	switch fileSystem(path) {
 	case 0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0xf2f52010, 0x2fc12fc1:
 		// ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS
 		return true
@@ -62,38 +58,29 @@ func oneKernel(path string) bool {
 	return false
 }
 
-// networkFS names the network file system that the directory is on, or returns "".
-func networkFS(path string) string {
+// fileSystem returns the kind of file system that the directory is on, or 0.
+func fileSystem(path string) uint32 {
 	var st syscall.Statfs_t
-	if interruptible(func() error { return syscall.Statfs(path, &st) }) != nil {
-		return ""
-	}
-	switch uint32(st.Type) {
-	case 0x6969:
-		return "NFS"
-	case 0x517b, 0xff534d42, 0xfe534d42:
-		return "SMB"
-	case 0x5346414f, 0x6b414653:
-		return "AFS"
-	case 0x73757245:
-		return "Coda"
-	case 0x564c:
-		return "NCP"
-	case 0x01021997:
-		return "9P"
-	case 0x00c36400:
-		return "Ceph"
-	case 0x0bd00bd0:
-		return "Lustre"
-	case 0x01161970:
-		return "GFS2"
-	case 0x7461636f:
-		return "OCFS2"
-	case 0x19830326:
-		return "BeeGFS"
-	}
-	return ""
+	interruptible(func() error { return syscall.Statfs(path, &st) })
+	return uint32(st.Type)
 }
+
+var networkFSNames = map[uint32]string{
+	0x6969: "NFS",
+	0x517b: "SMB", 0xff534d42: "SMB", 0xfe534d42: "SMB",
+	0x5346414f: "AFS", 0x6b414653: "AFS",
+	0x73757245: "Coda",
+	0x564c:     "NCP",
+	0x01021997: "9P",
+	0x00c36400: "Ceph",
+	0x0bd00bd0: "Lustre",
+	0x01161970: "GFS2",
+	0x7461636f: "OCFS2",
+	0x19830326: "BeeGFS",
+}
+
+// networkFS names the network file system that the directory is on, or returns "".
+func networkFS(path string) string { return networkFSNames[fileSystem(path)] }
 
 // flockHolder returns the process that holds a lock on the file, or 0 if it is not known.
 func flockHolder(id fileID) int {

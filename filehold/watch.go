@@ -110,7 +110,7 @@ func (b *Backend) watch(id memberID) {
 
 // attend waits for a member's death, and then looks at the keys that our waiters want of it.
 func (b *Backend) attend(id memberID, w *watch) {
-	dead := func(uintptr) bool {
+	dead := func() bool {
 		lives, _ := b.dir.living(id)
 		return !lives
 	}
@@ -119,16 +119,15 @@ func (b *Backend) attend(id memberID, w *watch) {
 		// its last reader is gone. It comes once: if we cannot look at the pipe just then, for want
 		// of a descriptor, we have to look again.
 		asked := false
-		wait := func(fd uintptr) bool {
-			over := asked || dead(fd)
-			asked = true
-			return over
-		}
 		if conn, err := w.pipe.SyscallConn(); err == nil {
-			conn.Read(wait)
+			conn.Read(func(uintptr) bool {
+				over := asked || dead()
+				asked = true
+				return over
+			})
 		}
 	}
-	for w.ctx.Err() == nil && !dead(0) {
+	for w.ctx.Err() == nil && !dead() {
 		select {
 		case <-w.ctx.Done():
 		case <-time.After(deathPoll):

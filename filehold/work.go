@@ -4,7 +4,6 @@ package filehold
 
 import (
 	"errors"
-	"os"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -17,44 +16,29 @@ func (b *Backend) serve(l *lane) {
 		b.work.Lock()
 		k, err := keyFile{fd: -1}, b.gone
 		if err == nil {
-			k, err = b.dir.lockKey(l.name, j.kind == jobAcquire, b.member.temporary())
+			k, err = b.dir.lockKey(l.name, j.kind == jobAcquire, b.member.temporary(),
+				func(fd int) error { return b.await(l, fd) })
 		}
-		if errors.Is(err, errKept) {
-			b.work.Unlock()
-			err = b.await(l, &k)
-			b.work.Lock()
-		}
-		if err != errUnnamed {
-			b.perform(j, &k, err)
-		}
+		b.perform(j, &k, err)
 		b.work.Unlock()
 	}
 }
 
-// errUnnamed: the file whose lock we waited for is no longer the key's.
-var errUnnamed = errors.New("the file has lost its name")
-
-// await waits for the file lock of a key. It waits in the kernel, which keeps a queue: a hundred
-// processes that tried again and again would leave the one that has the lock no processor. Nothing
-// can end such a wait, so Close leaves it behind.
-func (b *Backend) await(l *lane, k *keyFile) error {
-	st, err := statOpen(k.fd)
+// await waits for the file lock of a key, without the mutex. It waits in the kernel, which keeps a
+// queue: a hundred processes that tried again and again would leave the one that has the lock no
+// processor. Nothing can end such a wait, so Close leaves it behind.
+func (b *Backend) await(l *lane, fd int) error {
+	st, err := statOpen(fd)
 	if err != nil {
-		k.close()
 		return err
 	}
 	file := idOf(&st)
 	b.lanes.keep(l, &file)
-	err = interruptible(func() error { return sysFlock(k.fd, syscall.LOCK_EX) })
+	b.work.Unlock()
+	err = interruptible(func() error { return sysFlock(fd, syscall.LOCK_EX) })
 	b.lanes.keep(l, nil)
-	if err != nil {
-		k.close()
-		return os.NewSyscallError("flock", err)
-	}
-	if named, err := k.locked(); named || err != nil {
-		return err
-	}
-	return errUnnamed
+	b.work.Lock()
+	return err
 }
 
 // perform does a job on a locked key and unlocks it. err says why the key could not be locked.
@@ -152,7 +136,10 @@ func (b *Backend) lives(id memberID) bool {
 	}
 	lives, left := b.dir.living(id)
 	if left {
-		b.startSweep()
+		select {
+		case b.found <- struct{}{}:
+		default: // keepHouse knows of another
+		}
 	}
 	return lives
 }
