@@ -29,6 +29,10 @@ type Options struct {
 	// Every is the pause between two looks.
 	Every time.Duration
 
+	// Most is how many locks are shown at most; 0 means as many as usual. The memory is bounded by
+	// it.
+	Most int
+
 	// Token is what somebody has to know who looks. Empty: nothing.
 	Token string
 
@@ -61,6 +65,9 @@ type Board struct {
 func New(o Options) *Board {
 	if o.Release && o.Token == "" {
 		panic("board: Release without a Token")
+	}
+	if o.Most == 0 {
+		o.Most = most
 	}
 	b := &Board{Options: o, soon: make(chan struct{}, 1), frees: make(chan struct{}, mostFrees)}
 	b.audience.arrived = make(chan struct{}, 1)
@@ -98,7 +105,7 @@ func (b *Board) lookSoon() {
 
 // Limits of what somebody may ask of the server.
 const (
-	requestTime = 10 * time.Second // to send a request
+	requestTime = 10 * time.Second // to send the head of a request, and its body
 	writeTime   = 20 * time.Second // to take a piece of the answer
 	idleTime    = time.Minute      // between two requests
 	headBytes   = 16 << 10         // of a request
@@ -108,8 +115,11 @@ const (
 // else why it could not go on.
 func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	server := &http.Server{Handler: b, ReadTimeout: requestTime, WriteTimeout: writeTime,
-		IdleTimeout: idleTime, MaxHeaderBytes: headBytes, ErrorLog: silence(),
+	// What frees a lock asks the backend several times, each for as long as its patience. A limit
+	// for the whole request would end such an answer, too: the server reads on meanwhile.
+	server := &http.Server{Handler: b, ReadHeaderTimeout: requestTime,
+		WriteTimeout: writeTime + 8*b.View.Patience,
+		IdleTimeout:  idleTime, MaxHeaderBytes: headBytes, ErrorLog: silence(),
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	var work sync.WaitGroup
 	defer work.Wait()

@@ -19,9 +19,9 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer b.audience.leave()
 	stream := http.NewResponseController(w)
-	_ = stream.SetReadDeadline(time.Time{}) // a recorder in a test has none
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(event string, text []byte) bool {
+		// A recorder in a test has no deadline.
 		_ = stream.SetWriteDeadline(time.Now().Add(writeTime))
 		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n", event, text); err != nil {
 			return false

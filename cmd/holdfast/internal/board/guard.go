@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // policy lets the page load its own files and nothing else, have no script or style within markup,
@@ -39,6 +40,9 @@ func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime))
+	}
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case !b.isCalled(r.Host):
 		refuse(w, http.StatusMisdirectedRequest, "the board does not know itself by that name; "+
@@ -92,6 +96,7 @@ func change[T any](f func(http.ResponseWriter, *http.Request, T)) http.HandlerFu
 			refuse(w, http.StatusBadRequest, "the body is not what was expected")
 			return
 		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it is here
 		f(w, r, body)
 	}
 }

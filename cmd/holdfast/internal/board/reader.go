@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// most is how many locks are shown at most. The memory is bounded by it.
+	// most is how many locks are shown at most.
 	most = 10_000
 
 	// leastLook is how long a look may take at least, however short the patience is.
@@ -63,7 +63,7 @@ func (r *reader) list(ctx context.Context) (*state, error) {
 	s := &state{rows: make(map[string]*row)}
 	waits := newWaiting()
 	err := r.View.List(ctx, r.Begins, func(keys []look.Key) error {
-		room := most - len(s.rows)
+		room := r.Most - len(s.rows)
 		s.more = s.more || len(keys) > room
 		keys = keys[:min(room, len(keys))]
 		leaks, err := r.View.Leaks(ctx, keys)
