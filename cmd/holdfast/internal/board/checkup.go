@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -101,16 +102,34 @@ type node struct {
 	Owed         int    `json:"owed,omitempty"`
 }
 
-// healthOf asks no server: it is what the answers to looks have shown.
-func healthOf(backend driver.Backend, hide func(string) string) health {
-	h := health{Nodes: []node{}}
-	set, ok := backend.(interface{ Status() quorum.Status })
+// set is a backend of several servers.
+type set interface {
+	Status() quorum.Status
+	InspectNodes(ctx context.Context, key string) ([]quorum.NodeEntry, error)
+}
+
+// probed is a name that each server of a set is asked for.
+const probed = "holdfast-board"
+
+// healthOf asks each server of a set for a key: its state by itself tells of calls that lock only.
+func healthOf(ctx context.Context, o *Options) health {
+	h, hide := health{Nodes: []node{}}, o.Hide
+	set, ok := o.Backend.(set)
 	if !ok {
 		return h
 	}
+	answers, err := look.Bounded(ctx, o.View.Patience,
+		func(ctx context.Context) ([]quorum.NodeEntry, error) {
+			return set.InspectNodes(ctx, o.View.Prefix+probed)
+		})
 	status := set.Status()
 	h.Need = status.Need
-	for _, n := range status.Nodes {
+	for i, n := range status.Nodes {
+		failure := err
+		if i < len(answers) {
+			failure = answers[i].Err
+		}
+		n.State, n.Err = stateOf(n.State, failure), failure
 		one := node{Name: look.Line(hide(n.Name)), Version: look.Line(n.Version),
 			State: n.State.String(), QuarantineMS: n.Quarantine.Milliseconds(),
 			Pending: n.Pending, Owed: n.Owed}
@@ -120,4 +139,19 @@ func healthOf(backend driver.Backend, hide func(string) string) health {
 		h.Nodes = append(h.Nodes, one)
 	}
 	return h
+}
+
+// stateOf is the state of a server that has just answered, or failed to.
+func stateOf(was quorum.NodeState, failure error) quorum.NodeState {
+	var e *driver.Error
+	switch {
+	case failure == nil && (was == quorum.Quarantined || was == quorum.Duplicate):
+		return was
+	case failure == nil:
+		return quorum.Up
+	case errors.As(failure, &e) && e.Permanent:
+		return quorum.Refusing
+	default:
+		return quorum.Down
+	}
 }

@@ -40,7 +40,7 @@ func (r *reader) look(ctx context.Context, began time.Time) *state {
 	} else {
 		s = r.stale(s.at, err)
 	}
-	s.health = healthOf(r.Backend, r.Hide)
+	s.health = healthOf(ctx, r.Options)
 	s.examined = r.checkup.result()
 	r.last = s
 	return s
