@@ -133,6 +133,15 @@ func TestExitCodes(t *testing.T) {
 		{"no terminal", []string{"watch"}, 64, "64", nil, nil},
 		{"no output", []string{"watch", "--help"}, 74, "74", nil, full},
 
+		{"two prefixes", []string{"board", "a", "b"}, 64, "64", nil, nil},
+		{"no server", []string{"board", "--on=" + down.URL()}, 69, "69", nil, nil},
+		{"a port that is taken", []string{"board", "--listen=" + busyPort(t)}, 71, "71", nil, nil},
+		{"no output", []string{"board", "--listen=127.0.0.1:0"}, 74, "74", nil, full},
+		{"signalled", []string{"board", "--listen=127.0.0.1:0"}, 143, "128+N", func(p *process) {
+			p.line()
+			p.signal(syscall.SIGTERM)
+		}, nil},
+
 		{"none", []string{"deadlocks"}, 0, "0", nil, nil},
 		{"two prefixes", []string{"deadlocks", "a", "b"}, 64, "64", nil, nil},
 		{"no server", []string{"deadlocks", "--on=" + down.URL()}, 69, "69", nil, nil},
@@ -176,7 +185,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
-		"deadlocks", "bench", "watch", "adopt"} {
+		"deadlocks", "bench", "watch", "board", "adopt"} {
 		for _, entry := range exitCodes(t, command) {
 			if !seen[command+" "+entry] {
 				t.Errorf("%s: nothing ends with %s, which the help documents", command, entry)

@@ -84,6 +84,7 @@ func TestHelp(t *testing.T) {
 		"leaks.txt":      {"leaks", "--help"},
 		"deadlocks.txt":  {"deadlocks", "--help"},
 		"watch.txt":      {"watch", "--help"},
+		"board.txt":      {"board", "--help"},
 		"bench.txt":      {"bench", "--help"},
 		"fence.txt":      {"fence", "--help"},
 		"advance.txt":    {"fence", "advance", "--help"},
@@ -256,7 +257,7 @@ func TestCompletion(t *testing.T) {
 		scheme, _, _ := strings.Cut(form, "://")
 		line := scheme + "://\t" + form + "\n"
 		for _, sub := range []string{"run", "hold", "ls", "inspect", "doctor", "release", "leaks",
-			"adopt"} {
+			"board", "adopt"} {
 			_, out, _ := run(t, "__complete", sub, "--on", scheme)
 			want := sub != "adopt" || strings.HasPrefix(scheme, "redlock")
 			if strings.Contains("\n"+out, "\n"+line) != want || !strings.Contains(out, ":6\n") {
@@ -398,6 +399,15 @@ func TestUsage(t *testing.T) {
 		{[]string{"watch", "a", "b"}, []string{"2 arguments", "watch [flags] [PREFIX]"}},
 		{[]string{"watch", "--every=1ms"}, []string{"--every 1ms", "at least 100ms"}},
 		{[]string{"watch"}, []string{"needs a terminal", "ls --json"}},
+		{[]string{"board", "a", "b"}, []string{"2 arguments", "board [flags] [PREFIX]"}},
+		{[]string{"board", "--every=1ms"}, []string{"--every 1ms", "at least 100ms"}},
+		{[]string{"board", "--listen=8420"}, []string{"--listen 8420", "must be host:port"}},
+		{[]string{"board", "--listen=0.0.0.0:0"}, []string{"others can reach", "--token-file"}},
+		{[]string{"board", "--listen=:0"}, []string{"others can reach", "--token-file"}},
+		{[]string{"board", "--listen=[::]:0"}, []string{"others can reach", "--token-file"}},
+		{[]string{"board", "--listen=example.com:0"}, []string{"others can reach"}},
+		{[]string{"board", "--token-file=/dev/null"}, []string{"0 bytes", "16 to 1024"}},
+		{[]string{"board", "--token-file=" + dir + "/none"}, []string{"--token-file", "no such"}},
 		{[]string{"ls", "a", "b"}, []string{"2 arguments", "ls [flags] [PREFIX]"}},
 		{[]string{"ls", "redis://u:p@h"}, []string{"redis://...", "looks like an address"}},
 		{[]string{"ls", "--timeout=0s"}, []string{"--timeout 0s", "more than 0s"}},

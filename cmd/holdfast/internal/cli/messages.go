@@ -72,11 +72,17 @@ func write(ctx context.Context, out io.Writer, text string) {
 
 var (
 	// login matches the part of an address before its last @.
-	login = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+	login = pattern(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
 
 	// anAddress matches a whole address, up to the quote that ends it: it may have spaces.
-	anAddress = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)(\\.|[^"\\])+`)
+	anAddress = pattern(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)(\\.|[^"\\])+`)
 )
+
+// pattern returns a pattern that is compiled when it is needed first: most starts of the program
+// say nothing.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // loginForm is how help and errors describe a login. It is no secret.
 const loginForm = "[user[:password]@]"
@@ -94,7 +100,7 @@ func withoutLogins(text string, names []string) string {
 // replaceAround hides logins everywhere in the text but in the parts listed in shown.
 func replaceAround(text string, shown []string) string {
 	if len(shown) == 0 {
-		return login.ReplaceAllString(text, "$1...@")
+		return login().ReplaceAllString(text, "$1...@")
 	}
 	pieces := strings.Split(text, shown[0])
 	for i := range pieces {
@@ -104,7 +110,7 @@ func replaceAround(text string, shown []string) string {
 }
 
 // withoutAddresses hides everything of an address but its scheme.
-func withoutAddresses(text string) string { return anAddress.ReplaceAllString(text, "$1...") }
+func withoutAddresses(text string) string { return anAddress().ReplaceAllString(text, "$1...") }
 
 // shown joins arguments for an error. An address is cut after its scheme: it may have a password,
 // and stands there if --on was forgotten.
@@ -121,14 +127,14 @@ func shown(args []string) string {
 }
 
 // lineBreaks become a space: a message is one line, so that a log keeps it together.
-var lineBreaks = regexp.MustCompile(`\s*\n\s*`)
+var lineBreaks = pattern(`\s*\n\s*`)
 
 // message formats a text for stderr: one line, with the name of the program, without characters
 // that move the cursor. It hides passwords, which an error of a client library may repeat. names
 // are names of locks and commands, which may look like an address and are shown.
 func message(text string, names ...string) string {
 	text = strings.TrimPrefix(text, "holdfast: ")
-	text = lineBreaks.ReplaceAllString(strings.TrimSpace(text), " ")
+	text = lineBreaks().ReplaceAllString(strings.TrimSpace(text), " ")
 	text = withoutLogins(text, names)
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -8,11 +8,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/free"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/fence"
@@ -114,16 +114,10 @@ func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acq
 	say := func(format string, args ...any) {
 		write(ctx, s.err, message(fmt.Sprintf(format, args...), name))
 	}
-	key, err := v.Inspect(ctx, name)
+	lock := free.Lock{View: &v.View, Backend: v.backend, Name: name, Which: which}
+	key, holder, err := lock.Holder(ctx)
 	if err != nil {
-		return v.failure(err)
-	}
-	holder, holds, err := which.Among(key)
-	switch {
-	case err != nil:
-		return usagef("%s%v: %w; use --owner", v.name, key.Name, err)
-	case !holds:
-		return notHeld(key, which)
+		return v.notFreed(err)
 	}
 	is, will := key.Consequences(holder)
 	say("%s", is)
@@ -131,19 +125,10 @@ func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acq
 	if !f.yes && !confirmed(ctx, s) {
 		return &exit{codeRefused, errors.New("nothing was freed")}
 	}
-	result, err := look.Bounded(ctx, f.timeout, func(ctx context.Context) (driver.Result, error) {
-		return v.backend.Release(ctx, driver.Claim{Key: key.Full, Owner: holder.Value,
-			TTL: releaseTTL, Shared: key.Shared})
-	})
-	now, unseen := v.Inspect(ctx, name)
+	now, unseen, err := lock.Free(ctx, key, holder)
 	switch {
-	case errors.Is(err, driver.ErrUnknown) || isSilent(err):
-		return &exit{codeUnavailable, fmt.Errorf("%sthe lock may have been freed or not: %w",
-			v.name, err)}
 	case err != nil:
-		return v.failure(fmt.Errorf("nothing was freed: %w", err))
-	case result.State != driver.Held:
-		return notHeld(now, which)
+		return v.notFreed(err)
 	case unseen != nil:
 		say("freed %v, which %v held; who holds it now is not known: %v", key.Name, holder, unseen)
 	default:
@@ -152,19 +137,20 @@ func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acq
 	return nil
 }
 
-// releaseTTL is a TTL for a claim that is released, where none matters.
-const releaseTTL = time.Minute
-
-// isSilent reports whether the backend has not answered in time.
-func isSilent(err error) bool {
-	var silent *look.SilentError
-	return errors.As(err, &silent)
-}
-
-// notHeld returns the *exit for a lock that the acquisition does not hold.
-func notHeld(k look.Key, which look.Acquisition) error {
-	return &exit{codeLost, fmt.Errorf("%v is not held by %v: %s; nothing was freed", k.Name, which,
-		k.Held())}
+// notFreed returns the *exit for a lock that was not freed, or not for certain.
+func (v *viewer) notFreed(err error) error {
+	var (
+		notHeld  *free.NotHeldError
+		notKnown *free.NotKnownError
+	)
+	switch {
+	case errors.As(err, &notHeld):
+		return &exit{codeLost, err}
+	case errors.As(err, &notKnown):
+		return usagef("%s%w; use --owner", v.name, err)
+	default:
+		return v.failure(err)
+	}
 }
 
 // canAsk reports whether there is a terminal for question and answer.

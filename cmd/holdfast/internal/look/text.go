@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -30,7 +31,10 @@ func Shown(text string) string {
 const longestForeign = 40
 
 // login matches what stands before the @ of an address, as a value of another program may have it.
-var login = regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+// It is compiled when it is needed first: most starts of the program show nothing.
+var login = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+})
 
 // longestLogin is how much of a foreign value is searched for logins, in bytes.
 const longestLogin = 64 << 10
@@ -38,7 +42,7 @@ const longestLogin = 64 << 10
 // foreign returns a value that no library of ours has written: quoted, cut and without logins.
 func foreign(value string) string {
 	value = value[:min(len(value), longestLogin)] // the value may have megabytes
-	value = login.ReplaceAllString(value, "$1...@")
+	value = login().ReplaceAllString(value, "$1...@")
 	if len(value) <= longestForeign {
 		return strconv.Quote(value)
 	}

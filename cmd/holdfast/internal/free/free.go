@@ -1,0 +1,104 @@
+// Package free takes a lock away from one acquisition, the one that an operator has named, and from
+// nobody else.
+package free
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Lock is a lock of which an acquisition is to be freed.
+type Lock struct {
+	View    *look.View     // its Patience bounds each call
+	Backend driver.Backend // the one that View looks at
+	Name    string         // without the prefix of the view
+	Which   look.Acquisition
+}
+
+// NotHeldError says that the acquisition does not hold the key, or not any more.
+type NotHeldError struct {
+	Key   look.Key // as it is now
+	Which look.Acquisition
+}
+
+// Error says who holds the key.
+func (e *NotHeldError) Error() string {
+	return fmt.Sprintf("%v is not held by %v: %s; nothing was freed", e.Key.Name, e.Which,
+		e.Key.Held())
+}
+
+// NotKnownError says that it cannot be told which acquisition is meant.
+type NotKnownError struct {
+	Name look.Name
+	Err  error
+}
+
+// Error says why.
+func (e *NotKnownError) Error() string { return fmt.Sprintf("%v: %v", e.Name, e.Err) }
+
+// Unwrap returns the reason.
+func (e *NotKnownError) Unwrap() error { return e.Err }
+
+// MaybeError says that the lock may have been freed or not, as there was no answer.
+type MaybeError struct{ Err error }
+
+// Error says what there was in place of an answer.
+func (e *MaybeError) Error() string {
+	return fmt.Sprintf("the lock may have been freed or not: %v", e.Err)
+}
+
+// Unwrap returns what there was.
+func (e *MaybeError) Unwrap() error { return e.Err }
+
+// Holder looks at the lock, and returns the holder that is the acquisition. It changes nothing. It
+// fails with a *NotHeldError, a *NotKnownError, or the error of the backend.
+func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
+	key, err := l.View.Inspect(ctx, l.Name)
+	if err != nil {
+		return key, look.Party{}, err
+	}
+	holder, holds, err := l.Which.Among(key)
+	switch {
+	case err != nil:
+		return key, look.Party{}, &NotKnownError{key.Name, err}
+	case !holds:
+		return key, look.Party{}, &NotHeldError{key, l.Which}
+	}
+	return key, holder, nil
+}
+
+// Free frees the key while the holder holds it, both as Holder has returned them, and looks at it
+// once more; unseen is why it could not. It fails with a *NotHeldError, a *MaybeError, or the error
+// of the backend; nothing was freed then, but for a *MaybeError.
+func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now look.Key, unseen,
+	err error) {
+	result, err := look.Bounded(ctx, l.View.Patience,
+		func(ctx context.Context) (driver.Result, error) {
+			return l.Backend.Release(ctx, driver.Claim{Key: key.Full, Owner: holder.Value, TTL: ttl,
+				Shared: key.Shared})
+		})
+	now, unseen = l.View.Inspect(ctx, l.Name)
+	switch {
+	case errors.Is(err, driver.ErrUnknown) || isSilent(err):
+		err = &MaybeError{err}
+	case err != nil:
+		err = fmt.Errorf("nothing was freed: %w", err)
+	case result.State != driver.Held:
+		err = &NotHeldError{now, l.Which}
+	}
+	return now, unseen, err
+}
+
+// ttl is a TTL for a claim that is released, where none matters.
+const ttl = time.Minute
+
+// isSilent reports whether the backend has not answered in time.
+func isSilent(err error) bool {
+	var silent *look.SilentError
+	return errors.As(err, &silent)
+}
