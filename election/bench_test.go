@@ -87,8 +87,8 @@ func (s *stage) enter(who string, ctx context.Context, term election.Term) (exit
 	}
 }
 
-// mustBeAlone checks a function that begins. One who does not know yet that it has lost the lock may
-// also begin, after the next leader has: it may have had the lock for a while, and looked for a
+// mustBeAlone checks a function that begins. One who does not know yet that it has lost the lock
+// may also begin, after the next leader has: it may have had the lock for a while, and looked for a
 // preferred candidate. The caller holds s.mu.
 func (s *stage) mustBeAlone(begins *reign) {
 	mayLead := func(r *reign) bool { return s.excused != nil && s.excused(r) }
