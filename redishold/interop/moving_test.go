@@ -25,7 +25,7 @@ import (
 
 // long is an expiry that no pause of the machine ends, nor a twentieth of it, which is what a
 // server has to answer.
-const long = 20 * time.Minute
+const long = 5 * time.Minute
 
 // mutex is what both libraries have.
 type mutex interface {
