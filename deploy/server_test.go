@@ -60,7 +60,7 @@ func startTrouble(t *testing.T) (address string) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- trouble.Run(ctx, metrics, func() { close(ready) }) }()
+	go func() { done <- trouble.Run(ctx, func() { close(ready) }, metrics) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

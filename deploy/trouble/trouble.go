@@ -1,5 +1,6 @@
 // Package trouble is a workload for the tests of deploy. Everything happens in it that the metrics
-// of promhold count, the bad things too, over and over again. It runs on locks in memory.
+// of promhold and otelhold count, the bad things too, over and over again. It runs on locks in
+// memory.
 package trouble
 
 import (
@@ -10,20 +11,31 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
-	"github.com/holdfast-go/holdfast/promhold"
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
+// Metrics are what counts: those of promhold, or the Telemetry of otelhold.
+type Metrics interface {
+	// Hooks returns hooks for a Locker with that TTL.
+	Hooks(ttl time.Duration) holdfast.Hooks
+
+	// Follow has the Locker looked at when metrics are collected.
+	Follow(name string, locker *holdfast.Locker) (stop func())
+
+	// FollowNodes has the nodes of a quorum looked at when metrics are collected.
+	FollowNodes(name string, status func() quorum.Status) (stop func())
+}
+
 // workload is a run of it.
 type workload struct {
-	metrics *promhold.Metrics
+	metrics []Metrics
 	memory  *memhold.Backend
 }
 
-// Run makes trouble until ctx ends, and counts it in metrics. ready is called when the lock is held
-// that nobody else is ever granted: what is counted from then on is no first grant of it. The error
-// is that of a Locker that could not be made.
-func Run(ctx context.Context, metrics *promhold.Metrics, ready func()) error {
+// Run makes trouble until ctx ends, and counts it in all metrics. ready is called when the lock is
+// held that nobody else is ever granted: what is counted from then on is no first grant of it. The
+// error is that of a Locker that could not be made.
+func Run(ctx context.Context, ready func(), metrics ...Metrics) error {
 	// Those who wait are told often that the key is still held.
 	w := &workload{metrics, memhold.New(memhold.WithPresence(time.Second))}
 	defer w.memory.Close()
@@ -36,7 +48,9 @@ func Run(ctx context.Context, metrics *promhold.Metrics, ready func()) error {
 	if _, err := stuck.Acquire(ctx, "stuck/1"); err != nil {
 		return err
 	}
-	defer metrics.FollowNodes("main", nodes)()
+	for _, m := range metrics {
+		defer m.FollowNodes("main", nodes)()
+	}
 	ready()
 
 	var parts sync.WaitGroup
@@ -61,15 +75,24 @@ func (w *workload) locker(name string, ttl time.Duration) (l *holdfast.Locker,
 		ttl = holdfast.DefaultTTL
 	}
 	client := w.memory.Client()
-	l, err = holdfast.New(client, holdfast.WithTTL(ttl), holdfast.WithHooks(w.metrics.Hooks(ttl)))
+	options := []holdfast.Option{holdfast.WithTTL(ttl)}
+	for _, m := range w.metrics {
+		options = append(options, holdfast.WithHooks(m.Hooks(ttl)))
+	}
+	l, err = holdfast.New(client, options...)
 	if err != nil {
 		return nil, faults, nil, err
 	}
-	stop := w.metrics.Follow(name, l)
+	var stops []func()
+	for _, m := range w.metrics {
+		stops = append(stops, m.Follow(name, l))
+	}
 	return l, client.Faults(), func() {
 		l.Close()
 		client.Close()
-		stop()
+		for _, stop := range stops {
+			stop()
+		}
 	}, nil
 }
 
