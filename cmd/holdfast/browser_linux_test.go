@@ -162,8 +162,8 @@ func TestBrowserShowsTheBackend(t *testing.T) {
 	b.accessible("dark, on a phone")
 }
 
-// TestBrowserRecovers: while the server hangs, or the board is gone, the page says so and keeps
-// what it has shown; and goes on by itself.
+// TestBrowserRecovers: while the server hangs, or the board is gone, the page says so and keeps what
+// it has shown; and goes on by itself.
 func TestBrowserRecovers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "redis")
