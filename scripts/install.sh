@@ -83,8 +83,6 @@ has_npm() { command -v node && command -v npm; }
 
 has_prometheus() { command -v prometheus && command -v promtool; }
 
-has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
-
 has_etcd_server() { command -v etcd; }
 
 has_etcd() { command -v etcd && command -v etcdctl; }
@@ -111,7 +109,6 @@ needs_of() {
 		need "a MariaDB server, to guard writes on" has_mariadb mariadb-server
 		need "an etcd server, to guard writes on" has_etcd_server etcd-server
 		need "prometheus and promtool, to try the rules and the dashboard on" has_prometheus prometheus
-		need "Chromium, to look at the board of the command" has_chromium chromium
 		need "top, less, vi and bash, to run under a lock on a terminal" has_terminal_programs procps less vim-tiny bash
 		need "python3, to run under a lock" has_python python3
 		# npm brings several hundred packages along, so only where a test of this tree asks for it.
