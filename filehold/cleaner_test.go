@@ -35,7 +35,7 @@ func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
 	})
 }
 
-// TestSweepSparesWhoHasJustCome has one process look for what others have left that died before they
+// TestSweepSparesWhoHasJustCome has one process look for what those have left who died before they
 // were members, while another comes. When the first one removes what it has found, the other is a
 // member, and makes the counter of the tokens.
 func TestSweepSparesWhoHasJustCome(t *testing.T) {
