@@ -2,7 +2,7 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// A process that is killed costs at most its TTL.
+// A process that is killed costs at most its TTL, on some backends somewhat more.
 var processRules = []rule{
 	{name: "Process/R2_KilledHolder", needs: killHolder, check: func(s *suite) {
 		b := s.open()

@@ -62,9 +62,10 @@
 //		+zadd +zscore +zrem +zrangebyscore +zcount +zrevrank +hset +hget +hdel
 //		+publish +subscribe +info +ping
 //
-// On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking; with a database
-// other than 0, +select; with the wait parameter, +wait; with durable=always, +config|get; to list
-// locks, +scan; for a check, +config|get. Three more commands are used where they are allowed.
+// On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking, of which Redis 6.2
+// knows only the last two; with a database other than 0, +select; with the wait parameter, +wait;
+// with durable=always, +config|get; to list locks, +scan; for a check, +config|get. Three more
+// commands are used where they are allowed.
 // +client|id and +client|kill make sure that a broken connection carries nothing any more before
 // the next one is used. With +client|tracking a server tells when it has lost all its data without
 // a restart. Without it, waiters confirm each notice of a grant by asking, and nobody notices when
