@@ -174,7 +174,7 @@ function paint(part, open) {
   const art = draw('svg', { width, height, viewBox: '0 0 ' + width + ' ' + height, role: 'img',
     'aria-label': 'Graph of ' + many(part.nodes.length, 'process', 'processes') + (names ?
       ', with a deadlock' : '') + '; the list below says the same' });
-  art.style.minWidth = Math.min(width, 460) + 'px'; // below that it is scrolled
+  art.style.minWidth = Math.min(width, 340) + 'px'; // below that it is scrolled
   art.append(draw('defs', {}, tip('tip', ''), tip('tip-red', 'red')));
   const labels = [];
   for (const a of part.arrows) {
