@@ -38,8 +38,8 @@
 //     was complete when this one began, unless both share the key. At the backend this rests on no
 //     clock. A turn that is handed over in memory, or shared there, does not ask the backend, so it
 //     rests on the lease as well: see Fencing below.
-//   - No deadlock. A holder or waiter that crashed, or was cut off, costs at most its TTL; on etcd a
-//     third more, see package etcdhold.
+//   - No deadlock. A holder or waiter that crashed, or was cut off, costs at most its TTL; on etcd
+//     a third more, see package etcdhold.
 //   - Loss is told in time. [Lock.Done] is closed, and every context from [Lock.Context] cancelled,
 //     no later than the end of the validity: before anybody else can hold the key. This holds with
 //     a frozen backend, and as long as the process runs: see Caveats.
