@@ -133,6 +133,7 @@ func TestHooksAreToldWhenALockWasGranted(t *testing.T) {
 		b.releaseAll(b.acquireAll(l, []string{"a", "b"}))
 		b.release(b.acquire(l, "c"))
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		want := map[string]time.Duration{"a": 0, "b": 3 * time.Second, "c": 3 * time.Second}
 		if !maps.Equal(granted, want) {
 			t.Errorf("granted after %v, want %v", granted, want)
