@@ -196,7 +196,7 @@ func TestSilentBackend(t *testing.T) {
 		v.mu.Lock()
 		text := v.text.String()
 		v.mu.Unlock()
-		if !strings.Contains(text, fmt.Sprintf(`event: beat`)) ||
+		if !strings.Contains(text, "event: beat") ||
 			!strings.Contains(text, fmt.Sprintf(`"asking":%d`, good+every.Milliseconds())) {
 			t.Errorf("the page is not told that the backend was asked: %q", text)
 		}
