@@ -242,7 +242,7 @@ func loweredBy(calls []history.Record, unseen map[string]int64) map[string]int64
 func withoutUndone(leases []lease, calls []history.Record) []lease {
 	again := make(map[string][]history.Record) // by owner
 	for _, c := range calls {
-		if refused(c) {
+		if c.Name == history.Acquire && c.Outcome == history.Failed {
 			again[c.Owner] = append(again[c.Owner], c)
 		}
 	}
@@ -254,11 +254,6 @@ func withoutUndone(leases []lease, calls []history.Record) []lease {
 		}
 	}
 	return slices.DeleteFunc(leases, func(s lease) bool { return s.from >= s.to })
-}
-
-// refused reports whether the call is an acquisition that failed.
-func refused(c history.Record) bool {
-	return c.Name == history.Acquire && c.Outcome == history.Failed
 }
 
 // drew reports whether the call asked for tokens.
@@ -304,7 +299,7 @@ func each(run *history.Run, rules Rules, f func(node, key string, calls []histor
 				part = append(part, c)
 				continue
 			}
-			if refused(c) || !slices.ContainsFunc(breaks, func(b history.Record) bool {
+			if !slices.ContainsFunc(breaks, func(b history.Record) bool {
 				return b.At <= c.Until+c.TTL && c.At <= b.Until
 			}) {
 				part = append(part, c)

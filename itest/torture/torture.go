@@ -73,13 +73,18 @@ func torture(ctx context.Context, modes []mode, env report.Environment, dir stri
 		})
 	}
 	all.Wait()
-	if s.violations > 0 {
-		s.broken = append(s.broken, fmt.Errorf("%d violations", s.violations))
-	}
-	if s.broken != nil {
-		return fmt.Errorf("%w; what was recorded is in %s", errors.Join(s.broken...), s.work)
+	if err := s.verdict(); err != nil {
+		return fmt.Errorf("%w; what was recorded is in %s", err, s.work)
 	}
 	return os.RemoveAll(s.work)
+}
+
+// verdict is an error if a promise was not kept, or nothing was shown of a mode.
+func (s *session) verdict() error {
+	if s.violations > 0 {
+		return errors.Join(append(s.broken, fmt.Errorf("%d violations", s.violations))...)
+	}
+	return errors.Join(s.broken...)
 }
 
 // judgeAgain makes the checks of what was recorded of the modes, and writes the report in the
@@ -102,10 +107,7 @@ func judgeAgain(modes []mode, env report.Environment, dir string) error {
 			s.fail(m, err)
 		}
 	}
-	if s.violations > 0 {
-		s.broken = append(s.broken, fmt.Errorf("%d violations", s.violations))
-	}
-	return errors.Join(s.broken...)
+	return s.verdict()
 }
 
 // run runs and checks one mode.
