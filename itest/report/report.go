@@ -232,8 +232,10 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 func figures(b *bytes.Buffer, runs []*Run) {
 	b.WriteString(
 		"| | duration | acquisitions asked | granted | permits | probes | granted to probes | lost | writes | refused | undone without guard | faults | pauses | longest outage | machine too busy | undisturbed | waits judged | excused | violations |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	waits := 0
 	for _, r := range runs {
 		c := r.Figures
+		waits += c.Watch.Waits
 		faults := 0
 		for _, n := range c.Faults {
 			faults += n
@@ -248,6 +250,10 @@ func figures(b *bytes.Buffer, runs []*Run) {
 	}
 	b.WriteString(
 		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run. Permits are the acquisitions of semaphores that were granted. Probes acquire each key, and all permits at once, when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy; in such a time waits are judged, if they are long enough to show that a wake-up was lost. A run without a probe fails, and so does one that was never undisturbed for long enough.\n\n")
+	if waits == 0 {
+		b.WriteString("No wait was long enough to be judged: " +
+			"that no wake-up is lost is shown by the simulator alone.\n\n")
+	}
 }
 
 // findings lists violations one by one, and the rest by kind with an example.

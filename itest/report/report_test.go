@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 		"n1 granted key1 to c1.1's and to c2.1's between",
 		"single Redis, nothing kept through a restart, assumptions broken", "restart 1",
 		"**Faults that did not come up: freeze.**", "| 39s | 3 | 2 | 0 | 1 | 1 | ",
-		"](torture-3.svg)", "`torture-3.jsonl.gz`",
+		"](torture-3.svg)", "`torture-3.jsonl.gz`", "No wait was long enough to be judged",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("lacks %q:\n%s", want, data)
