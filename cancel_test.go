@@ -204,6 +204,7 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 		lockers, paths = append(lockers, l), append(paths, faults)
 	}
 	done := make(chan struct{})
+	var mu sync.Mutex
 	var takenAway atomic.Int64 // when the key was, last; 0 if it never was
 	excused := func() bool {
 		at := takenAway.Load()
@@ -237,16 +238,18 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 					path.LoseNotices(true)
 					time.AfterFunc(time.Second, func() { path.LoseNotices(false) })
 				case 5:
+					// With the mutex: nobody may note a later token before takenAway is set.
+					mu.Lock()
 					if path.Lose("key") {
 						takenAway.Store(time.Now().UnixNano())
 					}
+					mu.Unlock()
 				}
 			}
 		})
 	}
 
 	var inside atomic.Int64
-	var mu sync.Mutex
 	var last holdfast.Token
 	seen := make(map[holdfast.Token]bool)
 	latest := func() holdfast.Token {

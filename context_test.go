@@ -132,10 +132,12 @@ func (g guarded) Err() error {
 // A caller's context may ask a Lock: it is not asked under a mutex.
 func TestContextThatAsksALock(t *testing.T) {
 	memory := memhold.New()
+	defer memory.Close()
 	l, err := holdfast.New(memory)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
 	first, err := l.Acquire(background, "first")
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func TestForgottenLockMustBeHeld(t *testing.T) {
 	})
 }
 
-// slowRelease is a backend that releases when it is told to.
+// slowRelease is a backend that releases when it is told to, however long that takes.
 type slowRelease struct {
 	*memhold.Backend
 	asked, until chan struct{}
@@ -122,7 +122,7 @@ type slowRelease struct {
 func (s slowRelease) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	close(s.asked)
 	<-s.until
-	return s.Backend.Release(ctx, c)
+	return s.Backend.Release(context.WithoutCancel(ctx), c)
 }
 
 // A lock whose Release is under way is not forgotten, even if that is the last use of it.

@@ -62,6 +62,7 @@ func TestScoutsTellDifferentNumbers(t *testing.T) {
 		b.releasePermits(permits)
 		b.release(<-got)
 		b.release(<-again)
+		synctest.Wait()
 		if strings.Contains(log.String(), "different numbers") {
 			t.Errorf("two processes with two permits each: %s", log.String())
 		}

@@ -201,8 +201,13 @@ func TestCancelledReadersPassTheLead(t *testing.T) {
 		b := newBench(t)
 		l, backend := b.tapped()
 		other, _ := b.locker()
+		var mu sync.Mutex
 		owners := make(map[string]bool)
-		backend.before(func(call string, c driver.Claim) { owners[c.Owner] = c.Shared })
+		backend.before(func(call string, c driver.Claim) {
+			mu.Lock()
+			defer mu.Unlock()
+			owners[c.Owner] = c.Shared
+		})
 		writer := b.acquire(other, "key")
 		const waiting = 6
 		ctx := make([]context.Context, waiting)

@@ -163,14 +163,21 @@ type late struct {
 }
 
 func (l *late) Notify(f func(driver.Notice)) (stop func()) {
+	var mu sync.Mutex
 	var kept []driver.Notice
 	l.deliver = func() {
+		mu.Lock()
+		defer mu.Unlock()
 		for _, n := range kept {
 			f(n)
 		}
 		kept = nil
 	}
-	return l.Backend.Notify(func(n driver.Notice) { kept = append(kept, n) })
+	return l.Backend.Notify(func(n driver.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		kept = append(kept, n)
+	})
 }
 
 // A notice may come so late that its grant has ended and the waiter has queued again. It is not

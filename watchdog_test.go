@@ -283,6 +283,7 @@ func TestHeldErrorAfterASuspend(t *testing.T) {
 		b := newBench(t)
 		l, _ := b.locker()
 		lock := b.acquire(l, "key")
+		synctest.Wait() // the watchdog has looked, and looks again in 250 ms
 		clock.SimulateSuspend(time.Minute)
 		_, err := l.TryAcquire(background, "key")
 		var held *holdfast.HeldError
