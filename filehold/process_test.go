@@ -214,8 +214,8 @@ func start(t testing.TB, dir string, env ...string) *process {
 	return p
 }
 
-// startAll runs n processes that have opened dir. Who queues must not wait for the start of the next
-// one: that may take longer than a waiter is present.
+// startAll runs n processes that have opened dir. Who queues must not wait for the start of the
+// next one: that may take longer than a waiter is present.
 func startAll(t testing.TB, dir string, n int) (line []*process) {
 	t.Helper()
 	for range n {

@@ -130,8 +130,8 @@ func turnsOf(mu *sync.Mutex, turns *int) int {
 	return *turns
 }
 
-// confirm renews a claim that was granted by a notice, and returns its token. Where that is too late,
-// as after a pause of the machine, it asks for the claim.
+// confirm renews a claim that was granted by a notice, and returns its token. Where that is too
+// late, as after a pause of the machine, it asks for the claim.
 func (k *client) confirm(claim driver.Claim, token driver.Token, asked time.Time) driver.Token {
 	k.t.Helper()
 	ctx, cancel := limit()
