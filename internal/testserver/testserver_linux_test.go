@@ -178,7 +178,8 @@ func TestFreezeWaitsForAllThreads(t *testing.T) {
 		}
 		for _, thread := range threads {
 			stat, err := os.ReadFile(thread)
-			if _, state, ok := strings.Cut(string(stat), ") "); err != nil || !ok || state[0] != 'T' {
+			_, state, ok := strings.Cut(string(stat), ") ")
+			if err != nil || !ok || state[0] != 'T' {
 				t.Fatalf("a thread of a frozen server: %s, %v; want state T", stat, err)
 			}
 		}
