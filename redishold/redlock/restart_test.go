@@ -177,8 +177,9 @@ func TestR33_MajorityRestarts(t *testing.T) {
 				t.Fatalf("error %v; want one of the quorum", err)
 			}
 			for i, n := range k.Status().Nodes {
-				if errors.As(all.Nodes[i].Err, new(*driver.QuarantineError)) &&
-					time.Since(asked) < q.Remaining && n.State != quorum.Quarantined {
+				// Another answer may say better when the server was started, by a second at most.
+				if errors.As(all.Nodes[i].Err, &q) &&
+					time.Since(asked)+time.Second < q.Remaining && n.State != quorum.Quarantined {
 					t.Errorf("node %d: %+v; want quarantined", i, n)
 				}
 			}
