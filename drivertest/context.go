@@ -62,6 +62,7 @@ var contextRules = []rule{
 		b := s.open()
 		a := s.claim("k")
 		thaw := s.store.Freeze(s, b)
+		defer thaw()
 		s.cutOff("Acquire", func(ctx context.Context) error {
 			_, err := b.Acquire(ctx, a)
 			return err
@@ -80,6 +81,7 @@ var contextRules = []rule{
 		a, w := s.claim("k"), s.queued("k")
 		s.hold(b, a)
 		thaw := s.store.Freeze(s, b)
+		defer thaw()
 		s.cutOff("Acquire", func(ctx context.Context) error {
 			_, err := b.Acquire(ctx, w)
 			return err
@@ -98,6 +100,7 @@ var contextRules = []rule{
 		a, c := s.claim("k"), s.claim("k")
 		s.hold(b, a)
 		thaw := s.store.Freeze(s, b)
+		defer thaw()
 		s.cutOff("Release", func(ctx context.Context) error {
 			_, err := b.Release(ctx, a)
 			return err

@@ -127,22 +127,19 @@ func SetClock(t testing.TB, mark byte) {
 // OnSync has f called after each sync of something in dir/fence with the names that are durable
 // since.
 func OnSync(t testing.TB, f func(fd int)) {
-	sysFsync = func(fd int) error {
+	replaceFsync(t, func(fd int) error {
 		if err := syscall.Fsync(fd); err != nil {
 			return err
 		}
 		f(fd)
 		return nil
-	}
-	t.Cleanup(func() { sysFsync = syscall.Fsync })
+	})
 }
 
 // FailSync has every sync fail.
 func FailSync(t testing.TB) (heal func()) {
-	sysFsync = func(int) error { return syscall.EIO }
-	heal = func() { sysFsync = syscall.Fsync }
-	t.Cleanup(heal)
-	return heal
+	replaceFsync(t, func(int) error { return syscall.EIO })
+	return func() { syncs.Store(nil) }
 }
 
 // DieAt kills this process before its nth call that changes something in a directory, or, if torn,
@@ -310,22 +307,42 @@ func FailFlock(t testing.TB) (heal func()) {
 
 // AfterLink has f called with each second name that a file was given. Call it before Open.
 func AfterLink(t testing.TB, f func(name string)) {
-	t.Cleanup(func() { sysLink = syscall.Link })
-	sysLink = func(from, to string) error {
-		err := syscall.Link(from, to)
-		f(to)
-		return err
-	}
+	t.Cleanup(func() { linked.Store(nil) })
+	linked.Store(&f)
 }
 
-// unlinks and renames stand for the system calls of those names, unless they are nil. What an
-// earlier test has left behind, such as a Backend whose lease lasts, calls them in a later one.
+// unlinks, renames and syncs stand for the system calls of those names, unless they are nil; linked
+// and mapped are called after those. What runs beside a test calls them while it changes them: the
+// timer of a lease, or what an earlier test has left behind, such as a Backend whose lease lasts.
 var (
 	unlinks atomic.Pointer[func(path string) error]
 	renames atomic.Pointer[func(from, to string) error]
+	syncs   atomic.Pointer[func(fd int) error]
+	linked  atomic.Pointer[func(name string)]
+	mapped  atomic.Pointer[func()]
 )
 
 func init() {
+	sysFsync = func(fd int) error {
+		if f := syncs.Load(); f != nil {
+			return (*f)(fd)
+		}
+		return syscall.Fsync(fd)
+	}
+	sysLink = func(from, to string) error {
+		err := syscall.Link(from, to)
+		if f := linked.Load(); f != nil {
+			(*f)(to)
+		}
+		return err
+	}
+	sysMmap = func(fd int, offset int64, length, prot, flags int) ([]byte, error) {
+		b, err := syscall.Mmap(fd, offset, length, prot, flags)
+		if f := mapped.Load(); f != nil {
+			(*f)()
+		}
+		return b, err
+	}
 	sysUnlink = func(path string) error {
 		if f := unlinks.Load(); f != nil {
 			return (*f)(path)
@@ -338,6 +355,11 @@ func init() {
 		}
 		return syscall.Rename(from, to)
 	}
+}
+
+func replaceFsync(t testing.TB, f func(fd int) error) {
+	syncs.Store(&f)
+	t.Cleanup(func() { syncs.Store(nil) })
 }
 
 func replaceUnlink(t testing.TB, f func(path string) error) {
@@ -374,8 +396,7 @@ func AfterUnlink(t testing.TB, f func(path string)) {
 
 // InsteadOfSync has f called instead of the syncs of the directory dir.
 func InsteadOfSync(t testing.TB, dir string, f func() error) {
-	t.Cleanup(func() { sysFsync = syscall.Fsync })
-	sysFsync = func(fd int) error {
+	replaceFsync(t, func(fd int) error {
 		st, err := statOpen(fd)
 		if err != nil {
 			return err
@@ -384,17 +405,13 @@ func InsteadOfSync(t testing.TB, dir string, f func() error) {
 			return f()
 		}
 		return syscall.Fsync(fd)
-	}
+	})
 }
 
 // AfterMap has f called each time the counter of the tokens was mapped.
 func AfterMap(t testing.TB, f func()) {
-	t.Cleanup(func() { sysMmap = syscall.Mmap })
-	sysMmap = func(fd int, offset int64, length, prot, flags int) ([]byte, error) {
-		b, err := syscall.Mmap(fd, offset, length, prot, flags)
-		f()
-		return b, err
-	}
+	t.Cleanup(func() { mapped.Store(nil) })
+	mapped.Store(&f)
 }
 
 var (

@@ -36,13 +36,12 @@ type fenceModel struct {
 }
 
 func TestTokensNeverGoBack(t *testing.T) {
-	t.Cleanup(func() { sysFsync = syscall.Fsync })
 	t.Cleanup(func() { renames.Store(nil) })
 	for round := range 20 {
 		seed := rand.Uint64()
 		m := &fenceModel{t: t, random: rand.New(rand.NewPCG(seed, 0))}
 		m.d = &directory{fence: t.TempDir() + "/", fileMode: 0o600}
-		sysFsync = m.fsync
+		replaceFsync(t, m.fsync)
 		rename := m.rename
 		renames.Store(&rename)
 		m.check(m.d.makeFence())

@@ -59,18 +59,28 @@ func use(dir string) {
 	}
 	x, y := queued("k"), queued("k")
 	tell(a.Acquire(ctx, x)) // a new file
+	asked := time.Now()
+	present := func() bool { return time.Since(asked) < filehold.Presence }
 	tell(b.Acquire(ctx, y)) // its second place
 	x.Block = 10
 	results, err := a.Renew(ctx, []driver.Claim{x}) // its first place again
 	check(err)
 	tell(results[0], nil)
 	tell(a.Release(ctx, x)) // handed over
-	fmt.Println("token", uint64((<-notices).Token))
+	for turn := false; !turn; {
+		select {
+		case n := <-notices:
+			turn = true
+			fmt.Println("token", uint64(n.Token))
+		case <-time.After(filehold.Presence): // it was stopped for longer than it is present
+			turn = tell(b.Acquire(ctx, y)).State == driver.Held
+		}
+	}
 	tell(a.Acquire(ctx, x))
 	y.Block = 10
 	results, err = b.Renew(ctx, []driver.Claim{y})
 	check(err)
-	if tell(results[0], nil); !results[0].Waiting {
+	if tell(results[0], nil); !results[0].Waiting && present() {
 		check(fmt.Errorf("renewal of what is waited for: %+v", results[0]))
 	}
 	tell(b.Release(ctx, y)) // handed over the other way
@@ -99,10 +109,11 @@ func use(dir string) {
 	tell(b.Acquire(ctx, readers[0]))
 	writer := queued("k")
 	tell(a.Acquire(ctx, writer))
+	asked = time.Now()
 	tell(b.Acquire(ctx, readers[1]))
 	tell(a.Release(ctx, writer))
-	for _, c := range readers {
-		if r := tell(b.Release(ctx, c)); r.State != driver.Held {
+	for i, c := range readers {
+		if r := tell(b.Release(ctx, c)); r.State != driver.Held && (i == 0 || present()) {
 			check(fmt.Errorf("release of a sharer: %+v", r))
 		}
 	}
@@ -245,6 +256,7 @@ func churn() {
 		c.Block = 1 + rand.Uint64N(3)
 		c.Shared = rand.IntN(2) == 0
 		c.Token = driver.Token(rand.Uint64N(1 << 20))
+		asked := time.Now()
 		r, err := b.Acquire(ctx, c)
 		check(err)
 		token := r.Token
@@ -254,20 +266,9 @@ func churn() {
 				check(err)
 				continue
 			}
-			beat := time.NewTicker(filehold.Presence / 3)
-			for token == 0 {
-				select {
-				case n := <-notices:
-					if n.Owner == c.Owner {
-						token = n.Token
-					}
-				case <-beat.C:
-					r, err := b.Acquire(ctx, c)
-					check(err)
-					token = r.Token
-				}
+			if token = awaitTurn(b, c, asked, notices); token == 0 {
+				continue
 			}
-			beat.Stop()
 		}
 		if c.Shared {
 			say("share %s %d %d", c.Key, token, pid)
@@ -284,6 +285,45 @@ func churn() {
 		say("leave %s %d %d", c.Key, token, pid)
 		_, err = b.Release(ctx, c)
 		check(err)
+	}
+}
+
+// awaitTurn waits until the claim has its key, and returns the token. asked is when it was about to
+// ask last. A grant that it is told of lasts only as long as it counts as present, so it makes sure
+// of that. It returns 0 if that was too late, as after a pause of the machine.
+func awaitTurn(b *filehold.Backend, c driver.Claim, asked time.Time,
+	notices <-chan driver.Notice) driver.Token {
+	ctx := context.Background()
+	beat := time.NewTicker(filehold.Presence / 3)
+	defer beat.Stop()
+	present := func() bool { return time.Since(asked) < filehold.Presence }
+	for paused := false; ; {
+		select {
+		case n := <-notices:
+			if n.Owner != c.Owner {
+				continue
+			}
+			results, err := b.Renew(ctx, []driver.Claim{c})
+			check(err)
+			if results[0].State == driver.Held {
+				return n.Token
+			}
+			if !paused && present() {
+				check(fmt.Errorf("renewal of what it was told to have: %+v", results[0]))
+			}
+			_, err = b.Release(ctx, c)
+			check(err)
+			return 0
+		case <-beat.C:
+			again := time.Now()
+			r, err := b.Acquire(ctx, c)
+			check(err)
+			if r.Token != 0 {
+				return r.Token
+			}
+			paused = paused || !present() // so a notice may be of a grant that is over
+			asked = again
+		}
 	}
 }
 

@@ -214,6 +214,16 @@ func start(t testing.TB, dir string, env ...string) *process {
 	return p
 }
 
+// startAll runs n processes that have opened dir. Who queues must not wait for the start of the
+// next one: that may take longer than a waiter is present.
+func startAll(t testing.TB, dir string, n int) (line []*process) {
+	t.Helper()
+	for range n {
+		line = append(line, start(t, dir))
+	}
+	return line
+}
+
 func tryStart(t testing.TB, dir string, env ...string) (*process, error) {
 	t.Helper()
 	cmd := command("serve", append(env, "FILEHOLD_TEST_DIR="+dir)...)

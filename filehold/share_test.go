@@ -19,14 +19,12 @@ func TestR2_KilledSharersFreeAtOnce(t *testing.T) {
 			b := open(t, dir)
 			notices := listen(b)
 			writer, readers := claim("k"), []driver.Claim{shared("k"), shared("k"), shared("k")}
+			line := startAll(t, dir, len(readers))
 			if together {
 				want(t, "first", acquire(t, b, writer), driver.Held)
 			}
-			var line []*process
-			for _, c := range readers {
-				p := start(t, dir)
-				p.acquire(c)
-				line = append(line, p)
+			for i, p := range line {
+				p.acquire(readers[i])
 			}
 			c := queued("k")
 			want(t, "waiter", acquire(t, b, c), driver.Busy)
@@ -34,6 +32,7 @@ func TestR2_KilledSharersFreeAtOnce(t *testing.T) {
 				want(t, "first", release(t, b, writer), driver.Held)
 				for i, p := range line {
 					granted(t, p.notices, readers[i])
+					want(t, "let in", p.renew(readers[i]), driver.Held)
 				}
 			}
 			for n, i := range order {

@@ -156,9 +156,7 @@ func TestR11R14R15R16R18_MajorityTooLate(t *testing.T) {
 		c := newCluster(t, 3)
 		// Just short enough, and the connections do not mind it.
 		a := c.client(quorum.WithNodeTimeout(9895 * time.Millisecond))
-		for _, conn := range a.conns {
-			conn.deaf = true
-		}
+		a.deaf()
 		for _, test := range []struct {
 			delay time.Duration
 			late  bool
@@ -207,9 +205,7 @@ func TestR18_LateClaimThatQueuesIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
 		a, b := c.client(quorum.WithNodeTimeout(9895*time.Millisecond)), c.client()
-		for _, conn := range a.conns {
-			conn.deaf = true
-		}
+		a.deaf()
 		c.freeze(0, 1)
 		time.AfterFunc(9900*time.Millisecond, func() { c.thaw(0, 1) })
 		claim := a.claim()
@@ -266,7 +262,7 @@ func TestK2_PauseBeforeReplies(t *testing.T) {
 		c := newCluster(t, 5)
 		a, b := c.client(), c.client()
 		claim := a.claim()
-		done := make(chan error)
+		done := make(chan error, 1)
 		c.do(func() {
 			for _, conn := range a.conns {
 				conn.held = true

@@ -201,8 +201,10 @@ func TestBrokenAdoption(t *testing.T) {
 				if err := <-done; err == nil || !strings.Contains(err.Error(), "node 2") {
 					t.Fatalf("Adopt: %v; want an error that names node 2", err)
 				}
-				if texts := c.texts(); len(c.live()) > 0 {
-					t.Fatalf("a set has a majority: %s", texts)
+				var live []driver.Set
+				c.do(func() { live = c.live() })
+				if len(live) > 0 {
+					t.Fatalf("a set has a majority: %s", c.texts())
 				}
 				k := c.named(name, back...)
 				if err := k.Adopt(context.Background(), 0); err != nil {
@@ -305,7 +307,7 @@ func TestAdoptionsAtOnce(t *testing.T) {
 			c.named("a", sets["a"]...).serves()
 			last := make(map[driver.Set]time.Time) // when each set had a majority last
 			var before []driver.Set                // which have had one up to now
-			c.moved = func() {
+			watch := func() {
 				live := c.live()
 				for _, set := range live {
 					for other, at := range last {
@@ -324,7 +326,7 @@ func TestAdoptionsAtOnce(t *testing.T) {
 				}
 				before = live
 			}
-			c.do(c.moved)
+			c.do(func() { c.moved = watch; watch() })
 			pause := func(most time.Duration) {
 				time.Sleep(time.Duration(draw.Int64N(int64(most))))
 			}

@@ -124,6 +124,15 @@ func (c *client) cut(cut bool, servers ...int) {
 	})
 }
 
+// deaf has the client's calls not end with their contexts.
+func (c *client) deaf() {
+	c.cluster.do(func() {
+		for _, conn := range c.conns {
+			conn.deaf = true
+		}
+	})
+}
+
 // holders returns who holds the key on each server.
 func (c *cluster) holders(key string) []string {
 	c.mu.Lock()

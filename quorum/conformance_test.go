@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,17 +52,16 @@ func (m *memories) open(t testing.TB, options ...quorum.Option) *quorum.Quorum {
 // changed, places in the queue for example, while a Quorum only promises a majority.
 type cutter struct {
 	*quorum.Quorum
-	cut bool
+	cut atomic.Bool
 }
 
 func (c *cutter) lost() error {
 	// Fake time passes when everything else has come to rest; by so much that who asks later is
 	// later by the nodes' clocks.
 	time.Sleep(10 * time.Microsecond)
-	if !c.cut {
+	if !c.cut.Swap(false) {
 		return nil
 	}
-	c.cut = false
 	return &driver.Error{Maybe: true, Err: fmt.Errorf("reply lost")}
 }
 
@@ -125,7 +125,7 @@ func harness(n int, bubble bool) drivertest.Harness {
 						node.Faults().Lose(key)
 					}
 				},
-				CutReply: func(t testing.TB, b driver.Backend) { b.(*cutter).cut = true },
+				CutReply: func(t testing.TB, b driver.Backend) { b.(*cutter).cut.Store(true) },
 				Freeze: func(t testing.TB, b driver.Backend) (thaw func()) {
 					for _, c := range of(b) {
 						c.Faults().Freeze()

@@ -279,12 +279,14 @@ func TestAdoptGoesOn(t *testing.T) {
 				again.hold(claim)
 				again.release(claim, driver.Held)
 				old.disagrees("set 0,1,2,3,4", "set blue")
-				for _, s := range c.servers {
-					if s.member != again.Set() {
-						t.Errorf("server %d belongs to %q; want %q", s.index, s.member.Text(),
-							again.Set().Text())
+				c.do(func() {
+					for _, s := range c.servers {
+						if s.member != again.Set() {
+							t.Errorf("server %d belongs to %q; want %q", s.index,
+								s.member.Text(), again.Set().Text())
+						}
 					}
-				}
+				})
 			})
 		})
 	}

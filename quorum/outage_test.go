@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -219,6 +220,7 @@ func TestRefusingNodeIsSeen(t *testing.T) {
 				t.Errorf("status %+v; want refusing, with the reason", n)
 			}
 		}
+		synctest.Wait() // for the observer
 		if len(events) != 1 || events[0].Is != quorum.Refusing || events[0].Err == nil {
 			t.Errorf("events %+v; want one, that it refuses", events)
 		}
@@ -232,11 +234,7 @@ func TestMajorityAfterTheNodeTimeout(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := newCluster(t, 3)
 			a := c.client()
-			c.do(func() {
-				for _, conn := range a.conns {
-					conn.deaf = true
-				}
-			})
+			a.deaf()
 			claim := a.claim()
 			claim.Queue = queue
 			pause := func(held bool) {

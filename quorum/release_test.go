@@ -348,6 +348,7 @@ func TestBreaker(t *testing.T) {
 		a.hold(claim)
 		a.release(claim, driver.Held)
 		rest()
+		synctest.Wait() // for the observer
 		events = nil
 		c.freeze(4)
 		sent := func() (n uint64) {
@@ -369,6 +370,7 @@ func TestBreaker(t *testing.T) {
 		if node.State != quorum.Down || node.Err == nil || node.Pending > 10 {
 			t.Errorf("status %+v; want down, with an error, and next to nothing pending", node)
 		}
+		synctest.Wait()
 		if len(events) != 1 || events[0].Was != quorum.Up || events[0].Is != quorum.Down ||
 			events[0].Node != "node 5" || events[0].Err == nil {
 			t.Errorf("events %+v; want that node 5 went down", events)
@@ -384,6 +386,7 @@ func TestBreaker(t *testing.T) {
 			node.Owed != 0 {
 			t.Errorf("status %+v; want up", node)
 		}
+		synctest.Wait()
 		if len(events) != 2 || events[1].Is != quorum.Up {
 			t.Errorf("events %+v; want that node 5 came back", events)
 		}

@@ -221,10 +221,10 @@ func TestR32_HandoffInQuarantine(t *testing.T) {
 			}
 			a.release(first, driver.Held)
 			time.Sleep(5 * roundTrip)
-			for _, s := range c.servers[:2] {
-				if owner := s.keys["k"].owner; owner != waiter.Owner {
+			for i, owner := range c.holders("k")[:2] {
+				if owner != waiter.Owner {
 					t.Fatalf("server %d is held by %q; the case is that it has handed over",
-						s.index, owner)
+						i, owner)
 				}
 			}
 			if len(granted) > 0 {

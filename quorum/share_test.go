@@ -59,38 +59,44 @@ func (shy) Shares() bool { return false }
 // A node that grants no shared claims would take one for an exclusive claim, and keep other readers
 // out. So the claim is refused, and the error names the node.
 func TestNodeThatCannotShare(t *testing.T) {
-	for name, last := range map[string]driver.Backend{
-		"without the method": exclusive{memhold.New()},
-		"with it":            shy{memhold.New()},
+	for name, restrict := range map[string]func(driver.Backend) driver.Backend{
+		"without the method": func(b driver.Backend) driver.Backend { return exclusive{b} },
+		"with it":            func(b driver.Backend) driver.Backend { return shy{b} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := quorum.New([]driver.Backend{memhold.New(), memhold.New(), last},
-				quorum.WithGuard(0), quorum.WithNames("a", "b", "last"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer q.Close()
-			if q.Shares() {
-				t.Error("Shares() = true")
-			}
-			ctx := context.Background()
-			claim := driver.Claim{Key: "k", Owner: "o", TTL: time.Minute}
-			if r, err := q.Acquire(ctx, claim); err != nil || r.State != driver.Held {
-				t.Fatalf("Acquire = %v, %v; want held", r.State, err)
-			}
-			claim.Shared = true
-			results, err := q.Renew(ctx, []driver.Claim{claim})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, acquired := q.Acquire(ctx, driver.Claim{Key: "l", Owner: "p", TTL: time.Minute,
-				Shared: true})
-			for _, err := range []error{results[0].Err, acquired} {
-				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "last") {
-					t.Errorf("error %v; want ErrInvalid, and the node's name", err)
-				}
-			}
+			bubble(t, func(t *testing.T) { refusesToShare(t, restrict(memhold.New())) })
 		})
+	}
+}
+
+// refusesToShare checks a Quorum of two nodes that grant shared claims, and a last one that does
+// not.
+func refusesToShare(t *testing.T, last driver.Backend) {
+	q, err := quorum.New([]driver.Backend{memhold.New(), memhold.New(), last},
+		quorum.WithGuard(0), quorum.WithNames("a", "b", "last"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if q.Shares() {
+		t.Error("Shares() = true")
+	}
+	ctx := context.Background()
+	claim := driver.Claim{Key: "k", Owner: "o", TTL: time.Minute}
+	if r, err := q.Acquire(ctx, claim); err != nil || r.State != driver.Held {
+		t.Fatalf("Acquire = %v, %v; want held", r.State, err)
+	}
+	claim.Shared = true
+	results, err := q.Renew(ctx, []driver.Claim{claim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, acquired := q.Acquire(ctx, driver.Claim{Key: "l", Owner: "p", TTL: time.Minute,
+		Shared: true})
+	for _, err := range []error{results[0].Err, acquired} {
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "last") {
+			t.Errorf("error %v; want ErrInvalid, and the node's name", err)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func TestRaiseNeedsTheKey(t *testing.T) {
 		c.fences(now+1e9, now+2e9, now+3e9)
 		c.crash(2)
 		claim := a.claim()
-		done := make(chan error)
+		done := make(chan error, 1)
 		go func() {
 			_, err := a.Acquire(context.Background(), claim)
 			done <- err

@@ -489,7 +489,13 @@ func TestWaitForReplicas(t *testing.T) {
 	if got := replica.String(t, "GET", "k"); got != claim.Owner {
 		t.Errorf("the replica has %q", got)
 	}
-	works(t, patient)
+	other := newClaim("patient")
+	granted(t, patient, other)
+	testserver.Eventually(t, "its renewal is confirmed", func() error {
+		results, err := patient.Renew(t.Context(), []driver.Claim{other})
+		return errors.Join(err, testserver.Not(err != nil || results[0].State == driver.Held,
+			"%+v", results))
+	})
 	replica.Freeze()
 	results, err := b.Renew(t.Context(), []driver.Claim{claim})
 	if err != nil || results[0].State != driver.Unknown ||

@@ -61,7 +61,7 @@ func works(t *testing.T, b *redishold.Backend) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for !handsOver(ctx, t, b) {
+	for !handsOver(ctx, t, b, "lock:works") {
 	}
 	if _, err := b.Identity(ctx); err != nil {
 		t.Fatalf("Identity: %v", err)
@@ -80,11 +80,11 @@ func works(t *testing.T, b *redishold.Backend) {
 
 // handsOver has a key pass from its holder to a waiter. It reports false if that took longer than a
 // waiter that does not ask again counts as present: then it is right that nothing was passed on.
-func handsOver(ctx context.Context, t *testing.T, b *redishold.Backend) bool {
+func handsOver(ctx context.Context, t *testing.T, b *redishold.Backend, key string) bool {
 	t.Helper()
 	notices := make(chan driver.Notice, 10)
 	defer b.Notify(func(n driver.Notice) { notices <- n })()
-	first, second := newClaim("lock:works"), newClaim("lock:works")
+	first, second := newClaim(key), newClaim(key)
 	mustBe(t, "acquire", driver.Held)(b.Acquire(ctx, first))
 	asked := time.Now()
 	late := func() bool { return time.Since(asked) >= protocol.Presence }

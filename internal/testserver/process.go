@@ -115,8 +115,17 @@ func (p *Process) signal(s syscall.Signal) (exited <-chan struct{}) {
 	return p.exited
 }
 
-// Freeze stops the process in its tracks: connections stay open and nothing is answered.
-func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
+// Freeze stops the process in its tracks: connections stay open and nothing is answered. The signal
+// goes to one of its threads, and until that one is run the others may go on, so it waits for all.
+func (p *Process) Freeze() {
+	if p.signal(syscall.SIGSTOP) == nil {
+		return
+	}
+	p.mu.Lock()
+	pid := p.cmd.Process.Pid
+	p.mu.Unlock()
+	awaitStop(pid)
+}
 
 // Thaw undoes Freeze.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,10 @@ import (
 // directory.
 const parentVariable = "TESTSERVER_PARENT"
 
+// busyVariable has this test program be a server whose threads never rest. It is the server's
+// directory.
+const busyVariable = "TESTSERVER_BUSY"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentVariable); dir != "" {
 		s := newServer(dir, serving)
@@ -31,7 +36,29 @@ func TestMain(m *testing.M) {
 		fmt.Println("started")
 		select {}
 	}
+	if dir := os.Getenv(busyVariable); dir != "" {
+		beBusy(dir)
+	}
 	os.Exit(m.Run())
+}
+
+// beBusy writes its process's id into a file once it is busy, in one step.
+func beBusy(dir string) {
+	runtime.GOMAXPROCS(4)
+	for range 3 {
+		go func() {
+			for {
+			}
+		}()
+	}
+	path := filepath.Join(dir, "pid")
+	if err := os.WriteFile(path+"-", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(path+"-", path); err != nil {
+		panic(err)
+	}
+	select {}
 }
 
 // serving is a server that answers by having a pipe open, as long as it lives.
@@ -124,6 +151,39 @@ func TestEndWith(t *testing.T) {
 		if _, err := openPipe(s.Dir); !errors.Is(err, syscall.ENXIO) {
 			t.Errorf("%s: the server's pipe opens: %v; want ENXIO, as it is gone", name, err)
 		}
+	}
+}
+
+// Once Freeze returns no thread of the server runs, and the test goes on only then.
+func TestFreezeWaitsForAllThreads(t *testing.T) {
+	s := &testserver.Process{Path: os.Args[0], Dir: newDir(t)}
+	s.Env = []string{busyVariable + "=" + s.Dir}
+	s.Ready = func() error {
+		_, err := os.Stat(filepath.Join(s.Dir, "pid"))
+		return err
+	}
+	s.EndWith(t, func() string { return "the server" })
+	if err := s.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := os.ReadFile(filepath.Join(s.Dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		s.Freeze()
+		threads, err := filepath.Glob("/proc/" + string(pid) + "/task/*/stat")
+		if err != nil || len(threads) < 2 {
+			t.Fatalf("the threads of the server: %q, %v", threads, err)
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			_, state, ok := strings.Cut(string(stat), ") ")
+			if err != nil || !ok || state[0] != 'T' {
+				t.Fatalf("a thread of a frozen server: %s, %v; want state T", stat, err)
+			}
+		}
+		s.Thaw()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestConformance(t *testing.T) {
 						s.Do(t, "DEL", key)
 					}
 				},
-				CutReply: func(_ testing.TB, b driver.Backend) { b.(*settled).cut = true },
+				CutReply: func(_ testing.TB, b driver.Backend) { b.(*settled).cut.Store(true) },
 				Freeze: func(testing.TB, driver.Backend) (thaw func()) {
 					for _, s := range c.servers {
 						s.Freeze()
@@ -74,7 +75,7 @@ func TestConformance(t *testing.T) {
 // by its ticket, too.
 type settled struct {
 	*client
-	cut   bool
+	cut   atomic.Bool
 	order *arrivals
 }
 
@@ -109,8 +110,7 @@ func (s *settled) settle(ctx context.Context) error {
 	for s.pending() && ctx.Err() == nil {
 		<-look.C
 	}
-	if s.cut {
-		s.cut = false
+	if s.cut.Swap(false) {
 		return &driver.Error{Maybe: true, Err: errors.New("reply lost")}
 	}
 	return nil

@@ -89,9 +89,8 @@ func TestNothingLeftBehind(t *testing.T) {
 // The same through the library: waiters that are given up, and a Locker that is closed.
 func TestLockerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	const query = "restart-guard=0s&node-timeout=1s"
 	c := start(t, 5)
-	k := c.client(t, query)
+	k := c.client(t, calm)
 	locker, err := holdfast.New(k.Quorum, holdfast.WithPrefix("lock:"), holdfast.WithTTL(longTTL))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +104,7 @@ func TestLockerLeavesNothingBehind(t *testing.T) {
 	}
 	c.servers[0].Freeze()
 	c.servers[1].Freeze()
-	other := c.client(t, query)
+	other := c.client(t, calm)
 	waiting, err := holdfast.New(other.Quorum, holdfast.WithPrefix("lock:"),
 		holdfast.WithTTL(longTTL))
 	if err != nil {

@@ -39,7 +39,7 @@ func (k *client) timed(claim driver.Claim) (r driver.Result, until time.Time) {
 // outOfQuarantine waits until all nodes take part.
 func (k *client) outOfQuarantine() {
 	k.t.Helper()
-	claim := newClaim("first", shortGuard)
+	claim := newClaim("first", shortGuard) // which may end before it is released
 	testserver.Eventually(k.t, "the quarantine is over", func() error {
 		_, err := k.ask(claim)
 		for _, n := range k.Status().Nodes {
@@ -48,7 +48,18 @@ func (k *client) outOfQuarantine() {
 		}
 		return err
 	})
-	k.release(claim, driver.Held)
+	k.giveBack(claim)
+}
+
+// giveBack releases the claim, whether it is still held or not.
+func (k *client) giveBack(claim driver.Claim) {
+	k.t.Helper()
+	testserver.Eventually(k.t, "it is given back", func() error {
+		ctx, cancel := limit()
+		defer cancel()
+		_, err := k.Release(ctx, claim)
+		return err
+	})
 }
 
 // The published case: 3 of 5 servers grant a lock, one of them restarts without its data, and the
@@ -93,8 +104,8 @@ func TestR29_R32_QuarantineKeepsASecondHolderOut(t *testing.T) {
 	clocks[2].Step(t, now.Truncate(time.Second).Add(time.Second+900*time.Millisecond).Sub(now))
 	c.servers[2].Run(t)
 	other := newClaim("other", shortGuard)
-	b.hold(other)
-	b.release(other, driver.Held)
+	b.granted(other)
+	b.giveBack(other)
 	second := b.granted(newClaim("k", shortGuard))
 	if early := time.Until(until); early > 0 {
 		t.Errorf("granted again %v before the first lease was over", early)
@@ -135,8 +146,7 @@ func TestR33_MajorityRestarts(t *testing.T) {
 	c := start(t, 5)
 	k := c.client(t, guarded)
 	k.outOfQuarantine()
-	held := newClaim("held", shortGuard)
-	k.hold(held)
+	k.granted(newClaim("held", shortGuard))
 	// With the two that stay, the first to restart is a majority again when its own quarantine is
 	// over.
 	restarted := time.Now()
@@ -149,6 +159,7 @@ func TestR33_MajorityRestarts(t *testing.T) {
 	// A busy machine may take as long to start the others.
 	sawQuarantine := time.Since(restarted) > shortGuard/2
 	testserver.Eventually(t, "locks are granted again", func() error {
+		asked := time.Now()
 		r, err := k.ask(claim)
 		var q *driver.QuarantineError
 		if errors.As(err, &q) {
@@ -160,10 +171,15 @@ func TestR33_MajorityRestarts(t *testing.T) {
 			if !strings.Contains(err.Error(), "too many in restart quarantine, for another ") {
 				t.Errorf("error %q; want that it says for how long", err)
 			}
-			for _, i := range []int{0, 2, 4} {
-				// Not in the last moment, when it may be over by now.
-				if n := k.Status().Nodes[i]; q.Remaining > time.Second &&
-					n.State != quorum.Quarantined {
+			// Not of a node that a busy machine was late with, nor when it may be over by now.
+			var all *quorum.Error
+			if !errors.As(err, &all) {
+				t.Fatalf("error %v; want one of the quorum", err)
+			}
+			for i, n := range k.Status().Nodes {
+				// Another answer may say better when the server was started, by a second at most.
+				if errors.As(all.Nodes[i].Err, &q) &&
+					time.Since(asked)+time.Second < q.Remaining && n.State != quorum.Quarantined {
 					t.Errorf("node %d: %+v; want quarantined", i, n)
 				}
 			}
@@ -272,7 +288,7 @@ func TestR30_R31_EverySecond(t *testing.T) {
 	c := start(t, 3, redistest.WithAOF("everysec"))
 	a, b := c.client(t, brisk), c.client(t, calm)
 	claim, brief := newClaim("k", longTTL), newClaim("brief", briefTTL)
-	a.hold(claim)
+	a.granted(claim)
 	first, _ := a.timed(brief)
 	over := time.Now().Add(brief.TTL)
 	for _, s := range c.servers {
