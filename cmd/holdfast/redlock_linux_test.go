@@ -204,8 +204,7 @@ func TestRedlockWithoutMajority(t *testing.T) {
 	f.servers[0].Kill()
 	f.servers[1].Freeze()
 	f.servers[4].Kill()
-	p := f.runAt(strings.Replace(f.url("restart-guard=0s"), "node-timeout=2s", "node-timeout=5s",
-		1))
+	p := f.run()
 	p.expectExit(69)
 	text := p.allStderr()
 	if !strings.Contains(text, "2 of 5 nodes agreed, 3 needed: ") {
