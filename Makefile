@@ -101,6 +101,10 @@ test-server: test-needs ## Run the tests of Redis on the server of another Debia
 .PHONY: fetch
 fetch: ## Download the modules and tools that the other targets need
 	go list -deps -test work >/dev/null
+	GOOS=darwin CGO_ENABLED=0 go list -deps -test $(ON_UNIX) >/dev/null
+	GOOS=freebsd CGO_ENABLED=0 go list -deps -test $(ON_UNIX) >/dev/null
+	GOOS=windows CGO_ENABLED=0 go list -deps -test ./... ./cmd/holdfast/... >/dev/null
+	GOOS=windows CGO_ENABLED=0 go list -deps $(call packages,released,[.]$$$$|cmd) >/dev/null
 	go run $(STATICCHECK) -version
 	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
 

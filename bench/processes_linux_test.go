@@ -38,7 +38,7 @@ func children(t *testing.T, parent int) (pids []int) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
 	for !condition() {

@@ -427,6 +427,7 @@ type record struct {
 // recorder is a handler of slog that keeps what it is told.
 type recorder struct {
 	slog.Handler
+	mu      sync.Mutex // several goroutines of a Locker may log
 	records []record
 }
 
@@ -438,6 +439,8 @@ func (h *recorder) Handle(_ context.Context, r slog.Record) error {
 		attributes[a.Key] = a.Value.Any()
 		return true
 	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.records = append(h.records, record{r.Message, attributes})
 	return nil
 }

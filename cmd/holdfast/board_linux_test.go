@@ -191,10 +191,10 @@ func TestBoardOfASilentServer(t *testing.T) {
 	s := newSite(t, "redis")
 	defer s.release()
 	s.hold("nightly")
-	b := s.board(s.looks, "--timeout=500ms")
+	b := s.board(s.looks, "--timeout=4s") // it also has that long to connect, on a busy machine
 	b.follows(`"name":"nightly"`)
 	s.servers[0].Freeze()
-	b.follows(`"trouble":"no answer within 500ms`)
+	b.follows(`"trouble":"no answer within 4s`)
 	s.servers[0].Thaw()
 	testserver.Eventually(t, "the board sees the lock again", func() error {
 		_, text := b.ask("lock?id="+keyID(s.prefix+"nightly"), nil)

@@ -104,7 +104,9 @@ func TestDeployDocumentRights(t *testing.T) {
 	etcd, url := startEtcd(t)
 	shell := exec.Command("bash", "-ec", blocks["sh"]+
 		"\netcdctl user add root:secret\netcdctl auth enable")
-	shell.Env = append(os.Environ(), "ETCDCTL_API=3", "ETCDCTL_ENDPOINTS="+etcd.Endpoint())
+	// Its own bounds are seconds, which a busy machine may take.
+	shell.Env = append(os.Environ(), "ETCDCTL_API=3", "ETCDCTL_ENDPOINTS="+etcd.Endpoint(),
+		"ETCDCTL_DIAL_TIMEOUT="+guard.String(), "ETCDCTL_COMMAND_TIMEOUT="+guard.String())
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -129,9 +131,7 @@ func TestDeployDocumentJobs(t *testing.T) {
 
 	bin := t.TempDir()
 	report := filepath.Join(bin, "report")
-	if err := os.WriteFile(report, []byte("#!/bin/sh\necho report\nread x\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, report, "#!/bin/sh\necho report\nread x\n", 0o700)
 	if err := os.Symlink(holdfastPath, filepath.Join(bin, "holdfast")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,16 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
@@ -80,13 +81,7 @@ func newReader(t *testing.T) *reader {
 	shown := []string{"6390", "7391", "7392", "7393", "7394", "7395"}
 	var free []string
 	for range shown {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		free = append(free, port)
+		free = append(free, strconv.Itoa(testserver.FreePort(t)))
 	}
 	slices.Sort(free) // as make down lists them
 	here := []string{"/tmp/", os.TempDir() + "/"}
@@ -191,10 +186,7 @@ func TestCrontab(t *testing.T) {
 	if err := os.Symlink(holdfastPath, filepath.Join(bin, "holdfast")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "report"), []byte("#!/bin/sh\necho report\nread x\n"),
-		0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, filepath.Join(bin, "report"), "#!/bin/sh\necho report\nread x\n", 0o700)
 	places := strings.NewReplacer("redis://locks.example.com", "redis://"+server.Addr,
 		"/usr/local/bin/report", filepath.Join(bin, "report"))
 	jobs := 0

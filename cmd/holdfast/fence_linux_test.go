@@ -367,9 +367,7 @@ func TestFenceWithoutProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		if mode != 0 {
-			if err := os.WriteFile(alone+"-fence", []byte("no program"), mode); err != nil {
-				t.Fatal(err)
-			}
+			writeProgram(t, alone+"-fence", "no program", mode)
 		}
 		cmd := exec.Command(alone, "fence", "advance", "--token=1", "ledger")
 		cmd.Env = []string{"HOLDFAST_FENCE_URL=postgres://u:" + hidden + "@h/db", "PATH=/no/such"}
@@ -396,9 +394,7 @@ func TestFenceCrontab(t *testing.T) {
 		t.Fatal(err)
 	}
 	post := filepath.Join(bin, "post-entries")
-	if err := os.WriteFile(post, []byte("#!/bin/sh\necho posted\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, post, "#!/bin/sh\necho posted\n", 0o700)
 	places := strings.NewReplacer("redis://locks.example.com", locks.URL(),
 		"postgres://books.example.com/ledger", store.url, "/usr/local/bin/post-entries", post)
 	env, job := []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=/"}, ""

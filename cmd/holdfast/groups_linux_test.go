@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -8,6 +9,7 @@ import (
 // TestOtherProcessGroups: a lost lock also ends programs that are in another process group of the
 // session, as timeout and job control make them, even if their parent has ended.
 func TestOtherProcessGroups(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"timeout":     `exec 3<&0; timeout 1000 sh -c 'echo ready; exec sleep 1000' <&3`,
 		"stubborn":    `trap '' TERM; timeout 1000 sh -c 'trap "" TERM; echo ready; while :; do sleep 1000; done' </dev/null`,
@@ -15,9 +17,12 @@ func TestOtherProcessGroups(t *testing.T) {
 		"orphan":      `(timeout 1000 sh -c 'echo ready; exec sleep 1000' </dev/null &) ; sleep 1000`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, locks(t), nil, "run", "--ttl", "2s", "--max-hold", "2s", "name",
-				"-c", script)
+			dir := locks(t)
+			p := start(t, dir, nil, "run", "--ttl=6s", "--grace=500ms", "name", "-c", script)
 			p.expect("ready")
+			if err := os.RemoveAll(dir); err != nil { // so the next renewal finds the lock lost
+				t.Fatal(err)
+			}
 			p.expectExit(70)
 			p.rest() // returns when no process has stdout open
 		})

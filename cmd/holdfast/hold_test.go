@@ -46,7 +46,7 @@ func TestHold(t *testing.T) {
 	}
 
 	dir := t.TempDir() + "/locks"
-	p := start(t, dir, nil, "hold", "--ttl=1s", "name")
+	p := start(t, dir, nil, "hold", "--ttl=4s", "name")
 	p.line()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -70,15 +70,16 @@ func TestHoldSeveral(t *testing.T) {
 	if tokens[0] != tokens[2] || tokens[0] == tokens[1] || tokens[1] == "0" {
 		t.Errorf("the tokens are %q", tokens)
 	}
-	busy := start(t, dir, nil, "run", "--no-wait", "b", "a", "--", "true")
+	late := start(t, dir, nil, "run", "--wait=4s", "b", "name", "--", "true")
+	late.waiting()
+	busy := start(t, dir, nil, "run", "--no-wait", "c", "a", "--", "true")
 	busy.expectExit(75)
 	if got := busy.allStderr(); !strings.HasPrefix(got, `holdfast: "a" is held by pid `) {
 		t.Errorf("--no-wait says %q", got)
 	}
-	late := start(t, dir, nil, "run", "--wait=500ms", "b", "name", "--", "true")
 	late.expectExit(75)
 	if got := lastLine(late.allStderr()); !strings.HasPrefix(got,
-		`holdfast: "name" was not free within --wait 500ms; held by pid `) {
+		`holdfast: "name" was not free within --wait 4s; held by pid `) {
 		t.Errorf("--wait says %q", got)
 	}
 	start(t, dir, nil, "run", "--no-wait", "b", "--", "true").expectExit(0)
@@ -138,12 +139,13 @@ func TestConflictExitCode(t *testing.T) {
 	dir := locks(t)
 	holder := startRole(t, dir, "echo", longTTL)
 	holder.expect("ready")
+	late := start(t, dir, nil, "run", "--wait=4s", "--conflict-exit-code=0", "name", "--", "true")
+	late.waiting()
 	start(t, dir, nil, "run", "--no-wait", "-E", "9", "name", "--", "true").expectExit(9)
-	start(t, dir, nil, "run", "--wait=500ms", "--conflict-exit-code=0", "name", "--",
-		"true").expectExit(0)
 	start(t, dir, nil, "hold", "--no-wait", "-E9", "name").expectExit(9)
 	start(t, dir, nil, "run", "-E", "9", "other", "--", "sh", "-c", "exit 75").expectExit(75)
 	start(t, "/dev/null", nil, "run", "--no-wait", "-E", "9", "name", "--", "true").expectExit(69)
+	late.expectExit(0)
 	holder.stdin.Close()
 	holder.expectExit(0)
 }

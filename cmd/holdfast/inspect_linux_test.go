@@ -120,18 +120,23 @@ func TestInspectNodes(t *testing.T) {
 	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
 		"  nodes    "+s.servers[0].Addr+": differs: granted it to "+
 			`"5f3a" of another library, lease -`)
+	s.impatient()
 	s.servers[1].Freeze()
 	s.says(0, []string{"inspect", "nightly"},
 		"           "+s.servers[1].Addr+": does not answer: .*")
 	s.servers[2].Kill()
-	out, err := s.ask(69, "inspect", "--timeout=4s", "nightly")
+	out, err := s.ask(69, "inspect", "--timeout=14s", "nightly")
 	if strings.Contains(out, "nobody") || !strings.Contains(out, "\n  held by  not known\n") {
 		t.Errorf("without a majority nobody knows the holder:\n%s", out)
 	}
-	if !strings.Contains(err, s.servers[2].Addr) || !strings.Contains(out, "differs") ||
-		!regexp.MustCompile(s.servers[2].Addr+": does not answer: .*connection refused").
-			MatchString(out) {
-		t.Errorf("without a majority: %q\n%s", err, out)
+	if !strings.Contains(err, s.servers[2].Addr) {
+		t.Errorf("without a majority: %q", err)
+	}
+	refused := " +" + s.servers[2].Addr + ": does not answer: .*connection refused.*"
+	if !strings.Contains(out, "differs") || !regexp.MustCompile(refused).MatchString(out) {
+		// On a busy machine the one that is left may not answer in time either.
+		s.says(69, []string{"inspect", "--timeout=14s", "nightly"}, "  nodes    .*: differs: .*",
+			refused)
 	}
 	s.servers[1].Thaw()
 }

@@ -118,7 +118,7 @@ func TestLeadKilled(t *testing.T) {
 func TestLeadStopped(t *testing.T) {
 	t.Parallel()
 	dir := locks(t)
-	first := startLead(t, dir, "slow", "--ttl=3s", "--grace=1h")
+	first := startLead(t, dir, "slow", "--ttl=6s", "--grace=1h")
 	first.expect("ready")
 	second := startLead(t, dir, "echo", longTTL)
 	second.standsBy(1)
@@ -150,8 +150,9 @@ func TestLeadRestarts(t *testing.T) {
 		last = line
 	}
 	p.expectStderr(`(?s)(holdfast: the command has ended with exit code 3\n.*){3}`)
-	p.signal(syscall.SIGINT) // in the pause
-	p.expectExit(128 + int(syscall.SIGINT))
+	p.signal(syscall.SIGINT) // in the pause, unless the machine is busy for as long
+	p.expectExitOf(func(code int) bool { return code == 128+int(syscall.SIGINT) || code == 3 },
+		"130 or 3")
 }
 
 // TestLeadGoesOnAfterASignalForTheCommand: a daemon that has read its settings again, and ends much
@@ -185,11 +186,11 @@ func TestLeadIsSignalledOnStandby(t *testing.T) {
 func TestLeadMaxHold(t *testing.T) {
 	t.Parallel()
 	dir := locks(t)
-	first := startLead(t, dir, "echo", "--ttl=3s", "--max-hold=3s")
+	first := startLead(t, dir, "echo", "--ttl=6s", "--max-hold=6s")
 	first.expect("ready")
 	second := startLead(t, dir, "echo", longTTL, "--quiet")
 	second.expect("ready")
-	first.expectStderr(`maximum hold reached; the command gets SIGTERM, and SIGKILL in 1.5s`)
+	first.expectStderr(`maximum hold reached; the command gets SIGTERM, and SIGKILL in 3s`)
 	first.standsBy(1)
 	second.signal(syscall.SIGTERM)
 	second.expectExit(143)

@@ -37,13 +37,7 @@ func TestLeaderDocument(t *testing.T) {
 	}
 	server, bin := redistest.Start(t), t.TempDir()
 	scheduler := filepath.Join(bin, "scheduler")
-	// Nobody can execute a file that a process which another test starts just now has open.
-	syscall.ForkLock.RLock()
-	err := os.WriteFile(scheduler, []byte("#!/bin/sh\necho scheduler\nread x\n"), 0o700)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, scheduler, "#!/bin/sh\necho scheduler\nread x\n", 0o700)
 	type machine struct {
 		*process
 		file   string

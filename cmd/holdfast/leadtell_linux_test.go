@@ -52,7 +52,7 @@ func TestLeadHandsOver(t *testing.T) {
 			t.Parallel()
 			first := startLeadOn(t, url, "echo", longTTL, told, "--label=one", "--announce=a:1")
 			first.expect("ready")
-			second := startLeadOn(t, url, "echo", "--ttl=3s", told, "--label=two")
+			second := startLeadOn(t, url, "echo", "--ttl=6s", told, "--label=two")
 			host, err := os.Hostname()
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestLeadHandsOver(t *testing.T) {
 			second.expect("ready")
 			second.expectStderr(`told name: two, , ` + strconv.Itoa(second.cmd.Process.Pid))
 
-			third := startLeadOn(t, url, "echo", "--ttl=3s")
+			third := startLeadOn(t, url, "echo", "--ttl=6s")
 			third.standsBy(1)
 			second.signal(syscall.SIGKILL)
 			third.expect("ready")

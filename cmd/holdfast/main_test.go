@@ -379,6 +379,18 @@ func file(t *testing.T) string {
 	return path
 }
 
+// writeProgram writes a file that a test executes. Nobody can execute a file that a process which
+// another test starts just now has open for writing. ForkLock keeps it from being started.
+func writeProgram(t *testing.T, path, text string, mode fs.FileMode) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), mode)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	return lines[len(lines)-1]

@@ -38,7 +38,7 @@ func TestOrphansAreReaped(t *testing.T) {
 // for the end of the grace.
 func TestLossWithOrphans(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
-	p := startReaper(t, dir, "--ttl=3s", "--grace=1h", "name", "--", "sh", "-c",
+	p := startReaper(t, dir, "--ttl=6s", "--grace=1h", "name", "--", "sh", "-c",
 		`sleep 1000 & echo ready; wait`)
 	p.expect("ready")
 	if err := os.RemoveAll(dir); err != nil {

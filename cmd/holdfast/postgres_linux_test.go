@@ -125,7 +125,7 @@ func TestPostgres(t *testing.T) {
 		t.Errorf("doctor says of a server with fsync off: %s", text)
 	}
 
-	loser := run(url, nil, "run", "--ttl=3s", "lost", "--", "sleep", "3600")
+	loser := run(url, nil, "run", "--ttl=9s", "lost", "--", "sleep", "3600")
 	testserver.Eventually(t, "the lock is taken away", func() error {
 		return testserver.Not(taken(t, s.DSN()) == 1, "it is not held yet")
 	})

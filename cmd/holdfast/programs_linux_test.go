@@ -204,6 +204,9 @@ while True:
 // again, with and without a terminal. One that ignores them is killed when the grace is over. Until
 // then the lock is kept, and holdfast says that the command is stopped.
 func TestStoppedCommandEnds(t *testing.T) {
+	t.Parallel()
+	// The stubborn one has so long to stop itself again, or it counts as one that runs.
+	const grace = "--grace=500ms"
 	for _, kind := range []struct {
 		name string
 		code func(syscall.Signal) int
@@ -213,7 +216,7 @@ func TestStoppedCommandEnds(t *testing.T) {
 	} {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP,
 			syscall.SIGQUIT} {
-			args := []string{"--grace=100ms", "name", "--", python(t), "-c", stopper, kind.name}
+			args := []string{grace, "name", "--", python(t), "-c", stopper, kind.name}
 			t.Run(fmt.Sprint(kind.name, " ", sig), func(t *testing.T) {
 				dir := locks(t)
 				p := start(t, dir, nil, append([]string{"run", longTTL}, args...)...)
@@ -232,7 +235,7 @@ func TestStoppedCommandEnds(t *testing.T) {
 		for key, sig := range map[string]syscall.Signal{controlC: syscall.SIGINT,
 			controlBackslash: syscall.SIGQUIT} {
 			t.Run(fmt.Sprint(kind.name, " ", sig, " by a key"), func(t *testing.T) {
-				p := onTerminal(t, locks(t), "--grace=100ms", "name", "--", python(t), "-c",
+				p := onTerminal(t, locks(t), grace, "name", "--", python(t), "-c",
 					stopper, kind.name)
 				p.stops(p.expectStderr(`stops \d+`))
 				p.types(key)
@@ -240,7 +243,7 @@ func TestStoppedCommandEnds(t *testing.T) {
 			})
 		}
 		t.Run(kind.name+" in a job", func(t *testing.T) {
-			job := startSession(t, locks(t), "", holdfastPath, "run", longTTL, "--grace=100ms",
+			job := startSession(t, locks(t), "", holdfastPath, "run", longTTL, grace,
 				"name", "--", python(t), "-c", stopper, kind.name)
 			job.expectReport("stopped")
 			parent, err := strconv.Atoi(strings.Fields(job.expectStderr(`stops \d+ of \d+`))[3])

@@ -80,11 +80,11 @@ func TestWaitingOnATerminal(t *testing.T) {
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "TERM=xterm")
 	p, terminal := startOnTerminal(t, 200, cmd)
 	p.expectStderr(
-		`\r\x1b\[Kholdfast: waiting 0s for "name", held by nightly\?backup \(pid \d+ on .+\) for \d+s \(lease \S+, renewed while it lives\), place 1 in the queue`)
-	p.expectStderr(`\r\x1b\[Kholdfast: waiting [1-9]s for "name", held by .+, place 1 in the queue`)
+		`\r\x1b\[Kholdfast: waiting \d+s for "name", held by nightly\?backup \(pid \d+ on .+\) for \d+s \(lease \S+, renewed while it lives\), place 1 in the queue`)
+	p.expectStderr(`\r\x1b\[Kholdfast: waiting [1-9]\d*s for "name", held by .+, place 1 in the queue`)
 	// The line follows a change of the width.
 	resize(t, terminal, 33)
-	p.expectStderr(`\r\x1b\[Kholdfast: waiting \ds for "nam\.\.\.\r`)
+	p.expectStderr(`\r\x1b\[Kholdfast: waiting \d+s for "na(m|)\.\.\.\r`)
 	holder.stdin.Close()
 	holder.expectExit(0)
 	p.expectExit(3)
@@ -100,22 +100,29 @@ func TestWaitingOnATerminalInVain(t *testing.T) {
 	dir := locks(t)
 	holder := startRole(t, dir, "echo", longTTL)
 	holder.expect("ready")
-	for _, test := range []struct {
+	tests := []struct {
 		flags []string
 		term  string
 		code  int
 		want  string
 	}{
-		{[]string{"--wait=300ms"}, "xterm", 75,
-			`\r\x1b\[Kholdfast: waiting 0s for .*\r\x1b\[Kholdfast: "name" was not free within --wait 300ms; held by .*\r\n$`},
-		{[]string{"--wait=300ms"}, "dumb", 75,
+		{[]string{"--wait=4s"}, "xterm", 75,
+			`\r\x1b\[Kholdfast: waiting \ds for .*\r\x1b\[Kholdfast: "name" was not free within --wait 4s; held by .*\r\n$`},
+		{[]string{"--wait=4s"}, "dumb", 75,
 			`^holdfast: waiting for "name", held by .*\r\nholdfast: "name" was not free .*\r\n$`},
-		{[]string{"--wait=300ms", "-q"}, "xterm", 75, `^$`},
-	} {
+		{[]string{"--wait=4s", "-q"}, "xterm", 75, `^$`},
+	}
+	// All at once, as the backend has to have the time to tell who holds it.
+	var waiters []*process
+	for _, test := range tests {
 		cmd := exec.Command(holdfastPath, append(append([]string{"run", longTTL}, test.flags...),
 			"name", "--", "true")...)
 		cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "TERM="+test.term)
 		p, _ := startOnTerminal(t, 200, cmd)
+		waiters = append(waiters, p)
+	}
+	for i, test := range tests {
+		p := waiters[i]
 		p.expectExit(test.code)
 		if test.want == "^$" {
 			if got := p.allStderr(); got != "" {
@@ -129,7 +136,7 @@ func TestWaitingOnATerminalInVain(t *testing.T) {
 	cmd := exec.Command(holdfastPath, "run", longTTL, "name", "--", "true")
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+dir, "TERM=xterm")
 	p, terminal := startOnTerminal(t, 80, cmd)
-	p.expectStderr(`waiting 0s`)
+	p.expectStderr(`waiting \d+s`)
 	fmt.Fprint(terminal, "\x03")
 	p.expectExit(130)
 	p.expectStderr(`\r\x1b\[K$`)
@@ -373,8 +380,9 @@ func TestBackgroundJob(t *testing.T) {
 // TestStoppedForTooLong: nobody renews the lease of a stopped job. If the lease has ended, fg ends
 // the command.
 func TestStoppedForTooLong(t *testing.T) {
+	t.Parallel()
 	dir := locks(t)
-	s := startSession(t, dir, "keys", holdfastPath, "run", "--ttl=1s", "name", "--", selfPath)
+	s := startSession(t, dir, "keys", holdfastPath, "run", "--ttl=6s", "name", "--", selfPath)
 	s.ready()
 	s.types(controlZ)
 	s.expectReport("stopped")

@@ -104,7 +104,7 @@ func (f *five) nothingLeft() {
 func TestRedlockOutlivesServers(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
-	holder := f.run("--ttl=3s")
+	holder := f.run("--ttl=6s")
 	holder.expect("ready")
 	works := func(when string, witness int) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestRedlockExcludes(t *testing.T) {
 	f := startFive(t)
 	first := f.run(longTTL)
 	first.expect("ready")
-	second := f.run("--ttl=3s")
+	second := f.run("--ttl=6s")
 	second.expectStderr(`waiting for "name", held by .*`)
 	first.stdin.Close()
 	first.expectExit(0)
@@ -329,7 +329,7 @@ func TestRedlockWithDeadServers(t *testing.T) {
 	f.servers[1].Kill()
 	f.servers[3].Kill()
 	named := f.url("restart-guard=0s&set=five") // set: the names of the servers do not matter
-	p := f.runAt(named, "--ttl=3s")
+	p := f.runAt(named, "--ttl=6s")
 	p.expect("ready")
 	for _, i := range []int{1, 3} {
 		p.expectStderr(regexp.QuoteMeta(f.servers[i].Addr) +

@@ -22,17 +22,14 @@ func TestTwoExcludeEachOther(t *testing.T) {
 	first := startRole(t, dir, "echo", "--label=first")
 	first.expect("ready")
 
+	// The backend has so long to tell who holds it.
+	soon := startRole(t, dir, "echo", "--wait=4s")
+	soon.waiting()
 	late := startRole(t, dir, "echo", "--no-wait")
 	late.expectExit(75)
 	if got := late.allStderr(); !regexp.MustCompile(
 		`^holdfast: "name" is held by first \(pid \d+ on .+\) for \d+s \(lease \d+s, renewed while it lives\)\n$`).MatchString(got) {
 		t.Errorf("--no-wait says %q", got)
-	}
-	soon := startRole(t, dir, "echo", "--wait=500ms")
-	soon.expectExit(75)
-	if got := lastLine(soon.allStderr()); !regexp.MustCompile(
-		`^holdfast: "name" was not free within --wait 500ms; held by first \(pid \d+ on .+\) for \d+s$`).MatchString(got) {
-		t.Errorf("--wait says %q", got)
 	}
 	for _, name := range []string{"a//b@c", "s3://bucket/user@host", "redis://user@host"} {
 		holder := start(t, dir, nil, "run", name, "--", "sh", "-c", "echo ready; read x")
@@ -50,6 +47,11 @@ func TestTwoExcludeEachOther(t *testing.T) {
 	zero.expectExit(75)
 	if got := zero.allStderr(); got != "" {
 		t.Errorf("--quiet says %q", got)
+	}
+	soon.expectExit(75)
+	if got := lastLine(soon.allStderr()); !regexp.MustCompile(
+		`^holdfast: "name" was not free within --wait 4s; held by first \(pid \d+ on .+\) for \d+s$`).MatchString(got) {
+		t.Errorf("--wait says %q", got)
 	}
 
 	second := startRole(t, dir, "echo", longTTL)
@@ -257,6 +259,7 @@ func TestBackendThatCannotBeUsed(t *testing.T) {
 }
 
 func TestRemovedLockEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	for name, remove := range map[string]func(dir string) error{
 		"directory": os.RemoveAll,
 		"keys": func(dir string) error {
@@ -272,7 +275,7 @@ func TestRemovedLockEndsTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "locks")
-			p := startRole(t, dir, "slow", "--ttl=1s", "--grace=1h")
+			p := startRole(t, dir, "slow", "--ttl=6s", "--grace=1h")
 			p.expect("ready")
 			if err := remove(dir); err != nil {
 				t.Fatal(err)
@@ -288,8 +291,9 @@ func TestRemovedLockEndsTheCommand(t *testing.T) {
 }
 
 func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "locks")
-	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=1s", "--grace=50ms",
+	p := start(t, dir, []string{role.Variable + "=stubborn"}, "run", "--ttl=6s", "--grace=50ms",
 		"name", "--",
 		"sh", "-c", `trap '' TERM; "$0" & "$0"`, selfPath)
 	p.expect("ready")
@@ -302,12 +306,13 @@ func TestLossKillsWhoIgnoresSIGTERM(t *testing.T) {
 }
 
 func TestMaxHold(t *testing.T) {
-	p := startRole(t, locks(t), "slow", "--ttl=2s", "--max-hold=2s", "--grace=1h")
+	t.Parallel()
+	p := startRole(t, locks(t), "slow", "--ttl=4s", "--max-hold=4s", "--grace=1h")
 	p.expect("ready")
 	p.expect("terminated")
 	// The grace is shorter than the rest of the lease, so a slow command is killed before the lease
 	// ends.
-	p.expectStderr(`lost: maximum hold reached; the command gets SIGTERM, and SIGKILL in 1s\n`)
+	p.expectStderr(`lost: maximum hold reached; the command gets SIGTERM, and SIGKILL in 2s\n`)
 	p.expectExit(70)
 	p.rest()
 }
@@ -315,8 +320,9 @@ func TestMaxHold(t *testing.T) {
 // TestFrozen: while holdfast is stopped, nobody renews its lease. When it goes on it notices the
 // loss and ends its command.
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	dir := locks(t)
-	first := startRole(t, dir, "slow", "--ttl=1s")
+	first := startRole(t, dir, "slow", "--ttl=4s")
 	first.expect("ready")
 	first.signal(syscall.SIGSTOP)
 	second := startRole(t, dir, "echo", longTTL)

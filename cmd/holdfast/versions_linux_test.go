@@ -36,9 +36,7 @@ func inVersion(t *testing.T, program, version string) (path string) {
 	}
 	text = bytes.ReplaceAll(text, []byte(module+unversioned), []byte(module+version))
 	path = program + "-" + version
-	if err := os.WriteFile(path, text, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, path, string(text), 0o700)
 	t.Cleanup(func() { os.Remove(path) })
 	return path
 }

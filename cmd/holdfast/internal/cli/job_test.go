@@ -22,6 +22,10 @@ import (
 // guard bounds the waits of a test. It only ends tests that have failed.
 const guard = 2 * time.Minute
 
+// leaseToLose is the lease of a job that is to lose its lock, after a third of it, and not before,
+// however busy the machine is.
+const leaseToLose = 6 * time.Second
+
 // key is the key at the backend for the name of the tests.
 const key = "pre/name"
 
@@ -152,7 +156,7 @@ func TestSeveralNames(t *testing.T) {
 	g := newGate(t)
 	done := make(chan outcome, 1)
 	go func() {
-		done <- job(backend, cli.Options{TTL: time.Second, Names: []string{"name", "a b", "name"}},
+		done <- job(backend, cli.Options{TTL: leaseToLose, Names: []string{"name", "a b", "name"}},
 			`[ "$HOLDFAST_KEY_1,$HOLDFAST_KEY_2,$HOLDFAST_KEY_3" = "name,a b,name" ] &&
 			[ "$HOLDFAST_TOKEN_1" = "$HOLDFAST_TOKEN_3" ] && [ "$HOLDFAST_TOKEN_2" -gt 0 ] &&
 			[ "$HOLDFAST_TOKEN_1" -gt 0 ] && [ "$HOLDFAST_TOKEN_2" != "$HOLDFAST_TOKEN_1" ] &&
@@ -237,34 +241,37 @@ func TestNoAnswer(t *testing.T) {
 	witness.Faults().Lose(key)
 }
 
+// TestBusy has time stand still until the backend has answered, however busy the machine is.
 func TestBusy(t *testing.T) {
-	backend, witness := memory(t)
-	other := driver.Claim{Key: key, Owner: driver.NewOwner("/web1/7/other"), TTL: time.Hour}
-	if _, err := witness.Acquire(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
-	defer witness.Release(context.Background(), other)
-	for _, test := range []struct {
-		o    cli.Options
-		want string
-	}{
-		{cli.Options{NoWait: true},
-			`"name" is held by other (pid 7 on web1) (lease 1h0m0s, renewed while it lives)`},
-		{cli.Options{Wait: 10 * time.Millisecond},
-			`"name" was not free within --wait 10ms; held by other (pid 7 on web1)`},
-	} {
-		client := backend.Client()
-		if got := job(client, test.o, "exit 0"); got.code != 75 ||
-			!strings.Contains(got.err.Error(), test.want) {
-			t.Errorf("got %+v, want %q", got, test.want)
+	synctest.Test(t, func(t *testing.T) {
+		backend, witness := memory(t)
+		other := driver.Claim{Key: key, Owner: driver.NewOwner("/web1/7/other"), TTL: time.Hour}
+		if _, err := witness.Acquire(t.Context(), other); err != nil {
+			t.Fatal(err)
 		}
-		test.o.Quiet = true
-		client = backend.Client()
-		if got := job(client, test.o, "exit 0"); got.code != 75 || got.stderr != "" {
-			t.Errorf("got %+v, want silence", got)
+		defer witness.Release(context.Background(), other)
+		for _, test := range []struct {
+			o    cli.Options
+			want string
+		}{
+			{cli.Options{NoWait: true},
+				`"name" is held by other (pid 7 on web1) (lease 1h0m0s, renewed while it lives)`},
+			{cli.Options{Wait: 10 * time.Millisecond},
+				`"name" was not free within --wait 10ms; held by other (pid 7 on web1)`},
+		} {
+			client := backend.Client()
+			if got := job(client, test.o, "exit 0"); got.code != 75 ||
+				!strings.Contains(got.err.Error(), test.want) {
+				t.Errorf("got %+v, want %q", got, test.want)
+			}
+			test.o.Quiet = true
+			client = backend.Client()
+			if got := job(client, test.o, "exit 0"); got.code != 75 || got.stderr != "" {
+				t.Errorf("got %+v, want silence", got)
+			}
 		}
-	}
-	backend.Close()
+		backend.Close()
+	})
 }
 
 // TestFrozenBackendEndsTheCommand: the lock is lost because its lease ends without a renewal.
@@ -273,7 +280,7 @@ func TestFrozenBackendEndsTheCommand(t *testing.T) {
 	g := newGate(t)
 	done := make(chan outcome, 1)
 	go func() {
-		done <- job(backend, cli.Options{TTL: 2 * time.Second, Grace: guard},
+		done <- job(backend, cli.Options{TTL: leaseToLose, Grace: guard},
 			`trap 'exit 3' TERM; while :; do read x <`+string(g)+`; done`)
 	}()
 	defer g.wait(t)()

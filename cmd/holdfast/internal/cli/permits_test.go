@@ -59,7 +59,7 @@ func TestPermitLost(t *testing.T) {
 	g := newGate(t)
 	done := make(chan outcome, 1)
 	go func() {
-		done <- job(backend, cli.Options{Permits: 1, TTL: time.Second},
+		done <- job(backend, cli.Options{Permits: 1, TTL: leaseToLose},
 			"read x <"+string(g)+"; sleep 60")
 	}()
 	defer g.wait(t)()
