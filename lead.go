@@ -100,9 +100,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	claim.Token = l.highest.propose(wall)
 	claim.Block = c.block(claim.Token, wall)
 	start := clock.Now()
-	r := l.request(ctx, h.renewalTime())
-	results, err := l.backend.Renew(r, []driver.Claim{claim})
-	r.end()
+	results, err := l.request(ctx, h.renewalTime()).renew([]driver.Claim{claim})
 	result, ended := one(results, err), ending(ctx)
 
 	s.mu.Lock()
@@ -176,9 +174,7 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 			c.locker.cleanUp(claim)
 		}
 	}()
-	r := c.locker.request(ctx, requestTime(claim.TTL))
-	_, err := c.locker.backend.Release(r, claim)
-	r.end()
+	_, err := c.locker.request(ctx, requestTime(claim.TTL)).release(claim)
 	confirmed = err == nil
 }
 
@@ -250,8 +246,7 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 		p.claim.Block = c.block(p.claim.Token, p.wall)
 	}
 	r.begin(ctx, l, requestTime(p.claim.TTL))
-	result, err := l.backend.Acquire(r, p.claim)
-	r.end()
+	result, err := r.acquire(p.claim)
 	if err != nil {
 		p.noteFailure(err)
 		return result, r.explain(err)
