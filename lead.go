@@ -189,7 +189,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 	}
 	for ; ; r = new(request) {
 		if l.closed.Load() {
-			return nil, c.giveUp(ctx, a, p, ErrClosed)
+			return nil, c.giveUp(ctx, a, p, ErrClosed, false)
 		}
 		if p.asked == 0 {
 			p.asked = start
@@ -203,8 +203,9 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 		switch {
 		case err != nil:
 			var goesOn bool
-			if pause, goesOn = p.missed(err, start, a, ctx.Err() != nil); !goesOn {
-				return nil, c.giveUp(ctx, a, p, err)
+			pause, goesOn = p.missed(err, start, a, ctx.Err() != nil)
+			if !goesOn || !a.wait {
+				return nil, c.giveUp(ctx, a, p, err, goesOn)
 			}
 		case result.State == driver.Held:
 			return c.begin(ctx, a, p, grant{start: start, length: p.claim.TTL, token: result.Token,
@@ -212,7 +213,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 		default:
 			known := c.heard(p, result, start)
 			if !a.wait {
-				c.giveUp(ctx, a, p, nil)
+				c.giveUp(ctx, a, p, nil, false)
 				return nil, &HeldError{Key: a.key, Holder: driver.ParseOwner(result.Holder),
 					ExpiresIn: result.ExpiresIn}
 			}
@@ -227,7 +228,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 
 		notice, err := c.sleep(ctx, p, pause)
 		if err != nil {
-			return nil, c.giveUp(ctx, a, p, err)
+			return nil, c.giveUp(ctx, a, p, err, false)
 		}
 		if g, ok := c.pushed(p, notice); ok {
 			return c.begin(ctx, a, p, g)
@@ -350,6 +351,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	now := clock.Now()
 	c.leading = false
 	c.pending = nil
+	c.answered, c.silent = true, 0
 	h := &c.firstLease
 	if h.cohort != nil {
 		h = new(lease)
@@ -392,8 +394,10 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 
 // giveUp ends the caller's lead, and returns its error: that of ctx if it ended, else err. If ctx
 // ended and others wait, the next leader takes over the pending claim, with its place in the
-// backend's queue. If the backend failed, all who wait get the same error.
-func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error) error {
+// backend's queue. So it does with goesOn, after a single attempt that failed: who waits has more
+// than that one. If the backend failed otherwise, all who wait get the same error.
+func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error,
+	goesOn bool) error {
 	s := c.shard
 	if a.wait && c.locker.pushes {
 		c.locker.addressees.forget(p) // before the next leader expects it
@@ -402,12 +406,11 @@ func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.leading = false
+	if ended != nil {
+		err, goesOn = ended, true
+	}
 	switch {
-	case ended != nil && c.waiters.first != nil:
-		err = ended
-	case ended != nil:
-		err = ended
-		c.abandon(p)
+	case goesOn && c.waiters.first != nil:
 	case err != nil:
 		c.abandon(p)
 		for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {
