@@ -91,8 +91,8 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// acquire, renew, release and inspect make the one call of the backend, and end the request: also if
-// the backend panics, for the Locker's life goes on.
+// acquire, renew, release and inspect make the one call of the backend, and end the request, also
+// if the backend panics: the Locker goes on.
 func (r *request) acquire(claim driver.Claim) (driver.Result, error) {
 	defer r.end()
 	return r.locker.backend.Acquire(r, claim)

@@ -111,7 +111,8 @@ func TestR17_WaitThatEndsInRefusalsLeavesNothing(t *testing.T) {
 			p.faults[2].ThawDropping()
 		},
 		"refused for good": func(p *sides) {
-			p.inject(memhold.Fault{Err: &driver.Error{Permanent: true, Err: errors.New("READONLY")}})
+			refusal := &driver.Error{Permanent: true, Err: errors.New("READONLY")}
+			p.inject(memhold.Fault{Err: refusal})
 			p.faults[2].ThawDropping()
 		},
 		"in quarantine": func(p *sides) {
