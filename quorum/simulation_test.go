@@ -503,13 +503,6 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 	var presence time.Duration
 	giveUp := clock.Now().Add(w.h.length + 3*w.h.guard + 20*w.h.ttl + time.Minute)
 	die := w.h.deaths && w.r.Float64() < 0.1
-	// As the kernel, it releases what it was told may be there, and nothing else.
-	trace := false
-	leave := func() {
-		if trace {
-			w.release(c)
-		}
-	}
 	for polls := 0; ; polls++ {
 		start := clock.Now()
 		if asked == 0 {
@@ -517,24 +510,21 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 		}
 		c.Token = w.clock()
 		r, err := w.acquire(ctx, c)
-		trace = trace || r.Presence > 0 || err != nil && !errors.Is(err, driver.ErrUnavailable) &&
-			!errors.Is(err, driver.ErrInvalid)
 		w.h.note("%s: wait %s: %v %d place %d presence %v err %v", c.Owner, c.Key, r.State, r.Token,
 			r.Place, r.Presence, err != nil)
 		pause := 20*time.Millisecond + time.Duration(w.r.Float64()*float64(80*time.Millisecond))
 		switch {
 		case ctx.Err() != nil:
-			trace = trace || r.State == driver.Held
-			leave()
+			w.release(c)
 			return
 		case err != nil:
 			if driver.Permanent(err) && !w.disagrees(err) {
 				w.h.violate("Acquire failed for good: %v", err)
-				leave()
+				w.release(c)
 				return
 			}
 			if w.disagrees(err) {
-				leave()
+				w.release(c)
 				return
 			}
 			if polls == 0 && errors.Is(err, driver.ErrUnavailable) {
@@ -552,7 +542,6 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 				// It may have held the key and have lost it: a late notice of that grant would
 				// count as a new one.
 				w.release(c)
-				trace = false
 				c.Owner += "+"
 				w.expect(c.Owner)
 				asked, present = 0, 0
@@ -573,7 +562,7 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 		if clock.Now() > giveUp {
 			w.h.violate("hang: %s waits for %q since long after the faults have ended:%s", c.Owner,
 				c.Key, w.h.net.describe(c.Key))
-			leave()
+			w.release(c)
 			return
 		}
 		timer := time.NewTimer(pause)
@@ -590,7 +579,7 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			leave()
+			w.release(c)
 			return
 		}
 		timer.Stop()
