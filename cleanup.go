@@ -25,8 +25,7 @@ func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 	until := clock.Now().Add(claim.TTL + maxRequestTime)
 	for attempt := 0; ; attempt++ {
 		r := l.request(context.Background(), requestTime(claim.TTL))
-		_, err := l.backend.Release(r, claim)
-		r.end()
+		_, err := r.release(claim)
 		if err == nil {
 			return
 		}

@@ -43,7 +43,7 @@ type cohort struct {
 	semaphore *semaphore
 	since     clock.Instant // when the run of turns began
 	turns     int           // of the run, so far
-	// it has had a lease: the backend has answered. silent is that of the last one
+	// the backend has answered an acquisition. silent is that of the last lease
 	answered bool
 	silent   clock.Instant
 
@@ -195,7 +195,7 @@ func (c *cohort) startLead() {
 // drop ends a lease of the cohort. The caller holds shard.mu, and sees to the key at the backend.
 func (c *cohort) drop(h *lease) {
 	h.gone = true
-	c.answered, c.silent = true, h.silent
+	c.silent = h.silent
 	h.settle() // whoever waits to change it finds it gone
 	if c.lease == h {
 		c.lease = nil

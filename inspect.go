@@ -30,8 +30,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 		return driver.Entry{}, keyError("inspect", key, ErrClosed)
 	}
 	r := l.request(ctx, requestTime(l.config.ttl))
-	entry, err := backend.Inspect(r, full)
-	r.end()
+	entry, err := r.inspect(backend, full)
 	if err = r.explain(err); err != nil {
 		return driver.Entry{}, keyError("inspect", key, err)
 	}

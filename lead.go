@@ -100,9 +100,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	claim.Token = l.highest.propose(wall)
 	claim.Block = c.block(claim.Token, wall)
 	start := clock.Now()
-	r := l.request(ctx, h.renewalTime())
-	results, err := l.backend.Renew(r, []driver.Claim{claim})
-	r.end()
+	results, err := l.request(ctx, h.renewalTime()).renew([]driver.Claim{claim})
 	result, ended := one(results, err), ending(ctx)
 
 	s.mu.Lock()
@@ -176,9 +174,7 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 			c.locker.cleanUp(claim)
 		}
 	}()
-	r := c.locker.request(ctx, requestTime(claim.TTL))
-	_, err := c.locker.backend.Release(r, claim)
-	r.end()
+	_, err := c.locker.request(ctx, requestTime(claim.TTL)).release(claim)
 	confirmed = err == nil
 }
 
@@ -193,7 +189,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 	}
 	for ; ; r = new(request) {
 		if l.closed.Load() {
-			return nil, c.giveUp(ctx, a, p, ErrClosed)
+			return nil, c.giveUp(ctx, a, p, ErrClosed, false)
 		}
 		if p.asked == 0 {
 			p.asked = start
@@ -207,8 +203,9 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 		switch {
 		case err != nil:
 			var goesOn bool
-			if pause, goesOn = p.missed(err, start, a, ctx.Err() != nil); !goesOn {
-				return nil, c.giveUp(ctx, a, p, err)
+			pause, goesOn = p.missed(err, start, a, ctx.Err() != nil)
+			if !goesOn || !a.wait {
+				return nil, c.giveUp(ctx, a, p, err, goesOn)
 			}
 		case result.State == driver.Held:
 			return c.begin(ctx, a, p, grant{start: start, length: p.claim.TTL, token: result.Token,
@@ -216,7 +213,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 		default:
 			known := c.heard(p, result, start)
 			if !a.wait {
-				c.giveUp(ctx, a, p, nil)
+				c.giveUp(ctx, a, p, nil, false)
 				return nil, &HeldError{Key: a.key, Holder: driver.ParseOwner(result.Holder),
 					ExpiresIn: result.ExpiresIn}
 			}
@@ -231,7 +228,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 
 		notice, err := c.sleep(ctx, p, pause)
 		if err != nil {
-			return nil, c.giveUp(ctx, a, p, err)
+			return nil, c.giveUp(ctx, a, p, err, false)
 		}
 		if g, ok := c.pushed(p, notice); ok {
 			return c.begin(ctx, a, p, g)
@@ -250,8 +247,7 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 		p.claim.Block = c.block(p.claim.Token, p.wall)
 	}
 	r.begin(ctx, l, requestTime(p.claim.TTL))
-	result, err := l.backend.Acquire(r, p.claim)
-	r.end()
+	result, err := r.acquire(p.claim)
 	if err != nil {
 		p.noteFailure(err)
 		return result, r.explain(err)
@@ -355,6 +351,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	now := clock.Now()
 	c.leading = false
 	c.pending = nil
+	c.answered, c.silent = true, 0
 	h := &c.firstLease
 	if h.cohort != nil {
 		h = new(lease)
@@ -397,8 +394,10 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 
 // giveUp ends the caller's lead, and returns its error: that of ctx if it ended, else err. If ctx
 // ended and others wait, the next leader takes over the pending claim, with its place in the
-// backend's queue. If the backend failed, all who wait get the same error.
-func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error) error {
+// backend's queue. So it does with goesOn, after a single attempt that failed: who waits has more
+// than that one. If the backend failed otherwise, all who wait get the same error.
+func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error,
+	goesOn bool) error {
 	s := c.shard
 	if a.wait && c.locker.pushes {
 		c.locker.addressees.forget(p) // before the next leader expects it
@@ -407,12 +406,11 @@ func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.leading = false
+	if ended != nil {
+		err, goesOn = ended, true
+	}
 	switch {
-	case ended != nil && c.waiters.first != nil:
-		err = ended
-	case ended != nil:
-		err = ended
-		c.abandon(p)
+	case goesOn && c.waiters.first != nil:
 	case err != nil:
 		c.abandon(p)
 		for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {

@@ -85,6 +85,7 @@ func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instant) (known bool) {
 	c.shard.mu.Lock()
 	p.holder = result.Holder
+	c.answered, c.silent = true, 0
 	c.shard.mu.Unlock()
 	p.answered, p.failed = start, 0
 	if result.Presence == 0 {
@@ -123,13 +124,14 @@ func (p *pendingClaim) noteFailure(err error) {
 }
 
 // missed notes that a request that left at start failed with err. cut says that the caller's
-// context had ended. It returns the pause before the next request, and false if there is none.
+// context had ended. It returns the pause before the next request, and false if there is none for
+// whoever waits: a single attempt is over in any case.
 func (p *pendingClaim) missed(err error, start clock.Instant, a *call,
 	cut bool) (pause time.Duration, goesOn bool) {
 	if a.watch != nil && !cut {
 		a.watch(err)
 	}
-	if !a.wait || cut || driver.Permanent(err) || a.watch == nil && !p.outlasts(err, start) {
+	if cut || driver.Permanent(err) || a.watch == nil && !p.outlasts(err, start) {
 		return 0, false
 	}
 	pause = backoff(p.failed)

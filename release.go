@@ -156,8 +156,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	if err == nil {
 		r := locker.request(ctx, requestTime(claim.TTL))
 		var result driver.Result
-		result, err = locker.backend.Release(r, claim)
-		r.end()
+		result, err = r.release(claim)
 		err = r.explain(err)
 		lost = err == nil && result.State == driver.Lost
 	}

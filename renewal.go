@@ -66,9 +66,8 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 	// Read before the request leaves: the validity of all counts from here.
 	start := clock.Now()
 	r := w.locker.request(context.Background(), bound)
-	results, err := w.locker.backend.Renew(r, claims)
+	results, err := r.renew(claims)
 	now := clock.Now()
-	r.end()
 	if err == nil && len(results) != len(claims) {
 		err = fmt.Errorf("backend gave %d results for %d claims", len(results), len(claims))
 	}
@@ -169,9 +168,8 @@ func (c *cohort) renew(ctx context.Context, h *lease,
 	}()
 	start := clock.Now()
 	r := c.locker.request(ctx, h.renewalTime())
-	results, err := c.locker.backend.Renew(r, []driver.Claim{claim})
+	results, err := r.renew([]driver.Claim{claim})
 	now := clock.Now()
-	r.end()
 	result := one(results, err)
 	result.Err = r.explain(result.Err) // asks the caller's context, so not under the mutex
 	answered = true

@@ -91,6 +91,28 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
+// acquire, renew, release and inspect make the one call of the backend, and end the request, also
+// if the backend panics: the Locker goes on.
+func (r *request) acquire(claim driver.Claim) (driver.Result, error) {
+	defer r.end()
+	return r.locker.backend.Acquire(r, claim)
+}
+
+func (r *request) renew(claims []driver.Claim) ([]driver.Result, error) {
+	defer r.end()
+	return r.locker.backend.Renew(r, claims)
+}
+
+func (r *request) release(claim driver.Claim) (driver.Result, error) {
+	defer r.end()
+	return r.locker.backend.Release(r, claim)
+}
+
+func (r *request) inspect(backend driver.Inspector, key string) (driver.Entry, error) {
+	defer r.end()
+	return backend.Inspect(r, key)
+}
+
 // end frees what Done made.
 func (r *request) end() {
 	r.mu.Lock()

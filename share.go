@@ -98,7 +98,7 @@ func (c *cohort) letGo() {
 	case h.locks.first == nil:
 		c.giveBack(h)
 	default:
-		c.lease = nil
+		c.lease, c.silent = nil, h.silent
 	}
 }
 

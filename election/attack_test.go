@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,63 @@ func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 		}
 		if terms < 5 {
 			t.Errorf("%d terms: that shows little", terms)
+		}
+	}
+}
+
+// A context of Run that panics, or ends its goroutine, as the term ends keeps nobody in Resign.
+//
+// Fails if the code is broken like this: release without defer, or end without defer.
+func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {
+	for name, do := range map[string]func(){"panic": func() { panic("odd") },
+		"goexit": runtime.Goexit} {
+		cut := 0
+		for at := int64(1); at <= 20; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memhold.New()
+				defer memory.Close()
+				l, err := holdfast.New(memory)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+					election.WithOnError(func(error) {}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					e.Run(&odd{inner, new(atomic.Int64), at, do},
+						func(context.Context, election.Term) error {
+							time.Sleep(time.Second)
+							return nil
+						})
+				}()
+				time.Sleep(500 * time.Millisecond)
+				switch err := e.Resign(context.Background()); {
+				case errors.Is(err, holdfast.ErrUnknown):
+					cut++ // the release did not return
+				case err != nil:
+					t.Errorf("%s at %d: Resign: %v", name, at, err)
+				}
+				cancel()
+				<-done
+				if err := e.Resign(context.Background()); err != nil {
+					t.Errorf("%s at %d: Resign when Run has returned: %v", name, at, err)
+				}
+				synctest.Wait()
+				if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
+					t.Errorf("%s at %d: leader %v, %v", name, at, leader, err)
+				}
+			})
+		}
+		if cut == 0 {
+			t.Errorf("%s: no release was cut off: that shows little", name)
 		}
 	}
 }

@@ -70,10 +70,7 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 			close(graceOver)
 		}
 		t.cancel(errReturned)
-		releaseErr := t.release(nil)
-		e.setTerm(nil)
-		<-graceOver
-		t.tasks.Wait()
+		releaseErr := t.end(graceOver)
 		err = t.report(ctx, cause, err, releaseErr)
 	}()
 	t.prepare()
@@ -81,6 +78,17 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 		err = lead(t.ctx, Term{lock})
 	}
 	return nil, err
+}
+
+// end releases the lock, if nobody did, and waits for what watches over the term, whose context has
+// ended. It returns the error of the release.
+func (t *term) end(graceOver <-chan struct{}) error {
+	defer func() { // also if the context of Run panics, which ends here
+		t.election.setTerm(nil)
+		<-graceOver
+		t.tasks.Wait()
+	}()
+	return t.release(nil)
 }
 
 // prepare starts what watches over the term. It returns when the function may be called, or when
@@ -139,9 +147,11 @@ func (t *term) release(reason error) error {
 		<-t.released
 		return nil
 	}
+	defer close(t.released)
+	// If the context of Run panics as the lock ends, the release goes on in the background.
+	t.outcome = errors.Join(reason, errNotReleased)
 	err := t.lock.Release(context.Background())
 	t.outcome = errors.Join(reason, err)
-	close(t.released)
 	return err
 }
 

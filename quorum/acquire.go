@@ -40,7 +40,7 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 		// between.
 		q.giveBack(claim)
 	default:
-		q.tell(q.asked(r, result))
+		q.tell(q.asked(r, result, err))
 	}
 	return result, err
 }
@@ -153,16 +153,32 @@ func (q *Quorum) abandon(r *round) {
 	}
 }
 
-// dismiss forgets a claim that no node can have: its caller need not release it.
+// dismiss ends a claim that asked to queue, when its caller is told that nothing came of it, and so
+// need not release it. If no node can have the claim, it is forgotten. A node may have it from an
+// earlier request, of which the caller was told that nothing is left, as too few nodes keep a
+// queue. What was to end that was given up for this request, so now it is given back again.
 func (q *Quorum) dismiss(r *round) {
+	if q.endUnknown(r) {
+		q.giveBack(r.claim)
+	}
+}
+
+// endUnknown forgets the round's claim if no node can have it. It reports whether some node may
+// have it, and the caller does not know that.
+func (q *Quorum) endUnknown(r *round) (left bool) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.findLocked(r.claim.Key, r.claim.Owner); known == r.record &&
-		known.generation == r.generation && known.history.Touched() == 0 {
+	known := s.findLocked(r.claim.Key, r.claim.Owner)
+	if known != r.record || known.generation != r.generation {
+		return false
+	}
+	if known.history.Touched() == 0 {
 		known.end()
 		known.Tidy()
+		return false
 	}
+	return !known.held && known.queued != nil && !known.queued.known
 }
 
 // giveBack releases a claim on all nodes, without waiting for it.

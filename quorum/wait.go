@@ -46,6 +46,9 @@ type queuedClaim struct {
 	told     bool
 	promised clock.Instant
 
+	// known: the caller knows that some node may have the claim. It asks again, or releases it.
+	known bool
+
 	votes []vote
 
 	// nodes that were asked without the ticket, and may have given the claim one of their own
@@ -378,7 +381,7 @@ func (q *Quorum) returnLocked(r *record, nodes node.Set, again bool) {
 }
 
 // asked notes how an acquisition with Queue ended, and looks at the notices that came meanwhile.
-func (q *Quorum) asked(r *round, result driver.Result) (n driver.Notice) {
+func (q *Quorum) asked(r *round, result driver.Result, err error) (n driver.Notice) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -387,6 +390,7 @@ func (q *Quorum) asked(r *round, result driver.Result) (n driver.Notice) {
 		return n
 	}
 	w.asking--
+	w.known = w.known || result.Presence > 0 || err != nil && node.Maybe(err)
 	if result.State == driver.Busy {
 		w.granted, r.record.held = false, false
 		if result.Presence > 0 {

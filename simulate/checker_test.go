@@ -28,6 +28,7 @@ import (
 //	           nothing any more
 //	close      Close returns within its bound, and with nil only if it left nothing behind
 //	errors     every error is of exactly one kind
+//	attempts   an Acquire of a lock is not told of the unknown outcome of another's single attempt
 //	panic      nobody panics who was not told to
 //	pace       nobody calls the backend again and again without a pause
 

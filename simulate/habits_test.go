@@ -139,6 +139,7 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 	defer done() // also if a context panics
 	lock, err := v.life.locker.Acquire(ctx, k.name, v.options...)
 	done()
+	w.ofAnother(k, v, err)
 	return w.got(ctx, end, k, v, floors, lock, err)
 }
 

@@ -385,6 +385,7 @@ func (p *plan) String() string {
 type variant struct {
 	options []holdfast.AcquireOption
 	name    string
+	ttl     time.Duration
 	shared  bool
 }
 
@@ -393,11 +394,12 @@ func (p *plan) variants() (all []variant) {
 	for _, ttl := range p.ttls {
 		add := func(name string, options ...holdfast.AcquireOption) {
 			options = append(options, holdfast.WithTTL(ttl))
-			all = append(all, variant{options: options, name: ttl.String() + name})
+			all = append(all, variant{options: options, name: ttl.String() + name, ttl: ttl})
 			if p.has(shared) {
 				options = append(options[:len(options):len(options)], holdfast.WithShared())
 				all = append(all,
-					variant{options: options, name: ttl.String() + name + " shared", shared: true})
+					variant{options: options, name: ttl.String() + name + " shared", ttl: ttl,
+						shared: true})
 			}
 		}
 		add("")

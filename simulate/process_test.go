@@ -29,8 +29,9 @@ type process struct {
 	lives   int            // so far
 	closing sync.WaitGroup // lives that are being closed
 
-	moments moments
-	load    load
+	moments  moments
+	load     load
+	attempts asked
 
 	base context.Context // of all that it does; ends when the process dies, or a history hangs
 	end  context.CancelFunc

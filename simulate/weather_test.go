@@ -381,6 +381,9 @@ func (w *wire) strike(key string) {
 func (w *wire) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	c := &call{kind: evAcquire, claim: claim}
 	if err := w.send(ctx, c); err != nil {
+		if w.proc != nil {
+			w.proc.attempts.fails(claim, w.h.now())
+		}
 		return driver.Result{}, err
 	}
 	return c.result, nil
