@@ -93,8 +93,8 @@
 // same terms, so only its span has them. Calls for one key within one span of the caller are not
 // told apart.
 //
-// Without WithKeys spans have texts of errors only where the backend failed, in its own words. Where
-// those name the key, they have three dots instead. What is not UTF-8 becomes U+FFFD.
+// Without WithKeys spans have texts of errors only where the backend failed, in its own words,
+// which have three dots where they name the key. What is not UTF-8 becomes U+FFFD.
 //
 // # What they do not say
 //

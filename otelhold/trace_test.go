@@ -401,7 +401,7 @@ func TestNoKeysUnlessAsked(t *testing.T) {
 	}
 }
 
-// Without WithKeys no key shows, also if the backend names it in its own words, as one on files does.
+// Without WithKeys no key shows, also if the backend names it in its own words, as filehold does.
 func TestNoKeysInWordsOfTheBackend(t *testing.T) {
 	const secret = "ada \"the first\""
 	said := func(options ...otelhold.Option) (said string) {
