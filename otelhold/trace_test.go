@@ -406,7 +406,8 @@ func TestNoKeysInWordsOfTheBackend(t *testing.T) {
 	const secret = "ada \"the first\""
 	said := func(options ...otelhold.Option) (said string) {
 		bubble(t, func(t *testing.T, w *world) {
-			busy := &driver.Error{Err: fmt.Errorf("key %q is busy, and %s too", "p:"+secret, secret)}
+			busy := &driver.Error{
+				Err: fmt.Errorf("key %q is busy, and %s too", "p:"+secret, secret)}
 			l, faults := w.locker()
 			lock := w.acquire(t.Context(), l, secret)
 			faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: busy})

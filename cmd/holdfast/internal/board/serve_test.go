@@ -147,7 +147,8 @@ func TestHead(t *testing.T) {
 	})
 }
 
-// TestPageThatGoes: a page whose connection breaks is not looked for any more, and leaves its place.
+// TestPageThatGoes: nobody looks any more for a page whose connection breaks, and it leaves its
+// place.
 func TestPageThatGoes(t *testing.T) {
 	inServe(t, nil, func(t *testing.T, s *served) {
 		for range 140 { // more than there are places, and more than there are connections

@@ -51,7 +51,8 @@ func TestServers(t *testing.T) {
 	}
 	many := new(set)
 	for i, one := range servers {
-		many.nodes = append(many.nodes, quorum.NodeStatus{Name: fmt.Sprint("n", i), State: one.state})
+		many.nodes = append(many.nodes,
+			quorum.NodeStatus{Name: fmt.Sprint("n", i), State: one.state})
 	}
 	owners := []string{"theirs", "theirs", "", "", "mine", ""}
 	many.answers = func(key string) (all []quorum.NodeEntry) {

@@ -174,8 +174,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestEndOfContext: whoever ends what goes on does not wait for a backend that hangs for longer than
-// a moment, and is not told that the backend was silent for all of its time.
+// TestEndOfContext: whoever ends what goes on waits a moment for a backend that hangs, and is not
+// told that the backend was silent for all of its time.
 func TestEndOfContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
