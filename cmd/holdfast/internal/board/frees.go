@@ -1,6 +1,7 @@
 package board
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -48,11 +49,11 @@ func (f *frees) end(patience time.Duration) (left []string) {
 	if idle {
 		return nil
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	select {
 	case <-f.done:
-	case <-late.C:
+	case <-ctx.Done():
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

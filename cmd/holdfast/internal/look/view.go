@@ -265,7 +265,7 @@ func Bounded[T any](ctx context.Context, patience time.Duration,
 		value, err := f(bounded)
 		done <- result{value, err}
 	}()
-	var late <-chan time.Time
+	late := make(chan struct{})
 	for ended := bounded.Done(); ; {
 		select {
 		case r := <-done:
@@ -274,9 +274,8 @@ func Bounded[T any](ctx context.Context, patience time.Duration,
 			}
 			return r.value, r.err
 		case <-ended:
-			timer := time.NewTimer(moment)
-			defer timer.Stop()
-			late, ended = timer.C, nil
+			ended = nil
+			defer time.AfterFunc(moment, func() { close(late) }).Stop()
 		case <-late:
 			var zero T
 			if err := ctx.Err(); err != nil {
