@@ -420,6 +420,21 @@ func TestDefaultBoundOfResources(t *testing.T) {
 	}, otelhold.WithResource(func(key string) string { return key }))
 }
 
+// A name that is too long counts as "other", which is no resource of its own, and one that is not
+// UTF-8 is made so.
+func TestNamesOfResources(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		hooks := w.telemetry.Hooks(0)
+		for _, key := range []string{strings.Repeat("x", 129), otelhold.Other, "caf\xe9", "b"} {
+			hooks.HandedOver(holdfast.HandedOverEvent{Key: key})
+		}
+		w.samples().want(t, samples{
+			"holdfast.handovers{resource=other}":     3,
+			"holdfast.handovers{resource=caf\uFFFD}": 1,
+		})
+	}, otelhold.WithResource(func(key string) string { return key }), otelhold.WithMaxResources(1))
+}
+
 func TestUpTo(t *testing.T) {
 	for key, want := range map[string]string{"invoice/42/lines": "invoice", "report": "report",
 		"/x": "", "": ""} {
@@ -498,6 +513,7 @@ func TestMarginsThatCount(t *testing.T) {
 	}{
 		{"at once", []told{acquired(false)}, 1},
 		{"out of the queue", []told{waits, acquired(false)}, 0},
+		{"a reader joins those who share, while a writer waits", []told{waits, acquired(true)}, 1},
 		{"another reader joins while it waits", []told{waits, acquired(true), acquired(false)}, 0},
 		{"out of the queue, and passed on", []told{waits, acquired(false), released(true)}, 0},
 		{"out of the queue, released, and again",

@@ -546,27 +546,58 @@ func TestAnswersToAnEarlierSet(t *testing.T) {
 // What is recorded has the span that it is about, for exemplars.
 func TestMetricsHaveTheirSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		w.release(w.acquire(w.request("pay"), l, "key"))
-		spans := map[string]trace.SpanID{
-			"distributed_lock.wait": w.one(acquireSpan).SpanContext().SpanID(),
-			"holdfast.hold":         w.one(holdSpan).SpanContext().SpanID(),
+		l, faults := w.locker()
+		lock := w.acquire(w.request("pay"), l, "key")
+		if _, err := l.TryAcquire(w.request("fail"), "key"); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatal(err)
+		}
+		faults.Lose("key")
+		<-lock.Done()
+		acquires, hold := w.ended(acquireSpan), w.one(holdSpan)
+		if len(acquires) != 2 {
+			t.Fatalf("%d acquisitions", len(acquires))
+		}
+		spans := map[string]sdktrace.ReadOnlySpan{
+			"distributed_lock.wait":     acquires[0],
+			"holdfast.acquisitions":     acquires[0],
+			"distributed_lock.failures": acquires[1],
+			"holdfast.hold":             hold,
+			"holdfast.losses":           hold,
 		}
 		for _, m := range w.collect() {
-			want, ok := spans[m.Name]
+			span, ok := spans[m.Name]
 			if !ok {
 				continue
 			}
 			delete(spans, m.Name)
-			exemplars := m.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
-			if len(exemplars) != 1 || !slices.Equal(exemplars[0].SpanID, want[:]) {
-				t.Errorf("%s has the exemplars %v, want one of span %v", m.Name, exemplars, want)
+			want := span.SpanContext().SpanID()
+			if got := exemplars(m); len(got) != 1 || !slices.Equal(got[0], want[:]) {
+				t.Errorf("%s has the exemplars %x, want one of span %v", m.Name, got, want)
 			}
 		}
 		if len(spans) > 0 {
 			t.Errorf("missing: %v", spans)
 		}
 	})
+}
+
+// exemplars are the spans of the exemplars of a metric.
+func exemplars(m metricdata.Metrics) (spans [][]byte) {
+	switch data := m.Data.(type) {
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			for _, e := range p.Exemplars {
+				spans = append(spans, e.SpanID)
+			}
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			for _, e := range p.Exemplars {
+				spans = append(spans, e.SpanID)
+			}
+		}
+	}
+	return spans
 }
 
 // record is what a log was told.
