@@ -18,13 +18,17 @@ const (
 
 	// maxAnswers is how many answers a span tells: the first ones, and the last one.
 	maxAnswers = 16
+
+	// sameWait is how far the begins of one wait lie apart at most, as events give them: they tell
+	// how long ago it was, and come a moment later.
+	sameWait = time.Second
 )
 
 // answers are those of the backend to the waits that are under way. They become events of the span
 // of the acquisition, which is made when its outcome is known.
 type answers struct {
 	mu     sync.Mutex
-	byWait map[waitID][]answer
+	byWait map[waitID]*wait
 }
 
 // waitID is what the events of a wait have in common: the key, and the caller's span. Calls for one
@@ -38,6 +42,16 @@ func waitOf(key string, caller context.Context) waitID {
 	return waitID{key, trace.SpanContextFromContext(caller).SpanID()}
 }
 
+// wait has the answers to one wait. Its end may not be told: of a set that could not be had, events
+// tell only the key that was missing.
+type wait struct {
+	began time.Time
+	said  []answer
+}
+
+// beganBefore reports whether the wait is an earlier one than the one that began at that time.
+func (w *wait) beganBefore(began time.Time) bool { return began.Sub(w.began) > sameWait }
+
 type answer struct {
 	at        time.Time
 	holder    string
@@ -45,37 +59,47 @@ type answer struct {
 	expiresIn time.Duration
 }
 
-func newAnswers() *answers { return &answers{byWait: make(map[waitID][]answer)} }
+func newAnswers() *answers { return &answers{byWait: make(map[waitID]*wait)} }
 
 // add keeps an answer that says something new.
 func (a *answers) add(e *holdfast.WaitingEvent) {
 	id := waitOf(e.Key, e.Context)
 	next := answer{time.Now(), e.Holder.String(), e.Place, e.ExpiresIn}
+	began := next.at.Add(-e.Waited)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := a.byWait[id]
-	if n := len(known); n > 0 {
-		if known[n-1].holder == next.holder && known[n-1].place == next.place {
+	w := a.byWait[id]
+	if w == nil || w.beganBefore(began) {
+		if w == nil && len(a.byWait) >= maxWaits {
+			clear(a.byWait)
+		}
+		w = &wait{began: began}
+		a.byWait[id] = w
+	}
+	if n := len(w.said); n > 0 {
+		if w.said[n-1].holder == next.holder && w.said[n-1].place == next.place {
 			return
 		}
 		if n == maxAnswers {
-			known[n-1] = next
+			w.said[n-1] = next
 			return
 		}
-	} else if len(a.byWait) >= maxWaits {
-		clear(a.byWait)
 	}
-	a.byWait[id] = append(known, next)
+	w.said = append(w.said, next)
 }
 
-// tell makes the answers events of the span of the acquisition that has waited.
-func (a *answers) tell(span trace.Span, id waitID) {
+// tell makes the answers events of the span of the acquisition that has waited, and that was asked
+// for at that time.
+func (a *answers) tell(span trace.Span, id waitID, called time.Time) {
 	a.mu.Lock()
-	said := a.byWait[id]
+	w := a.byWait[id]
 	delete(a.byWait, id)
 	a.mu.Unlock()
-	for _, s := range said {
-		attributes := []attribute.KeyValue{attribute.String("holder", s.holder)}
+	if w == nil || w.beganBefore(called) {
+		return
+	}
+	for _, s := range w.said {
+		attributes := []attribute.KeyValue{text("holder", s.holder)}
 		if s.place > 0 {
 			attributes = append(attributes, attribute.Int("place", s.place))
 		}

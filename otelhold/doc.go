@@ -93,13 +93,16 @@
 // same terms, so only its span has them. Calls for one key within one span of the caller are not
 // told apart.
 //
-// Without WithKeys spans have texts of errors only where the backend failed, in its own words.
+// Without WithKeys spans have texts of errors only where the backend failed, in its own words,
+// which have three dots where they name the key. What is not UTF-8 becomes U+FFFD.
 //
 // # What they do not say
 //
 // Spans are made from hooks, after the event. So the calls of an instrumented client of a server
 // are no children of holdfast.acquire, but its siblings. Times are those of the events
-// nevertheless. If a process does more than hooks can take, events are dropped, the Locker logs
+// nevertheless, but for three that hooks are not told: of a failure, an answer to a wait and a
+// renewal that was missed. They are as late as the hook is, which is long only if the provider
+// blocks. If a process does more than hooks can take, events are dropped, the Locker logs
 // that, and counters by resource fall short; what is observed does not. A lock whose release was
 // dropped has no span; nor have the oldest ones where a Locker holds more than 10,000 at a time
 // whose spans are recorded.

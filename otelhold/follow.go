@@ -2,8 +2,10 @@ package otelhold
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -47,8 +49,8 @@ func (t *Telemetry) Follow(name string, locker *holdfast.Locker) (stop func()) {
 }
 
 // FollowNodes adds the state of the nodes of a quorum, as of one that redlock.Open returned. status
-// is its method Status. Of two quorums with one name the later one counts. stop ends that; calling
-// it again does nothing.
+// is its method Status; if that panics, collections go on without the nodes of this quorum. Of two
+// quorums with one name the later one counts. stop ends that; calling it again does nothing.
 func (t *Telemetry) FollowNodes(name string, status func() quorum.Status) (stop func()) {
 	f := &followedQuorum{strings.ToValidUTF8(name, "\uFFFD"), status}
 	t.mu.Lock()
@@ -95,9 +97,20 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 		quorums[q.name] = q.status
 	}
 	for name, status := range quorums {
-		t.observeNodes(o, attribute.String("quorum", name), status())
+		t.observeQuorum(o, name, status)
 	}
-	return nil
+	return nil // an error would keep an exporter from all other metrics
+}
+
+// observeQuorum reports a panic of status as OpenTelemetry's libraries report errors: the goroutine
+// is that of an exporter, so a panic would end the program.
+func (t *Telemetry) observeQuorum(o metric.Observer, name string, status func() quorum.Status) {
+	defer func() {
+		if p := recover(); p != nil {
+			otel.Handle(fmt.Errorf("otelhold: the status of the quorum %q: panic: %v", name, p))
+		}
+	}()
+	t.observeNodes(o, attribute.String("quorum", name), status())
 }
 
 func (t *Telemetry) observeNodes(o metric.Observer, name attribute.KeyValue,

@@ -286,6 +286,11 @@ func losesInAllWays(t *testing.T, w *world) {
 	if s["holdfast.renewals{outcome=missed,resource=all}"] < 2 {
 		t.Error("renewals that the backend did not answer were not counted")
 	}
+	margins := s["holdfast.renewal_margin_ratio.count{resource=all}"]
+	if confirmed := s["holdfast.renewals{outcome=confirmed,resource=all}"]; margins != confirmed ||
+		confirmed == 0 {
+		t.Errorf("%v margins of %v renewals that were confirmed", margins, confirmed)
+	}
 }
 
 func leavesRelease(t *testing.T, w *world) {
@@ -415,6 +420,21 @@ func TestDefaultBoundOfResources(t *testing.T) {
 	}, otelhold.WithResource(func(key string) string { return key }))
 }
 
+// A name that is too long counts as "other", which is no resource of its own, and one that is not
+// UTF-8 is made so.
+func TestNamesOfResources(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		hooks := w.telemetry.Hooks(0)
+		for _, key := range []string{strings.Repeat("x", 129), otelhold.Other, "caf\xe9", "b"} {
+			hooks.HandedOver(holdfast.HandedOverEvent{Key: key})
+		}
+		w.samples().want(t, samples{
+			"holdfast.handovers{resource=other}":     3,
+			"holdfast.handovers{resource=caf\uFFFD}": 1,
+		})
+	}, otelhold.WithResource(func(key string) string { return key }), otelhold.WithMaxResources(1))
+}
+
 func TestUpTo(t *testing.T) {
 	for key, want := range map[string]string{"invoice/42/lines": "invoice", "report": "report",
 		"/x": "", "": ""} {
@@ -459,6 +479,66 @@ func TestMarginIsAShareOfTheTTLGiven(t *testing.T) {
 	})
 }
 
+// The margin of the first renewal of a lease says nothing if that came out of the backend's queue,
+// and only then.
+func TestMarginsThatCount(t *testing.T) {
+	type told = func(holdfast.Hooks)
+	var (
+		waits told = func(h holdfast.Hooks) {
+			h.Waiting(holdfast.WaitingEvent{Key: "key", Context: context.Background()})
+		}
+		refused told = func(h holdfast.Hooks) {
+			h.Refused(holdfast.RefusedEvent{Key: "key", Err: holdfast.ErrClosed})
+		}
+		acquired = func(local bool) told {
+			return func(h holdfast.Hooks) {
+				h.Acquired(holdfast.AcquiredEvent{Key: "key", Slot: -1, Local: local,
+					Context: context.Background()})
+			}
+		}
+		released = func(local bool) told {
+			return func(h holdfast.Hooks) {
+				h.Released(holdfast.ReleasedEvent{Key: "key", Slot: -1, Local: local})
+			}
+		}
+		lost told = func(h holdfast.Hooks) {
+			h.Lost(holdfast.LostEvent{Key: "key", Slot: -1,
+				Err: &holdfast.LostError{Key: "key", Reason: holdfast.ErrClosed}})
+		}
+	)
+	for _, test := range []struct {
+		name   string
+		events []told
+		want   float64
+	}{
+		{"at once", []told{acquired(false)}, 1},
+		{"out of the queue", []told{waits, acquired(false)}, 0},
+		{"a reader joins those who share, while a writer waits", []told{waits, acquired(true)}, 1},
+		{"another reader joins while it waits", []told{waits, acquired(true), acquired(false)}, 0},
+		{"out of the queue, and passed on", []told{waits, acquired(false), released(true)}, 0},
+		{"out of the queue, released, and again",
+			[]told{waits, acquired(false), released(false), acquired(false)}, 1},
+		{"out of the queue, lost, and again",
+			[]told{waits, acquired(false), lost, acquired(false)}, 1},
+		{"given up, and again", []told{waits, refused, acquired(false)}, 1},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			h := w.telemetry.Hooks(-1)
+			for _, tell := range test.events {
+				tell(h)
+			}
+			h.Renewed(holdfast.RenewedEvent{Key: "key", Slot: -1, Margin: holdfast.DefaultTTL / 2})
+			s := w.samples()
+			if got := s["holdfast.renewal_margin_ratio.count{resource=all}"]; got != test.want {
+				t.Errorf("%s: %v margins, want %v", test.name, got, test.want)
+			}
+			if got := s["holdfast.renewal_margin_ratio.sum{resource=all}"]; got != test.want/2 {
+				t.Errorf("%s: the margin is %v, want %v", test.name, got, test.want/2)
+			}
+		})
+	}
+}
+
 // The global providers are the default, also if they are set later.
 func TestGlobalProviders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -486,6 +566,33 @@ func TestNilOption(t *testing.T) {
 	if _, err := otelhold.New(nil); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
+}
+
+// A function of the caller's that panics ends no program: collections are made by exporters. What
+// else is followed is collected.
+func TestStatusThatPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		w.telemetry.Follow("main", l)
+		w.telemetry.FollowNodes("none", nil)
+		followsNodes(t, w)
+		var all metricdata.ResourceMetrics
+		if err := w.reader.Collect(t.Context(), &all); err != nil {
+			t.Errorf("an exporter would give up all metrics for %v", err)
+		}
+		names := make(map[string]int)
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if data, ok := m.Data.(metricdata.Gauge[int64]); ok {
+				names[m.Name] = len(data.DataPoints)
+			}
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok {
+				names[m.Name] = len(data.DataPoints)
+			}
+		}
+		if names["holdfast.held"] != 1 || names["holdfast.nodes_needed"] != 1 {
+			t.Errorf("collected %v", names)
+		}
+	})
 }
 
 // A collection costs the same however many locks are held.

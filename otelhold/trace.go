@@ -3,6 +3,8 @@ package otelhold
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -29,14 +31,21 @@ const (
 // about are the attributes that all spans have.
 func (o *observer) about(key string, s *series) []attribute.KeyValue {
 	if o.keys {
-		return []attribute.KeyValue{s.resource, attribute.String("key", key)}
+		return []attribute.KeyValue{s.resource, text("key", key)}
 	}
 	return []attribute.KeyValue{s.resource}
 }
 
-// words appends the text of an error to attributes, as error. Without keys it is only what the
-// backend said, if that is what failed: all other texts may name keys.
-func (o *observer) words(attributes []attribute.KeyValue, err error) []attribute.KeyValue {
+// text is an attribute with other people's text. An exporter would drop all that it has gathered
+// for one text that is not UTF-8, and a key may be any bytes.
+func text(name, value string) attribute.KeyValue {
+	return attribute.String(name, strings.ToValidUTF8(value, "\uFFFD"))
+}
+
+// words appends the text of an error about the key to attributes, as error. Without keys it is only
+// what the backend said, if that is what failed: all other texts may name keys.
+func (o *observer) words(attributes []attribute.KeyValue, key string,
+	err error) []attribute.KeyValue {
 	if !o.keys {
 		switch failureCause(err) {
 		case unavailable, unknown:
@@ -48,7 +57,16 @@ func (o *observer) words(attributes []attribute.KeyValue, err error) []attribute
 	if err == nil {
 		return attributes
 	}
-	return append(attributes, attribute.String("error", err.Error()))
+	return append(attributes, text("error", o.discreet(key, err.Error())))
+}
+
+// discreet takes the key out of what a backend said, unless spans have keys: some name it.
+func (o *observer) discreet(key, said string) string {
+	if o.keys {
+		return said
+	}
+	quoted := strconv.Quote(key)
+	return strings.NewReplacer(key, "...", quoted[1:len(quoted)-1], "...").Replace(said)
 }
 
 // seconds is an attribute in seconds, as the metrics are.
@@ -64,10 +82,11 @@ func (o *observer) traceGrant(e *holdfast.AcquiredEvent, s *series) context.Cont
 	if e.Slot >= 0 {
 		attributes = append(attributes, attribute.Int("slot", e.Slot))
 	}
+	called := e.Granted.Add(-e.Waited)
 	ctx, acquire := o.tracer.Start(e.Context, acquireSpan,
-		trace.WithTimestamp(e.Granted.Add(-e.Waited)), trace.WithAttributes(attributes...),
+		trace.WithTimestamp(called), trace.WithAttributes(attributes...),
 		trace.WithAttributes(attribute.Bool("local", e.Local)))
-	o.said.tell(acquire, waitOf(e.Key, e.Context))
+	o.said.tell(acquire, waitOf(e.Key, e.Context), called)
 	acquire.End(trace.WithTimestamp(e.Granted))
 
 	parent := e.Context
@@ -88,16 +107,17 @@ func (o *observer) traceGrant(e *holdfast.AcquiredEvent, s *series) context.Cont
 func (o *observer) traceFailure(e *holdfast.RefusedEvent, s *series,
 	cause string) context.Context {
 	now, parent := time.Now(), e.Context
+	called := now.Add(-e.Waited)
 	if parent == nil {
 		parent = context.Background()
 	}
 	attributes := append(o.about(e.Key, s), attribute.String("cause", cause))
 	if by, ok := e.Err.(*holdfast.HeldError); ok {
-		attributes = append(attributes, attribute.String("holder", by.Holder.String()))
+		attributes = append(attributes, text("holder", by.Holder.String()))
 	}
-	ctx, span := o.tracer.Start(parent, acquireSpan, trace.WithTimestamp(now.Add(-e.Waited)),
-		trace.WithAttributes(o.words(attributes, e.Err)...))
-	o.said.tell(span, waitOf(e.Key, parent))
+	ctx, span := o.tracer.Start(parent, acquireSpan, trace.WithTimestamp(called),
+		trace.WithAttributes(o.words(attributes, e.Key, e.Err)...))
+	o.said.tell(span, waitOf(e.Key, parent), called)
 	if cause != held && cause != cancelled {
 		fail(span, cause)
 	}
@@ -119,7 +139,7 @@ func (o *observer) traceRenewal(e *holdfast.RenewedEvent) {
 	}
 	for _, span := range o.holds.spans(holdID{e.Key, e.Slot, e.Token}) {
 		span.AddEvent(missedEvent, trace.WithAttributes(
-			o.words([]attribute.KeyValue{seconds("margin", e.Margin)}, e.Err)...))
+			o.words([]attribute.KeyValue{seconds("margin", e.Margin)}, e.Key, e.Err)...))
 	}
 }
 
@@ -131,7 +151,7 @@ func (o *observer) traceLoss(e *holdfast.LostEvent, cause string) context.Contex
 	}
 	at := trace.WithTimestamp(h.granted.Add(e.Held))
 	h.span.AddEvent(lostEvent, at, trace.WithAttributes(attribute.String("cause", cause),
-		attribute.String("reason", e.Err.Reason.Error()), seconds("held", e.Held)))
+		text("reason", o.discreet(e.Key, e.Err.Reason.Error())), seconds("held", e.Held)))
 	fail(h.span, cause)
 	h.span.End(at)
 	return trace.ContextWithSpan(context.Background(), h.span)
@@ -145,7 +165,7 @@ func (o *observer) traceRelease(e *holdfast.ReleasedEvent) context.Context {
 	}
 	at := trace.WithTimestamp(h.granted.Add(e.Held))
 	if e.Err != nil {
-		h.span.AddEvent(unconfirmedEvent, at, trace.WithAttributes(o.words(nil, e.Err)...))
+		h.span.AddEvent(unconfirmedEvent, at, trace.WithAttributes(o.words(nil, e.Key, e.Err)...))
 	}
 	h.span.End(at)
 	return trace.ContextWithSpan(context.Background(), h.span)

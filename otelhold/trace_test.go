@@ -2,6 +2,7 @@ package otelhold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -186,9 +188,10 @@ func TestSpansOfHandovers(t *testing.T) {
 func TestSpansOfReaders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, _ := w.locker()
-		long := w.acquire(w.request("long"), l, "key", holdfast.WithShared())
+		first, second := w.request("long"), w.request("short")
+		long := w.acquire(first, l, "key", holdfast.WithShared())
 		time.Sleep(10 * time.Millisecond)
-		short := w.acquire(w.request("short"), l, "key", holdfast.WithShared())
+		short := w.acquire(second, l, "key", holdfast.WithShared())
 		if long.Token() != short.Token() {
 			t.Fatal("they do not share a token: nothing is shown")
 		}
@@ -202,6 +205,12 @@ func TestSpansOfReaders(t *testing.T) {
 		}
 		wantSpan(t, holds[0], codes.Unset, time.Second, "kind=shared resource=all")
 		wantSpan(t, holds[1], codes.Unset, 2010*time.Millisecond, "kind=shared resource=all")
+		// Whichever span is ended, it lasts as long as the lock that has ended did.
+		for i, ctx := range []context.Context{second, first} {
+			if holds[i].Parent().SpanID() != trace.SpanContextFromContext(ctx).SpanID() {
+				t.Errorf("release %d has ended the span of another reader", i)
+			}
+		}
 	})
 }
 
@@ -392,30 +401,203 @@ func TestNoKeysUnlessAsked(t *testing.T) {
 	}
 }
 
+// Without WithKeys no key shows, also if the backend names it in its own words, as filehold does.
+func TestNoKeysInWordsOfTheBackend(t *testing.T) {
+	const secret = "ada \"the first\""
+	said := func(options ...otelhold.Option) (said string) {
+		bubble(t, func(t *testing.T, w *world) {
+			busy := &driver.Error{
+				Err: fmt.Errorf("key %q is busy, and %s too", "p:"+secret, secret)}
+			l, faults := w.locker()
+			lock := w.acquire(t.Context(), l, secret)
+			faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: busy})
+			<-lock.Done()
+			lock = w.acquire(t.Context(), l, secret)
+			faults.Inject(memhold.Fault{Calls: memhold.Releases, Times: 1, Err: busy})
+			if err := lock.Release(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Err: busy})
+			if _, err := l.TryAcquire(t.Context(), secret); !errors.Is(err,
+				holdfast.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, s := range w.spans.Ended() {
+				said += text(s.Attributes()) + "\n"
+				for _, e := range s.Events() {
+					said += e.Name + " " + text(e.Attributes) + "\n"
+				}
+			}
+		}, options...)
+		return said
+	}
+	hidden, shown := said(), said(otelhold.WithKeys())
+	if strings.Contains(hidden, "ada") {
+		t.Errorf("a span shows the key: %s", hidden)
+	}
+	for _, what := range []string{"\nlost cause", "renewal missed", "release unconfirmed",
+		"cause=unavailable"} {
+		for text, busy := range map[string]string{
+			hidden: `key "p:..." is busy, and ... too`,
+			shown:  `key "p:ada \"the first\"" is busy, and ada "the first" too`,
+		} {
+			_, line, _ := strings.Cut(text, what)
+			line, _, _ = strings.Cut(line, "\n")
+			if !strings.Contains(line, busy) {
+				t.Errorf("%s: says %s, and not %s", what, line, busy)
+			}
+		}
+	}
+}
+
+// A key may be any bytes. Exporters drop all spans that they have gathered for one text that is not
+// UTF-8.
+func TestTextsAreUTF8(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const key = "caf\xe9"
+		l, faults := w.locker(holdfast.WithLabel("jos\xe9"))
+		other, _ := w.locker()
+		lock := w.acquire(t.Context(), l, key)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := other.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if _, err := other.TryAcquire(t.Context(), key); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatal(err)
+		}
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals,
+			Err: &driver.Error{Err: errors.New("out of \xe9nergie")}})
+		<-lock.Done()
+		texts := 0
+		check := func(attributes []attribute.KeyValue) {
+			for _, a := range attributes {
+				if a.Value.Type() != attribute.STRING {
+					continue
+				}
+				if texts++; !utf8.ValidString(a.Value.AsString()) {
+					t.Errorf("%s is %q", a.Key, a.Value.AsString())
+				}
+			}
+		}
+		synctest.Wait()
+		for _, s := range w.spans.Ended() {
+			check(s.Attributes())
+			for _, e := range s.Events() {
+				check(e.Attributes)
+			}
+		}
+		if texts < 20 {
+			t.Errorf("%d texts: nothing was shown", texts)
+		}
+	}, otelhold.WithKeys())
+}
+
+// A set that could not be had is told for the key that was missing. Its waits for others are not
+// those of the next acquisition, whether that waits or not.
+func TestAnswersToAnEarlierSet(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		other, err := holdfast.New(w.memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		l, _ := w.locker()
+		taken := make(map[string]*holdfast.Lock)
+		for i, key := range []string{"a", "b", "c"} {
+			taken[key] = w.acquire(t.Context(), other, key)
+			if key != "c" {
+				time.AfterFunc(time.Duration(i+1)*2*time.Second, func() { w.release(taken[key]) })
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := l.AcquireAll(ctx, []string{"a", "b", "c"}); !errors.Is(err,
+			context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b := w.acquire(t.Context(), other, "b")
+		time.AfterFunc(time.Minute, func() { w.release(b) })
+		for _, key := range []string{"a", "b"} {
+			w.release(w.acquire(t.Context(), l, key))
+		}
+		w.release(taken["c"])
+		spans := w.ended(acquireSpan)
+		if len(spans) != 3 {
+			t.Fatalf("%d acquisitions", len(spans))
+		}
+		for i, want := range []int{1, 0, 1} { // c, a, b
+			events := spans[i].Events()
+			if len(events) != want {
+				t.Errorf("acquisition %d has %d answers, want %d", i, len(events), want)
+			}
+			for _, e := range events {
+				if e.Time.Before(spans[i].StartTime()) {
+					t.Errorf("acquisition %d began at %v and has an answer of %v", i,
+						spans[i].StartTime(), e.Time)
+				}
+			}
+		}
+	})
+}
+
 // What is recorded has the span that it is about, for exemplars.
 func TestMetricsHaveTheirSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		w.release(w.acquire(w.request("pay"), l, "key"))
-		spans := map[string]trace.SpanID{
-			"distributed_lock.wait": w.one(acquireSpan).SpanContext().SpanID(),
-			"holdfast.hold":         w.one(holdSpan).SpanContext().SpanID(),
+		l, faults := w.locker()
+		lock := w.acquire(w.request("pay"), l, "key")
+		if _, err := l.TryAcquire(w.request("fail"), "key"); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatal(err)
+		}
+		faults.Lose("key")
+		<-lock.Done()
+		acquires, hold := w.ended(acquireSpan), w.one(holdSpan)
+		if len(acquires) != 2 {
+			t.Fatalf("%d acquisitions", len(acquires))
+		}
+		spans := map[string]sdktrace.ReadOnlySpan{
+			"distributed_lock.wait":     acquires[0],
+			"holdfast.acquisitions":     acquires[0],
+			"distributed_lock.failures": acquires[1],
+			"holdfast.hold":             hold,
+			"holdfast.losses":           hold,
 		}
 		for _, m := range w.collect() {
-			want, ok := spans[m.Name]
+			span, ok := spans[m.Name]
 			if !ok {
 				continue
 			}
 			delete(spans, m.Name)
-			exemplars := m.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
-			if len(exemplars) != 1 || !slices.Equal(exemplars[0].SpanID, want[:]) {
-				t.Errorf("%s has the exemplars %v, want one of span %v", m.Name, exemplars, want)
+			want := span.SpanContext().SpanID()
+			if got := exemplars(m); len(got) != 1 || !slices.Equal(got[0], want[:]) {
+				t.Errorf("%s has the exemplars %x, want one of span %v", m.Name, got, want)
 			}
 		}
 		if len(spans) > 0 {
 			t.Errorf("missing: %v", spans)
 		}
 	})
+}
+
+// exemplars are the spans of the exemplars of a metric.
+func exemplars(m metricdata.Metrics) (spans [][]byte) {
+	switch data := m.Data.(type) {
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			for _, e := range p.Exemplars {
+				spans = append(spans, e.SpanID)
+			}
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			for _, e := range p.Exemplars {
+				spans = append(spans, e.SpanID)
+			}
+		}
+	}
+	return spans
 }
 
 // record is what a log was told.

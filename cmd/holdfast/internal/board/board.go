@@ -58,7 +58,7 @@ type Board struct {
 	reader   reader
 	details  details
 	soon     chan struct{} // the next look is wanted at once
-	frees    chan struct{} // has one element for each release at work
+	frees    frees
 }
 
 // New returns a board that has not looked yet. It panics if Release has no Token.
@@ -69,10 +69,11 @@ func New(o Options) *Board {
 	if o.Most == 0 {
 		o.Most = most
 	}
-	b := &Board{Options: o, soon: make(chan struct{}, 1), frees: make(chan struct{}, mostFrees)}
+	b := &Board{Options: o, soon: make(chan struct{}, 1)}
 	b.audience.arrived = make(chan struct{}, 1)
 	b.feed.changed = make(chan struct{})
 	b.details.slots = make(chan struct{}, mostDetails)
+	b.frees.done = make(chan struct{}, 1)
 	b.reader.Options = &b.Options
 	b.routes()
 	return b
@@ -83,7 +84,7 @@ func (b *Board) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	b.reader.work = &work
-	for b.audience.wait(ctx) {
+	for b.watched(ctx) {
 		began := time.Now()
 		b.feed.begin(began)
 		b.feed.publish(b.reader.look(ctx, began))
@@ -93,6 +94,14 @@ func (b *Board) Run(ctx context.Context) {
 		case <-time.After(b.Every):
 		}
 	}
+}
+
+// watched waits until somebody watches. It returns false if ctx has ended.
+func (b *Board) watched(ctx context.Context) bool {
+	if !b.audience.present() {
+		b.feed.outdate()
+	}
+	return b.audience.wait(ctx)
 }
 
 // lookSoon ends the pause between two looks.
@@ -109,10 +118,11 @@ const (
 	writeTime   = 20 * time.Second // to take a piece of the answer
 	idleTime    = time.Minute      // between two requests
 	headBytes   = 16 << 10         // of a request
+	freeTime    = 5 * time.Second  // to free locks, when the board is ended
 )
 
 // Serve answers requests on the listener, which it closes, until ctx ends. It returns nil then, and
-// else why it could not go on.
+// else why it could not go on. Locks that are being freed when ctx ends have a moment to be freed.
 func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	// What frees a lock asks the backend several times, each for as long as its patience. A limit
@@ -127,6 +137,9 @@ func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	work.Go(func() { b.Run(ctx) })
 	work.Go(func() {
 		<-ctx.Done()
+		for _, name := range b.frees.end(freeTime) {
+			b.Log("%s: the board was ended while it freed the lock, which may be free or not", name)
+		}
 		_ = server.Close() // nobody waits for an answer any more
 	})
 	err := server.Serve(bounded(l))

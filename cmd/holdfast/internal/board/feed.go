@@ -15,6 +15,7 @@ type feed struct {
 	state   *state
 	delta   []byte // from the version before
 	full    []byte // nil: nobody has asked for it yet
+	old     bool   // nobody has looked since, as nobody has watched
 }
 
 // begin notes that a look has begun.
@@ -30,9 +31,17 @@ func (f *feed) publish(s *state) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.version++
-	f.began, f.state, f.delta, f.full = time.Time{}, s, delta, nil
+	f.began, f.state, f.delta, f.full, f.old = time.Time{}, s, delta, nil, false
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// outdate notes that nobody looks any more. Whoever comes next waits for what the next look finds:
+// by then, what was seen may be hours ago.
+func (f *feed) outdate() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.old = true
 }
 
 // after returns what brings a viewer up to date who has seen a version, and its version; nil if
@@ -41,7 +50,7 @@ func (f *feed) after(seen uint64) (text []byte, version uint64, changed <-chan s
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case seen == f.version:
+	case seen == f.version, f.old:
 		return nil, seen, f.changed
 	case seen > 0 && seen == f.version-1:
 		return f.delta, f.version, nil

@@ -1,11 +1,13 @@
 package board
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -90,9 +92,11 @@ func change[T any](f func(http.ResponseWriter, *http.Request, T)) http.HandlerFu
 			refuse(w, http.StatusUnsupportedMediaType, "the body must be JSON")
 			return
 		}
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyBytes))
+		// All of it: what is left would be read before the answer is sent, however long it takes.
+		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyBytes))
+		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&body); err != nil {
+		if err != nil || d.Decode(&body) != nil || d.More() {
 			refuse(w, http.StatusBadRequest, "the body is not what was expected")
 			return
 		}
@@ -118,8 +122,7 @@ func (b *Board) knows(r *http.Request) bool {
 		return true
 	}
 	want := []byte(b.pass())
-	// A browser sends cookies of all ports of a host.
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(b.cookieName()) {
 		if hmac.Equal([]byte(c.Value), want) {
 			return true
 		}
@@ -127,12 +130,17 @@ func (b *Board) knows(r *http.Request) bool {
 	return false
 }
 
-const cookieName = "holdfast-board"
+// cookieName is another one for each token: a browser has one cookie of a name for all ports of a
+// host, and there may be a board at several.
+func (b *Board) cookieName() string { return "holdfast-board-" + b.mac("holdfast board name")[:16] }
 
 // pass is what the cookie has of somebody who knows the token. It lasts as long as the token.
-func (b *Board) pass() string {
+func (b *Board) pass() string { return b.mac("holdfast board") }
+
+// mac is what only who knows the token can tell of a text.
+func (b *Board) mac(text string) string {
 	mac := hmac.New(sha256.New, []byte(b.Token))
-	mac.Write([]byte("holdfast board"))
+	mac.Write([]byte(text))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
@@ -145,7 +153,7 @@ func (b *Board) login(w http.ResponseWriter, r *http.Request, body struct {
 		refuse(w, http.StatusForbidden, "that is not the token")
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: b.pass(), Path: "/", HttpOnly: true,
+	http.SetCookie(w, &http.Cookie{Name: b.cookieName(), Value: b.pass(), Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode})
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,9 +19,13 @@ import (
 
 // known adds the cookie of who knows the token.
 func known(r *http.Request) {
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("holdfast board"))
-	r.AddCookie(&http.Cookie{Name: "holdfast-board", Value: hex.EncodeToString(mac.Sum(nil))})
+	mac := func(text string) string {
+		mac := hmac.New(sha256.New, []byte(token))
+		mac.Write([]byte(text))
+		return hex.EncodeToString(mac.Sum(nil))
+	}
+	r.AddCookie(&http.Cookie{Name: "holdfast-board-" + mac("holdfast board name")[:16],
+		Value: mac("holdfast board")})
 }
 
 // with changes a request in several ways.
@@ -163,8 +169,9 @@ func TestToken(t *testing.T) {
 		t.Fatalf("%d, %q", code, cookie)
 	}
 	shows := func(r *http.Request) {
-		// Another board on this host has a cookie of the same name.
-		r.Header.Set("Cookie", "holdfast-board=other; "+strings.SplitN(cookie, ";", 2)[0])
+		pair := strings.SplitN(cookie, ";", 2)[0]
+		name, _, _ := strings.Cut(pair, "=")
+		r.Header.Set("Cookie", name+"=other; "+pair)
 	}
 	if code, text := s.ask(http.MethodGet, "/session", "", shows); code != 204 {
 		t.Errorf("with the cookie: %d, %s", code, text)
@@ -176,5 +183,39 @@ func TestToken(t *testing.T) {
 	open := newSite(t, nil)
 	if code, _ := open.ask(http.MethodPost, "/login", `{"token":""}`); code != 403 {
 		t.Errorf("without a token there is no login: %d", code)
+	}
+}
+
+// TestTwoBoardsOfAHost: a browser has one cookie of a name for all ports of a host. Who logs in at
+// another board stays logged in here.
+func TestTwoBoardsOfAHost(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &url.URL{Scheme: "http", Host: "127.0.0.1:8420", Path: "/"}
+	sites := make(map[string]*site)
+	for _, its := range []string{token, token + "x"} {
+		s := newSite(t, func(o *board.Options) { o.Token = its })
+		sites[its] = s
+		code, _, h := s.askAll(http.MethodPost, "/login", `{"token":"`+its+`"}`)
+		if code != 204 {
+			t.Fatal(code)
+		}
+		cookies, err := http.ParseSetCookie(h.Get("Set-Cookie"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		jar.SetCookies(host, []*http.Cookie{cookies})
+	}
+	for its, s := range sites {
+		code, text := s.ask(http.MethodGet, "/session", "", func(r *http.Request) {
+			for _, c := range jar.Cookies(host) {
+				r.AddCookie(c)
+			}
+		})
+		if code != 204 {
+			t.Errorf("the board with the token %s: %d, %s", its, code, text)
+		}
 	}
 }

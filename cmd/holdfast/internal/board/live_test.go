@@ -188,9 +188,11 @@ func TestFewPages(t *testing.T) {
 // before; and the page recovers.
 func TestSilentBackend(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
-		nightly := s.take("nightly", "h1", 71, "backup")
+		nightly, report := s.take("nightly", "h1", 71, "backup"), s.take("report", "h2", 88, "")
 		v := s.watch().sees()
-		good := v.last.Good
+		s.free(report)
+		time.Sleep(every)
+		good := v.sees().last.Good
 		thaw := s.backend.freeze()
 		time.Sleep(every + patience/2)
 		v.mu.Lock()
@@ -205,7 +207,8 @@ func TestSilentBackend(t *testing.T) {
 			len(v.rows) != 1 {
 			t.Errorf("while it hangs: %q, %+v", v.shows(), v.last)
 		}
-		if late := s.watch().sees(); late.last.Trouble == "" || len(late.rows) != 1 {
+		if late := s.watch().sees(); late.last.Trouble == "" || len(late.rows) != 1 ||
+			len(late.last.Ended) != 1 {
 			t.Errorf("who comes later sees %+v", late.last)
 		}
 		s.free(nightly)
@@ -304,25 +307,116 @@ func TestManyLocks(t *testing.T) {
 	few := func(o *board.Options) { o.Most = 100 }
 	inBubble(t, few, func(t *testing.T, s *site) {
 		for i := range 100 {
-			s.take(fmt.Sprintf("%05d", i), "h1", 71, "x")
+			s.take(fmt.Sprintf("%05d", 100+i), "h1", 71, "x")
 		}
 		v := s.watch().sees()
 		if len(v.rows) != 100 || v.last.More {
 			t.Errorf("%d locks, and more: %v", len(v.rows), v.last.More)
 		}
-		for i := range 50 {
-			s.take(fmt.Sprintf("%05d", 100+i), "h1", 71, "x")
+		for i := range 50 { // they come first
+			s.take(fmt.Sprintf("%05d", i), "h1", 71, "x")
 		}
 		time.Sleep(every)
 		v.sees()
-		if len(v.rows) != 100 || !v.last.More {
-			t.Errorf("%d locks, and more: %v", len(v.rows), v.last.More)
+		if len(v.rows) != 100 || !v.last.More || len(v.last.Gone) != 50 {
+			t.Errorf("%d locks, %d gone, and more: %v", len(v.rows), len(v.last.Gone),
+				v.last.More)
 		}
 		time.Sleep(3 * every)
 		for _, m := range v.sees().all {
 			if len(m.Ended) > 0 {
 				t.Fatalf("%d have ended: %+v", len(m.Ended), m.Ended[0])
 			}
+		}
+	})
+}
+
+// TestManyWhoShare: of many who share a lock the row has four and how many there are. One of them
+// that is not in the row any more may still hold it.
+func TestManyWhoShare(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *site) {
+		var all []driver.Claim
+		for i := range 6 {
+			c := claim("nightly", "h1", 71+i, "")
+			c.Shared, c.TTL = true, c.TTL+time.Duration(i)*time.Minute
+			all = append(all, s.acquire(c, driver.Held))
+		}
+		v := s.watch().sees()
+		if r := v.rows["nightly"]; r.Held != 6 || len(r.Holders) != 4 || r.Holders[3].PID != 76 {
+			t.Errorf("shows %+v", r)
+		}
+		s.free(all[5])
+		time.Sleep(every)
+		if r := v.sees().rows["nightly"]; r.Held != 5 || len(v.last.Ended) != 0 {
+			t.Errorf("shows %+v, ended %+v", r, v.last.Ended)
+		}
+		s.free(all[0])
+		time.Sleep(every)
+		v.sees()
+		s.free(all[1])
+		time.Sleep(every)
+		if r := v.sees().rows["nightly"]; r.Held != 3 || len(v.last.Ended) != 1 ||
+			v.last.Ended[0].By.PID != 72 {
+			t.Errorf("shows %+v, ended %+v", r, v.last.Ended)
+		}
+	})
+}
+
+// TestLongPast: who comes late gets the last thousand holds that have ended, and since when the
+// board has seen them.
+func TestLongPast(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *site) {
+		v := s.watch().sees()
+		begin := time.Now()
+		for _, n := range []int{510, 510} {
+			var all []driver.Claim
+			for i := range n {
+				all = append(all, s.take(fmt.Sprint(i), "h1", 71, "x"))
+			}
+			time.Sleep(every)
+			v.sees()
+			for _, c := range all {
+				s.free(c)
+			}
+			time.Sleep(every)
+			if v.sees(); len(v.last.Ended) != n {
+				t.Errorf("%d have ended, want %d", len(v.last.Ended), n)
+			}
+		}
+		if late := s.watch().sees(); len(late.last.Ended) != 1000 ||
+			late.last.First != begin.UnixMilli() {
+			t.Errorf("%d have ended since %d, want 1000 since %d", len(late.last.Ended),
+				late.last.First, begin.UnixMilli())
+		}
+	})
+}
+
+// TestUnsteadyLease: that two looks compute the end of a lease a little differently is no change.
+func TestUnsteadyLease(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *site) {
+		s.take("nightly", "h1", 71, "backup")
+		s.backend.mu.Lock()
+		s.backend.unsteady = time.Second
+		s.backend.mu.Unlock()
+		v := s.watch().sees()
+		for range 10 {
+			time.Sleep(every)
+		}
+		for _, m := range v.sees().all[1:] {
+			if len(m.Rows) > 0 {
+				t.Errorf("sent again: %+v", m.Rows)
+			}
+		}
+	})
+}
+
+// TestFindingsTwiceAMinute: the servers are examined much less often than they are looked at.
+func TestFindingsTwiceAMinute(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *site) {
+		s.watch()
+		time.Sleep(2*time.Minute - time.Second)
+		if n := s.backend.checks.Load(); n != 4 {
+			t.Errorf("examined %d times in two minutes", n)
 		}
 	})
 }

@@ -178,8 +178,8 @@ func TestRelease(t *testing.T) {
 			"freed nightly, which backup (pid 71 on h1) held; now it is held by next") {
 			t.Errorf("%d, %s", code, text)
 		}
-		if len(s.logged) != 1 || !strings.Contains(s.logged[0], "freed nightly") {
-			t.Errorf("logged %q", s.logged)
+		if logged := s.logs(); len(logged) != 1 || !strings.Contains(logged[0], "freed nightly") {
+			t.Errorf("logged %q", logged)
 		}
 		if got := s.one("nightly").Holders[0].Who; got != "next" {
 			t.Errorf("held by %s", got)
@@ -249,9 +249,11 @@ func TestReleaseOfNobodyElse(t *testing.T) {
 			"a form":          {right, 415, with(known, set("Content-Type", "text/plain"))},
 			"rebound": {right, 421, with(known, set("Origin", "http://evil.example"),
 				func(r *http.Request) { r.Host = "evil.example" })},
-			"no JSON":    {"x", 400, known},
-			"more in it": {`{"force":true,` + right[1:], 400, known},
-			"too long":   {`{"id":"` + strings.Repeat("x", 1<<20) + `"}`, 400, known},
+			"no JSON":     {"x", 400, known},
+			"more in it":  {`{"force":true,` + right[1:], 400, known},
+			"more behind": {right + right, 400, known},
+			"space":       {right + strings.Repeat(" ", 1<<20), 400, known},
+			"too long":    {`{"id":"` + strings.Repeat("x", 1<<20) + `"}`, 400, known},
 		} {
 			code, text := s.ask(http.MethodPost, "/release", test.body, test.change)
 			if code != test.code {
@@ -276,6 +278,77 @@ func TestReleaseOfNobodyElse(t *testing.T) {
 		}
 		if s.one("nightly").Held != 1 {
 			t.Error("it was freed")
+		}
+	})
+}
+
+// TestReleaseOfOneWhoShares: of several who share a lock exactly the one is freed that was shown,
+// and not without its token.
+func TestReleaseOfOneWhoShares(t *testing.T) {
+	inBubble(t, freeable, func(t *testing.T, s *site) {
+		for i := range 3 {
+			c := claim("nightly", "h1", 71+i, "")
+			c.Shared, c.TTL = true, c.TTL+time.Duration(i)*time.Minute
+			s.acquire(c, driver.Held)
+		}
+		all := s.one("nightly").Holders
+		if len(all) != 3 {
+			t.Fatalf("%+v", all)
+		}
+		body := func(token string) string {
+			return fmt.Sprintf(`{"id":%q,"holder":%q,"token":%q}`, idOf("nightly"), all[1].ID, token)
+		}
+		for _, other := range []string{"17", all[0].Token} {
+			if code, text := s.ask(http.MethodPost, "/release", body(other), known); code != 409 {
+				t.Errorf("by another token: %d, %s", code, text)
+			}
+		}
+		if code, text := s.ask(http.MethodPost, "/release", body(all[1].Token),
+			known); code != 200 {
+			t.Errorf("%d, %s", code, text)
+		}
+		var left []int
+		for _, h := range s.one("nightly").Holders {
+			left = append(left, h.PID)
+		}
+		if !slices.Equal(left, []int{71, 73}) {
+			t.Errorf("left are %v", left)
+		}
+	})
+}
+
+// TestFewReleasesAtOnce: at most four locks are freed at a time.
+func TestFewReleasesAtOnce(t *testing.T) {
+	inBubble(t, freeable, func(t *testing.T, s *site) {
+		var bodies []string
+		for i := range 5 {
+			name := fmt.Sprint("n", i)
+			s.take(name, "h1", 71, "")
+			h := s.one(name).Holders[0]
+			bodies = append(bodies, fmt.Sprintf(`{"id":%q,"holder":%q,"token":%q}`, idOf(name),
+				h.ID, h.Token))
+		}
+		hang := make(chan struct{})
+		s.backend.releases = func() error {
+			<-hang
+			return nil
+		}
+		var work sync.WaitGroup
+		for _, body := range bodies[:4] {
+			work.Go(func() {
+				if code, text := s.ask(http.MethodPost, "/release", body, known); code != 200 {
+					t.Errorf("%d, %s", code, text)
+				}
+			})
+		}
+		synctest.Wait()
+		if code, text := s.ask(http.MethodPost, "/release", bodies[4], known); code != 503 {
+			t.Errorf("one more: %d, %s", code, text)
+		}
+		close(hang)
+		work.Wait()
+		if code, text := s.ask(http.MethodPost, "/release", bodies[4], known); code != 200 {
+			t.Errorf("afterwards: %d, %s", code, text)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -58,7 +59,10 @@ func (r *reader) stale(at time.Time, err error) *state {
 
 // list makes rows of the keys, and the graph of who waits.
 func (r *reader) list(ctx context.Context) (*state, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(leastLook, 4*r.View.Patience))
+	most := max(leastLook, 4*r.View.Patience)
+	late := fmt.Errorf("to look at all locks takes more than %v; with a --timeout over %v it has "+
+		"four times as long as that", most, most/4)
+	ctx, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
 	s := &state{rows: make(map[string]*row)}
 	waits := newWaiting()
@@ -84,11 +88,11 @@ func (r *reader) list(ctx context.Context) (*state, error) {
 	if err == errMost {
 		err = nil
 	}
-	if err == nil && ctx.Err() != nil {
-		err = errors.New("a look at all locks took too long")
-	}
 	if err == nil {
 		s.waits, err = waits.graph(ctx, r.View, deadlock.LocalParents())
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // what has failed then, did so for want of time
 	}
 	return s, err
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// mostFrees is how many locks are freed at a time.
-const mostFrees = 4
-
 // freeing names a lock, and the acquisition of it that is to be freed, as the page has shown both.
 type freeing struct {
 	ID     string `json:"id"`     // of the key
@@ -43,14 +40,13 @@ func (b *Board) release(w http.ResponseWriter, r *http.Request, body freeing) {
 		refuse(w, http.StatusBadRequest, "the request names no acquisition of a lock")
 		return
 	}
-	select {
-	case b.frees <- struct{}{}:
-		defer func() { <-b.frees }()
-	default:
+	leave, ok := b.frees.enter(look.NameOf(b.View.Prefix+name, b.View.Prefix).String())
+	if !ok {
 		refuse(w, http.StatusServiceUnavailable, "other locks are being freed; try again")
 		return
 	}
-	// What was begun is done and told, even if the page is closed meanwhile.
+	defer leave()
+	// What was begun is done and told, even if the page is closed or the board is ended meanwhile.
 	text, err := b.free(context.WithoutCancel(r.Context()), name, body.Holder,
 		driver.Token(token))
 	code := http.StatusOK
@@ -63,6 +59,7 @@ func (b *Board) release(w http.ResponseWriter, r *http.Request, body freeing) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(look.JSONLine(freed{text}))
+	_ = http.NewResponseController(w).Flush() // before the board ends
 }
 
 // errToken says that a request has left out the token, which the backend keeps.

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,17 +37,41 @@ type site struct {
 	t       *testing.T
 	board   *board.Board
 	backend *backend
-	logged  []string
+
+	mu     sync.Mutex
+	logged []string
+}
+
+// logs is what was logged.
+func (s *site) logs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.logged)
 }
 
 // backend counts the looks at it, and hangs if it is told to, whatever the context says.
 type backend struct {
 	*memhold.Backend
-	lists, inspects, together, most atomic.Int64
+	lists, inspects, together, most, checks atomic.Int64
+
+	releases func() error // not nil: called before a release; set before there is one
 
 	mu    sync.Mutex
 	hang  chan struct{} // not nil: it hangs until that is closed
 	fails error
+	pause time.Duration // before each key of a list
+
+	unsteady time.Duration // by which every other answer has a shorter lease
+}
+
+// Release releases.
+func (b *backend) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	if b.releases != nil {
+		if err := b.releases(); err != nil {
+			return driver.Result{}, err
+		}
+	}
+	return b.Backend.Release(ctx, c)
 }
 
 // List lists, one at a time or not.
@@ -58,7 +84,13 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 			yield(driver.Entry{}, err)
 			return
 		}
-		b.Backend.List(ctx, prefix)(yield)
+		b.mu.Lock()
+		pause := b.pause
+		b.mu.Unlock()
+		b.Backend.List(ctx, prefix)(func(e driver.Entry, err error) bool {
+			time.Sleep(pause)
+			return yield(e, err)
+		})
 	}
 }
 
@@ -68,11 +100,18 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	if err := b.trouble(); err != nil {
 		return driver.Entry{}, err
 	}
-	return b.Backend.Inspect(ctx, key)
+	e, err := b.Backend.Inspect(ctx, key)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inspects.Load()%2 == 0 {
+		e.Holder.ExpiresIn -= min(e.Holder.ExpiresIn, b.unsteady)
+	}
+	return e, err
 }
 
 // Check finds something with a password in it.
 func (b *backend) Check(context.Context) ([]driver.Finding, error) {
+	b.checks.Add(1)
 	return []driver.Finding{{Severity: driver.Warning, Code: "few", Node: "n1",
 		Summary: "It is redis://u:hunter2@h1.", Advice: "Add\nsome."}}, b.trouble()
 }
@@ -130,7 +169,11 @@ func newSite(t *testing.T, with func(*board.Options)) *site {
 		View:    &look.View{Backend: s.backend, Prefix: prefix, Patience: patience},
 		Backend: s.backend, Title: "memory", Every: every,
 		Hide: func(text string) string { return strings.ReplaceAll(text, "hunter2", "...") },
-		Log:  func(f string, args ...any) { s.logged = append(s.logged, fmt.Sprintf(f, args...)) },
+		Log: func(f string, args ...any) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.logged = append(s.logged, fmt.Sprintf(f, args...))
+		},
 	}
 	if with != nil {
 		with(&o)
@@ -181,6 +224,7 @@ type (
 	message struct {
 		Full         bool
 		Now, Good    int64
+		First        int64
 		Trouble      string
 		More         bool
 		Rows         []row
@@ -188,7 +232,8 @@ type (
 		Ended        []ended
 		Blind        []struct{ From, Until int64 }
 		Waits        waits
-		Nodes        []struct{ Name, State string }
+		Need         int
+		Nodes        []struct{ Name, State, Trouble string }
 		Findings     []struct{ Severity, Code, Summary, Advice string }
 		CheckTrouble string `json:"check_trouble"`
 		Title        string
@@ -235,6 +280,7 @@ type viewer struct {
 	leave  context.CancelFunc
 	left   chan struct{}
 	block  chan struct{} // not nil: it takes nothing until that is closed
+	rate   int           // not 0: how many bytes it takes in a second
 
 	mu       sync.Mutex
 	code     int
@@ -278,6 +324,15 @@ func (v *viewer) WriteHeader(code int) {
 func (v *viewer) Write(text []byte) (int, error) {
 	if v.block != nil {
 		<-v.block
+	}
+	if v.rate > 0 {
+		v.mu.Lock()
+		left := time.Until(v.deadline)
+		v.mu.Unlock()
+		takes := time.Duration(len(text)) * time.Second / time.Duration(v.rate)
+		if time.Sleep(min(takes, left)); takes > left {
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -98,12 +98,16 @@ Exit codes:
 // check checks the flags, and returns the token; empty if there is none.
 func (f *boardFlags) check() (token string, err error) {
 	host, _, err := net.SplitHostPort(f.listen)
+	bad := slices.IndexFunc(f.hosts, notName)
 	switch {
 	case f.every < shortestEvery:
 		return "", usagef("--every %v: must be at least %v", f.every, shortestEvery)
 	case err != nil:
 		return "", usagef("--listen %.60s: must be host:port, such as 127.0.0.1:8420",
 			shown([]string{f.listen}))
+	case bad >= 0:
+		return "", usagef("--host %.60q: must be a name alone, such as locks.example.com",
+			shown(f.hosts[bad:bad+1]))
 	case f.tokenFile != "":
 		return tokenIn(f.tokenFile)
 	case f.release:
@@ -113,6 +117,15 @@ func (f *boardFlags) check() (token string, err error) {
 			"they need", shown([]string{f.listen}))
 	}
 	return "", nil
+}
+
+// notName reports whether no browser calls a board so: Host has a port behind the name, and never a
+// scheme, a path or a character that is not ASCII.
+func notName(host string) bool {
+	return host == "" || strings.ContainsFunc(host, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("-._", r)
+	})
 }
 
 // isHere reports whether only this machine reaches the host.

@@ -31,6 +31,7 @@ func TestAddressInTheWrongPlace(t *testing.T) {
 		{"board", "redis://:hunter2@h"},
 		{"board", "--listen", "redis://:hunter2@h"},
 		{"board", "--listen", "redis://:hunter2@h:8420"},
+		{"board", "--host", "redis://:hunter2@h"},
 		{"inspect", "redis://:hunter2@h"},
 		{"release", "--yes", "--token", "redis://:hunter2@h", "n"},
 		{"release", "--yes", "--token", "1", "redis://:hunter2@h"},

@@ -52,10 +52,12 @@ func (a Acquisition) Among(k Key) (Party, bool, error) {
 
 // Held says in one line who holds the key.
 func (k Key) Held() string {
-	switch len(k.Holders) {
-	case 0:
+	switch {
+	case k.Unknown:
+		return "who holds it is not known"
+	case len(k.Holders) == 0:
 		return "nobody holds it"
-	case 1:
+	case len(k.Holders) == 1:
 		return "it is held by " + k.Holders[0].String()
 	default:
 		return fmt.Sprintf("it is shared by %d, the longest lease by %v", len(k.Holders),

@@ -58,7 +58,7 @@ func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) 
 		more, failure := true, error(nil)
 		for more && len(names) < size && failure == nil {
 			var l listing
-			if l, more, failure = v.next(listed); more && failure == nil {
+			if l, more, failure = v.next(ctx, listed); more && failure == nil {
 				failure = l.err
 				if failure == nil {
 					names = append(names, l.key)
@@ -97,8 +97,10 @@ func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
 	return listed
 }
 
-// next waits for the next key, but not for longer than the backend may say nothing.
-func (v *View) next(listed <-chan listing) (l listing, more bool, err error) {
+// next waits for the next key, but not for longer than the backend may say nothing, or than ctx
+// lasts.
+func (v *View) next(ctx context.Context,
+	listed <-chan listing) (l listing, more bool, err error) {
 	timer := time.NewTimer(v.Patience)
 	defer timer.Stop()
 	select {
@@ -106,6 +108,8 @@ func (v *View) next(listed <-chan listing) (l listing, more bool, err error) {
 		return l, more, nil
 	case <-timer.C:
 		return listing{}, false, &SilentError{v.Patience}
+	case <-ctx.Done():
+		return listing{}, false, ctx.Err()
 	}
 }
 
@@ -245,32 +249,40 @@ func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err err
 	return parts, err
 }
 
-// Bounded calls f, but does not wait for it for longer than patience, whether it keeps to the end
-// of its context or not. Of a call that is late it waits a moment more for its own words.
+// Bounded calls f, but does not wait for it for longer than patience, or than ctx lasts, whether it
+// keeps to the end of its context or not. Of a call that is late it waits a moment more for its own
+// words.
 func Bounded[T any](ctx context.Context, patience time.Duration,
 	f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		value, err := f(ctx)
+		value, err := f(bounded)
 		done <- result{value, err}
 	}()
-	late := time.NewTimer(patience + moment)
-	defer late.Stop()
-	select {
-	case r := <-done:
-		if r.err != nil && ctx.Err() != nil {
-			r.err = fmt.Errorf("%w: %w", &SilentError{patience}, r.err)
+	late := make(chan struct{})
+	for ended := bounded.Done(); ; {
+		select {
+		case r := <-done:
+			if r.err != nil && bounded.Err() != nil && ctx.Err() == nil {
+				r.err = fmt.Errorf("%w: %w", &SilentError{patience}, r.err)
+			}
+			return r.value, r.err
+		case <-ended:
+			ended = nil
+			defer time.AfterFunc(moment, func() { close(late) }).Stop()
+		case <-late:
+			var zero T
+			if err := ctx.Err(); err != nil {
+				return zero, err
+			}
+			return zero, &SilentError{patience}
 		}
-		return r.value, r.err
-	case <-late.C:
-		var zero T
-		return zero, &SilentError{patience}
 	}
 }
 

@@ -174,6 +174,38 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestEndOfContext: whoever ends what goes on waits a moment for a backend that hangs, and is not
+// told that the backend was silent for all of its time.
+func TestEndOfContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		d := deaf{first: 3, hang: hang, call: func(key string) bool { return key == "k" }}
+		v := &look.View{Backend: d, Patience: 15 * time.Second}
+		for what, f := range map[string]func(context.Context) error{
+			"a list": func(ctx context.Context) error {
+				return v.List(ctx, "", func([]look.Key) error { return nil })
+			},
+			"a key": func(ctx context.Context) error {
+				_, err := v.Inspect(ctx, "k")
+				return err
+			},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(3*time.Second, cancel)
+			begin := time.Now()
+			err := f(ctx)
+			var silent *look.SilentError
+			if !errors.Is(err, context.Canceled) || errors.As(err, &silent) {
+				t.Errorf("%s: %v, want that the context has ended", what, err)
+			}
+			if took := time.Since(begin); took > 4*time.Second {
+				t.Errorf("%s: took %v", what, took)
+			}
+		}
+	})
+}
+
 // TestListShowsWaiters: a list has what List of a backend leaves out, and leaves out what is free
 // by now.
 func TestListShowsWaiters(t *testing.T) {
