@@ -196,8 +196,8 @@ func (p *plan) grant(w want) *party {
 	return h
 }
 
-// anchor has the plan rely on one holder who stays. As long as that one is there, nobody has the key
-// alone who did not before.
+// anchor has the plan rely on one holder who stays. As long as that one is there, nobody has the
+// key alone who did not before.
 func (p *plan) anchor() {
 	for _, h := range p.holders {
 		if h.created != 0 && !h.put {

@@ -16,7 +16,7 @@ import (
 
 // call is a call for the lock of the test.
 type call struct {
-	kind   string // acquire, release, renew
+	kind   string // acquire, release, renew; lose if its lease ends
 	claim  driver.Claim
 	lease  clientv3.LeaseID
 	wait   clientv3.LeaseID
@@ -31,7 +31,8 @@ func (c call) String() string {
 		c.claim.Block, c.lease, c.dead)
 }
 
-// anyCall returns one of few possible calls, so that they meet. Either all have tickets or none has.
+// anyCall returns one of few possible calls, so that they meet. Either all have tickets or none
+// has.
 func anyCall(r *rand.Rand, tickets bool) call {
 	owner := string("abcd"[r.IntN(4)])
 	c := call{kind: []string{"acquire", "acquire", "acquire", "release", "renew"}[r.IntN(5)],
@@ -58,8 +59,8 @@ func anyCall(r *rand.Rand, tickets bool) call {
 	return c
 }
 
-// meets reports whether another process may make the other call at the same time: calls of one claim
-// come one after the other, and only its own process knows that its time is over.
+// meets reports whether another process may make the other call at the same time: calls of one
+// claim come one after the other, and only its own process knows that its time is over.
 func (c call) meets(other call) bool {
 	return c.claim.Owner != other.claim.Owner && c.dead != other.claim.Owner &&
 		other.dead != c.claim.Owner
@@ -73,6 +74,13 @@ func (c call) plan(s *state) (*plan, answer) {
 	switch c.kind {
 	case "acquire":
 		return p, p.acquire(want{Claim: c.claim, hold: c.lease, wait: c.wait, at: c.at})
+	case "lose":
+		for _, x := range slices.Concat(p.holders, p.waiters) {
+			if x.owner == c.claim.Owner {
+				p.removed = append(p.removed, x)
+			}
+		}
+		return p, answer{}
 	case "release":
 		var stones []stone
 		for i := range c.stones {
@@ -111,7 +119,7 @@ func (c call) do(t *testing.T, m *memory) answer {
 }
 
 // broken returns what is wrong with a lock, or "".
-func broken(before, s *state) string {
+func broken(before, s *state, loses bool) string {
 	for i, h := range s.holders {
 		switch {
 		case len(s.holders) > 1 && !h.record.Shared:
@@ -121,11 +129,11 @@ func broken(before, s *state) string {
 		case h.modified > before.revision && before.known(h) == nil &&
 			h.record.Token <= before.counter:
 			return fmt.Sprintf("%s has token %d after %d", h.owner, h.record.Token, before.counter)
-		case h.record.Token > s.counter:
+		case h.record.Token+max(h.record.Block, 1)-1 > s.counter:
 			return fmt.Sprintf("token %d is over the counter, %d", h.record.Token, s.counter)
 		}
 	}
-	if len(s.waiters) == 0 {
+	if len(s.waiters) == 0 || loses {
 		return ""
 	}
 	if len(s.holders) == 0 {
@@ -146,48 +154,101 @@ func (s *state) known(h *party) *party {
 }
 
 // Whatever others do between the look at a lock and the change: if the change is made, then it has
-// come to the same as one call after the other, in either order. And each leaves the lock in order.
+// come to the same as one call after the other, in some order. And each leaves the lock in order.
 func TestStalePlans(t *testing.T) {
 	executed, overtaken := 0, 0
 	for seed := range uint64(400) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		m := newMemory()
+		h := history{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 0)), store: newMemory()}
 		for range 12 {
-			late, others := anyCall(r, seed%2 == 0), anyCall(r, seed%2 == 0)
-			for !late.meets(others) {
-				others = anyCall(r, seed%2 == 0)
-			}
-			before := m.clone()
-			seen := m.read(t, lockOfTest)
-			stale, answered := late.plan(seen)
-			first := others.do(t, m)
-			between := m.read(t, lockOfTest)
-			if wrong := broken(seen, between); wrong != "" {
-				t.Fatalf("seed %d: %v leaves this: %s", seed, others, wrong)
-			}
-			after := m.clone()
-			if !stale.changes() {
-				continue
-			}
-			if !m.commit(t, stale) {
+			switch changes, done := h.step(); {
+			case done:
+				executed++
+			case changes:
 				overtaken++
-				continue
-			}
-			executed++
-			if wrong := broken(between, m.read(t, lockOfTest)); wrong != "" {
-				t.Fatalf("seed %d: %v, overtaken by %v, leaves this: %s\n%s", seed, late, others,
-					wrong, outcome(m))
-			}
-			is := outcome(m, answered, first)
-			one := outcome(after, late.do(t, after), first)
-			other := outcome(before, late.do(t, before), others.do(t, before))
-			if is != one && is != other {
-				t.Fatalf("seed %d: %v, overtaken by %v, has left\n%s\nand not\n%s\nor\n%s", seed,
-					late, others, is, one, other)
 			}
 		}
 	}
 	if executed < 500 || overtaken < 500 {
 		t.Errorf("%d late changes were made, and %d were not: too few to tell", executed, overtaken)
 	}
+}
+
+// history is what happens to a lock. In one of four leases end, after which the lock may be in
+// disorder until the next call.
+type history struct {
+	t     *testing.T
+	seed  uint64
+	r     *rand.Rand
+	store *memory
+}
+
+func (h *history) loses() bool { return h.seed%4 == 3 }
+
+// others returns one or two calls that may be made while the late one is under way.
+func (h *history) others(late call) []call {
+	calls := make([]call, 1+h.r.IntN(2))
+	for i := range calls {
+		for calls[i] = late; !calls[i].meets(late); {
+			calls[i] = anyCall(h.r, h.seed%2 == 0)
+		}
+		if h.loses() && h.r.IntN(4) == 0 {
+			calls[i] = call{kind: "lose", claim: driver.Claim{Owner: string("abcd"[h.r.IntN(4)])}}
+		}
+	}
+	return calls
+}
+
+// step makes some calls, and then one that was planned before them. It reports whether that one had
+// something to change, and has done so.
+func (h *history) step() (changes, done bool) {
+	t, m := h.t, h.store
+	late := anyCall(h.r, h.seed%2 == 0)
+	others := h.others(late)
+	before := m.clone()
+	stale, answered := late.plan(m.read(t, lockOfTest))
+	var answers []answer
+	for _, c := range others {
+		answers = append(answers, h.inOrder(m, c, func() answer { return c.do(t, m) }))
+	}
+	if !stale.changes() {
+		return false, false
+	}
+	last := func() answer {
+		done = m.commit(t, stale)
+		return answered
+	}
+	if h.inOrder(m, late, last); !done {
+		return true, false
+	}
+	is := outcome(m, append(answers, answered)...)
+	for at := range len(others) + 1 { // when the late one might have been made as well
+		other := before.clone()
+		answers := make([]answer, len(others)+1)
+		for i, c := range others {
+			if i == at {
+				answers[len(others)] = late.do(t, other)
+			}
+			answers[i] = c.do(t, other)
+		}
+		if at == len(others) {
+			answers[at] = late.do(t, other)
+		}
+		if outcome(other, answers...) == is {
+			return true, true
+		}
+	}
+	t.Fatalf("seed %d: %v, overtaken by %v, has left what no order does:\n%s", h.seed, late, others,
+		is)
+	return true, true
+}
+
+// inOrder makes a call and looks at what it leaves.
+func (h *history) inOrder(m *memory, c call, do func() answer) answer {
+	h.t.Helper()
+	before := m.read(h.t, lockOfTest)
+	a := do()
+	if wrong := broken(before, m.read(h.t, lockOfTest), h.loses()); wrong != "" {
+		h.t.Fatalf("seed %d: %v leaves this: %s\n%s", h.seed, c, wrong, outcome(m, a))
+	}
+	return a
 }
