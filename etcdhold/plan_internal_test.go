@@ -152,11 +152,13 @@ func TestDraw(t *testing.T) {
 func TestWhatPlansWrite(t *testing.T) {
 	m := newMemory()
 	write := func(dead string, plan func(p *plan) answer) bool {
-		p := newPlan(lockOfTest, m.read(t, lockOfTest), func(x *party) bool { return x.owner == dead })
+		p := newPlan(lockOfTest, m.read(t, lockOfTest),
+			func(x *party) bool { return x.owner == dead })
 		plan(p)
 		return m.commit(t, p)
 	}
-	reader, writer := driver.Claim{Owner: "r", Shared: true}, driver.Claim{Owner: "w", Queue: true}
+	reader := driver.Claim{Owner: "r", Shared: true}
+	writer := driver.Claim{Owner: "w", Queue: true}
 	renews := func(lease clientv3.LeaseID) func(p *plan) answer {
 		return func(p *plan) answer { return p.renew(reader, lease) }
 	}

@@ -162,13 +162,15 @@ func TestSettingsThatKeepLocksAway(t *testing.T) {
 						}
 					}
 					_, err := b.Acquire(t.Context(), claim(way))
-					if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) ||
+					if !errors.Is(err, driver.ErrUnavailable) ||
+						errors.Is(err, driver.ErrUnknown) ||
 						driver.Permanent(err) == test.waits ||
 						!strings.Contains(err.Error(), test.says) {
 						t.Errorf("Acquire: %v; want an error that says %q, and is permanent: %v",
 							err, test.says, !test.waits)
 					}
-					testserver.Eventually(t, "Check finds it", func() error { // it has to be quick, too
+					// Check has to be quick, too.
+					testserver.Eventually(t, "Check finds it", func() error {
 						findings, err := b.Check(t.Context())
 						found := slices.ContainsFunc(findings, func(f driver.Finding) bool {
 							return f.Code == test.code
