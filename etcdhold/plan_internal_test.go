@@ -147,8 +147,8 @@ func TestDraw(t *testing.T) {
 }
 
 // A renewal moves the claim to the lease that it is made under, and is refused if the claim has
-// been lost meanwhile, also where all that it writes is that somebody else is gone. A release leaves
-// its tombstones, and a plan that must not find one is refused then.
+// been lost meanwhile, also where all that it writes is that somebody else is gone. A release
+// leaves its tombstones, and a plan that must not find one is refused then.
 func TestWhatPlansWrite(t *testing.T) {
 	m := newMemory()
 	write := func(dead string, plan func(p *plan) answer) bool {
