@@ -186,6 +186,44 @@ func TestRenewalOvertakenByTheEnd(t *testing.T) {
 	}
 }
 
+// A claim that is lost and taken anew while its renewal is under way is not forgotten: the Backend
+// would take it for nobody's, and pass its key on.
+func TestTakenAnewDuringRenewal(t *testing.T) {
+	direct := connect(t)
+	empty(t, direct)
+	u := newUnreliable()
+	b := open(t, connect(t, u.into))
+	a := claim("k")
+	acquire(t, b, a, driver.Held)
+	lose(t, direct, "k")
+	renewal := u.delayer.arm()
+	renewed := make(chan driver.State, 1)
+	go func() {
+		ctx, cancel := patience(t)
+		defer cancel()
+		results, err := b.Renew(ctx, []driver.Claim{a})
+		if err != nil {
+			results = make([]driver.Result, 1)
+		}
+		renewed <- results[0].State
+	}()
+	<-renewal.executed
+	taken := u.delayer.arm()
+	done := asked(t, b, a)
+	<-taken.executed
+	close(renewal.pass)
+	if state := <-renewed; state != driver.Lost {
+		t.Errorf("the renewal says %v; want lost", state)
+	}
+	close(taken.pass)
+	if r := <-done; r.err != nil || r.State != driver.Held {
+		t.Fatalf("Acquire = %v, %v; want held", r.State, r.err)
+	}
+	acquire(t, b, claim("k"), driver.Busy)
+	renew(t, b, driver.Held, a)
+	release(t, b, a, driver.Held)
+}
+
 // A claim that was taken over from another process by a renewal without an answer ends if nobody
 // renews it again.
 func TestUnansweredTakeoverEnds(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -412,20 +413,22 @@ func (b *Backend) releaseStep(ctx context.Context, n names, c *claim, now *state
 	if late && b.takenOver(now, c.owner) {
 		return now, driver.Result{State: driver.Lost}, nil
 	}
-	p := newPlan(n, now, b.dead(c.key))
 	stones, leases := b.stones(n, c)
+	if len(stones) > maxStones {
+		after, err := b.putStones(ctx, n, c, stones, leases)
+		return after, driver.Result{}, err
+	}
+	p := newPlan(n, now, b.dead(c.key))
 	answer := p.release(c.owner, stones)
 	if !p.changes() {
 		return now, driver.Result{State: answer.state}, nil
 	}
 	conditions, operations := p.transaction()
 	done, after, err := b.commit(ctx, n, conditions, operations)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound) && len(leases) > 0:
-		return nil, driver.Result{}, b.bury(ctx, c, leases)
-	case err != nil:
-		return nil, driver.Result{}, err
-	case !done:
+	if err != nil {
+		return nil, driver.Result{}, b.unlessGone(ctx, c, leases, err)
+	}
+	if !done {
 		return after, driver.Result{}, nil
 	}
 	b.granted(c.key, p.admit, after.revision)
@@ -459,11 +462,39 @@ func (b *Backend) takenOver(now *state, owner string) bool {
 	return false
 }
 
-// stones returns the tombstones that a claim leaves behind for requests that may still arrive.
+// putStones puts tombstones of a claim that has too many for the transaction that ends it. A call
+// that has failed many times without an answer leaves as many leases behind.
+func (b *Backend) putStones(ctx context.Context, n names, c *claim, stones []stone,
+	leases []*lease) (*state, error) {
+	many := min(len(stones), maxAlone)
+	_, operations := (&plan{state: new(state), stones: stones[:many]}).transaction()
+	_, after, err := b.commit(ctx, n, nil, operations)
+	if err != nil {
+		return nil, b.unlessGone(ctx, c, leases[:many], err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.buried = append(c.buried, leases[:many]...)
+	return after, nil
+}
+
+// unlessGone returns the error of a transaction under the leases; nil if some of them were gone.
+func (b *Backend) unlessGone(ctx context.Context, c *claim, leases []*lease, err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) && len(leases) > 0 {
+		return b.bury(ctx, c, leases)
+	}
+	return err
+}
+
+// stones returns the tombstones that a claim has yet to leave behind for requests that may still
+// arrive.
 func (b *Backend) stones(n names, c *claim) (stones []stone, leases []*lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, x := range c.unsettled {
+		if slices.Contains(c.buried, x) {
+			continue
+		}
 		stones = append(stones, stone{x.id, n.tombstone(x.id, c.owner)})
 		leases = append(leases, x)
 	}

@@ -32,6 +32,7 @@ type claim struct {
 	record    record        // of the holder
 	lease     *lease        // of the holder or the waiter; nil if it is not known
 	unsettled []*lease      // under which a request may still arrive
+	buried    []*lease      // of these: those that have a tombstone
 	perhaps   []*lease      // to which a renewal without an answer may have moved it
 	deadline  time.Duration // by the lease clock
 	ending    bool          // its time is over, or it is released: it is never renewed again
@@ -155,6 +156,7 @@ func (b *Backend) unsettle(c *claim, x *lease, ttl time.Duration) {
 func (b *Backend) settled(c *claim, x *lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	c.buried = slices.DeleteFunc(c.buried, func(other *lease) bool { return other == x })
 	for i, other := range c.unsettled {
 		if other == x {
 			c.unsettled = append(c.unsettled[:i:i], c.unsettled[i+1:]...)
@@ -180,7 +182,7 @@ func (b *Backend) drop(c *claim) {
 	for _, x := range slices.Concat(c.unsettled, c.perhaps) {
 		b.leases.count(x, -1)
 	}
-	c.lease, c.unsettled, c.perhaps = nil, nil, nil
+	c.lease, c.unsettled, c.buried, c.perhaps = nil, nil, nil, nil
 }
 
 // extend has the claim end after d. Called with mu held.

@@ -5,6 +5,7 @@ package etcdhold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -320,6 +321,40 @@ func TestLateRequest(t *testing.T) {
 			acquire(t, other, claim("k"), driver.Held)
 		})
 	}
+}
+
+// A claim can be released that was asked for without an answer more often than one transaction has
+// room for, and none of the requests has an effect afterwards.
+func TestManyLateRequests(t *testing.T) {
+	const many = 130
+	direct := connect(t)
+	empty(t, direct)
+	k := &keeper{kept: make(chan *pb.TxnRequest, many)}
+	b := open(t, connect(t, func(c *clientv3.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(k.intercept))
+	}))
+	warm := claim("k") // so that nothing but the release is in the way of the requests
+	acquire(t, b, warm, driver.Held)
+	release(t, b, warm, driver.Held)
+	ctx, cancel := patience(t)
+	defer cancel()
+	late := claim("k")
+	for i := range many {
+		acquire(t, b, claim(fmt.Sprint("other", i)), driver.Held) // so that no lease is revoked
+		k.armed.Store(true)
+		if _, err := b.Acquire(ctx, late); !errors.Is(err, driver.ErrUnknown) {
+			t.Fatalf("Acquire without an answer = %v; want ErrUnknown", err)
+		}
+	}
+	release(t, b, late, driver.Lost)
+	for range many {
+		answer, err := pb.NewKVClient(direct.ActiveConnection()).Txn(ctx, <-k.kept)
+		if err != nil || answer.Succeeded {
+			t.Fatalf("the late request was executed, or not refused by a tombstone: %v, %v", answer,
+				err)
+		}
+	}
+	acquire(t, open(t, connect(t)), claim("k"), driver.Held)
 }
 
 // counter counts requests by their method.

@@ -8,8 +8,17 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxTouched bounds how many keys of others one transaction changes: etcd takes 128 operations.
-const maxTouched = 40
+// etcd takes 128 operations in a transaction. Each of them has two that look.
+const (
+	// maxTouched bounds how many of the dead one transaction removes, and how many waiters it lets
+	// in, each of which is removed from the queue as well.
+	maxTouched = 40
+
+	// maxStones bounds the tombstones that a transaction puts besides, and maxAlone those of one
+	// that does nothing else.
+	maxStones = 2
+	maxAlone  = 100
+)
 
 // plan is what one call changes about a lock. It starts from a state that was read, and becomes a
 // transaction that is executed only if nothing has changed that it relies on.
@@ -25,6 +34,7 @@ type plan struct {
 	free    bool     // it lets somebody in where it saw no holder
 	strict  bool     // it relies on what it saw of the queue
 	anchors []*party // it relies on them being there
+	steady  []*party // it relies on them being as they are
 	absent  []string // keys that must not be there
 	again   bool     // there is more to do than fits into one transaction
 }
@@ -141,6 +151,9 @@ func (p *plan) acquire(w want) answer {
 	if p.again {
 		return answer{}
 	}
+	if len(p.removed) > 0 {
+		p.block()
+	}
 	i := find(p.holders, w.Owner)
 	mine, shared := i >= 0, p.shared()
 	switch {
@@ -149,6 +162,9 @@ func (p *plan) acquire(w want) answer {
 		p.free = p.free || before == 0
 		p.strict = p.strict || w.Shared && !mine
 		return answer{state: driver.Held, mine: p.grant(w)}
+	}
+	if len(p.removed) > 0 {
+		p.anchor() // else nobody might be left whose release passes the key on
 	}
 	return p.queue(w, mine && shared)
 }
@@ -180,7 +196,8 @@ func (p *plan) grant(w want) *party {
 	return h
 }
 
-// anchor has the plan rely on one holder who stays. As long as that one is there, so is its mode.
+// anchor has the plan rely on one holder who stays. As long as that one is there, nobody has the
+// key alone who did not before.
 func (p *plan) anchor() {
 	for _, h := range p.holders {
 		if h.created != 0 && !h.put {
@@ -188,6 +205,26 @@ func (p *plan) anchor() {
 			return
 		}
 	}
+}
+
+// block has the plan rely on what keeps those from the key who would share it: the first waiter, or
+// a holder who has it alone and may step down. If the plan takes somebody out of the queue, nobody
+// may have come who waits for that one.
+func (p *plan) block() {
+	for _, h := range p.holders {
+		if h.created != 0 && !h.put && !h.record.Shared {
+			p.steady = append(p.steady, h)
+		}
+	}
+	if !p.shared() {
+		return
+	}
+	if len(p.waiters) > 0 {
+		p.anchors = append(p.anchors, p.waiters[0])
+	}
+	p.strict = p.strict || slices.ContainsFunc(p.removed, func(x *party) bool {
+		return x.key == p.waiter(x.owner)
+	})
 }
 
 // queue leaves the claim in the queue if it asks for that, or is there.
@@ -217,8 +254,8 @@ func (p *plan) queue(w want, mine bool) answer {
 		p.waiters[i] = next
 	} else {
 		p.anchor()
-		if w.Shared && p.shared() && len(p.waiters) > 0 {
-			p.anchors = append(p.anchors, p.waiters[0])
+		if w.Shared {
+			p.block()
 		}
 		p.waiters = append(p.waiters, next)
 	}
@@ -245,14 +282,19 @@ func (p *plan) release(owner string, stones []stone) answer {
 		}
 		p.removed = append(p.removed, p.waiters[i])
 		p.waiters = slices.Delete(p.waiters, i, i+1)
-		p.strict = p.shared()
 	}
 	p.anchor()
+	p.pass()
+	p.block()
+	return a
+}
+
+// pass settles a key that may have lost its last holder.
+func (p *plan) pass() {
 	p.settle()
 	if len(p.holders) == 0 {
 		p.strict = true // nobody else would pass the key on to who comes now
 	}
-	return a
 }
 
 // renew plans a renewal under the lease.
@@ -262,6 +304,11 @@ func (p *plan) renew(c driver.Claim, lease clientv3.LeaseID) answer {
 	}
 	i := find(p.holders, c.Owner)
 	if i < 0 {
+		if len(p.removed) > 0 {
+			p.anchor()
+			p.pass()
+			p.block()
+		}
 		return answer{state: driver.Lost}
 	}
 	h := *p.holders[i]
@@ -280,8 +327,11 @@ func (p *plan) renew(c driver.Claim, lease clientv3.LeaseID) answer {
 	}
 	p.holders[i] = &h
 	p.settle()
-	if len(p.admit) > 0 && !h.put {
+	if len(p.removed) > 0 && !h.put {
 		p.anchors = append(p.anchors, &h)
+	}
+	if len(p.removed) > 0 || p.strict {
+		p.block()
 	}
 	return answer{state: driver.Held, mine: &h, waiting: c.Block > 0 && len(p.waiters) > 0}
 }
@@ -315,6 +365,9 @@ func (p *plan) transaction() (conditions []clientv3.Cmp, operations []clientv3.O
 	}
 	for _, s := range p.stones {
 		operations = append(operations, clientv3.OpPut(s.key, "", clientv3.WithLease(s.lease)))
+	}
+	for _, x := range p.steady {
+		conditions = append(conditions, unchanged(x))
 	}
 	for _, x := range p.anchors {
 		conditions = append(conditions,

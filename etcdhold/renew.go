@@ -215,14 +215,17 @@ func (b *Backend) perhapsMoved(c *claim, x *lease, err error) {
 	c.perhaps = append(c.perhaps, x)
 }
 
-// vanished forgets a claim whose key is gone.
+// vanished has a claim whose key is gone forgotten in its turn: an acquisition of the same claim
+// that is under way may have taken the key anew, and notes that when it has its answer.
 func (b *Backend) vanished(k known) driver.State {
-	b.mu.Lock()
-	same := k.mine.modified == k.modified && len(k.mine.unsettled) == 0
-	b.mu.Unlock()
-	if same {
-		b.drop(k.mine)
-	}
+	b.turns.take(k.mine.key, func() {
+		b.mu.Lock()
+		same := k.mine.modified == k.modified && len(k.mine.unsettled) == 0
+		b.mu.Unlock()
+		if same {
+			b.drop(k.mine)
+		}
+	})
 	return driver.Lost
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-const acquireStatement = `SELECT state, granted, holder, remaining, place, clock, notices ` +
-	`FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
+const acquireStatement = `SELECT state, granted, encode(holder, 'hex'), remaining, place, ` +
+	`clock, notices FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
 	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
 
 // Acquire asks once for the claim, as driver.Backend describes, in one round trip. A busy claim
@@ -51,7 +51,7 @@ func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Resu
 		claim.Shared, b.id, b.channel.live.Load(), guard, member}
 	var state, notices string
 	var granted, remaining, place, clock int64
-	var holder []byte
+	var holder unhexed
 	err := b.query(ctx, true, acquireStatement, args, func(scan func(...any) error) error {
 		return scan(&state, &granted, &holder, &remaining, &place, &clock, &notices)
 	})

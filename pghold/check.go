@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -27,7 +26,8 @@ const checkStatement = `SELECT current_setting('server_version_num')::bigint, pg
 	(SELECT count(*) FROM pg_stat_replication),
 	current_setting('default_transaction_isolation'),
 	to_regclass('holdfast.locks') IS NOT NULL,
-	current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')`
+	(SELECT coalesce(min(setting::bigint), 0) FROM pg_settings
+		WHERE name IN ('statement_timeout', 'lock_timeout') AND setting <> '0')`
 
 const rightsStatement = `SELECT count(*) FROM
 	unnest(ARRAY['locks', 'sharers', 'waiters', 'ended', 'server', 'run']) AS t
@@ -35,6 +35,9 @@ const rightsStatement = `SELECT count(*) FROM
 	OR NOT has_table_privilege('holdfast.' || t, 'INSERT')
 	OR NOT has_table_privilege('holdfast.' || t, 'UPDATE')
 	OR NOT has_table_privilege('holdfast.' || t, 'DELETE')`
+
+// shortTimeout is how long the server has to let a request take.
+const shortTimeout = time.Second
 
 // Check looks at the server for what weakens the promises, as driver.Checker describes, and changes
 // nothing. A server that cannot be asked is an error. The codes are:
@@ -45,13 +48,12 @@ const rightsStatement = `SELECT count(*) FROM
 //   - rights: the user may not use the tables.
 //   - isolation: the user's transactions have another isolation level than read committed.
 //   - fsync: the server forgets locks when its machine fails.
-//   - synchronous-commit: the server forgets the last locks in a crash. Under a restart guard this
-//     is only a note.
 //   - replicas: a standby may take over that has not heard of the last locks.
+//   - timeouts: the server ends requests that take less than a second.
 //   - pooler: a pooler is between, and notices have no connection of their own.
 //   - clock: the server's clock differs from this process's by more than a second.
 func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
-	e := &examination{node: b.name, guarded: b.guard.Load() > 0 && !b.config.durable}
+	e := &examination{node: b.name}
 	return aside(ctx, b, false, func(ctx context.Context) ([]driver.Finding, error) {
 		if err := e.look(ctx, b); err != nil {
 			return nil, err
@@ -66,8 +68,7 @@ func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
 
 // examination is the check of a server.
 type examination struct {
-	node    string
-	guarded bool // a restart guard is set
+	node string
 
 	version   int64
 	standby   bool
@@ -79,7 +80,7 @@ type examination struct {
 	isolation string
 	tables    bool
 	refused   int64 // tables that the user may not use
-	timeouts  string
+	timeout   int64 // the shorter of two, in milliseconds; 0 if there is none
 	pooled    bool
 	offset    time.Duration // how far its clock is ahead, at least; negative for behind
 
@@ -92,7 +93,7 @@ func (e *examination) look(ctx context.Context, b *Backend) error {
 	asked := time.Now()
 	err := b.query(ctx, false, checkStatement, nil, func(scan func(...any) error) error {
 		return scan(&e.version, &e.standby, &e.readOnly, &clock, &e.safe, &e.commit, &e.confirmed,
-			&e.replicas, &e.isolation, &e.tables, &e.timeouts)
+			&e.replicas, &e.isolation, &e.tables, &e.timeout)
 	})
 	if err != nil {
 		if state(err) != "42501" { // the schema may not be used
@@ -198,6 +199,12 @@ func (e *examination) judgeUse() {
 			", under which contended locks fail.",
 			"Set default_transaction_isolation to read committed for the user.")
 	}
+	if timeout := time.Duration(e.timeout) * time.Millisecond; timeout > 0 &&
+		timeout < shortTimeout {
+		e.find(driver.Warning, "timeouts", fmt.Sprintf("The server ends requests of this user that "+
+			"take %v, so locks fail when it is busy.", timeout),
+			"Set statement_timeout and lock_timeout for the user to a second at least, or to 0.")
+	}
 }
 
 // judgeMemory finds what the server may forget.
@@ -206,16 +213,7 @@ func (e *examination) judgeMemory() {
 		e.find(driver.Warning, "fsync", "With fsync or full_page_writes off a failure of the "+
 			"machine forgets or damages locks.", "Set fsync and full_page_writes on.")
 	}
-	if e.commit == "off" {
-		forgetful := driver.Warning
-		if e.guarded {
-			forgetful = driver.Note // the guard covers that
-		}
-		e.find(forgetful, "synchronous-commit",
-			"With synchronous_commit off a crash forgets the last locks.",
-			"Set synchronous_commit on for the user, or use a restart guard.")
-	}
-	if e.replicas > 0 && (!e.confirmed || strings.Contains("off local", e.commit)) {
+	if e.replicas > 0 && (!e.confirmed || e.commit == "local") { // off becomes on
 		e.find(driver.Warning, "replicas", fmt.Sprintf("The server has %d standbys that need not "+
 			"confirm, and one that takes over may not have heard of the last locks.", e.replicas),
 			"Set synchronous_standby_names, or check fencing tokens where it matters.")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +81,9 @@ func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statemen
 		return false, err
 	}
 	defer conn.Release()
+	if mode == pgx.QueryExecModeSimpleProtocol && !simple(conn.Conn().PgConn()) {
+		mode = pgx.QueryExecModeExec
+	}
 	rows, err := conn.Query(ctx, statement, append([]any{mode}, args...)...)
 	if err == nil {
 		for err == nil && rows.Next() {
@@ -94,6 +99,13 @@ func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statemen
 		_ = conn.Conn().Close(ctx)
 	}
 	return !pgconn.SafeToRetry(err), err
+}
+
+// simple reports whether pgx writes values into a statement for this session: it refuses to where
+// they might be read in another way.
+func simple(conn *pgconn.PgConn) bool {
+	return conn.ParameterStatus("standard_conforming_strings") == "on" &&
+		conn.ParameterStatus("client_encoding") == "UTF8"
 }
 
 // close leaves the server in an orderly way if it answers.
@@ -114,6 +126,27 @@ func (d *pgxDatabase) close() {
 	}
 	d.links.close()
 	<-closed
+}
+
+// unhexed is the bytes that the server sends as hexadecimal digits. How it would write a bytea by
+// itself is a setting, bytea_output, of which pgx reads only one form.
+type unhexed string
+
+// Scan implements sql.Scanner.
+func (u *unhexed) Scan(from any) error {
+	var digits string
+	switch from := from.(type) {
+	case string:
+		digits = from
+	case []byte:
+		digits = string(from)
+	case nil:
+	default:
+		return fmt.Errorf("hexadecimal digits as a %T", from)
+	}
+	bytes, err := hex.DecodeString(digits)
+	*u = unhexed(bytes)
+	return err
 }
 
 // closing is how long a server has to answer when its connections are closed.

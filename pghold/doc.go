@@ -26,13 +26,14 @@
 //
 // # Durability
 //
-// With fsync and synchronous_commit on, as PostgreSQL is delivered, a crash forgets no lock.
-// synchronous_commit off, for example by ALTER ROLE locks SET synchronous_commit = off, makes locks
-// faster, and a crash then forgets those of the last moments, up to three times wal_writer_delay.
-// So does a standby that takes over and did not have to confirm each commit. Then a lock can be
-// granted twice, unless the fencing token is checked where it matters, or a restart guard is set
-// (see driver.Guarder): the server then grants nothing until every lease that it may have forgotten
-// is over. What waiters tell of their presence is always committed asynchronously.
+// A crash of the server forgets no lock and no token: what grants, renews or hands over a lock is
+// on the disk before it is answered, also where synchronous_commit is off for the user, the
+// database or the server. What waiters tell of their presence is always committed asynchronously.
+// Two things are out of a client's hands. With fsync off, which [Backend.Check] warns of, a failure
+// of the machine forgets or damages locks. And a standby that takes over and did not have to
+// confirm each commit forgets those of the last moments. Then a lock can be granted twice, unless
+// the fencing token is checked where it matters, or a restart guard is set (see driver.Guarder):
+// the server then grants nothing until every lease that it may have forgotten is over.
 //
 // # Poolers
 //
@@ -42,9 +43,15 @@
 // statement that is not there any more, of which the server has executed nothing. So PgBouncer in
 // transaction mode will do. Only notices of a grant to a waiter of another process need a direct
 // connection, for LISTEN, which the Backend opens by itself when somebody waits: if it finds a
-// pooler it does without, and asks once a second, or [WithNotices] gives it another way. The
-// isolation level has to be read committed, and bytea_output hex, which are PostgreSQL's defaults:
-// with escape, answers that are not prepared cannot be read, and every outcome is unknown.
+// pooler it does without, and asks once a second, or [WithNotices] gives it another way.
+//
+// # Settings of the session
+//
+// How the user's sessions write times, numbers and bytes, plan and compare does not matter. The
+// isolation level has to be read committed and transactions may not be read-only, which is how
+// PostgreSQL is delivered; else acquisitions fail with an error that says so. A statement_timeout
+// or lock_timeout ends requests that take longer, which then have had no effect: let them be longer
+// than a busy server needs, a second for example.
 //
 // # Order
 //

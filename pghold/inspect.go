@@ -25,7 +25,7 @@ WITH at AS MATERIALIZED (SELECT clock_timestamp() AS now), parties AS (
 	SELECT DISTINCT key FROM parties WHERE key >= $1::bytea AND key > $2::bytea
 		AND substring(key FROM 1 FOR length($1::bytea)) = $1::bytea ORDER BY key LIMIT $3::bigint
 )
-SELECT p.key, p.kind, p.owner, p.token, 0::bigint AS ticket,
+SELECT encode(p.key, 'hex'), p.kind, encode(p.owner, 'hex'), p.token, 0::bigint AS ticket,
 	(extract(epoch FROM p.expires - at.now) * 1000000)::bigint AS remaining
 FROM parties AS p JOIN page USING (key), at ORDER BY p.key, p.kind, p.expires, p.owner`
 
@@ -42,7 +42,7 @@ WITH at AS MATERIALIZED (SELECT clock_timestamp() AS now), parties AS (
 	SELECT w.key, 2, w.owner, 0::bigint, w.ticket, w.until FROM holdfast.waiters AS w, at
 		WHERE w.key = $1::bytea AND w.until > at.now
 )
-SELECT p.key, p.kind, p.owner, p.token, p.ticket,
+SELECT encode(p.key, 'hex'), p.kind, encode(p.owner, 'hex'), p.token, p.ticket,
 	(extract(epoch FROM p.expires - at.now) * 1000000)::bigint AS remaining
 FROM parties AS p, at ORDER BY p.kind, p.ticket, CASE WHEN p.kind = 1 THEN p.expires END, p.owner`
 
@@ -95,7 +95,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 func (b *Backend) look(ctx context.Context, statement string,
 	args ...any) (entries []driver.Entry, err error) {
 	err = b.query(ctx, false, statement, args, func(scan func(...any) error) error {
-		var key, owner []byte
+		var key, owner unhexed
 		var kind, token, ticket, remaining int64
 		if err := scan(&key, &kind, &owner, &token, &ticket, &remaining); err != nil {
 			return err

@@ -70,9 +70,8 @@ func WithReadOnly() Option { return option(func(c *config) { c.readOnly = true }
 
 // WithDurable exempts the server from the quarantine of a restart guard (see driver.Guarder). It is
 // the operator's word that the server has never lost anything it had answered: it has always run
-// with fsync and synchronous_commit on, no standby has taken over that had not confirmed every
-// commit, and its data were never replaced by an older copy. Default: every restart and takeover
-// counts.
+// with fsync on, no standby has taken over that had not confirmed every commit, and its data were
+// never replaced by an older copy. Default: every restart and takeover counts.
 func WithDurable() Option { return option(func(c *config) { c.durable = true }) }
 
 // WithNotices has the Backend listen for grants over a connection of its own with this

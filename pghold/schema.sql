@@ -1,4 +1,4 @@
--- What package pghold keeps in PostgreSQL, version 1. To run it again changes nothing.
+-- What package pghold keeps in PostgreSQL, version 2. To run it again changes nothing.
 --
 -- All time is clock_timestamp() of the server, read when the row of the key is locked. Every
 -- function locks the row of its key first, and then looks at the other tables: under READ COMMITTED
@@ -128,6 +128,19 @@ BEGIN
 END
 $$;
 
+-- durable has the transaction that calls it be on the disk before it is answered, also where
+-- synchronous_commit is off for the user, the database or the server: a crash must forget no lease
+-- and no token that somebody was told of. A SET clause of a function would be undone when that
+-- returns, which is before the commit.
+CREATE OR REPLACE FUNCTION holdfast.durable() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END
+$$;
+
 -- enter locks the row of a key, and makes it first if there is none.
 CREATE OR REPLACE FUNCTION holdfast.enter(p_key bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
@@ -249,6 +262,7 @@ BEGIN
     place := 0;
     clock := 0;
     notices := '';
+    PERFORM holdfast.durable();
     IF p_guard > 0 OR p_member <> '' THEN
         SELECT a.state, a.remaining, a.belongs INTO state, remaining, notices
             FROM holdfast.admit(p_guard, p_member) AS a;
@@ -363,6 +377,7 @@ DECLARE
 BEGIN
     state := 'lost';
     notices := '';
+    PERFORM holdfast.durable();
     IF p_final = 0 THEN
         UPDATE holdfast.locks AS l SET owner = NULL, expires = clock_timestamp()
             WHERE l.key = p_key AND l.owner = p_owner AND NOT l.crowded
@@ -425,6 +440,7 @@ DECLARE
     v_claim record;
     v_lock holdfast.locks;
 BEGIN
+    PERFORM holdfast.durable();
     IF p_guard > 0 OR p_member <> '' THEN
         RETURN QUERY SELECT a.state, 0::bigint, 0::bigint, false, a.remaining, a.belongs
             FROM holdfast.admit(p_guard, p_member) AS a WHERE a.state <> '';
@@ -546,6 +562,7 @@ $$;
 CREATE OR REPLACE FUNCTION holdfast.move(p_from text, p_to text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM holdfast.durable();
     UPDATE holdfast.server SET member = p_to WHERE member = p_from;
     RETURN (SELECT s.member FROM holdfast.server AS s);
 END
@@ -553,4 +570,4 @@ $$;
 
 -- version of this schema.
 CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+LANGUAGE sql IMMUTABLE AS 'SELECT 2';

@@ -60,15 +60,34 @@ func TestCopyWithoutRows(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	pool, _ := ownDatabase(t, "newer")
 	run(t, pool, `CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
-		LANGUAGE sql IMMUTABLE AS 'SELECT 2'`)
+		LANGUAGE sql IMMUTABLE AS 'SELECT 1000'`)
 	err := pghold.Migrate(t.Context(), pool)
 	if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) ||
-		!strings.Contains(err.Error(), "version 2") {
+		!strings.Contains(err.Error(), "version 1000") {
 		t.Errorf("Migrate = %v; want that the version is too new", err)
 	}
 	var version int
 	if err := pool.QueryRow(t.Context(), "SELECT holdfast.version()").Scan(&version); err != nil ||
-		version != 2 {
+		version != 1000 {
 		t.Errorf("the version is %d, %v", version, err)
 	}
+}
+
+// A schema of an older version is not used, and brought up to date by the next migration. What it
+// holds stays.
+func TestOlderSchema(t *testing.T) {
+	pool, url := ownDatabase(t, "older")
+	a := claim("k")
+	ask(t, open(t, url), a, driver.Held)
+	run(t, pool, `CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
+		LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+		DROP FUNCTION holdfast.durable()`)
+	if _, err := pghold.Open(t.Context(), url); !errors.Is(err, pghold.ErrMissing) ||
+		!driver.Permanent(err) {
+		t.Errorf("Open: %v; want %v", err, pghold.ErrMissing)
+	}
+	if err := pghold.Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	release(t, open(t, url), a, driver.Held)
 }
