@@ -373,7 +373,7 @@ func TestExclusivePairSendsWhatItSentBefore(t *testing.T) {
 		{"SET", "k", "o", "NX", "PX", "1000"},
 		{"EXISTS", keys.Queue},
 		{"ZADD", keys.Fence, "GT", "CH", "100", "t", "103", "t"},
-		{"GETRANGE", "k", "0", "1023"},
+		{"GETRANGE", "k", "0", "1024"},
 		{"EVALSHA", shaOf("renew"), "1", "k", "o", "1000"},
 		{"EVALSHA", shaOf("release"), "5", "k", keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
 			"o"},
