@@ -198,6 +198,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		vote:    a.claim.TTL,
 		effect:  true,
 		wait:    a.b.options.Replicas > 0,
+		patient: true,
 		route:   routeAt,
 	})
 	if err != nil {

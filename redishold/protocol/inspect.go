@@ -39,7 +39,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	keys := KeysOf(key)
 	command := append(inspectScript().evalsha(nil, "4"), keys.Lock, keys.Queue, keys.Waiters,
 		keys.Readers)
-	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command})
+	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command,
+		patient: true})
 	if err != nil {
 		return driver.Entry{}, err
 	}

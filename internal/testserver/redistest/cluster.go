@@ -170,19 +170,20 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 // last step.
 func (c *Cluster) MoveSlot(t testing.TB, slot uint16, from, to *Server, between func()) {
 	t.Helper()
-	number := strconv.Itoa(int(slot))
-	toID := to.String(t, "CLUSTER", "MYID")
 	move := c.openSlot(t, slot, from, to)
-	for {
-		keys := from.Do(t, "CLUSTER", "GETKEYSINSLOT", number, "100").([]any)
-		if len(keys) == 0 {
-			break
-		}
+	for keys := from.keysIn(t, slot); len(keys) > 0; keys = from.keysIn(t, slot) {
 		for _, key := range keys {
-			move(key.(string))
+			move(key)
 		}
 	}
 	between()
+	c.closeSlot(t, slot, from, to)
+}
+
+// closeSlot ends what openSlot has begun.
+func (c *Cluster) closeSlot(t testing.TB, slot uint16, from, to *Server) {
+	t.Helper()
+	number, toID := strconv.Itoa(int(slot)), to.String(t, "CLUSTER", "MYID")
 	for _, s := range []*Server{to, from} {
 		s.Do(t, "CLUSTER", "SETSLOT", number, "NODE", toID)
 	}
