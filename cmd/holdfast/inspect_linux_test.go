@@ -164,8 +164,8 @@ func TestInspectOthers(t *testing.T) {
 	}
 }
 
-// TestEmptyValueWithoutAnEnd: a key with nothing in it that never ends blocks its lock for ever, and
-// the operator sees it as what it is, over several servers too.
+// TestEmptyValueWithoutAnEnd: a key with nothing in it that never ends blocks its lock for ever,
+// and the operator sees it as what it is, over several servers too.
 func TestEmptyValueWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redis", "redlock"} {

@@ -35,33 +35,30 @@ func moving(refusals int) *fake {
 // A lock in a slot that is being moved is asked for again until the slot has arrived, though not
 // for ever and not after the end of the context. Nothing was done in the meantime.
 func TestSlotThatIsBeingMoved(t *testing.T) {
+	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		refusals int
 		within   time.Duration // of the context
 		took     time.Duration
 		held     bool
 	}{
-		"arrives at once":       {refusals: 1, within: time.Hour, took: 10 * time.Millisecond, held: true},
-		"arrives soon":          {refusals: 6, within: time.Hour, took: 630 * time.Millisecond, held: true},
-		"arrives late":          {refusals: 7, within: time.Hour, took: 630 * time.Millisecond},
-		"the context ends":      {refusals: 9, within: 50 * time.Millisecond, took: 50 * time.Millisecond},
+		"arrives at once":       {refusals: 1, within: time.Hour, took: 10 * ms, held: true},
+		"arrives soon":          {refusals: 6, within: time.Hour, took: 630 * ms, held: true},
+		"arrives late":          {refusals: 7, within: time.Hour, took: 630 * ms},
+		"the context ends":      {refusals: 9, within: 50 * ms, took: 50 * ms},
 		"the context had ended": {refusals: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for what, call := range map[string]func(*protocol.Backend,
-					context.Context) (driver.Result, error){
-					"Acquire": func(b *protocol.Backend, ctx context.Context) (driver.Result, error) {
-						return b.Acquire(ctx, claim())
-					},
-					"Release": func(b *protocol.Backend, ctx context.Context) (driver.Result, error) {
-						return b.Release(ctx, claim())
-					},
+				for what, call := range map[string]func(*protocol.Backend, context.Context,
+					driver.Claim) (driver.Result, error){
+					"Acquire": (*protocol.Backend).Acquire,
+					"Release": (*protocol.Backend).Release,
 				} {
 					b := protocol.New(moving(test.refusals), protocol.Options{})
 					ctx, cancel := context.WithTimeout(t.Context(), test.within)
 					start := time.Now()
-					r, err := call(b, ctx)
+					r, err := call(b, ctx, claim())
 					cancel()
 					if took := time.Since(start); took != test.took {
 						t.Errorf("%s took %v; want %v", what, took, test.took)
