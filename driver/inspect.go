@@ -10,8 +10,9 @@ import (
 // that may be outdated when it is read; never decide on it whether to enter a section.
 type Inspector interface {
 	// List yields every key that is held or waited for and that begins with prefix, in no
-	// particular order, without its waiters. It stops at the first error, which it yields; that is
-	// the error of ctx if that ends.
+	// particular order, without its waiters. A key may come twice if the store changes meanwhile:
+	// List need not remember all keys. It stops at the first error, which it yields; that is the
+	// error of ctx if that ends.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
 	// Inspect describes one key with its waiters. A key that nobody holds or waits for gives an
@@ -30,8 +31,10 @@ type Entry struct {
 // Party is a holder or a waiter.
 type Party struct {
 	Owner     string        // the owner value
+	Cut       bool          // Owner is only the beginning of a longer value, of another program
 	Token     Token         // a holder's first token; 0 if not known, or for a waiter
-	ExpiresIn time.Duration // what remains of the lease or the presence; 0 if not known
+	ExpiresIn time.Duration // what remains of the lease or the presence; 0 if not known, or Endless
+	Endless   bool          // the lease has no end: it stays until somebody removes it
 }
 
 // Checker is a Backend that can examine its own installation for what would break the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -37,11 +38,15 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 			if !ok {
 				return nil, errNotInspected
 			}
+			listed := make(map[string]bool) // a key that comes twice has no two votes
 			for e, err := range in.List(ctx, prefix) {
 				if err != nil {
 					return nil, err
 				}
-				entries = append(entries, e)
+				if !listed[e.Key] {
+					listed[e.Key] = true
+					entries = append(entries, e)
+				}
 			}
 			return entries, nil
 		})
@@ -136,7 +141,7 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	places := make(map[string]place)
 	waiters := make(map[string]driver.Party)
 	for _, e := range entries {
-		if e.Holder.Owner != "" {
+		if e.Holder != (driver.Party{}) {
 			alone[e.Holder.Owner]++
 			holders[e.Holder.Owner] = append(holders[e.Holder.Owner], e.Holder)
 		}
@@ -152,8 +157,9 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 	}
 	for owner, votes := range holders {
 		if len(votes) >= q.need {
-			p := driver.Party{Owner: owner, Token: commonToken(votes),
-				ExpiresIn: nthRest(votes, q.need)}
+			p := driver.Party{Owner: owner, Token: commonToken(votes)}
+			p.ExpiresIn, p.Endless = nthRest(votes, q.need)
+			p.Cut = slices.ContainsFunc(votes, func(v driver.Party) bool { return v.Cut })
 			if alone[owner] >= q.need {
 				merged.Holder = p
 			} else {
@@ -162,7 +168,7 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 			delete(waiters, owner)
 		}
 	}
-	if merged.Holder.Owner != "" {
+	if merged.Holder != (driver.Party{}) {
 		merged.Sharers = nil // the nodes were not asked at one moment
 	}
 	slices.SortFunc(merged.Sharers, func(a, b driver.Party) int {
@@ -194,12 +200,18 @@ func commonToken(votes []driver.Party) (token driver.Token) {
 	return token
 }
 
-// nthRest returns how long at least n of the leases last.
-func nthRest(votes []driver.Party, n int) time.Duration {
+// nthRest returns how long at least n of the leases last, or that these have no end.
+func nthRest(votes []driver.Party, n int) (rest time.Duration, endless bool) {
 	rests := make([]time.Duration, len(votes))
 	for i, v := range votes {
 		rests[i] = v.ExpiresIn
+		if v.Endless {
+			rests[i] = math.MaxInt64
+		}
 	}
 	slices.Sort(rests)
-	return rests[len(rests)-n]
+	if rest = rests[len(rests)-n]; rest == math.MaxInt64 {
+		return 0, true
+	}
+	return rest, false
 }

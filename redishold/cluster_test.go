@@ -237,3 +237,16 @@ func TestSharedClientRenewsInASlotThatIsBeingMoved(t *testing.T) {
 	redistest.RenewInMovingSlot(t, c,
 		newShared(t, rueidis.ClientOption{InitAddress: []string{c.Primaries[0].Addr}}))
 }
+
+func TestClusterAcquiresInASlotThatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	redistest.AcquireInMovingSlot(t, c, open(t, c.URL()))
+}
+
+func TestSharedClientAcquiresInASlotThatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	redistest.AcquireInMovingSlot(t, c,
+		newShared(t, rueidis.ClientOption{InitAddress: []string{c.Primaries[0].Addr}}))
+}

@@ -196,6 +196,7 @@ func TestSharedClientWithoutShardedChannels(t *testing.T) {
 			"SPUBLISH", "")
 	}
 	cluster := redistest.StartCluster(t, 3, 0, without)
+	cluster.AwaitPublishing(t)
 	b := newShared(t, rueidis.ClientOption{InitAddress: []string{cluster.Primaries[0].Addr}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

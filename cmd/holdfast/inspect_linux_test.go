@@ -119,8 +119,12 @@ func TestInspectNodes(t *testing.T) {
 	s.servers[0].Do(t, "SET", "lock:nightly", "5f3a")
 	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
 		"  nodes    "+s.servers[0].Addr+": differs: granted it to "+
+<<<<<<< HEAD
 			`"5f3a" of another library, lease -`)
 	s.impatient()
+=======
+			`"5f3a" of another library, lease no end`)
+>>>>>>> w-red
 	s.servers[1].Freeze()
 	s.says(0, []string{"inspect", "nightly"},
 		"           "+s.servers[1].Addr+": does not answer: .*")
@@ -150,14 +154,14 @@ func TestInspectOthers(t *testing.T) {
 	s.servers[0].Do(t, "SET", "lock:theirs", value)
 	out := s.says(0, []string{"inspect", "theirs"},
 		regexp.QuoteMeta(`  held by  "\x1b[2J012345678901234567890123456789012345"... of another library`),
-		"  lease    no end is known; it may have none",
+		"  lease    has no end: it stays until it is removed",
 		"  alive    whether that is alive is not known")
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("shows %q", out)
 	}
 	out, _ = s.ask(0, "inspect", "--json", "theirs")
 	if all := keys(t, out); len(all) != 1 || len(all[0].Holders) != 1 ||
-		!slices.Equal(all[0].Holders, []party{{Owner: value, Foreign: true}}) {
+		!slices.Equal(all[0].Holders, []party{{Owner: value, Foreign: true, Endless: true}}) {
 		t.Errorf("as JSON: %s", out)
 	}
 	s.servers[0].Do(t, "HSET", "lock:hash", "f", "v")
@@ -166,5 +170,67 @@ func TestInspectOthers(t *testing.T) {
 			out != "" {
 			t.Errorf("of a key that is no lock: %s%s", out, err)
 		}
+	}
+}
+
+// TestEmptyValueWithoutAnEnd: a key with nothing in it that never ends blocks its lock for ever,
+// and the operator sees it as what it is, over several servers too.
+func TestEmptyValueWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis", "redlock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, name)
+			for _, server := range s.servers {
+				server.Do(t, "SET", "lock:theirs", "")
+			}
+			s.says(0, []string{"ls"}, `theirs +"" +- +- +- +no end +0`)
+			s.says(0, []string{"inspect", "theirs"},
+				"  held by  an empty value of another library",
+				"  lease    has no end: it stays until it is removed")
+			s.says(1, []string{"leaks"}, "theirs: no-expiry: held by an empty value of another "+
+				"library without an expiry: it stays until it is removed")
+			for _, command := range []string{"ls", "inspect"} {
+				args := []string{command, "--json", "theirs"}
+				if all := keys(t, first(s.ask(0, args...))); len(all) != 1 ||
+					!slices.Equal(all[0].Holders, []party{{Foreign: true, Endless: true}}) {
+					t.Errorf("%s as JSON: %+v", command, all)
+				}
+			}
+			p := s.command(s.url, "run", "--no-wait", "theirs", "--", "true")
+			p.expectExit(75)
+		})
+	}
+}
+
+func first(out, _ string) string { return out }
+
+// TestLongValueIsNotFreed: of a long value only the beginning is shown, and says so. Who names the
+// lock by that frees nothing: another value may begin like it.
+func TestLongValueIsNotFreed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "redis")
+	longest := strings.Repeat("x", 1024)
+	s.servers[0].Do(t, "SET", "lock:theirs", longest+"y")
+	s.says(0, []string{"inspect", "theirs"}, `  held by  "x{40}"\.\.\. of another library `+
+		regexp.QuoteMeta("(its value is too long to name)"))
+	out, _ := s.ask(0, "inspect", "--json", "theirs")
+	if all := keys(t, out); len(all) != 1 || !slices.Equal(all[0].Holders,
+		[]party{{Owner: longest, Cut: true, Foreign: true, Endless: true}}) {
+		t.Errorf("as JSON: %s", out)
+	}
+	for _, owner := range []string{longest, longest + "y"} {
+		if said := s.free(70, "theirs", "--owner="+owner); !strings.Contains(said,
+			"its value is too long to name") {
+			t.Errorf("says %s", said)
+		}
+	}
+	if left := s.servers[0].Int(t, "STRLEN", "lock:theirs"); left != 1025 {
+		t.Errorf("%d bytes are left", left)
+	}
+	s.servers[0].Do(t, "SET", "lock:theirs", longest)
+	s.free(0, "theirs", "--owner="+longest)
+	if left := s.servers[0].Int(t, "EXISTS", "lock:theirs"); left != 0 {
+		t.Error("a value that is not too long is still held")
 	}
 }

@@ -223,7 +223,8 @@ type key struct {
 type party struct {
 	Owner, Label, Host, Process string
 	PID                         int
-	Foreign                     bool
+	Foreign, Endless            bool
+	Cut                         bool `json:"owner_cut"`
 	Token                       uint64
 	LeaseMS                     int64 `json:"lease_ms"`
 }

@@ -198,6 +198,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		vote:    a.claim.TTL,
 		effect:  true,
 		wait:    a.b.options.Replicas > 0,
+		patient: true,
 		route:   routeAt,
 	})
 	if err != nil {
@@ -233,7 +234,7 @@ func acquired(reply Reply, claim *driver.Claim, presence time.Duration) (driver.
 	case reply.Kind == List && len(reply.List) == 4 && reply.List[0].Kind == String:
 		result := driver.Result{
 			State:     driver.Busy,
-			Holder:    reply.List[0].Str,
+			Holder:    shortened(reply.List[0].Str),
 			ExpiresIn: time.Duration(max(0, reply.List[1].Int)) * time.Millisecond,
 			Place:     int(reply.List[2].Int),
 		}

@@ -98,6 +98,7 @@ type call struct {
 	vote    time.Duration // the TTL, if a server in quarantine must refuse the call; else 0
 	effect  bool          // the script may have had an effect when it fails
 	wait    bool          // for replicas
+	patient bool          // ask again while the slot is being moved
 	// where the route of notices goes in command, as it depends on the server; 0 for none
 	route int
 }
@@ -145,8 +146,44 @@ func (b *Backend) run(ctx context.Context, c *call) (Reply, error) {
 	return b.runOn(ctx, conn, c)
 }
 
+// A slot that is being moved has its keys on two servers, and neither runs a script on several of
+// them (TRYAGAIN). Most slots have arrived soon, so a patient call asks again: it gives up after
+// twice the longest pause. The pauses double.
+const (
+	firstMovingPause   = 10 * time.Millisecond
+	longestMovingPause = 320 * time.Millisecond
+)
+
 // runOn is run on the connection to a server, and on others that the server redirects to.
 func (b *Backend) runOn(ctx context.Context, conn Conn, c *call) (Reply, error) {
+	for pause := firstMovingPause; ; pause *= 2 {
+		reply, err := b.runThere(ctx, conn, c)
+		// Nothing was done, so asking again is no retry. It keeps the order, as the caller still
+		// waits.
+		if !c.patient || !IsServerError(err, "TRYAGAIN") || pause > longestMovingPause ||
+			!rest(ctx, pause) {
+			return reply, err
+		}
+		if conn, err = b.transport.Conn(ctx, c.slot); err != nil {
+			return Reply{}, err
+		}
+	}
+}
+
+// rest waits for so long, and reports whether ctx still goes on.
+func rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// runThere is runOn without asking again while the slot is being moved.
+func (b *Backend) runThere(ctx context.Context, conn Conn, c *call) (Reply, error) {
 	asking := false
 	for redirects, loads := 0, 0; ; {
 		reply, err := b.once(ctx, conn, c, asking)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -52,6 +53,21 @@ var meanings = map[string]meaning{
 	"MISCONF":     {refused: true}, // the last snapshot failed
 	"NOREPLICAS":  {refused: true},
 	"NOSCRIPT":    {refused: true},
+	"EXECABORT":   {refused: true}, // of a transaction that a proxy has made of it
+}
+
+// harmlessWords begin errors without a code of their own that say that nothing was done.
+var harmlessWords = []string{
+	"max number of clients",                  // in place of a greeting
+	"Script killed by user with SCRIPT KILL", // a script that has written cannot be killed
+}
+
+// isHarmless reports whether the words say that nothing was done.
+func isHarmless(err ServerError) bool {
+	words := strings.TrimPrefix(string(err), "ERR ")
+	return slices.ContainsFunc(harmlessWords, func(beginning string) bool {
+		return strings.HasPrefix(words, beginning)
+	})
 }
 
 // pattern compiles a regular expression when it is first used. Compiling all at start would cost
@@ -109,6 +125,8 @@ func ServerFailure(node, text string, effect bool) *driver.Error {
 	case !known && unknownCommand().MatchString(string(err)):
 		v = meaning{refused: !inScript && !strings.Contains(string(err), "from script"),
 			permanent: true}
+	case !known && isHarmless(err):
+		v.refused = true
 	case err.Code() == "NOPERM":
 		v.refused = !inScript // inside a script, something may have been done before
 	case err.Code() == "NOTALOCK":

@@ -16,17 +16,22 @@ const scanCount = "500"
 
 const (
 	// maxOwner is the longest owner value in bytes. Other programs' values under the same keys may
-	// be much longer, so only these first bytes of a value are asked for.
+	// be much longer, so only these first bytes of a value are asked for, and one more: so a longer
+	// value is never taken for an owner's.
 	maxOwner = 1024
-	lastByte = "1023"
+	lastByte = "1024"
 
-	// noKey is what PTTL answers for a key that does not exist.
+	// noKey and noEnd are what PTTL answers for a key that does not exist, and for one that does
+	// not expire.
 	noKey = -2
+	noEnd = -1
 )
 
 // Inspect describes one key with its waiters. Tokens are 0: the published layout has no place for
-// them. It fails with ErrUnavailable or ErrUnknown if the server does not answer, and ctx bounds
-// it.
+// them. Of a value over 1,024 bytes, which is no owner value, Owner is the beginning, and Cut is
+// set. A key that does not expire is Endless; it is held for ever, also by an empty value. Inspect
+// fails with ErrUnavailable if the key is of another type than string, with ErrUnavailable or
+// ErrUnknown if the server does not answer, and ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if b.options.ReadOnly {
 		return b.inspectPlainly(ctx, key)
@@ -34,7 +39,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	keys := KeysOf(key)
 	command := append(inspectScript().evalsha(nil, "4"), keys.Lock, keys.Queue, keys.Waiters,
 		keys.Readers)
-	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command})
+	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command,
+		patient: true})
 	if err != nil {
 		return driver.Entry{}, err
 	}
@@ -63,15 +69,23 @@ func parties(list []Reply) (all []driver.Party) {
 }
 
 func party(owner, remaining Reply) driver.Party {
-	return driver.Party{Owner: owner.Str,
-		ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond}
+	return driver.Party{Owner: shortened(owner.Str), Cut: len(owner.Str) > maxOwner,
+		ExpiresIn: time.Duration(max(0, remaining.Int)) * time.Millisecond,
+		Endless:   remaining.Int == noEnd}
 }
 
+// shortened returns of a value what is told of it.
+func shortened(value string) string { return value[:min(len(value), maxOwner)] }
+
 // List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
-// describes. Every string whose key begins with prefix counts as held, whoever wrote it: that is
-// what an acquisition would find. Holder.Owner has at most the first 1024 bytes of the value. List
-// scans all keys of the deployment, in small steps. A key that is shared or only waited for takes a
-// round trip of its own.
+// describes. Every string whose key begins with prefix counts as held, whoever wrote it and
+// whatever it is: that is what an acquisition would find. Keys of other types are left out: an
+// acquisition fails there, and says why. Holder is as of [Backend.Inspect].
+//
+// List scans all keys of the deployment, in small steps. It remembers the keys that somebody waits
+// for, and the last few thousand keys: a server may give a key again when it makes room, mostly
+// soon after, and then it comes once. It comes twice if its slot moves to another server meanwhile.
+// A key that is shared or only waited for takes a round trip of its own.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -83,9 +97,9 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 			yield(driver.Entry{}, err)
 			return
 		}
-		l := lister{b: b, ctx: ctx, prefix: prefix, seen: make(map[string]bool), yield: yield}
+		l := lister{b: b, ctx: ctx, prefix: prefix, yield: yield}
 		for _, conn := range conns {
-			if !l.held(conn) || !l.waited(conn) {
+			if !l.list(conn) {
 				return
 			}
 		}
@@ -97,12 +111,27 @@ type lister struct {
 	b      *Backend
 	ctx    context.Context
 	prefix string
-	seen   map[string]bool // a scan may give a key more than once
+	recent recent
 	yield  func(driver.Entry, error) bool
 }
 
-// held yields the keys that are held.
-func (l *lister) held(conn Conn) bool {
+// list yields the keys of one server. It looks for queues first: the keys with one are fewer than
+// those that are held, and so few enough to remember.
+func (l *lister) list(conn Conn) bool {
+	waited, ok := l.waited(conn)
+	if !ok || !l.held(conn, waited) {
+		return false
+	}
+	for key := range waited {
+		if !l.inspected(key) {
+			return false
+		}
+	}
+	return true
+}
+
+// held yields the keys that are held, and takes them out of those that are waited for.
+func (l *lister) held(conn Conn, waited map[string]bool) bool {
 	return l.scan(conn, globEscape(l.prefix)+"*", "string", func(found []string) bool {
 		commands := make([]Command, 0, 2*len(found))
 		for _, key := range found {
@@ -117,13 +146,15 @@ func (l *lister) held(conn Conn) bool {
 			// A key may be gone since it was found.
 			value, remaining := replies[2*i], replies[2*i+1]
 			switch {
-			case value.Kind != String || remaining.Int == noKey || l.seen[key] || reserved(key):
+			case value.Kind != String || remaining.Int == noKey || reserved(key) ||
+				!l.recent.add(key):
 			case value.Str == sharedValue:
+				delete(waited, key)
 				if !l.inspected(key) {
 					return false
 				}
 			default:
-				l.seen[key] = true
+				delete(waited, key)
 				if !l.yield(driver.Entry{Key: key, Holder: party(value, remaining)}, nil) {
 					return false
 				}
@@ -133,28 +164,28 @@ func (l *lister) held(conn Conn) bool {
 	})
 }
 
-// waited yields the keys that are only waited for.
-func (l *lister) waited(conn Conn) bool {
-	return l.scan(conn, globEscape(queuePrefix)+"*}:"+globEscape(l.prefix)+"*", "zset",
+// waited returns the keys that have a queue.
+func (l *lister) waited(conn Conn) (keys map[string]bool, ok bool) {
+	keys = make(map[string]bool)
+	ok = l.scan(conn, globEscape(queuePrefix)+"*}:"+globEscape(l.prefix)+"*", "zset",
 		func(found []string) bool {
 			for _, queue := range found {
-				key, ok := lockOf(queue)
-				if !ok || !strings.HasPrefix(key, l.prefix) || l.seen[key] {
-					continue
-				}
-				if !l.inspected(key) {
-					return false
+				if key, ok := lockOf(queue); ok && strings.HasPrefix(key, l.prefix) {
+					keys[key] = true
 				}
 			}
 			return true
 		})
+	return keys, ok
 }
 
 // inspected yields a key that takes a script to describe, if somebody holds it or waits for it.
 func (l *lister) inspected(key string) bool {
-	l.seen[key] = true
 	entry, err := l.b.Inspect(l.ctx, key)
-	if err != nil {
+	switch {
+	case IsServerError(err, "WRONGTYPE"):
+		return true // no lock, as held finds
+	case err != nil:
 		l.yield(driver.Entry{}, err)
 		return false
 	}

@@ -40,7 +40,7 @@ func (b *Backend) release(ctx context.Context, claim driver.Claim,
 			claim.Owner)
 	}
 	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
-		effect: true})
+		effect: true, patient: true})
 	if err != nil {
 		return driver.Result{}, err
 	}

@@ -3,9 +3,11 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,4 +111,89 @@ func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when st
 		}
 		return err
 	})
+}
+
+// AcquireInMovingSlot moves a slot and asks b for locks in it meanwhile, and fails the test unless
+// each answer is the truth: while some keys of a slot are at one server and some at the other, no
+// server acquires or releases a lock with several keys (ASK, TRYAGAIN). So the lock is unavailable
+// and nothing was done, and it is neither taken nor perhaps acquired. Afterwards all works.
+func AcquireInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
+	t.Helper()
+	holder, free := claimIn("{moved}held"), claimIn("{moved}free")
+	await(t, b.Acquire, holder, "acquire", driver.Held)
+	from, to := c.Owner(t, holder.Key), c.Primaries[0]
+	if from == to {
+		to = c.Primaries[1]
+	}
+	slot := uint16(from.Int(t, "CLUSTER", "KEYSLOT", holder.Key))
+	untouched := func(when string) {
+		t.Helper()
+		var all sync.WaitGroup // each asks for a while
+		for _, shared := range []bool{false, true} {
+			for _, key := range []string{holder.Key, free.Key} {
+				claim := claimIn(key)
+				claim.Shared, claim.Queue = shared, !shared
+				all.Go(func() { nothingDone(t, b.Acquire, claim, when+": acquire") })
+			}
+		}
+		all.Go(func() { nothingDone(t, b.Release, holder, when+": release") })
+		all.Wait()
+		for _, s := range []*Server{from, to} {
+			for _, key := range s.keysIn(t, slot) {
+				if strings.HasSuffix(key, "}:"+holder.Key) || strings.HasSuffix(key, free.Key) {
+					t.Errorf("%s: there is %q", when, key)
+				}
+			}
+		}
+	}
+	move := c.openSlot(t, slot, from, to)
+	untouched("before any key has moved")
+	move(holder.Key)
+	untouched("when the lock has moved")
+	for _, key := range from.keysIn(t, slot) {
+		move(key)
+	}
+	untouched("when all keys have moved")
+	c.closeSlot(t, slot, from, to)
+	await(t, b.Acquire, free, "acquire in a slot that has moved", driver.Held)
+	await(t, b.Release, holder, "release in a slot that has moved", driver.Held)
+}
+
+func claimIn(key string) driver.Claim {
+	return driver.Claim{Key: key, Owner: driver.NewOwner(driver.OwnerSuffix("test")),
+		TTL: time.Hour}
+}
+
+// keysIn returns the keys that the server has in the slot.
+func (s *Server) keysIn(t testing.TB, slot uint16) (keys []string) {
+	t.Helper()
+	for _, key := range s.Do(t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(slot), "100").([]any) {
+		keys = append(keys, key.(string))
+	}
+	return keys
+}
+
+// ask is Acquire or Release of a Backend.
+type ask func(context.Context, driver.Claim) (driver.Result, error)
+
+// await asks until the answer is known, which must be this one.
+func await(t *testing.T, f ask, claim driver.Claim, what string, want driver.State) {
+	t.Helper()
+	testserver.Eventually(t, what, func() error {
+		r, err := f(t.Context(), claim)
+		if err == nil && r.State != want {
+			t.Fatalf("%s: %v; want %v", what, r.State, want)
+		}
+		return err
+	})
+}
+
+// nothingDone asks, and fails unless the error says that nothing was done, for now.
+func nothingDone(t *testing.T, f ask, claim driver.Claim, what string) {
+	t.Helper()
+	r, err := f(t.Context(), claim)
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) ||
+		driver.Permanent(err) || r.State == driver.Busy {
+		t.Errorf("%s of %q: %v, %v; want ErrUnavailable for now", what, claim.Key, r.State, err)
+	}
 }

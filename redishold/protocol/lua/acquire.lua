@@ -15,7 +15,7 @@ if KEYS[6] and redis.call('EXISTS', KEYS[6]) == 1 then
 	return { '', 0, 0, 0 } -- released before this request arrived: nobody waits for the answer
 end
 
-local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
+local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 if type(holder) == 'table' then
 	-- Somebody else's key of another type. Nothing was changed yet; after a later error something may be.
 	return redis.error_reply('NOTALOCK ' .. holder.err)

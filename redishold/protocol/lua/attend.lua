@@ -5,9 +5,9 @@ local ends, spot = '' .. now + ARGV[5], '>' .. owner
 local ticket = ARGV[6]
 if ticket == '' or ticket == '0' then
 	ticket = string.format('%.0f', time[1] * 1000000 + time[2])
-	if redis.call('ZCOUNT', KEYS[2], '(' .. ticket, '+inf') > 0 then
-		-- The clock was set back, or tickets come from clocks that are ahead.
-		local later = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ticket, '+inf', 'WITHSCORES')
+	if redis.call('ZCOUNT', KEYS[2], ticket, '+inf') > 0 then
+		-- The clock was set back, or tickets come from clocks that are ahead, or this very microsecond is taken.
+		local later = redis.call('ZRANGEBYSCORE', KEYS[2], ticket, '+inf', 'WITHSCORES')
 		ticket = string.format('%.0f', later[#later] + 1)
 	end
 end

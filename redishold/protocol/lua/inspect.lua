@@ -8,7 +8,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
+local holder = redis.call('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
 	holder = false
 elseif holder == 'holdfast:shared' then

@@ -11,7 +11,7 @@ local states, errors = {}, {}
 for i = 1, #KEYS / 2 do
 	local lock, readers, owner, ttl = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i]
 	-- pcall: a key that the server refuses must not spoil the others' renewal.
-	local answer = redis.pcall('GETRANGE', lock, '0', '1023') -- no owner value is longer
+	local answer = redis.pcall('GETRANGE', lock, '0', '1024') -- a byte more than an owner value has
 	states[i] = answer == owner and 'a' or '0'
 	if answer == 'holdfast:shared' then
 		answer = redis.pcall('ZSCORE', readers, owner)

@@ -11,7 +11,7 @@ if KEYS[6] then
 	redis.pcall('SET', KEYS[6], '', 'PX', ARGV[2]) -- a server that is out of memory refuses this, but must still release
 end
 
-local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer, but another's value may be
+local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 if type(holder) == 'table' then
 	return redis.error_reply('NOTALOCK ' .. holder.err)
 end

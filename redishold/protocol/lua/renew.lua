@@ -8,7 +8,7 @@
 local states, errors = {}, {}
 for i, lock in ipairs(KEYS) do
 	-- pcall: a key that the server refuses must not spoil the others' renewal.
-	local answer = redis.pcall('GETRANGE', lock, '0', '1023') -- no owner value is longer
+	local answer = redis.pcall('GETRANGE', lock, '0', '1024') -- a byte more than an owner value has
 	if answer == ARGV[2 * i - 1] then
 		answer = redis.pcall('PEXPIRE', lock, ARGV[2 * i])
 		states[i] = '1'

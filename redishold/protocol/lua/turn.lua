@@ -6,7 +6,7 @@
 -- Gives 0 if the lock is lost, 1 if no tokens were asked for, else the first token drawn: negated if somebody waits.
 
 local owner, ttl, first = ARGV[1], ARGV[2], ARGV[3]
-local holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- no owner value is longer
+local holder = redis.call('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 local alone, waiting = holder == owner, false
 if not alone and holder ~= 'holdfast:shared' then
 	return 0

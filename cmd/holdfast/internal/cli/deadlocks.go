@@ -40,6 +40,7 @@ found is possible, and no proof:
   - Two containers with one host name look like one host.
   - Who waits for a limited time gives up by itself.
 And these are not seen:
+  - a lock that stays held for ever, as its key has no end: see holdfast leaks.
   - a process that waits for a lock that it holds itself. Mostly that is two
     goroutines, and goroutines that wait in one process are not shown by the backend.
   - what a process waits for besides locks. Only of holdfast run, on this host (on

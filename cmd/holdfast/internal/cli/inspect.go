@@ -34,8 +34,10 @@ key, by which they tell whether all know the same number of permits. To find the
 it looks at all keys of the server, in small steps.
 
 What another library holds is shown by its value: quoted, escaped, and cut after 40
-bytes; --json has it all, on Redis its first 1024 bytes. So do names and labels that
-are no plain word. The line "owner" is what holdfast release --owner takes.
+bytes; --json has it all, on Redis its first 1024 bytes and "owner_cut" if there are
+more. So do names and labels that are no plain word. A lease without an end is said
+to have none, "endless" with --json: the key blocks the lock until it is removed,
+also if its value is empty. The line "owner" is what holdfast release --owner takes.
 
 Exit codes:
   0   it is all there, whether somebody holds the lock or not

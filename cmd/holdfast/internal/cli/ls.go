@@ -20,7 +20,9 @@ func newLs(s streams) *cobra.Command {
 PREFIX: who holds it, on which host, by which process, for how long, what remains
 of the lease, and how many wait. It changes nothing. A - is not known: Redis does
 not keep since when a lock is held. A process of this host that is not there any
-more is marked "(gone)". What another library holds is shown by its value.
+more is marked "(gone)". What another library holds is shown by its value, and a
+lease that never ends as "no end" (holdfast leaks). A key that is no string is no
+lock, and not in the list; who asks for that lock is told.
 
 Each slot of a semaphore (holdfast run --permits) is a line of its own. So is its
 gate, which those who wait for a permit pass one by one, and the scouts' key, by

@@ -50,6 +50,9 @@ On a terminal, release says what will happen and asks. --yes does not ask; witho
 a terminal it is required. What was done is said on stderr. The user needs the
 rights that locks need.
 
+A key of another program with an empty value, or with one of over 1024 bytes, is
+not freed by this: remove it with the tools of the server.
+
 Of a semaphore it frees one permit, which is named by its key: holdfast release
 jobs@permit/3. One of several who share a lock is freed alone.
 
@@ -96,7 +99,8 @@ func (f *releaseFlags) which(given func(flag string) bool) (which look.Acquisiti
 		return which, usagef("say which acquisition, by one of --owner and --token; " +
 			"holdfast inspect shows both")
 	case given("owner") && f.owner == "":
-		return which, usagef("--owner is empty; holdfast inspect shows the value")
+		return which, usagef("--owner is empty; holdfast inspect shows the value, " +
+			"and what has an empty one is removed with the tools of the server")
 	case given("owner"):
 		return look.Acquisition{Owner: f.owner}, nil
 	}

@@ -22,6 +22,8 @@ func (p Party) String() string {
 	switch {
 	case p.Value == "":
 		return "an empty value of another library"
+	case p.Cut:
+		return foreign(p.Value) + " of another library (its value is too long to name)"
 	case p.Foreign():
 		return foreign(p.Value) + " of another library"
 	case p.Label == "":
@@ -48,6 +50,8 @@ func (p Party) life() string {
 // lease says what remains of the lease of a holder.
 func (p Party) lease() string {
 	switch {
+	case p.Endless:
+		return "has no end: it stays until it is removed"
 	case p.Lease <= 0:
 		return "no end is known; it may have none"
 	case p.Foreign():

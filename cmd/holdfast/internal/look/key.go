@@ -23,10 +23,12 @@ type Key struct {
 // Party is a holder or a waiter.
 type Party struct {
 	driver.Owner
-	Token driver.Token  // 0 if not known
-	Since time.Time     // when a holder got the key; zero if not known
-	Lease time.Duration // what remains of the lease or the presence; 0 if not known or without end
-	Life  Life
+	Token   driver.Token  // 0 if not known
+	Since   time.Time     // when a holder got the key; zero if not known
+	Lease   time.Duration // what remains of the lease or the presence; 0 if not known, or Endless
+	Endless bool          // the lease is known to have no end
+	Cut     bool          // Value is only the beginning of a longer one
+	Life    Life
 }
 
 // Foreign reports whether another library has written the value.
@@ -51,7 +53,7 @@ func keyOf(e driver.Entry, prefix string, now time.Time) Key {
 }
 
 func holdersOf(e driver.Entry, now time.Time) (holders []Party) {
-	if e.Holder.Owner != "" || e.Holder != (driver.Party{}) {
+	if e.Holder != (driver.Party{}) {
 		holders = append(holders, partyOf(e.Holder, now))
 	}
 	for _, s := range e.Sharers {
@@ -62,7 +64,8 @@ func holdersOf(e driver.Entry, now time.Time) (holders []Party) {
 
 func partyOf(p driver.Party, now time.Time) Party {
 	o := driver.ParseOwner(p.Owner)
-	party := Party{Owner: o, Token: p.Token, Lease: p.ExpiresIn, Life: lifeOf(o)}
+	party := Party{Owner: o, Token: p.Token, Lease: p.ExpiresIn, Endless: p.Endless, Cut: p.Cut,
+		Life: lifeOf(o)}
 	if p.Token > 0 {
 		party.Since = Since(p.Token, now)
 	}
@@ -122,6 +125,7 @@ type (
 	jsonParty struct {
 		Owner   string       `json:"owner"`
 		Bytes   []byte       `json:"owner_base64,omitempty"`
+		Cut     bool         `json:"owner_cut,omitempty"`
 		Label   string       `json:"label,omitempty"`
 		Host    string       `json:"host,omitempty"`
 		PID     int          `json:"pid,omitempty"`
@@ -130,6 +134,7 @@ type (
 		Token   driver.Token `json:"token,omitempty"`
 		Since   *time.Time   `json:"since,omitempty"`
 		LeaseMS int64        `json:"lease_ms,omitempty"`
+		Endless bool         `json:"endless,omitempty"`
 	}
 	jsonNode struct {
 		Node    string      `json:"node"`
@@ -167,9 +172,9 @@ func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
 func jsonParties(parties []Party) []jsonParty {
 	all := make([]jsonParty, 0, len(parties))
 	for _, p := range parties {
-		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Label: p.Label, Host: p.Host,
-			PID: p.PID, Process: p.Life, Foreign: p.Foreign(), Token: p.Token,
-			LeaseMS: p.Lease.Milliseconds()}
+		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Cut: p.Cut, Label: p.Label,
+			Host: p.Host, PID: p.PID, Process: p.Life, Foreign: p.Foreign(), Token: p.Token,
+			LeaseMS: p.Lease.Milliseconds(), Endless: p.Endless}
 		if !p.Since.IsZero() {
 			j.Since = &p.Since
 		}

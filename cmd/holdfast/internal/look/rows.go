@@ -51,7 +51,10 @@ func holderCell(p Party, shared bool) string {
 }
 
 func leaseCell(p Party) string {
-	if p.Lease <= 0 {
+	switch {
+	case p.Endless:
+		return "no end"
+	case p.Lease <= 0:
 		return unknown
 	}
 	return duration(p.Lease)

@@ -25,7 +25,8 @@ func (a Acquisition) String() string {
 // the tokens of the holders are not known, or if several have it.
 func (a Acquisition) Among(k Key) (Party, bool, error) {
 	if a.Owner != "" {
-		i := slices.IndexFunc(k.Holders, func(p Party) bool { return p.Value == a.Owner })
+		// Of a value that is cut, others may begin like it.
+		i := slices.IndexFunc(k.Holders, func(p Party) bool { return p.Value == a.Owner && !p.Cut })
 		if i < 0 {
 			return Party{}, false, nil
 		}
@@ -69,7 +70,10 @@ func (k Key) Held() string {
 // case, and one for what will happen.
 func (k Key) Consequences(p Party) (is, will string) {
 	end := "its lease ends in " + leaseCell(p)
-	if p.endless() {
+	switch {
+	case p.Endless:
+		end = "its lease has no end"
+	case p.endless():
 		end = "its lease has no end that is known"
 	}
 	is = fmt.Sprintf("%v is held by %v, %s; %s, %d wait", k.Name, p, p.life(), end, len(k.Waiters))

@@ -113,9 +113,11 @@ func (v *View) next(ctx context.Context,
 	}
 }
 
-// showAll describes keys, in order, without those that are free by now. If one fails, it shows the
-// others as well.
+// showAll describes keys, in order, each once, without those that are free by now. If one fails, it
+// shows the others as well.
 func (v *View) showAll(ctx context.Context, names []string, show func([]Key) error) error {
+	slices.Sort(names)
+	names = slices.Compact(names)
 	for len(names) > 0 {
 		var keys []Key
 		size := 0
