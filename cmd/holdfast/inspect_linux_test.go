@@ -119,12 +119,8 @@ func TestInspectNodes(t *testing.T) {
 	s.servers[0].Do(t, "SET", "lock:nightly", "5f3a")
 	s.says(0, []string{"inspect", "nightly"}, `  held by  backup \(pid .*`,
 		"  nodes    "+s.servers[0].Addr+": differs: granted it to "+
-<<<<<<< HEAD
-			`"5f3a" of another library, lease -`)
-	s.impatient()
-=======
 			`"5f3a" of another library, lease no end`)
->>>>>>> w-red
+	s.impatient()
 	s.servers[1].Freeze()
 	s.says(0, []string{"inspect", "nightly"},
 		"           "+s.servers[1].Addr+": does not answer: .*")
