@@ -107,7 +107,7 @@ var closeRules = []rule{
 	}},
 	{name: "Close/EndsHangingCalls", needs: freeze, check: func(s *suite) {
 		b := s.open()
-		thaw := s.store.Freeze(s, b)
+		thaw := s.freeze(b)
 		defer thaw()
 		failed := make(chan error, 1)
 		sent := make(chan struct{})

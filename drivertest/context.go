@@ -41,7 +41,7 @@ var contextRules = []rule{
 		b := s.open()
 		held := s.claim("held")
 		s.hold(b, held)
-		thaw := s.store.Freeze(s, b)
+		thaw := s.freeze(b)
 		defer thaw()
 		for name, call := range s.calls(b, s.claim("k"), held) {
 			if name == "Acquire" || name == "Renew" {
@@ -61,7 +61,7 @@ var contextRules = []rule{
 	{name: "Context/R17_ReleaseFollowsAcquire", needs: freeze, check: func(s *suite) {
 		b := s.open()
 		a := s.claim("k")
-		thaw := s.store.Freeze(s, b)
+		thaw := s.freeze(b)
 		defer thaw()
 		s.cutOff("Acquire", func(ctx context.Context) error {
 			_, err := b.Acquire(ctx, a)
@@ -80,7 +80,7 @@ var contextRules = []rule{
 		b := s.open()
 		a, w := s.claim("k"), s.queued("k")
 		s.hold(b, a)
-		thaw := s.store.Freeze(s, b)
+		thaw := s.freeze(b)
 		defer thaw()
 		s.cutOff("Acquire", func(ctx context.Context) error {
 			_, err := b.Acquire(ctx, w)
@@ -99,7 +99,7 @@ var contextRules = []rule{
 		b := s.open()
 		a, c := s.claim("k"), s.claim("k")
 		s.hold(b, a)
-		thaw := s.store.Freeze(s, b)
+		thaw := s.freeze(b)
 		defer thaw()
 		s.cutOff("Release", func(ctx context.Context) error {
 			_, err := b.Release(ctx, a)

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,12 @@ func (s *suite) open() driver.Backend {
 		}
 	})
 	return b
+}
+
+// freeze has the calls on the client hang until thaw is called, however often it is.
+func (s *suite) freeze(b driver.Backend) (thaw func()) {
+	s.Helper()
+	return sync.OnceFunc(s.store.Freeze(s, b))
 }
 
 // claim returns a new claim on key with the harness's TTL that does not queue.

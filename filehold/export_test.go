@@ -43,7 +43,7 @@ func Hang(b *Backend) (resume func()) {
 		case <-b.ctx.Done():
 		}
 	}()
-	return func() { close(done) }
+	return sync.OnceFunc(func() { close(done) })
 }
 
 // KeepKey locks a key in the directory, as a process does that is stopped at the wrong moment,
