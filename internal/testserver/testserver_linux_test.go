@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -45,9 +46,11 @@ func TestMain(m *testing.M) {
 // beBusy writes its process's id into a file once it is busy, in one step.
 func beBusy(dir string) {
 	runtime.GOMAXPROCS(4)
+	var work atomic.Uint64
 	for range 3 {
 		go func() {
 			for {
+				work.Add(1)
 			}
 		}()
 	}
