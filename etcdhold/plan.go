@@ -154,11 +154,8 @@ func (p *plan) acquire(w want) answer {
 	if len(p.removed) > 0 {
 		p.block()
 	}
-	i := find(p.holders, w.Owner)
-	mine, shared := i >= 0, p.shared()
-	switch {
-	case w.Shared && (len(p.holders) == 0 || mine && shared || shared && p.behind(w)),
-		!shared && (len(p.holders) == 0 || mine):
+	mine := find(p.holders, w.Owner) >= 0
+	if p.admits(w, mine) {
 		p.free = p.free || before == 0
 		p.strict = p.strict || w.Shared && !mine
 		return answer{state: driver.Held, mine: p.grant(w)}
@@ -166,7 +163,15 @@ func (p *plan) acquire(w want) answer {
 	if len(p.removed) > 0 {
 		p.anchor() // else nobody might be left whose release passes the key on
 	}
-	return p.queue(w, mine && shared)
+	return p.queue(w, mine && p.shared())
+}
+
+// admits reports whether the claim may hold the key, which is its own if mine.
+func (p *plan) admits(w want, mine bool) bool {
+	if p.shared() {
+		return w.Shared && (mine || p.behind(w))
+	}
+	return mine || len(p.holders) == 0
 }
 
 // behind reports whether every waiter comes after the claim.
