@@ -54,8 +54,16 @@ const (
 )
 
 // sweep looks at so many members, and cleans up after the dead among them. It leaves that to
-// another process that is at it: a hundred must not all look at every key.
+// another process that is at it: a hundred must not all look at every key. A Backend whose directory
+// was replaced does not sweep: what others find at the path now is not its own to clean up, and
+// while it sweeps, nobody else would.
 func (b *Backend) sweep(ctx context.Context, atMost int) {
+	b.work.Lock()
+	gone := b.inPlace()
+	b.work.Unlock()
+	if gone != nil {
+		return
+	}
 	lock, err := openFile(b.dir.members, syscall.O_RDONLY, 0)
 	if err != nil {
 		return
