@@ -33,9 +33,10 @@
 //
 // Against a server the suite runs in real time: it waits for a state if something must happen, and
 // for a time to pass if nothing must. [Harness.TTL] must be long against any pause of the machine,
-// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A machine that pauses
-// for longer than the short lease is not taken for a backend that breaks a rule. A backend in memory
-// sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest bubble.
+// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A machine that
+// pauses for longer than the short lease is not taken for a backend that breaks a rule. A backend
+// in memory sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest
+// bubble.
 package drivertest
 
 import (
