@@ -257,15 +257,13 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	for _, m := range s.semaphores {
 		m.endWaits(ErrClosed)
 	}
-	var after []func()
+	after := many{}
 	for h := s.leases.first; h != nil; h = s.leases.first {
 		claims = append(claims, h.claim())
 		after = append(after, h.cohort.loseLease(h, ErrClosed))
 	}
 	s.mu.Unlock()
-	for _, f := range after {
-		f()
-	}
+	l.contain(after.call)
 	return claims
 }
 
