@@ -278,7 +278,9 @@ func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
 				var told atomic.Int64
 				l, faults := b.locker(
 					holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-					holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) { told.Add(1) }}))
+					holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) {
+						told.Add(1)
+					}}))
 				other, _ := b.locker()
 				parent, cancel := context.WithCancel(background)
 				defer cancel()

@@ -191,11 +191,11 @@ func TestWhatPlansWrite(t *testing.T) {
 }
 
 // Releases of one claim may be executed in another order than they were made, as one without an
-// answer is made again. Whichever comes last, each tombstone is there afterwards, under the lease of
-// the requests that it refuses; and requests under later leases are not refused.
+// answer is made again. Whichever comes last, each tombstone is there afterwards, under the lease
+// of the requests that it refuses; and requests under later leases are not refused.
 //
-// Fails if the code is broken like this: a tombstone on the condition that there is none, or without
-// its lease in its key.
+// Fails if the code is broken like this: a tombstone on the condition that there is none, or
+// without its lease in its key.
 func TestLateReleaseLeavesTombstones(t *testing.T) {
 	me := driver.Claim{Key: "k", Owner: "me", TTL: time.Second}
 	first := stone{9, lockOfTest.tombstone(9, "me")}

@@ -70,9 +70,9 @@ func (m *Metrics) Follow(name string, locker *holdfast.Locker) (stop func()) {
 }
 
 // FollowNodes adds the state of the nodes of a quorum, as of one that redlock.Open returned. status
-// is its method Status; if that panics, slog.Default logs it, and scrapes go on without the nodes of
-// this quorum. Of two quorums with one name the later one counts. stop ends that; calling it again
-// does nothing.
+// is its method Status; if that panics, slog.Default logs it, and scrapes go on without the nodes
+// of this quorum. Of two quorums with one name the later one counts. stop ends that; calling it
+// again does nothing.
 func (m *Metrics) FollowNodes(name string, status func() quorum.Status) (stop func()) {
 	f := &followedQuorum{strings.ToValidUTF8(name, "\uFFFD"), status}
 	m.mu.Lock()

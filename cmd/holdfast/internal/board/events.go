@@ -66,8 +66,8 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// session answers whether this page may open a stream. The page of a browser cannot see why a stream
-// was refused, so it asks before.
+// session answers whether this page may open a stream. The page of a browser cannot see why a
+// stream was refused, so it asks before.
 func (b *Board) session(w http.ResponseWriter, _ *http.Request) {
 	if b.audience.full() {
 		refuseViewer(w)
