@@ -78,7 +78,8 @@ type Harness struct {
 	// have failed. Default [DefaultPatience].
 	Patience time.Duration
 
-	// Elapse returns when d has passed for the store and for this process. Default time.Sleep.
+	// Elapse returns when d has passed for the store and for this process. The suite calls it to
+	// wait for a time to pass, and between two looks at a state that must come. Default time.Sleep.
 	Elapse func(t testing.TB, d time.Duration)
 
 	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore and

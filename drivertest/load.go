@@ -185,7 +185,7 @@ func (w *worker) round() error {
 			}
 			return err
 		}
-		w.Elapse(w, step/5)
+		time.Sleep(step / 5)
 	}
 
 	reg := &w.registers[k]
@@ -194,7 +194,7 @@ func (w *worker) round() error {
 	}
 	for range w.random.IntN(3) {
 		if w.random.IntN(4) == 0 {
-			w.Elapse(w, step/5)
+			time.Sleep(step / 5)
 		}
 		c.Block = w.random.Uint64N(3)
 		r, err := w.tryRenew(c)

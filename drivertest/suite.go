@@ -191,7 +191,7 @@ func (s *suite) eventually(what string, done func() bool) {
 		if clock.Now() >= deadline {
 			s.Fatalf("waited %v in vain: %s", s.Patience, what)
 		}
-		time.Sleep(step)
+		s.Elapse(s, step)
 	}
 }
 
