@@ -323,15 +323,20 @@ func TestSlowGuardPasses(t *testing.T) {
 		write, read := store.Write, store.Read
 		store.Write = func(ctx context.Context, resource string, token fence.Token, value string,
 			pause func()) error {
-			time.Sleep(patience / 10)
-			return write(ctx, resource, token, value, pause)
+			select {
+			case <-time.After(patience / 10):
+				return write(ctx, resource, token, value, pause)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 		store.Read = func(ctx context.Context, resource string) (string, error) {
-			time.Sleep(patience / 20)
-			if ctx.Err() != nil {
+			select {
+			case <-time.After(patience / 20):
+				return read(ctx, resource)
+			case <-ctx.Done():
 				return "", ctx.Err()
 			}
-			return read(ctx, resource)
 		}
 		return store
 	}

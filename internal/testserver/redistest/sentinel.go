@@ -62,7 +62,8 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 		"dir " + s.Dir,
 		"sentinel monitor " + PrimaryName + " " + host + " " + primaryPort + " 2",
 		"sentinel down-after-milliseconds " + PrimaryName + " " + nodeTimeout,
-		// One that takes longer is given up, and the replica that is a primary by then is called back.
+		// One that takes longer is given up, and a replica that is a primary by then is called
+		// back.
 		"sentinel failover-timeout " + PrimaryName + " " + nodeTimeout,
 		"sentinel parallel-syncs " + PrimaryName + " 1",
 	}
