@@ -52,9 +52,10 @@ func busPort(own string) (string, error) {
 	}
 }
 
-// startCluster starts the servers as a cluster, in which none finds another one down yet. No replica takes over by itself: who does when is
-// what the nemesis draws. Each server tells clients that it is at the end of a link, which all of
-// them share. It is one function because servers become a cluster by these steps, in this order.
+// startCluster starts the servers as a cluster, in which none finds another one down yet. No
+// replica takes over by itself: who does when is what the nemesis draws. Each server tells clients
+// that it is at the end of a link, which all of them share. It is one function because servers
+// become a cluster by these steps, in this order.
 func (r *run) startCluster(ctx context.Context) (err error) {
 	buses := make(map[*Node]string)
 	prepare := func(n *Node) error {
