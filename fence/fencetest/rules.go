@@ -272,7 +272,7 @@ func (s *suite) insist(resource string, token fence.Token) error {
 func (s *suite) watch(resource string, stop <-chan struct{}) string {
 	last := 0
 	for {
-		ctx, cancel := s.limit()
+		ctx, cancel := s.limit() // for each: all writers together may take longer
 		text, err := s.Read(ctx, resource)
 		cancel()
 		if err != nil {
