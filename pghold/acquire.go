@@ -11,8 +11,8 @@ const acquireStatement = `SELECT state, granted, encode(holder, 'hex'), remainin
 	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
 
 // Acquire asks once for the claim, as driver.Backend describes, in one round trip, or two if it is
-// the first. A busy claim with Queue set is queued and present for [Presence], or for its TTL if that
-// is shorter. If the tables are missing or of another version, it fails with [ErrMissing].
+// the first. A busy claim with Queue set is queued and present for [Presence], or for its TTL if
+// that is shorter. If the tables are missing or of another version, it fails with [ErrMissing].
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.claims(&claim); err != nil {
 		return driver.Result{}, err

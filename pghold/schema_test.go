@@ -105,7 +105,9 @@ func TestOlderSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer standard.Close()
-	for name, b := range map[string]*pghold.Backend{"lazy": later, "New": over, "NewSQL": standard} {
+	for name, b := range map[string]*pghold.Backend{
+		"lazy": later, "New": over, "NewSQL": standard,
+	} {
 		_, err := b.Acquire(t.Context(), claim("free"))
 		if !errors.Is(err, pghold.ErrMissing) || !driver.Permanent(err) ||
 			errors.Is(err, driver.ErrUnknown) ||
