@@ -115,8 +115,18 @@ func (p *Process) signal(s syscall.Signal) (exited <-chan struct{}) {
 	return p.exited
 }
 
-// Freeze stops the process in its tracks: connections stay open and nothing is answered.
-func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
+// Freeze stops the process in its tracks: connections stay open and nothing is answered. On Linux it
+// returns when that is so.
+func (p *Process) Freeze() {
+	exited := p.signal(syscall.SIGSTOP)
+	if exited == nil {
+		return
+	}
+	p.mu.Lock()
+	pid := p.cmd.Process.Pid
+	p.mu.Unlock()
+	awaitStop(pid, exited)
+}
 
 // Thaw undoes Freeze.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
