@@ -33,9 +33,24 @@ func HolderNodes(t testing.TB, url string, c *zk.Conn, key string) (nodes []stri
 	return nodes
 }
 
-// EndTime has the time of a claim that this Backend has made be over, before its timer notices.
+// EndTime has the time of a claim that this Backend has made be over.
 func (b *Backend) EndTime(c driver.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.claims[identity{c.Key, c.Owner}].deadline = driver.LeaseClock()
+	mine := b.claims[identity{c.Key, c.Owner}]
+	mine.deadline = driver.LeaseClock()
+	b.rearm(mine, mine.deadline)
+}
+
+// Knows reports whether this Backend has anything to do with the claim.
+func (b *Backend) Knows(c driver.Claim) bool { return b.find(c) != nil }
+
+// Root returns the root that a URL names.
+func Root(t testing.TB, url string) (string, bool) {
+	t.Helper()
+	a, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.root, a.root != ""
 }
