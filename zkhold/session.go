@@ -43,7 +43,7 @@ func (s *session) granted(id int64, timeout, begun time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id != s.id {
-		s.until = 0
+		s.until = begun
 	}
 	s.id = id
 	if id == 0 { // the former one has expired

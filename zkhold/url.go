@@ -220,7 +220,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	return b, nil
 }
 
-// greet waits for a session, and makes the root.
+// greet waits for a session, and reads what every call reads. It writes nothing.
 func (b *Backend) greet(ctx context.Context, login string) error {
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -235,15 +235,12 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 			err = b.client.AddAuth("digest", []byte(login))
 		}
 		if err == nil {
-			err = b.make(b.slotsPath())
-		}
-		if err == nil {
 			_, _, err = b.client.Get(b.slotsPath())
 		}
 	}); ended != nil {
 		return cutOff(false, limited.Err())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) { // the first claim makes it
 		return readFailed(err)
 	}
 	return nil
