@@ -185,12 +185,11 @@ func (a *acquisition) busy(p *plan, answer answer) driver.Result {
 
 // plan reads the slot of a key and begins a plan.
 func (b *Backend) plan(key string, synced bool) (*plan, names, error) {
-	id, _ := b.session.current()
+	nodes := b.names()
 	s, err := b.look(key, synced)
 	if err != nil {
 		return nil, names{}, err
 	}
-	nodes := names{&b.session, id}
 	return newPlan(s, key, b.dead(key, nodes), nodes), nodes, nil
 }
 
@@ -238,7 +237,7 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 }
 
 // release ends the claim, and forgets it if that succeeds. With late it is because its time is
-// over: then a claim that another session has taken over stays.
+// over: then a claim that another process has taken over stays.
 func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 	limited, cancel := context.WithTimeout(b.ctx, b.timeout) // other calls for the key wait for it
 	defer cancel()
@@ -276,11 +275,11 @@ func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 	}
 }
 
-// takenOver reports whether the owner's node belongs to another session.
+// takenOver reports whether the owner's node was made by another Backend.
 func (p *plan) takenOver(owner string) bool {
 	for _, parties := range [][]*party{p.Holders, p.Waiters} {
 		if i := find(parties, owner); i >= 0 {
-			return !p.nodes.ours(parties[i].Node)
+			return !p.nodes.made(parties[i].Node)
 		}
 	}
 	return false

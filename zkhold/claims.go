@@ -59,12 +59,12 @@ func (b *Backend) find(c driver.Claim) *claim {
 	return b.claims[identity{c.Key, c.Owner}]
 }
 
-// dead returns what tells whether a party is one of this session whose time is over. No other
+// dead returns what tells whether a party is one of this Backend whose time is over. No other
 // process needs to know: ZooKeeper ends what this process can not.
 func (b *Backend) dead(key string, nodes namer) func(*party) bool {
 	now := driver.LeaseClock()
 	return func(p *party) bool {
-		if !nodes.ours(p.Node) {
+		if !nodes.made(p.Node) {
 			return false
 		}
 		b.mu.Lock()

@@ -59,11 +59,11 @@ func (b *Backend) entries(name string) ([]driver.Entry, error) {
 	if s == nil || err != nil {
 		return nil, err
 	}
-	id, _ := b.session.current()
+	nodes := b.names()
 	var found []driver.Entry
 	for _, escaped := range slices.Collect(maps.Keys(s.Locks)) {
 		key := unescape(escaped)
-		p := newPlan(s, key, b.dead(key, names{&b.session, id}), nil)
+		p := newPlan(s, key, b.dead(key, nodes), nodes)
 		if len(p.Holders)+len(p.Waiters) > 0 {
 			found = append(found, entryOf(key, p.lock))
 		}

@@ -90,7 +90,7 @@ func TestVersionWraps(t *testing.T) {
 		p := &plan{slot: &slot{path: "/s", version: version,
 			record: record{Locks: make(map[string]*lock)}}, lock: new(lock)}
 		var got []int32
-		for _, op := range p.operations(nil) {
+		for _, op := range p.operations(nil, nil) {
 			got = append(got, op.(*zk.SetDataRequest).Version)
 		}
 		if !slices.Equal(got, want) {

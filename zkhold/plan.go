@@ -20,9 +20,10 @@ type plan struct {
 	admit   []*party // whom it lets in out of the queue
 }
 
-// namer names the nodes of this Backend's session.
+// namer names the nodes that a plan makes.
 type namer interface {
-	ours(node string) bool
+	ours(node string) bool // of this session
+	made(node string) bool // by this Backend, in whatever session
 	next() string
 }
 

@@ -66,8 +66,7 @@ type known struct {
 }
 
 func (r *renewal) all() {
-	id, _ := r.b.session.current()
-	nodes := names{&r.b.session, id}
+	nodes := r.b.names()
 	var simple []known
 	for i, c := range r.claims {
 		if err := r.b.validate(c); err != nil {
@@ -81,7 +80,7 @@ func (r *renewal) all() {
 		r.parallel(func() { r.one(i) })
 	}
 	if len(simple) > 0 {
-		r.together(id, simple)
+		r.together(nodes.id, simple)
 	}
 	r.running.Wait()
 }

@@ -89,8 +89,12 @@ func (b *Backend) make(at string) error {
 // commit executes the plan if nobody has changed the slot since it was read. The error tells
 // whether it may have been executed.
 func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
+	data := p.data()
+	if len(p.create) > 0 && len(data) > maxData {
+		return false, &driver.Error{Err: errFull}
+	}
 	sent := driver.LeaseClock()
-	_, err = b.client.Multi(p.operations(b.acl)...)
+	_, err = b.client.Multi(p.operations(data, b.acl)...)
 	switch {
 	case conflict(err):
 		return false, nil
@@ -103,8 +107,7 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 
 // operations are the transaction. The first one fails if somebody has changed the slot. One for
 // each node fails if the session has ended that it belongs to.
-func (p *plan) operations(acl []zk.ACL) []any {
-	data := p.data()
+func (p *plan) operations(data []byte, acl []zk.ACL) []any {
 	all := []any{&zk.SetDataRequest{Path: p.path, Data: data, Version: p.version}}
 	if p.version == wrapping {
 		// In the same step, so nobody sees the version that stands for any.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -27,8 +26,6 @@ type session struct {
 	last    time.Duration // when the last of them was sent
 	until   time.Duration // the session lives at least until then
 	known   chan struct{} // closed when there is a first session
-
-	nodes atomic.Uint64 // how many have a name
 }
 
 // share is the part of a session's timeout that a claim may count on.
@@ -89,17 +86,30 @@ func (s *session) lasts(id int64, until time.Duration) (same, sure bool) {
 	return same, same && s.until >= until
 }
 
-// names names the nodes of one session.
+// names names the nodes of one session of a Backend. If the session ends just then, a node may be
+// made in the next one: so its name says what Backend has made it, too.
 type names struct {
-	session *session
+	backend *Backend
 	id      int64
 }
 
-func (n names) prefix() string { return fmt.Sprintf("%016x-", uint64(n.id)) }
+func (n names) prefix() string {
+	return fmt.Sprintf("%s-%016x-", n.backend.instance, uint64(n.id))
+}
 
 func (n names) ours(node string) bool { return strings.HasPrefix(node, n.prefix()) }
 
-func (n names) next() string { return fmt.Sprintf("%s%x", n.prefix(), n.session.nodes.Add(1)) }
+func (n names) made(node string) bool {
+	return strings.HasPrefix(node, n.backend.instance+"-")
+}
+
+func (n names) next() string { return fmt.Sprintf("%s%x", n.prefix(), n.backend.nodes.Add(1)) }
+
+// names returns the names for the session that there is now.
+func (b *Backend) names() names {
+	id, _ := b.session.current()
+	return names{b, id}
+}
 
 // link is a connection to a server. It reads along what the client keeps to itself: which session
 // the server has granted, for how long.

@@ -21,6 +21,9 @@ const slots = 1024
 // megabyte, and the tokens and holders need room as well.
 const maxRecord = 512 << 10
 
+// maxData bounds a record that gets another party.
+const maxData = 900 << 10
+
 // slotOf is the name of the node that keeps the key.
 func slotOf(key string) string {
 	h := fnv.New32a()

@@ -2,6 +2,7 @@ package zkhold
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -190,7 +191,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	}
 	b := &Backend{root: a.root, wanted: DefaultSession, presence: DefaultPresence,
 		timeout: DefaultTimeout, dialer: net.DialTimeout, acl: zk.WorldACL(zk.PermAll),
-		session: session{known: make(chan struct{})}, claims: make(map[identity]*claim)}
+		session: session{known: make(chan struct{})}, instance: strings.ToLower(rand.Text()),
+		claims: make(map[identity]*claim)}
 	if a.session > 0 {
 		b.wanted = a.session
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -32,6 +33,8 @@ const minPresence = 100 * time.Millisecond
 type Backend struct {
 	client   *zk.Conn
 	session  session
+	instance string        // in the names of its nodes, and of no other Backend's
+	nodes    atomic.Uint64 // how many have a name
 	root     string
 	acl      []zk.ACL
 	wanted   time.Duration // the timeout of the session
