@@ -256,7 +256,12 @@ func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 		}
 		answer := p.release(c.owner)
 		if !p.changed && !synced {
-			synced = true // what was read may be old
+			// What was read may be old, also for a leader that was replaced. Nobody would come back
+			// for what is left.
+			if err := b.prove(); err != nil {
+				return driver.Result{}, readFailed(err)
+			}
+			synced = true
 			continue
 		}
 		if p.changed {

@@ -32,9 +32,10 @@
 // up to a tick more. Who wants that to be shorter sets a shorter session.
 //
 // A claim is granted or renewed only if its session is sure to live for the whole TTL, counted from
-// before the request: an answer in which the leader had a part, after others without a gap. All
-// claims of a Backend are renewed by one request to the leader, and one to the server for each
-// that only reads.
+// before the request: by a transaction, to which a majority agreed, after other answers in which
+// the leader had a part, without a gap. All claims of a Backend are renewed by two requests to the
+// leader, one of them a transaction if the last one is too long ago, and one request to the server
+// for each, which only reads.
 //
 // The client gives up a session that it could not reach for its timeout, and makes another one.
 // Claims of the former are lost then, and the next renewal says so.

@@ -22,7 +22,7 @@ func TestSessionProof(t *testing.T) {
 			_, sure := s.lasts(id, driver.LeaseClock()+d)
 			return sure
 		}
-		answer := func(id int64) { s.answered(id, driver.LeaseClock()) }
+		answer := func(id int64) { s.answered(id, driver.LeaseClock(), true) }
 		answer(0)
 		if lasts(0, 0) {
 			t.Error("there is no session, and it lasts")
@@ -60,9 +60,20 @@ func TestSessionProof(t *testing.T) {
 		}
 		sent := driver.LeaseClock()
 		time.Sleep(time.Second)
-		s.answered(7, sent)
+		s.answered(7, sent, true)
 		if lasts(7, 18*time.Second) {
 			t.Error("a lease is counted from an answer, not from its request")
+		}
+		for range 12 {
+			time.Sleep(time.Second)
+			s.answered(7, driver.LeaseClock(), false)
+		}
+		if lasts(7, 6*time.Second) {
+			t.Error("an answer counts to which the leader needs nobody")
+		}
+		answer(7)
+		if !lasts(7, 18*time.Second) {
+			t.Error("answers of the leader alone count as a gap")
 		}
 		s.granted(8, timeout, driver.LeaseClock())
 		answer(7)

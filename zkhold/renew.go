@@ -12,8 +12,9 @@ import (
 // maxParallel bounds the requests of one Renew at a time.
 const maxParallel = 32
 
-// Renew extends each claim that still holds its key, as driver.Backend describes: by one request to
-// the leader for all of them, and one to the server for each, which only reads. A claim whose terms
+// Renew extends each claim that still holds its key, as driver.Backend describes: by two requests to
+// the leader for all of them, of which one is a transaction if the last one is too long ago, and one
+// to the server for each, which only reads. A claim whose terms
 // change, or which was handed over, costs a transaction of its own.
 //
 // It fails with the error of ctx or that of the timeout, and after Close; anything else is told for
@@ -108,7 +109,7 @@ func (r *renewal) simple(i int, c driver.Claim, nodes names) (known, bool) {
 	return known{i, mine, mine.node}, true
 }
 
-// together renews claims of one session: the leader says that it lives, and the server that the
+// together renews claims of one session: a majority says that it lives, and the server that the
 // nodes are there.
 func (r *renewal) together(id int64, simple []known) {
 	longest := time.Duration(0)

@@ -101,7 +101,7 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 	case err != nil:
 		return false, writeFailed(err)
 	}
-	b.session.answered(id, sent)
+	b.session.answered(id, sent, true)
 	return true, nil
 }
 

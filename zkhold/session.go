@@ -17,7 +17,9 @@ import (
 // A server counts a session from the last request that it had from the client. Only the leader ends
 // sessions, and hears of requests from the other servers with their next heartbeat, half a tick
 // later. So an answer proves that the session lives on for what is left of its timeout after a
-// quarter: if the leader had a part in that answer, and in others before it without a gap.
+// quarter: if the leader had a part in that answer, and in others before it without a gap. And if a
+// majority had a part in it as well: the leader of a minority, which others have replaced already,
+// does not know that for some ticks, and goes on answering sync.
 type session struct {
 	mu      sync.Mutex
 	id      int64         // 0: none
@@ -54,8 +56,9 @@ func (s *session) granted(id int64, timeout, begun time.Duration) {
 	}
 }
 
-// answered notes that the leader has had a part in an answer to that session.
-func (s *session) answered(id int64, sent time.Duration) {
+// answered notes that the leader has had a part in an answer to that session, and a majority too if
+// it was to a transaction.
+func (s *session) answered(id int64, sent time.Duration, transaction bool) {
 	now := driver.LeaseClock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +69,7 @@ func (s *session) answered(id int64, sent time.Duration) {
 		s.since = sent
 	}
 	s.last = max(s.last, sent)
-	if sent-s.since >= s.timeout/4 {
+	if transaction && sent-s.since >= s.timeout/4 {
 		s.until = max(s.until, sent+share(s.timeout))
 	}
 }
@@ -177,7 +180,18 @@ func (b *Backend) sync(path string) error {
 	if _, err := b.client.Sync(path); err != nil {
 		return err
 	}
-	b.session.answered(id, sent)
+	b.session.answered(id, sent, false)
+	return nil
+}
+
+// prove has a majority agree to a transaction of this session that changes nothing.
+func (b *Backend) prove() error {
+	id, _ := b.session.current()
+	sent := driver.LeaseClock()
+	if _, err := b.client.Set(b.slotsPath(), nil, -1); err != nil {
+		return err
+	}
+	b.session.answered(id, sent, true)
 	return nil
 }
 
@@ -194,7 +208,7 @@ func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
 		case driver.LeaseClock() >= deadline:
 			return errUnsure
 		}
-		if err := b.sync(b.root); err != nil {
+		if err := b.prove(); err != nil {
 			return err
 		}
 		if _, sure := b.session.lasts(id, until); sure {

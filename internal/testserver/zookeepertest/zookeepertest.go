@@ -37,6 +37,19 @@ var (
 // Start starts a ZooKeeper on new data, on a port that stays this process's. Remove ends it. It
 // grants sessions of up to an hour.
 func Start(t testing.TB) (Server, error) {
+	s, err := prepare(t, "ZooKeeperServerMain")
+	if err != nil {
+		return Server{}, err
+	}
+	if err := s.Run(); err != nil {
+		return Server{}, errors.Join(err, s.Remove())
+	}
+	return s, nil
+}
+
+// prepare makes a server that does not run yet, whose program is that class, with these lines in
+// its configuration.
+func prepare(t testing.TB, class string, lines ...string) (Server, error) {
 	java, err := testserver.Find("java", "default-jre-headless")
 	if err != nil {
 		return Server{}, err
@@ -52,11 +65,11 @@ func Start(t testing.TB) (Server, error) {
 	port := strconv.Itoa(testserver.FreePort(t))
 	s := Server{p, net.JoinHostPort("127.0.0.1", port)}
 	config := filepath.Join(p.Dir, "zoo.cfg")
-	text := strings.Join([]string{
+	text := strings.Join(append([]string{
 		"clientPortAddress=127.0.0.1", "clientPort=" + port, "dataDir=" + p.Dir,
 		fmt.Sprintf("tickTime=%d", Tick.Milliseconds()), "maxSessionTimeout=3600000",
 		"maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=srvr",
-	}, "\n") + "\n"
+	}, lines...), "\n") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return Server{}, errors.Join(err, p.Remove())
 	}
@@ -64,10 +77,10 @@ func Start(t testing.TB) (Server, error) {
 	p.Args = []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		// A crash of the process loses nothing by that, and a slow disk can not fail a test.
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024",
-		"-cp", classes, "org.apache.zookeeper.server.ZooKeeperServerMain", config}
-	p.Ready = func() error { return answers(s.Address) }
-	if err := s.Run(); err != nil {
-		return Server{}, errors.Join(err, p.Remove())
+		"-cp", classes, "org.apache.zookeeper.server." + class, config}
+	p.Ready = func() error {
+		_, err := mode(s.Address)
+		return err
 	}
 	return s, nil
 }
@@ -91,24 +104,26 @@ func find() (string, error) {
 		libraries, directories, os.ErrNotExist)
 }
 
-// answers asks for the server's state. One that does not serve yet says so.
-func answers(address string) error {
+// mode asks for the part that the server has, such as leader. One that does not serve yet says so.
+func mode(address string) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, testserver.Patience)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close()
 	// Not for long: who has connected while the server was starting may never be answered.
 	conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return err
+		return "", err
 	}
 	reply, err := io.ReadAll(io.LimitReader(conn, 1<<12))
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !strings.Contains(string(reply), "Mode: ") {
-		return fmt.Errorf("it answers %q", reply)
+	_, rest, ok := strings.Cut(string(reply), "Mode: ")
+	if !ok {
+		return "", fmt.Errorf("it answers %q", reply)
 	}
-	return nil
+	name, _, _ := strings.Cut(rest, "\n")
+	return name, nil
 }
