@@ -360,7 +360,8 @@ var shareRules = []rule{
 	}},
 	{name: "Sharing/IsShown", needs: share | inspect, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
-		x, y := s.shared("k"), s.short(s.shared("k"))
+		x, y := s.shared("k"), s.shared("k")
+		y.TTL /= 2
 		s.hold(b1, x)
 		s.hold(b2, y)
 		shown := []driver.Entry{s.inspect(b2, "k")}

@@ -59,7 +59,7 @@ func TestParseErrors(t *testing.T) {
 		{"files:///x", []string{`unknown scheme "files"`, forms}},
 		{"memory:", []string{"memory:", "this one process", forms}},
 		{"memory://x", []string{"memory:", "this one process"}},
-		{"zookeeper://host", []string{"zookeeper:", "not part of this build", forms}},
+		{"consul://host", []string{"consul:", "not part of this build", forms}},
 		{"etcd:host", []string{"etcd://"}},
 		{"etcd://host?tls-ca=x", []string{"parameter 1 is unknown", "password-file"}},
 		{"redis:host", []string{"redis://"}},
