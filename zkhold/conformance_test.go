@@ -42,6 +42,7 @@ func TestConformance(t *testing.T) {
 				},
 			}
 		},
+		Light: true,
 		Capabilities: drivertest.Capabilities{
 			Notify: true, Inspect: true, Share: true,
 			Queue: true, Holder: true, Expiry: true,

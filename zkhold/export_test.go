@@ -8,6 +8,17 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// testSlots is how many slots most tests use: they read all of them often.
+const testSlots = 128
+
+// FewerSlots has a Backend keep the locks in fewer slots. All clients of a root need it, or none.
+func FewerSlots() Option {
+	return option(func(b *Backend) error {
+		b.slots = testSlots
+		return nil
+	})
+}
+
 // HolderNodes returns the paths of the nodes that say that the holders of a key live.
 func HolderNodes(t testing.TB, url string, c *zk.Conn, key string) (nodes []string) {
 	t.Helper()
@@ -15,8 +26,8 @@ func HolderNodes(t testing.TB, url string, c *zk.Conn, key string) (nodes []stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Backend{root: a.root}
-	path := b.slotPath(slotOf(key))
+	b := &Backend{root: a.root, slots: testSlots}
+	path := b.slotPath(b.slotOf(key))
 	data, _, err := c.Get(path)
 	if err != nil {
 		t.Fatal(err)

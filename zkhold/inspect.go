@@ -2,13 +2,9 @@ package zkhold
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -21,7 +17,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 		if err := b.sync(b.root); err != nil {
 			return readFailed(err)
 		}
-		found, err := b.entries(slotOf(key))
+		found, err := b.entries(b.slotOf(key), true)
 		for _, e := range found {
 			if e.Key == key {
 				entry = e
@@ -53,9 +49,10 @@ func (b *Backend) watching(ctx context.Context, f func() error) error {
 	return b.ours(failed)
 }
 
-// entries describes the keys of a slot that are held or waited for, in the order of bytes.
-func (b *Backend) entries(name string) ([]driver.Entry, error) {
-	s, err := b.read(b.slotPath(name))
+// entries describes the keys of a slot that are held or waited for, in the order of bytes. See read
+// for sure.
+func (b *Backend) entries(name string, sure bool) ([]driver.Entry, error) {
+	s, err := b.read(b.slotPath(name), sure)
 	if s == nil || err != nil {
 		return nil, err
 	}
@@ -86,53 +83,4 @@ func entryOf(key string, l *lock) driver.Entry {
 		e.Waiters = append(e.Waiters, driver.Party{Owner: unescape(w.Owner)})
 	}
 	return e
-}
-
-// List yields every key that is held or waited for and begins with prefix, without its waiters, in
-// no order. It reads one slot after the other, so the whole is no snapshot. It fails as
-// [Backend.Inspect] does; the timeout is for each slot.
-func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
-		var all []string
-		err := b.watching(ctx, func() (err error) {
-			all, err = b.slotNames()
-			return err
-		})
-		if err != nil {
-			yield(driver.Entry{}, err)
-			return
-		}
-		for _, name := range all {
-			var found []driver.Entry
-			err := b.watching(ctx, func() (err error) {
-				found, err = b.entries(name)
-				return err
-			})
-			if err != nil {
-				yield(driver.Entry{}, err)
-				return
-			}
-			for _, e := range found {
-				e.Waiters = nil
-				if strings.HasPrefix(e.Key, prefix) && !yield(e, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// slotNames returns the names of the slots that there are.
-func (b *Backend) slotNames() ([]string, error) {
-	if err := b.sync(b.root); err != nil {
-		return nil, readFailed(err)
-	}
-	names, _, err := b.client.Children(b.slotsPath())
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, readFailed(err)
-	}
-	return names, nil
 }

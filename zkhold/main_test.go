@@ -38,7 +38,7 @@ const (
 func TestMain(m *testing.M) {
 	testserver.PlayHolder(func(ctx context.Context, address string) (driver.Backend, error) {
 		return zkhold.Open(ctx, address, zkhold.WithTimeout(testserver.Patience),
-			zkhold.WithSession(short))
+			zkhold.WithSession(short), zkhold.FewerSlots())
 	})
 	code := m.Run()
 	if server.Process != nil {
@@ -70,7 +70,7 @@ func newURL(t testing.TB) string {
 
 // patient is for what no pause of the machine may end.
 var patient = []zkhold.Option{zkhold.WithTimeout(testserver.Patience), zkhold.WithSession(long),
-	zkhold.WithPresence(testserver.Patience)}
+	zkhold.WithPresence(testserver.Patience), zkhold.FewerSlots()}
 
 // open returns a Backend, which is patient unless the options say otherwise.
 func open(t testing.TB, url string, options ...zkhold.Option) *zkhold.Backend {

@@ -70,7 +70,7 @@ func (b *Backend) follow(c *claim) {
 	}
 	c.followed = c.node
 	id, node := c.identity, c.node
-	at := b.slotPath(slotOf(c.key)) + "/" + node
+	at := b.slotPath(b.slotOf(c.key)) + "/" + node
 	b.running.Go(func() { b.watch(id, node, at) })
 }
 

@@ -46,7 +46,7 @@ func newPlan(s *slot, key string, dead func(*party) bool, nodes namer) *plan {
 // living drops those whose nodes are gone, and those who are dead for another reason.
 func (p *plan) living(parties []*party, dead func(*party) bool) []*party {
 	return slices.DeleteFunc(parties, func(x *party) bool {
-		if !p.live[x.Node] {
+		if p.live != nil && !p.live[x.Node] {
 			p.changed = true
 			return true
 		}

@@ -138,7 +138,7 @@ func (r *renewal) failed(k known, err error) {
 // check asks ZooKeeper whether the claim still holds its key.
 func (r *renewal) check(id int64, k known) {
 	c := r.claims[k.index]
-	there, stat, err := r.b.client.Exists(r.b.slotPath(slotOf(c.Key)) + "/" + k.node)
+	there, stat, err := r.b.client.Exists(r.b.slotPath(r.b.slotOf(c.Key)) + "/" + k.node)
 	switch {
 	case err != nil:
 		r.failed(k, err)

@@ -26,8 +26,8 @@ func (b *Backend) look(key string, synced bool) (*slot, error) {
 			return nil, readFailed(err)
 		}
 	}
-	at := b.slotPath(slotOf(key))
-	s, err := b.read(at)
+	at := b.slotPath(b.slotOf(key))
+	s, err := b.read(at, synced)
 	for tries := 0; err == nil && s == nil; tries++ {
 		if tries > 3 {
 			return nil, readFailed(fmt.Errorf("%s: %w", at, zk.ErrNoNode))
@@ -35,14 +35,16 @@ func (b *Backend) look(key string, synced bool) (*slot, error) {
 		if err := b.make(at); err != nil {
 			return nil, readFailed(err)
 		}
-		s, err = b.read(at)
+		s, err = b.read(at, synced)
 	}
 	return s, err
 }
 
 // read reads a slot; nil if there is none. The nodes below it are read after its record: a party of
-// the record without a node is dead, or has left, in which case the record has changed.
-func (b *Backend) read(at string) (*slot, error) {
+// the record without a node is dead, or has left, in which case the record has changed. They are not
+// read if there are as many as parties, and so one for each, unless it has to be sure: somebody else
+// may have made a node.
+func (b *Backend) read(at string, sure bool) (*slot, error) {
 	data, stat, err := b.client.Get(at)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -54,7 +56,7 @@ func (b *Backend) read(at string) (*slot, error) {
 	if s.record, err = decode(data); err != nil {
 		return nil, &driver.Error{Permanent: true, Err: fmt.Errorf("node %s: %w", at, err)}
 	}
-	if len(s.Locks) == 0 {
+	if n := s.parties(); n == 0 || !sure && n == int(stat.NumChildren) {
 		return s, nil
 	}
 	names, _, err := b.client.Children(at)

@@ -25,10 +25,10 @@ const maxRecord = 512 << 10
 const maxData = 900 << 10
 
 // slotOf is the name of the node that keeps the key.
-func slotOf(key string) string {
+func (b *Backend) slotOf(key string) string {
 	h := fnv.New32a()
 	h.Write([]byte(key))
-	return fmt.Sprintf("%03x", h.Sum32()%slots)
+	return fmt.Sprintf("%03x", h.Sum32()%b.slots)
 }
 
 // record is the data of a slot.
@@ -55,6 +55,14 @@ type party struct {
 	Shared bool   `json:"shared,omitempty"` // the claim is not alone
 	TTL    int64  `json:"ttl_ms"`
 	Ticket uint64 `json:"ticket,omitempty"` // of a waiter
+}
+
+// parties counts those who hold or wait.
+func (r *record) parties() (n int) {
+	for _, l := range r.Locks {
+		n += len(l.Holders) + len(l.Waiters)
+	}
+	return n
 }
 
 // grant is the data of the node of a waiter who was let in.
@@ -140,6 +148,6 @@ type slot struct {
 	path    string
 	version int32
 	size    int
-	live    map[string]bool // names of the nodes below it, read after the record
+	live    map[string]bool // names of the nodes below it, read after the record; nil: of all parties
 	record
 }

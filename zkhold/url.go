@@ -189,7 +189,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("zkhold: %w", err)
 	}
-	b := &Backend{root: a.root, wanted: DefaultSession, presence: DefaultPresence,
+	b := &Backend{root: a.root, slots: slots, wanted: DefaultSession, presence: DefaultPresence,
 		timeout: DefaultTimeout, dialer: net.DialTimeout, acl: zk.WorldACL(zk.PermAll),
 		session: session{known: make(chan struct{})}, instance: strings.ToLower(rand.Text()),
 		claims: make(map[identity]*claim)}

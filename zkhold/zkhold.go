@@ -36,6 +36,7 @@ type Backend struct {
 	instance string        // in the names of its nodes, and of no other Backend's
 	nodes    atomic.Uint64 // how many have a name
 	root     string
+	slots    uint32 // how many; another number only in tests
 	acl      []zk.ACL
 	wanted   time.Duration // the timeout of the session
 	presence time.Duration
