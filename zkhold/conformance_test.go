@@ -43,6 +43,8 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Light: true,
+		// A request takes milliseconds, and those of a rule come one after the other.
+		ShortTTL: time.Second,
 		Capabilities: drivertest.Capabilities{
 			Notify: true, Inspect: true, Share: true,
 			Queue: true, Holder: true, Expiry: true,

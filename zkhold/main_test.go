@@ -32,7 +32,7 @@ var server struct {
 // for.
 const (
 	long  = 20 * time.Minute
-	short = time.Second
+	short = 2 * time.Second
 )
 
 func TestMain(m *testing.M) {

@@ -120,12 +120,22 @@ type link struct {
 	net.Conn
 	session *session
 	begun   time.Duration
-	head    []byte // of the first answer
+	greet   time.Time // the end of what a server has for its first answer
+	head    []byte    // of the first answer
 }
 
 // greeting is the length of what a server says first: a length, a version, the timeout of the
 // session in milliseconds, and its id.
 const greeting = 4 + 4 + 4 + 8
+
+// SetReadDeadline bounds the first answer. A server that was about to serve may never give it to who
+// came a moment too early, and the client waits for seven times the session's timeout.
+func (l *link) SetReadDeadline(at time.Time) error {
+	if len(l.head) < greeting && (at.IsZero() || at.After(l.greet)) {
+		at = l.greet
+	}
+	return l.Conn.SetReadDeadline(at)
+}
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
@@ -137,6 +147,12 @@ func (l *link) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// greetingTime is how long a server has for its first answer: a third of the session's timeout, but
+// at least a second, in which a majority agrees to a session also on a busy machine.
+func greetingTime(timeout time.Duration) time.Duration {
+	return max(time.Second, min(timeout/3, DefaultTimeout))
 }
 
 // dial makes a connection for the client.
@@ -152,7 +168,8 @@ func (b *Backend) dial(network, address string, timeout time.Duration) (net.Conn
 		conn.Close()
 		return nil, errClosed
 	}
-	b.conn = &link{Conn: conn, session: &b.session, begun: begun}
+	b.conn = &link{Conn: conn, session: &b.session, begun: begun,
+		greet: time.Now().Add(greetingTime(b.wanted))}
 	return b.conn, nil
 }
 

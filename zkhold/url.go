@@ -232,20 +232,41 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 		return cutOff(false, fmt.Errorf("no server has answered: %w", limited.Err()))
 	}
 	var err error
-	if ended := b.await(limited, func() {
+	if ended := b.await(limited, func() { err = b.firstRead(limited, login) }); ended != nil {
+		return cutOff(false, limited.Err())
+	}
+	if err != nil {
+		return readFailed(err)
+	}
+	return nil
+}
+
+// firstRead reads the node that has the slots, if there is one: the first claim makes it. It goes on
+// until ctx ends if a connection breaks, as those to a server do that is about to end.
+func (b *Backend) firstRead(ctx context.Context, login string) error {
+	for {
+		var err error
 		if login != "" {
-			err = b.client.AddAuth("digest", []byte(login))
+			if err = b.client.AddAuth("digest", []byte(login)); err == nil {
+				login = "" // the client sends it by itself from now on
+			}
 		}
 		if err == nil {
 			_, _, err = b.client.Get(b.slotsPath())
 		}
-	}); ended != nil {
-		return cutOff(false, limited.Err())
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return nil
+		case isOneOf(err, unhelpful), ctx.Err() != nil:
+			return err
+		}
+		rest := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+		}
+		rest.Stop()
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) { // the first claim makes it
-		return readFailed(err)
-	}
-	return nil
 }
 
 // silent drops what the client would log: each call tells what fails.
