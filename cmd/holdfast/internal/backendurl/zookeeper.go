@@ -20,7 +20,7 @@ func zooKeeperScheme() scheme {
 		if err != nil {
 			session = zooKeeperSession
 		}
-		return limits{longest: session / 4 * 3}
+		return limits{longest: session / 4 * 3, why: "three quarters of session, which are"}
 	}
 	return s
 }
