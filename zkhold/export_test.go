@@ -22,12 +22,7 @@ func FewerSlots() Option {
 // HolderNodes returns the paths of the nodes that say that the holders of a key live.
 func HolderNodes(t testing.TB, url string, c *zk.Conn, key string) (nodes []string) {
 	t.Helper()
-	a, err := parseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &Backend{root: a.root, slots: testSlots}
-	path := b.slotPath(b.slotOf(key))
+	path := SlotPath(t, url, key)
 	data, _, err := c.Get(path)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +37,17 @@ func HolderNodes(t testing.TB, url string, c *zk.Conn, key string) (nodes []stri
 		}
 	}
 	return nodes
+}
+
+// SlotPath returns the path of the slot of a key.
+func SlotPath(t testing.TB, url, key string) string {
+	t.Helper()
+	a, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Backend{root: a.root, slots: testSlots}
+	return b.slotPath(b.slotOf(key))
 }
 
 // EndTime has the time of a claim that this Backend has made be over.

@@ -1,6 +1,8 @@
 package zkhold
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -109,6 +111,46 @@ func TestVersionWraps(t *testing.T) {
 				want)
 		}
 	}
+}
+
+// Where a key is kept never changes: clients of all versions have to agree.
+func TestSlots(t *testing.T) {
+	b := &Backend{root: DefaultRoot, slots: slots}
+	for key, want := range map[string]string{"": "1c5", "a": "12c", "invoice/42": "04b", "\xff\x00": "0ca"} {
+		if got := b.slotOf(key); got != want {
+			t.Errorf("%q is in slot %s; want %s", key, got, want)
+		}
+	}
+}
+
+// The timeout of a listing is for all that it waits for. What the caller does meanwhile is no part
+// of that.
+func TestListingTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listing{ctx: t.Context(), left: 10 * time.Second, answers: make(chan answered)}
+		answer := func(after time.Duration) {
+			go func() {
+				time.Sleep(after)
+				l.tell(answered{})
+			}()
+		}
+		for range 3 {
+			answer(3 * time.Second)
+			if _, err := l.wait(); err != nil {
+				t.Fatalf("with %v left: %v", l.left, err)
+			}
+			time.Sleep(time.Hour)
+		}
+		start := time.Now()
+		_, err := l.wait()
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) ||
+			errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("without an answer: %v; want ErrUnavailable by its timeout", err)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it waited for %v; want what was left", took)
+		}
+	})
 }
 
 func TestRecordOfOthers(t *testing.T) {

@@ -92,6 +92,8 @@ func patience(t testing.TB) (context.Context, context.CancelFunc) {
 
 // The operations that tests look for.
 const (
+	opGet   = 4
+	opSet   = 5
 	opSync  = 9
 	opMulti = 14
 )
