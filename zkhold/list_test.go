@@ -24,6 +24,9 @@ func list(ctx context.Context, t testing.TB, b *zkhold.Backend, prefix string) (
 		if failed != nil {
 			t.Fatalf("after the error %v List yields %+v, %v", failed, e, err)
 		}
+		if e.Waiters != nil {
+			t.Errorf("List shows who waits for %q: %+v", e.Key, e.Waiters)
+		}
 		if failed = err; err == nil {
 			keys[e.Key]++
 		}
@@ -39,6 +42,7 @@ func TestListManySlots(t *testing.T) {
 		acquire(t, b, claim(fmt.Sprintf("a/%d", i)), driver.Held)
 	}
 	acquire(t, b, claim("b"), driver.Held)
+	acquire(t, b, queued("a/7"), driver.Busy)
 	ctx, cancel := patience(t)
 	defer cancel()
 	keys, err := list(ctx, t, b, "a/")
