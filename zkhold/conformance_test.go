@@ -17,7 +17,7 @@ import (
 const presence = 1500 * time.Millisecond
 
 func TestConformance(t *testing.T) {
-	// One root is empty again after each rule: what sessions leave behind that have ended is nothing.
+	// One root is empty again after each rule: sessions that have ended leave nothing behind.
 	url := newURL(t)
 	drivertest.Run(t, drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {

@@ -116,7 +116,8 @@ func TestVersionWraps(t *testing.T) {
 // Where a key is kept never changes: clients of all versions have to agree.
 func TestSlots(t *testing.T) {
 	b := &Backend{root: DefaultRoot, slots: slots}
-	for key, want := range map[string]string{"": "1c5", "a": "12c", "invoice/42": "04b", "\xff\x00": "0ca"} {
+	for key, want := range map[string]string{"": "1c5", "a": "12c", "invoice/42": "04b",
+		"\xff\x00": "0ca"} {
 		if got := b.slotOf(key); got != want {
 			t.Errorf("%q is in slot %s; want %s", key, got, want)
 		}

@@ -47,21 +47,27 @@ func TestOldReads(t *testing.T) {
 	acquire(t, open(t, url), claim("k"), driver.Held)
 	slot := zkhold.SlotPath(t, url, "k")
 	acquire(t, b, claim("k"), driver.Busy)
-	if all := r.take(); !follows(all, opSync, "", slot) {
+	if all := r.take(); !between(all, opSync, "", slot) {
 		t.Errorf("for a busy key these were the requests: %v", all)
 	}
 	release(t, b, claim("k"), driver.Lost)
-	if all := r.take(); !follows(all, opSet, path.Dir(slot), slot) {
+	if all := r.take(); !between(all, opSet, path.Dir(slot), slot) {
 		t.Errorf("for a claim that is not there these were the requests: %v", all)
 	}
 }
 
-// follows reports whether the slot was read again after an operation, on that node if it is named.
-func follows(all []request, operation uint32, at, slot string) bool {
-	i := slices.IndexFunc(all, func(r request) bool {
+// between reports whether the slot was read before and after an operation, which was on that node
+// if it is named.
+func between(all []request, operation uint32, at, slot string) bool {
+	read := request{opGet, slot}
+	first := slices.Index(all, read)
+	if first < 0 {
+		return false
+	}
+	i := slices.IndexFunc(all[first:], func(r request) bool {
 		return r.operation == operation && (at == "" || r.path == at)
 	})
-	return i >= 0 && slices.Contains(all[i:], request{opGet, slot})
+	return i >= 0 && slices.Contains(all[first+i:], read)
 }
 
 // request is one that was sent.

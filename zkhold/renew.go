@@ -12,10 +12,10 @@ import (
 // maxParallel bounds the requests of one Renew at a time.
 const maxParallel = 32
 
-// Renew extends each claim that still holds its key, as driver.Backend describes: by two requests to
-// the leader for all of them, of which one is a transaction if the last one is too long ago, and one
-// to the server for each, which only reads. A claim whose terms
-// change, or which was handed over, costs a transaction of its own.
+// Renew extends each claim that still holds its key, as driver.Backend describes: by two requests
+// to the leader for all of them, of which one is a transaction if the last one is too long ago, and
+// one to the server for each, which only reads. A claim whose terms change, or which was handed
+// over, costs a transaction of its own.
 //
 // It fails with the error of ctx or that of the timeout, and after Close; anything else is told for
 // each claim.

@@ -41,9 +41,9 @@ func (b *Backend) look(key string, synced bool) (*slot, error) {
 }
 
 // read reads a slot; nil if there is none. The nodes below it are read after its record: a party of
-// the record without a node is dead, or has left, in which case the record has changed. They are not
-// read if there are as many as parties, and so one for each, unless it has to be sure: somebody else
-// may have made a node.
+// the record without a node is dead, or has left, in which case the record has changed. They are
+// not read if there are as many as parties, and so one for each, unless it has to be sure: somebody
+// else may have made a node.
 func (b *Backend) read(at string, sure bool) (*slot, error) {
 	data, stat, err := b.client.Get(at)
 	if errors.Is(err, zk.ErrNoNode) {

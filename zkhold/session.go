@@ -128,8 +128,8 @@ type link struct {
 // session in milliseconds, and its id.
 const greeting = 4 + 4 + 4 + 8
 
-// SetReadDeadline bounds the first answer. A server that was about to serve may never give it to who
-// came a moment too early, and the client waits for seven times the session's timeout.
+// SetReadDeadline bounds the first answer. A server that was about to serve may never give it to
+// who came a moment too early, and the client waits for seven times the session's timeout.
 func (l *link) SetReadDeadline(at time.Time) error {
 	if len(l.head) < greeting && (at.IsZero() || at.After(l.greet)) {
 		at = l.greet

@@ -148,6 +148,7 @@ type slot struct {
 	path    string
 	version int32
 	size    int
-	live    map[string]bool // names of the nodes below it, read after the record; nil: of all parties
+	// live has the names of the nodes below it, read after the record; nil: one for each party.
+	live map[string]bool
 	record
 }

@@ -73,7 +73,7 @@ func parseParts(raw string) (*address, error) {
 		a.root = "/" + path
 	}
 	if err := WithRoot(a.root).apply(new(Backend)); err != nil {
-		return nil, errors.New("URL: the path must be one of names in plain ASCII, without . and ..")
+		return nil, errors.New("URL: the path must have names in plain ASCII, and neither . nor .. in it")
 	}
 	if err := a.setServers(hosts); err != nil {
 		return nil, err
@@ -241,8 +241,8 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 	return nil
 }
 
-// firstRead reads the node that has the slots, if there is one: the first claim makes it. It goes on
-// until ctx ends if a connection breaks, as those to a server do that is about to end.
+// firstRead reads the node that has the slots, if there is one: the first claim makes it. It goes
+// on until ctx ends if a connection breaks, as those to a server do that is about to end.
 func (b *Backend) firstRead(ctx context.Context, login string) error {
 	for {
 		var err error

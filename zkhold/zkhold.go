@@ -17,7 +17,7 @@ import (
 // Defaults of the options.
 const (
 	DefaultRoot     = "/holdfast"
-	DefaultSession  = 40 * time.Second // the longest that a server grants unless it is told otherwise
+	DefaultSession  = 40 * time.Second // the most that a server grants unless it is told otherwise
 	DefaultPresence = 10 * time.Second
 	DefaultTimeout  = 5 * time.Second
 )
@@ -104,8 +104,8 @@ func WithSession(timeout time.Duration) Option {
 }
 
 // WithPresence sets how long a waiter counts as present after it last asked, from 100 milliseconds
-// on. Default [DefaultPresence]. A claim with a shorter TTL is present for that only. A waiter whose
-// process is killed holds up those behind it for as long as its session lasts.
+// on. Default [DefaultPresence]. A claim with a shorter TTL is present for that only. A waiter
+// whose process is killed holds up those behind it for as long as its session lasts.
 func WithPresence(presence time.Duration) Option {
 	return option(func(b *Backend) error {
 		if presence < minPresence || presence > driver.MaxTTL {
