@@ -37,7 +37,7 @@ func list(ctx context.Context, t testing.TB, b *zkhold.Backend, prefix string) (
 // Locks in many slots are listed once each, without those of another prefix.
 func TestListManySlots(t *testing.T) {
 	b := open(t, newURL(t))
-	const n = 100
+	const n = 60
 	for i := range n {
 		acquire(t, b, claim(fmt.Sprintf("a/%d", i)), driver.Held)
 	}
