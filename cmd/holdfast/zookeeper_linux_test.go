@@ -69,7 +69,7 @@ func TestZooKeeperExitCodes(t *testing.T) {
 	holder.expectExit(0)
 	waiter.expectExit(0)
 
-	lost := command("run", "--ttl=2s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
+	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()
 	lost.expectExit(70)
