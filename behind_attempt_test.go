@@ -19,7 +19,7 @@ type attempts struct {
 	*memhold.Backend
 	mu     sync.Mutex
 	errs   []error // of the next acquisitions; nil: as the memory says
-	effect bool    // those that fail take effect nevertheless
+	effect bool    // those of unknown outcome take effect
 	claims []driver.Claim
 }
 
@@ -38,7 +38,7 @@ func (a *attempts) Acquire(ctx context.Context, c driver.Claim) (driver.Result, 
 	if err == nil {
 		return a.Backend.Acquire(ctx, c)
 	}
-	if effect {
+	if effect && errors.Is(err, holdfast.ErrUnknown) {
 		a.Backend.Acquire(context.Background(), c)
 	}
 	return driver.Result{}, err

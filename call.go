@@ -32,6 +32,9 @@ type call struct {
 	// of the scout, which goes on whatever fails: called with the error of each request, or nil
 	watch func(error)
 
+	// a request with another claim, which was given up, may have taken effect
+	maybe bool
+
 	sharedKeys []string // of a set: those that are shared; nil: WithSharedKeys was not given
 }
 
@@ -104,6 +107,9 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 		lock, local, err = l.enter(ctx, full, &a)
 	}
 	if err != nil {
+		if a.maybe {
+			err = afterUnknown(err)
+		}
 		// Not errors.As: the cause of a context may be another lock's HeldError.
 		if _, ok := err.(*HeldError); !ok {
 			err = keyError("acquire", key, err)

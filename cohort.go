@@ -276,8 +276,8 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	}
 	held := clock.Now().Sub(l.granted)
 	return func() {
+		defer locker.tellLost(l, err, held) // also if a context panics
 		end()
-		locker.tellLost(l, err, held)
 	}
 }
 
@@ -322,9 +322,17 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 // many is functions to call one after the other.
 type many []func()
 
+// call calls all. A panic goes on, but keeps none from being called.
 func (m many) call() {
-	for _, f := range m {
-		f()
+	next := 0
+	defer func() {
+		if next < len(m) {
+			m[next:].call()
+		}
+	}()
+	for next < len(m) {
+		next++
+		m[next-1]()
 	}
 }
 

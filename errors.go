@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,8 +30,9 @@ var (
 	// of it.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnknown: the request may or may not have taken effect. An acquisition that
-	// fails with it is cleaned up in the background.
+	// ErrUnknown: the request may or may not have taken effect. An acquisition that fails with it
+	// is cleaned up in the background. It is the error also if only an earlier request of the
+	// acquisition may have, and the last one was refused.
 	ErrUnknown = driver.ErrUnknown
 
 	// ErrReleased: the lock was released by its holder.
@@ -106,6 +108,46 @@ func keyError(operation, key string, err error) error {
 // invalid returns an error that wraps ErrInvalid and says what is wrong in full.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("holdfast: %w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// unsettledError is the error of an acquisition whose last request surely had no effect, while an
+// earlier one may have. The caller must not hear that nothing comes of it. errors.Is and errors.As
+// find all that the last error wraps, but ErrUnknown instead of ErrUnavailable.
+type unsettledError struct{ last error }
+
+// afterUnknown returns the error of an acquisition that failed with err after a request that may
+// have taken effect. The end of a context stays what it is, with a cause that may be anything.
+func afterUnknown(err error) error {
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &unsettledError{err}
+}
+
+// Error says what the last request failed with.
+func (e *unsettledError) Error() string {
+	return fmt.Sprintf("%v: an earlier request may have taken effect; the last one failed: %v",
+		ErrUnknown, e.last)
+}
+
+// Is reports whether target is ErrUnknown, or something else than a kind that the last error wraps.
+func (e *unsettledError) Is(target error) bool {
+	return target == ErrUnknown || target != ErrUnavailable && errors.Is(e.last, target)
+}
+
+// As finds what the last error wraps; a [*driver.Error] says that the request may have taken
+// effect.
+func (e *unsettledError) As(target any) bool {
+	if !errors.As(e.last, target) {
+		return false
+	}
+	if t, ok := target.(**driver.Error); ok {
+		maybe := **t
+		maybe.Maybe = true
+		*t = &maybe
+	}
+	return true
 }
 
 func isUnknown(err error) bool { return errors.Is(err, ErrUnknown) }

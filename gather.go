@@ -180,6 +180,9 @@ func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, boo
 	lock, local, err := g.locker.enter(ctx, m.full, &a)
 	// Not errors.As: the cause of a context may be another lock's HeldError.
 	if _, held := err.(*HeldError); err != nil && !held {
+		if isUnknown(m.err) { // of the attempt before
+			err = afterUnknown(err)
+		}
 		err = keyError("acquire", m.key, err)
 	}
 	return lock, local, err

@@ -406,6 +406,7 @@ func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.leading = false
+	err = p.told(err)
 	if ended != nil {
 		err, goesOn = ended, true
 	}

@@ -127,7 +127,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
 // have left behind. The error is
 //   - the error of ctx, with its cause, if ctx ended first;
-//   - ErrUnavailable or ErrUnknown if the backend gave no answer, see below;
+//   - ErrUnavailable or ErrUnknown if the backend gave no answer, see below; ErrUnknown also if the
+//     last request was refused, but one before may have taken effect;
 //   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
 //     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
 //     with "@permit/" and a number below 1,000, "scout", or "gate" and a number: see
@@ -256,15 +257,13 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	for _, m := range s.semaphores {
 		m.endWaits(ErrClosed)
 	}
-	var after []func()
+	after := many{}
 	for h := s.leases.first; h != nil; h = s.leases.first {
 		claims = append(claims, h.claim())
 		after = append(after, h.cohort.loseLease(h, ErrClosed))
 	}
 	s.mu.Unlock()
-	for _, f := range after {
-		f()
-	}
+	l.contain(after.call)
 	return claims
 }
 

@@ -108,6 +108,21 @@ func (o *observer) note(level slog.Level, message string, args ...any) {
 	write()
 }
 
+// contain calls tell in a goroutine where nobody could recover from a panic. It ends contexts, and
+// one of a caller's own kind may panic: that is logged, and must not end the process.
+func (l *Locker) contain(tell func()) {
+	defer func() {
+		if p := recover(); p != nil && l.log.logger != nil {
+			text, stack := fmt.Sprint(p), string(debug.Stack())
+			l.log.tell(func() {
+				l.log.note(slog.LevelError, "holdfast: a context panicked as its lock ended",
+					"panic", text, "stack", stack)
+			})
+		}
+	}()
+	tell()
+}
+
 // warn writes to the log, elsewhere.
 func (l *Locker) warn(message string, args ...any) {
 	if l.log.logger != nil {

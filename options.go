@@ -180,9 +180,9 @@ func WithHooks(hooks Hooks) Option {
 }
 
 // WithLogger has the Locker log losses but those by Close, renewals and clean-ups that failed,
-// hooks that panicked, events that were dropped, and every [Lock] that became garbage while it was
-// held. It logs on a goroutine of its own. Of several loggers the last one counts. Default, and
-// with nil: silent.
+// hooks that panicked and contexts that did as a lock was lost, events that were dropped, and every
+// [Lock] that became garbage while it was held. It logs on a goroutine of its own. Of several
+// loggers the last one counts. Default, and with nil: silent.
 //
 // It costs each acquisition one more allocation: that is how a forgotten Lock is noticed. Nobody
 // can release such a lock: it is renewed until its maximum hold, or until the Locker is closed.

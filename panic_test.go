@@ -1,7 +1,10 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,6 +246,82 @@ func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
 			b.mustBeFree(l, key)
 		}
 	})
+}
+
+// A context that panics as its lock is lost is logged: in a goroutine of the Locker nobody could
+// recover from it. It keeps nobody else who shares the lease from being told.
+//
+// Fails if the code is broken like this: contain without recover, or many.call without defer.
+func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
+	for name, lose := range map[string]func(b *bench, l *holdfast.Locker, faults memhold.Faults){
+		"by the clock": func(_ *bench, _ *holdfast.Locker, faults memhold.Faults) {
+			faults.Freeze()
+			time.Sleep(holdfast.DefaultTTL)
+			faults.Thaw()
+		},
+		"by an answer": func(b *bench, _ *holdfast.Locker, faults memhold.Faults) {
+			if !faults.Lose("key") {
+				b.t.Error("nobody held the key")
+			}
+			time.Sleep(holdfast.DefaultTTL)
+		},
+		"by Close": func(b *bench, l *holdfast.Locker, _ memhold.Faults) {
+			if err := l.Close(); err != nil {
+				b.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var log bytes.Buffer // written to by one goroutine, and read when that has ended
+				var told atomic.Int64
+				l, faults := b.locker(
+					holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+					holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) {
+						told.Add(1)
+					}}))
+				other, _ := b.locker()
+				parent, cancel := context.WithCancel(background)
+				defer cancel()
+				const readers = 3
+				var locks []*holdfast.Lock // kept: one that is garbage would be logged
+				var broken []*touchy
+				var contexts []context.Context
+				for range readers {
+					lock := b.acquire(l, "key", holdfast.WithShared())
+					locks = append(locks, lock)
+					c := &touchy{Context: parent}
+					broken = append(broken, c)
+					contexts = append(contexts, lock.Context(c), lock.Context(background))
+				}
+				for _, c := range broken {
+					c.broken.Store(true)
+				}
+				lose(b, l, faults)
+				synctest.Wait()
+				for _, c := range broken {
+					c.broken.Store(false)
+				}
+				for i, ctx := range contexts {
+					mustBe(t, context.Cause(ctx), holdfast.ErrLost)
+					if ctx.Err() == nil {
+						t.Errorf("context %d has not ended", i)
+					}
+				}
+				for _, lock := range locks {
+					mustBe(t, lock.Release(background), holdfast.ErrLost)
+				}
+				if n := told.Load(); n != readers {
+					t.Errorf("%d losses were told, want %d", n, readers)
+				}
+				if !strings.Contains(log.String(), "a context's fault") {
+					t.Errorf("the log says nothing of the panic:\n%s", log.String())
+				}
+				b.mustBeFree(other, "key")
+			})
+		})
+	}
 }
 
 // A nil context is refused where that is safe, and does not keep a lock from being released.

@@ -23,6 +23,7 @@ type pendingClaim struct {
 	holder string
 
 	trace    bool          // the backend may know the claim
+	maybe    bool          // a request may have taken effect, and none after it was answered
 	asked    clock.Instant // when the first request left; 0 before
 	answered clock.Instant // from when an outage counts: when a request left that was answered
 	present  clock.Instant // when a request left that confirmed the place in the queue
@@ -87,7 +88,7 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	p.holder = result.Holder
 	c.answered, c.silent = true, 0
 	c.shard.mu.Unlock()
-	p.answered, p.failed = start, 0
+	p.answered, p.failed, p.maybe = start, 0, false
 	if result.Presence == 0 {
 		p.presence = 0
 		return true // not queued: pushed takes no notice
@@ -120,7 +121,16 @@ func (p *pendingClaim) outlasts(err error, start clock.Instant) bool {
 // own error: what the caller is told may be the cause of its context, which says nothing of the
 // request.
 func (p *pendingClaim) noteFailure(err error) {
-	p.trace = p.trace || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInvalid)
+	maybe := !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInvalid)
+	p.trace, p.maybe = p.trace || maybe, p.maybe || maybe
+}
+
+// told returns what the caller hears of a request that failed with err.
+func (p *pendingClaim) told(err error) error {
+	if p.maybe {
+		return afterUnknown(err)
+	}
+	return err
 }
 
 // missed notes that a request that left at start failed with err. cut says that the caller's

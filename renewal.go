@@ -131,7 +131,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		w.schedule(h)
 	}
 	s.mu.Unlock()
-	tell()
+	l.contain(tell)
 	if err != nil {
 		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
 	}

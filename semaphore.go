@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -190,6 +191,7 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 		if lock != nil {
 			return lock, false, nil
 		}
+		a.maybe = a.maybe || isUnknown(err)
 		if err != nil && (!goesOn(ctx, err) || l.closed.Load()) {
 			return nil, false, err
 		}
@@ -311,6 +313,9 @@ func (m *semaphore) attemptAll(ctx context.Context, done <-chan struct{}, a call
 			failure = errs[i]
 		}
 	}
+	if slices.ContainsFunc(errs, isUnknown) {
+		failure = afterUnknown(failure)
+	}
 	m.putBack(done, spare)
 	if lock == nil {
 		return nil, refusal, failure
@@ -425,6 +430,7 @@ func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a *call,
 		if err == nil || !goesOn(ctx, err) {
 			return lock, false, err
 		}
+		a.maybe = a.maybe || isUnknown(err)
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()

@@ -166,7 +166,7 @@ func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool)
 		w.schedule(h)
 	}
 	s.mu.Unlock()
-	tell()
+	w.locker.contain(tell)
 	return renew
 }
 

@@ -34,9 +34,11 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer leave()
-			// late returns how many nodes do not answer within half of lateness.
+			// late returns how many nodes do not answer within half of lateness. An answer that a
+			// busy machine shows too late counts as none: it may be that of a slow node.
 			late := func() (n int) {
 				for _, address := range e.at.Redis {
+					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), lateness/2)
 					client, err := rueidis.NewClient(
 						rueidis.ClientOption{InitAddress: []string{address},
@@ -47,16 +49,15 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 						err = client.Do(ctx, client.B().Ping().Build()).Error()
 						client.Close()
 					}
-					if err != nil {
+					if err != nil || time.Since(begin) > lateness/2 {
 						n++
 					}
 					cancel()
 				}
 				return n
 			}
-			if n := late(); n != 0 {
-				t.Fatalf("%d nodes do not answer before the fault", n)
-			}
+			// A machine that is busy may have a node that is well be late for a while.
+			await(t, "all nodes answer before the fault", func() bool { return late() == 0 })
 			end, err := f.begin(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
@@ -65,9 +66,13 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 			if f.name == "two-stopped" {
 				want = 2
 			}
-			if n := late(); n != want {
-				t.Errorf("%d nodes do not answer in time, want %d", n, want)
-			}
+			await(t, fmt.Sprintf("just %d nodes do not answer in time", want), func() bool {
+				n := late()
+				if n < want {
+					t.Fatalf("%d nodes do not answer in time, want %d", n, want)
+				}
+				return n == want
+			})
 			if err := end(); err != nil {
 				t.Fatal(err)
 			}

@@ -156,11 +156,18 @@ func (i info) sent() (n float64) {
 // call, which INFO does not. It costs the server time, so it is used only where no time is
 // measured.
 type monitor struct {
-	s           *server
+	ping        func() error // sends PING with the mark
 	conn        net.Conn
 	sent, inner atomic.Int64
+	marked      atomic.Bool // the mark was seen
 	done        chan struct{}
 }
+
+// monitorBehind is how far a monitor may be behind when it is stopped.
+const monitorBehind = time.Minute
+
+// mark is the argument of a PING, the last command that a monitor counts.
+const mark = "end of the monitored"
 
 func (s *server) monitor() (*monitor, error) {
 	conn, err := net.DialTimeout("tcp", s.address, 5*time.Second)
@@ -175,18 +182,24 @@ func (s *server) monitor() (*monitor, error) {
 		conn.Close()
 		return nil, err
 	}
-	m := &monitor{s: s, conn: conn, done: make(chan struct{})}
-	go func() {
-		defer close(m.done)
-		for {
-			line, err := lines.ReadSlice('\n')
-			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-				return
-			}
-			m.count(line)
-		}
-	}()
+	m := &monitor{conn: conn, done: make(chan struct{}), ping: func() error {
+		_, err := s.do("PING", mark)
+		return err
+	}}
+	go m.read(lines)
 	return m, nil
+}
+
+// read counts the lines until the mark, or until the connection is closed.
+func (m *monitor) read(lines *bufio.Reader) {
+	defer close(m.done)
+	for !m.marked.Load() {
+		line, err := lines.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+		m.count(line)
+	}
 }
 
 // count counts one line of MONITOR, such as: +1700000000.000000 [0 lua] "get" "key"
@@ -196,6 +209,8 @@ func (m *monitor) count(line []byte) {
 	case !found || line[0] != '+':
 	case strings.HasSuffix(head, " lua"):
 		m.inner.Add(1)
+	case strings.HasSuffix(strings.TrimSpace(string(line)), `] "PING" "`+mark+`"`):
+		m.marked.Store(true)
 	default:
 		m.sent.Add(1)
 	}
@@ -204,16 +219,19 @@ func (m *monitor) count(line []byte) {
 // stop waits until the monitor has seen all commands so far. It returns how many clients sent and
 // how many scripts called.
 func (m *monitor) stop() (sent, inner float64, err error) {
-	// This PING is the last command in the output of MONITOR. It does not count.
-	before := m.sent.Load()
-	if _, err := m.s.do("PING", "end of the monitored"); err != nil {
+	defer m.conn.Close()
+	// The monitor may be behind. So it reads until it sees this PING, which does not count.
+	if err := m.ping(); err != nil {
 		return 0, 0, err
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for m.sent.Load() == before && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-m.done:
+	case <-time.After(monitorBehind):
+		m.conn.Close()
+		<-m.done
 	}
-	m.conn.Close()
-	<-m.done
-	return float64(m.sent.Load() - 1), float64(m.inner.Load()), nil
+	if !m.marked.Load() {
+		return 0, 0, fmt.Errorf("MONITOR has not shown all commands within %v", monitorBehind)
+	}
+	return float64(m.sent.Load()), float64(m.inner.Load()), nil
 }

@@ -33,8 +33,10 @@
 //
 // Against a server the suite runs in real time: it waits for a state if something must happen, and
 // for a time to pass if nothing must. [Harness.TTL] must be long against any pause of the machine,
-// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A backend in memory
-// sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest bubble.
+// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A machine that
+// pauses for longer than the short lease is not taken for a backend that breaks a rule. A backend
+// in memory sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest
+// bubble.
 package drivertest
 
 import (
@@ -67,15 +69,17 @@ type Harness struct {
 	// TTL is for leases that must not end while a rule runs. Default [DefaultTTL].
 	TTL time.Duration
 
-	// ShortTTL is for leases whose end the suite waits for, and for waiters that die. It must be
-	// long enough for a few requests. Default [DefaultShortTTL].
+	// ShortTTL is for leases whose end the suite waits for, and for waiters that die. Where a few
+	// requests must come before that, and took longer, the suite repeats them with twice the lease.
+	// Default [DefaultShortTTL].
 	ShortTTL time.Duration
 
 	// Patience is how long the suite waits for something that must happen. It only ends tests that
 	// have failed. Default [DefaultPatience].
 	Patience time.Duration
 
-	// Elapse returns when d has passed for the store and for this process. Default time.Sleep.
+	// Elapse returns when d has passed for the store and for this process. The suite calls it to
+	// wait for a time to pass, and between two looks at a state that must come. Default time.Sleep.
 	Elapse func(t testing.TB, d time.Duration)
 
 	// Light has the rules under Load make a tenth and a quarter of their requests, for a store to

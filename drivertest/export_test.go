@@ -15,6 +15,17 @@ func RuleNames() []string {
 	return names
 }
 
+// RulesFor returns the names of the rules that apply to the harness.
+func RulesFor(harness Harness) []string {
+	var names []string
+	for _, r := range rules() {
+		if r.applies(harness.Capabilities.features()) {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // Broken runs one rule as Run would and reports whether it failed, without failing t. The rule
 // must apply to the harness.
 func Broken(t *testing.T, harness Harness, name string) (failed bool, log string) {

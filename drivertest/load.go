@@ -191,7 +191,7 @@ func (w *worker) round() error {
 			}
 			return err
 		}
-		w.Elapse(w, step/5)
+		time.Sleep(step / 5)
 	}
 
 	reg := &w.registers[k]
@@ -200,7 +200,7 @@ func (w *worker) round() error {
 	}
 	for range w.random.IntN(3) {
 		if w.random.IntN(4) == 0 {
-			w.Elapse(w, step/5)
+			time.Sleep(step / 5)
 		}
 		c.Block = w.random.Uint64N(3)
 		r, err := w.tryRenew(c)

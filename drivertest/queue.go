@@ -52,9 +52,7 @@ var queueRules = []rule{
 			w := s.queued("k")
 			// All digits in one and few in the other: they are numbers, not text.
 			w.Ticket = []uint64{9, 10, 99, 1000, 1 << 40, 1<<53 - 1}[i]
-			if r := s.busy(b, w, a); r.Place == 0 || r.Presence <= 0 {
-				s.Fatalf("not queued: place %d, presence %v", r.Place, r.Presence)
-			}
+			s.joins(b, w, a)
 			line[i] = client{b, w}
 		}
 		for i, w := range line {
@@ -98,7 +96,7 @@ var queueRules = []rule{
 	}},
 	{name: "Queue/HeartbeatKeepsPresent", needs: queue, check: func(s *suite) {
 		b := s.open()
-		a, w := s.claim("k"), s.queued("k")
+		a, w := s.lasting(b, s.claim("k")), s.queued("k")
 		s.hold(b, a)
 		presence := s.wait(b, w, a, 1).Presence
 		s.elapseWith(2*presence, presence, b, w)
@@ -155,7 +153,7 @@ var queueRules = []rule{
 		a, dead := s.claim("k"), s.short(s.queued("k"))
 		s.hold(b, a)
 		presence := s.wait(b, dead, a, 1).Presence
-		s.wait(b, s.short(s.queued("k")), a, 2)
+		s.joins(b, s.short(s.queued("k")), a)
 		s.elapse(presence)
 		s.release(b, a, driver.Held)
 		s.free(b, "k")
@@ -205,7 +203,7 @@ func (s *suite) skipped(dead ...int) {
 			live = append(live, w)
 			line = append(line, client{b, w})
 		}
-		presence := s.wait(b, w, a, i+1).Presence
+		presence := s.joins(b, w, a).Presence
 		if shortest = min(shortest, presence); w.TTL == s.ShortTTL {
 			longest = max(longest, presence)
 		}

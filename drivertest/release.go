@@ -81,16 +81,20 @@ var releaseRules = []rule{
 var renewalRules = []rule{
 	{name: "Renew/Extends", needs: expiry, check: func(s *suite) {
 		b := s.open()
-		a := s.short(s.claim("k"))
-		s.hold(b, a)
-		long := a
-		long.TTL = s.TTL
-		s.renew(b, long, driver.Held)
+		var a driver.Claim
+		s.beforeItEnds(func(lease brief) driver.Result {
+			a = s.claim(lease.key)
+			a.TTL = lease.ttl
+			s.hold(b, a)
+			long := a
+			long.TTL = s.TTL
+			return s.renewAll(b, []driver.Claim{long})[0]
+		})
 		s.elapse(a.TTL)
-		s.busy(b, s.claim("k"), a)
+		s.busy(b, s.claim(a.Key), a)
 		s.renew(b, a, driver.Held)
 		// The last renewal counts, even if it asks for less.
-		s.eventuallyHeld(b, s.claim("k"))
+		s.eventuallyHeld(b, s.claim(a.Key))
 	}},
 	{name: "Renew/R34_NeverCreates", check: func(s *suite) {
 		b := s.open()

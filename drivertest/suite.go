@@ -125,6 +125,17 @@ func (s *suite) wait(b driver.Backend, c, by driver.Claim, place int) driver.Res
 	return r
 }
 
+// joins queues the claim, at whatever place: who came before may be dead by now.
+func (s *suite) joins(b driver.Backend, c, by driver.Claim) driver.Result {
+	s.Helper()
+	r := s.busy(b, c, by)
+	if r.Place == 0 || r.Presence <= 0 {
+		s.Fatalf("Acquire(%q) is busy at place %d in the queue with a presence of %v; want both",
+			c.Key, r.Place, r.Presence)
+	}
+	return r
+}
+
 // release releases the claim, which must have been in the given state.
 func (s *suite) release(b driver.Backend, c driver.Claim, want driver.State) {
 	s.Helper()
@@ -180,7 +191,7 @@ func (s *suite) eventually(what string, done func() bool) {
 		if clock.Now() >= deadline {
 			s.Fatalf("waited %v in vain: %s", s.Patience, what)
 		}
-		time.Sleep(step)
+		s.Elapse(s, step)
 	}
 }
 

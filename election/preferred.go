@@ -25,12 +25,25 @@ const (
 
 // campaign acquires the lock. A preferred candidate shows meanwhile that it waits.
 func (e *Election) campaign(ctx context.Context,
-	options []holdfast.AcquireOption) (*holdfast.Lock, error) {
+	options []holdfast.AcquireOption) (lock *holdfast.Lock, err error) {
 	if e.config.preference == preferred {
 		waiting, over := context.WithCancel(ctx)
-		defer over()
+		defer func() {
+			told := false
+			defer func() {
+				if !told && lock != nil { // ctx panics
+					lock.Release(context.Background())
+				}
+			}()
+			over()
+			told = true
+		}()
 		e.showing.Wait() // since the last campaign
-		e.showing.Go(func() { e.showAgain(waiting) })
+		e.showing.Go(func() {
+			if fault := contain(func() { e.showAgain(waiting) }); fault != nil {
+				e.tell(fault)
+			}
+		})
 	}
 	return e.locker.Acquire(ctx, e.name, options...)
 }
@@ -62,7 +75,7 @@ func (e *Election) show(ctx context.Context) error {
 	defer fail(nil)
 	if e.config.check != nil {
 		e.probe(well, fail)
-		checks.Go(func() { e.watch(well, fail) })
+		checks.Go(func() { fail(contain(func() { e.watch(well, fail) })) })
 	}
 	// It does not count as a term, so what bounds a term does not bound it.
 	options := append(e.config.acquireOptions(), holdfast.WithMaxHold(0))
@@ -75,6 +88,7 @@ func (e *Election) show(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	defer lock.Release(context.Background()) // for when ctx panics; else it is released already
 	held := lock.Context(well)
 	<-held.Done()
 	if well.Err() == nil {

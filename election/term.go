@@ -113,7 +113,9 @@ func (t *term) first(task func(done func())) {
 	ctx, done := context.WithCancel(t.ctx)
 	t.tasks.Go(func() {
 		defer done() // also if a check ends this goroutine
-		task(done)
+		if fault := contain(func() { task(done) }); fault != nil {
+			t.cancel(fault) // nothing watches over the term any more
+		}
 	})
 	<-ctx.Done()
 }
@@ -135,7 +137,10 @@ func (t *term) await() {
 	}
 	overdue := fmt.Errorf("%w of %v, which began with: %w", ErrOverdue, t.election.config.grace,
 		context.Cause(t.ctx))
-	err := t.release(overdue)
+	var err error
+	if fault := contain(func() { err = t.release(overdue) }); fault != nil {
+		err = fmt.Errorf("%w: %w", errNotReleased, fault)
+	}
 	t.election.tellTerm(t.lock, overdue)
 	t.tellEnd(err)
 }

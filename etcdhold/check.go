@@ -7,44 +7,50 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Check asks every endpoint of the client for its version, its leader and its alarms, and tries
 // whether the user has the rights that locks need; it writes nothing. It fails with ErrUnavailable
-// if no endpoint answers.
+// if no endpoint answers. One that does not costs as long as [WithTimeout] says, or half of the
+// time that ctx has left if that is less.
 func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
+	endpoints := b.client.Endpoints()
+	answers, err := b.askAll(ctx, endpoints)
+	if err != nil {
+		return nil, err
+	}
+	var found []driver.Finding
+	versions := make(map[string]string)
+	for i, answer := range answers {
+		if answer.err != nil {
+			found = append(found, driver.Finding{Severity: driver.Warning, Code: "unreachable",
+				Node: endpoints[i], Summary: "This endpoint does not answer.",
+				Advice: "Start the server, or remove the endpoint from the address."})
+			continue
+		}
+		versions[endpoints[i]] = answer.status.Version
+		found = append(found, healthOf(endpoints[i], answer.status)...)
+	}
+	if len(versions) == 0 {
+		return nil, b.lookFailed(ctx, answers[0].err)
+	}
 	limited, cancel, err := b.looking(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	var found []driver.Finding
-	var failed []error
-	endpoints := b.client.Endpoints()
-	versions := make(map[string]string)
-	for _, endpoint := range endpoints {
-		status, err := b.client.Status(limited, endpoint)
-		if err != nil {
-			failed = append(failed, err)
-			found = append(found, driver.Finding{Severity: driver.Warning, Code: "unreachable",
-				Node: endpoint, Summary: "This endpoint does not answer.",
-				Advice: "Start the server, or remove the endpoint from the address."})
-			continue
-		}
-		versions[endpoint] = status.Version
-		found = append(found, healthOf(endpoint, status)...)
-	}
-	if len(failed) == len(endpoints) {
-		return nil, b.lookFailed(ctx, failed[0])
-	}
 	found = append(found, b.checkMembers(limited, versions)...)
 	rights, err := b.checkRights(limited)
-	if err != nil {
+	if err != nil && !slices.ContainsFunc(found, explains) {
 		return nil, b.lookFailed(ctx, err)
 	}
 	found = append(found, rights...)
@@ -52,6 +58,51 @@ func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
 		return int(y.Severity) - int(x.Severity)
 	})
 	return found, nil
+}
+
+// explains reports whether the finding says why etcd refuses what locks need. A full etcd refuses
+// to look at the rights, and one without a leader does not answer.
+func explains(f driver.Finding) bool { return f.Severity == driver.Failure }
+
+// statement is what an endpoint says of itself.
+type statement struct {
+	status *clientv3.StatusResponse
+	err    error
+}
+
+// askAll asks the endpoints, all at once: one that hangs takes no time from the others.
+func (b *Backend) askAll(ctx context.Context, endpoints []string) ([]statement, error) {
+	limited, cancel, err := b.looking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		// The rest is for what is asked of the cluster.
+		var half context.CancelFunc
+		limited, half = context.WithTimeout(limited, time.Until(deadline)/2)
+		defer half()
+	}
+	answers := make([]statement, len(endpoints))
+	var asking sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asking.Go(func() { answers[i].status, answers[i].err = b.statusOf(limited, endpoint) })
+	}
+	asking.Wait()
+	return answers, nil
+}
+
+// statusOf asks one endpoint. The client's own Status would wait for a connection until ctx ends.
+func (b *Backend) statusOf(ctx context.Context,
+	endpoint string) (*clientv3.StatusResponse, error) {
+	conn, err := b.client.Dial(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	status, err := pb.NewMaintenanceClient(conn).Status(ctx, new(pb.StatusRequest),
+		grpc.WaitForReady(false))
+	return (*clientv3.StatusResponse)(status), err
 }
 
 // healthOf says what is wrong with one server.

@@ -368,6 +368,9 @@ func (p *plan) transaction() (conditions []clientv3.Cmp, operations []clientv3.O
 			operations = append(operations, clientv3.OpDelete(x.key))
 		}
 	}
+	// Whether or not they are there: the key of a tombstone has its lease, and all have one value,
+	// so an earlier release that is executed late puts what is there already. That it was there,
+	// as after a release without an answer, must not keep the claim from being ended.
 	for _, s := range p.stones {
 		operations = append(operations, clientv3.OpPut(s.key, "", clientv3.WithLease(s.lease)))
 	}

@@ -189,3 +189,52 @@ func TestWhatPlansWrite(t *testing.T) {
 		t.Error("an acquisition is executed over its tombstone")
 	}
 }
+
+// Releases of one claim may be executed in another order than they were made, as one without an
+// answer is made again. Whichever comes last, each tombstone is there afterwards, under the lease
+// of the requests that it refuses; and requests under later leases are not refused.
+//
+// Fails if the code is broken like this: a tombstone on the condition that there is none, or
+// without its lease in its key.
+func TestLateReleaseLeavesTombstones(t *testing.T) {
+	me := driver.Claim{Key: "k", Owner: "me", TTL: time.Second}
+	first := stone{9, lockOfTest.tombstone(9, "me")}
+	second := stone{10, lockOfTest.tombstone(10, "me")}
+	for _, late := range []bool{false, true} {
+		m := newMemory()
+		planned := func(do func(p *plan) answer) *plan {
+			p := newPlan(lockOfTest, m.read(t, lockOfTest), func(*party) bool { return false })
+			do(p)
+			return p
+		}
+		release := func(stones ...stone) *plan {
+			return planned(func(p *plan) answer { return p.release("me", stones) })
+		}
+		acquire := func(lease clientv3.LeaseID) bool {
+			return m.commit(t, planned(func(p *plan) answer {
+				p.absent = []string{lockOfTest.tombstone(lease, "me")}
+				return p.acquire(want{Claim: me, hold: lease})
+			}))
+		}
+		// Both are made when there is nothing but tombstones to leave: the request that may arrive
+		// under the first lease was sent, and then the one under the second.
+		older, newer := release(first), release(first, second)
+		if !late && !m.commit(t, older) || !m.commit(t, newer) || late && !m.commit(t, older) {
+			t.Errorf("late %v: a release is refused", late)
+		}
+		for _, s := range []stone{first, second} {
+			if left := m.kvs[s.key]; left == nil || clientv3.LeaseID(left.Lease) != s.lease {
+				t.Errorf("late %v: %v is left; want a tombstone under %d", late, left, s.lease)
+			}
+			if acquire(s.lease) {
+				t.Errorf("late %v: a request under %d is executed", late, s.lease)
+			}
+		}
+		if !acquire(11) {
+			t.Errorf("late %v: a request under a later lease is refused", late)
+		}
+		if m.commit(t, newer); m.kvs[lockOfTest.holder("me")] == nil {
+			t.Errorf("late %v: the release of before has ended what came after it", late)
+		}
+	}
+}

@@ -367,6 +367,17 @@ func replaceUnlink(t testing.TB, f func(path string) error) {
 	t.Cleanup(func() { unlinks.Store(nil) })
 }
 
+// FailUnlink has path not be removed, as after an error of the disk.
+func FailUnlink(t testing.TB, path string) (heal func()) {
+	replaceUnlink(t, func(removed string) error {
+		if removed == path {
+			return syscall.EIO
+		}
+		return syscall.Unlink(removed)
+	})
+	return func() { unlinks.Store(nil) }
+}
+
 // BeforeUnlink has f called with each path that is removed.
 func BeforeUnlink(t testing.TB, f func(path string)) {
 	replaceUnlink(t, func(path string) error {

@@ -211,16 +211,12 @@ func TestKilledAtAnyCall(t *testing.T) {
 				want(t, "release", release(t, b, c), driver.Held)
 			}
 			if witnessed {
-				if n := keyFiles(t, dir); n > 0 {
-					t.Errorf(
-						"killed at %d, torn %v: %d files of keys are left while a witness lives",
-						at, torn, n)
-				}
-				if n := members(t, dir); n != 2 {
-					t.Errorf(
-						"killed at %d, torn %v: %d members are left while a witness lives; want 2",
-						at, torn, n)
-				}
+				what := fmt.Sprintf("nothing is left of who was killed at %d, torn %v, while a "+
+					"witness lives", at, torn)
+				eventually(t, what, func() bool {
+					visit(t, dir)
+					return keyFiles(t, dir) == 0 && members(t, dir) == 2
+				})
 				witness.Close()
 			}
 			b.Close()

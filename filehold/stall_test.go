@@ -383,6 +383,8 @@ func TestCloseWhileStuck(t *testing.T) {
 		t.Errorf("a call that hung: %v; want a permanent ErrUnavailable", err)
 	}
 	kill()
+	// What Close left behind makes the key's file anew if it is late.
+	eventually(t, "what Close left has ended", func() bool { return filehold.Queued(b) == 0 })
 	// It is not a member any more, though it could not clean up: its waiter is skipped.
 	third := queued("k")
 	acquire(t, w, third)

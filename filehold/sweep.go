@@ -55,8 +55,8 @@ const (
 
 // sweep looks at so many members, and cleans up after the dead among them. It leaves that to
 // another process that is at it: a hundred must not all look at every key. A Backend whose
-// directory was replaced does not sweep: what others find at the path now is not its own to
-// clean up, and while it sweeps, nobody else would.
+// directory was replaced does not sweep: what others find at the path now is not its own to clean
+// up, and while it sweeps, nobody else would.
 func (b *Backend) sweep(ctx context.Context, atMost int) {
 	b.work.Lock()
 	gone := b.inPlace()

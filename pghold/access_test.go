@@ -60,6 +60,17 @@ func TestLeastRights(t *testing.T) {
 		!errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire by one who may only look: %v; want %v", err, pghold.ErrReadOnly)
 	}
+	if found := rights(t, looks); !slices.Equal(found, []driver.Severity{driver.Note}) {
+		t.Errorf("Check of one who only looks: rights %v; want a note", found)
+	}
+	run(t, pool, "REVOKE SELECT ON holdfast.waiters FROM looks")
+	if found := rights(t, looks); !slices.Equal(found, []driver.Severity{driver.Failure}) {
+		t.Errorf("Check of one who cannot even look: rights %v; want a failure", found)
+	}
+	run(t, pool, "GRANT SELECT ON holdfast.waiters TO looks")
+	if found := rights(t, open(t, as(t, "locks"), pghold.WithReadOnly())); len(found) > 0 {
+		t.Errorf("Check of one who looks, and may do more: rights %v; want none", found)
+	}
 	release(t, b, a, driver.Held)
 	release(t, b, w, driver.Held)
 
@@ -76,6 +87,21 @@ func TestLeastRights(t *testing.T) {
 	if _, err := pghold.Open(t.Context(), as(t, "nobody")); !errors.Is(err, pghold.ErrRights) {
 		t.Errorf("Open without rights: %v; want %v", err, pghold.ErrRights)
 	}
+}
+
+// rights returns what Check says of the rights.
+func rights(t *testing.T, b *pghold.Backend) (found []driver.Severity) {
+	t.Helper()
+	findings, err := b.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		if f.Code == "rights" {
+			found = append(found, f.Severity)
+		}
+	}
+	return found
 }
 
 // TestMissingTables has a database without them: the error says what to run, and running it helps,

@@ -29,12 +29,13 @@ const checkStatement = `SELECT current_setting('server_version_num')::bigint, pg
 	(SELECT coalesce(min(setting::bigint), 0) FROM pg_settings
 		WHERE name IN ('statement_timeout', 'lock_timeout') AND setting <> '0')`
 
-const rightsStatement = `SELECT count(*) FROM
-	unnest(ARRAY['locks', 'sharers', 'waiters', 'ended', 'server', 'run']) AS t
-	WHERE NOT has_table_privilege('holdfast.' || t, 'SELECT')
-	OR NOT has_table_privilege('holdfast.' || t, 'INSERT')
-	OR NOT has_table_privilege('holdfast.' || t, 'UPDATE')
-	OR NOT has_table_privilege('holdfast.' || t, 'DELETE')`
+// rightsStatement counts the tables that the user may not read, and those that he may not write.
+const rightsStatement = `SELECT
+	count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'SELECT')),
+	count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'INSERT')
+		OR NOT has_table_privilege('holdfast.' || t, 'UPDATE')
+		OR NOT has_table_privilege('holdfast.' || t, 'DELETE'))
+	FROM unnest(ARRAY['locks', 'sharers', 'waiters', 'ended', 'server', 'run']) AS t`
 
 // shortTimeout is how long the server has to let a request take.
 const shortTimeout = time.Second
@@ -45,7 +46,8 @@ const shortTimeout = time.Second
 //   - version: the server is too old.
 //   - role: the server is a standby, or the user's transactions are read-only.
 //   - tables: the tables are missing.
-//   - rights: the user may not use the tables.
+//   - rights: the user may not use the tables. With [WithReadOnly] this is only a note if he may
+//     read them.
 //   - isolation: the user's transactions have another isolation level than read committed.
 //   - fsync: the server forgets locks when its machine fails.
 //   - replicas: a standby may take over that has not heard of the last locks.
@@ -79,7 +81,9 @@ type examination struct {
 	replicas  int64
 	isolation string
 	tables    bool
-	refused   int64 // tables that the user may not use
+	hidden    int64 // tables that the user may not read
+	refused   int64 // tables that he may not write
+	looks     bool  // he need not write
 	timeout   int64 // the shorter of two, in milliseconds; 0 if there is none
 	pooled    bool
 	offset    time.Duration // how far its clock is ahead, at least; negative for behind
@@ -99,19 +103,19 @@ func (e *examination) look(ctx context.Context, b *Backend) error {
 		if state(err) != "42501" { // the schema may not be used
 			return err
 		}
-		e.tables, e.refused = true, 1
+		e.tables, e.hidden = true, 1
 		return nil
 	}
 	e.offset = outside(time.UnixMicro(clock), asked, time.Now())
-	if e.tables && !b.config.readOnly {
+	if e.looks = b.config.readOnly; e.tables {
 		err = b.query(ctx, false, rightsStatement, nil, func(scan func(...any) error) error {
-			return scan(&e.refused)
+			return scan(&e.hidden, &e.refused)
 		})
 		if err != nil && state(err) != "42501" {
 			return err
 		}
 		if err != nil {
-			e.refused = 1
+			e.hidden = 1
 		}
 	}
 	e.pooled = b.pooled(ctx)
@@ -190,9 +194,12 @@ func (e *examination) judgeUse() {
 	case !e.tables:
 		e.find(driver.Failure, "tables", "The tables of the locks are missing in this database.",
 			"Run pghold.Migrate, or the SQL of pghold.Schema, or add create=true to the address.")
-	case e.refused > 0:
+	case e.hidden > 0, e.refused > 0 && !e.looks:
 		e.find(driver.Failure, "rights", "The user may not use the tables of the locks.",
 			"GRANT USAGE ON SCHEMA holdfast, and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES in it.")
+	case e.refused > 0:
+		e.find(driver.Note, "rights", "The user may look at locks, and may take none.",
+			"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast to a user who takes locks.")
 	}
 	if e.isolation != "" && e.isolation != "read committed" {
 		e.find(driver.Failure, "isolation", "The isolation level of this user is "+e.isolation+

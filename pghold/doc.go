@@ -53,6 +53,16 @@
 // or lock_timeout ends requests that take longer, which then have had no effect: let them be longer
 // than a busy server needs, a second for example.
 //
+// An idle_session_timeout ends connections of the pool, and the next request on such a one fails
+// with ErrUnavailable: an acquisition ends with that, a renewal is made again. A pgxpool looks at
+// connections that were idle for a second before it uses them, so it notices with a timeout of more
+// than that; a *sql.DB does not: give it a shorter SetConnMaxIdleTime.
+//
+// With the simple protocol, pgx takes no client_encoding but UTF8 and no setting of
+// standard_conforming_strings but on. New does without the simple protocol then; with NewSQL
+// requests fail, as ErrUnknown where something would be changed, though nothing was sent. So leave
+// out default_query_exec_mode=simple_protocol, or the settings.
+//
 // # Order
 //
 // A pool spreads requests over connections, so the Backend sends a request for a key when the one

@@ -1,6 +1,9 @@
 package promhold
 
 import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,8 +70,9 @@ func (m *Metrics) Follow(name string, locker *holdfast.Locker) (stop func()) {
 }
 
 // FollowNodes adds the state of the nodes of a quorum, as of one that redlock.Open returned. status
-// is its method Status. Of two quorums with one name the later one counts. stop ends that; calling
-// it again does nothing.
+// is its method Status; if that panics, slog.Default logs it, and scrapes go on without the nodes
+// of this quorum. Of two quorums with one name the later one counts. stop ends that; calling it
+// again does nothing.
 func (m *Metrics) FollowNodes(name string, status func() quorum.Status) (stop func()) {
 	f := &followedQuorum{strings.ToValidUTF8(name, "\uFFFD"), status}
 	m.mu.Lock()
@@ -112,8 +116,20 @@ func (m *Metrics) collectFollowed(metrics chan<- prometheus.Metric) {
 		quorums[q.name] = q.status
 	}
 	for name, status := range quorums {
-		collectNodes(metrics, name, status())
+		collectQuorum(metrics, name, status)
 	}
+}
+
+// collectQuorum logs a panic of status: the goroutine is that of the registry, so a panic would end
+// the program. An invalid metric would say the same, but fail the scrape as a whole.
+func collectQuorum(metrics chan<- prometheus.Metric, name string, status func() quorum.Status) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Warn("promhold: the status of a quorum panicked", "quorum", name, "panic",
+				fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	collectNodes(metrics, name, status())
 }
 
 func collectNodes(metrics chan<- prometheus.Metric, name string, status quorum.Status) {

@@ -111,3 +111,28 @@ func TestNodesOfAQuorum(t *testing.T) {
 		})
 	})
 }
+
+// A status that panics does not end the program, which it would in the goroutine of a scrape. All
+// else is there, and the quorum is back when its status is.
+//
+// Fails if the code is broken like this: collectQuorum without recover.
+func TestStatusMayPanic(t *testing.T) {
+	metrics := promhold.New(promhold.Options{})
+	metrics.FollowNodes("main", threeNodes)
+	calls := 0
+	metrics.FollowNodes("odd", func() quorum.Status {
+		if calls++; calls == 1 {
+			panic("a quorum's fault")
+		}
+		return quorum.Status{Need: 9}
+	})
+	s := gather(t, metrics)
+	s.want(t, samples{`holdfast_nodes_needed{quorum="main"}`: 2})
+	if _, ok := s[`holdfast_nodes_needed{quorum="odd"}`]; ok {
+		t.Error("there are nodes of a quorum that could not be asked")
+	}
+	gather(t, metrics).want(t, samples{
+		`holdfast_nodes_needed{quorum="main"}`: 2,
+		`holdfast_nodes_needed{quorum="odd"}`:  9,
+	})
+}

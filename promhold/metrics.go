@@ -13,7 +13,8 @@ const DefaultMaxResources = 100
 // Options are what New takes. The zero value is in order.
 type Options struct {
 	// Resource returns the resource of a key, for the label resource. It is called for every event,
-	// by several goroutines at once. Default: one resource for all keys, "all".
+	// by several goroutines at once. If it panics, the event is not counted, and the Locker logs
+	// that, if it has a logger. Default: one resource for all keys, "all".
 	Resource func(key string) string
 
 	// MaxResources is how many resources there are at most, the one for further ones not counted.

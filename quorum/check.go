@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // node carries its name. Check fails only if ctx ends before a majority of the nodes has answered.
 //
 // Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see
-// [Status.Warnings]).
+// [Status.Warnings], and for a node that belongs to another set), not-checked.
 func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
@@ -28,12 +29,8 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 			Advice:  "List every server once.",
 		})
 	}
-	replies := gather(ctx, q, func(ctx context.Context, n *node.Node) ([]driver.Finding, error) {
-		if c, ok := n.Backend.(driver.Checker); ok {
-			return c.Check(ctx)
-		}
-		return nil, nil
-	})
+	replies := gather(ctx, q, q.examine)
+	status := q.Status()
 	good := 0
 	for i, r := range replies {
 		name := q.nodes[i].Name
@@ -46,25 +43,71 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 			continue
 		}
 		good++
-		for _, f := range r.value {
+		for _, f := range r.value.findings {
 			f.Node = cmp.Or(f.Node, name)
 			findings = append(findings, f)
 		}
+		findings = append(findings, q.checkSet(&status.Nodes[i], r.value)...)
 	}
 	if err := ctx.Err(); err != nil && good < q.need {
 		return nil, unanswered(err)
 	}
-	status := q.Status()
 	for _, line := range status.Warnings() {
-		findings = append(findings, driver.Finding{
-			Severity: driver.Warning, Code: "nodes", Summary: line + ".",
-			Advice: "Mend it: a node without a vote, or one that behaves otherwise, does not help when another one fails.",
-		})
+		findings = append(findings, misfit(line))
 	}
 	slices.SortStableFunc(findings, func(a, b driver.Finding) int {
 		return cmp.Compare(b.Severity, a.Severity)
 	})
 	return findings, nil
+}
+
+// examined is what one node says when it is examined.
+type examined struct {
+	findings []driver.Finding
+	set      driver.Set // that it belongs to; zero if it has none, or remembers none
+	err      error      // why it did not say which
+}
+
+// examine asks one node.
+func (q *Quorum) examine(ctx context.Context, n *node.Node) (e examined, err error) {
+	if c, ok := n.Backend.(driver.Checker); ok {
+		if e.findings, err = c.Check(ctx); err != nil {
+			return e, err
+		}
+	}
+	if m, ok := n.Backend.(driver.Member); ok {
+		e.set, e.err = m.Belongs(ctx)
+	}
+	return e, nil
+}
+
+// checkSet says if the node takes part for another set only. A client that has not asked it for a
+// lock learns that nowhere else.
+func (q *Quorum) checkSet(n *NodeStatus, e examined) []driver.Finding {
+	switch {
+	case e.err != nil:
+		finding := driver.Finding{
+			Severity: driver.Note, Code: "not-checked", Node: n.Name,
+			Summary: fmt.Sprintf("Which set the node belongs to could not be read: %v.", e.err),
+			Advice:  "Allow to read the keys under holdfast: to see it.",
+		}
+		return []driver.Finding{finding}
+	case e.set == (driver.Set{}) || e.set.Admits(q.Set()),
+		n.State == Refusing && errors.As(n.Err, new(*driver.SetError)): // one of the warnings
+		return nil
+	}
+	finding := misfit(fmt.Sprintf("The node refuses, as %v",
+		&driver.SetError{Want: q.Set(), Have: e.set}))
+	finding.Node = n.Name
+	return []driver.Finding{finding}
+}
+
+// misfit is the finding about a node without a vote, or one that is unlike the others.
+func misfit(line string) driver.Finding {
+	return driver.Finding{
+		Severity: driver.Warning, Code: "nodes", Summary: line + ".",
+		Advice: "Mend it: a node without a vote, or one that behaves otherwise, does not help when another one fails.",
+	}
 }
 
 // checkShape returns what can be found without asking a node.

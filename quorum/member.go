@@ -79,6 +79,8 @@ func (q *Quorum) join() {
 // While they are less than a majority of the new set, clients of both sets may start in any order:
 // the other nodes refuse clients of the new set until Adopt has moved them. If they are a majority,
 // as from 3 nodes to 7, call Adopt before the first client of the new set starts.
+//
+// Each node has a second for each step, or the node timeout if that is longer.
 func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {
 	if err := q.ready(ctx); err != nil {
 		return err
@@ -172,7 +174,7 @@ func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) e
 		}
 		from := a.at[i]
 		to := next(from)
-		ctx, cancel := context.WithTimeout(ctx, node.IdentifyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, a.q.memberTimeout())
 		now, err := m.Move(ctx, from, to)
 		cancel()
 		switch {
@@ -193,6 +195,12 @@ func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) e
 	return nil
 }
 
+// memberTimeout bounds each question of Adopt to a node. One that is told to have longer to answer
+// has as long here, too.
+func (q *Quorum) memberTimeout() time.Duration {
+	return max(q.config.timeout, node.IdentifyTimeout)
+}
+
 // belong asks every node which set it belongs to. Those that cannot remember one count as members.
 func (q *Quorum) belong(ctx context.Context) ([]driver.Set, error) {
 	have := make([]driver.Set, len(q.nodes))
@@ -202,7 +210,7 @@ func (q *Quorum) belong(ctx context.Context) ([]driver.Set, error) {
 		if !ok {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, node.IdentifyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, q.memberTimeout())
 		set, err := m.Belongs(ctx)
 		cancel()
 		if err != nil {

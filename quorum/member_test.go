@@ -58,6 +58,47 @@ func (c *client) disagrees(want, have string) {
 	}
 }
 
+// A client that has asked for no lock yet learns from Check that nodes belong to another set. When
+// it has asked, it learns that once.
+func TestCheckFindsAnotherSet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		old, grown := c.member(3, time.Minute), c.member(5, time.Minute)
+		const theirs, own = "belongs to 3 nodes, quorum 2, guard 1m0s",
+			"configured for 5 nodes, quorum 3, guard 1m0s"
+		refuses := func(says string, want ...string) {
+			t.Helper()
+			findings, err := grown.Check(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range findings {
+				if f.Code == "nodes" {
+					got = append(got, strings.TrimPrefix(f.Node+": "+f.Summary, ": "))
+				}
+			}
+			if len(got) != len(want) {
+				t.Fatalf("Check finds %q; want one for each of %q", got, want)
+			}
+			for i, node := range want {
+				if !strings.HasPrefix(got[i], node+": ") || !strings.Contains(got[i], says) ||
+					!strings.Contains(got[i], theirs) {
+					t.Errorf("Check finds %q; want %s, %q and %q", got[i], node, says, theirs)
+				}
+			}
+		}
+		refuses("") // the nodes know of no set yet
+		first := old.claim()
+		old.hold(first)
+		old.release(first, driver.Held)
+		refuses(own, "node 1", "node 2", "node 3")
+		grown.fail(grown.claim())
+		rest()
+		refuses("", "node 1", "node 2", "node 3")
+	})
+}
+
 // A change from 5 nodes to 7 that is rolled out over the clients does not give two holders: a
 // majority of five and one of seven need not have a node in common. Nor does one of the guard.
 func TestClientsOfDifferentSets(t *testing.T) {

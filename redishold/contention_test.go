@@ -95,7 +95,7 @@ func TestProcessesGuardACounter(t *testing.T) {
 	for over := false; !over; {
 		paused := processes[random.IntN(len(processes))].cmd.Process
 		pause := contentionTTL + time.Duration(random.Int64N(int64(contentionTTL)/2))
-		paused.Signal(syscall.SIGSTOP)
+		testserver.Freeze(paused)
 		select {
 		case <-time.After(pause):
 		case <-end:

@@ -90,6 +90,13 @@ func TestReadOnlyACL(t *testing.T) {
 			return cmp.Or(errors.Join(err1, err2, err3), isBetween(before, got, after))
 		})
 	}
+	set := driver.Set{Nodes: 3, Quorum: 2, Guard: time.Minute, Name: "blue"}
+	for _, want := range []driver.Set{{}, set} {
+		if got, err := b.Belongs(t.Context()); err != nil || got != want {
+			t.Errorf("Belongs = %v, %v; want %v", got, err, want)
+		}
+		server.Do(t, "SET", "holdfast:s", set.Text())
+	}
 	var listed []string
 	for e, err := range b.List(t.Context(), "lock:") {
 		if err != nil {
@@ -131,6 +138,7 @@ func TestReadOnlySendsOnlyReads(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"Check":    func() error { _, err := b.Check(t.Context()); return err },
 		"Identity": func() error { _, err := b.Identity(t.Context()); return err },
+		"Belongs":  func() error { _, err := b.Belongs(t.Context()); return err },
 	} {
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -173,7 +181,10 @@ func changes(t *testing.T, b *redishold.Backend) {
 			}
 			return err
 		},
-		"Belongs": func() error { _, err := b.Belongs(t.Context()); return err },
+		"Move": func() error {
+			_, err := b.Move(t.Context(), driver.Set{}, driver.Set{})
+			return err
+		},
 	} {
 		err := call()
 		if !errors.Is(err, protocol.ErrReadOnly) || !errors.Is(err, driver.ErrUnavailable) ||

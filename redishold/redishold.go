@@ -61,10 +61,10 @@ func WithReplicas(replicas int, timeout time.Duration) SharedOption {
 }
 
 // WithReadOnly has the Backend change nothing on the server: it loads no scripts, tries no command
-// out, subscribes to nothing, and sends only commands that read. Inspect, List, Check, Identity and
-// Version work, and everything else fails with protocol.ErrReadOnly, as ErrUnavailable. It is for
-// tools that look at locks, as a user who may do no more: see Access in the package documentation.
-// Default: locks can be acquired.
+// out, subscribes to nothing, and sends only commands that read. Inspect, List, Check, Belongs,
+// Identity and Version work, and everything else fails with protocol.ErrReadOnly, as
+// ErrUnavailable. It is for tools that look at locks, as a user who may do no more: see Access in
+// the package documentation. Default: locks can be acquired.
 func WithReadOnly() SharedOption {
 	return sharedOption(func(o *protocol.Options) { o.ReadOnly = true })
 }

@@ -59,7 +59,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("of one server: stderr is %q", text)
 	}
 
-	p = f.adopt(now, "--longest=1s")
+	p = f.adopt(f.patient("restart-guard=0s"), "--longest=1s")
 	p.expect("redlock://" + strings.TrimPrefix(strings.Split(now, "?")[0], "redlock://") +
 		": 5 servers belong to the set")
 	p.expectExit(0)

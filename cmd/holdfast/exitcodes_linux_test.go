@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
 	}
 	set := "--on=redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," +
-		redistest.Start(t).Addr + "?restart-guard=0s&node-timeout=2s"
+		redistest.Start(t).Addr + "?restart-guard=0s&node-timeout=20s" // all must answer
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

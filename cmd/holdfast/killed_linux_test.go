@@ -81,5 +81,6 @@ func TestKilledWithASurvivor(t *testing.T) {
 	first.expect("echo alive")
 	first.stdin.Close()
 	first.rest()
-	start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(0)
+	// It waits: the system closes the files of the survivor one by one, and its stdout first.
+	start(t, dir, nil, "run", longTTL, "name", "--", "true").expectExit(0)
 }

@@ -41,6 +41,12 @@ func (f *five) url(query string) string {
 	return "redlock://" + strings.Join(hosts, ",") + "?node-timeout=2s&" + query
 }
 
+// patient is url for what no server keeps waiting and all must answer: nobody waits for its node
+// timeout.
+func (f *five) patient(query string) string {
+	return strings.Replace(f.url(query), "node-timeout=2s", "node-timeout=20s", 1)
+}
+
 // run starts holdfast run on the five, without a quarantine, with this program in the role echo.
 func (f *five) run(flags ...string) *process { return f.runAt(f.url("restart-guard=0s"), flags...) }
 
@@ -249,7 +255,8 @@ func TestRedlockLosesMajority(t *testing.T) {
 func TestRedlockQuarantine(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
-	p := f.runAt(f.url("restart-guard=1h"), "--wait=1m")
+	address := f.patient("restart-guard=1h")
+	p := f.runAt(address, "--wait=1m")
 	p.expectExit(69)
 	text := p.allStderr()
 	said := regexp.MustCompile(
@@ -262,13 +269,13 @@ func TestRedlockQuarantine(t *testing.T) {
 		rest > time.Hour+time.Second {
 		t.Errorf("quarantine for %q", said[1])
 	}
-	f.runAt(f.url("restart-guard=1h"), "--no-wait").expectExit(69)
-	waiting := f.runAt(f.url("restart-guard=1h"))
+	f.runAt(address, "--no-wait").expectExit(69)
+	waiting := f.runAt(address)
 	waiting.expectStderr(
 		`holdfast: acquire "name": .*too many in restart quarantine, for another \S+: .*; waiting for that\n`)
 	waiting.signal(syscall.SIGTERM)
 	waiting.expectExit(128 + int(syscall.SIGTERM))
-	p = f.runAt(f.url("restart-guard=1h"), "--ttl=2h")
+	p = f.runAt(address, "--ttl=2h")
 	p.expectExit(64)
 	if text := p.allStderr(); !strings.Contains(text,
 		"--ttl 2h0m0s: must not be longer than restart-guard, which is 1h0m0s") {
@@ -303,7 +310,8 @@ func TestRedlockOfAReplica(t *testing.T) {
 	replica := f.servers[4]
 	host, port, _ := strings.Cut(f.servers[0].Addr, ":")
 	replica.Do(t, "REPLICAOF", host, port)
-	p := f.run()
+	address := f.patient("restart-guard=0s") // who is late would be reported, too
+	p := f.runAt(address)
 	p.expect("ready")
 	p.stdin.Close()
 	p.expectExit(0)
@@ -311,7 +319,7 @@ func TestRedlockOfAReplica(t *testing.T) {
 		!strings.Contains(text, "replica") || strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q, want one line about the replica", text)
 	}
-	quiet := f.run("--quiet")
+	quiet := f.runAt(address, "--quiet")
 	quiet.expect("ready")
 	quiet.stdin.Close()
 	quiet.expectExit(0)

@@ -98,7 +98,7 @@ func TestAdoptWhoseMessagesAreNotTaken(t *testing.T) {
 	reader, closed := pipe(t)
 	reader.Close()
 	for name, stderr := range map[string]*os.File{"full": fullPipe(t), "closed": closed} {
-		cmd := exec.Command(holdfastPath, "adopt", "--on", f.url("restart-guard=0s"))
+		cmd := exec.Command(holdfastPath, "adopt", "--on", f.patient("restart-guard=0s"))
 		cmd.Stderr = stderr
 		p := startCommand(t, cmd)
 		if line := p.line(); !strings.HasSuffix(line, ": 5 servers belong to the set") {
@@ -123,7 +123,7 @@ func TestAdoptWhoseMessagesAreNotTaken(t *testing.T) {
 func TestAdoptWhoseResultIsNotTaken(t *testing.T) {
 	t.Parallel()
 	f := startFive(t)
-	cmd := exec.Command(holdfastPath, "adopt", "--on", f.url("restart-guard=0s"))
+	cmd := exec.Command(holdfastPath, "adopt", "--on", f.patient("restart-guard=0s"))
 	cmd.Stdout = fullPipe(t)
 	p := startCommand(t, cmd)
 	testserver.Eventually(t, "it writes its result", func() error {

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/fence/etcdfence"
 	"github.com/holdfast-go/holdfast/fence/fencetest"
 )
 
@@ -27,7 +26,7 @@ func guarded(ctx context.Context, client *clientv3.Client, resource string, toke
 	if pause != nil {
 		pause()
 	}
-	_, err := etcdfence.Guard{Client: client}.Do(ctx, resource, token,
+	_, err := patient(client).Do(ctx, resource, token,
 		clientv3.OpPut("value/"+resource, value))
 	return err
 }
@@ -135,7 +134,7 @@ func short(text string) string { return strings.TrimLeft(text, "0") }
 func TestMutantsInSteps(t *testing.T) {
 	check := func(ctx context.Context, client *clientv3.Client, resource string,
 		token fence.Token) error {
-		_, err := etcdfence.Guard{Client: client}.Do(ctx, resource, token)
+		_, err := patient(client).Do(ctx, resource, token)
 		return err
 	}
 	put := func(ctx context.Context, client *clientv3.Client, resource, value string) error {

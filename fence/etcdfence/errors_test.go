@@ -41,9 +41,9 @@ func TestInvalid(t *testing.T) {
 		"no connection":   {etcdfence.Guard{Client: unconnected}, nil, "no connection"},
 		"no timeout":      {etcdfence.Guard{Client: client, Timeout: -1}, nil, "-1ns"},
 		"empty operation": {etcdfence.Guard{Client: client}, []clientv3.Op{put, {}}, "operation 2"},
-		"empty operation in Then": {etcdfence.Guard{Client: client},
+		"empty operation in Then": {patient(client),
 			[]clientv3.Op{put, clientv3.OpTxn(nil, []clientv3.Op{put, {}}, nil)}, "operation 2"},
-		"empty operation in Else": {etcdfence.Guard{Client: client},
+		"empty operation in Else": {patient(client),
 			[]clientv3.Op{clientv3.OpTxn(nil, nil,
 				[]clientv3.Op{clientv3.OpTxn(nil, nil, []clientv3.Op{{}})})}, "operation 1"},
 	} {
@@ -73,7 +73,7 @@ func TestContextThatHadEnded(t *testing.T) {
 func TestOperationsThatEtcdRefuses(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
-	guard := etcdfence.Guard{Client: client}
+	guard := patient(client)
 	answer, err := guard.Do(t.Context(), "r", 5)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestOperationsThatEtcdRefuses(t *testing.T) {
 // An operation that deletes all keys, which etcd lets pass, leaves the token.
 func TestHolderDeletesAllKeys(t *testing.T) {
 	client := connect(t)
-	guard := etcdfence.Guard{Client: client}
+	guard := patient(client)
 	all := clientv3.OpDelete("\x00", clientv3.WithFromKey())
 	for name, op := range map[string]clientv3.Op{
 		"alone":  all,
@@ -163,7 +163,7 @@ func make128() []clientv3.Op {
 func TestMostOperations(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
-	answer, err := etcdfence.Guard{Client: client}.Do(t.Context(), "r", 5, make128()...)
+	answer, err := patient(client).Do(t.Context(), "r", 5, make128()...)
 	if err != nil || len(answer.Responses) != 127 {
 		t.Errorf("Do of 127 operations = %v", err)
 	}
@@ -203,7 +203,7 @@ func TestAnswersOfEtcd(t *testing.T) {
 			}
 			return said
 		}))
-		_, err := etcdfence.Guard{Client: client}.Do(t.Context(), "r", 5)
+		_, err := patient(client).Do(t.Context(), "r", 5)
 		for _, kind := range []error{fence.ErrInvalid, fence.ErrUnavailable, fence.ErrUnknown} {
 			if errors.Is(err, kind) != (kind == want) {
 				t.Errorf("Do after %v = %v; want %v", said, err, want)
@@ -219,7 +219,7 @@ func TestAnswersOfEtcd(t *testing.T) {
 // A stored token that no guard has left there refuses, and is no later holder.
 func TestStoredTokenThatIsNone(t *testing.T) {
 	client := connect(t)
-	guard := etcdfence.Guard{Client: client}
+	guard := patient(client)
 	for _, stored := range []string{"42", "12x", "5000000000000000x", "00000000000000050", "~"} {
 		empty(t, client)
 		ctx, cancel := patience(t)
@@ -268,7 +268,7 @@ func TestOneDoWritesOnce(t *testing.T) {
 			return fence.ErrUnknown
 		}, 2},
 		"Do": {func(client *clientv3.Client) error {
-			_, err := etcdfence.Guard{Client: client}.Do(t.Context(), "r", 5,
+			_, err := patient(client).Do(t.Context(), "r", 5,
 				clientv3.OpPut("v", "a"))
 			return err
 		}, 1},

@@ -17,7 +17,7 @@ import (
 func TestAnswer(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
-	answer, err := etcdfence.Guard{Client: client}.Do(t.Context(), "r", 5,
+	answer, err := patient(client).Do(t.Context(), "r", 5,
 		clientv3.OpPut("v", "a"), clientv3.OpGet("v"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,8 @@ func TestAnswer(t *testing.T) {
 func TestPrefix(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
-	guard := etcdfence.Guard{Client: client, Prefix: "team/"}
+	guard := patient(client)
+	guard.Prefix = "team/"
 	if _, err := guard.Do(t.Context(), "r", 5); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestPrefix(t *testing.T) {
 	if _, err := guard.Do(t.Context(), "r", 4); !isStale(err, 5) {
 		t.Errorf("Do with an older token = %v; want a StaleError by 5", err)
 	}
-	if _, err := (etcdfence.Guard{Client: client}).Do(t.Context(), "r", 4); err != nil {
+	if _, err := patient(client).Do(t.Context(), "r", 4); err != nil {
 		t.Errorf("Do under the default prefix = %v", err)
 	}
 }

@@ -88,6 +88,11 @@ func patience(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), testserver.Patience)
 }
 
+// patient is a guard that no pause of the machine ends.
+func patient(client *clientv3.Client) etcdfence.Guard {
+	return etcdfence.Guard{Client: client, Timeout: testserver.Patience}
+}
+
 // token is the key of the resource's token.
 func token(resource string) string { return etcdfence.DefaultPrefix + resource }
 

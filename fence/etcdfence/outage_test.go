@@ -30,7 +30,7 @@ const briefly = 100 * time.Millisecond
 func TestKilledServer(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
-	guard := etcdfence.Guard{Client: client}
+	guard := patient(client)
 	if _, err := guard.Do(t.Context(), "r", 5, clientv3.OpPut("v", "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestKilledServer(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	client := connect(t)
 	client.Close()
-	_, err := etcdfence.Guard{Client: client}.Do(t.Context(), "r", 5)
+	_, err := patient(client).Do(t.Context(), "r", 5)
 	isUnavailable(t, "Do with a client that is closed", err)
 }
 
@@ -139,7 +139,7 @@ func TestAnswerCut(t *testing.T) {
 	empty(t, direct)
 	proxy := newCutter(t)
 	client := connect(t, proxy.endpoint)
-	guard := etcdfence.Guard{Client: client}
+	guard := patient(client)
 	if _, err := guard.Do(t.Context(), "r", 5, clientv3.OpPut("v", "a")); err != nil {
 		t.Fatal(err)
 	}

@@ -60,10 +60,10 @@ func as(user string) func(*clientv3.Config) {
 func TestUsers(t *testing.T) {
 	s := withUsers(t)
 	client, put := connect(t, at(s), as("writer")), clientv3.OpPut("value/v", "a")
-	if _, err := (etcdfence.Guard{Client: client}).Do(t.Context(), "r", 5, put); err != nil {
+	if _, err := patient(client).Do(t.Context(), "r", 5, put); err != nil {
 		t.Fatal(err)
 	}
-	reader := etcdfence.Guard{Client: connect(t, at(s), as("reader"))}
+	reader := patient(connect(t, at(s), as("reader")))
 	for _, token := range []fence.Token{4, 5, 6} {
 		_, err := reader.Do(t.Context(), "r", token, put)
 		isUnavailable(t, "Do without the permission", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/fencetest"
@@ -309,6 +310,37 @@ func mutants() []mutant {
 func TestSoundGuardPasses(t *testing.T) {
 	t.Run("begins with the first token", func(t *testing.T) { fencetest.Run(t, harness(mutant{})) })
 	t.Run("is created", func(t *testing.T) { fencetest.Run(t, harness(mutant{create: true})) })
+}
+
+// TestSlowGuardPasses has a store that is so slow that a rule takes longer than a call may.
+func TestSlowGuardPasses(t *testing.T) {
+	const patience = time.Second
+	slow := harness(mutant{})
+	slow.Patience = patience
+	sound := slow.NewStore
+	slow.NewStore = func(t testing.TB) fencetest.Store {
+		store := sound(t)
+		write, read := store.Write, store.Read
+		store.Write = func(ctx context.Context, resource string, token fence.Token, value string,
+			pause func()) error {
+			select {
+			case <-time.After(patience / 10):
+				return write(ctx, resource, token, value, pause)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		store.Read = func(ctx context.Context, resource string) (string, error) {
+			select {
+			case <-time.After(patience / 20):
+				return read(ctx, resource)
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		return store
+	}
+	fencetest.Run(t, slow)
 }
 
 // TestMutantsAreFound sees that the rules are not green by accident: each of these guards is

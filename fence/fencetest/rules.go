@@ -270,11 +270,11 @@ func (s *suite) insist(resource string, token fence.Token) error {
 // watch reads the resource until stop is closed, and complains when the value is ever smaller than
 // before.
 func (s *suite) watch(resource string, stop <-chan struct{}) string {
-	ctx, cancel := s.limit()
-	defer cancel()
 	last := 0
 	for {
+		ctx, cancel := s.limit() // for each: all writers together may take longer
 		text, err := s.Read(ctx, resource)
+		cancel()
 		if err != nil {
 			return fmt.Sprintf("Read: %v", err)
 		}

@@ -5,6 +5,7 @@ package redisclients
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/fencetest"
 	"github.com/holdfast-go/holdfast/fence/redisfence"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
@@ -23,7 +25,8 @@ import (
 var clients = map[string]func(t testing.TB, address string) redisfence.Eval{
 	"go-redis": func(t testing.TB, address string) redisfence.Eval {
 		client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1,
-			ContextTimeoutEnabled: true})
+			ContextTimeoutEnabled: true, DialTimeout: testserver.Patience,
+			ReadTimeout: testserver.Patience, WriteTimeout: testserver.Patience})
 		t.Cleanup(func() { client.Close() })
 		return func(ctx context.Context, script string, keys []string, args []any) (any, error) {
 			return redis.NewScript(script).Run(ctx, client, keys, args...).Result()
@@ -31,7 +34,8 @@ var clients = map[string]func(t testing.TB, address string) redisfence.Eval{
 	},
 	"rueidis": func(t testing.TB, address string) redisfence.Eval {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address},
-			DisableCache: true})
+			DisableCache: true, ConnWriteTimeout: testserver.Patience,
+			Dialer: net.Dialer{Timeout: testserver.Patience}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +60,8 @@ func each(t *testing.T, f func(t *testing.T, s *redistest.Server, eval redisfenc
 
 func do(t testing.TB, s *redistest.Server, args ...any) any {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, DialTimeout: testserver.Patience,
+		ReadTimeout: testserver.Patience, WriteTimeout: testserver.Patience})
 	defer client.Close()
 	reply, err := client.Do(context.WithoutCancel(t.Context()), args...).Result()
 	if err != nil && err != redis.Nil {
@@ -221,7 +226,9 @@ func TestCluster(t *testing.T) {
 	for _, s := range cluster.Primaries {
 		addresses = append(addresses, s.Addr)
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses,
+		DialTimeout: testserver.Patience, ReadTimeout: testserver.Patience,
+		WriteTimeout: testserver.Patience})
 	defer client.Close()
 	guard := redisfence.Guard{Eval: func(ctx context.Context, script string, keys []string,
 		args []any) (any, error) {

@@ -126,6 +126,9 @@ func newSourceTree(fsys fs.FS, names []string) (*sourceTree, error) {
 			return nil, err
 		}
 		data, err := fs.ReadFile(fsys, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted since
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -127,6 +127,12 @@ func (p *Process) Freeze() {
 	awaitStop(pid)
 }
 
+// Freeze is [Process.Freeze] for a child that is no server.
+func Freeze(child *os.Process) {
+	child.Signal(syscall.SIGSTOP)
+	awaitStop(child.Pid)
+}
+
 // Thaw undoes Freeze.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 

@@ -22,9 +22,40 @@ func clusterURL(links []*link) string {
 	return "redis+cluster://" + strings.Join(addresses, ",")
 }
 
-// startCluster starts the servers as a cluster. No replica takes over by itself: who does when is
-// what the nemesis draws. Each server tells clients that it is at the end of a link, which all of
-// them share. It is one function because servers become a cluster by these steps, in this order.
+// How long a server of a cluster may be silent before the others find it down, in milliseconds.
+// While they meet it is long: it is also how long one that is met has to answer, and nobody asks it
+// again.
+const meeting, running = "600000", "1000"
+
+// findDown has the servers find each other down from now on, also after a restart.
+func (r *run) findDown() error {
+	for _, n := range r.nodes {
+		n.extra = append(n.extra, "--cluster-node-timeout", running)
+		if reply, err := n.Do("CONFIG", "SET", "cluster-node-timeout", running); err != nil ||
+			reply != "OK" {
+			return fmt.Errorf("%s: cluster-node-timeout: %v, %w", n.Name, reply, err)
+		}
+	}
+	return nil
+}
+
+// busPort is a free port at which the other servers of the cluster reach a server, beside its own.
+func busPort(own string) (string, error) {
+	for {
+		bus, err := freeAddress()
+		if err != nil {
+			return "", err
+		}
+		if _, port, _ := net.SplitHostPort(bus); port != own {
+			return port, nil
+		}
+	}
+}
+
+// startCluster starts the servers as a cluster, in which none finds another one down yet. No
+// replica takes over by itself: who does when is what the nemesis draws. Each server tells clients
+// that it is at the end of a link, which all of them share. It is one function because servers
+// become a cluster by these steps, in this order.
 func (r *run) startCluster(ctx context.Context) (err error) {
 	buses := make(map[*Node]string)
 	prepare := func(n *Node) error {
@@ -34,14 +65,13 @@ func (r *run) startCluster(ctx context.Context) (err error) {
 		}
 		r.shared = append(r.shared, l)
 		host, port, _ := net.SplitHostPort(l.address())
-		bus, err := freeAddress()
-		if err != nil {
+		_, own, _ := net.SplitHostPort(n.Addr)
+		if buses[n], err = busPort(own); err != nil {
 			return err
 		}
-		_, buses[n], _ = net.SplitHostPort(bus)
 		// A server that is down takes its own keys along, and no others.
 		n.extra = []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
-			"--cluster-port", buses[n], "--cluster-node-timeout", "1000",
+			"--cluster-port", buses[n], "--cluster-node-timeout", meeting,
 			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", host,
 			"--cluster-announce-port", port, "--cluster-replica-no-failover", "yes"}
 		return nil

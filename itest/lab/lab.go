@@ -361,7 +361,9 @@ func (r *run) start(ctx context.Context) (err error) {
 	}
 	switch {
 	case r.config.Cluster:
-		err = r.startCluster(ctx)
+		if err = r.startCluster(ctx); err == nil {
+			err = r.findDown()
+		}
 	case r.config.Sentinel:
 		err = r.startSentinel(ctx)
 	case r.config.TLS:

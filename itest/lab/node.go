@@ -237,9 +237,7 @@ func (n *Node) PowerFailure(moment map[string]int64) error {
 
 // Kill kills the server. It fails if that had ended by itself before, and tells what it said last.
 func (n *Node) Kill() error {
-	crashed := n.process.end()
-	<-n.process.exited
-	if !crashed {
+	if crashed := n.process.kill(); !crashed {
 		return nil
 	}
 	text, _ := os.ReadFile(filepath.Join(n.dir, "log"))

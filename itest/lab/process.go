@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
+	gone   chan struct{} // closed when those that it has started have ended, too
 	told   atomic.Bool   // to end
 }
 
@@ -29,13 +31,25 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 		cmd.Stdout = file
 	}
 	cmd.Stderr = file
-	if err := testserver.StartProcess(cmd); err != nil {
+	// Whoever it starts has the pipe, too, so it ends with the last of them.
+	read, write, err := os.Pipe()
+	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, exited: make(chan struct{})}
+	defer write.Close()
+	cmd.ExtraFiles = append(cmd.ExtraFiles, write)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := testserver.StartProcess(cmd); err != nil {
+		read.Close()
+		return nil, err
+	}
+	p := &process{cmd: cmd, exited: make(chan struct{}), gone: make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		close(p.exited)
+		io.Copy(io.Discard, read)
+		read.Close()
+		close(p.gone)
 	}()
 	return p, nil
 }
@@ -43,17 +57,26 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 func (p *process) freeze() { p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *process) thaw()   { p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// kill ends the process and waits until it is gone.
-func (p *process) kill() {
-	p.end()
+// kill ends the process and waits until it is gone, with all that it has started. It reports
+// whether it had ended by itself before.
+func (p *process) kill() (crashed bool) {
+	crashed = p.end()
 	<-p.exited
+	<-p.gone
+	return crashed
 }
 
 // end tells the process to end, which it may take a while to do. It reports whether the process had
 // ended by itself before.
 func (p *process) end() (crashed bool) {
 	crashed = !p.told.Swap(true) && p.ended()
-	p.cmd.Process.Kill()
+	select {
+	case <-p.gone:
+	default:
+		// A server has a process that writes its file anew, and would go on in its directory. As
+		// long as one of them is there, the number of the group is nobody else's.
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
 	return crashed
 }
 

@@ -3,11 +3,16 @@
 package lab
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/itest/history"
 )
@@ -94,6 +99,33 @@ func TestCrashIsNoKill(t *testing.T) {
 		} else if !crashes && got != nil {
 			t.Errorf("crashes of %q were recorded, and none had ended by itself", got)
 		}
+	}
+}
+
+// A server that is killed leaves no process behind that goes on in its directory, as the one does
+// that writes its file anew.
+func TestKillLeavesNobodyBehind(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	cmd := exec.Command("sh", "-c", "sleep 1000 & echo started; wait")
+	cmd.Stdout = write
+	p, err := start(cmd, filepath.Join(t.TempDir(), "log"))
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(read)
+	if line, err := said.ReadString('\n'); err != nil || line != "started\n" {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	p.kill()
+	// Who is left has the output, too. It is at its end by now, and nobody waits so long for it.
+	read.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := said.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("somebody is left: %v", err)
 	}
 }
 

@@ -62,7 +62,7 @@ func (r *run) startStores(ctx context.Context) error {
 		job.Job{Serve: true, Stores: at, Keys: r.keys()}); err != nil {
 		return err
 	}
-	r.ends = append(r.ends, service.process.kill)
+	r.ends = append(r.ends, func() { service.process.kill() })
 	r.stores = at
 	return nil
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold"
 )
 
-const patience = 60 * time.Second
+// patience is longer than any pause of the machine.
+const patience = 3 * time.Minute
 
 // foreign is another library. Its methods report whether it says that it was successful.
 type foreign interface {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	goredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -29,20 +27,17 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 	for range 5 {
 		s := redistest.Start(t)
 		servers, hosts = append(servers, s), append(hosts, s.Addr)
-		client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
-		t.Cleanup(func() { client.Close() })
-		pools = append(pools, goredis.NewPool(client))
+		pools = append(pools, goredis.NewPool(newClient(t, s)))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	backend, err := redlock.Open(ctx, "redlock://"+strings.Join(hosts, ",")+
-		"?restart-guard=0s&node-timeout=5s")
+		"?restart-guard=0s&node-timeout=30s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { backend.Close() })
-	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"),
-		holdfast.WithTTL(20*time.Second))
+	ours, err := holdfast.New(backend, holdfast.WithPrefix("lock:"), holdfast.WithTTL(long))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +46,7 @@ func TestRedsyncOverFiveServers(t *testing.T) {
 
 	exclude := func(t *testing.T, name string) {
 		mutex := func() *redsync.Mutex {
-			return theirs.NewMutex("lock:"+name, redsync.WithExpiry(time.Minute),
+			return theirs.NewMutex("lock:"+name, redsync.WithExpiry(long),
 				redsync.WithTries(1), redsync.WithTimeoutFactor(0.1))
 		}
 		// refused makes sure that their mutex is not to be had.

@@ -48,7 +48,8 @@ type Options struct {
 	ReplicaTimeout time.Duration
 
 	// ReadOnly has the Backend send only commands that change nothing. Inspect, List, Check,
-	// Identity and Version work; everything else fails with ErrReadOnly, as ErrUnavailable.
+	// Belongs, Identity and Version work; everything else fails with ErrReadOnly, as
+	// ErrUnavailable.
 	ReadOnly bool
 }
 

@@ -65,7 +65,37 @@ func (b *Backend) Join(set driver.Set) {
 // Belongs returns the set that the server remembers, as [driver.Member] describes. A cluster has
 // one for all its servers. It fails with ErrUnavailable, or ErrUnknown.
 func (b *Backend) Belongs(ctx context.Context) (driver.Set, error) {
+	if b.options.ReadOnly {
+		return b.belongsPlainly(ctx)
+	}
 	return b.Move(ctx, driver.Set{}, driver.Set{})
+}
+
+// belongsPlainly is Belongs without a script, which a user who may only read cannot run.
+func (b *Backend) belongsPlainly(ctx context.Context) (driver.Set, error) {
+	if err := b.ready(ctx); err != nil {
+		return driver.Set{}, err
+	}
+	conn, err := b.transport.Conn(ctx, Slot(setKey))
+	if err != nil {
+		return driver.Set{}, err
+	}
+	replies := make([]Reply, 1)
+	if err := conn.Do(ctx, []Command{{"GETRANGE", setKey, "0", "-1"}}, replies); err != nil {
+		return driver.Set{}, err
+	}
+	switch replies[0].Kind {
+	case String:
+	case Failure:
+		return driver.Set{}, b.failure(conn, replies[0], false)
+	default:
+		return driver.Set{}, strange("belong", replies[0])
+	}
+	set, err := driver.ParseSet(replies[0].Str)
+	if err != nil {
+		return driver.Set{}, &driver.Error{Node: nameOf(conn), Permanent: true, Err: err}
+	}
+	return set, nil
 }
 
 // Move has the server remember another set, as [driver.Member] describes. It fails as Belongs does.

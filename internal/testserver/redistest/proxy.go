@@ -150,10 +150,10 @@ func (p *Proxy) serve() {
 			continue
 		}
 		l := &link{client: client, server: server, done: make(chan struct{})}
-		p.mu.Lock()
-		p.conns[l] = true
-		p.made++
-		p.mu.Unlock()
+		if !p.add(l) {
+			l.close()
+			continue
+		}
 		go p.passRequests(l)
 		go func() {
 			p.passReplies(l)
@@ -163,6 +163,19 @@ func (p *Proxy) serve() {
 			p.mu.Unlock()
 		}()
 	}
+}
+
+// add has Break find the link. It refuses one that was made while Refuse or the end of the test was
+// called: Break may be over, and the link would pass on what nobody may hear any more.
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse || p.closed {
+		return false
+	}
+	p.conns[l] = true
+	p.made++
+	return true
 }
 
 // passRequests passes on what the client sends. When the client is gone, it leaves the server after

@@ -62,7 +62,9 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 		"dir " + s.Dir,
 		"sentinel monitor " + PrimaryName + " " + host + " " + primaryPort + " 2",
 		"sentinel down-after-milliseconds " + PrimaryName + " " + nodeTimeout,
-		"sentinel failover-timeout " + PrimaryName + " 5000",
+		// One that takes longer is given up, and a replica that is a primary by then is called
+		// back.
+		"sentinel failover-timeout " + PrimaryName + " " + nodeTimeout,
 		"sentinel parallel-syncs " + PrimaryName + " 1",
 	}
 	if primary.secret != "" {

@@ -32,6 +32,13 @@ func (a *audience) enter() bool {
 	return true
 }
 
+// full reports whether nobody can enter now.
+func (a *audience) full() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count == mostViewers
+}
+
 func (a *audience) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

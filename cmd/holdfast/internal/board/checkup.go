@@ -60,7 +60,7 @@ func (c *checkup) begin(ctx context.Context, o *Options, work *sync.WaitGroup, a
 	}
 	c.running = true
 	work.Go(func() {
-		found, err := look.Bounded(ctx, o.View.Patience, checker.Check)
+		found, err := look.Ask(ctx, o.View, checker.Check)
 		now := examination{Checks: true, Checked: millis(time.Now())}
 		if err != nil {
 			now.CheckTrouble = cut(look.Line(o.Hide(err.Error())))
@@ -118,7 +118,7 @@ func healthOf(ctx context.Context, o *Options) health {
 	if !ok {
 		return h
 	}
-	answers, err := look.Bounded(ctx, o.View.Patience,
+	answers, err := look.Ask(ctx, o.View,
 		func(ctx context.Context) ([]quorum.NodeEntry, error) {
 			return set.InspectNodes(ctx, o.View.Prefix+probed)
 		})

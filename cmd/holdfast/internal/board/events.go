@@ -21,8 +21,7 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 		return // there would be no end, and nobody to see that the client has left
 	}
 	if !b.audience.enter() {
-		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf(
-			"%d pages watch already; close one", mostViewers))
+		refuseViewer(w)
 		return
 	}
 	defer b.audience.leave()
@@ -65,6 +64,21 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// session answers whether this page may open a stream. The page of a browser cannot see why a
+// stream was refused, so it asks before.
+func (b *Board) session(w http.ResponseWriter, _ *http.Request) {
+	if b.audience.full() {
+		refuseViewer(w)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func refuseViewer(w http.ResponseWriter) {
+	refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages watch already; close one",
+		mostViewers))
 }
 
 // beat says what time it is here, and since when the backend is being asked.

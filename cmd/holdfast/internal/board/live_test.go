@@ -176,8 +176,16 @@ func TestFewPages(t *testing.T) {
 			!strings.Contains(text, "32 pages") {
 			t.Errorf("one more: %d, %s", code, text)
 		}
+		// A page cannot read why a stream was refused: it asks before it opens one.
+		if code, text := s.ask(http.MethodGet, "/session", ""); code != 503 ||
+			!strings.Contains(text, "32 pages watch already; close one") {
+			t.Errorf("the session of one more: %d, %s", code, text)
+		}
 		all[0].leave()
 		<-all[0].left
+		if code, text := s.ask(http.MethodGet, "/session", ""); code != 204 {
+			t.Errorf("there is room for one: %d, %s", code, text)
+		}
 		if v := s.watch().sees(); len(v.all) == 0 {
 			t.Error("there is no room, and one has gone")
 		}
@@ -215,6 +223,29 @@ func TestSilentBackend(t *testing.T) {
 		thaw()
 		time.Sleep(every + patience)
 		if v.sees(); v.last.Trouble != "" || len(v.rows) != 0 || len(v.last.Blind) != 1 {
+			t.Errorf("afterwards: %q, %+v", v.shows(), v.last)
+		}
+	})
+}
+
+// TestSilentForLong: a backend that hangs whatever the context says is not given ever more calls to
+// keep, however long a page watches; and the page recovers.
+//
+// Fails if the code is broken like this: calls.begin returns nil.
+func TestSilentForLong(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *site) {
+		v := s.watch().sees()
+		thaw := s.backend.freeze()
+		time.Sleep(30 * time.Minute)
+		v.sees()
+		n, checks := s.backend.most.Load(), s.backend.checks.Load()
+		if n+checks > 66 || !strings.Contains(v.last.Trouble, "64 calls have not returned") {
+			t.Errorf("%d lists at once, %d checks; the page says %q", n, checks, v.last.Trouble)
+		}
+		thaw()
+		s.take("nightly", "h1", 71, "backup")
+		time.Sleep(2*every + patience)
+		if v.sees(); v.last.Trouble != "" || len(v.rows) != 1 {
 			t.Errorf("afterwards: %q, %+v", v.shows(), v.last)
 		}
 	})

@@ -35,9 +35,7 @@ func (b *Board) routes() {
 	}
 	b.mux.HandleFunc("GET /events", b.known(b.events))
 	b.mux.HandleFunc("GET /lock", b.known(b.lock))
-	b.mux.HandleFunc("GET /session", b.known(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
-	}))
+	b.mux.HandleFunc("GET /session", b.known(b.session))
 	b.mux.HandleFunc("POST /login", change(b.login))
 	b.mux.HandleFunc("POST /release", b.known(change(b.release)))
 }

@@ -211,6 +211,13 @@ func (s *supervisor) pass(sig syscall.Signal) {
 // stops itself each time it is continued. A child that runs may have more to do, or use the signal
 // for something else.
 func (s *supervisor) endDefiant() {
+	// On a busy machine it may have stopped, or ended, within the grace and unseen.
+	if s.reap() {
+		s.childStopped()
+	}
+	if s.ended {
+		return
+	}
 	if s.defied > 1 {
 		s.kill()
 	}

@@ -18,17 +18,21 @@ func newDoctor(s streams) *cobra.Command {
 		Short: "Examine the servers that locks are kept on",
 		Long: `Doctor examines the servers and how they are configured, and prints what makes a
 promise of the locks weaker: a server that evicts keys, keeps no data in a restart,
-is a replica or has some, has a clock that is off; and over a set of servers
-(redlock) one that does not answer, is listed twice, or has no vote. It changes
-nothing. What it finds is graded:
+has replicas, has a clock that is off; and over a set of servers (redlock) one that
+does not answer, or belongs to another set. It changes nothing. What it finds is
+graded:
   failure  a promise does not hold
   warning  a promise is weaker than it could be
   note     worth to know, nothing to do
 The worst comes first. The word in brackets is stable, for programs, and the name of
 a section in docs/doctor.md of the source, which says more. --json prints a line for
 each:
-  {"severity":"warning","code":"few-nodes","node":"h1:6379","summary":"...",
-  "advice":"..."}
+  {"severity":"warning","code":"persistence","node":"h1:6379",
+  "summary":"...","advice":"..."}
+
+What keeps the backend from being opened, as a lone Redis that is a replica or tables
+that are missing, is no finding but an error. Doctor asks for no lock, so it does not
+see whether a user of Redis may write; holdfast run does.
 
 On Redis the user needs +info and +time beside the category @read, and +config|get,
 without which doctor says what it could not see.

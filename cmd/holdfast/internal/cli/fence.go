@@ -57,7 +57,7 @@ func newFence(s streams) *cobra.Command {
 
   # crontab: the job writes only if nobody who got the lock later has begun to
   HOLDFAST_FENCE_URL=postgres://books.example.com/ledger
-  0 3 * * *  holdfast run nightly -c 'holdfast fence advance ledger && post-entries'`,
+  0 3 * * *  holdfast run -q --no-wait -E 0 nightly -c 'holdfast fence advance ledger && post-entries'`,
 	}
 	cmd.AddCommand(newAdvance(s), newShow(s), newInit(s))
 	return cmd

@@ -20,7 +20,9 @@ known (Redis keeps none), and each waiter in order. It changes nothing.
 
 A holder on another host shows that it lives by its lease: it renews it three times
 in the span of --ttl. So if what remains gets less and less, the holder hangs, is
-paused, or is cut off. A waiter counts as present for three seconds after it asked.
+paused, or is cut off. (etcd does not tell what remains.) A waiter counts as present
+for three seconds after it asked; on etcd for ten, and for a third more if its process
+was killed.
 A process in another container that has the name of this host may look gone, as it
 has another number there.
 

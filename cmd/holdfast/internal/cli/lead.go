@@ -27,7 +27,7 @@ When COMMAND ends by itself, with whatever exit code, lead releases the lock, so
 that another leads, makes a pause, and campaigns again. The pause is a second at
 first and doubles each time, up to a minute: a COMMAND that fails at once does not
 keep others from leading. After a COMMAND that ran for more than a minute it is a
-second again. Each pause is cut short by chance, to half of it at most.
+second again. Each pause is shortened at random, to no less than half of it.
 
 When the lock is lost (see run), COMMAND and all that it has started get SIGTERM,
 and SIGKILL after --grace. Then lead stands by again. The same happens at the end

@@ -35,6 +35,8 @@ type View struct {
 
 	// Batch is how many keys List has in memory at a time; 0 means as many as usual.
 	Batch int
+
+	calls calls
 }
 
 // SilentError says that the backend has not answered in time.
@@ -52,6 +54,9 @@ func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) 
 	size := v.Batch
 	if size == 0 {
 		size = batch
+	}
+	if err := v.calls.begin(v); err != nil {
+		return err
 	}
 	listed := v.listed(ctx, v.Prefix+prefix)
 	for names := make([]string, 0, min(size, 64)); ; names = names[:0] {
@@ -81,10 +86,11 @@ type listing struct {
 }
 
 // listed lists on a goroutine of its own, as a backend may not keep to the end of ctx. The channel
-// is closed at the end of the list.
+// is closed at the end of the list. The caller has begun a call, which ends with that.
 func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
 	listed := make(chan listing)
 	go func() {
+		defer v.calls.end()
 		defer close(listed)
 		for e, err := range v.Backend.List(ctx, prefix) {
 			select {
@@ -189,7 +195,7 @@ func (v *View) each(ctx context.Context, names []string,
 func (v *View) Peek(ctx context.Context, full string) (Key, error) { return v.inspect(ctx, full) }
 
 func (v *View) inspect(ctx context.Context, full string) (Key, error) {
-	e, err := Bounded(ctx, v.Patience, func(ctx context.Context) (driver.Entry, error) {
+	e, err := Ask(ctx, v, func(ctx context.Context) (driver.Entry, error) {
 		return v.Backend.Inspect(ctx, full)
 	})
 	if err != nil {
@@ -212,7 +218,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 	nodes, several := v.Backend.(nodesInspector)
 	if several {
 		go func() {
-			entries, _ := Bounded(ctx, v.Patience,
+			entries, _ := Ask(ctx, v,
 				func(ctx context.Context) ([]quorum.NodeEntry, error) {
 					return nodes.InspectNodes(ctx, full)
 				}) // what it fails with, Inspect fails with too

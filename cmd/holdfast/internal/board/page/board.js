@@ -9,6 +9,7 @@ const perPage = 100, silence = 16000, retry = 1500;
 const state = { rows: new Map(), past: [], blind: [], nodes: [], findings: [], first: 0, good: 0,
   waits: { waits: [], cycles: [], processes: [] } };
 let about = null, offset = 0, asking = 0, heard = 0, link = 'connecting', source = null;
+let reason = ''; // why there is no room for this page
 let sort = { by: 'name', down: false }, page = 0, shown = [], opened = '', freeing = null;
 
 const now = () => Date.now() + offset; // by the clock of the board
@@ -59,11 +60,21 @@ async function begin() {
       $('login').hidden = true;
       return connect();
     }
+    if (answer.status === 503) return full(await answer.text());
   } catch {
     // The board is not there; tick says so.
   }
   if (link !== 'connecting') link = 'lost';
   else if (about === null) put($('live-text'), 'No answer from the board; trying again');
+  setTimeout(begin, retry);
+}
+
+// full tells that too many pages watch, and asks again: one may be closed.
+function full(why) {
+  $('login').hidden = true;
+  reason = why.trim();
+  link = 'full';
+  tick();
   setTimeout(begin, retry);
 }
 
@@ -568,7 +579,10 @@ function tick() {
   let text = 'Live', tone = 'good', alarm = '';
   if (link === 'token') [text, tone] = ['Waiting for the token', 'warn'];
   else if (link === 'connecting') [text, tone] = [$('live-text').textContent, 'quiet'];
-  else if (link === 'lost') {
+  else if (link === 'full') {
+    [text, tone] = ['Not connected, ' + asOf, 'bad'];
+    alarm = 'The board has no room for this page: ' + reason + '. This page tries again.';
+  } else if (link === 'lost') {
     [text, tone] = ['Not connected, ' + asOf, 'bad'];
     alarm = 'The board does not answer. This page tries again, and shows what it saw last.';
   } else if (state.trouble) {

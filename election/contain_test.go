@@ -1,0 +1,174 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// A context of Run that panics when the grace is over and the lock is released, in a goroutine that
+// nobody can recover in, is told, and leaves no lock.
+//
+// Fails if the code is broken like this: contain without recover.
+func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
+	reached := 0
+	for at := int64(1); at <= 20; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			memory := memhold.New()
+			defer memory.Close()
+			l, err := holdfast.New(memory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			var mu sync.Mutex
+			var told []error
+			e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+				election.WithOnError(func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, err)
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var armed, panicked atomic.Bool
+			ctx := &odd{inner, new(atomic.Int64), at, func() {
+				panicked.Store(true)
+				panic("odd")
+			}}
+			end, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { recover() }()
+				e.Run(&armedContext{ctx, &armed}, func(context.Context, election.Term) error {
+					<-end
+					return nil
+				})
+			}()
+			time.Sleep(time.Second)
+			armed.Store(true)
+			err = e.Resign(context.Background()) // returns when the grace is over
+			armed.Store(false)
+			synctest.Wait()
+			if panicked.Load() {
+				reached++
+				mustFind(t, err, holdfast.ErrUnknown)
+				mu.Lock()
+				if text := fmt.Sprint(told); !strings.Contains(text, "a panic: odd") {
+					t.Errorf("at %d: told %s, and nothing of the panic", at, text)
+				}
+				mu.Unlock()
+			}
+			mustFind(t, err, election.ErrOverdue)
+			if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
+				t.Errorf("at %d: leader %v, %v", at, leader, err)
+			}
+			close(end)
+			cancel()
+			<-done
+		})
+	}
+	if reached == 0 {
+		t.Error("no release was cut off: that shows nothing")
+	}
+}
+
+// armedContext counts the calls of its odd context only while it is armed.
+type armedContext struct {
+	*odd
+	armed *atomic.Bool
+}
+
+func (c *armedContext) inner() context.Context {
+	if c.armed.Load() {
+		return c.odd
+	}
+	return c.Context
+}
+
+func (c *armedContext) Deadline() (time.Time, bool) { return c.inner().Deadline() }
+func (c *armedContext) Done() <-chan struct{}       { return c.inner().Done() }
+func (c *armedContext) Err() error                  { return c.inner().Err() }
+func (c *armedContext) Value(key any) any           { return c.inner().Value(key) }
+
+func mustFind(t *testing.T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("got %v, want one that wraps %q", err, target)
+	}
+}
+
+// A context of Run that panics, or ends its goroutine, at whatever moment, in whatever goroutine of
+// Run, leaves no lock and no second key.
+//
+// Fails if the code is broken like this: first or campaign without contain.
+func TestContextThatPanicsInWhatWatches(t *testing.T) {
+	check := election.WithHealthCheck(time.Second, func(context.Context) error { return nil })
+	for name, do := range map[string]func(){"panic": func() { panic("odd") },
+		"goexit": runtime.Goexit} {
+		for kind, options := range map[string][]election.Option{
+			"checked":   {check},
+			"ordinary":  {check, election.WithPreferred(false)},
+			"preferred": {check, election.WithPreferred(true)},
+		} {
+			for at := int64(1); at <= 60; at++ {
+				synctest.Test(t, func(t *testing.T) {
+					memory := memhold.New()
+					defer memory.Close()
+					l, err := holdfast.New(memory)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer l.Close()
+					rival, err := holdfast.New(memory)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer rival.Close()
+					leads, err := rival.Acquire(context.Background(), "scheduler")
+					if err != nil {
+						t.Fatal(err)
+					}
+					e, err := election.New(l, "scheduler", append([]election.Option{
+						election.WithPause(time.Minute, time.Minute),
+						election.WithOnError(func(error) {})}, options...)...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					inner, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						defer func() { recover() }()
+						e.Run(&odd{inner, new(atomic.Int64), at, do}, untilEnd)
+					}()
+					time.Sleep(5 * time.Second)
+					leads.Release(context.Background())
+					time.Sleep(5 * time.Second)
+					cancel()
+					<-done
+					synctest.Wait()
+					for entry, err := range memory.List(context.Background(), "") {
+						t.Errorf("%s, %s at %d: %q is held by %q, %v", kind, name, at, entry.Key,
+							entry.Holder.Owner, err)
+					}
+				})
+			}
+		}
+	}
+}
