@@ -31,7 +31,7 @@ var server struct {
 // long is for sessions that no pause of the machine may end, and short for those that a test waits
 // for.
 const (
-	long  = 20 * time.Minute
+	long  = 2 * time.Hour
 	short = 2 * time.Second
 )
 

@@ -35,7 +35,7 @@ var (
 )
 
 // Start starts a ZooKeeper on new data, on a port that stays this process's. Remove ends it. It
-// grants sessions of up to an hour.
+// grants sessions of up to four hours.
 func Start(t testing.TB) (Server, error) {
 	s, err := prepare(t, "ZooKeeperServerMain")
 	if err != nil {
@@ -67,7 +67,7 @@ func prepare(t testing.TB, class string, lines ...string) (Server, error) {
 	config := filepath.Join(p.Dir, "zoo.cfg")
 	text := strings.Join(append([]string{
 		"clientPortAddress=127.0.0.1", "clientPort=" + port, "dataDir=" + p.Dir,
-		fmt.Sprintf("tickTime=%d", Tick.Milliseconds()), "maxSessionTimeout=3600000",
+		fmt.Sprintf("tickTime=%d", Tick.Milliseconds()), "maxSessionTimeout=14400000",
 		"maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=srvr",
 	}, lines...), "\n") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
