@@ -43,6 +43,40 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
+// A server that ends just when a Backend is opened does not fail that.
+func TestConnectionBreaksWhileOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		dial := func(string, string, time.Duration) (net.Conn, error) {
+			dials++ // by one goroutine
+			client, server := net.Pipe()
+			if dials > 2 {
+				go serve(server, new(atomic.Int64))
+				return client, nil
+			}
+			go func() {
+				defer server.Close()
+				if _, err := receive(server); err != nil || send(server, greet()) != nil {
+					t.Error("the client wants no session")
+				}
+				receive(server)
+			}()
+			return client, nil
+		}
+		b, err := Open(t.Context(), "zookeeper://h", WithDialer(dial), WithTimeout(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if dials != 3 {
+			t.Errorf("%d connections were made; want 3", dials)
+		}
+	})
+}
+
 // What an answer proves is counted from before its request.
 func TestProofIsCountedFromTheRequest(t *testing.T) {
 	const took = time.Second // the Backend asks for nothing by itself meanwhile
@@ -111,12 +145,8 @@ const (
 func serve(conn net.Conn, delay *atomic.Int64) {
 	defer conn.Close()
 	for first := true; ; first = false {
-		head := make([]byte, 4)
-		if _, err := io.ReadFull(conn, head); err != nil {
-			return
-		}
-		request := make([]byte, binary.BigEndian.Uint32(head))
-		if _, err := io.ReadFull(conn, request); err != nil {
+		request, err := receive(conn)
+		if err != nil {
 			return
 		}
 		time.Sleep(time.Duration(delay.Load()))
@@ -124,11 +154,26 @@ func serve(conn net.Conn, delay *atomic.Int64) {
 		if !first {
 			reply = answerTo(request)
 		}
-		frame := binary.BigEndian.AppendUint32(nil, uint32(len(reply)))
-		if _, err := conn.Write(append(frame, reply...)); err != nil {
+		if send(conn, reply) != nil {
 			return
 		}
 	}
+}
+
+// receive and send pass on frames, which have their length in front.
+func receive(conn net.Conn) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(head))
+	_, err := io.ReadFull(conn, frame)
+	return frame, err
+}
+
+func send(conn net.Conn, frame []byte) error {
+	_, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+	return err
 }
 
 // greet has a version, the timeout in milliseconds, the session, and its password.
