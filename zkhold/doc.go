@@ -60,6 +60,9 @@
 //
 // [Backend.Close] ends the session, and with it what is held.
 //
+// A connection on which nothing comes any more is given up after two thirds of the session's
+// timeout, as the client has it, and only then another server is tried.
+//
 // ZooKeeper takes a megabyte for the data of a node. A claim does not queue where the data of a
 // slot have half of that, which some two thousand waiters have: it is busy, and has to come back by
 // itself. Keys in one slot exclude nobody, but their transactions fail each other now and then, and
