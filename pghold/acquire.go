@@ -10,8 +10,9 @@ const acquireStatement = `SELECT state, granted, encode(holder, 'hex'), remainin
 	`clock, notices FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
 	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
 
-// Acquire asks once for the claim, as driver.Backend describes, in one round trip. A busy claim
-// with Queue set is queued and present for [Presence], or for its TTL if that is shorter.
+// Acquire asks once for the claim, as driver.Backend describes, in one round trip, or two if it is
+// the first. A busy claim with Queue set is queued and present for [Presence], or for its TTL if that
+// is shorter. If the tables are missing or of another version, it fails with [ErrMissing].
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.claims(&claim); err != nil {
 		return driver.Result{}, err
@@ -20,6 +21,9 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		b.channel.prepare(ctx, b)
 	}
 	return inLine(ctx, b, claim.Key, "", func(ctx context.Context) (driver.Result, error) {
+		if err := b.matches(ctx); err != nil {
+			return driver.Result{}, err
+		}
 		result, err := b.acquire(ctx, &claim)
 		if e, ok := err.(*driver.Error); ok && e.Maybe {
 			b.doubts.note(claim.Owner)

@@ -84,19 +84,34 @@ func (b *Backend) begin(ctx context.Context, d *pgxDatabase) error {
 			return b.inWords(b.discreet(err))
 		}
 	}
-	_, err := aside(ctx, b, false, func(ctx context.Context) (version int64, err error) {
+	_, err := aside(ctx, b, false, func(ctx context.Context) (struct{}, error) {
 		if err := d.greet(ctx); err != nil {
-			return 0, b.failure(err, false)
+			return struct{}{}, b.failure(err, false)
 		}
-		err = b.query(ctx, false, "SELECT holdfast.version()", nil,
-			func(scan func(...any) error) error { return scan(&version) })
-		if err == nil && version != schemaVersion {
-			err = &driver.Error{Node: b.name, Permanent: true, Err: fmt.Errorf(
-				"%w: they are of version %d, not %d", ErrMissing, version, schemaVersion)}
-		}
-		return version, err
+		return struct{}{}, b.matches(ctx)
 	})
 	return b.inWords(err)
+}
+
+// matches fails if the tables are missing, or of another version than this package. It asks until
+// it has once found them in order: one round trip before the first acquisition. Functions of an
+// older version may do less for a lock than is promised, and say nothing of it.
+func (b *Backend) matches(ctx context.Context) error {
+	if b.matched.Load() {
+		return nil
+	}
+	var version int64
+	err := b.query(ctx, false, "SELECT holdfast.version()", nil,
+		func(scan func(...any) error) error { return scan(&version) })
+	if err != nil {
+		return err
+	}
+	if version != schemaVersion {
+		return &driver.Error{Node: b.name, Permanent: true, Err: fmt.Errorf(
+			"%w: they are of version %d, not %d", ErrMissing, version, schemaVersion)}
+	}
+	b.matched.Store(true)
+	return nil
 }
 
 // inWords puts the package in front of an error, if there is one.

@@ -36,6 +36,7 @@ type Backend struct {
 	guard   atomic.Int64               // a time.Duration; 0 is off
 	want    atomic.Pointer[driver.Set] // nil if it does not matter
 	wrote   atomic.Bool                // the server has taken a write
+	matched atomic.Bool                // the tables are those of this package
 	version atomic.Pointer[string]
 
 	line      line
@@ -95,13 +96,15 @@ func WithoutNotices() Option { return option(func(c *config) { c.quiet = true })
 func WithMigration() Option { return option(func(c *config) { c.migrate = true }) }
 
 // WithoutConnecting has [Open] return without connecting. An error of the server then shows in the
-// first call that needs it. New and NewSQL never connect. Default: Open connects.
+// first call that needs it, and tables of another version ([ErrMissing]) in the first acquisition.
+// New and NewSQL never connect. Default: Open connects.
 func WithoutConnecting() Option { return option(func(c *config) { c.lazy = true }) }
 
 // New returns a Backend over pool, which may be one that the application uses for other things. It
-// does not connect, and its Close leaves the pool open. It prepares statements if the pool's
-// DefaultQueryExecMode does, which is faster, until it finds a pooler between that cannot do it. It
-// fails with ErrInvalid of package driver if pool or an option is nil.
+// does not connect, and its Close leaves the pool open. The first acquisition looks at the version
+// of the tables, and fails with [ErrMissing] if it is another one. It prepares statements if the
+// pool's DefaultQueryExecMode does, which is faster, until it finds a pooler between that cannot do
+// it. It fails with ErrInvalid of package driver if pool or an option is nil.
 func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 	if pool == nil {
 		return nil, refuse("pool is nil")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pghold"
@@ -86,8 +87,37 @@ func TestOlderSchema(t *testing.T) {
 		!driver.Permanent(err) {
 		t.Errorf("Open: %v; want %v", err, pghold.ErrMissing)
 	}
+	// What connects later, or not by itself, finds it when it first acquires.
+	later, err := pghold.Open(t.Context(), url, pghold.WithoutConnecting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	over, err := pghold.New(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer over.Close()
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	standard, err := pghold.NewSQL(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standard.Close()
+	for name, b := range map[string]*pghold.Backend{"lazy": later, "New": over, "NewSQL": standard} {
+		_, err := b.Acquire(t.Context(), claim("free"))
+		if !errors.Is(err, pghold.ErrMissing) || !driver.Permanent(err) ||
+			errors.Is(err, driver.ErrUnknown) ||
+			!strings.Contains(err.Error(), "of version 1, not 2") {
+			t.Errorf("%s: %v; want %v, and both versions", name, err, pghold.ErrMissing)
+		}
+	}
 	if err := pghold.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	release(t, open(t, url), a, driver.Held)
+	b := claim("free")
+	ask(t, over, b, driver.Held)
+	release(t, over, b, driver.Held)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
@@ -98,36 +97,6 @@ func TestDoctorOfRedlock(t *testing.T) {
 	}
 	if !named {
 		t.Errorf("%s does not name %s, which is down", out, servers[1].Addr)
-	}
-}
-
-// TestDoctorOfAnotherSet: servers that refuse this address, as they belong to another set, are
-// found, though doctor asks for no lock.
-func TestDoctorOfAnotherSet(t *testing.T) {
-	t.Parallel()
-	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-	login := operator(t, servers...)
-	hosts := servers[0].Addr + "," + servers[1].Addr + "," + servers[2].Addr
-	const parameters = "?node-timeout=1m&restart-guard=0s" // waits for all
-	s := &site{t: t, looks: "redlock://" + login + hosts + parameters}
-	refused := func() (nodes []string) {
-		out, _ := s.ask(1, "doctor", "--json", "--timeout=1m") // 1: there is no quarantine
-		for _, f := range findings(t, out) {
-			if f.Code == "nodes" && strings.Contains(f.Summary, "belongs to 3 nodes") {
-				nodes = append(nodes, f.Node)
-			}
-		}
-		return nodes
-	}
-	for _, server := range servers {
-		server.Do(t, "SET", "holdfast:s", driver.Set{Nodes: 3, Quorum: 2, Name: "blue"}.Text())
-	}
-	if nodes := refused(); len(nodes) != len(servers) {
-		t.Errorf("doctor finds %q; want all servers", nodes)
-	}
-	s.looks += "&set=blue"
-	if nodes := refused(); len(nodes) != 0 {
-		t.Errorf("with the set of the servers doctor finds %q", nodes)
 	}
 }
 
