@@ -43,7 +43,9 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Light: true,
-		TTL:   10 * time.Minute, // a request takes milliseconds, and some rules have thousands
+		// A request takes milliseconds, and some rules have thousands.
+		TTL:      10 * time.Minute,
+		Patience: testserver.Patience,
 		Capabilities: drivertest.Capabilities{
 			Notify: true, Inspect: true, Share: true,
 			Queue: true, Holder: true, Expiry: true,
