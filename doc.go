@@ -18,6 +18,7 @@
 //	3 to 9 independent servers (Redlock)        holdfast/redishold/redlock
 //	etcd                                        holdfast/etcdhold
 //	PostgreSQL                                  holdfast/pghold
+//	ZooKeeper                                   holdfast/zkhold
 //	several backends of your own                holdfast/quorum
 //	a store that must refuse late writers       holdfast/fence, and packages below it
 //	many processes of which one leads           holdfast/election
@@ -39,7 +40,8 @@
 //     clock. A turn that is handed over in memory, or shared there, does not ask the backend, so it
 //     rests on the lease as well: see Fencing below.
 //   - No deadlock. A holder or waiter that crashed, or was cut off, costs at most its TTL; on etcd
-//     a third more, see package etcdhold.
+//     a third more, see package etcdhold, and on ZooKeeper the timeout of its session, see package
+//     zkhold.
 //   - Loss is told in time. [Lock.Done] is closed, and every context from [Lock.Context] cancelled,
 //     no later than the end of the validity: before anybody else can hold the key. This holds with
 //     a frozen backend, and as long as the process runs: see Caveats.

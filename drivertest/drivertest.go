@@ -82,6 +82,10 @@ type Harness struct {
 	// wait for a time to pass, and between two looks at a state that must come. Default time.Sleep.
 	Elapse func(t testing.TB, d time.Duration)
 
+	// Light has the rules under Load make a tenth and a quarter of their requests, for a store to
+	// which a request takes milliseconds of processor time. So has the flag -test.short.
+	Light bool
+
 	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore and
 	// Open make then belongs to the bubble, so it must not use a network or processes.
 	Bubble bool

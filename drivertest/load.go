@@ -23,11 +23,13 @@ func (s *suite) lasting(b driver.Backend, c driver.Claim) driver.Claim {
 	return c
 }
 
+func (s *suite) light() bool { return s.Light || testing.Short() }
+
 // The rules hold for many keys and many callers.
 var loadRules = []rule{
 	{name: "Load/TenThousandKeys", check: func(s *suite) {
 		n := 10_000
-		if testing.Short() {
+		if s.light() {
 			n = 1_000
 		}
 		b := s.open()
@@ -113,7 +115,11 @@ type register struct {
 // No lease ends while it runs.
 func (s *suite) stress(queue bool) {
 	s.Helper()
-	const workers, keys, rounds = 16, 3, 40
+	const workers, keys = 16, 3
+	rounds := 40
+	if s.light() {
+		rounds = 10
+	}
 	seed := rand.Uint64()
 	s.Logf("seed %d", seed)
 	clients := []driver.Backend{s.open(), s.open()}

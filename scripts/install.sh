@@ -87,6 +87,9 @@ has_etcd_server() { command -v etcd; }
 
 has_etcd() { command -v etcd && command -v etcdctl; }
 
+# The server is a class of Debian's library: the package zookeeper adds only a service.
+has_zookeeper() { command -v java && [ -e /usr/share/java/zookeeper.jar ]; }
+
 has_flock() { command -v flock; }
 
 # Debian keeps the server's programs out of the PATH.
@@ -108,6 +111,7 @@ needs_of() {
 		need "PgBouncer, to lock through" has_pgbouncer pgbouncer
 		need "a MariaDB server, to guard writes on" has_mariadb mariadb-server
 		need "an etcd server, to guard writes on" has_etcd_server etcd-server
+		need "a ZooKeeper server, to lock on" has_zookeeper libzookeeper-java default-jre-headless
 		need "prometheus and promtool, to try the rules and the dashboard on" has_prometheus prometheus
 		need "top, less, vi and bash, to run under a lock on a terminal" has_terminal_programs procps less vim-tiny bash
 		need "python3, to run under a lock" has_python python3

@@ -53,8 +53,8 @@ func TestDeployDocumentNames(t *testing.T) {
 			t.Errorf("%s: %v", a[1], err)
 		}
 	}
-	if len(addresses) != 6 {
-		t.Errorf("%d addresses, want one of each kind: %q", len(addresses), addresses)
+	if len(addresses) != 8 {
+		t.Errorf("%d addresses, want one of each kind, and one with a user: %q", len(addresses), addresses)
 	}
 	const help = "cmd/holdfast/internal/cli/testdata/"
 	known := inRepository(t, help+"run.txt") + inRepository(t, help+"lead.txt") +

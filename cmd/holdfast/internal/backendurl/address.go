@@ -43,7 +43,7 @@ func (a *Address) Prefix() string { return a.prefix }
 func (a *Address) CheckTTL(ttl time.Duration) error {
 	switch {
 	case a.limits.longest > 0 && ttl > a.limits.longest:
-		return fmt.Errorf("must not be longer than restart-guard, which is %v", a.limits.longest)
+		return fmt.Errorf("must not be longer than %s %v", a.limits.why, a.limits.longest)
 	case a.limits.tooShort(ttl):
 		return fmt.Errorf("must be at least %v, as etcd counts leases in whole seconds",
 			a.limits.shortest)
@@ -56,6 +56,7 @@ func (a *Address) CheckTTL(ttl time.Duration) error {
 // limits bound the TTL of a lease.
 type limits struct {
 	longest  time.Duration // 0: any
+	why      string        // what bounds it, up to the number
 	shortest time.Duration // 0: any
 	timeout  time.Duration // for one call to a server; 0: not known
 }

@@ -31,6 +31,7 @@ func TestParse(t *testing.T) {
 		{"etcd://u:p@h1,h2:1/team/a?prefix=x", "etcd://h1,h2:1/team/a", "x"},
 		{"etcds://h1", "etcds://h1", ""},
 		{"etcd+unix:///run/etcd", "etcd+unix:///run/etcd", ""},
+		{"zookeeper://u:p@h1,h2:1/a/b?session=9s&prefix=x", "zookeeper://h1,h2:1/a/b", "x"},
 	} {
 		t.Run(test.raw, func(t *testing.T) {
 			a, err := backendurl.Parse(test.raw)
@@ -59,7 +60,7 @@ func TestParseErrors(t *testing.T) {
 		{"files:///x", []string{`unknown scheme "files"`, forms}},
 		{"memory:", []string{"memory:", "this one process", forms}},
 		{"memory://x", []string{"memory:", "this one process"}},
-		{"zookeeper://host", []string{"zookeeper:", "not part of this build", forms}},
+		{"consul://host", []string{"consul:", "not part of this build", forms}},
 		{"etcd:host", []string{"etcd://"}},
 		{"etcd://host?tls-ca=x", []string{"parameter 1 is unknown", "password-file"}},
 		{"redis:host", []string{"redis://"}},
@@ -318,6 +319,10 @@ func TestCheckTTL(t *testing.T) {
 		{"redlocks://a,b,c?restart-guard=1s", 2 * time.Second, "restart-guard"},
 		{"redlock://a,b,c?node-timeout=1s", 2 * time.Second, ""},
 		{"redlock://a,b,c?node-timeout=1s", time.Second, "node-timeout"},
+		{"zookeeper://a", 30 * time.Second, ""},
+		{"zookeeper://a", 30*time.Second + 1, "three quarters of session, which are 30s"},
+		{"zookeeper://a?session=10m", 450 * time.Second, ""},
+		{"zookeeper://a?session=8s", 7 * time.Second, "session, which are 6s"},
 		{"redis://a", 24 * time.Hour, ""},
 		{"file:///x", 24 * time.Hour, ""},
 	} {

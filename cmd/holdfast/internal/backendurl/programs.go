@@ -21,8 +21,9 @@ var Clients = make(map[string]Client)
 
 // The programs that lock where a client of its own is needed.
 const (
-	EtcdProgram     = "holdfast-etcd"
-	PostgresProgram = "holdfast-postgres"
+	EtcdProgram      = "holdfast-etcd"
+	PostgresProgram  = "holdfast-postgres"
+	ZooKeeperProgram = "holdfast-zookeeper"
 )
 
 // Program returns the name of the program that locks at the address, or "" if this one does.

@@ -93,7 +93,7 @@ func redlockScheme(name, rest string) scheme {
 		return b, nil
 	})
 	s.limits = func(params map[string]string) limits {
-		l := limits{longest: quorum.DefaultGuard}
+		l := limits{longest: quorum.DefaultGuard, why: "restart-guard, which is"}
 		if guard, err := time.ParseDuration(params["restart-guard"]); err == nil {
 			l.longest = guard
 		}

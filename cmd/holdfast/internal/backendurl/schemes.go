@@ -42,6 +42,7 @@ var schemes = map[string]scheme{
 	"rediss+cluster": redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
 	"postgres":       postgresLocks("postgres"),
 	"postgresql":     postgresLocks("postgresql"),
+	"zookeeper":      zooKeeperScheme(),
 	"redlock": redlockScheme("redlock",
 		"[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
 	"redlocks": redlockScheme("redlocks",
@@ -50,7 +51,7 @@ var schemes = map[string]scheme{
 
 // planned are schemes that are known but have no backend in this build.
 var planned = []string{
-	"zookeeper",
+	"consul",
 }
 
 // refused are schemes that will never have a backend, with the reason.

@@ -9,7 +9,7 @@ type inOurWords struct{ error }
 func (e inOurWords) Error() string {
 	text := e.error.Error()
 	for _, library := range []string{
-		"redlock: ", "redishold: ", "etcdhold: ", "pghold: ", "invalid: ", "URL: ",
+		"redlock: ", "redishold: ", "etcdhold: ", "pghold: ", "zkhold: ", "invalid: ", "URL: ",
 	} {
 		text = strings.TrimPrefix(text, library)
 	}

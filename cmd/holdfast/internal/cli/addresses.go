@@ -19,10 +19,10 @@ values write the characters % / ? # & @ as % and two hex digits. The part before
 durations that are not allowed.
 
 ` + backendurl.Help() + `
-Locks in PostgreSQL need the program holdfast-postgres, and locks in etcd
-holdfast-etcd, in the version of holdfast, beside it or in PATH. What an address
-of PostgreSQL leaves out comes from PGHOST, PGUSER, PGPASSWORD and so on, and from
-~/.pgpass.
+Locks in PostgreSQL need the program holdfast-postgres, locks in etcd
+holdfast-etcd, and locks in ZooKeeper holdfast-zookeeper, in the version of
+holdfast, beside it or in PATH. What an address of PostgreSQL leaves out comes
+from PGHOST, PGUSER, PGPASSWORD and so on, and from ~/.pgpass.
 
 The address file: alone means the directory that is used without an address.`
 	})

@@ -1,0 +1,94 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver/zookeepertest"
+)
+
+// startZooKeeper starts a server, and returns it with its address for the command.
+func startZooKeeper(t *testing.T) (s zookeepertest.Server, url string) {
+	t.Helper()
+	if err := buildBeside("holdfast-zookeeper"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := zookeepertest.Start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Remove() })
+	s.EndWith(t, func() string { return "ZooKeeper" })
+	return s, "zookeeper://" + s.Address + "/locks?session=10m"
+}
+
+// TestZooKeeperExitCodes: what happens on ZooKeeper ends with the code that the same ends with
+// elsewhere.
+func TestZooKeeperExitCodes(t *testing.T) {
+	t.Parallel()
+	s, url := startZooKeeper(t)
+	command := func(args ...string) *process {
+		cmd := exec.Command(holdfastPath, args...)
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL="+url)
+		return startCommand(t, cmd)
+	}
+	holder := command("hold", "--ttl=5m", "held")
+	holder.line()
+	for _, test := range []struct {
+		situation string
+		args      []string
+		code      int
+	}{
+		{"succeeds", []string{"run", "n", "--", "true"}, 0},
+		{"fails", []string{"run", "n", "--", "sh", "-c", "exit 69"}, 69},
+		{"lease too long", []string{"run", "--ttl=8m", "n", "--", "true"}, 64},
+		{"bad address", []string{"run", "--on=zookeeper://h?x=y", "n", "--", "true"}, 64},
+		{"no host", []string{"run", "--on=zookeeper://", "n", "--", "true"}, 64},
+		{"no server", []string{"run", "--on=zookeeper://127.0.0.1:1", "n", "--", "true"}, 69},
+		{"busy", []string{"run", "--no-wait", "held", "--", "true"}, 75},
+		{"shared, busy", []string{"run", "--shared", "--no-wait", "held", "--", "true"}, 75},
+		{"shared", []string{"run", "--shared", "n", "--", "true"}, 0},
+		{"not found", []string{"run", "n", "--", "no-such-command"}, 127},
+		{"shown", []string{"ls"}, 0},
+		{"described", []string{"inspect", "held"}, 0},
+		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70},
+	} {
+		p := command(test.args...)
+		if p.ends(); p.code != test.code {
+			t.Errorf("%s: exit code %d, want %d; stderr: %s", test.situation, p.code, test.code,
+				p.stderr)
+		}
+	}
+	waiter := command("run", "--ttl=5m", "held", "--", "true")
+	waiter.expectStderr(`waiting for "held".*\n`)
+	holder.signal(syscall.SIGTERM)
+	holder.expectExit(0)
+	waiter.expectExit(0)
+
+	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
+	lost.line()
+	s.Freeze()
+	lost.expectExit(70)
+	s.Thaw()
+}
+
+// TestZooKeeperProgramMissing: who has only holdfast is told what to install.
+func TestZooKeeperProgramMissing(t *testing.T) {
+	t.Parallel()
+	alone := filepath.Join(t.TempDir(), "holdfast")
+	if err := os.Link(holdfastPath, alone); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(alone, "run", "--on=zookeeper://u:hunter2@h", "n", "--", "true")
+	cmd.Env = []string{"PATH=/no/path"}
+	p := startCommand(t, cmd)
+	p.expectExit(69)
+	if text := p.allStderr(); strings.Contains(text, hidden) || !strings.Contains(text,
+		"go install github.com/holdfast-go/holdfast/cmd/holdfast/holdfast-zookeeper@") {
+		t.Errorf("stderr: %s", text)
+	}
+}

@@ -1,0 +1,50 @@
+//go:build unix
+
+package zkhold_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/zookeepertest"
+)
+
+// A leader whose followers do not answer may have been replaced. It does not know that for a while,
+// and says to each request for which it needs no majority that all is well.
+func TestLeaderWithoutMajority(t *testing.T) {
+	leader, followers, err := zookeepertest.StartEnsemble(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, "zookeeper://"+leader.Address)
+	c := claim("k")
+	c.TTL = long / 4 * 3 // the longest: what was answered before the renewal proves too little
+	acquire(t, b, c, driver.Held)
+	renew(t, b, driver.Held, c)
+	for _, f := range followers {
+		f.Freeze()
+		t.Cleanup(f.Thaw)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	results, err := b.Renew(ctx, []driver.Claim{c})
+	if err == nil {
+		err = results[0].Err
+	}
+	if !errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Renew without a majority: %v, %v; want ErrUnknown", results, err)
+	}
+	for _, f := range followers {
+		f.Thaw()
+	}
+	testserver.Eventually(t, "the claim is renewed", func() error {
+		ctx, cancel := patience(t)
+		defer cancel()
+		results, err := b.Renew(ctx, []driver.Claim{c})
+		return testserver.Not(err == nil && results[0].State == driver.Held, "%v, %v", results, err)
+	})
+}

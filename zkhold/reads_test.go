@@ -1,0 +1,119 @@
+//go:build unix
+
+package zkhold_test
+
+import (
+	"encoding/binary"
+	"net"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/zkhold"
+)
+
+// Somebody else's node below a slot keeps no dead holder alive: who waits looks at the names.
+func TestForeignNode(t *testing.T) {
+	url := newURL(t)
+	b, other := open(t, url), open(t, url)
+	a, w := claim("k"), queued("k")
+	acquire(t, other, a, driver.Held)
+	slot := zkhold.SlotPath(t, url, "k")
+	if _, err := direct(t).Create(slot+"/foreign", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	lose(t, url, "k")
+	ctx, cancel := patience(t)
+	defer cancel()
+	testserver.Eventually(t, "the waiter holds the key", func() error {
+		r, err := b.Acquire(ctx, w)
+		return testserver.Not(err == nil && r.State == driver.Held, "%+v, %v", r, err)
+	})
+	renew(t, other, driver.Lost, a)
+}
+
+// What was read may be old. So nobody is told that a key is busy before the leader was asked, nor
+// that a claim is lost before a majority was.
+func TestOldReads(t *testing.T) {
+	url := newURL(t)
+	r := new(recorder)
+	b := open(t, url, zkhold.WithDialer(r.dial))
+	acquire(t, open(t, url), claim("k"), driver.Held)
+	slot := zkhold.SlotPath(t, url, "k")
+	acquire(t, b, claim("k"), driver.Busy)
+	if all := r.take(); !between(all, opSync, "", slot) {
+		t.Errorf("for a busy key these were the requests: %v", all)
+	}
+	release(t, b, claim("k"), driver.Lost)
+	if all := r.take(); !between(all, opSet, path.Dir(slot), slot) {
+		t.Errorf("for a claim that is not there these were the requests: %v", all)
+	}
+}
+
+// between reports whether the slot was read before and after an operation, which was on that node
+// if it is named.
+func between(all []request, operation uint32, at, slot string) bool {
+	read := request{opGet, slot}
+	first := slices.Index(all, read)
+	if first < 0 {
+		return false
+	}
+	i := slices.IndexFunc(all[first:], func(r request) bool {
+		return r.operation == operation && (at == "" || r.path == at)
+	})
+	return i >= 0 && slices.Contains(all[first+i:], read)
+}
+
+// request is one that was sent.
+type request struct {
+	operation uint32
+	path      string
+}
+
+// recorder is a dialer that notes requests.
+type recorder struct {
+	mu  sync.Mutex
+	all []request
+}
+
+func (r *recorder) take() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+func (r *recorder) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedConn{conn, r}, nil
+}
+
+type recordedConn struct {
+	net.Conn
+	recorder *recorder
+}
+
+// Write notes the request: a length, a number, the operation, and for those that matter a path with
+// its length.
+func (c *recordedConn) Write(frame []byte) (int, error) {
+	if len(frame) >= 16 {
+		r := request{operation: binary.BigEndian.Uint32(frame[8:])}
+		if n := binary.BigEndian.Uint32(frame[12:]); uint64(n) <= uint64(len(frame)-16) {
+			r.path = string(frame[16 : 16+n])
+		}
+		c.recorder.mu.Lock()
+		c.recorder.all = append(c.recorder.all, r)
+		c.recorder.mu.Unlock()
+	}
+	return c.Conn.Write(frame)
+}

@@ -1,0 +1,243 @@
+package zkhold
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// session is what is known of the session that the connection has now. The claims of the Backend
+// live as long as it does.
+//
+// A server counts a session from the last request that it had from the client. Only the leader ends
+// sessions, and hears of requests from the other servers with their next heartbeat, half a tick
+// later. So an answer proves that the session lives on for what is left of its timeout after a
+// quarter: if the leader had a part in that answer, and in others before it without a gap. And if a
+// majority had a part in it as well: the leader of a minority, which others have replaced already,
+// does not know that for some ticks, and goes on answering sync.
+type session struct {
+	mu      sync.Mutex
+	id      int64         // 0: none
+	timeout time.Duration // as the server has granted it
+	since   time.Duration // when the first request was sent of those answered without a gap
+	last    time.Duration // when the last of them was sent
+	until   time.Duration // the session lives at least until then
+	known   chan struct{} // closed when there is a first session
+}
+
+// share is the part of a session's timeout that a claim may count on.
+func share(timeout time.Duration) time.Duration { return timeout / 4 * 3 }
+
+// gap is the longest time between requests without a gap.
+func gap(timeout time.Duration) time.Duration { return timeout / 12 }
+
+// granted notes what a server has said of the session, over a connection that was begun then: the
+// leader has heard of the session since.
+func (s *session) granted(id int64, timeout, begun time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id != s.id {
+		s.until = begun
+	}
+	s.id = id
+	if id == 0 { // the former one has expired
+		return
+	}
+	s.timeout, s.since, s.last = timeout, begun-timeout/4, begun
+	select {
+	case <-s.known:
+	default:
+		close(s.known)
+	}
+}
+
+// answered notes that the leader has had a part in an answer to that session, and a majority too if
+// it was to a transaction.
+func (s *session) answered(id int64, sent time.Duration, transaction bool) {
+	now := driver.LeaseClock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 || id != s.id {
+		return
+	}
+	if now-s.last > gap(s.timeout) {
+		s.since = sent
+	}
+	s.last = max(s.last, sent)
+	if transaction && sent-s.since >= s.timeout/4 {
+		s.until = max(s.until, sent+share(s.timeout))
+	}
+}
+
+// current returns the session and its timeout.
+func (s *session) current() (id int64, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.timeout
+}
+
+// lasts reports whether it is still that session, and is sure to live until then.
+func (s *session) lasts(id int64, until time.Duration) (same, sure bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same = id != 0 && id == s.id
+	return same, same && s.until >= until
+}
+
+// names names the nodes of one session of a Backend. If the session ends just then, a node may be
+// made in the next one: so its name says what Backend has made it, too.
+type names struct {
+	backend *Backend
+	id      int64
+}
+
+func (n names) prefix() string {
+	return fmt.Sprintf("%s-%016x-", n.backend.instance, uint64(n.id))
+}
+
+func (n names) ours(node string) bool { return strings.HasPrefix(node, n.prefix()) }
+
+func (n names) made(node string) bool {
+	return strings.HasPrefix(node, n.backend.instance+"-")
+}
+
+func (n names) next() string { return fmt.Sprintf("%s%x", n.prefix(), n.backend.nodes.Add(1)) }
+
+// names returns the names for the session that there is now.
+func (b *Backend) names() names {
+	id, _ := b.session.current()
+	return names{b, id}
+}
+
+// link is a connection to a server. It reads along what the client keeps to itself: which session
+// the server has granted, for how long.
+type link struct {
+	net.Conn
+	session *session
+	begun   time.Duration
+	greet   time.Time // the end of what a server has for its first answer
+	head    []byte    // of the first answer
+}
+
+// greeting is the length of what a server says first: a length, a version, the timeout of the
+// session in milliseconds, and its id.
+const greeting = 4 + 4 + 4 + 8
+
+// SetReadDeadline bounds the first answer. A server that was about to serve may never give it to
+// who came a moment too early, and the client waits for seven times the session's timeout.
+func (l *link) SetReadDeadline(at time.Time) error {
+	if len(l.head) < greeting && (at.IsZero() || at.After(l.greet)) {
+		at = l.greet
+	}
+	return l.Conn.SetReadDeadline(at)
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if room := greeting - len(l.head); room > 0 && n > 0 {
+		l.head = append(l.head, p[:min(n, room)]...)
+		if len(l.head) == greeting {
+			timeout := time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
+			l.session.granted(int64(binary.BigEndian.Uint64(l.head[12:])), timeout, l.begun)
+		}
+	}
+	return n, err
+}
+
+// greetingTime is how long a server has for its first answer: a third of the session's timeout, but
+// at least a second, in which a majority agrees to a session also on a busy machine.
+func greetingTime(timeout time.Duration) time.Duration {
+	return max(time.Second, min(timeout/3, DefaultTimeout))
+}
+
+// dial makes a connection for the client.
+func (b *Backend) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	begun := driver.LeaseClock()
+	conn, err := b.dialer(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		conn.Close()
+		return nil, errClosed
+	}
+	b.conn = &link{Conn: conn, session: &b.session, begun: begun,
+		greet: time.Now().Add(greetingTime(b.wanted))}
+	return b.conn, nil
+}
+
+// keep asks the leader for a sign of life all the time: for as long as it answers, the session
+// lives.
+func (b *Backend) keep() {
+	for {
+		b.sync(b.root)
+		_, timeout := b.session.current()
+		pause := time.NewTimer(max(gap(timeout)/2, 10*time.Millisecond))
+		select {
+		case <-b.ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// sync has what is read after it be as new as what any answer was based on that anybody had before
+// it.
+func (b *Backend) sync(path string) error {
+	id, _ := b.session.current()
+	sent := driver.LeaseClock()
+	if _, err := b.client.Sync(path); err != nil {
+		return err
+	}
+	b.session.answered(id, sent, false)
+	return nil
+}
+
+// prove has a majority agree to a transaction of this session that changes nothing.
+func (b *Backend) prove() error {
+	id, _ := b.session.current()
+	sent := driver.LeaseClock()
+	if _, err := b.client.Set(b.slotsPath(), nil, -1); err != nil {
+		return err
+	}
+	b.session.answered(id, sent, true)
+	return nil
+}
+
+// outlast waits until it is sure that the session lives until then. The caller has had an answer
+// from it. It fails if it is another session by now, or the end of the deadline comes.
+func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
+	for {
+		same, sure := b.session.lasts(id, until)
+		switch {
+		case sure:
+			return nil
+		case !same:
+			return errSession
+		case driver.LeaseClock() >= deadline:
+			return errUnsure
+		}
+		if err := b.prove(); err != nil {
+			return err
+		}
+		if _, sure := b.session.lasts(id, until); sure {
+			return nil
+		}
+		_, timeout := b.session.current()
+		pause := time.NewTimer(max(gap(timeout)/4, time.Millisecond))
+		select {
+		case <-b.ctx.Done():
+			pause.Stop()
+			return errClosed
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package zkhold
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func TestURL(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("s:e@c/t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]address{
+		"zookeeper://h":                   {servers: []string{"h:2181"}, root: "/holdfast"},
+		"zookeeper://h/":                  {servers: []string{"h:2181"}, root: "/holdfast"},
+		"zookeeper://h:1,[::1]:2,[::2]/a": {servers: []string{"h:1", "[::1]:2", "[::2]:2181"}, root: "/a"},
+		"zookeeper://h/a/b%20c/":          {servers: []string{"h:2181"}, root: "/a/b c"},
+		"zookeeper://u:p%40q@h?session=7s": {servers: []string{"h:2181"}, root: "/holdfast",
+			login: "u:p@q", session: 7 * time.Second},
+		"zookeeper://u@h?password-file=" + file: {servers: []string{"h:2181"}, root: "/holdfast",
+			login: "u:s:e@c/t"},
+	} {
+		a, err := parseURL(url)
+		if err != nil || !slices.Equal(a.servers, want.servers) || a.root != want.root ||
+			a.login != want.login || a.session != want.session {
+			t.Errorf("%s is read as %+v, %v; want %+v", url, a, err, want)
+		}
+		if err := Validate(url); err != nil {
+			t.Errorf("Validate(%s) = %v", url, err)
+		}
+	}
+}
+
+// A URL that is wrong is refused, and no part of it is shown: it may be one of a password.
+func TestWrongURL(t *testing.T) {
+	for _, url := range []string{"", "h", "zk://h", "zookeeper:h", "zookeeper://", "zookeeper://,",
+		"zookeeper://h,,g", "zookeeper://h:", "zookeeper://::1", "zookeeper://h/a//b",
+		"zookeeper://h/../a", "zookeeper://h/a/.", "zookeeper://h/%00", "zookeeper://h/ä",
+		"zookeeper://h#hunter2", "zookeeper://h?hunter2=1", "zookeeper://h?session=hunter2",
+		"zookeeper://h?session=1ms", "zookeeper://h?session=9s&session=9s",
+		"zookeeper://h?session=%zz", "zookeeper://hunter2@h", "zookeeper://:hunter2@h",
+		"zookeeper://u:hunter2@h?password-file=/dev/null", "zookeeper://u:hunt/er2@h",
+		"zookeeper://h?password-file=/dev/null", "zookeeper://u@h?password-file=/no/such/file",
+		"zookeeper://u%3av:hunter2@h", "zookeeper://u:%zzhunter2@h"} {
+		err := Validate(url)
+		var e *driver.Error
+		if !errors.As(err, &e) || !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Validate(%q) = %v; want ErrInvalid", url, err)
+			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Validate(%q) = %v, which shows what may be a password", url, err)
+		}
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	for name, o := range map[string]Option{"nil": nil, "root": WithRoot("a"),
+		"no root": WithRoot("/"), "session": WithSession(MinSession - 1),
+		"presence": WithPresence(minPresence - 1), "timeout": WithTimeout(0),
+		"dialer": WithDialer(nil)} {
+		if _, err := Open(t.Context(), "zookeeper://h", o); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Open with a wrong option (%s) = %v; want ErrInvalid", name, err)
+		}
+	}
+}
