@@ -12,44 +12,48 @@ import (
 // MaxSetKeys is the largest number of different keys that one [LockSet] may have.
 const MaxSetKeys = 1000
 
-// AcquireAll waits until it has all of the keys, or ctx ends. ctx bounds the wait only: the LockSet
-// outlives it. On success the caller must Release the LockSet. Keys that are named twice count
-// once.
+// AcquireAll waits until it has all of the keys or ctx ends. On success the caller must call
+// Release on the LockSet. ctx bounds only the wait: the LockSet stays held after ctx has ended. A
+// key that is named twice counts once.
 //
-// Callers that name the same keys in different orders do not wait for each other in a circle, be
-// they in this process or another, or ask with other options: see Several keys in the package
-// documentation, also for where that ends. Keys whose lock ctx carries (see [Lock.Context]) are
-// nested, as in Acquire. Keys that are free cost about one round trip, all together.
+// Calls that name the same keys in different orders do not wait for each other in a circle, in one
+// process or several, with the same options or others. Several keys, in the package documentation,
+// says where this protection ends. If ctx carries a lock on a key (see [Lock.Context]), the lock on
+// this key is nested, as in Acquire. If all keys are free, AcquireAll takes about one round trip.
 //
-// All keys are valid together when AcquireAll returns. If a lock is lost while it waits for another
-// key, it acquires that key again. With [WithoutRenewal] locks run down while later keys are waited
-// for, so they are extended before it returns, and acquired again if they had ended. [WithMaxHold]
-// counts from when the set is complete, and not for keys that are nested.
+// All locks are valid when AcquireAll returns. If it loses a lock while it waits for another key,
+// it acquires the lost key again. With [WithoutRenewal], it extends the locks before it returns,
+// because nothing has renewed them during the waits. [WithMaxHold] counts from when the set is
+// complete, and does not apply to nested locks.
 //
-// On failure the caller holds nothing, and what was acquired has been released, or is being
-// released in the background if ctx has ended or the backend does not answer. The error names the
-// key that could not be had. It is one of those of [Locker.Acquire] for that key: if the first
-// request for it gets no answer, the call fails, also when the backend has answered for other keys.
-// It is ErrInvalid also for no keys or more than [MaxSetKeys].
+// On failure the caller holds nothing: AcquireAll has released the keys that it had, or is
+// releasing them in the background if ctx has ended or the backend does not answer. The error names
+// the key that could not be acquired, and is one of the errors of [Locker.Acquire] for this key. So
+// if the first request for a key gets no answer, AcquireAll fails, even if the backend has answered
+// for other keys. AcquireAll also fails with ErrInvalid if there are no keys, or more than
+// [MaxSetKeys].
 func (l *Locker) AcquireAll(ctx context.Context, keys []string,
 	options ...AcquireOption) (*LockSet, error) {
 	return l.acquireAll(ctx, keys, true, options)
 }
 
-// TryAcquireAll is AcquireAll with a single attempt for each key, all at the same time. If a key is
-// taken it releases the others again and fails with a [*HeldError] of the first key that is taken,
-// in the order of their bytes. So of two calls at the same time that have keys in common, both may
-// fail. What counts as taken is said at [Locker.TryAcquire]. Other errors are those of AcquireAll.
+// TryAcquireAll is like [Locker.AcquireAll], but it makes a single attempt for each key, all at the
+// same time, and does not wait. If keys are taken (see [Locker.TryAcquire]), it releases the others
+// and fails with the [*HeldError] of the first one in the order of the keys' bytes. So if two calls
+// that have keys in common run at the same time, both may fail. Its other errors are those of
+// AcquireAll.
 func (l *Locker) TryAcquireAll(ctx context.Context, keys []string,
 	options ...AcquireOption) (*LockSet, error) {
 	return l.acquireAll(ctx, keys, false, options)
 }
 
-// DoAll acquires the keys as [Locker.AcquireAll] does, calls f, and releases them, even if f
-// panics. The context that f gets ends with the first loss. DoAll returns the error of f, or that
-// of AcquireAll if it did not call f; ErrInvalid if f is nil. It joins a [*LostError] for each key
-// that was lost before f returned. A release that is not confirmed is not an error of DoAll: it
-// goes on in the background, and hooks and log report it.
+// DoAll acquires the keys as [Locker.AcquireAll] does, calls f, and releases the keys, even if f
+// panics. The context that it passes to f is derived from ctx and ends when the first lock is lost.
+//
+// DoAll returns the error of AcquireAll if that fails, and otherwise the error of f. It joins a
+// [*LostError] for each key that was lost before f returned. A release that the backend does not
+// confirm is no error of DoAll: it goes on in the background, and hooks and log report it. If f is
+// nil, DoAll fails with ErrInvalid.
 func (l *Locker) DoAll(ctx context.Context, keys []string,
 	f func(context.Context, *LockSet) error, options ...AcquireOption) error {
 	if f == nil {
@@ -59,10 +63,10 @@ func (l *Locker) DoAll(ctx context.Context, keys []string,
 	if err != nil {
 		return err
 	}
-	// Not the caller's context: the keys must be released even if that has ended.
+	// The keys must be released even if the caller's context has ended.
 	defer set.Release(context.WithoutCancel(ctx))
 	err = f(set.Context(ctx), set)
-	// Each lock knows how it ended, also if f has released the set.
+	// Each lock knows how it ended, even if f has released the set.
 	set.Release(context.WithoutCancel(ctx))
 	for _, lock := range set.locks {
 		var lost *LostError
@@ -94,8 +98,8 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, wait bool,
 	return g.complete(ctx), nil
 }
 
-// gathering checks keys and options. It fails with ErrInvalid, and then the result says only which
-// key that is about.
+// gathering checks keys and options. If it fails with ErrInvalid, the result says only which key
+// the error is about.
 func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*gathering, error) {
 	g := &gathering{locker: l}
 	if len(keys) == 0 {
@@ -131,7 +135,8 @@ func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*
 	return g, g.share()
 }
 
-// share has those keys shared that WithSharedKeys names, or all if the call is shared.
+// share sets the terms of each key. The keys that WithSharedKeys names are shared, or all keys if
+// the call is shared.
 func (g *gathering) share() error {
 	for i := range g.members {
 		g.members[i].terms = g.call.terms

@@ -9,15 +9,16 @@ import (
 )
 
 // terms are the TTL, whether the lease is renewed, and whether it is shared. Acquisitions of one
-// key on the same terms use one lease, in turns or together. Others queue at the backend, as
-// another process would. So a lease never changes its terms: a Downgrade takes it from its cohort.
+// key on the same terms use one lease, in turns or together. Acquisitions on other terms queue at
+// the backend, as another process would. So a lease never changes its terms while it is its
+// cohort's: a Downgrade takes it from the cohort.
 type terms struct {
 	ttl    time.Duration
 	renew  bool // the watchdog renews it
 	shared bool // others may hold the key as well, if they share it
 
-	permits int  // of the semaphore that the key is a slot of; 0: it is none
-	gate    bool // the key is a gate or the scouts' key, see scout.go: no user's
+	permits int  // of the semaphore whose slot the key is; 0: the key is not a slot
+	gate    bool // the key is a gate or the scouts' key, see scout.go
 }
 
 // call is one call of Acquire or TryAcquire.
@@ -26,16 +27,16 @@ type call struct {
 	terms   terms
 	maxHold time.Duration
 	suffix  string        // of the owner value
-	since   clock.Instant // when it began; 0: a shared call, which has not read the clock yet
+	since   clock.Instant // when the call began; 0: a shared call that has not read the clock yet
 	wait    bool          // Acquire, not TryAcquire
 
-	// of the scout, which goes on whatever fails: called with the error of each request, or nil
+	// set by the scout, which goes on whatever fails: called with the error of each request, or nil
 	watch func(error)
 
-	// a request with another claim, which was given up, may have taken effect
+	// an earlier claim of this call, which was given up, may have been granted
 	maybe bool
 
-	sharedKeys []string // of a set: those that are shared; nil: WithSharedKeys was not given
+	sharedKeys []string // of a set: the keys that are shared; nil: WithSharedKeys was not given
 }
 
 // call returns a call with the caller's options. It fails with ErrInvalid.
@@ -61,7 +62,7 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared,
 		permits: config.permits}
 	if !a.terms.shared {
-		a.since = clock.Now() // it costs as much as all the rest of joining those who share
+		a.since = clock.Now() // for a reader that joins, this would double the cost of the call
 	}
 	a.sharedKeys = config.sharedKeys
 	a.maxHold, a.suffix = config.maxHold, l.suffix
@@ -71,7 +72,7 @@ func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, err
 	return a, nil
 }
 
-// takes returns an error if the backend would refuse claims with that TTL, or cannot share keys.
+// takes returns an error if the backend does not allow the TTL, or has to share keys and cannot.
 func takes(backend driver.Backend, c *config) error {
 	if (c.shared || len(c.sharedKeys) > 0) && !shares(backend) {
 		return errNoSharing
@@ -129,7 +130,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 	return lock, nil
 }
 
-// keyOf returns the full key of a call for one key. It fails with ErrInvalid for what is not
+// keyOf returns the full key of a call for one key. It fails with ErrInvalid if something is not
 // allowed, and with the error of ctx if that has ended.
 func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
 	if a.terms.permits > 0 {
@@ -163,11 +164,11 @@ func (l *Locker) refused(ctx context.Context, a *call, err error) (*Lock, error)
 	return nil, err
 }
 
-// enter joins the cohort of the key and the terms, or founds it and leads.
+// enter joins the cohort of the key and the terms. If there is none, it makes one and leads it.
 func (l *Locker) enter(ctx context.Context, full string,
 	a *call) (lock *Lock, local bool, err error) {
 	s := l.shard(full)
-	done := ctx.Done() // not under the mutex: a caller's own kind of context may ask a Lock
+	done := ctx.Done() // not under the mutex: a caller's own kind of context may call a Lock
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -190,7 +191,7 @@ func (l *Locker) enter(ctx context.Context, full string,
 		}
 	case a.wait:
 		leads = false
-	default: // it does not wait for an answer that others wait for
+	default: // a single attempt does not wait for the leader's answer
 		c = &cohort{locker: l, shard: s, key: full, terms: a.terms}
 	}
 	if a.since == 0 {
@@ -218,7 +219,7 @@ func (l *Locker) enter(ctx context.Context, full string,
 	return o.lock, true, o.err
 }
 
-// wait returns the waiter's outcome, or the error of ctx once done is closed, the channel of ctx.
+// wait returns the waiter's outcome, or the error of ctx when ctx ends. done is the channel of ctx.
 func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outcome {
 	c.countWaiting(1)
 	defer c.countWaiting(-1)
@@ -229,12 +230,12 @@ func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outc
 	case <-done:
 	}
 	c.withdraw(w)
-	// Last, and not under the mutex: a caller's own kind of context may ask a Lock, or panic.
+	// Last, and not under the mutex: a caller's own kind of context may call a Lock, or panic.
 	return outcome{err: contextError(ctx)}
 }
 
-// withdraw removes a waiter whose caller gave up. If its outcome came first, the turn or the lead
-// passes to the next waiter.
+// withdraw removes a waiter whose caller has given up. If the waiter already has an outcome, its
+// turn or its lead passes to the next waiter.
 func (c *cohort) withdraw(w *waiter) {
 	s := c.shard
 	s.mu.Lock()
@@ -247,7 +248,8 @@ func (c *cohort) withdraw(w *waiter) {
 	o.refuse(c)
 }
 
-// heldError is the error of a TryAcquire that finds the cohort at work. The caller holds shard.mu.
+// heldError returns the error of a TryAcquire that finds the key taken by the cohort. The caller
+// holds shard.mu.
 func (c *cohort) heldError(a *call) error {
 	e := &HeldError{Key: a.key}
 	switch {

@@ -6,27 +6,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// A cohort is all that one Locker has to do with one key on the same terms. Of its goroutines only
-// one talks to the backend (it leads); the others wait in memory, and get the key handed over in
-// turns, or together if they share it (see share.go). With local handoff switched off, every
+// A cohort is the goroutines of one Locker that want one key on the same terms. One of them talks
+// to the backend: it leads. The others wait in memory. They get the key in turns, each from the one
+// before, or all together if they share it (see share.go). With local handoff switched off, every
 // acquisition is a cohort of its own.
 //
 // A cohort is always in one of four states:
 //
 //	held       lease != nil && !leading: a goroutine has its turn, or several share the key
-//	leading    leading && lease == nil: a goroutine acquires, or releases, at the backend
-//	fresh run  leading && lease != nil: a goroutine asks for a fresh run, or a fresh span. If the key
-//	           is shared, others may hold it meanwhile
+//	leading    leading && lease == nil: a goroutine acquires or releases the key at the backend
+//	fresh run  leading && lease != nil: a goroutine asks for a fresh run, or a fresh span if the
+//	           key is shared; then others may hold the key meanwhile
 //	gone       removed from its shard
 //
-// There are waiters in the first three states only, and in the first only if the key is not shared.
-// Whoever ends a state serves the next waiter.
+// A cohort that is gone has no waiters, and neither has one that holds a shared key. Code that ends
+// a state serves the next waiter.
 //
-// A turn that is past its maximum hold is in limbo: its holder has been told of the loss, but the
-// key stays until the holder releases it or the lease ends.
+// A turn that has reached its maximum hold is in limbo: its holder has been told that the lock is
+// lost, but the key stays taken until the holder releases it or the lease ends.
 //
-// What joins a cohort is in call.go, the talk with the backend in lead.go, the end of a turn at its
-// holder's wish in release.go. The lease that turns rest on is in lease.go.
+// An acquisition joins its cohort in call.go. The leader talks to the backend in lead.go. A holder
+// ends its turn in release.go. The lease that turns rest on is in lease.go.
 type cohort struct {
 	locker *Locker
 	shard  *shard
@@ -35,19 +35,18 @@ type cohort struct {
 
 	// Guarded by shard.mu:
 	other   *cohort // the next one of the same key in shard.keys, on other terms
-	lease   *lease  // the hold at the backend that may begin turns; nil if there is none
+	lease   *lease  // on which turns may begin; nil if there is none
 	leading bool    // a goroutine talks to the backend for all
 	waiters waiterList
 	pending *pendingClaim // under way, or left by its leader to the next one
-	// of which the key is a slot, as long as the cohort is in shard.keys; else nil
+	// the semaphore whose slot the key is, while the cohort is in shard.keys; else nil
 	semaphore *semaphore
 	since     clock.Instant // when the run of turns began
 	turns     int           // of the run, so far
-	// the backend has answered an acquisition. silent is that of the last lease
-	answered bool
-	silent   clock.Instant
+	answered  bool          // the backend has answered an acquisition
+	silent    clock.Instant // as lease.silent, of the last lease
 
-	// Most cohorts need one of each, so they are allocated with the cohort.
+	// Most cohorts need one lease and one Lock, so these are allocated with the cohort.
 	firstLease lease
 	firstLock  Lock
 }
@@ -116,28 +115,28 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	return l
 }
 
-// mayPass reports whether the next turn of the run can begin without asking the backend. The caller
-// holds shard.mu.
+// mayPass reports whether the next turn of the run may begin without a question to the backend. The
+// caller holds shard.mu.
 func (c *cohort) mayPass(now clock.Instant) bool {
 	h := c.lease
 	switch {
 	case h == nil || now.Sub(c.since) >= c.span(h):
 		return false
 	case h.next > h.last:
-		return false // the block of tokens bounds a run of turns
+		return false // the run has used up its block of tokens
 	case !c.terms.renew:
 		return false // nobody renews the lease, so each turn needs a full one
 	default:
-		// In good times the watchdog keeps well over half of the lease ahead. With less than a
-		// third left, ask.
+		// Normally the watchdog keeps more than half of the lease ahead. If less than a third is
+		// left, renewals fail, so ask.
 		return h.deadline.Sub(now) > h.granted/3
 	}
 }
 
-// outage returns from when an outage counts, for a goroutine that leads from start on: without an
-// answer for a TTL from then it gives up. It returns 0 if the backend has never answered: then the
-// first failure ends the wait. Time in which nothing was asked is no outage. The caller holds
-// shard.mu.
+// outage returns the time from which an outage counts, for a goroutine that leads from start on.
+// The goroutine gives up if it has no answer within a TTL from that time. Time in which nothing was
+// asked is not part of an outage. outage returns 0 if the backend has never answered: then the
+// first failure ends the wait. The caller holds shard.mu.
 func (c *cohort) outage(start clock.Instant) clock.Instant {
 	switch {
 	case !c.answered:
@@ -148,8 +147,9 @@ func (c *cohort) outage(start clock.Instant) clock.Instant {
 	return start
 }
 
-// span is how long a run of turns may last. For readers that had to queue it is half: a writer that
-// waits as well has a request, and the last of them to wait for after it.
+// span returns how long after the first turn of a run others may begin. For readers that had to
+// queue it is half as long, because a writer that waits behind them also has to wait for the
+// question to the backend and for the last reader.
 func (c *cohort) span(h *lease) time.Duration {
 	span := c.locker.config.span
 	if c.terms.shared && h.queued {
@@ -158,16 +158,16 @@ func (c *cohort) span(h *lease) time.Duration {
 	return span
 }
 
-// serve lets the next waiter have a turn, or all if they share the key. If that takes the backend,
-// the next one leads. It reports false if nobody waits. The caller holds shard.mu; nobody leads,
-// and no exclusive turn is in progress.
+// serve gives the next waiter a turn, or all waiters if they share the key. If the backend must be
+// asked first, the next waiter leads. serve reports false if nobody waits. The caller holds
+// shard.mu; nobody leads, and no exclusive turn is in progress.
 func (c *cohort) serve() bool {
 	w := c.waiters.pop()
 	if w == nil {
 		return false
 	}
 	for ; w != nil; w = c.waiters.pop() {
-		// The clock decides whether the next turn is valid, so it is read here, not before.
+		// The clock decides whether the next turn may begin, so it is read for each turn.
 		now := clock.Now()
 		if !c.mayPass(now) {
 			c.startLead()
@@ -182,21 +182,22 @@ func (c *cohort) serve() bool {
 	return true
 }
 
-// startLead has a goroutine lead, as a counted task. The caller holds shard.mu and may raise tasks
-// (see Locker); nobody leads.
+// startLead notes that a goroutine leads from now on, as a counted task. The caller holds shard.mu
+// and may raise tasks (see Locker); nobody leads.
 func (c *cohort) startLead() {
 	if c.terms.shared && !c.terms.renew {
-		c.letGo() // each needs a lease of its own
+		c.letGo() // without renewal each reader needs a lease of its own
 	}
 	c.leading = true
-	c.locker.tasks.Add(1) // done when the leading ends
+	c.locker.tasks.Add(1) // until the goroutine has ended its lead
 }
 
-// drop ends a lease of the cohort. The caller holds shard.mu, and sees to the key at the backend.
+// drop ends a lease of the cohort in memory. The caller holds shard.mu, and releases the key at the
+// backend if need be.
 func (c *cohort) drop(h *lease) {
 	h.gone = true
 	c.silent = h.silent
-	h.settle() // whoever waits to change it finds it gone
+	h.settle() // a goroutine that waits to change the lease finds it gone
 	if c.lease == h {
 		c.lease = nil
 	}
@@ -212,9 +213,9 @@ func (c *cohort) giveBack(h *lease) {
 	c.locker.cleanUp(claim)
 }
 
-// serveOrRetire serves the next waiter. If there is none, and nobody shares the key, it gives up
-// lease and pending claim, and removes the cohort. The caller holds shard.mu and may raise tasks;
-// nobody leads, and no exclusive turn is in progress.
+// serveOrRetire serves the next waiter. If nobody waits and nobody shares the key, it gives up the
+// lease and the pending claim, and removes the cohort. The caller holds shard.mu and may raise
+// tasks; nobody leads, and no exclusive turn is in progress.
 func (c *cohort) serveOrRetire() {
 	if c.lease != nil {
 		c.bring()
@@ -224,7 +225,7 @@ func (c *cohort) serveOrRetire() {
 	}
 	if c.lease != nil {
 		if c.lease.locks.first != nil {
-			return // a reader that was to lead gave up; those inside keep the lease
+			return // a reader that was to lead has given up; other readers keep the lease
 		}
 		c.giveBack(c.lease)
 	}
@@ -234,7 +235,7 @@ func (c *cohort) serveOrRetire() {
 	c.shard.remove(c)
 }
 
-// resume has the watchdog renew a lease again that passed to the next turn after a maximum hold.
+// resume has the watchdog renew the lease again after a turn in limbo, in which it was not renewed.
 // The caller holds shard.mu.
 func (c *cohort) resume(h *lease, limbo bool) {
 	if limbo && c.lease == h {
@@ -242,8 +243,8 @@ func (c *cohort) resume(h *lease, limbo bool) {
 	}
 }
 
-// returnTurn takes back a turn whose caller gave up before it saw it. Its token stays unused. The
-// caller holds shard.mu.
+// returnTurn takes back a turn whose caller gave up before it learned of the turn. The turn's token
+// stays unused. The caller holds shard.mu.
 func (c *cohort) returnTurn(l *Lock) {
 	if l.lease == nil {
 		return // lost in the meantime
@@ -264,8 +265,8 @@ func (c *cohort) returnTurn(l *Lock) {
 	}
 }
 
-// loseTurn ends a turn. The caller holds shard.mu, and calls tell after unlocking it. tell ends
-// channels and contexts first, and then queues the event for the observers.
+// loseTurn ends a turn as lost. The caller holds shard.mu, and calls tell after unlocking it. tell
+// first closes Done and ends contexts, and then queues the event for the observers.
 func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	locker := c.locker
 	err := l.lostError(reason)
@@ -276,13 +277,13 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	}
 	held := clock.Now().Sub(l.granted)
 	return func() {
-		defer locker.tellLost(l, err, held) // also if a context panics
+		defer locker.tellLost(l, err, held) // even if a context panics
 		end()
 	}
 }
 
-// loseLease ends a lease of the cohort without a release, and the turns that rest on it. The caller
-// holds shard.mu, and calls tell after unlocking it.
+// loseLease ends a lease of the cohort, and the turns on it, as lost. It does not release the key.
+// The caller holds shard.mu, and calls tell after unlocking it.
 func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 	current := c.lease == h
 	c.drop(h)
@@ -293,7 +294,7 @@ func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 			tells = append(tells, c.loseTurn(l, reason))
 		}
 	}
-	if current && !c.leading { // whoever leads finds out by itself
+	if current && !c.leading { // a leader finds out by itself
 		c.serveOrRetire()
 	}
 	return tells.call
@@ -309,8 +310,8 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 		switch {
 		case !ok || l.err != nil:
 		case now >= limit:
-			// Limbo: the holder has been told, and has what is left of the lease to stop and
-			// release. Nobody else gets the key before.
+			// Limbo: the holder is told, and has what is left of the lease to stop and to
+			// release the key. Nobody else gets the key before that.
 			tells = append(tells, c.loseTurn(l, ErrMaxHold))
 		case h.limit == 0 || limit < h.limit:
 			h.limit = limit
@@ -319,10 +320,11 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 	return tells.call
 }
 
-// many is functions to call one after the other.
+// many is a list of functions.
 type many []func()
 
-// call calls all. A panic goes on, but keeps none from being called.
+// call calls the functions one after the other. If one panics, the others are called all the same,
+// and then the panic goes on.
 func (m many) call() {
 	next := 0
 	defer func() {
@@ -336,8 +338,8 @@ func (m many) call() {
 	}
 }
 
-// expire is loseLease for a lease whose validity is over. It has the key released in the
-// background, as it may still be in the way at the backend.
+// expire is loseLease for a lease whose validity is over. It also has the key released in the
+// background, because the backend may still count it as held.
 func (c *cohort) expire(h *lease) (tell func()) {
 	if !c.shard.closed {
 		c.locker.cleanUp(h.claim())
@@ -347,7 +349,7 @@ func (c *cohort) expire(h *lease) (tell func()) {
 
 func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {
 	if lock.cohort.terms.gate {
-		return // it only keeps an order
+		return // the gate and the scouts' key are not a user's locks
 	}
 	if err.Reason != ErrClosed {
 		l.warn("holdfast: lock lost", "key", lock.Key(), "token", uint64(lock.token), "held", held,

@@ -10,29 +10,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Every error about a key names it. Every error wraps exactly one of the following, or the error
-// and the cause of a context that ended. There are exceptions. A [*LostError] also wraps ErrMaxHold
-// or ErrClosed, if that is its reason. The errors of [Locker.Close], [LockSet.Release] and
-// [LockSet.Extend] wrap that of each key, and those of [Locker.Do] and [Locker.DoAll] what the
-// function returned. Use errors.Is and errors.As.
+// Errors are examined with errors.Is and errors.As. Every error about a key names the key. Every
+// error wraps exactly one of the following errors, or the error and the cause of a context that
+// ended, with these exceptions. A [*LostError] also wraps ErrMaxHold or ErrClosed, if that is its
+// reason. The errors of [Locker.Close], [LockSet.Release] and [LockSet.Extend] wrap the error of
+// each key. The errors of [Locker.Do] and [Locker.DoAll] wrap what the function returned.
 var (
-	// ErrHeld: another acquisition holds the key. Found in every [*HeldError].
+	// ErrHeld: another acquisition holds the key. Every [*HeldError] wraps it.
 	ErrHeld = errors.New("held by another")
 
-	// ErrLost: the lock was held and is no longer. Found in every [*LostError].
+	// ErrLost: the lock was held, and is not held any more. Every [*LostError] wraps it.
 	ErrLost = errors.New("lock lost")
 
-	// ErrMaxHold: the lock ended because it was held for as long as [WithMaxHold] allows. An
-	// error that wraps it wraps ErrLost as well.
+	// ErrMaxHold: the lock ended because it was held for as long as [WithMaxHold] allows. An error
+	// that wraps ErrMaxHold wraps ErrLost as well.
 	ErrMaxHold = errors.New("maximum hold reached")
 
-	// ErrUnavailable: the backend did not serve the request, or too late to count. Nothing comes
-	// of it.
+	// ErrUnavailable: the backend did not serve the request, or did so too late. The request has no
+	// effect.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnknown: the request may or may not have taken effect. An acquisition that fails with it
-	// is cleaned up in the background. It is the error also if only an earlier request of the
-	// acquisition may have, and the last one was refused.
+	// ErrUnknown: a request may or may not have taken effect. For an acquisition that made several
+	// requests, one such request is enough, even if the last one was refused. The Locker then
+	// removes in the background what the acquisition may have left.
 	ErrUnknown = driver.ErrUnknown
 
 	// ErrReleased: the lock was released by its holder.
@@ -45,20 +45,20 @@ var (
 	ErrInvalid = driver.ErrInvalid
 )
 
-// Holder says who holds a key, as far as its owner value tells.
+// Holder says who holds a key, as far as the holder's owner value tells.
 type Holder = driver.Owner
 
-// HeldError says that another acquisition holds the key. errors.Is finds ErrHeld in it.
+// HeldError says that another acquisition holds the key. It wraps ErrHeld.
 type HeldError struct {
 	// Key is the key that was asked for.
 	Key string
 
-	// Holder is who held it when the backend answered; of several that share it, the one whose
-	// lease ends last. Its zero value means not known.
+	// Holder is who held the key when the backend answered. If several share the key, it is
+	// the one whose lease ends last. The zero Holder means not known.
 	Holder Holder
 
-	// ExpiresIn is what remained of the holder's lease then; 0 means not known. A live
-	// holder renews its lease, so this is not when the key becomes free.
+	// ExpiresIn is what remained of the holder's lease at that time; 0 means not known. A
+	// live holder renews its lease, so this is not when the key becomes free.
 	ExpiresIn time.Duration
 }
 
@@ -74,8 +74,8 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// LostError says that a lock is no longer held though its holder did not release it.
-// errors.Is finds ErrLost in it, and ErrMaxHold or ErrClosed if that is the reason; nothing else.
+// LostError says that a lock has ended although its holder did not release it. It wraps ErrLost,
+// and also ErrMaxHold or ErrClosed if that is the reason, and no other error.
 type LostError struct {
 	// Key is the key of the lock.
 	Key string
@@ -83,9 +83,9 @@ type LostError struct {
 	// Token is the token the lock had. The protected store may have accepted it up to now.
 	Token Token
 
-	// Reason says how the lock was lost: what the backend answered, why no renewal
-	// succeeded in time, ErrMaxHold, or ErrClosed. It does not wrap the error of a
-	// renewal: a lost lock is not a backend that is unavailable.
+	// Reason says how the lock was lost: what the backend answered, why no renewal succeeded in
+	// time, ErrMaxHold, or ErrClosed. It quotes the error of a renewal but does not wrap it, so a
+	// lost lock is not taken for an unavailable backend.
 	Reason error
 }
 
@@ -111,12 +111,13 @@ func invalid(format string, args ...any) error {
 }
 
 // unsettledError is the error of an acquisition whose last request surely had no effect, while an
-// earlier one may have. The caller must not hear that nothing comes of it. errors.Is and errors.As
-// find all that the last error wraps, but ErrUnknown instead of ErrUnavailable.
+// earlier request may have had one. So it wraps ErrUnknown instead of ErrUnavailable, and otherwise
+// all that the error of the last request wraps.
 type unsettledError struct{ last error }
 
-// afterUnknown returns the error of an acquisition that failed with err after a request that may
-// have taken effect. The end of a context stays what it is, with a cause that may be anything.
+// afterUnknown returns the error of an acquisition that failed with err after an earlier request
+// that may have taken effect. If err is the error of a context, it is returned as it is, because
+// its cause may be anything.
 func afterUnknown(err error) error {
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) {
@@ -131,13 +132,13 @@ func (e *unsettledError) Error() string {
 		ErrUnknown, e.last)
 }
 
-// Is reports whether target is ErrUnknown, or something else than a kind that the last error wraps.
+// Is reports whether target is ErrUnknown, or another error than ErrUnavailable that the last error
+// wraps.
 func (e *unsettledError) Is(target error) bool {
 	return target == ErrUnknown || target != ErrUnavailable && errors.Is(e.last, target)
 }
 
-// As finds what the last error wraps; a [*driver.Error] says that the request may have taken
-// effect.
+// As finds what the last error wraps. In a [*driver.Error] that it finds, Maybe is set.
 func (e *unsettledError) As(target any) bool {
 	if !errors.As(e.last, target) {
 		return false

@@ -7,45 +7,46 @@ import (
 
 // Hooks observe a Locker. Nil hooks are skipped.
 //
-// The hooks of one [WithHooks] are called one after the other, on a goroutine of their own, a
-// moment after the event. Events that one goroutine caused are told in order. When Lost is called,
-// Done is closed and contexts have ended.
+// Each [WithHooks] has a goroutine of its own. It calls the hooks one after the other, a moment
+// after each event. Events that one goroutine caused are reported in order. When Lost is called,
+// the lock's Done is closed and its contexts have ended.
 //
-// A hook that blocks delays the other hooks of the same WithHooks. It delays no lock, no log and no
-// other observer. At most 10,000 events wait for it. Further ones are dropped, and the log says so.
-// A hook that panics is logged. A hook may call the Locker, Close included. Events from before
-// Close may still be told after it.
+// A hook that blocks delays the other hooks of the same WithHooks. It does not delay locks, the log
+// or other hooks. At most 10,000 events wait for it; further events are dropped, and the log says
+// so. A panic of a hook is logged. A hook may call methods of the Locker, including Close. Events
+// from before Close may be reported after it.
 //
-// Some events have the context that the caller gave to the acquisition. It is there for its values,
-// such as the span of a trace. It may have ended by the time the hook is called, and says nothing
-// about the lock.
+// Some events have the context that the caller passed to the acquisition, for the sake of its
+// values, such as the span of a trace. This context may have ended when the hook is called, and
+// says nothing about the lock.
 type Hooks struct {
-	// Acquired: an acquisition succeeded. Nested ones (see [Locker.Acquire]) are not reported. Of
-	// several keys at once, each is told when all are held.
+	// Acquired: an acquisition succeeded. Nested acquisitions are not reported (see
+	// [Locker.Acquire]). For several keys, there is an event for each key, when all are held.
 	Acquired func(AcquiredEvent)
 
-	// Refused: an acquisition failed, for whatever reason. Of several keys at once one event is
-	// told, for the key that could not be had.
+	// Refused: an acquisition failed, for whatever reason. For several keys, there is one event,
+	// for the key that could not be acquired.
 	Refused func(RefusedEvent)
 
-	// Waiting: the backend answered a waiting acquisition that the key is held. Of all goroutines
-	// of a Locker that wait for a key on the same terms, one asks for all. Who waits for a permit
-	// is told of once, with the holder of one slot.
+	// Waiting: an acquisition waits, and the backend has answered that the key is held. If several
+	// goroutines of a Locker wait for a key on the same terms, one of them asks for all, and only
+	// its acquisition is reported. An acquisition that waits for a permit is reported once, with
+	// the holder of one slot.
 	Waiting func(WaitingEvent)
 
-	// Renewed: the watchdog, Extend or Downgrade asked for a renewal, with this outcome; or a
-	// reader asked whether a writer waits, which renews the lease too (see Sharing in the package
+	// Renewed: a renewal was answered, or failed. It was automatic, or made by Extend or Downgrade.
+	// A reader that asks whether a writer waits also renews the lease (see Sharing in the package
 	// documentation).
 	Renewed func(RenewedEvent)
 
 	// Lost: a lock was lost.
 	Lost func(LostEvent)
 
-	// HandedOver: a release passed the key to another goroutine of the Locker, in memory.
+	// HandedOver: a release passed the key to another goroutine of the Locker in memory.
 	HandedOver func(HandedOverEvent)
 
-	// Released: a lock was released by its holder, in memory or at the backend, or by a Release
-	// after its maximum hold.
+	// Released: a holder released a lock, in memory or at the backend, perhaps after its maximum
+	// hold.
 	Released func(ReleasedEvent)
 }
 
@@ -53,10 +54,10 @@ type Hooks struct {
 type AcquiredEvent struct {
 	Key     string        // as the caller named it
 	Token   Token         // the lock's
-	Granted time.Time     // when; of several keys at once, each at its own time
+	Granted time.Time     // when the lock was granted, even if other keys of the call came later
 	Waited  time.Duration // from the call to the grant
-	Local   bool          // the key was handed over, or shared, in memory
-	Shared  bool          // others may hold the key as well, see WithShared
+	Local   bool          // the backend was not asked: the key was handed over or shared in memory
+	Shared  bool          // the lock is shared, see WithShared
 	Slot    int           // the permit's, see Lock.Slot; -1 for a lock
 
 	Context context.Context // the caller's, for its values
@@ -74,11 +75,10 @@ type RefusedEvent struct {
 // WaitingEvent describes an answer to an acquisition that waits.
 type WaitingEvent struct {
 	Key       string        // as the caller named it
-	Holder    Holder        // zero if not known
-	ExpiresIn time.Duration // what remains of the holder's lease; 0 if not known
-	Place     int           // place in the backend's queue, 1 being next; 0 if it keeps none
-	// since the asking goroutine called Acquire; of several keys at once, since it waits for this
-	// one
+	Holder    Holder        // the zero Holder means not known
+	ExpiresIn time.Duration // what remains of the holder's lease; 0 means not known
+	Place     int           // place in the backend's queue, where 1 is next; 0 means no queue
+	// since the goroutine that asks called Acquire; for several keys, since it waits for this one
 	Waited time.Duration
 
 	Context context.Context // of the goroutine that asks, for its values
@@ -87,12 +87,12 @@ type WaitingEvent struct {
 // RenewedEvent describes the outcome of one renewal.
 type RenewedEvent struct {
 	Key    string        // as the caller named it
-	Token  Token         // the lock's, or that of one of those that share it; 0 if none was in use
+	Token  Token         // of the lock, or of one of those on the lease; 0 if there is none
 	Took   time.Duration // from the request to its answer
-	Margin time.Duration // validity left when the renewal was answered, before it counted
+	Margin time.Duration // what was left of the old validity when the answer came
 	Slot   int           // the permit's, see Lock.Slot; -1 for a lock
-	// nil if renewed; a *LostError if the backend no longer has it, or answered too late; else it
-	// is tried again
+	// nil if the lease was renewed; a *LostError if it is lost; otherwise the renewal is tried
+	// again
 	Err error
 }
 
@@ -112,7 +112,7 @@ type LostEvent struct {
 type HandedOverEvent struct {
 	Key     string // as the caller named it
 	Token   Token  // of the lock that was released
-	Turns   int    // how many turns the run has had
+	Turns   int    // how many goroutines have had the key in a row (see WithCohort)
 	Waiting int    // goroutines of this Locker that still wait for the key
 	Slot    int    // the permit's, see Lock.Slot; -1 for a lock
 }
@@ -122,12 +122,12 @@ type ReleasedEvent struct {
 	Key   string        // as the caller named it
 	Token Token         // the lock's
 	Held  time.Duration // from the grant
-	Local bool          // the backend was not asked: other goroutines go on with the lease
+	Local bool          // the backend was not asked: other goroutines have the lease
 	Err   error         // what Release returned
 	Slot  int           // the permit's, see Lock.Slot; -1 for a lock
 }
 
-// on returns hooks that only have the observer call h.
+// on returns hooks that only queue a call of h with the observer.
 func (h Hooks) on(o *observer) Hooks {
 	return Hooks{
 		Acquired:   later(o, h.Acquired),
@@ -147,7 +147,7 @@ func later[Event any](o *observer, hook func(Event)) func(Event) {
 	return func(e Event) { o.tell(func() { hook(e) }) }
 }
 
-// and returns hooks that call those of h and of more, neither of which block or panic.
+// and returns hooks that call those of h and then those of more. None of them may block or panic.
 func (h Hooks) and(more Hooks) Hooks {
 	return Hooks{
 		Acquired:   both(h.Acquired, more.Acquired),

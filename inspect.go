@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Inspect says who holds the key and who waits for it, as the backend shows it. Both may have
-// changed when Inspect returns: never decide by it whether to enter a section. The Entry has the
-// key as it was given, without the prefix. A key that nobody holds or waits for gives an Entry with
-// only Key set.
+// Inspect asks the backend who holds the key and who waits for it. The answer may be out of date
+// when Inspect returns, so it cannot replace a lock. The Entry has the key as it was given, without
+// the prefix. If nobody holds the key or waits for it, only Key is set.
 //
-// Inspect asks once. It fails with the error of ctx, ErrUnavailable or ErrUnknown if there is no
-// answer; with ErrInvalid for a nil ctx or a bad key, and if the backend cannot be inspected
-// (driver.Inspector); with ErrClosed after Close.
+// Inspect makes one request, and ctx bounds the wait for its answer. If there is no answer, it
+// fails with the error of ctx, ErrUnavailable or ErrUnknown. It fails with ErrInvalid if ctx is
+// nil, the key is not allowed, or the backend cannot be inspected (driver.Inspector), and with
+// ErrClosed after Close.
 func (l *Locker) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	full, err := l.fullKey(key)
 	if err != nil {

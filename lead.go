@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// lead talks to the backend for the cohort until the caller has the key, or has to give up. On
-// entry the cohort is leading and the caller is a counted task; lead ends both. start is a reading
-// of the clock from before the call.
+// lead talks to the backend for the cohort until the caller has the key or has to give up. On entry
+// the caller leads and is a counted task; lead ends both. start is a reading of the clock from
+// before the call.
 func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *Lock, err error) {
 	returned := false
 	defer func() {
@@ -25,7 +25,7 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 	c.shard.mu.Unlock()
 	decided, begun := false, start
 	if h != nil {
-		if c.terms.shared { // no function value: it would cost each acquisition an allocation
+		if c.terms.shared { // a function value would cost each acquisition an allocation
 			lock, decided, err = c.freshSpan(ctx, a, h)
 		} else {
 			lock, decided, err = c.freshRun(ctx, a, h)
@@ -44,8 +44,8 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 	return lock, err
 }
 
-// unwind lets others lead after the backend, or the caller's context, has panicked. The panic goes
-// on.
+// unwind ends the lead after the backend or the caller's context has panicked, so that others can
+// lead. The panic goes on.
 func (c *cohort) unwind() {
 	s := c.shard
 	s.mu.Lock()
@@ -68,19 +68,21 @@ func (c *cohort) unwind() {
 	c.serveOrRetire()
 }
 
-// freshRun asks the backend, at the end of a run of turns, for a fresh lease and tokens for the
-// next run. If it hears that another process waits, it passes the key on (see WithCohort). decided
-// is false if the cohort has no lease any more and has to ask for the key anew.
+// freshRun is called at the end of a run of turns. It asks the backend to renew the lease, to
+// reserve tokens for the next run, and to say whether another process waits. If one waits, freshRun
+// passes the key on (see WithCohort). decided is false if the cohort has no lease any more and has
+// to ask for the key anew.
 //
-// A key that was waited for in the backend's queue is passed on unasked: where one waits others
-// mostly do, and the question would be a round trip in which nobody holds the key. If nobody does,
-// the key is got anew, and the next run ends with the question.
+// If the key came out of the backend's queue, freshRun passes it on without asking. Where one
+// process had to wait, others mostly wait too, and the question would cost a round trip in which
+// nobody works. If nobody waits after all, the cohort acquires the key again, and its next run ends
+// with the question.
 //
-// It is one function because the answer is weighed, in one step, against all that may have come of
-// the lease and of ctx meanwhile.
+// It is one function because it compares the answer, in one step, with all that may have happened
+// to the lease and to ctx meanwhile.
 //
-// A lease whose fresh run was not confirmed is given up, whatever the reason: nobody can say
-// whether another process waits.
+// If the fresh run is not confirmed, freshRun gives up the lease, whatever the reason, because
+// nobody can say whether another process waits.
 func (c *cohort) freshRun(ctx context.Context, a *call,
 	h *lease) (lock *Lock, decided bool, err error) {
 	l, s := c.locker, c.shard
@@ -108,7 +110,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	h.hear(start, result)
 	now := clock.Now()
 	if c.lease == h && ended == nil && result.State == driver.Held && result.Waiting {
-		// Before anything is sent: nobody counts on the lease any more, and nobody renews it.
+		// Drop the lease before the release is sent, so that nobody relies on it or renews it.
 		c.drop(h)
 		claim = h.claim()
 		s.mu.Unlock()
@@ -118,7 +120,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	defer s.mu.Unlock()
 	switch {
 	case c.lease != h:
-		return nil, false, nil // it ran out meanwhile, and is being cleaned up
+		return nil, false, nil // the lease has ended meanwhile, and is being cleaned up
 	case result.State == driver.Held && result.Token > 0 && !result.Waiting && now < h.deadline:
 		l.highest.saw(result.Token, claim.Block, wall)
 		h.next, h.last = result.Token, result.Token+Token(claim.Block)-1
@@ -148,8 +150,8 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	return nil, false, nil
 }
 
-// passOnUnasked passes the key on if it came out of the backend's queue. The caller has reserved
-// the request that changes the lease.
+// passOnUnasked passes the key on if it came out of the backend's queue, and reports whether it
+// did. The caller has reserved the request that changes the lease.
 func (c *cohort) passOnUnasked(ctx context.Context, h *lease) bool {
 	s := c.shard
 	s.mu.Lock()
@@ -164,12 +166,11 @@ func (c *cohort) passOnUnasked(ctx context.Context, h *lease) bool {
 	return true
 }
 
-// passOn releases a key for which another process waits. The claim's lease was dropped. A release
-// that is not confirmed, or is cut off by the end of ctx, goes on in the background. The cohort is
-// leading.
+// passOn releases a key for which another process waits. The caller leads, and has dropped the
+// claim's lease. If the release is not confirmed, or ctx ends, it goes on in the background.
 func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 	confirmed := false
-	defer func() { // also if the backend or the context panics
+	defer func() { // even if the backend or the context panics
 		if !confirmed {
 			c.locker.cleanUp(claim)
 		}
@@ -179,13 +180,13 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 }
 
 // ask acquires the key at the backend. start is a reading of the clock from before the first
-// request. answered is from when an outage counts, see outage.
+// request. answered is the time from which an outage counts (see outage).
 func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant) (*Lock, error) {
 	l := c.locker
 	p := c.takePending(a, answered)
 	r := &p.first
 	if r.locker != nil {
-		r = new(request) // it was another leader's
+		r = new(request) // another leader has used p.first
 	}
 	for ; ; r = new(request) {
 		if l.closed.Load() {
@@ -237,7 +238,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 	}
 }
 
-// question asks the backend once. r is a zero request. It returns Held, Busy or an error.
+// question asks the backend once, and returns Held, Busy or an error. r is a zero request.
 func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	r *request) (driver.Result, error) {
 	l := c.locker
@@ -262,9 +263,9 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	return result, err
 }
 
-// shortRenewal says when a lease that a notice brought is renewed: after its length divided by
-// this. On Redis, where a waiter is present for three seconds, that is 50 ms, as DefaultCohortSpan
-// is.
+// shortRenewal says when a lease from a notice is first renewed: after its length divided by
+// shortRenewal. On Redis, where the presence of a waiter is three seconds, that is after 50 ms,
+// which is also DefaultCohortSpan.
 const shortRenewal = 60
 
 // grant is what the backend has granted.
@@ -273,17 +274,17 @@ type grant struct {
 	length time.Duration
 	token  Token
 	block  uint64
-	short  bool // to be renewed soon
-	queued bool // it was waited for in the backend's queue
+	short  bool // the lease is to be renewed soon
+	queued bool // the claim has waited in the backend's queue
 }
 
-// pushed returns the grant that a notice brings, and false if it brings none that can be used. The
-// grant lasts for the presence in the backend's last answer, from when that request left. It never
-// lasts longer than the TTL, so that a renewal cannot shorten it.
+// pushed returns the grant that a notice brings, or false if there is none that can be used. The
+// grant lasts for the presence in the backend's last answer, counted from when that request was
+// sent. It never lasts longer than the TTL, so that a renewal cannot shorten it.
 //
-// The notice does not count while a request is without an answer: the backend may count another
-// presence since, so the leader asks again. Nor does it count without renewal: such a lock needs
-// the full lease from the start.
+// A notice cannot be used after a request without an answer, because that request may have changed
+// the presence; the leader asks again. It cannot be used without renewal either, because such a
+// lock needs a full lease from the start.
 func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
 	if n.Kind != driver.Granted || n.Token == 0 || p.failed > 0 || p.presence == 0 ||
 		!c.terms.renew {
@@ -317,7 +318,7 @@ func (l *Locker) tellWaiting(ctx context.Context, a *call, result driver.Result)
 	hook(event)
 }
 
-// sleep waits until it is time to ask again, or a notice says so.
+// sleep waits for d, or until a notice arrives, which it returns.
 func (c *cohort) sleep(ctx context.Context, p *pendingClaim,
 	d time.Duration) (driver.Notice, error) {
 	c.countWaiting(1)
@@ -337,8 +338,8 @@ func (c *cohort) sleep(ctx context.Context, p *pendingClaim,
 	}
 }
 
-// begin starts a lease on what the backend has granted, and gives the caller its turn. It fails if
-// the validity is over already, ctx has ended or the Locker is closed.
+// begin starts a lease with what the backend has granted, and gives the caller its turn. It fails
+// if the validity is already over, ctx has ended, or the Locker is closed.
 func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (*Lock, error) {
 	l, s := c.locker, c.shard
 	if a.wait && l.pushes {
@@ -361,8 +362,8 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	h.confirm(g.start, g.length)
 	h.queued = g.queued
 	if g.short {
-		// Not at once: most runs of turns end before, and the request for a fresh run would have to
-		// wait for the answer.
+		// Not at once: most runs end before that, and the request for a fresh run would have to
+		// wait for the answer to the renewal.
 		h.renewAt = min(h.renewAt, now.Add(g.length/shortRenewal))
 	}
 	var err error
@@ -392,10 +393,10 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	return nil, err
 }
 
-// giveUp ends the caller's lead, and returns its error: that of ctx if it ended, else err. If ctx
-// ended and others wait, the next leader takes over the pending claim, with its place in the
-// backend's queue. So it does with goesOn, after a single attempt that failed: who waits has more
-// than that one. If the backend failed otherwise, all who wait get the same error.
+// giveUp ends the caller's lead. It returns the error of ctx if that has ended, and else err. If
+// ctx has ended and others wait, the next leader takes over the pending claim, with its place in
+// the backend's queue. It does so too if goesOn is true: a single attempt has failed, but a waiter
+// may try again. If the backend has failed in another way, all waiters get the same error.
 func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error,
 	goesOn bool) error {
 	s := c.shard

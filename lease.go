@@ -10,38 +10,39 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// errGone is the reason of a loss that the backend reports.
+// errGone is the reason of a loss that the backend has reported.
 var errGone = errors.New("the backend no longer has it: it expired or was removed")
 
-// lease is one hold of a key at the backend, under one owner value, and the locks that rest on it:
-// one at most, or any number if it is shared.
+// lease is a grant of the backend under one owner value, with its renewals and the locks that rest
+// on it: at most one lock, or any number if the lease is shared.
 //
-// Its cohort refers to it as long as it may begin turns. A lease that the cohort has let go (see
-// letGo) begins no more. It is renewed for the locks that it has, and goes with the last of them.
+// Its cohort refers to it as long as turns may begin on it. After the cohort has let it go (see
+// letGo), no more turns begin on it. It is renewed for the locks that it still has, and the last of
+// them releases it.
 //
-// At most one request that changes a lease is under way: a renewal of the watchdog, an Extend, or
-// the question for a fresh run. Of two, nobody could say which took effect last. A request that was
-// cut off may still take effect, but before any later one; a renewal may be overtaken where that
-// does no harm, see the rules in package driver.
+// At most one request that changes a lease is under way: a renewal by the watchdog, an Extend, a
+// Downgrade, or the question for a fresh run. Of two such requests, nobody could say which took
+// effect last. A request that was cut off may still take effect, but before any later one. Only a
+// renewal may be overtaken, where that does no harm (see the rules in package driver).
 type lease struct {
 	cohort *cohort
 	owner  string
 
 	// Guarded by cohort.shard.mu:
-	locks lockList      // in which a turn is in progress, or in limbo
-	limit clock.Instant // before it none reaches its maximum hold; 0: none has one
+	locks lockList      // the locks that rest on the lease, held or in limbo
+	limit clock.Instant // the earliest end of a maximum hold; 0: no lock has one
 	// the length of the last grant: the TTL, or less after a handoff by the backend
 	granted    time.Duration
 	next, last Token // the tokens that are left
-	// since when no request is answered: when the first of these left; 0: the latest had an answer
+	// when the first request since the last answer was sent; 0: the last request was answered
 	silent   clock.Instant
 	deadline clock.Instant // the end of the validity
-	renewAt  clock.Instant // when the watchdog renews it
+	renewAt  clock.Instant // when the watchdog renews the lease
 	asking   bool          // a request that changes the lease is under way
-	gone     bool          // it has ended
-	// it came out of the backend's queue, and no answer has said since that nobody waits there
+	gone     bool          // the lease has ended
+	// the claim has waited in the backend's queue, and no answer since has said that nobody waits
 	queued bool
-	// as the backend has confirmed; changed only by whoever has reserved the request
+	// as the backend has confirmed; only the request that was reserved may change it
 	shared bool
 	// how long the watchdog's next renewal may take; only the watchdog reads it
 	bound    time.Duration
@@ -49,8 +50,8 @@ type lease struct {
 	err      error         // of the last renewal, if it was not confirmed
 
 	// Guarded by watchdog.mu:
-	early time.Duration // how much sooner than due will do as well
-	index int           // in the heap, -1 if not there
+	early time.Duration // how long before it is due the watchdog may renew the lease
+	index int           // in the heap; -1 if the lease is not there
 
 	prev, later *lease // in shard.leases
 }
@@ -60,8 +61,8 @@ func (h *lease) claim() driver.Claim {
 		Shared: h.shared}
 }
 
-// limitBy notes the maximum hold of a lock on the lease, if it has one. It reports whether no other
-// lock reaches its own before. The caller holds shard.mu.
+// limitBy notes the maximum hold of a lock on the lease, if it has one. It reports whether this
+// lock is the first to reach its maximum hold. The caller holds shard.mu.
 func (h *lease) limitBy(l *Lock) (first bool) {
 	limit, ok := l.limit()
 	if first = ok && (h.limit == 0 || limit < h.limit); first {
@@ -70,8 +71,8 @@ func (h *lease) limitBy(l *Lock) (first bool) {
 	return first
 }
 
-// confirm has the lease last for granted from start, when the request left that the backend
-// granted. The caller holds shard.mu.
+// confirm notes that the backend has granted a request that was sent at start: the lease lasts for
+// granted from then. The caller holds shard.mu.
 func (h *lease) confirm(start clock.Instant, granted time.Duration) {
 	h.silent, h.granted = 0, granted
 	h.deadline = start.Add(h.cohort.locker.config.validity(granted))
@@ -79,8 +80,8 @@ func (h *lease) confirm(start clock.Instant, granted time.Duration) {
 	h.err = nil
 }
 
-// hear notes the answer to a request that left at start, or that there was none. The caller holds
-// shard.mu.
+// hear notes the answer to a request that was sent at start, or that there was no answer. The
+// caller holds shard.mu.
 func (h *lease) hear(start clock.Instant, result driver.Result) {
 	switch {
 	case result.State != driver.Unknown:
@@ -91,8 +92,8 @@ func (h *lease) hear(start clock.Instant, result driver.Result) {
 }
 
 // reserve waits until no request that changes the lease is under way, and reserves the next one for
-// the caller, who ends it with settle. It reports false if the lease is gone, and fails with the
-// error of ctx if that ends first.
+// the caller. The caller ends it with settle. reserve reports false if the lease is gone, and fails
+// with the error of ctx if that ends first.
 func (h *lease) reserve(ctx context.Context) (bool, error) {
 	s := h.cohort.shard
 	for {
@@ -116,7 +117,7 @@ func (h *lease) reserve(ctx context.Context) (bool, error) {
 	}
 }
 
-// settle ends the request that changes the lease. The caller holds shard.mu.
+// settle notes that the request that changes the lease has ended. The caller holds shard.mu.
 func (h *lease) settle() {
 	h.asking = false
 	if h.answered != nil {
@@ -125,8 +126,8 @@ func (h *lease) settle() {
 	}
 }
 
-// expired is the reason of a loss by the clock. It does not wrap the error of the last renewal:
-// errors.Is must find ErrLost, and not ErrUnavailable.
+// expired returns the reason of a loss by the clock. It does not wrap the error of the last
+// renewal, because errors.Is must find ErrLost and not ErrUnavailable.
 func (h *lease) expired() error {
 	switch {
 	case h.err != nil:
@@ -138,7 +139,7 @@ func (h *lease) expired() error {
 	}
 }
 
-// lockList is an intrusive list, the latest first.
+// lockList is an intrusive list, with the latest lock first.
 type lockList struct{ first *Lock }
 
 func (l *lockList) add(k *Lock) {

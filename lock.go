@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Lock is the handle of an acquisition that was granted. It is never reused: acquiring the key
-// again gives another Lock. All methods are safe for concurrent use.
+// Lock is a lock that was acquired. It is never reused: acquiring the key again gives another Lock.
+// All methods are safe for concurrent use.
 type Lock struct {
 	cohort *cohort
 	token  Token
@@ -33,14 +33,14 @@ type Lock struct {
 // Key returns the key, as it was given to Acquire.
 func (l *Lock) Key() string { return l.cohort.locker.userKey(l.cohort.name()) }
 
-// Token returns the fencing token of the acquisition, never 0. It stays the same for the life of
-// the Lock, and a nested acquisition shares it.
+// Token returns the fencing token of the acquisition, which is never 0. It stays the same for the
+// life of the Lock. A nested Lock has the same Token.
 func (l *Lock) Token() Token { return l.token }
 
-// Deadline returns the time until which the lock is valid if no further renewal succeeds. That is
-// the end of the validity (see Validity in the package documentation), or of the maximum hold if
-// that is sooner. Work that cannot be fenced must end before it. After the lock has ended, Deadline
-// returns no time in the future.
+// Deadline returns the time until which the lock is valid if no further renewal succeeds. It is the
+// deadline of the lease (see Validity in the package documentation), or the end of the maximum hold
+// if that is sooner. Work that cannot be fenced must end before this time. After the lock has
+// ended, Deadline returns a time that is not in the future.
 func (l *Lock) Deadline() time.Time {
 	l = l.self()
 	s := l.cohort.shard
@@ -53,10 +53,10 @@ func (l *Lock) Deadline() time.Time {
 	return clock.Time(deadline)
 }
 
-// Done returns a channel that is closed when the lock ends: by Release, or by a loss. A loss closes
-// it no later than the deadline, and so before anybody else can hold the key. A process that is
-// paused at that moment learns of the loss when it runs again (see Caveats in the package
-// documentation): that is what the Token is for.
+// Done returns a channel that is closed when the lock ends, by Release or by a loss. After a loss
+// the channel is closed no later than the deadline, and so before anybody else can hold the key.
+// But a process that is paused at the deadline learns of the loss only when it runs again (see
+// Caveats in the package documentation). The Token is for that case.
 func (l *Lock) Done() <-chan struct{} {
 	l = l.self()
 	s := l.cohort.shard
@@ -71,9 +71,9 @@ func (l *Lock) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err returns nil while the lock is held, an error that wraps ErrReleased after its release, and a
-// [*LostError] after a loss. It reads the clock, so nil says that the lock was valid during this
-// call.
+// Err returns nil while the lock is held. It returns an error that wraps ErrReleased after the
+// release, and a [*LostError] after a loss. It reads the clock, so nil means that the lock was
+// valid during this call.
 func (l *Lock) Err() error {
 	l = l.self()
 	s := l.cohort.shard
@@ -88,15 +88,15 @@ func (l *Lock) Err() error {
 	return l.ended()
 }
 
-// Context returns a context like parent that also ends when the lock does; context.Cause then says
-// why, as [Lock.Err] does. What it needs is freed when either ends. Context panics if parent is
-// nil.
+// Context returns a context that is derived from parent and ends when parent ends or the lock ends.
+// After the end of the lock, context.Cause returns what [Lock.Err] returns. There is nothing to
+// cancel: the context's resources are freed when it ends. Context panics if parent is nil.
 //
-// Acquiring the key again with this context, or one derived from it, gives a nested Lock at once,
-// if the Locker is the same (see [Locker.Acquire]). So the lock does not exclude goroutines that
-// share the context from each other: if two of them acquire the key, both are inside, with the same
-// token. A goroutine that must wait for the others acquires with a context that does not come from
-// the lock; a sync.Mutex does it as well, as the example shows.
+// Acquiring the key again on the same Locker with this context, or with one derived from it, gives
+// a nested Lock at once (see [Locker.Acquire]). So the lock does not exclude goroutines that share
+// the context from each other: if two of them acquire the key, both have it, with the same token.
+// To make them wait for each other, have them acquire the key with a context that does not come
+// from the lock, or use a sync.Mutex as the example does.
 func (l *Lock) Context(parent context.Context) context.Context {
 	l = l.self()
 	ctx, cancel := context.WithCancelCause(parent)
@@ -119,11 +119,13 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return c
 }
 
-// Extend renews the lease now, to the full TTL. The watchdog makes it unnecessary, except with
-// [WithoutRenewal]. On success the deadline has moved, but not beyond the maximum hold. Extend
-// fails with a [*LostError] if the lock is lost, with ErrReleased if it was released, and with
-// ErrInvalid if ctx is nil. It fails with ErrUnavailable, ErrUnknown or the error of ctx if there
-// is no answer: the lock is then still held, until its deadline. ctx bounds the wait for it.
+// Extend renews the lease now, to the full TTL. Leases are renewed automatically, so Extend is
+// needed only with [WithoutRenewal]. On success the deadline has moved, though not beyond the
+// maximum hold. ctx bounds the wait for the backend.
+//
+// Extend fails with a [*LostError] if the lock is lost, with ErrReleased if it was released, and
+// with ErrInvalid if ctx is nil. If the backend does not answer, Extend fails with ErrUnavailable,
+// ErrUnknown or the error of ctx. The lock is then still held, until its deadline.
 func (l *Lock) Extend(ctx context.Context) error {
 	l = l.self()
 	if ctx == nil {
@@ -155,25 +157,28 @@ func (l *Lock) Extend(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the lock, whatever it returns: Done is closed, contexts are cancelled with
-// ErrReleased, and nothing renews the lock any more. If goroutines of the same Locker wait for the
-// key on the same terms, the first of them goes on with the lease: see Waiting in the package
-// documentation. Otherwise the backend frees the key or hands it to another waiter.
+// Release ends the lock. Whatever it returns, Done is closed, the lock's contexts are cancelled
+// with ErrReleased as the cause, and nothing renews the lock any more. If goroutines of the same
+// Locker wait for the key on the same terms, Release passes the lease to the first of them (see
+// Waiting in the package documentation). Otherwise the backend frees the key or hands it to another
+// waiter.
 //
 // Release returns nil if the lock was held until now, a [*LostError] if it was lost before, and
-// ErrReleased if it was released before: a deferred Release after an explicit one does no harm.
-// With ErrUnavailable, ErrUnknown or the error of ctx, the backend has not confirmed. The release
-// then goes on in the background, for the TTL and five seconds at most. ctx bounds the wait, not
-// the release: if ctx has ended already, everything happens in the background. A nil ctx, and the
-// lock's own context, which has just ended with it, count as the background context.
+// ErrReleased if it was released before. So a deferred Release after an explicit one does no harm.
+// If the backend does not confirm the release, Release returns ErrUnavailable, ErrUnknown or the
+// error of ctx, and the release goes on in the background for the TTL and five seconds at most.
 //
-// Releasing a nested Lock ends only that one. Releasing the outermost frees the key and ends all
-// Locks that are nested in it.
+// ctx bounds the wait, not the release: if ctx has already ended, the release happens in the
+// background. A nil ctx means context.Background(). The lock's own context, which ends just then,
+// does not end the wait.
+//
+// Releasing a nested Lock ends only that Lock. Releasing the outermost Lock frees the key and ends
+// all Locks that are nested in it.
 func (l *Lock) Release(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	// Until this returns: a handle that is garbage before would count as forgotten.
+	// Otherwise a handle could be garbage before this returns, and would count as forgotten.
 	defer runtime.KeepAlive(l)
 	if l = l.self(); l.root != nil {
 		return l.releaseNested()
@@ -181,8 +186,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.cohort.release(ctx, l)
 }
 
-// releaseNested ends a nested lock alone. The backend is not asked whether the key was ours until
-// now, so the clock decides.
+// releaseNested ends a nested lock, and not the outermost one. It does not ask the backend whether
+// the lock was held until now: the clock decides that.
 func (l *Lock) releaseNested() error {
 	if err := l.Err(); err != nil {
 		return err

@@ -13,16 +13,16 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// shardCount spreads unrelated keys over as many mutexes. A power of two.
+// shardCount is how many mutexes the keys are spread over. It is a power of two.
 const shardCount = 32
 
 // closeTime bounds how long Close waits for the backend.
 const closeTime = 5 * time.Second
 
-// Locker acquires locks on one backend. It is safe for concurrent use. One per process and backend
-// is enough: its goroutines queue in memory, and it sends renewals together. A moment after the
-// last lock has ended it has no goroutine, unless a release still goes on in the background. It is
-// not a sync.Locker.
+// Locker acquires locks on one backend. It is safe for concurrent use. A process needs only one
+// Locker for each backend: then its goroutines queue in memory, and their renewals are sent
+// together. A moment after its last lock has ended, a Locker has no goroutine, unless a release
+// still goes on in the background. A Locker is not a sync.Locker.
 type Locker struct {
 	backend  driver.Backend
 	config   config
@@ -45,9 +45,9 @@ type Locker struct {
 	life    context.Context // ended by Close when its time is up: ends requests
 	end     context.CancelFunc
 
-	// tasks counts leaders, scouts, releases, renewals and clean-ups. Only a counted task may raise
-	// it, or a caller with the mutex of a shard that is not closed. So it never rises from 0 once
-	// Close waits for it.
+	// tasks counts leaders, scouts, releases, renewals and clean-ups. Only two kinds of goroutine
+	// may raise it: a counted task, and a caller that holds the mutex of a shard that is not
+	// closed. So it does not rise from 0 while Close waits for it.
 	tasks sync.WaitGroup
 }
 
@@ -63,19 +63,20 @@ type shard struct {
 	closed    bool // Close has ended what was in it
 }
 
-// New returns a Locker on backend. The Locker does not own the backend: several Lockers may share
-// one, and the program that opened the backend closes it after the Lockers. New fails with
-// ErrInvalid if backend is nil or a nil pointer, or an option is nil or out of range. It also fails
-// with ErrInvalid if the backend does not allow the TTL (driver.Limited), or if [WithShared] is
-// given and the backend cannot share keys (driver.Sharer).
+// New returns a Locker on backend. The Locker does not own the backend: several Lockers may share a
+// backend, and the program that opened it closes it after the Lockers.
+//
+// New fails with ErrInvalid if backend is nil or a nil pointer, if an option is nil or has a value
+// that is not allowed, if the backend does not allow the TTL (driver.Limited), or if [WithShared]
+// is given and the backend cannot share keys (driver.Sharer).
 func New(backend driver.Backend, options ...Option) (*Locker, error) {
-	// A nil pointer is what a variable has whose Open failed, or was never called.
+	// A variable has a nil pointer if Open failed, or was never called.
 	if v := reflect.ValueOf(backend); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("backend is nil: open one, for example with memhold.New")
 	}
 	c := defaults()
 	for i, o := range options {
-		if o == nil { // no function makes one that is a nil pointer
+		if o == nil { // no function of the package makes an option that is a nil pointer
 			return nil, nilOption(i)
 		}
 		o.applyToLocker(&c)
@@ -114,53 +115,62 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// Acquire waits until it has the key, or ctx ends. ctx bounds the wait only: the Lock outlives it.
-// On success the caller must Release the Lock. A key has 1 to 1,024 bytes of any kind, prefix
-// included (see WithPrefix).
+// Acquire waits until it has the key or ctx ends. On success the caller must call Release on the
+// Lock. ctx bounds only the wait: the Lock stays held after ctx has ended. A key is 1 to 1,024
+// arbitrary bytes, prefix included (see [WithPrefix]).
 //
-// Goroutines of this Locker that ask on the same terms (TTL, renewed or not, shared or not) get the
-// key in the order in which they asked. Between terms and between processes, the backend's queue
-// decides, if it has one. If ctx comes from [Lock.Context] of this Locker's lock on the key, still
-// held, the result is a nested Lock, and options but WithShared do not apply: see Reentrancy in the
+// Goroutines of this Locker that ask on the same terms (the TTL, renewed or not, shared or not) get
+// the key in the order in which they asked. Between different terms, and between processes, the
+// backend's queue decides, if it has one.
+//
+// If ctx comes from [Lock.Context] of a lock on the key that this Locker still holds, Acquire
+// returns a nested Lock at once, and ignores all options except WithShared: see Reentrancy in the
 // package documentation.
 //
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
-// have left behind. The error is
+// have left at the backend. The error is
 //   - the error of ctx, with its cause, if ctx ended first;
-//   - ErrUnavailable or ErrUnknown if the backend gave no answer, see below; ErrUnknown also if the
-//     last request was refused, but one before may have taken effect;
-//   - ErrInvalid for a bad key or option, a nil ctx, [WithShared] on a backend that cannot share,
-//     an exclusive acquisition with the context of a shared lock on the key, or a key that ends
-//     with "@permit/" and a number below 1,000, "scout", or "gate" and a number: see
-//     [WithPermits];
+//   - ErrUnavailable or ErrUnknown if the backend gave no answer, as described below; it is
+//     ErrUnknown if any request may have taken effect, even an earlier one;
+//   - ErrInvalid if key or an option is not allowed, ctx is nil, [WithShared] is given and the
+//     backend cannot share keys, or an exclusive acquisition has the context of a shared lock on
+//     the key; also if the key is reserved for [WithPermits]: such a key ends with "@permit/", and
+//     then a number below 1,000, or "scout", or "gate" and a number;
 //   - ErrClosed after Close.
 //
-// Without an answer the wait ends
-//   - at once, if the backend refuses for good;
-//   - after one request, if the backend has not answered any for this key yet;
-//   - after a second one, if the first of these may have taken effect;
+// If the backend does not answer, the wait ends
+//   - at once, if the error is permanent (see driver.Permanent);
+//   - after one request, if the backend has never answered a request for this key;
+//   - after two requests, if it has never answered and the first may have taken effect;
 //   - otherwise after a whole TTL without an answer.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }
 
-// TryAcquire is Acquire with a single attempt. If the key is taken it fails with a [*HeldError],
-// and leaves no trace. Other errors are those of Acquire. While another goroutine of this Locker
-// holds the key on the same terms, waits for it or releases it, the key counts as taken, and the
-// backend is not asked. With local handoff switched off, TryAcquire always asks. With [WithShared]
-// it joins those that share the key in this Locker, or asks. With [WithPermits] it fails if a
-// goroutine of this Locker waits on the same terms. Otherwise it asks for every slot that this
-// Locker does not have before it fails: with the error of a slot that gave no answer, if one did.
+// TryAcquire is like [Locker.Acquire], but it makes a single attempt and does not wait for the key.
+// If the key is taken, it fails with a [*HeldError] and leaves nothing at the backend. Its other
+// errors are those of Acquire.
+//
+// If another goroutine of this Locker holds the key on the same terms, waits for it, or is
+// releasing it, the key counts as taken and TryAcquire does not ask the backend. If local handoff
+// is switched off (see [WithCohort]), it always asks.
+//
+// With [WithShared], TryAcquire joins the goroutines of this Locker that share the key, or else
+// asks the backend. With [WithPermits], it fails if a goroutine of this Locker waits for a permit
+// on the same terms. Otherwise it asks for every slot that this Locker does not have. If none is
+// free, and a slot gave no answer, it fails with the error of that slot.
 func (l *Locker) TryAcquire(ctx context.Context, key string,
 	options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, false, options)
 }
 
 // Do acquires the key as [Locker.Acquire] does, calls f, and releases the lock, even if f panics.
-// The context that f gets ends with the lock. Do returns the error of f, or that of Acquire if it
-// did not call f; ErrInvalid if f is nil. It joins a [*LostError] if the lock was lost before f
-// returned. An unconfirmed release is not an error of Do: it goes on in the background, and hooks
-// and log report it.
+// The context that it passes to f is derived from ctx and ends with the lock (see [Lock.Context]).
+//
+// Do returns the error of Acquire if that fails, and otherwise the error of f. If the lock was lost
+// before f returned, Do joins a [*LostError] to the error of f. A release that the backend does not
+// confirm is no error of Do: it goes on in the background, and hooks and log report it. If f is
+// nil, Do fails with ErrInvalid.
 func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lock) error,
 	options ...AcquireOption) error {
 	if f == nil {
@@ -170,7 +180,7 @@ func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lo
 	if err != nil {
 		return err
 	}
-	// Not the caller's context: the key must be released even if that has ended.
+	// The key must be released even if the caller's context has ended.
 	defer lock.Release(context.WithoutCancel(ctx))
 	err = f(lock.Context(ctx), lock)
 	var lost *LostError
@@ -180,25 +190,27 @@ func (l *Locker) Do(ctx context.Context, key string, f func(context.Context, *Lo
 	return err
 }
 
-// Stats returns the Locker's counters. It takes no mutex.
+// Stats returns the Locker's counters. It is fast, and never waits.
 func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 
 // Close ends every wait with ErrClosed, and every lock with a [*LostError] that wraps ErrClosed. It
-// releases the keys, and waits for these releases and for clean-ups under way: for five seconds at
-// most, if the backend does not answer.
+// releases all keys, and waits for these releases and for those that go on in the background. If
+// the backend does not answer, it waits for five seconds at most. The backend stays open. Closing
+// again does nothing and returns nil.
 //
-// It returns an error if keys may be left to their TTL, even by an earlier clean-up. Its text names
-// five of them at most; errors.Is and errors.As look at all. If a call of the backend outlives its
-// context, Close returns a second later, with an error that wraps ErrUnknown too. Otherwise no
-// goroutine of the Locker is left, except those that still tell hooks and log what has happened: so
-// a hook may call Close. Closing again does nothing and returns nil. The backend stays open.
+// Close returns an error if keys may stay locked until their TTL ends, including keys of earlier
+// releases in the background. The error wraps the error of each such key, and its text names five
+// of them at most. If a call of the backend does not return when its context ends, Close returns a
+// second later, with an error that also wraps ErrUnknown. Otherwise, when Close has returned, no
+// goroutine of the Locker is left except those that call hooks and the logger. So a hook may call
+// Close.
 //
-// Close cannot know two things. A request that was given up may still be in the network. If no
-// later release is answered, and the backend carries the request out more than the TTL and five
-// seconds after it was given up, then the key is taken for a TTL from there, and Close may have
-// returned nil. And a backend may do things by itself: a quorum that has answered that it does not
-// hold a key may still be giving back what some of its nodes granted. Closing that backend after
-// the Locker waits for it, for a moment.
+// There are two things that Close cannot know, and so it may return nil although a key is still
+// taken. A request that was given up may still be in the network. If no later release is answered,
+// and the backend carries out the request more than the TTL and five seconds after it was given up,
+// the key is then taken for a TTL. And a backend may do things by itself: a quorum that has
+// answered that it does not hold a key may still be giving back what some of its nodes granted. To
+// wait for that, close the quorum after the Locker.
 func (l *Locker) Close() error {
 	if l.closed.Swap(true) {
 		return nil

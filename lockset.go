@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// LockSet is the handle on several locks that were acquired together, by [Locker.AcquireAll]. It
-// has ended as soon as one of them has. It is never reused. All methods are safe for concurrent
-// use.
+// LockSet is several locks that were acquired together, by [Locker.AcquireAll]. It ends when the
+// first of its locks ends. It is never reused. All methods are safe for concurrent use.
 type LockSet struct {
 	set   *heldSet
 	locks []*Lock // those of set, or handles on them; see Lock.newHandle
 }
 
-// Locks returns the locks, in the order in which the caller named their keys, each key where it was
-// named first. The slice is the caller's. To release a lock alone ends the set.
+// Locks returns the locks in the order in which the caller named the keys. A key that was named
+// twice has the place where it was named first. The caller may change the slice. Releasing one of
+// the locks ends the set.
 func (s *LockSet) Locks() []*Lock { return slices.Clone(s.locks) }
 
-// Lock returns the lock on the key, or nil if the set has none.
+// Lock returns the lock on the key, or nil if the set has no such key.
 func (s *LockSet) Lock(key string) *Lock {
 	if i, ok := s.set.find(key); ok {
 		return s.locks[i]
@@ -30,8 +30,8 @@ func (s *LockSet) Lock(key string) *Lock {
 	return nil
 }
 
-// Token returns the fencing token of the lock on the key, or 0 if the set has none. Each key has a
-// token of its own: send a store the one of the key that guards what is written.
+// Token returns the fencing token of the lock on the key, or 0 if the set has no such key. Each key
+// has a Token of its own: with a write, send the Token of the key that guards what is written.
 func (s *LockSet) Token(key string) Token {
 	if lock := s.set.lock(key); lock != nil {
 		return lock.token
@@ -39,8 +39,9 @@ func (s *LockSet) Token(key string) Token {
 	return 0
 }
 
-// Deadline returns the earliest of the locks' deadlines: until then all are valid if no further
-// renewal succeeds. After the set has ended, Deadline returns no time in the future.
+// Deadline returns the earliest deadline of the locks: until then all of them are valid if no
+// further renewal succeeds. After the set has ended, Deadline returns a time that is not in the
+// future.
 func (s *LockSet) Deadline() time.Time {
 	earliest := s.locks[0].Deadline()
 	for _, lock := range s.locks[1:] {
@@ -51,14 +52,15 @@ func (s *LockSet) Deadline() time.Time {
 	return earliest
 }
 
-// Done returns a channel that is closed when the set ends: by Release, or by the first loss of one
-// of its locks, in time as that lock's own Done. The other locks stay held until Release.
+// Done returns a channel that is closed when the set ends, by Release or when the first of its
+// locks is lost. After a loss the channel is closed as early as that of [Lock.Done] is. The other
+// locks stay held until Release.
 func (s *LockSet) Done() <-chan struct{} { return s.set.ended() }
 
-// Err returns nil while all locks are held, an error that wraps ErrReleased after Release, and
-// after a loss the [*LostError] of the lock that was lost first. It reads the clock, so nil says
-// that all locks were valid when it was called. If a lock was released alone, the error wraps
-// ErrReleased and names its key.
+// Err returns nil while all locks are held. It returns an error that wraps ErrReleased after
+// Release, and the [*LostError] of the first lock that was lost after a loss. If one of the locks
+// was released by itself, the error wraps ErrReleased and names its key. Err reads the clock, so
+// nil means that all locks were valid when it was called.
 func (s *LockSet) Err() error {
 	g := s.set
 	for i := 0; g.reason() == nil && i < len(g.locks); i++ {
@@ -69,18 +71,21 @@ func (s *LockSet) Err() error {
 	return g.reason()
 }
 
-// Context returns a context like parent that also ends when the set does, so with the first loss;
-// context.Cause then says why, as [LockSet.Err] does. What it needs is freed when either ends.
-// Context panics if parent is nil.
+// Context returns a context that is derived from parent and ends when parent ends or the set ends.
+// After the end of the set, context.Cause returns what [LockSet.Err] returns. There is nothing to
+// cancel: the context's resources are freed when it ends. Context panics if parent is nil.
 //
-// It carries all locks of the set: acquiring one or several of the keys with it gives nested locks,
-// as with [Lock.Context], and the same holds for goroutines that share it.
+// The context carries all locks of the set: acquiring keys of the set with it gives nested locks.
+// What [Lock.Context] says about goroutines that share a context applies here too.
 func (s *LockSet) Context(parent context.Context) context.Context { return s.set.context(parent) }
 
-// Extend renews all leases now, side by side, each to the full TTL. It fails with what Err says if
-// the set has ended, also if it ends meanwhile, and with ErrInvalid if ctx is nil. Otherwise its
-// error joins those of the leases for which there was no answer, each ErrUnavailable, ErrUnknown or
-// the error of ctx: these locks are still held, until their deadlines. ctx bounds the wait.
+// Extend renews all leases now, in parallel, each to the full TTL. ctx bounds the wait for the
+// backend.
+//
+// If the set has ended, or ends meanwhile, Extend fails with the error that Err returns. If ctx is
+// nil, it fails with ErrInvalid. If the backend does not answer for some of the leases, Extend
+// joins an error for each of them: ErrUnavailable, ErrUnknown or the error of ctx. Their locks are
+// still held, until their deadlines.
 func (s *LockSet) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context is nil for %s: use context.Background()", s.set.names())
@@ -96,16 +101,17 @@ func (s *LockSet) Extend(ctx context.Context) error {
 	return joined(errs)
 }
 
-// Release ends the set, whatever it returns, and releases all of its locks, side by side, whatever
-// becomes of each: Done is closed, contexts are cancelled with ErrReleased.
+// Release ends the set and releases all of its locks, in parallel. Whatever it returns, Done is
+// closed, and the set's contexts are cancelled with ErrReleased as the cause.
 //
-// It returns nil if all locks were held until now, and an error that wraps ErrReleased if the set
-// was released before. Otherwise its error joins what [Lock.Release] returns for each: a
-// [*LostError] for every lock that was lost before; ErrUnavailable, ErrUnknown or the error of ctx
-// where the backend has not confirmed, and then the release goes on in the background. ctx bounds
-// the wait, not the release. A nil ctx, and a context that comes from the set or one of its locks
-// and has not ended by anything else, count as the background context. Nested locks are ended
-// alone, and their keys stay with the locks that they are nested in.
+// Release returns nil if all locks were held until now, and an error that wraps ErrReleased if the
+// set was released before. Otherwise it joins the errors that [Lock.Release] returns for each lock:
+// a [*LostError] if the lock was lost before, or ErrUnavailable, ErrUnknown or the error of ctx if
+// the backend has not confirmed the release, which then goes on in the background. If a lock is
+// nested, Release ends only the nested lock.
+//
+// ctx bounds the wait, not the release. A nil ctx means context.Background(). A context that comes
+// from the set or from one of its locks, and ends with it, does not end the wait.
 func (s *LockSet) Release(ctx context.Context) error {
 	g := s.set
 	if ctx == nil {
@@ -138,7 +144,8 @@ func (s *LockSet) Release(ctx context.Context) error {
 // String describes the set for logs.
 func (s *LockSet) String() string { return "locks on " + s.set.names() }
 
-// joined returns nil for no errors, a single one as it is, and else all as one.
+// joined joins errs without its nils. It returns nil if there is no error, and a single error as it
+// is.
 func joined(errs []error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -151,7 +158,7 @@ func joined(errs []error) error {
 	}
 }
 
-// quoted names keys in an error: a few of them, and how many there are.
+// quoted returns a text for errors that names a few of the keys, and says how many more there are.
 func quoted(keys []string) string {
 	const named = 3
 	var text strings.Builder

@@ -22,8 +22,8 @@ const (
 	// 2 ms are always added to it.
 	DefaultDrift = 0.01
 
-	// DefaultCohortTurns and DefaultCohortSpan bound how often and for how long goroutines of
-	// one Locker hand a key to each other before the backend is asked whether others wait.
+	// DefaultCohortTurns and DefaultCohortSpan bound how often, and for how long, goroutines of one
+	// Locker hand a key to each other before the Locker asks the backend whether others wait.
 	DefaultCohortTurns = 64
 	DefaultCohortSpan  = 50 * time.Millisecond
 )
@@ -74,8 +74,8 @@ func defaults() config {
 	}
 }
 
-// Option sets an option of a Locker. Every [AcquireOption] is one as well and
-// sets the default for the Locker's acquisitions.
+// Option sets an option of a Locker. Every [AcquireOption] is an Option as well: it sets the
+// default for the Locker's acquisitions.
 type Option interface{ applyToLocker(*config) }
 
 // AcquireOption sets an option of one acquisition.
@@ -93,99 +93,112 @@ type acquireOption func(*config)
 func (f acquireOption) applyToLocker(c *config)  { f(c) }
 func (f acquireOption) applyToAcquire(c *config) { f(c) }
 
-// WithTTL sets the length of the lease: how long the key stays locked after its holder is gone, and
-// how long a holder may work without a renewal. Default [DefaultTTL], from [MinTTL] to [MaxTTL]. It
-// must be well above the round trip to the backend. A backend may allow fewer TTLs
-// (driver.Limited). New and Acquire fail with ErrInvalid if the TTL is not allowed.
+// WithTTL sets the length of the lease, from [MinTTL] to [MaxTTL]. The TTL is how long the key
+// stays locked after its holder has crashed, and how long a holder may go on if its renewals fail.
+// It must be well above the round trip to the backend. A backend may allow fewer TTLs
+// (driver.Limited). New and Acquire fail with ErrInvalid if the TTL is not allowed. The default is
+// [DefaultTTL].
 func WithTTL(ttl time.Duration) AcquireOption {
 	return acquireOption(func(c *config) { c.ttl = ttl })
 }
 
-// WithMaxHold bounds how long a lock is held, however it is renewed. After that time the lock ends
-// with [ErrMaxHold]. The key becomes free when the holder releases it or the lease runs out. At
-// most [MaxTTL], and at least the TTL if the lease is renewed. Default 0: no bound. Set it where a
-// stuck holder is worse than an interrupted one: the watchdog renews for as long as the process
-// lives, whatever its goroutines do.
+// WithMaxHold bounds how long a lock is held, counted from the grant. After d the lock ends with
+// [ErrMaxHold], and nothing renews it any more. The key becomes free when the holder releases the
+// lock or the lease runs out. d is at most [MaxTTL], and at least the TTL if the lease is renewed.
+// The default is 0, which means no bound.
+//
+// Without a bound, a lock is renewed for as long as the process lives, even if the goroutine that
+// holds it is stuck. Set a bound where a stuck holder is worse than an interrupted one.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(c *config) { c.maxHold = d })
 }
 
-// WithLabel adds a readable label, at most 128 bytes, to the owner value, beside host and process
-// ID. Default none. Everybody who waits for the key or inspects the backend sees it: keep secrets
-// out of it. Turns handed over or shared in memory show the label of who began the lease.
+// WithLabel adds a readable label of at most 128 bytes to the owner value, beside the host name and
+// process ID. Everybody who waits for the key or inspects the backend sees the label, so keep
+// secrets out of it. If goroutines hand a key over or share it in memory, the label is that of the
+// goroutine that asked the backend. The default is no label.
 func WithLabel(label string) AcquireOption {
 	return acquireOption(func(c *config) { c.label = label })
 }
 
-// WithoutRenewal switches the watchdog off: the lock ends with its lease, unless [Lock.Extend] is
-// called. Each acquisition asks the backend for a full lease, behind others of this Locker too.
+// WithoutRenewal switches automatic renewal off: the lock ends with its lease, unless [Lock.Extend]
+// is called in time. Each acquisition asks the backend for a full lease, even if the key passes
+// from one goroutine of this Locker to another. By default leases are renewed.
 func WithoutRenewal() AcquireOption {
 	return acquireOption(func(c *config) { c.renew = false })
 }
 
-// WithShared asks for the key together with others that ask so, as for reading: at any moment it is
-// held by one lock that is not shared, or by any number of shared ones. Default: exclusive. The
-// backend must be able to share keys (driver.Sharer, whose Shares returns true), else New and
-// Acquire fail with ErrInvalid. See Sharing in the package documentation, and [Lock.Downgrade].
+// WithShared asks for a shared lock, as for reading: at any moment a key is held by one exclusive
+// lock or by any number of shared locks. New and Acquire fail with ErrInvalid if the backend cannot
+// share keys (driver.Sharer). By default locks are exclusive. See Sharing in the package
+// documentation, and [Lock.Downgrade].
 func WithShared() AcquireOption {
 	return acquireOption(func(c *config) { c.shared = true })
 }
 
-// WithExclusive asks for the key alone: it undoes [WithShared] and [WithPermits], for one
-// acquisition of a Locker that has them as a default.
+// WithExclusive asks for an exclusive lock. It undoes [WithShared] and [WithPermits], for one
+// acquisition on a Locker that has one of them as its default.
 func WithExclusive() AcquireOption {
 	return acquireOption(func(c *config) { c.shared, c.permits, c.semaphore = false, 0, false })
 }
 
 // WithSharedKeys is [WithShared] for some of the keys of [Locker.AcquireAll],
-// [Locker.TryAcquireAll] or [Locker.DoAll], named as they are named there; the others are
-// exclusive. So a set reads some keys and writes others. Without names all are exclusive. A key
-// that the call does not name is ErrInvalid, and so is WithSharedKeys in New, and in a call that
-// takes one key only, with names or without.
+// [Locker.TryAcquireAll] or [Locker.DoAll]; the other keys are exclusive. So a caller can read some
+// keys and write others. The call fails with ErrInvalid if it does not have one of the keys. New,
+// and calls that take a single key, refuse the option with ErrInvalid. By default all keys are
+// exclusive, or all are shared with WithShared.
 func WithSharedKeys(keys ...string) AcquireOption {
 	keys = append([]string{}, keys...) // not nil, which means that the option was not given
 	return acquireOption(func(c *config) { c.sharedKeys = keys })
 }
 
-// WithPrefix puts prefix before every key. Prefix and key together may have 1,024 bytes. Default
-// none.
+// WithPrefix puts prefix before every key at the backend. Prefix and key together have at most
+// 1,024 bytes. The default is no prefix.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(c *config) { c.prefix = prefix })
 }
 
 // WithDrift sets aside a part of the TTL for clocks that run at different rates, 0 <= drift < 0.5.
-// Default [DefaultDrift]. A lease is valid for TTL - (TTL x drift + 2 ms) from before its first
-// request. The clocks of all clients and servers of a key must differ in rate by less than drift:
-// 0.01 is one part in a hundred.
+// A lease is valid for TTL - (TTL x drift + 2 ms), from just before its first request is sent. The
+// clocks of all clients and servers of a key must differ in rate by less than drift: 0.01 is one
+// part in a hundred. The default is [DefaultDrift].
 func WithDrift(drift float64) Option {
 	return lockerOption(func(c *config) { c.drift = drift })
 }
 
-// WithCohort bounds local handoff: a run has at most turns turns, and none of them begins later
-// than span after the first. Then a waiter of another process gets its turn. The package
-// documentation says under Waiting how long that one waits. Of a shared key only span counts: see
-// Sharing there. turns is 1 to 1,048,576, and span positive. Defaults [DefaultCohortTurns] and
+// WithCohort bounds local handoff, by which goroutines of one Locker hand a key to each other in
+// memory. At most turns of them in a row have the key, and none of them gets it later than span
+// after the first. Then a waiter of another process gets its turn: Waiting in the package
+// documentation says how long it waits. For a shared key only span matters: see Sharing there.
+// turns is 1 to 1,048,576, and span is positive. The defaults are [DefaultCohortTurns] and
 // [DefaultCohortSpan].
 //
-// With turns 1 (span is ignored) there is no local handoff: every acquisition asks the backend, and
-// waits in its queue.
+// If turns is 1, span is ignored and there is no local handoff: every acquisition asks the backend,
+// and waits in its queue.
 func WithCohort(turns int, span time.Duration) Option {
 	return lockerOption(func(c *config) { c.turns, c.span = turns, span })
 }
 
-// WithHooks has the Locker call hooks, on a goroutine of their own. If it is given several times,
-// all of them are called. Default none.
+// WithHooks has the Locker call hooks, on a goroutine of their own. The option may be given several
+// times: all hooks are called. The default is no hooks.
 func WithHooks(hooks Hooks) Option {
 	return lockerOption(func(c *config) { c.observers = append(c.observers, hooks) })
 }
 
-// WithLogger has the Locker log losses but those by Close, renewals and clean-ups that failed,
-// hooks that panicked and contexts that did as a lock was lost, events that were dropped, and every
-// [Lock] that became garbage while it was held. It logs on a goroutine of its own. Of several
-// loggers the last one counts. Default, and with nil: silent.
+// WithLogger has the Locker write to logger, on a goroutine of its own. It logs
+//   - a lock that was lost, unless by Close;
+//   - a renewal that failed, and a key that could not be released;
+//   - a panic of a hook, or of a context that was cancelled because a lock was lost;
+//   - events that were dropped because hooks or logger are too slow;
+//   - processes that use a semaphore with different numbers of permits (see [WithPermits]);
+//   - a [Lock] that became garbage while it was held.
 //
-// It costs each acquisition one more allocation: that is how a forgotten Lock is noticed. Nobody
-// can release such a lock: it is renewed until its maximum hold, or until the Locker is closed.
+// If the option is given several times, the last logger counts. The default is nil, which means no
+// log.
+//
+// A logger costs each acquisition one more allocation, so that a forgotten Lock is noticed. Nobody
+// can release a forgotten Lock: it is renewed until it reaches its maximum hold or the Locker is
+// closed.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(c *config) { c.logger = logger })
 }
@@ -237,12 +250,13 @@ func (c *config) validateLocker() error {
 	return nil
 }
 
-// allowance returns the drift allowance of a lease of that length.
+// allowance returns the drift allowance of a lease of the given length.
 func (c *config) allowance(lease time.Duration) time.Duration {
 	return time.Duration(float64(lease)*c.drift) + driftConstant
 }
 
-// validity returns how long a lease of that length counts, from before its request.
+// validity returns how long a lease of the given length is valid, from just before its request is
+// sent.
 func (c *config) validity(lease time.Duration) time.Duration {
 	return lease - c.allowance(lease)
 }

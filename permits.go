@@ -10,9 +10,9 @@ import (
 // MaxPermits is the largest number of permits that [WithPermits] accepts.
 const MaxPermits = 1000
 
-// A permit is a numbered slot, and a slot is an exclusive key of its own: the semaphore's name and
-// a suffix, which no other key may end with. So at most one holds a slot, on every backend, and
-// nothing here has to be counted. The gates and the scouts' key are such keys too, see scout.go.
+// A permit is a lock on a numbered slot, and a slot is an exclusive key: the semaphore's name and a
+// suffix that no other key may have. So a slot has at most one holder, on every backend, and
+// nothing has to be counted. The gates and the scouts' key have such suffixes too; see scout.go.
 const (
 	permitMark = "@permit/"
 	gateName   = "gate" // and the number of permits
@@ -22,14 +22,15 @@ const (
 	maxPermitSuffix = len(permitMark) + len(gateName) + 4
 )
 
-// WithPermits makes the key a semaphore: at most n acquisitions hold it at a time. Default: a lock,
-// which one holds. n is 1 to [MaxPermits]. A key has at most 1,008 bytes then, prefix included.
-// Otherwise New and Acquire fail with ErrInvalid, and so they do together with [WithShared].
-// [Locker.AcquireAll] takes no permits. See Semaphores in the package documentation.
+// WithPermits makes the key a semaphore: at most n acquisitions hold it at a time. See Semaphores
+// in the package documentation. n is 1 to [MaxPermits], and the key of a semaphore has at most
+// 1,008 bytes, prefix included. New and Acquire fail with ErrInvalid if n or the key is not
+// allowed, or if [WithShared] is given too. [Locker.AcquireAll] refuses permits with ErrInvalid. By
+// default a key is a lock.
 //
-// Use the same n everywhere. While processes use different ones, at most the largest of them hold a
-// permit. A semaphore of one permit and a lock are different things, and do not exclude each other,
-// even if they have the same key.
+// Use the same n everywhere. While processes use different n, at most the largest n acquisitions
+// hold a permit. A semaphore and a lock do not exclude each other, even if they have the same key
+// and n is 1.
 func WithPermits(n int) AcquireOption {
 	return acquireOption(func(c *config) { c.permits, c.semaphore = n, true })
 }
@@ -48,9 +49,9 @@ func (c *config) validatePermits() error {
 	return nil
 }
 
-// Slot returns the number of the permit, from 0 to one less than [WithPermits] allows, and -1 if
-// the lock is no permit. No two permits of a semaphore that are valid have the same number, so it
-// can choose one of n resources. Tokens rise for each slot: a guard takes slot and token together.
+// Slot returns the number of the permit, from 0 to n-1 for [WithPermits](n), or -1 if the lock is
+// not a permit. Two valid permits of a semaphore never have the same number, so it can select one
+// of n resources. Tokens rise within a slot: send a guard the slot and the token together.
 func (l *Lock) Slot() int { return l.cohort.slot() }
 
 // slot returns the number of the slot, or -1.
@@ -62,7 +63,7 @@ func (c *cohort) slot() int {
 	return slot
 }
 
-// name is the full key without what the kernel has added for a permit or the gate.
+// name returns the full key without the suffix that the kernel has added for a slot or a gate.
 func (c *cohort) name() string {
 	if c.terms.permits == 0 && !c.terms.gate {
 		return c.key
@@ -74,12 +75,13 @@ func (c *cohort) name() string {
 func slotKey(name string, slot int) string { return name + permitMark + strconv.Itoa(slot) }
 func scoutKey(name string) string          { return name + permitMark + scoutName }
 
-// gateKey is the key of the gate for those who know that many permits.
+// gateKey returns the key of the gate for acquisitions with that number of permits.
 func gateKey(name string, permits int) string {
 	return name + permitMark + gateName + strconv.Itoa(permits)
 }
 
-// cutPermit takes apart the full key of a slot; or of a gate or the scouts, whose slot is -1.
+// cutPermit takes apart the full key of a slot, a gate or the scouts. Of a gate and of the scouts,
+// slot is -1.
 func cutPermit(fullKey string) (name string, slot int, ok bool) {
 	i := strings.LastIndex(fullKey, permitMark)
 	if i < 0 || len(fullKey)-i > maxPermitSuffix {

@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// release ends a turn at its holder's wish: it hands the key to the next waiter in memory, leaves
-// it to those who share it, or releases it at the backend.
+// release ends a turn at its holder's wish. It hands the key to the next waiter in memory, leaves
+// it to others that share it, or releases it at the backend.
 func (c *cohort) release(ctx context.Context, l *Lock) error {
 	s := c.shard
 	s.mu.Lock()
-	ended := l.err // after its maximum hold, the key is still ours
+	ended := l.err // set, with a lease, if the lock has reached its maximum hold
 	if ended != nil && l.lease == nil {
 		s.mu.Unlock()
 		return ended
@@ -24,8 +24,8 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	}
 	stays := !l.last() || c.asksForSpan(h)
 	passes := !stays && c.lease == h && c.waiters.first != nil
-	// Only what is done in memory needs the clock: otherwise the backend knows whether the key was
-	// ours until now.
+	// If the release stays in memory, the clock tells whether the lock was held until now.
+	// Otherwise the backend does.
 	if ended == nil && (passes || stays) && clock.Now() >= h.deadline {
 		tell := c.expire(h)
 		err := l.err
@@ -54,14 +54,15 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	return c.releaseAtBackend(ctx, l, claim, leads, ended, tell)
 }
 
-// vacate drops a lease on which no lock rests any more. The caller, then a counted task, has the
-// claim released; with leads the cohort leads until then. The caller holds shard.mu.
+// vacate drops a lease on which no lock rests any more, and makes the caller a counted task. The
+// caller releases the claim. If leads is true, it leads the cohort until then. The caller holds
+// shard.mu.
 func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 	claim, leads = h.claim(), c.alone(h)
 	current := c.lease == h
 	c.drop(h)
 	if leads {
-		c.leading = true // whoever comes now asks after the release
+		c.leading = true // so that the next acquisition asks the backend after the release
 	} else if current {
 		c.serveOrRetire()
 	}
@@ -69,7 +70,7 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 	return claim, leads
 }
 
-// handOver gives the key to the first waiter. The caller holds shard.mu, which handOver unlocks.
+// handOver passes the lease to the first waiter. The caller holds shard.mu, which handOver unlocks.
 func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	locker := c.locker
 	toScout := c.waiters.first.call.watch != nil
@@ -79,7 +80,7 @@ func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	if c.semaphore != nil {
 		waiting = c.semaphore.waiters.length
 		if toScout && waiting > 0 {
-			waiting-- // the scout hands it to the first of them
+			waiting-- // the scout passes the permit on to the first of them
 		}
 	}
 	c.shard.mu.Unlock()
@@ -95,7 +96,7 @@ func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
 	c.releasedLocally(l, ended)
 }
 
-// releasedLocally tells of a release for which the backend was not asked.
+// releasedLocally counts and reports a release for which the backend was not asked.
 func (c *cohort) releasedLocally(l *Lock, ended error) {
 	if ended == nil {
 		c.locker.counters.released.Add(1)
@@ -103,9 +104,9 @@ func (c *cohort) releasedLocally(l *Lock, ended error) {
 	c.locker.tellReleased(l, true, ended)
 }
 
-// releaseAtBackend calls tell, and asks the backend once, within ctx. A release that is not
-// confirmed goes on in the background. On entry the caller is a counted task, and with leads the
-// cohort is leading; it ends both.
+// releaseAtBackend calls tell, and then asks the backend once, within ctx, to release the claim. A
+// release that is not confirmed goes on in the background. On entry the caller is a counted task,
+// and leads the cohort if leads is true; releaseAtBackend ends both.
 func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
 	ended error, tell func()) error {
 	locker := c.locker
@@ -125,13 +126,13 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 	return ended
 }
 
-// askRelease is releaseAtBackend without telling anybody but then, which is called with the
-// backend's answer before others lead.
+// askRelease is releaseAtBackend without counters and hooks. It calls then with the backend's
+// answer, before another goroutine can lead.
 func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
 	tell func(), then func(lost bool, err error)) {
 	locker, s := c.locker, c.shard
-	// Deferred, so that a panic of the backend, of ctx, or of a context that ends with the lock,
-	// leaves what a missing answer would have left.
+	// Deferred, so that a panic of the backend, of ctx, or of a context that ends with the lock has
+	// the same effect as a missing answer.
 	confirmed := false
 	defer func() {
 		s.mu.Lock()
@@ -150,7 +151,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	tell()
 	err := ending(ctx)
 	if errors.Is(err, (*releasedError)(l)) {
-		ctx, err = context.WithoutCancel(ctx), nil // it ended with this lock, just now
+		ctx, err = context.WithoutCancel(ctx), nil // ctx has just ended with this lock
 	}
 	lost := false
 	if err == nil {
@@ -164,8 +165,8 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	then(lost, err)
 }
 
-// foundLost reports a loss that only the answer to the release has shown. The lock counts as
-// released already.
+// foundLost reports a loss that only the answer to the release has shown. Until now the lock
+// counted as released.
 func (c *cohort) foundLost(l *Lock) error {
 	err := l.lostError(errGone)
 	c.shard.mu.Lock()

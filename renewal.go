@@ -13,9 +13,9 @@ import (
 // maxBatch is how many leases one call of the backend renews.
 const maxBatch = 1000
 
-// renewable reports whether the watchdog is to renew the lease: not when all locks on it are past
-// their maximum hold. A lease without locks is renewed: somebody asks for its next turn. The caller
-// holds shard.mu.
+// renewable reports whether the watchdog is to renew the lease. It does not renew a lease on which
+// all locks are in limbo. It does renew a lease without locks, because a goroutine is asking for a
+// fresh run on it. The caller holds shard.mu.
 func (h *lease) renewable() bool {
 	if !h.cohort.terms.renew {
 		return false
@@ -28,11 +28,12 @@ func (h *lease) renewable() bool {
 	return h.locks.first == nil
 }
 
-// slack is how much earlier than due a lease may be renewed.
+// slack returns how long before it is due a lease may be renewed.
 func (h *lease) slack() time.Duration { return h.cohort.terms.ttl / 30 }
 
-// renew sends renewals in batches, side by side, so that a slow batch delays no other. The leases
-// of a batch have the same time bound, so a long lease does not get the bound of a short one.
+// renew sends renewals in batches, in parallel, so that a slow batch does not delay the others. All
+// leases of a batch have the same time bound, so a long lease does not get the bound of a short
+// one.
 func (w *watchdog) renew(leases []*lease) {
 	for len(leases) > 0 {
 		bound := leases[0].bound
@@ -54,8 +55,8 @@ func (w *watchdog) renew(leases []*lease) {
 	}
 }
 
-// renewalTime bounds a request that changes the lease. After a handoff the lease is short, and must
-// leave time to ask again.
+// renewalTime returns the time bound of a request that changes the lease. After a handoff the lease
+// is short, so the bound is short too, to leave time for another request.
 func (h *lease) renewalTime() time.Duration { return requestTime(h.granted) }
 
 func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
@@ -63,7 +64,7 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 	for i, h := range batch {
 		claims[i] = h.claim()
 	}
-	// Read before the request leaves: the validity of all counts from here.
+	// Read before the request is sent: the validity of all leases counts from here.
 	start := clock.Now()
 	r := w.locker.request(context.Background(), bound)
 	results, err := r.renew(claims)
@@ -81,9 +82,9 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 	}
 }
 
-// renewed applies the outcome of a renewal, the watchdog's, a holder's or a leader's, that left at
-// start and was answered at now. The error in result is explained already. It returns nil, a
-// LostError, or why the outcome is not known.
+// renewed applies the outcome of a renewal that was sent at start and answered at now. The
+// watchdog, a holder or a leader may have sent it. The error in result has been through explain.
+// renewed returns nil, a LostError, or the reason why the outcome is not known.
 func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Claim,
 	result driver.Result) error {
 	l, c := w.locker, h.cohort
@@ -92,7 +93,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	h.settle()
 	if h.gone {
 		s.mu.Unlock()
-		return nil // whoever ended it has seen to the key
+		return nil // the code that ended the lease has also seen to the key
 	}
 	h.hear(start, result)
 	margin := h.deadline.Sub(now)
@@ -105,7 +106,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	var err error
 	switch {
 	case margin <= 0:
-		// The old deadline bounds the renewal: an answer after it is too late, whatever it says.
+		// The answer came after the old deadline, so it is too late, whatever it says.
 		err = event.loss(h.expired())
 		tell = c.expire(h)
 	case result.State == driver.Held:
@@ -142,7 +143,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	return err
 }
 
-// extend renews the lease for a holder. It leaves a lease alone that is gone.
+// extend renews the lease for a holder, unless the lease is gone.
 func (c *cohort) extend(ctx context.Context, h *lease) error {
 	if ok, err := h.reserve(ctx); !ok {
 		return err
@@ -151,8 +152,8 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 	return err
 }
 
-// renew makes one renewal for a goroutine that has reserved it, and returns the backend's answer as
-// well as its outcome.
+// renew makes one renewal for a goroutine that has reserved it. It returns the backend's answer and
+// the error of renewed.
 func (c *cohort) renew(ctx context.Context, h *lease,
 	claim driver.Claim) (driver.Result, error) {
 	answered := false
@@ -171,12 +172,12 @@ func (c *cohort) renew(ctx context.Context, h *lease,
 	results, err := r.renew([]driver.Claim{claim})
 	now := clock.Now()
 	result := one(results, err)
-	result.Err = r.explain(result.Err) // asks the caller's context, so not under the mutex
+	result.Err = r.explain(result.Err) // it calls the caller's context, so not under the mutex
 	answered = true
 	return result, c.locker.watchdog.renewed(h, start, now, claim, result)
 }
 
-// one is the result of a batch of one.
+// one returns the result of a batch of one claim.
 func one(results []driver.Result, err error) driver.Result {
 	switch {
 	case err != nil:

@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// What is special to shared locks. A shared cohort has a lease on which any number of locks rest.
-// Whoever comes within the span joins in memory. Then one goroutine leads and asks whether another
-// claim waits. If none does, the next span begins. If one does, the cohort lets the lease go, and
-// has a claim of its own again: that waits at the backend behind others, so a writer gets its turn
-// however many readers come.
+// This file has what is special to shared locks. Any number of locks rest on the lease of a shared
+// cohort. A goroutine that comes within the span joins in memory. After the span one goroutine
+// leads, and asks whether another claim waits. If no claim waits, the next span begins. If one
+// does, the cohort lets the lease go and makes a new claim, which waits at the backend behind the
+// others. So a writer gets its turn however many readers come.
 
 // errNoSharing says that the backend has no shared claims.
 var errNoSharing = fmt.Errorf("%w: WithShared: the backend cannot share keys (driver.Sharer): "+
@@ -24,12 +24,12 @@ func shares(backend driver.Backend) bool {
 	return ok && b.Shares()
 }
 
-// alone reports whether the lease is surely exclusive, now and for its next turn. Once a Downgrade
-// was asked for it is not. The caller holds shard.mu.
+// alone reports whether the lease is certainly exclusive, now and for its next turn. It is not once
+// a Downgrade has been requested. The caller holds shard.mu.
 func (c *cohort) alone(h *lease) bool { return !c.terms.shared && c.lease == h }
 
-// join gives a turn on the lease that is there to a call that shares it. It returns nil if the
-// lease may not begin one. The caller holds shard.mu; the cohort is shared and nobody leads.
+// join gives the call a turn on the cohort's lease. It returns nil if no turn may begin on the
+// lease. The caller holds shard.mu; the cohort is shared and nobody leads.
 func (c *cohort) join(a *call) *Lock {
 	now := clock.Now()
 	if a.since == 0 {
@@ -41,14 +41,15 @@ func (c *cohort) join(a *call) *Lock {
 	return c.giveTurn(a, now)
 }
 
-// asksForSpan reports whether a goroutine asks for a fresh span of the lease. That one keeps the
-// lease, also without locks. The caller holds shard.mu.
+// asksForSpan reports whether a goroutine is asking for a fresh span of the lease. That goroutine
+// keeps the lease even if no lock rests on it. The caller holds shard.mu.
 func (c *cohort) asksForSpan(h *lease) bool { return c.leading && c.lease == h }
 
-// freshSpan asks the backend, when the span of a shared lease is over or little of the lease is
-// left, whether another claim waits. If not, that has renewed the lease, and the caller joins it
-// with all who wait here. decided is false if the cohort has let the lease go, since somebody waits
-// or nobody can say, and has to ask for the key anew.
+// freshSpan is called when the span of a shared lease is over, or little of the lease is left. It
+// asks the backend whether another claim waits. If no claim waits, the request has renewed the
+// lease, and the caller joins it together with all waiters of the cohort. If a claim waits, or
+// there is no answer, the cohort lets the lease go; then decided is false, and the cohort has to
+// ask for the key anew.
 func (c *cohort) freshSpan(ctx context.Context, a *call,
 	h *lease) (lock *Lock, decided bool, err error) {
 	l, s := c.locker, c.shard
@@ -90,8 +91,8 @@ func (c *cohort) freshSpan(ctx context.Context, a *call,
 	return nil, true, ended
 }
 
-// letGo has the lease begin no more turns. It lives on for the locks that rest on it, and goes with
-// the last of them. The caller holds shard.mu and may raise tasks.
+// letGo lets the lease go: no more turns begin on it. If locks rest on it, it is renewed for them,
+// and the last of them releases it. The caller holds shard.mu and may raise tasks.
 func (c *cohort) letGo() {
 	switch h := c.lease; {
 	case h == nil:
@@ -102,11 +103,12 @@ func (c *cohort) letGo() {
 	}
 }
 
-// Downgrade turns an exclusive lock into a shared one, as [WithShared] gets it, with nobody in
-// between: what was written before is what this holder goes on reading. Token, handle, contexts and
-// nested locks stay. Others that share the key may then hold it as well, and those that wait for it
-// are let in as the backend's queue has it. If the lock is shared already, Downgrade does nothing.
-// There is no way back but to release, and acquire again.
+// Downgrade turns an exclusive lock into a shared one, as [WithShared] gets it. The key is not
+// released in between, so no writer can change what this holder has written. The Lock, its Token,
+// its contexts and its nested locks stay as they are. Others that share the key may then hold it
+// too, and shared waiters are let in if it is their turn in the backend's queue. If the lock is
+// already shared, Downgrade does nothing. To make the lock exclusive again, release it and acquire
+// it anew.
 //
 // On success the lease was renewed too, to the full TTL. Downgrade fails with a [*LostError] if the
 // lock is lost, and with ErrReleased if it was released. It fails with ErrInvalid, and nothing has
@@ -116,8 +118,8 @@ func (c *cohort) letGo() {
 // held, until its deadline, but the holder must not count on being alone any more, nor on others
 // being let in: call Downgrade again, or release the lock. ctx bounds the wait for the answer.
 //
-// Once the backend was asked, whatever the answer, no goroutine of this Locker gets the key handed
-// over by this lock's release, and a nested acquisition without WithShared is refused.
+// Once Downgrade has asked the backend, whatever the answer, the release of this lock does not hand
+// the key over in memory, and a nested acquisition without WithShared fails with ErrInvalid.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	l = l.self()
 	c := l.cohort
@@ -159,8 +161,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return nil
 }
 
-// downgrade has the backend share the lease, if it is still the lock's. First the cohort lets it
-// go: whatever the answer, no turn that is to be exclusive may begin on it.
+// downgrade has the backend share the lease, if it is still the lock's. Before it asks, the cohort
+// lets the lease go, because no exclusive turn may begin on it any more, whatever the answer.
 func (c *cohort) downgrade(ctx context.Context, l *Lock, h *lease) error {
 	if ok, err := h.reserve(ctx); !ok {
 		return err
@@ -168,7 +170,8 @@ func (c *cohort) downgrade(ctx context.Context, l *Lock, h *lease) error {
 	s := c.shard
 	s.mu.Lock()
 	if l.lease != h || l.err != nil || h.shared {
-		// Released, lost or downgraded while this one waited; the lease may be the next one's.
+		// While this call waited, the lock was released, lost or downgraded, and the lease may
+		// have passed to the next turn.
 		if !h.gone {
 			h.settle()
 			c.locker.watchdog.schedule(h)

@@ -2,18 +2,18 @@ package holdfast
 
 import "sync/atomic"
 
-// Stats is a snapshot of a Locker's counters. Those in the past tense count since New.
+// Stats is a snapshot of a Locker's counters. All but Held and Waiting count since New.
 type Stats struct {
-	Held    int // locks held now, nested ones not counted
-	Waiting int // calls of Acquire that wait now, without those that are just asking the backend
+	Held    int // locks that are held now, without nested ones
+	Waiting int // calls that wait for a key now, without those that are just asking the backend
 
-	Acquired       uint64 // acquisitions that succeeded, local handoffs and sharing included
-	Refused        uint64 // calls for one key or several that failed, for whatever reason
+	Acquired       uint64 // acquisitions that succeeded, including those in memory
+	Refused        uint64 // calls that failed, for one key or several, for whatever reason
 	HandedOver     uint64 // local handoffs
 	Released       uint64 // locks released by their holders
 	Lost           uint64 // locks lost
 	Renewed        uint64 // renewals that succeeded
-	RenewalsMissed uint64 // renewals without an answer that counts; they are tried again
+	RenewalsMissed uint64 // renewals that failed and are tried again
 }
 
 // counters are the live values behind Stats.

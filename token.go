@@ -6,29 +6,30 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Token is a fencing token: every acquisition has one, and an acquisition of a key that starts
-// after another has completed has a larger one, unless both share the key. Send it with each write
-// to the protected store, and have the store refuse a token smaller than the largest that it has
-// seen with a write. The zero Token means none.
+// Token is a fencing token. Every acquisition has one. An acquisition of a key that starts after
+// another one has completed has a larger Token, unless both share the key. Send the Token with each
+// write to the protected store, and have the store refuse a token that is smaller than the largest
+// it has seen with a write. The zero Token means none.
 type Token = driver.Token
 
 const (
-	// maxLead is how far ahead of its clock a Locker reserves tokens beyond the one it needs, in
-	// microseconds. Tokens follow the clock, so that they keep rising after a backend lost its
-	// counter. That is safer the less they are ahead of it.
+	// maxLead is how far ahead of its clock a Locker reserves tokens beyond the one that it needs,
+	// in microseconds. Tokens follow the clock, so that they keep rising if a backend loses its
+	// counter. The less they are ahead of the clock, the sooner it has caught up with them.
 	maxLead = 1_000_000
 
 	// maxBelieved is how far ahead of its clock a Locker believes a token, in microseconds: a day.
-	// A counter that somebody set wrongly must not spread to other keys.
+	// If somebody has set a counter of one key wrongly, the error must not spread to other keys.
 	maxBelieved = 24 * 60 * 60 * 1_000_000
 )
 
 // highest is the largest token a Locker has seen.
 type highest struct{ token atomic.Uint64 }
 
-// propose returns the token to ask for: the larger of wall, a reading of the wall clock in
-// microseconds, and one more than the largest token seen. The clock makes tokens rise again after a
-// backend lost its counter. A wrong clock does no harm: the backend never goes below its counter.
+// propose returns the token to ask for. It is the larger of two numbers: wall, which is a reading
+// of the wall clock in microseconds, and the largest token seen plus one. Because of the clock,
+// tokens rise again after a backend has lost its counter. A wrong clock does no harm, because the
+// backend never goes below its counter.
 func (h *highest) propose(wall uint64) Token {
 	return Token(max(wall, h.token.Load()+1))
 }
@@ -48,9 +49,9 @@ func (h *highest) saw(first Token, block, wall uint64) {
 	}
 }
 
-// block returns how many tokens to reserve when proposing first: one for each turn that a run may
-// have, but none more than maxLead ahead of the wall clock, except the first. Those who share a
-// lease share one.
+// block returns how many tokens to reserve when first is proposed: one for each turn that a run may
+// have, but none that is more than maxLead ahead of the wall clock, except the first. Goroutines
+// that share a lease share one token.
 func (c *cohort) block(first Token, wall uint64) uint64 {
 	limit := wall + maxLead
 	if c.terms.shared || uint64(first) >= limit {
