@@ -18,12 +18,17 @@ func TestResign(t *testing.T) {
 			t.Errorf("Resign of who does not lead: %v", err)
 		}
 		var causes []error
+		var done <-chan struct{}
 		a.run(func(ctx context.Context, term election.Term) error {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
+			done = term.Done()
 			time.Sleep(5 * time.Second) // it is waited for
 			if err := term.Err(); err != nil {
 				t.Errorf("while the function runs, the lock is gone: %v", err)
+			}
+			if isClosed(done) {
+				t.Error("while the function runs, Done is closed")
 			}
 			return nil
 		})
@@ -33,6 +38,9 @@ func TestResign(t *testing.T) {
 			t.Error(err)
 		}
 		s.mustLead("b")
+		if !isClosed(done) {
+			t.Error("the next one leads, and Done is not closed")
+		}
 		if now()-began != 5*time.Second {
 			t.Errorf("b leads %v after Resign, want 5s: when the function returns", now()-began)
 		}
@@ -317,4 +325,13 @@ func TestPauseIsShortAfterALongTerm(t *testing.T) {
 		}
 		a.leave()
 	})
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

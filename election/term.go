@@ -22,6 +22,10 @@ func (t Term) Token() holdfast.Token { return t.lock.Token() }
 // happen under the next leader has to be done by then. See holdfast.Lock.Deadline.
 func (t Term) Deadline() time.Time { return t.lock.Deadline() }
 
+// Done returns a channel that is closed when the lock is no longer held. After an end on purpose
+// that is later than the end of the term's context. See holdfast.Lock.Done.
+func (t Term) Done() <-chan struct{} { return t.lock.Done() }
+
 // Err returns nil while the lock is held, and then why it is not. It reads the clock, as
 // holdfast.Lock.Err does, so a process that was paused learns by it before its context ends.
 func (t Term) Err() error { return t.lock.Err() }
