@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -46,13 +47,16 @@ const (
 	etcdctl     = "etcdctl"     // its lock command
 )
 
-// Groups of drivers. peers are other libraries on Redis; singlePeers work with one server. outside
-// needs more than Redis and Go. floors do little more than the least that a lock needs.
+// Groups of drivers. peers are other libraries on Redis; singlePeers work with one server. others
+// are libraries and commands that are not on Redis, or not in Go. outside needs more than Redis and
+// Go. floors do little more than the least that a lock needs.
 var (
 	singlePeers = []string{redsyncGoRedis, redsyncRueidis, redisLock, rueidisLock}
 	peers       = append([]string{redsyncFast}, singlePeers...)
-	outside     = []string{etcdMutex, advisory, redisPy, redlockNode, flock, etcdctl}
-	floors      = []string{floor, floorStock}
+	others      = []string{etcdMutex, advisory, pgLock, zkLock, redisPy, redlockNode, flock, etcdctl}
+	outside     = slices.Concat(onEtcd, onPostgres, onZooKeeper,
+		[]string{redisPy, redlockNode, flock, etcdctl})
+	floors = []string{floor, floorStock}
 )
 
 // ttl is the TTL of all drivers, except in scenarios about renewal.
@@ -63,6 +67,7 @@ type site struct {
 	Redis     []string // addresses; several are nodes of a quorum, none means that locks are files
 	Etcd      string   // address
 	Postgres  string   // URL
+	ZooKeeper string   // address
 	Directory string   // for locks that are files
 
 	NodeTimeout time.Duration // of a quorum; 0 for its default
@@ -114,6 +119,14 @@ var openers = map[string]func(ctx context.Context, at site, lease time.Duration)
 	readersHash:    openReadersHash,
 	floorSet:       openFloorSet,
 	oursPermits:    permitsBy(openOurs()),
+	oursEtcd:       openSystem(openOursEtcd),
+	oursPostgres:   openSystem(openOursPostgres),
+	oursZooKeeper:  openSystem(openOursZooKeeper),
+	twoTxns:        openTwoTxns,
+	twoUpdates:     openTwoUpdates,
+	listenNotify:   openListenNotify,
+	pgLock:         openPGLock,
+	zkLock:         openZKLock,
 }
 
 func open(ctx context.Context, name string, at site, lease time.Duration) (*locker, error) {

@@ -159,27 +159,16 @@ func (e *env) leftBehind(ctx context.Context) (float64, error) {
 // heldBy measures a process that holds and renews many locks.
 func heldBy(h holdingPlan) measurement {
 	return func(ctx context.Context, e *env, name string) (sample, error) {
-		workers, b, err := e.startWorkers(ctx, 1, job{Kind: "hold", Driver: name, Key: e.key(),
-			Locks: h.locks, TTL: h.ttl, Span: h.span})
+		var m *meter
+		var used info
+		s, err := e.whileHeld(ctx, name, h, func() (err error) {
+			m, err = e.meter()
+			return err
+		}, func() (err error) {
+			used, _, err = m.usage()
+			return err
+		})
 		if err != nil {
-			return nil, err
-		}
-		defer b.close()
-		defer stopAll(workers...)
-		m, err := e.meter()
-		if err != nil {
-			return nil, err
-		}
-		line, err := workers[0].ask("go")
-		if err != nil {
-			return nil, err
-		}
-		used, _, err := m.usage()
-		if err != nil {
-			return nil, err
-		}
-		var s sample
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			return nil, err
 		}
 		seconds := h.span.Seconds()
@@ -191,4 +180,28 @@ func heldBy(h holdingPlan) measurement {
 		// The worker never releases. Empty the servers for the next one.
 		return s, e.flush()
 	}
+}
+
+// whileHeld has a worker hold the locks, and returns what it measured. It calls before when the
+// worker has them all, and after at the end of the span.
+func (e *env) whileHeld(ctx context.Context, name string, h holdingPlan,
+	before, after func() error) (s sample, err error) {
+	workers, b, err := e.startWorkers(ctx, 1, job{Kind: "hold", Driver: name, Key: e.key(),
+		Locks: h.locks, TTL: h.ttl, Span: h.span})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	defer stopAll(workers...)
+	if err := before(); err != nil {
+		return nil, err
+	}
+	line, err := workers[0].ask("go")
+	if err != nil {
+		return nil, err
+	}
+	if err := after(); err != nil {
+		return nil, err
+	}
+	return s, json.Unmarshal([]byte(line), &s)
 }

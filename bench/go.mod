@@ -19,7 +19,10 @@ require (
 	gonum.org/v1/plot v0.15.2
 )
 
+require github.com/lib/pq v1.10.9 // indirect
+
 require (
+	cirello.io/pglock v1.14.2
 	codeberg.org/go-fonts/liberation v0.4.1 // indirect
 	codeberg.org/go-latex/latex v0.0.1 // indirect
 	codeberg.org/go-pdf/fpdf v0.10.0 // indirect
@@ -29,10 +32,14 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
+	github.com/holdfast-go/holdfast/etcdhold v0.0.0
+	github.com/holdfast-go/holdfast/pghold v0.0.0
+	github.com/holdfast-go/holdfast/zkhold v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.2 // indirect
@@ -57,3 +64,9 @@ replace github.com/holdfast-go/holdfast => ../
 replace github.com/holdfast-go/holdfast/redishold => ../redishold
 
 replace github.com/holdfast-go/holdfast/goredishold => ../goredishold
+
+replace github.com/holdfast-go/holdfast/etcdhold => ../etcdhold
+
+replace github.com/holdfast-go/holdfast/pghold => ../pghold
+
+replace github.com/holdfast-go/holdfast/zkhold => ../zkhold

@@ -119,11 +119,11 @@ type shortfall struct {
 func (r *report) behind() (rows []shortfall) {
 	for _, s := range r.Scenarios {
 		m := s.Metrics[0]
-		mine := s.value(ours, m.Name)
+		mine := s.value(s.ours(), m.Name)
 		if mine == nil {
 			continue
 		}
-		for _, name := range slices.Concat(peers, outside) {
+		for _, name := range slices.Concat(peers, others) {
 			theirs := s.value(name, m.Name)
 			if theirs == nil {
 				continue
@@ -151,6 +151,16 @@ func (r *report) missed() (rows []shortfall) {
 		}
 	}
 	return rows
+}
+
+// ours returns the first driver that is Holdfast, or "".
+func (s *scenarioReport) ours() string {
+	for _, d := range s.Drivers {
+		if strings.HasPrefix(d.Name, ours) {
+			return d.Name
+		}
+	}
+	return ""
 }
 
 func (s *scenarioReport) value(driver, metric string) *metricReport {

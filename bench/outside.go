@@ -26,13 +26,14 @@ var needs = []struct {
 	driver, what string
 	version      func() []string
 }{
-	{etcdMutex, "etcd", func() []string { return []string{"etcd", "--version"} }},
+	{etcdMutex, "etcd", etcdVersion},
+	{oursEtcd, "etcd", etcdVersion},
 	{etcdctl, "etcdctl", func() []string { return []string{"etcdctl", "version"} }},
-	{etcdctl, "etcd", func() []string { return []string{"etcd", "--version"} }},
+	{etcdctl, "etcd", etcdVersion},
 	{flock, "flock of util-linux", func() []string { return []string{"flock", "--version"} }},
-	{advisory, "a PostgreSQL server", func() []string {
-		return []string{postgresCommand("postgres"), "--version"}
-	}},
+	{advisory, "a PostgreSQL server", postgresVersion},
+	{oursPostgres, "a PostgreSQL server", postgresVersion},
+	{oursZooKeeper, "Java", func() []string { return []string{"java", "--version"} }},
 	{redisPy, "python3-redis", func() []string {
 		return []string{pythonPath, "-c",
 			"import platform, redis; print('Python', platform.python_version(), 'with redis-py', redis.__version__)"}
@@ -44,6 +45,10 @@ var needs = []struct {
 			string(packageJSON)}
 	}},
 }
+
+func etcdVersion() []string { return []string{"etcd", "--version"} }
+
+func postgresVersion() []string { return []string{postgresCommand("postgres"), "--version"} }
 
 // versions returns the versions of what the drivers need. The error names what is not installed.
 func versions(drivers []string) (map[string]string, error) {
@@ -98,13 +103,18 @@ func (e *env) startOutside(ctx context.Context, drivers []string) (err error) {
 			return err
 		}
 	}
-	if uses(etcdMutex, etcdctl) {
+	if uses(append(onEtcd, etcdctl)...) {
 		if e.outside.Etcd, err = startEtcd(ctx, filepath.Join(e.dir, "etcd"), &e.ends); err != nil {
 			return err
 		}
 	}
-	if uses(advisory) {
-		e.outside.Postgres, err = startPostgres(ctx, &e.ends)
+	if uses(onPostgres...) {
+		if e.outside.Postgres, err = startPostgres(ctx, &e.ends); err != nil {
+			return err
+		}
+	}
+	if uses(onZooKeeper...) {
+		e.outside.ZooKeeper, err = startZooKeeper(ctx, filepath.Join(e.dir, "zookeeper"), &e.ends)
 	}
 	return err
 }
@@ -128,6 +138,41 @@ func startEtcd(ctx context.Context, dir string, all *ends) (address string, err 
 		}
 		defer client.Close()
 		_, err = client.Get(ctx, "ready")
+		return err
+	})
+	if err == nil {
+		all.add(func() { d.end(syscall.SIGTERM) })
+	}
+	return address, err
+}
+
+// classes are the libraries that a ZooKeeper needs, as Debian's libzookeeper-java has them.
+var classes = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "metrics-core",
+	"snappy-java"}
+
+// startZooKeeper starts a server that syncs to disk before it answers, with its default settings.
+func startZooKeeper(ctx context.Context, dir string, all *ends) (address string, err error) {
+	if address, err = freeAddress(); err != nil {
+		return "", err
+	}
+	host, port, _ := strings.Cut(address, ":")
+	config := dir + ".cfg"
+	text := fmt.Sprintf("clientPortAddress=%s\nclientPort=%s\ndataDir=%s\nmaxClientCnxns=0\n"+
+		"admin.enableServer=false\n4lw.commands.whitelist=srvr\n", host, port, dir)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	var jars []string
+	for _, name := range classes {
+		jars = append(jars, "/usr/share/java/"+name+".jar")
+	}
+	cmd := exec.Command("java", "-Xmx512m", "-cp", strings.Join(jars, ":"),
+		"org.apache.zookeeper.server.ZooKeeperServerMain", config)
+	d, err := startDaemon(ctx, cmd, dir+".log", func(ctx context.Context) error {
+		text, err := fourLetters(ctx, address, "srvr")
+		if err == nil && !strings.Contains(text, "Mode: ") {
+			err = fmt.Errorf("it does not serve yet: %q", text)
+		}
 		return err
 	})
 	if err == nil {

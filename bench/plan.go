@@ -40,6 +40,7 @@ type plan struct {
 	faultPatience time.Duration // bound for one measurement of one driver
 	nodesHolding  holdingPlan
 	nodeTimeout   time.Duration // of a quorum; 0 for its default
+	systemHolding holdingPlan   // on etcd, PostgreSQL and ZooKeeper
 }
 
 // holdingPlan is one size of the scenario with many held locks.
@@ -63,6 +64,7 @@ var fullPlan = plan{
 	hanging: true, tries: 1000, faultSpan: 5 * time.Second, faultSettle: 2 * time.Second,
 	faultPatience: 30 * time.Second,
 	nodesHolding:  holdingPlan{10_000, 6 * time.Second, 6 * time.Second},
+	systemHolding: holdingPlan{10_000, 30 * time.Second, 10 * time.Second},
 }
 
 var quickPlan = plan{
@@ -76,7 +78,8 @@ var quickPlan = plan{
 	stored:  []int{100_000},
 	delays:  []time.Duration{time.Millisecond},
 	tries:   200, faultSpan: time.Second, faultSettle: time.Second, faultPatience: 12 * time.Second,
-	nodesHolding: holdingPlan{10_000, 3 * time.Second, time.Second},
+	nodesHolding:  holdingPlan{10_000, 3 * time.Second, time.Second},
+	systemHolding: holdingPlan{1000, 12 * time.Second, 4 * time.Second},
 }
 
 // smokePlan shows only that everything runs.
@@ -93,6 +96,7 @@ var smokePlan = plan{
 	hanging: true, tries: 5, faultSpan: 100 * time.Millisecond, faultSettle: 200 * time.Millisecond,
 	faultPatience: 4 * time.Second,
 	nodesHolding:  holdingPlan{50, 6 * time.Second, 2 * time.Second},
+	systemHolding: holdingPlan{50, 12 * time.Second, 4 * time.Second},
 	// It runs as a test, with the race detector, on overloaded machines.
 	nodeTimeout: 2 * time.Second,
 }

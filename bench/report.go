@@ -145,9 +145,8 @@ func (r *results) report(driver string, m metric) *metricReport {
 // conditions returns the system and the versions of a run.
 func (r *report) conditions() string {
 	all := []string{fmt.Sprintf("%s with %d CPUs", r.System, r.CPUs), r.Go, "Redis " + r.Redis}
-	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
-		all = append(all, r.Programs[name])
-	}
+	// Several drivers may need one program.
+	all = append(all, slices.Compact(slices.Sorted(maps.Values(r.Programs)))...)
 	for _, name := range slices.Sorted(maps.Keys(r.Modules)) {
 		all = append(all, fmt.Sprintf("`%s` %s", name, r.Modules[name]))
 	}
@@ -297,7 +296,7 @@ func (r *report) failure() error {
 	for _, s := range r.Scenarios {
 		for _, d := range s.Drivers {
 			if d.Error != "" && !slices.Contains(peers, d.Name) &&
-				!slices.Contains(outside, d.Name) {
+				!slices.Contains(others, d.Name) {
 				failed = append(failed, fmt.Errorf("%s, %s: %s", s.Name, d.Name, d.Error))
 			}
 		}

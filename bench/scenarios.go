@@ -197,6 +197,7 @@ func allScenarios(p plan) []*scenario {
 			},
 		})
 	}
+	all = append(all, systems(p)...)
 	return append(all, &scenario{
 		name:    "files-latency",
 		title:   "locks that are files, uncontended acquire and release, one goroutine",

@@ -45,7 +45,7 @@ func (r *results) take(name string, measured sample, err error) {
 		r.errors[name] = err
 		return
 	}
-	if name == etcdMutex || name == advisory {
+	if slices.Contains(outside, name) && name != redisPy && name != redlockNode {
 		// These drivers do not use the Redis server.
 		for _, metric := range []string{"server", "reads", "commands", "inner", "in", "out"} {
 			delete(measured, metric)

@@ -132,6 +132,7 @@ needs_of() {
 		need "etcd and etcdctl" has_etcd etcd-server etcd-client
 		need "flock" has_flock util-linux
 		need "a PostgreSQL server" has_postgres postgresql
+		need "a ZooKeeper server" has_zookeeper libzookeeper-java default-jre-headless
 		need "python3-redis" has_python_redis python3-redis
 		need "node and npm" has_npm nodejs npm
 		;;
