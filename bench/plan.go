@@ -79,7 +79,7 @@ var quickPlan = plan{
 	delays:  []time.Duration{time.Millisecond},
 	tries:   200, faultSpan: time.Second, faultSettle: time.Second, faultPatience: 12 * time.Second,
 	nodesHolding:  holdingPlan{10_000, 3 * time.Second, time.Second},
-	systemHolding: holdingPlan{1000, 12 * time.Second, 4 * time.Second},
+	systemHolding: holdingPlan{1000, 30 * time.Second, 10 * time.Second},
 }
 
 // smokePlan shows only that everything runs.

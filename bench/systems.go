@@ -287,7 +287,7 @@ func openPGLock(ctx context.Context, at site, _ time.Duration) (*locker, error) 
 			return held{lock: lock}, err
 		},
 		release: func(ctx context.Context, h held) error {
-			return h.lock.(*pglock.Lock).Close()
+			return client.ReleaseContext(ctx, h.lock.(*pglock.Lock))
 		},
 		close: func() { db.Close() },
 	}, nil
