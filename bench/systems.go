@@ -313,18 +313,22 @@ func openZKLock(_ context.Context, at site, lease time.Duration) (*locker, error
 // requestsWhileHeld measures what the renewals of many locks cost.
 func requestsWhileHeld(h holdingPlan) measurement {
 	return func(ctx context.Context, e *env, name string) (sample, error) {
-		var first, last float64
+		var before float64
+		var since time.Time
+		var rate float64
 		s, err := e.whileHeld(ctx, name, h, func() (err error) {
-			first, err = e.requests(ctx, name)
+			before, err = e.requests(ctx, name)
+			since = time.Now()
 			return err
-		}, func() (err error) {
-			last, err = e.requests(ctx, name)
+		}, func() error {
+			after, err := e.requests(ctx, name)
+			rate = (after - before) / time.Since(since).Seconds()
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		s["requests"] = (last - first) / h.span.Seconds()
+		s["requests"] = rate
 		return s, nil
 	}
 }
@@ -368,8 +372,11 @@ func etcdRequests(ctx context.Context, address string) (n float64, err error) {
 }
 
 // postgresRequests counts transactions. The server adds those of a connection to the sum up to a
-// second later.
+// second later, so it waits first.
 func postgresRequests(ctx context.Context, url string) (n float64, err error) {
+	if err := sleep(ctx, 1500*time.Millisecond); err != nil {
+		return 0, err
+	}
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return 0, err
