@@ -224,22 +224,22 @@ func (a *acquisition) take(ctx context.Context) (token uint64, after *state, err
 	h := &party{owner: a.Owner, key: a.names.holder(a.Owner), lease: a.hold, record: record{
 		Token: token, Block: a.Block, Shared: a.Shared, TTL: a.TTL.Milliseconds()}}
 	from, end := a.names.claimRange()
-	done, after, err := a.b.commit(ctx, a.names, []clientv3.Cmp{
+	revision, after, err := a.b.execute(ctx, a.names, []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "=", 0),
 		clientv3.Compare(clientv3.Value(a.names.tokens), "<", digits(token)),
 		missing(a.names.tombstone(a.hold, a.Owner)),
-	}, []clientv3.Op{
+	},
 		clientv3.OpPut(h.key, h.record.String(), clientv3.WithLease(a.hold)),
 		clientv3.OpPut(a.names.tokens, digits(token+max(a.Block, 1)-1)),
-	})
+	)
 	if err != nil {
 		return 0, nil, a.failed(a.holdUnder, err)
 	}
-	if !done {
+	if revision == 0 {
 		return 0, after, nil
 	}
-	a.b.held(a.mine, h, after.revision, a.TTL)
-	return token, after, nil
+	a.b.held(a.mine, h, revision, a.TTL)
+	return token, nil, nil
 }
 
 // failed says what an error of a transaction under the lease means. nil: the lease was gone, and
@@ -394,17 +394,17 @@ func (b *Backend) releaseAtOnce(ctx context.Context, n names, c *claim) (*state,
 	}
 	from, end := n.waiterRange()
 	key := n.holder(c.owner)
-	done, after, err := b.commit(ctx, n, []clientv3.Cmp{
+	revision, now, err := b.execute(ctx, n, []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", modified),
 		clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "=", 0),
-	}, []clientv3.Op{clientv3.OpDelete(key)})
+	}, clientv3.OpDelete(key))
 	if err != nil {
 		return nil, driver.Result{}, err
 	}
-	if done {
-		return after, driver.Result{State: driver.Held}, nil
+	if revision != 0 {
+		return nil, driver.Result{State: driver.Held}, nil
 	}
-	return after, driver.Result{}, nil
+	return now, driver.Result{}, nil
 }
 
 // releaseStep tries once to end the claim. The result is Unknown if others were faster.

@@ -37,13 +37,38 @@ func kvs(answer *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 // afterwards. The error tells whether they may have been executed.
 func (b *Backend) commit(ctx context.Context, n names, conditions []clientv3.Cmp,
 	operations []clientv3.Op) (done bool, after *state, err error) {
-	a := new(attempt)
-	answer, err := b.kv.Txn(context.WithValue(ctx, attemptKey{}, a)).If(conditions...).
-		Then(append(operations, n.look()...)...).Else(n.look()...).Commit()
+	look := n.look()
+	answer, err := b.transact(ctx, conditions, append(operations, look...), look)
 	if err != nil {
-		return false, nil, a.failed(err)
+		return false, nil, err
 	}
 	return answer.Succeeded, stateOf(n, answer), nil
+}
+
+// execute executes the operations if the conditions hold, and returns the revision. Otherwise it
+// returns the state, and 0. It is for what is done at once, as a rule: then nobody looks.
+func (b *Backend) execute(ctx context.Context, n names, conditions []clientv3.Cmp,
+	operations ...clientv3.Op) (revision int64, otherwise *state, err error) {
+	answer, err := b.transact(ctx, conditions, operations, n.look())
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case answer.Succeeded:
+		return answer.Header.Revision, nil, nil
+	}
+	return 0, stateOf(n, answer), nil
+}
+
+// transact sends a transaction that writes. The error tells whether it may have been executed.
+func (b *Backend) transact(ctx context.Context, conditions []clientv3.Cmp,
+	operations, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	a := new(attempt)
+	answer, err := b.kv.Txn(context.WithValue(ctx, attemptKey{}, a)).If(conditions...).
+		Then(operations...).Else(otherwise...).Commit()
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	return answer, nil
 }
 
 // get reads a range. It is a transaction, as the client repeats any other read until its context
