@@ -53,8 +53,9 @@ const (
 var (
 	singlePeers = []string{redsyncGoRedis, redsyncRueidis, redisLock, rueidisLock}
 	peers       = append([]string{redsyncFast}, singlePeers...)
-	others      = []string{etcdMutex, advisory, pgLock, zkLock, redisPy, redlockNode, flock, etcdctl}
-	outside     = slices.Concat(onEtcd, onPostgres, onZooKeeper,
+	others      = []string{etcdMutex, advisory, pgLock, zkLock, redisPy, redlockNode, flock,
+		etcdctl}
+	outside = slices.Concat(onEtcd, onPostgres, onZooKeeper,
 		[]string{redisPy, redlockNode, flock, etcdctl})
 	floors = []string{floor, floorStock}
 )

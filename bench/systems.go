@@ -264,8 +264,8 @@ SELECT pg_notify('floor', $1)`, h.key)
 	}, nil
 }
 
-// openPGLock connects cirello.io/pglock. Who waits sleeps for a lease, so that is a second and not 20,
-// its default: else nothing would be handed over in the time of a measurement.
+// openPGLock connects cirello.io/pglock. A waiter sleeps for a lease, so the lease is a second and
+// not its default of 20: otherwise no key would be handed over while it is measured.
 func openPGLock(ctx context.Context, at site, _ time.Duration) (*locker, error) {
 	config, err := pgx.ParseConfig(at.Postgres)
 	if err != nil {
@@ -362,7 +362,8 @@ func etcdRequests(ctx context.Context, address string) (n float64, err error) {
 		if !strings.HasPrefix(lines.Text(), "grpc_server_msg_received_total{") {
 			continue
 		}
-		value, err := strconv.ParseFloat(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], 64)
+		fields := strings.Fields(lines.Text())
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
 		if err != nil {
 			return 0, err
 		}
