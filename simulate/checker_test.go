@@ -28,6 +28,7 @@ import (
 //	           nothing any more
 //	close      Close returns within its bound, and with nil only if it left nothing behind
 //	errors     every error is of exactly one kind
+//	sets       a set has ended exactly if one of its locks has, and its channel and context with it
 //	attempts   an Acquire of a lock is not told of the unknown outcome of another's single attempt
 //	panic      nobody panics who was not told to
 //	pace       nobody calls the backend again and again without a pause
@@ -46,6 +47,9 @@ type keyState struct {
 	// for the key. Until left, the backend may know of what nobody releases any more: a Close has
 	// said so, or a process has died.
 	excused, left atomicDuration
+
+	// refused is until when the backend may know of what it has refused to release, for good.
+	refused atomicDuration
 
 	used     atomicDuration // of a slot: when it was last seen to be taken, or released
 	taken    atomicDuration // and when the backend last granted it to who asked
@@ -73,7 +77,7 @@ func (a *atomicDuration) raise(to time.Duration) {
 
 // litter reports whether the backend may know of what nobody wants any more.
 func (h *history) litter(k *keyState) bool {
-	return h.now() < max(k.excused.Load(), k.left.Load())
+	return h.now() < max(k.excused.Load(), k.left.Load(), k.refused.Load())
 }
 
 // grip is a lock, as the checker sees it.

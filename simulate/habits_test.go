@@ -78,6 +78,10 @@ func (w *worker) step() {
 		w.proc.reopen(false)
 		return
 	}
+	if w.often(sets, 0.4) {
+		w.together()
+		return
+	}
 	k := w.h.keyed[w.r.IntN(len(w.h.keyed))]
 	ctx, cancel := w.context()
 	defer cancel()
@@ -161,11 +165,7 @@ func (w *worker) got(ctx context.Context, end *ending, k *keyState, v wish, floo
 	lock *holdfast.Lock, err error) *grip {
 	if err != nil {
 		w.note(evGivesUp, k, 0, 0)
-		w.h.refusal("acquire", ctx, err)
-		if ctx.Err() == nil && !errors.Is(err, holdfast.ErrHeld) {
-			// whoever is refused by a backend comes back later
-			w.pause(w.around(max(w.h.gust/3, time.Millisecond)))
-		}
+		w.refused(ctx, err)
 		return nil
 	}
 	if late := end.passed(); late > 0 {

@@ -145,7 +145,7 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 	last := h.now()
 	time.Sleep(h.cleanUp() + h.blocks())
 	for _, k := range h.stored() {
-		time.Sleep(max(k.left.Load(), k.excused.Load()) - h.now())
+		time.Sleep(max(k.left.Load(), k.excused.Load(), k.refused.Load()) - h.now())
 	}
 	h.debris(fmt.Sprintf("before the Lockers were closed, and %v after the last release",
 		h.now()-last))
@@ -165,7 +165,8 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 func (h *history) bound(begun time.Duration) time.Duration {
 	bound := max(begun, h.ends.Load()) + h.serve()
 	for _, k := range h.stored() {
-		bound = max(bound, k.excused.Load()+h.serve(), k.left.Load()+h.serve())
+		bound = max(bound, k.excused.Load()+h.serve(), k.left.Load()+h.serve(),
+			k.refused.Load()+h.serve())
 	}
 	return bound
 }

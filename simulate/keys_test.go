@@ -8,7 +8,7 @@ import (
 )
 
 // keyNames are as many as a plan has at most.
-var keyNames = [...]string{"k0", "k1", "k2"}
+var keyNames = [...]string{"k0", "k1", "k2", "k3", "k4", "k5"}
 
 // What the backend stores for a key that is a semaphore: slots, a gate for each number of permits,
 // and the scouts' key. Events name them by the index of the key, to which a multiple of keyCount is
@@ -103,6 +103,16 @@ func (h *history) stored() (all []*keyState) {
 		all = append(append(all, k.held()...), k.orders...)
 	}
 	return all
+}
+
+// storedBy is what the checker knows of a key with that name at the backend, or nil.
+func (h *history) storedBy(name string) *keyState {
+	for _, k := range h.stored() {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
 }
 
 // user is the user's key that a name at the backend belongs to, or nil.

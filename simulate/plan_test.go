@@ -46,6 +46,9 @@ const (
 	rollouts    // processes that know of fewer permits than others
 	deaths      // processes that end without Close
 	fair        // none of the faults, of those with semaphores: then nobody waits for long
+	sets        // AcquireAll and TryAcquireAll of several keys
+	forbids     // backends that refuse for good
+	longTTLs    // TTLs of up to an hour
 	allFeatures = 1<<iota - 1
 
 	// callers that give up, for whatever reason
@@ -58,7 +61,7 @@ var featureNames = []string{
 	"waitPanics", "wildPanics", "hookBlocks", "hookCalls", "losses", "outages", "badNotices",
 	"pauses", "suspends", "evictions",
 	"giveUps", "presences", "badContexts", "shared", "semaphores", "rollouts",
-	"deaths", "fair",
+	"deaths", "fair", "sets", "forbids", "longTTLs",
 }
 
 // featuresNamed reads a list of names, separated by commas.
@@ -167,7 +170,7 @@ func newPlan(seed uint64, with feature) *plan {
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
-		deaths: 0.15, fair: 0.3,
+		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05,
 		// only if HOLDFAST_WITH says so: the kernel has a defect there, see docs/simulation.md
 		presences: -1,
 	}
@@ -183,12 +186,14 @@ func newPlan(seed uint64, with feature) *plan {
 	p.features |= with
 	p.queues()
 	p.lateReleases()
+	p.manyKeys()
 	p.sizes()
 	p.stack()
 	p.fairWeather()
 	if p.redis || p.nodes > 1 {
 		p.features &^= badContexts // there a goroutine may panic that nobody recovers
 	}
+	p.lengthen()
 	p.without(0)
 	return p
 }
@@ -246,6 +251,32 @@ func (p *plan) lateReleases() {
 	p.stays = max(p.stays, 0.03)
 }
 
+// manyKeys has a plan with sets, with a chance, one of more keys.
+func (p *plan) manyKeys() {
+	if p.has(sets) {
+		r := rand.New(rand.NewPCG(p.seed, 9))
+		p.keys = max(p.keys, pick(r, 2, 3, 3, 6))
+	}
+}
+
+// lengthen makes one TTL very long, if the plan has such. That, and what refuses for good, is drawn
+// on a plain memory alone. Where a key may be left to its TTL, it is not as long, and the presence
+// not short: else those who wait would ask millions of times.
+func (p *plan) lengthen() {
+	if p.redis || p.nodes > 1 {
+		p.features &^= longTTLs | forbids
+	}
+	if !p.has(longTTLs) {
+		return
+	}
+	long := time.Hour
+	if p.has(deaths | forbids | closes | evictions) {
+		long = 10 * time.Minute
+	}
+	p.ttls[rand.New(rand.NewPCG(p.seed, 10)).IntN(len(p.ttls))] = long
+	p.presence = max(p.presence, 3*time.Second)
+}
+
 // sizes draws which keys are semaphores, if any is, and of how many permits, and has enough
 // goroutines ask for them.
 func (p *plan) sizes() {
@@ -276,7 +307,7 @@ func (p *plan) fairWeather() {
 	}
 	r := rand.New(rand.NewPCG(p.seed, 8))
 	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
-		deaths
+		deaths | forbids
 	if r.IntN(2) == 0 {
 		p.features &^= impatience
 	}
@@ -348,7 +379,11 @@ func (p *plan) cleanUp() time.Duration {
 // is left behind is cleaned up, one request hangs for each of two leaders, a poll finds a grant
 // whose notice was lost.
 func (p *plan) serve() time.Duration {
-	return p.cleanUp() + p.request() + 2*time.Second + p.blocks()
+	d := p.cleanUp() + p.request() + 2*time.Second + p.blocks()
+	if p.has(sets) { // which wait for one key after the other, and for other sets that do
+		d += time.Duration(p.keys) * (p.request() + 2*time.Second)
+	}
+	return d
 }
 
 // blocks is the longest that a hook blocks.

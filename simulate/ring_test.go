@@ -24,6 +24,8 @@ const (
 	evSuspend
 	evEvict
 	evWants
+	evWantsAll
+	evWaitsNoMore
 	evHas
 	evGivesUp
 	evLets
@@ -114,7 +116,7 @@ func (r *ring) tail(p *plan, most int) string {
 		case evRelease:
 			fmt.Fprintf(&b, " backend: release %s for %s: %v", key, ownerName(e.a), state)
 		case evRefused:
-			fmt.Fprintf(&b, " call refused")
+			fmt.Fprintf(&b, " call for %s refused%s", key, [...]string{"", " for good"}[e.b])
 		case evNotice:
 			fmt.Fprintf(&b, " hears a notice: %s for %s, token %d", key, ownerName(e.a), e.b)
 		case evOutage:
@@ -135,6 +137,11 @@ func (r *ring) tail(p *plan, most int) string {
 			if permits := e.a >> permitShift; permits > 0 {
 				fmt.Fprintf(&b, ", one of %d permits", permits)
 			}
+		case evWantsAll:
+			fmt.Fprintf(&b, ".%d wants, with others, %s, %s, for %v", e.worker, key,
+				variants[e.a].name, time.Duration(e.b))
+		case evWaitsNoMore:
+			fmt.Fprintf(&b, ".%d does not get its set, or releases it", e.worker)
 		case evHas:
 			fmt.Fprintf(&b, ".%d has %s, token %d, valid for %v", e.worker, key, e.a,
 				time.Duration(e.b))

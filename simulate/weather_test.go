@@ -31,6 +31,7 @@ const (
 var (
 	errRefused = errors.New("simulated: connection refused")
 	errCut     = errors.New("simulated: connection cut")
+	errForbids = errors.New("simulated: not allowed")
 )
 
 // wire is the way of one process to its backend: a driver.Backend whose calls are delayed, and
@@ -54,6 +55,7 @@ type wire struct {
 	noticed time.Time // when the last notice arrives
 	deaf    bool      // in this outage notices are lost, too
 	gates   bool      // in this outage calls for gates fail, if calls for some keys do
+	forbids bool      // in this outage calls are refused for good, if they are refused
 	fades   time.Time // until then replies get slower; then comes an outage
 	silence time.Duration
 	lagged  time.Time // when a request last took effect that had been on its way for long
@@ -96,6 +98,7 @@ func (w *wire) fail(kind outage, d time.Duration) {
 	if end := time.Now().Add(d); !w.mended && (w.outage == none || end.After(w.until)) {
 		w.outage, w.until, w.deaf = kind, end, w.r.IntN(2) == 0
 		w.gates = w.r.IntN(4) == 0
+		w.forbids = w.happens(forbids, 0.5)
 	}
 }
 
@@ -200,8 +203,12 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	if w.outage != none && !now.Before(w.until) {
 		w.outage = none
 	}
-	if w.refuses(c) || w.happens(losses, w.h.loss) {
+	if isRefused := w.refuses(c); isRefused || w.happens(losses, w.h.loss) {
+		forever := isRefused && w.forbids
 		w.mu.Unlock()
+		if forever {
+			return w.forbid(c)
+		}
 		w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 0)
 		return &driver.Error{Err: errRefused}
 	}
@@ -246,6 +253,16 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	case <-ctx.Done():
 		return &driver.Error{Maybe: true, Err: ctx.Err()}
 	}
+}
+
+// forbid is the answer to a call that is refused for good. What is not to be released stays for as
+// long as its lease, or its place in the queue and a lease that begins at the end of that.
+func (w *wire) forbid(c *call) error {
+	if k := w.h.storedBy(c.claim.Key); k != nil && c.kind == evRelease {
+		k.refused.raise(w.h.now() + lastWords + w.h.longest() + 2*w.h.presence)
+	}
+	w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 1)
+	return &driver.Error{Permanent: true, Err: errForbids}
 }
 
 // refuses reports whether the outage has the call fail at once. The caller holds w.mu.

@@ -28,6 +28,7 @@ var survivors = map[string]string{}
 var with = map[string]string{
 	"notice-while-asking":   "presences",
 	"permit-after-deadline": "semaphores,suspends",
+	"forbidden-not-told":    "forbids,outages,closes",
 }
 
 // hanging are the mutants that end a history by a deadlock. With any other, an end without a broken
