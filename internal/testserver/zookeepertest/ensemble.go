@@ -29,7 +29,7 @@ func StartEnsemble(t testing.TB) (leader Server, followers []Server, err error) 
 	}
 	var servers [size]Server
 	for id := range servers {
-		s, err := prepare(t, "quorum.QuorumPeerMain", lines...)
+		s, err := prepare(t, lines...)
 		if err != nil {
 			return Server{}, nil, err
 		}
@@ -55,7 +55,7 @@ func StartEnsemble(t testing.TB) (leader Server, followers []Server, err error) 
 		return Server{}, nil, err
 	}
 	for _, s := range servers {
-		part, err := mode(s.Address)
+		part, err := Mode(s.Address)
 		switch {
 		case err != nil:
 			return Server{}, nil, err

@@ -37,7 +37,7 @@ var (
 // Start starts a ZooKeeper on new data, on a port that stays this process's. Remove ends it. It
 // grants sessions of up to four hours.
 func Start(t testing.TB) (Server, error) {
-	s, err := prepare(t, "ZooKeeperServerMain")
+	s, err := prepare(t)
 	if err != nil {
 		return Server{}, err
 	}
@@ -47,42 +47,56 @@ func Start(t testing.TB) (Server, error) {
 	return s, nil
 }
 
-// prepare makes a server that does not run yet, whose program is that class, with these lines in
-// its configuration.
-func prepare(t testing.TB, class string, lines ...string) (Server, error) {
-	java, err := testserver.Find("java", "default-jre-headless")
-	if err != nil {
-		return Server{}, err
-	}
-	classes, err := find()
-	if err != nil {
-		return Server{}, err
-	}
+// prepare makes a server that does not run yet, with these lines in its configuration. With some it
+// is one of an ensemble.
+func prepare(t testing.TB, lines ...string) (Server, error) {
 	p, err := testserver.Prepare("zookeeper")
 	if err != nil {
 		return Server{}, err
 	}
-	port := strconv.Itoa(testserver.FreePort(t))
-	s := Server{p, net.JoinHostPort("127.0.0.1", port)}
-	config := filepath.Join(p.Dir, "zoo.cfg")
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePort(t)))
+	if p.Path, p.Args, err = Command(p.Dir, address, lines...); err != nil {
+		return Server{}, errors.Join(err, p.Remove())
+	}
+	p.Ready = func() error {
+		_, err := Mode(address)
+		return err
+	}
+	return Server{p, address}, nil
+}
+
+// Command returns what runs a server with its data in the directory, where it writes the
+// configuration, and with these lines in that. With some it is one of an ensemble.
+func Command(dir, address string, lines ...string) (path string, args []string, err error) {
+	java, err := testserver.Find("java", "default-jre-headless")
+	if err != nil {
+		return "", nil, err
+	}
+	classes, err := find()
+	if err != nil {
+		return "", nil, err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", nil, err
+	}
+	config := filepath.Join(dir, "zoo.cfg")
 	text := strings.Join(append([]string{
-		"clientPortAddress=127.0.0.1", "clientPort=" + port, "dataDir=" + p.Dir,
+		"clientPortAddress=" + host, "clientPort=" + port, "dataDir=" + dir,
 		fmt.Sprintf("tickTime=%d", Tick.Milliseconds()), "maxSessionTimeout=14400000",
 		"maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=srvr",
 	}, lines...), "\n") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		return Server{}, errors.Join(err, p.Remove())
+		return "", nil, err
 	}
-	p.Path = java
-	p.Args = []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+	class := "ZooKeeperServerMain"
+	if len(lines) > 0 {
+		class = "quorum.QuorumPeerMain"
+	}
+	return java, []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		// A crash of the process loses nothing by that, and a slow disk can not fail a test.
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024",
-		"-cp", classes, "org.apache.zookeeper.server." + class, config}
-	p.Ready = func() error {
-		_, err := mode(s.Address)
-		return err
-	}
-	return s, nil
+		"-cp", classes, "org.apache.zookeeper.server." + class, config}, nil
 }
 
 // find returns the class path.
@@ -104,8 +118,23 @@ func find() (string, error) {
 		libraries, directories, os.ErrNotExist)
 }
 
-// mode asks for the part that the server has, such as leader. One that does not serve yet says so.
-func mode(address string) (string, error) {
+// Version returns that of the server, as far as the names of its files tell it; else "".
+func Version() string {
+	classes, err := find()
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(classes, ":")
+	name, err := filepath.EvalSymlinks(first)
+	if err != nil {
+		return ""
+	}
+	version, _ := strings.CutPrefix(strings.TrimSuffix(filepath.Base(name), ".jar"), "zookeeper-")
+	return version
+}
+
+// Mode asks a server for the part that it has, such as leader. One that does not serve yet says so.
+func Mode(address string) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, testserver.Patience)
 	if err != nil {
 		return "", err
