@@ -175,7 +175,7 @@ spec: ## Check the models of exclusion and of fencing tokens
 
 .PHONY: itest
 itest: test-needs ## Test on real servers under faults for some minutes, in all modes
-	$(GO_TEST) -parallel 4 ./itest -run Promises -args -duration 5m
+	$(GO_TEST) -timeout 40m -parallel 4 ./itest -run Promises -args -duration 5m
 
 .PHONY: mutants
 mutants: test-needs ## Show that the checks of itest can fail

@@ -1,7 +1,9 @@
 // Package itest proves the promises on real servers: its tests run the fault laboratory. Clients
 // take keys alone and together with others, as writers and readers, let readers in by a Downgrade,
 // take several keys at once, and take permits of a semaphore of which they know different numbers,
-// while servers, the network and the clients themselves are broken.
+// while servers, the network and the clients themselves are broken. The servers are Redis, alone,
+// in a quorum, a Cluster or behind a Sentinel; a cluster of etcd; a PostgreSQL with a standby; or
+// an ensemble of ZooKeeper.
 //
 // Its folders:
 //

@@ -50,10 +50,14 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-sql-driver/mysql v1.9.3
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/holdfast-go/holdfast/etcdhold v0.0.0
 	github.com/holdfast-go/holdfast/fence/etcdfence v0.0.0
 	github.com/holdfast-go/holdfast/fence/pgxfence v0.0.0
 	github.com/holdfast-go/holdfast/fence/s3fence v0.0.0
+	github.com/holdfast-go/holdfast/pghold v0.0.0
+	github.com/holdfast-go/holdfast/zkhold v0.0.0
 	github.com/jackc/pgx/v5 v5.7.6
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
@@ -78,3 +82,9 @@ replace github.com/holdfast-go/holdfast/fence/etcdfence => ../fence/etcdfence
 replace github.com/holdfast-go/holdfast/fence/s3fence => ../fence/s3fence
 
 replace github.com/holdfast-go/holdfast/fence/pgxfence => ../fence/pgxfence
+
+replace github.com/holdfast-go/holdfast/etcdhold => ../etcdhold
+
+replace github.com/holdfast-go/holdfast/pghold => ../pghold
+
+replace github.com/holdfast-go/holdfast/zkhold => ../zkhold

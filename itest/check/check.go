@@ -49,8 +49,10 @@ func (f Finding) String() string {
 type Rules struct {
 	TTL   time.Duration // of all locks
 	Guard time.Duration // the restart quarantine
-	Nodes int           // servers that vote, called n1 and so on; 0 is 1
-	Stale int           // writes that come too late, to be tried on each guarded store
+	// by how much the lease of a process that was killed may outlive its TTL
+	Linger time.Duration
+	Nodes  int // servers that vote, called n1 and so on; 0 is 1
+	Stale  int // writes that come too late, to be tried on each guarded store
 	// the wall clocks of clients differ, by which they queue at several servers
 	Skewed bool
 }
@@ -58,8 +60,13 @@ type Rules struct {
 // RulesOf are those of a run that was recorded with its setup.
 func RulesOf(run *history.Run) Rules {
 	return Rules{TTL: time.Duration(run.Setup.TTL), Guard: time.Duration(run.Setup.Guard),
-		Nodes: run.Setup.Count, Stale: run.Setup.Stale, Skewed: run.Setup.Skewed}
+		Linger: time.Duration(run.Setup.Linger), Nodes: run.Setup.Count, Stale: run.Setup.Stale,
+		Skewed: run.Setup.Skewed}
 }
+
+// wake is how long a fault may be felt when it is over: what a client held that was cut off runs
+// out, and a quarantine ends.
+func (r Rules) wake() time.Duration { return r.TTL + r.Guard + r.Linger }
 
 // Checks are all there are, by name.
 var Checks = map[string]func(*history.Run, Rules) []Finding{

@@ -30,7 +30,7 @@ func probes(run *history.Run, rules Rules) (found []Finding) {
 			continue
 		}
 		tried[a.Key] = true
-		bound := int64(rules.TTL + rules.Guard + Slack)
+		bound := int64(rules.wake() + Slack)
 		took := length(quiet(span{a.Asked, max(a.Granted, a.Refused)}, starved(run, a.Client)))
 		switch {
 		case a.Granted == 0 && a.Refused != 0 && took <= bound:
@@ -83,7 +83,7 @@ type span struct{ from, to int64 }
 // disturbed are the spans in which a fault concerns the key, or its aftermath does: what a client
 // that was cut off holds runs out, a quarantine ends, and connections are made again.
 func disturbed(run *history.Run, rules Rules, key string) (spans []span) {
-	aftermath := int64(rules.TTL + rules.Guard + Slack)
+	aftermath := int64(rules.wake() + Slack)
 	if began := run.Mark(history.Tormented); began != 0 { // servers have just been started
 		spans = append(spans, span{run.Start, began + int64(rules.Guard+Slack)})
 	}

@@ -40,7 +40,7 @@ func overdue(run *history.Run) (found []Finding) {
 // each time, however much time there was in between. Those that are stopped until the end are not
 // looked at.
 func unwell(run *history.Run, rules Rules) (found []Finding) {
-	calm := span{run.Mark(history.Calm) + int64(rules.TTL+rules.Guard), run.Mark(history.Probed)}
+	calm := span{run.Mark(history.Calm) + int64(rules.wake()), run.Mark(history.Probed)}
 	if run.Mark(history.Calm) == 0 || rules.Stale > 0 {
 		return nil
 	}

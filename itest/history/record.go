@@ -146,6 +146,8 @@ type Record struct {
 	// of a run: of all its locks, in nanoseconds; of a call: of the lease
 	TTL   int64 `json:"ttl,omitempty"`
 	Guard int64 `json:"guard,omitempty"` // of a run: the quarantine, in nanoseconds
+	// of a run: by how much the lease of a process that was killed may outlive its TTL
+	Linger int64 `json:"linger,omitempty"`
 }
 
 // Ends reports whether a call may end a lease: it lets go.

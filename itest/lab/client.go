@@ -84,6 +84,14 @@ func (c *client) spawn(program, dir string, j job.Job) error {
 	return c.await("ready", patience)
 }
 
+// addresses are those of its links.
+func (c *client) addresses() (all []string) {
+	for _, l := range c.links {
+		all = append(all, l.address())
+	}
+	return all
+}
+
 // await waits until the process says something.
 func (c *client) await(want string, within time.Duration) error {
 	timer := time.NewTimer(within)

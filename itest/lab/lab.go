@@ -27,16 +27,21 @@ const prefix = "lock:"
 
 // Config says what is run.
 type Config struct {
-	Nodes int // 1: a single Redis; more: Redlock
+	System System // what is locked on
+	Pooler bool   // before a PostgreSQL
+	Nodes  int    // 1: a single Redis; more: Redlock; or servers that are one to their clients
 	// or a Cluster of so many primaries, whose slots are moved
 	Cluster bool
 	// each of which has a replica that takes its place, and then has it as its own replica; the
 	// slots stay where they are
 	Replicas    bool
 	Persistence Persistence   // of the servers
-	TTL         time.Duration // of the locks; 0 for a second
-	Guard       time.Duration // of Redlock; a lone server has no quarantine here
-	Wait        time.Duration // the longest wait for a lock; 0 for six leases
+	TTL         time.Duration // of the locks; 0 for a second, or for systemTTL
+	// by how much a lease may outlive its TTL where its process was killed; 0 for what is known of
+	// the system
+	Linger time.Duration
+	Guard  time.Duration // of Redlock; a lone server has no quarantine here
+	Wait   time.Duration // the longest wait for a lock; 0 for six leases
 	// of a probe, beyond what a lost lease and a quarantine take; 0 for three minutes: the machine
 	// may be busy
 	Patience time.Duration
@@ -88,7 +93,12 @@ func (c *Config) allows(name string) bool {
 // Mode names what is locked on.
 func (c *Config) Mode() string {
 	mode := "single Redis"
-	if c.Sentinel {
+	if c.System != Redis {
+		mode = systemModes[c.System]
+		if c.Pooler {
+			mode += " behind PgBouncer"
+		}
+	} else if c.Sentinel {
 		mode = "primary and replica with a Sentinel"
 	} else if c.Cluster {
 		mode = "Cluster of " + strconv.Itoa(c.Nodes)
@@ -121,7 +131,7 @@ func (c *Config) Mode() string {
 
 // voters is how many servers have a say in one lock.
 func (c *Config) voters() int {
-	if c.Cluster || c.Sentinel {
+	if c.Cluster || c.Sentinel || c.System != Redis {
 		return 1
 	}
 	return c.Nodes
@@ -156,6 +166,7 @@ type run struct {
 	nodes     []*Node
 	shared    []*link // to the servers of a cluster, which has one name for each of them
 	sentinel  *sentinel
+	system    system           // nil for Redis
 	owners    map[uint16]*Node // of slots of a cluster that were moved
 	stopNodes func()
 	stores    *job.Stores // that clients write to; nil for none
@@ -223,7 +234,8 @@ func Record(ctx context.Context, config Config) (_ *Result, err error) {
 	}
 
 	r.log.Add(history.Record{Kind: history.Setup, Name: config.Mode(), Count: config.voters(),
-		TTL: int64(config.TTL), Guard: int64(config.Guard), Stale: config.Stale,
+		TTL: int64(config.TTL), Guard: int64(config.Guard),
+		Linger: int64(config.Linger), Stale: config.Stale,
 		Clients: config.Clients, Limits: config.Limits, Sharing: config.Sharing,
 		Set: config.Sets, Permits: r.job().Permits, Skewed: config.Skew > 0})
 	r.mark(history.Tormented)
@@ -307,7 +319,7 @@ func (r *run) torment(ctx context.Context) error {
 func (r *run) calm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mostCalm)
 	defer cancel()
-	wait := r.config.TTL + r.config.Guard + check.Slack + undisturbed
+	wait := r.config.TTL + r.config.Guard + r.config.Linger + check.Slack + undisturbed
 	for {
 		select {
 		case <-ctx.Done():
@@ -360,6 +372,9 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	switch {
+	case r.config.System != Redis:
+		r.system = systems[r.config.System](r)
+		err = r.system.start(ctx)
 	case r.config.Cluster:
 		if err = r.startCluster(ctx); err == nil {
 			err = r.findDown()
@@ -422,12 +437,15 @@ func (r *run) newClient(slot string) (*client, error) {
 		c.url, c.links = clusterURL(r.shared), r.shared
 		return c, nil
 	}
-	for _, node := range r.nodes {
+	for _, node := range r.targets() {
 		l, err := newLink(slot, node, r.config.Latency)
 		if err != nil {
 			return nil, err
 		}
 		c.links = append(c.links, l)
+	}
+	if r.system != nil {
+		c.url, c.size = r.system.url(c.addresses()), 0
 	}
 	return c, nil
 }
@@ -523,7 +541,7 @@ func (r *run) probe() error {
 	if err := r.give(c, j); err != nil {
 		return err
 	}
-	if err := c.await("probed", r.config.TTL+r.config.Guard+r.config.Patience+
+	if err := c.await("probed", r.config.TTL+r.config.Guard+r.config.Linger+r.config.Patience+
 		patience); err != nil {
 		return err
 	}
@@ -534,6 +552,10 @@ func (r *run) probe() error {
 // inspect looks at what is left on the nodes, while the clients still run and have closed
 // everything.
 func (r *run) inspect(ctx context.Context) {
+	if r.system != nil {
+		r.inspectSystem(ctx)
+		return
+	}
 	for _, node := range r.nodes {
 		if node.process.ended() {
 			r.crashed(node.Kill())
@@ -581,6 +603,9 @@ func (r *run) stop() {
 	}
 	if r.stopNodes != nil {
 		r.stopNodes()
+	}
+	if r.system != nil {
+		r.system.stop()
 	}
 	for _, end := range r.ends {
 		end()

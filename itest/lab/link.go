@@ -3,17 +3,26 @@
 package lab
 
 import (
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 )
 
-// link is the network between one client and one node: a proxy that can spoil each direction by
+// target is a server that a link leads to.
+type target interface {
+	label() string // n1 and so on
+	entry() string // host:port
+	// requests gives what reads what a client sends, in parts that may be split from each other
+	requests(from io.Reader) func(single func() bool) ([]byte, error)
+}
+
+// link is the network between one client and one server: a proxy that can spoil each direction by
 // itself. A fault is on for connections that are there and for those that are made while it is.
 type link struct {
 	client   string
-	node     *Node
+	node     target
 	latency  time.Duration // each way, also without any fault
 	listener net.Listener
 
@@ -25,6 +34,7 @@ type link struct {
 	refuse bool // new connections
 	conns  map[*pipe]bool
 	closed bool
+	sender func(head []byte) string // who sends what begins so; nil if it does not matter
 }
 
 // way is what happens to what travels in one direction.
@@ -34,12 +44,31 @@ type way struct {
 	delay time.Duration // it is late
 	// requests of one pipeline do not arrive together: each takes up to so long more
 	split time.Duration
+	only  string // it happens only to what this sender has, and what is sent to it; empty: to all
+}
+
+// hits reports whether that happens on the connection.
+func (w *way) hits(p *pipe) bool { return w.only == "" || w.only == p.sender }
+
+// stops reports whether nothing gets through on the connection.
+func (w *way) stops(p *pipe) bool { return (w.hold || w.lose) && w.hits(p) }
+
+// lateness draws by how much the next part on the connection is late.
+func (w *way) lateness(p *pipe) (by time.Duration) {
+	if !w.hits(p) {
+		return 0
+	}
+	if w.split > 0 {
+		by = rand.N(w.split)
+	}
+	return w.delay + by
 }
 
 // pipe is a connection through the link.
 type pipe struct {
 	client, node *net.TCPConn
 	spoiled      bool // something was lost: it can not go on
+	sender       string
 }
 
 func (p *pipe) close() {
@@ -47,8 +76,8 @@ func (p *pipe) close() {
 	p.node.Close()
 }
 
-func newLink(client string, node *Node, latency time.Duration) (*link, error) {
-	host, _, _ := net.SplitHostPort(node.Addr)
+func newLink(client string, node target, latency time.Duration) (*link, error) {
+	host, _, _ := net.SplitHostPort(node.entry())
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
@@ -61,8 +90,8 @@ func newLink(client string, node *Node, latency time.Duration) (*link, error) {
 }
 
 func (l *link) url() string {
-	if l.node.secure != nil {
-		return l.node.secure.url(l.address())
+	if n, ok := l.node.(*Node); ok && n.secure != nil {
+		return n.secure.url(l.address())
 	}
 	return "redis://" + l.address()
 }
@@ -82,7 +111,7 @@ func (l *link) serve() {
 func (l *link) carry(client *net.TCPConn) {
 	l.mu.Lock()
 	// A packet that asks for a connection is lost with the rest, and sent again by TCP.
-	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && !l.closed {
+	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && l.up.only == "" && !l.closed {
 		l.faulty.Wait()
 	}
 	refuse, addr := l.refuse || l.closed, l.addr
@@ -104,11 +133,11 @@ func (l *link) carry(client *net.TCPConn) {
 	l.conns[p] = true
 	l.mu.Unlock()
 	var both sync.WaitGroup
-	up := requests
-	if l.node.secure != nil {
-		up = whatever // what a request is can not be seen
+	up := l.node.requests(p.client)
+	if l.sender != nil {
+		up = l.identified(p, up)
 	}
-	both.Go(func() { l.pass(p, p.client, p.node, up(p.client), &l.up) })
+	both.Go(func() { l.pass(p, p.client, p.node, up, &l.up) })
 	both.Go(func() { l.pass(p, p.node, p.client, whatever(p.node), &l.down) })
 	both.Wait()
 	p.close()
@@ -129,19 +158,16 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool
 	for {
 		part, err := next(split)
 		l.mu.Lock()
-		delay := l.latency + w.delay
-		if w.split > 0 {
-			delay += rand.N(w.split)
-		}
+		delay := l.latency + w.lateness(p)
 		l.mu.Unlock()
 		if delay > 0 {
 			time.Sleep(delay)
 		}
 		l.mu.Lock()
-		if w.lose {
+		if w.lose && w.hits(p) {
 			p.spoiled = true
 		}
-		for (w.hold || w.lose) && !l.closed {
+		for w.stops(p) && !l.closed {
 			l.faulty.Wait()
 		}
 		gone := p.spoiled
@@ -162,6 +188,29 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool
 			return
 		}
 	}
+}
+
+// identified notes who sends on a connection, from the first of what that reads.
+func (l *link) identified(p *pipe,
+	next func(func() bool) ([]byte, error)) func(func() bool) ([]byte, error) {
+	known := false
+	return func(single func() bool) ([]byte, error) {
+		part, err := next(single)
+		if !known {
+			known = true
+			l.mu.Lock()
+			p.sender = l.sender(part)
+			l.mu.Unlock()
+		}
+		return part, err
+	}
+}
+
+// open is how many connections there are.
+func (l *link) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
 }
 
 // set puts a fault on each direction; the zero way ends it.

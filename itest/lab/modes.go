@@ -4,8 +4,11 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/etcdhold"
 )
 
 // Promises are the modes in which every promise has to hold, whatever the nemesis does: it breaks
@@ -39,6 +42,21 @@ var Limits = manned(
 		Replicas: true, Faults: failovers},
 )
 
+// Coordinators are the modes on other systems than Redis. In those that may break assumptions the
+// same holds as in [Limits].
+var Coordinators = append(manned(
+	Config{System: Etcd, Nodes: 3, Persistence: Always},
+	Config{System: Postgres, Nodes: 2, Persistence: Confirmed},
+	Config{System: Postgres, Nodes: 2, Persistence: Confirmed, Pooler: true},
+	Config{System: ZooKeeper, Nodes: 3, Persistence: Always},
+	Config{System: Etcd, Nodes: 3, Persistence: Always, Limits: true},
+	Config{System: Postgres, Nodes: 2, Persistence: Unconfirmed, Limits: true},
+), EtcdStores)
+
+// EtcdStores is as [Stores], with the locks on etcd.
+var EtcdStores = Config{System: Etcd, Nodes: 3, Persistence: Always, Stores: true, Stale: 200,
+	Clients: 8, Keys: 4, TTL: etcdhold.MinTTL}
+
 // guard is the quarantine of modes over several servers.
 const guard = 2 * time.Second
 
@@ -64,8 +82,9 @@ var failovers = []string{"failover", "freeze", "client kill", "script flush", "o
 
 // valid fails if a fault is wanted that there is not.
 func (c *Config) valid() error {
+	all := slices.Concat(slices.Collect(maps.Values(c.System.kinds()))...)
 	for _, name := range c.Faults {
-		if !slices.ContainsFunc(slices.Concat(serverFaults, networkFaults, clientFaults),
+		if !slices.ContainsFunc(all,
 			func(f fault) bool { return f.name == name && (f.only == nil || f.only(c)) }) {
 			return fmt.Errorf("the fault %q can not come up here", name)
 		}
@@ -79,6 +98,10 @@ func (c *Config) complete() {
 		if *field == 0 {
 			*field = to
 		}
+	}
+	if c.System != Redis {
+		set(&c.TTL, systemTTL)
+		set(&c.Linger, lingers[c.System])
 	}
 	set(&c.TTL, time.Second)
 	set(&c.Wait, 6*c.TTL)

@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,9 +33,13 @@ type fault struct {
 	do     func(n *nemesis)
 }
 
-// kinds are all faults there are, by what they hit.
-func kinds() map[string][]fault {
-	return map[string][]fault{"servers": serverFaults, "network": networkFaults,
+// kinds are all faults there are for what is locked on, by what they hit.
+func (s System) kinds() map[string][]fault {
+	servers := serverFaults
+	if s != Redis {
+		servers = slices.Concat(memberFaults, faultsOf[s])
+	}
+	return map[string][]fault{"servers": servers, "network": networkFaults,
 		"clients": clientFaults}
 }
 
@@ -42,7 +47,7 @@ func kinds() map[string][]fault {
 func (r *run) nemeses() (all []*nemesis) {
 	for i, kind := range []string{"servers", "network", "clients"} {
 		n := &nemesis{run: r, draw: rand.New(rand.NewPCG(r.config.Seed, uint64(i)+1000))}
-		for _, f := range kinds()[kind] {
+		for _, f := range r.config.System.kinds()[kind] {
 			if f.only != nil && !f.only(&r.config) || !r.config.allows(f.name) {
 				continue
 			}

@@ -91,8 +91,8 @@ func (n *nemesis) links() (links []*link, targets []string) {
 			targets = append(targets, c.slot)
 		}
 	case 1:
-		for _, node := range some(n.draw, n.run.nodes) {
-			targets = append(targets, node.Name)
+		for _, node := range some(n.draw, n.run.targets()) {
+			targets = append(targets, node.label())
 			for _, c := range n.run.clients {
 				for _, l := range c.links {
 					if l.node == node {
@@ -108,7 +108,7 @@ func (n *nemesis) links() (links []*link, targets []string) {
 		}
 		for _, l := range some(n.draw, all) {
 			links = append(links, l)
-			targets = append(targets, l.client+"-"+l.node.Name)
+			targets = append(targets, l.client+"-"+l.node.label())
 		}
 	}
 	return links, targets

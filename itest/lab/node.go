@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -113,6 +114,16 @@ func startNodes(ctx context.Context, dir string, count int, persistence Persiste
 		}
 	}
 	return nodes, stop, nil
+}
+
+func (n *Node) label() string { return n.Name }
+
+// requests reads whole ones, unless TLS hides what a request is.
+func (n *Node) requests(from io.Reader) func(single func() bool) ([]byte, error) {
+	if n.secure != nil {
+		return whatever(from)
+	}
+	return requests(from)
 }
 
 // Freeze stops the process in its tracks: connections stay open and nothing is answered.

@@ -3,9 +3,13 @@
 package lab
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -38,7 +42,10 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 	}
 	defer write.Close()
 	cmd.ExtraFiles = append(cmd.ExtraFiles, write)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid = true
 	if err := testserver.StartProcess(cmd); err != nil {
 		read.Close()
 		return nil, err
@@ -54,8 +61,42 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 	return p, nil
 }
 
-func (p *process) freeze() { p.cmd.Process.Signal(syscall.SIGSTOP) }
-func (p *process) thaw()   { p.cmd.Process.Signal(syscall.SIGCONT) }
+// freeze stops the process and those that it has started, which may have left its group.
+func (p *process) freeze() {
+	p.cmd.Process.Signal(syscall.SIGSTOP) // it starts no more of them
+	p.signal(syscall.SIGSTOP)
+}
+
+func (p *process) thaw() {
+	p.signal(syscall.SIGCONT)
+	p.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// signal sends it to those that the process has started.
+func (p *process) signal(s syscall.Signal) {
+	for _, pid := range children(p.cmd.Process.Pid) {
+		syscall.Kill(pid, s)
+	}
+}
+
+// children are the processes that another one has started, as far as the system tells.
+func children(parent int) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// Behind the name, which may have anything in it, are the state and the parent.
+		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(rest) > 1 && rest[1] == strconv.Itoa(parent) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
 
 // kill ends the process and waits until it is gone, with all that it has started. It reports
 // whether it had ended by itself before.
@@ -75,6 +116,7 @@ func (p *process) end() (crashed bool) {
 	default:
 		// A server has a process that writes its file anew, and would go on in its directory. As
 		// long as one of them is there, the number of the group is nobody else's.
+		p.signal(syscall.SIGKILL)
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}
 	return crashed

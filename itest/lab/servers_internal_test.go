@@ -145,7 +145,7 @@ func TestEveryFaultHasAMode(t *testing.T) {
 		plans := recorded(t, r, history.Plan)
 		for _, p := range plans {
 			planned[p.Name] = true
-			if p.Count < 1 || kinds()[p.Target] == nil {
+			if p.Count < 1 || Redis.kinds()[p.Target] == nil {
 				t.Errorf("%s: planned %+v", c.Mode(), p)
 			}
 		}
@@ -153,7 +153,7 @@ func TestEveryFaultHasAMode(t *testing.T) {
 			t.Errorf("%s: only %d faults are planned", c.Mode(), len(plans))
 		}
 	}
-	for kind, faults := range kinds() {
+	for kind, faults := range Redis.kinds() {
 		for _, f := range faults {
 			if !planned[f.name] {
 				t.Errorf("%s: nowhere comes %q up", kind, f.name)

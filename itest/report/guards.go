@@ -71,17 +71,22 @@ func writeGuards(dir string, env Environment, runs []*Run) error {
 	if unanswered > 0 {
 		fmt.Fprintf(&b, "For %d requests there was no answer of a guard in time.\n\n", unanswered)
 	}
-	b.WriteString("| store | writes | too late | of them accepted | lost without a guard |\n" +
-		"|---|---|---|---|---|\n")
-	for _, g := range stores {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", g.Store, g.Writes, g.Stale, g.Accepted,
-			g.Lost)
-	}
+	table(&b, stores)
 	b.WriteString(guardsFoot)
 	fmt.Fprintf(&b, "\n%s\n%s. To repeat it, at that commit:\n\n"+
 		"    go run ./itest/torture -modes 'guarded stores' -duration %s\n", env.machine(),
 		env.Databases, short(spent))
 	return replace(filepath.Join(dir, Guards), b.Bytes())
+}
+
+// table has a row for each store.
+func table(b *bytes.Buffer, stores []check.Guarded) {
+	b.WriteString("| store | writes | too late | of them accepted | lost without a guard |\n" +
+		"|---|---|---|---|---|\n")
+	for _, g := range stores {
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d |\n", g.Store, g.Writes, g.Stale, g.Accepted,
+			g.Lost)
+	}
 }
 
 // found counts what the checker has found of the guards, and what had no answer in time.

@@ -42,10 +42,14 @@ func Archive(number int) string { return fmt.Sprintf("torture-%d.jsonl.gz", numb
 // title names the run.
 func (r *Run) title() string {
 	c := r.config
-	title := c.Mode() + ", " + map[lab.Persistence]string{
+	kept := map[lab.Persistence]string{
 		lab.Memory: "nothing kept through a restart", lab.EverySec: "synced every second",
 		lab.Always: "synced always",
 	}[c.Persistence]
+	title := c.Mode() + ", " + cmp.Or(kept, string(c.Persistence))
+	if c.System != lab.Redis && kept != "" {
+		title = c.Mode()
+	}
 	if c.Limits {
 		title += ", assumptions broken"
 	}
@@ -58,6 +62,7 @@ type Environment struct {
 	Checked   string        // commit whose checks were made later; empty for the same
 	Redis     string        // version of the server
 	Databases string        // their versions, where guarded stores are
+	Servers   string        // the versions of those that are not Redis
 	Go        string        // version
 	Cores     int           // of the machine
 	Seed      uint64        // of everything
@@ -69,8 +74,20 @@ type Environment struct {
 }
 
 // machine says when, of what and on what.
-func (e Environment) machine() string {
-	return fmt.Sprintf("%s, commit %s, %s, %s, %d cores.", e.Date, e.Commit, e.Redis, e.Go, e.Cores)
+func (e Environment) machine() string { return e.on(e.Redis) }
+
+func (e Environment) on(servers string) string {
+	return fmt.Sprintf("%s, commit %s, %s, %s, %d cores.", e.Date, e.Commit, servers, e.Go, e.Cores)
+}
+
+// again says how the runs are repeated.
+func (e Environment) again() string {
+	if e.Modes != "" {
+		return fmt.Sprintf("go run ./itest/torture -modes '%s' -duration %s -parallel %d -seed %d "+
+			"-report docs", e.Modes, short(e.Duration), e.Parallel, e.Seed)
+	}
+	return fmt.Sprintf("make torture DURATION=%s PARALLEL=%d SEED=%d", short(e.Duration),
+		e.Parallel, e.Seed)
 }
 
 const head = `# What the fault laboratory saw
@@ -113,56 +130,86 @@ Over several servers that has to hold for each that granted it to both, and of t
 
 `
 
-// Write writes the report as Markdown, with its pictures beside it, and a page on the guarded
-// stores, if a run had them.
+// Write writes the report as Markdown, with its pictures beside it, a page on the guarded stores,
+// and one on other systems than Redis, each if a run was of that.
 func Write(dir string, env Environment, runs []*Run) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	var redis, others []*Run
+	for _, r := range runs {
+		if r.config.System == lab.Redis {
+			redis = append(redis, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	if len(others) > 0 {
+		if err := writeCoordinators(dir, env, others); err != nil || len(redis) == 0 {
+			return err
+		}
+	}
+	if err := writeGuards(dir, env, redis); err != nil {
+		return err
+	}
 	var b bytes.Buffer
 	b.WriteString(head)
-	fmt.Fprintf(&b,
-		"%s To repeat it, at that commit: `make torture DURATION=%s PARALLEL=%d SEED=%d`. The seed gives the same faults in the same order; "+
+	summary(&b, env, env.machine(), redis)
+	b.WriteString(scope)
+	if err := sections(&b, dir, redis); err != nil {
+		return err
+	}
+	return save(filepath.Join(dir, "torture.md"), &b)
+}
+
+// save writes a page, which ends with a line.
+func save(path string, b *bytes.Buffer) error {
+	return replace(path, append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
+}
+
+// summary says what was run, and what it amounts to.
+func summary(b *bytes.Buffer, env Environment, machine string, runs []*Run) {
+	fmt.Fprintf(b,
+		"%s To repeat it, at that commit: `%s`. The seed gives the same faults in the same order; "+
 			"when they hit is up to the machine. The duration is that of all modes together, of which %d at most ran at once.\n\n",
-		env.machine(), short(env.Duration), env.Parallel, env.Seed, env.Parallel)
+		machine, env.again(), env.Parallel)
 	if env.Checked != "" {
-		fmt.Fprintf(&b, "What was recorded was checked again by the checks of commit %s.\n\n",
+		fmt.Fprintf(b, "What was recorded was checked again by the checks of commit %s.\n\n",
 			env.Checked)
 	}
 	if env.Modes != "" {
-		fmt.Fprintf(&b, "**Only modes with a name like `%s` were run.**\n\n", env.Modes)
+		fmt.Fprintf(b, "**Only modes with a name like `%s` were run.**\n\n", env.Modes)
 	}
 	if len(env.Missing) > 0 {
-		fmt.Fprintf(&b,
+		fmt.Fprintf(b,
 			"**The laboratory itself did not work in these modes, of which nothing is known: %s.**\n\n",
 			strings.Join(env.Missing, "; "))
 	}
-	verdict(&b, runs)
-	figures(&b, runs)
-	if err := writeGuards(dir, env, runs); err != nil {
-		return err
-	}
-	b.WriteString(scope)
+	verdict(b, runs)
+	figures(b, runs)
+}
+
+// sections tell of each run, with its picture.
+func sections(b *bytes.Buffer, dir string, runs []*Run) error {
 	for _, r := range runs {
 		picture := fmt.Sprintf("torture-%d.svg", r.number)
 		if err := replace(filepath.Join(dir, picture), r.picture); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "## %s\n\n", r.title())
-		findings(&b, r.found)
+		fmt.Fprintf(b, "## %s\n\n", r.title())
+		findings(b, r.found)
 		counts := r.Figures
-		fmt.Fprintf(&b, "Faults: %s.\n\n", tally(counts.Faults))
+		fmt.Fprintf(b, "Faults: %s.\n\n", tally(counts.Faults))
 		if len(counts.Absent) > 0 {
-			fmt.Fprintf(&b, "**Faults that did not come up: %s.**\n\n",
+			fmt.Fprintf(b, "**Faults that did not come up: %s.**\n\n",
 				strings.Join(counts.Absent, ", "))
 		}
-		fmt.Fprintf(&b, "Calls of Acquire that got no lock: %s.\n\n", tally(counts.Errors))
-		fmt.Fprintf(&b,
+		fmt.Fprintf(b, "Calls of Acquire that got no lock: %s.\n\n", tally(counts.Errors))
+		fmt.Fprintf(b,
 			"%v of it: who held which key, with the last digits of the token; grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\nAll that was recorded of it: `%s`, which `go run ./itest/torture -recheck` checks again.\n\n",
 			span, picture, Archive(r.number))
 	}
-	return replace(filepath.Join(dir, "torture.md"),
-		append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
+	return nil
 }
 
 // replace writes a file as a whole or, if it fails, leaves what is there.

@@ -158,6 +158,46 @@ func TestReportOfGuards(t *testing.T) {
 	}
 }
 
+// What was run on other systems than Redis has a page of its own, and leaves the others as they
+// are.
+func TestReportOfCoordinators(t *testing.T) {
+	dir := t.TempDir()
+	env := report.Environment{Redis: "Redis 7", Servers: "etcd 3", Seed: 7, Parallel: 1,
+		Duration: time.Hour, Modes: "etcd"}
+	result, found := twoHolders()
+	redis := report.Of(1, result, found)
+	result.Config.System, result.Config.Persistence = lab.Etcd, lab.Always
+	etcd := report.Of(16, result, found)
+	if err := report.Write(dir, env, []*report.Run{etcd}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "torture.md")); err == nil {
+		t.Error("there is a page on Redis, on which nothing was run")
+	}
+	page, err := os.ReadFile(filepath.Join(dir, report.Coordinators))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"etcd 3", "## etcd, a cluster of 3, assumptions broken",
+		"`go run ./itest/torture -modes 'etcd' -duration 1h -parallel 1 -seed 7 -report docs`",
+		"**2 violations in 39s of faults, with 2 acquisitions.**", "](torture-16.svg)"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(string(page), "Redis 7") {
+		t.Errorf("it names the Redis, which was not there:\n%s", page)
+	}
+	if err := report.Write(dir, env, []*report.Run{redis, etcd}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(filepath.Join(dir, "torture.md"))
+	if err != nil || strings.Contains(string(first), "torture-16") ||
+		!strings.Contains(string(first), "torture-1.svg") {
+		t.Errorf("the page on Redis is %v:\n%s", err, first)
+	}
+}
+
 func TestTimelineIsXML(t *testing.T) {
 	picture := string(report.Timeline(twoHolders()))
 	decoder := xml.NewDecoder(strings.NewReader(picture))

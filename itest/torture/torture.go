@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/zookeepertest"
 	"github.com/holdfast-go/holdfast/itest/check"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/lab"
@@ -230,7 +231,7 @@ func buildSkewed(ctx context.Context, dir string) (program string, err error) {
 // plan divides the time among the modes wanted. One has the number, and so the seed, that it has
 // among all of them.
 func plan(duration time.Duration, wanted *regexp.Regexp) (modes []mode) {
-	for i, config := range slices.Concat(lab.Promises, lab.Limits) {
+	for i, config := range slices.Concat(lab.Promises, lab.Limits, lab.Coordinators) {
 		if m := (mode{config, i + 1}); wanted.MatchString(m.String()) {
 			modes = append(modes, m)
 		}
@@ -265,6 +266,10 @@ func look(env *report.Environment) {
 		database("MariaDB", "mariadbd", "/usr/sbin", says) + ", " +
 		database("etcd", "etcd", "/usr/sbin", says) + ", " + database("Versity's S3 gateway",
 		"versitygw", filepath.Join(filepath.SplitList(build.Default.GOPATH)[0], "bin"), says)
+	env.Servers = strings.Join([]string{database("etcd", "etcd", "/usr/sbin", says),
+		database("PostgreSQL", "postgres", "/usr/lib/postgresql/*/bin", says),
+		database("PgBouncer", "pgbouncer", "/usr/sbin", says),
+		strings.TrimSpace("ZooKeeper " + zookeepertest.Version())}, ", ")
 	env.Redis, env.Go, env.Cores = redis, runtime.Version(), runtime.NumCPU()
 	env.Date = time.Now().Format(day)
 }

@@ -66,7 +66,7 @@ func TestModeThatDoesNotStartFails(t *testing.T) {
 // which their seeds and the names of their files depend.
 func TestModesChosen(t *testing.T) {
 	all := plan(time.Hour, regexp.MustCompile(""))
-	if want := len(lab.Promises) + len(lab.Limits); len(all) != want {
+	if want := len(lab.Promises) + len(lab.Limits) + len(lab.Coordinators); len(all) != want {
 		t.Fatalf("%d modes of %d", len(all), want)
 	}
 	chosen := plan(time.Hour, regexp.MustCompile("over TLS"))

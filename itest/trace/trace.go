@@ -138,14 +138,13 @@ func (n *Node) Close() error {
 	return err
 }
 
-// Quorum is several nodes as one.
+// Quorum is several servers as one.
 type Quorum interface {
 	driver.Backend
 	driver.Notifier
 }
 
-// All is a quorum whose calls are recorded: what they gave is what an acquisition was completed
-// with.
+// All is one whose calls are recorded: what they gave is what an acquisition was completed with.
 type All struct {
 	Quorum
 	recorder recorder
@@ -154,6 +153,11 @@ type All struct {
 // NewAll returns an All over a quorum.
 func NewAll(q Quorum, log *history.Log, prefix string) *All {
 	return &All{q, recorder{log, Whole, prefix}}
+}
+
+// NewServers returns an All over a backend of servers that are one to their clients.
+func NewServers(b Quorum, log *history.Log, name, prefix string) *All {
+	return &All{b, recorder{log, name, prefix}}
 }
 
 // Shares implements driver.Sharer.

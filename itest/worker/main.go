@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	neturl "net/url"
 	"os"
@@ -20,13 +21,16 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdhold"
 	"github.com/holdfast-go/holdfast/goredishold"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
 	"github.com/holdfast-go/holdfast/itest/stores"
 	"github.com/holdfast-go/holdfast/itest/trace"
+	"github.com/holdfast-go/holdfast/pghold"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/redishold"
+	"github.com/holdfast-go/holdfast/zkhold"
 )
 
 func main() {
@@ -186,6 +190,13 @@ func open(j *job.Job, log *history.Log) (driver.Backend, error) {
 }
 
 func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, error) {
+	if !strings.HasPrefix(url, "redis") {
+		backend, err := openServers(url)
+		if err != nil {
+			return nil, err
+		}
+		return trace.NewServers(backend, log, name, prefix), nil
+	}
 	if !j.GoRedis {
 		backend, err := redishold.Open(context.Background(), url, redishold.WithoutConnecting())
 		if err != nil {
@@ -204,6 +215,32 @@ func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, e
 	// The application closes its client itself: the backend leaves it open.
 	return trace.NewNode(backend, log, name, prefix, client.Close), nil
 }
+
+// openServers opens a backend on servers that are one to their clients. It goes on until one of
+// them is there.
+func openServers(url string) (b trace.Quorum, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reach)
+	defer cancel()
+	for {
+		switch scheme, _, _ := strings.Cut(url, "://"); scheme {
+		case "etcd":
+			b, err = etcdhold.Open(ctx, url)
+		case "postgres":
+			b, err = pghold.Open(ctx, url, pghold.WithoutConnecting())
+		case "zookeeper":
+			b, err = zkhold.Open(ctx, url)
+		default:
+			return nil, fmt.Errorf("nothing is known of %s", scheme)
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, holdfast.ErrInvalid) {
+			return b, err
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// reach is how long servers may be away when a process begins.
+const reach = time.Minute
 
 // openGoRedis gives the application's own client. It has not the name by which the laboratory looks
 // for connections that were left open: what go-redis leaves is its own.

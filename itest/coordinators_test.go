@@ -1,0 +1,26 @@
+//go:build unix
+
+package itest
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/itest/lab"
+)
+
+// The promises on etcd, PostgreSQL and ZooKeeper, under faults, in the modes in which nothing is
+// broken that they rest on.
+func TestCoordinatorPromisesUnderFaults(t *testing.T) {
+	program := build(t)
+	for _, c := range lab.Coordinators {
+		if c.Limits || c.Stores {
+			continue
+		}
+		t.Run(c.Mode(), func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
+			c := placed(t, c, program)
+			c.Duration = *durationFlag
+			run(t, c)
+		})
+	}
+}
