@@ -285,10 +285,19 @@ type once struct{ *redis.Cmd }
 // NoRetry tells the library not to send the command again.
 func (once) NoRetry() bool { return true }
 
+// bounded returns the client, with timeouts if it has none: an answer that is lost must not hold up
+// the lock until the kernel gives the connection up, which may take a quarter of an hour.
+func (n *node) bounded() *redis.Client {
+	if o := n.client.Options(); o.ReadTimeout > 0 && o.WriteTimeout > 0 {
+		return n.client
+	}
+	return n.client.WithTimeout(protocol.LibraryPatience)
+}
+
 // Pipeline sends the commands on one connection of the pool.
 func (n *node) Pipeline(ctx context.Context, commands []protocol.Command,
 	replies []protocol.Reply) error {
-	pipeline := n.client.Pipeline()
+	pipeline := n.bounded().Pipeline()
 	results := make([]once, len(commands))
 	for i, command := range commands {
 		args := make([]any, len(command))

@@ -209,6 +209,28 @@ func TestNewShowsNoSecret(t *testing.T) {
 	open(t, redis.NewClient(&redis.Options{Network: "unix", Addr: "/run/a@b.sock"}))
 }
 
+// A failover client does not tell the addresses of its Sentinels, so New cannot refuse URLs there;
+// and the library's errors repeat them, in several lines.
+func TestSentinelsURLShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://user:hidden@127.0.0.1:1", "redis://:hidden@h:1/0",
+		"user:hidden@127.0.0.1:1", "redis://user:hid den@127.0.0.1:1",
+		"redis://user:hid@hidden@127.0.0.1:1"} {
+		b := open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m",
+			SentinelAddrs: []string{"127.0.0.1:1", url}, MaxRetries: -1,
+			DialerRetries: 1}))
+		_, err := b.Acquire(t.Context(), claim("k"))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "sentinels") {
+			t.Errorf("%s: Acquire: %v", url, err)
+		}
+		for _, part := range []string{"hid", "den", "user", "\n"} {
+			if err != nil && strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the error has %q: %v", url, part, err)
+			}
+		}
+	}
+}
+
 func TestServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	address := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))

@@ -58,3 +58,35 @@ func TestConnectionThatTakesLongerThanACall(t *testing.T) {
 		t.Errorf("%d connections were made", made)
 	}
 }
+
+// A request is lost on its way, and the client waits for ever for answers (ReadTimeout -1). Others
+// for the same lock wait for its answer, but not for ever.
+func TestAnswerThatNeverComes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, timeout := range map[string]time.Duration{"no timeout": -1, "no deadlines": -2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server)
+			b := open(t, redis.NewClient(&redis.Options{Addr: proxy.Addr, ReadTimeout: timeout,
+				WriteTimeout: timeout}))
+			// It has a connection, whose requests are lost from now on.
+			first := claim(name)
+			if r, err := b.Acquire(t.Context(), first); err != nil || r.State != driver.Held {
+				t.Fatalf("Acquire: %v, %v", r.State, err)
+			}
+			proxy.Strand()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			defer cancel()
+			if _, err := b.Release(ctx, first); !errors.Is(err, driver.ErrUnknown) {
+				t.Fatalf("a release that is lost: %v", err)
+			}
+			testserver.Eventually(t, "the next request for the lock is answered", func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := b.Release(ctx, first)
+				return err
+			})
+		})
+	}
+}

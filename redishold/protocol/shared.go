@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,15 +53,15 @@ type Library interface {
 // Node talks to one server.
 type Node interface {
 	// Pipeline sends the commands, once, on one connection, and waits for the replies. It may
-	// ignore the end of ctx. An error means that no reply is known. Commands that may have reached
+	// ignore the end of ctx, but not wait for ever: requests for the same slots wait behind it. An error means that no reply is known. Commands that may have reached
 	// a server are not sent again: the first ones could arrive after the second were answered.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
 }
 
 const (
-	// libraryPatience bounds a request to the library, with its wait for a connection. The callers'
+	// LibraryPatience bounds a request to the library, with its wait for a connection. The callers'
 	// contexts bound only their own waits.
-	libraryPatience = 10 * time.Second
+	LibraryPatience = 10 * time.Second
 
 	// maxQueued is how many requests may wait for those of their slots to come back.
 	maxQueued = 4096
@@ -173,11 +174,28 @@ func (t *shared) failure(err error, sent bool) error {
 	if t.library.NotSent(err) || errors.As(err, &dial) && dial.Op == "dial" {
 		sent = false
 	}
-	if text := err.Error(); repeated().MatchString(text) {
+	switch text := err.Error(); {
+	case repeated().MatchString(text):
 		err = ServerError(repeated().ReplaceAllString(text, ""))
+	case strings.Contains(text, "@"):
+		// It repeats an address, which may be a URL by mistake. No part of it is kept in a cause.
+		err = errors.New(login().ReplaceAllString(text, "...@"))
+	}
+	if strings.Contains(err.Error(), "\n") {
+		err = &line{err}
 	}
 	return &driver.Error{Maybe: sent, Err: err}
 }
+
+// login is what may be user and password in front of a host.
+var login = pattern(`(?s)\S+://.*@|\S*@`)
+
+// line is an error in one line.
+type line struct{ error }
+
+func (l *line) Error() string { return strings.ReplaceAll(l.error.Error(), "\n", "; ") }
+
+func (l *line) Unwrap() error { return l.error }
 
 // sharedConn is the way to the server of one slot.
 type sharedConn struct {
@@ -214,7 +232,7 @@ func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply
 		}
 		var a answer
 		if c.t.send(p) {
-			ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
+			ctx, cancel := context.WithTimeout(context.Background(), LibraryPatience)
 			defer cancel()
 			a.replies = make([]Reply, len(copies))
 			a.err = c.node.Pipeline(ctx, copies, a.replies)
@@ -394,7 +412,7 @@ func (s *subscription) end() {
 
 // subscribe makes the subscription. No caller's context bounds it: others wait for it too.
 func (t *shared) subscribe(slot uint16, s *subscription) {
-	ctx, cancel := context.WithTimeout(context.Background(), libraryPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), LibraryPatience)
 	defer cancel()
 	s.stop, s.err = t.library.Subscribe(ctx, s.channel, func(message string) {
 		t.hear(nil, message)
