@@ -202,6 +202,8 @@ func TestClaimsThatAreNotAllowed(t *testing.T) {
 		"shared value": func(c *driver.Claim) { c.Owner = "holdfast:shared" },
 		"fence's key":  func(c *driver.Claim) { c.Key = protocol.KeysOf("x").Fence },
 		"end's key":    func(c *driver.Claim) { c.Key = "holdfast:d:{0}:owner" },
+		"set's key":    func(c *driver.Claim) { c.Key = "holdfast:s" },
+		"memory's key": func(c *driver.Claim) { c.Key = "holdfast:m:{holdfast:s}" },
 		"probe's key":  func(c *driver.Claim) { c.Key = protocol.Needs(false)[0][3] },
 		"no owner":     func(c *driver.Claim) { c.Owner = "" },
 		"short TTL":    func(c *driver.Claim) { c.TTL = time.Millisecond - 1 },
