@@ -306,3 +306,18 @@ func TestR32_MemoryThatIsOldEnough(t *testing.T) {
 		t.Errorf("asked for the first time: %v", err)
 	}
 }
+
+// The record of since when a server has had its data lies in the future when the server's clock was
+// set back. That costs the guard once more, and not all the time until then.
+func TestK5_ClockSetBackBehindTheRecord(t *testing.T) {
+	t.Parallel()
+	server, clock := aged(t)
+	server.Do(t, "DEL", "holdfast:m:{holdfast:s}")
+	remember(t, server)
+	clock.Step(t, -testAge/2)
+	remember(t, server)
+	clock.Step(t, testGuard+time.Minute) // the former time is not there yet
+	b := open(t, server.URL())
+	b.Guard(testGuard)
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), newClaim("k")))
+}
