@@ -64,7 +64,8 @@ func TestR32_ReplicaOfItsOwnCopy(t *testing.T) {
 		record := server.String(t, "GET", "holdfast:m:{holdfast:s}")
 		other := copied.String(t, "GET", "holdfast:m:{holdfast:s}")
 		return testserver.Not(record == other && strings.HasSuffix(record,
-			server.Info(t, "run_id")+" "+server.Info(t, "master_replid")), "%q and %q", record, other)
+			server.Info(t, "run_id")+" "+server.Info(t, "master_replid")), "%q and %q", record,
+			other)
 	})
 	copied.Do(t, "REPLICAOF", "NO", "ONE")
 	a := open(t, server.URL())

@@ -53,8 +53,9 @@ type Library interface {
 // Node talks to one server.
 type Node interface {
 	// Pipeline sends the commands, once, on one connection, and waits for the replies. It may
-	// ignore the end of ctx, but not wait for ever: requests for the same slots wait behind it. An error means that no reply is known. Commands that may have reached
-	// a server are not sent again: the first ones could arrive after the second were answered.
+	// ignore the end of ctx, but not wait for ever: requests for the same slot wait behind it. An
+	// error means that no reply is known. Commands that may have reached a server are not sent
+	// again: the first ones could arrive after the second were answered.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
 }
 
