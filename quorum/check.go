@@ -29,7 +29,7 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 			Advice:  "List every server once.",
 		})
 	}
-	replies := gather(ctx, q, q.examine)
+	replies := gather(ctx, q, everybody(q.examine))
 	status := q.Status()
 	good := 0
 	for i, r := range replies {

@@ -11,9 +11,10 @@ import (
 // identify asks all nodes who they are, and marks each that is the same server as an earlier one.
 // It returns an error that names them.
 func (q *Quorum) identify(ctx context.Context) error {
-	replies := gather(ctx, q, func(ctx context.Context, n *node.Node) (string, error) {
+	replies := gather(ctx, q, everybody(func(ctx context.Context, n *node.Node) (string,
+		error) {
 		return n.Identify(ctx)
-	})
+	}))
 	var same []error
 	first := make(map[string]*node.Node)
 	for i, n := range q.nodes {

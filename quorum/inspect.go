@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -20,71 +19,19 @@ import (
 var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector",
 	errors.ErrUnsupported)
 
-// List yields the keys that a majority of the nodes knows, as driver.Inspector describes. A key has
-// a Holder if one owner value holds it alone on a majority of nodes, and Sharers are those that
-// hold it on a majority otherwise: also one of whose Downgrade some nodes have not heard. Keys on
-// fewer nodes are being acquired or given back, or a client that died left them behind.
-//
-// It yields an *Error if no majority answers; see [Quorum.Inspect].
-func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
-		if err := q.ready(ctx); err != nil {
-			yield(driver.Entry{}, err)
-			return
-		}
-		replies := gather(ctx, q, func(ctx context.Context, n *node.Node) (entries []driver.Entry,
-			err error) {
-			in, ok := n.Backend.(driver.Inspector)
-			if !ok {
-				return nil, errNotInspected
-			}
-			listed := make(map[string]bool) // a key that comes twice has no two votes
-			for e, err := range in.List(ctx, prefix) {
-				if err != nil {
-					return nil, err
-				}
-				if !listed[e.Key] {
-					listed[e.Key] = true
-					entries = append(entries, e)
-				}
-			}
-			return entries, nil
-		})
-		if err := inspected(ctx, q, replies); err != nil {
-			yield(driver.Entry{}, err)
-			return
-		}
-		byKey := make(map[string][]driver.Entry)
-		for _, r := range replies {
-			for _, e := range r.value {
-				byKey[e.Key] = append(byKey[e.Key], e)
-			}
-		}
-		for _, key := range slices.Sorted(maps.Keys(byKey)) {
-			if len(byKey[key]) < q.need {
-				continue
-			}
-			e := q.merge(key, byKey[key])
-			e.Waiters = nil
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
 // Inspect describes a key as a majority of the nodes knows it. The token of a holder, or of one
 // that shares the key, is the one that most nodes know, and its lease lasts until it has no
 // majority any more. Waiters are in the order of their mean place.
 //
 // It fails with an *Error if no majority answers. If too few nodes implement driver.Inspector,
 // errors.Is finds errors.ErrUnsupported in the error. It waits for a majority until ctx ends, and
-// then a moment more for the others.
+// then a moment more for the others; not
+// for one that was late within the last second, if a majority agrees.
 func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Entry{}, err
 	}
-	replies := q.askEach(ctx, key)
+	replies := q.ask(ctx, key, nobody)
 	if err := inspected(ctx, q, replies); err != nil {
 		return driver.Entry{}, err
 	}
@@ -97,14 +44,45 @@ func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 	return q.merge(key, entries), nil
 }
 
-// askEach asks the nodes for what they know of a key.
-func (q *Quorum) askEach(ctx context.Context, key string) []reply[driver.Entry] {
-	return gather(ctx, q, func(ctx context.Context, n *node.Node) (driver.Entry, error) {
+// ask asks all nodes but one for what they know of a key. A node that was late within the last
+// second is not waited for if the others agree.
+func (q *Quorum) ask(ctx context.Context, key string, but int) []reply[driver.Entry] {
+	return gather(ctx, q, inquiry[driver.Entry]{ask: inspect(key), but: but, late: q.late,
+		enough: q.agree})
+}
+
+// inspect asks a node for what it knows of a key.
+func inspect(key string) func(context.Context, *node.Node) (driver.Entry, error) {
+	return func(ctx context.Context, n *node.Node) (driver.Entry, error) {
 		if in, ok := n.Backend.(driver.Inspector); ok {
 			return in.Inspect(ctx, key)
 		}
 		return driver.Entry{}, errNotInspected
-	})
+	}
+}
+
+// agree reports whether a majority says that the key is free, or that one owner has it.
+func (q *Quorum) agree(replies []reply[driver.Entry]) bool {
+	votes := make(map[string]int)
+	free := 0
+	for _, r := range replies {
+		if r.err != nil {
+			continue
+		}
+		if unknown(r.value) {
+			free++
+		}
+		for _, p := range append(r.value.Sharers, r.value.Holder) {
+			votes[p.Owner]++
+		}
+	}
+	delete(votes, "")
+	return free >= q.need || slices.Max(append(slices.Collect(maps.Values(votes)), 0)) >= q.need
+}
+
+// unknown reports whether nobody holds the key or waits for it.
+func unknown(e driver.Entry) bool {
+	return e.Holder == (driver.Party{}) && len(e.Sharers) == 0 && len(e.Waiters) == 0
 }
 
 // inspected returns an error unless a majority has answered.

@@ -21,7 +21,7 @@ func (q *Quorum) InspectNodes(ctx context.Context, key string) ([]NodeEntry, err
 	if err := q.ready(ctx); err != nil {
 		return nil, err
 	}
-	replies := q.askEach(ctx, key)
+	replies := gather(ctx, q, everybody(inspect(key)))
 	entries := make([]NodeEntry, len(replies))
 	for i, r := range replies {
 		entries[i] = NodeEntry{Node: q.nodes[i].Name, Entry: r.value, Err: r.err}

@@ -21,6 +21,7 @@ type Quorum struct {
 	nodes  []*node.Node
 	need   int // how many make a majority
 	config config
+	late   lateness // for who asks about many keys
 
 	unsharing string // a node that grants no shared claims; empty if there is none
 
@@ -98,6 +99,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		}
 		q.nodes = append(q.nodes, node.New(q.group, i, name, b, c.random()))
 	}
+	q.late = make(lateness, len(q.nodes))
 	q.unsharing = unsharing(q.nodes)
 	for _, n := range q.nodes {
 		if g, ok := n.Backend.(driver.Guarder); ok {

@@ -1,0 +1,199 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// rack is a node that shows numbered keys without having them in memory. It can hang, and fail in
+// the middle of its list.
+type rack struct {
+	*memhold.Backend
+	from, to int // the numbers of its keys
+	hangs    bool
+	breaks   int // after so many keys its list fails; 0 never
+}
+
+func (r *rack) entry(i int) driver.Entry {
+	return driver.Entry{Key: fmt.Sprintf("k/%07d", i),
+		Holder: driver.Party{Owner: fmt.Sprintf("owner %d", i), ExpiresIn: time.Minute}}
+}
+
+func (r *rack) List(ctx context.Context, _ string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		if r.hangs {
+			<-ctx.Done()
+			yield(driver.Entry{}, &driver.Error{Err: ctx.Err()})
+			return
+		}
+		for i := r.from; i < r.to; i++ {
+			if r.breaks > 0 && i == r.from+r.breaks {
+				yield(driver.Entry{}, &driver.Error{Err: errGone})
+				return
+			}
+			if !yield(r.entry(i), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *rack) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	if r.hangs {
+		<-ctx.Done()
+		return driver.Entry{}, &driver.Error{Err: ctx.Err()}
+	}
+	var i int
+	if _, err := fmt.Sscanf(key, "k/%d", &i); err != nil || i < r.from || i >= r.to {
+		return driver.Entry{Key: key}, nil
+	}
+	return r.entry(i), nil
+}
+
+var errGone = errors.New("connection refused")
+
+func racks(t *testing.T, nodes ...*rack) *quorum.Quorum {
+	t.Helper()
+	var all []driver.Backend
+	for _, n := range nodes {
+		n.Backend = memhold.New()
+		all = append(all, n)
+	}
+	q, err := quorum.New(all, quorum.WithGuard(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	return q
+}
+
+// TestListIsWhole: a list has each key of a majority once, and no other, also when a node hangs or
+// does not answer. When one fails in the middle of its list, which others relied on, the list goes
+// on without it, and only what it had listed may come twice.
+func TestListIsWhole(t *testing.T) {
+	full := func() *rack { return &rack{to: 500} }
+	breaks := func(after int) *rack { return &rack{to: 500, breaks: after} }
+	for what, c := range map[string]struct {
+		nodes    []*rack
+		from, to int // keys on a majority
+		twice    int // keys that may come twice
+	}{
+		"all": {[]*rack{full(), full(), full()}, 0, 500, 0},
+		"shifted": {[]*rack{{to: 300}, {from: 100, to: 400}, {from: 200, to: 500}},
+			100, 400, 0},
+		"first has none": {[]*rack{{}, {to: 400}, {to: 400}}, 0, 400, 0},
+		"first hangs":    {[]*rack{{hangs: true}, full(), {from: 100, to: 500}}, 100, 500, 0},
+		"last hangs":     {[]*rack{full(), full(), {hangs: true}}, 0, 500, 0},
+		"first breaks":   {[]*rack{breaks(200), full(), full()}, 0, 500, 200},
+		"breaks at once": {[]*rack{full(), breaks(1), full()}, 0, 500, 1},
+		"two of five break": {[]*rack{breaks(90), breaks(40), full(), full(), full()},
+			0, 500, 130},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				q := racks(t, c.nodes...)
+				begun := time.Now()
+				times := make(map[string]int)
+				sum := 0
+				for e, err := range q.List(t.Context(), "k/") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					times[e.Key]++
+					sum++
+				}
+				for i := c.from; i < c.to; i++ {
+					if times[c.nodes[0].entry(i).Key] == 0 {
+						t.Errorf("does not list %d", i)
+					}
+				}
+				if more := sum - (c.to - c.from); len(times) != c.to-c.from || more > c.twice {
+					t.Errorf("lists %d keys, %d of them twice; want %d and at most %d", len(times),
+						more, c.to-c.from, c.twice)
+				}
+				if took := time.Since(begun); took > 5*time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestListWithoutAMajority: if most lists fail, the list ends with an error that names the nodes.
+func TestListWithoutAMajority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := racks(t, &rack{to: 100}, &rack{to: 100, breaks: 50}, &rack{to: 100, breaks: 70})
+		var last error
+		for _, err := range q.List(t.Context(), "") {
+			last = err
+		}
+		var e *quorum.Error
+		if !errors.As(last, &e) || e.Got != 1 || e.Need != 2 {
+			t.Errorf("ends with %v; want that 1 of 2 nodes that are needed has answered", last)
+		}
+	})
+}
+
+// TestListTakesLittleMemory: memory does not grow with the number of keys.
+func TestListTakesLittleMemory(t *testing.T) {
+	const keys = 8_000
+	q := racks(t, &rack{to: keys}, &rack{to: keys}, &rack{to: keys})
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most, n := heap(), uint64(0), 0
+	for _, err := range q.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n%(keys/4) == 0 {
+			most = max(most, heap())
+		}
+	}
+	if n != keys {
+		t.Errorf("lists %d keys, want %d", n, keys)
+	}
+	// All of them would take 4 MiB.
+	if grown := int64(most) - int64(before); grown > 1<<20 {
+		t.Errorf("%d bytes more in use with %d keys", grown, keys)
+	}
+}
+
+// TestInspectDoesNotWaitForOneThatIsLate: whoever asks for many keys waits for a node that hangs
+// once a second, and not for each key, as long as the others agree.
+func TestInspectDoesNotWaitForOneThatIsLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hangs := &rack{hangs: true, to: 1000}
+		q := racks(t, &rack{to: 500}, &rack{to: 500}, hangs)
+		begun := time.Now()
+		for i := range 1000 {
+			e, err := q.Inspect(t.Context(), hangs.entry(i).Key)
+			if held := e.Holder.Owner != ""; err != nil || held != (i < 500) {
+				t.Fatalf("Inspect(%d) = %+v, %v", i, e, err)
+			}
+		}
+		if took := time.Since(begun); took > 10*quorum.DefaultNodeTimeout {
+			t.Errorf("1000 keys took %v", took)
+		}
+		// What the others do not agree on is worth the wait.
+		q = racks(t, &rack{to: 500}, &rack{}, &rack{to: 500})
+		for i := range 3 {
+			if e, err := q.Inspect(t.Context(), hangs.entry(i).Key); err != nil ||
+				e.Holder.Owner == "" {
+				t.Errorf("Inspect(%d) = %+v, %v; want a holder", i, e, err)
+			}
+		}
+	})
+}
