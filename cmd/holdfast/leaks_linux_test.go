@@ -2,6 +2,8 @@ package main_test
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,6 +62,52 @@ func TestLeaks(t *testing.T) {
 		s.free(0, "left", "--owner", s.only("left").Owner)
 		if out, _ := s.ask(0, "leaks", "l"); out != "" {
 			t.Errorf("after the release: %s", out)
+		}
+	})
+}
+
+// TestLeaksHeldLong: a lock that is held for longer than the operator calls usual is found, on a
+// backend that does not keep since when by a file. So is a waiter whose process is gone.
+func TestLeaksHeldLong(t *testing.T) {
+	sites(t, func(t *testing.T, s *site) {
+		defer s.release()
+		s.hold("--label=stuck", "nightly")
+		memory := filepath.Join(t.TempDir(), "seen")
+		long := []string{"leaks", "--longer-than=1ms", "--remember=" + memory, "nightly"}
+		if s.name == "directory" {
+			long = slices.Delete(long, 2, 3)
+		} else {
+			if out, err := s.ask(0, long[0], long[1]); out != "" ||
+				!strings.Contains(err, "does not know since when 1 are held: use --remember") {
+				t.Errorf("without --remember: %q, %q", out, err)
+			}
+			if out, err := s.ask(0, long...); out+err != "" {
+				t.Errorf("at first: %q, %q", out, err)
+			}
+		}
+		out, err := s.ask(1, long...)
+		if !strings.HasPrefix(out, "nightly: held-long: held by stuck (pid ") || err != "" {
+			t.Errorf("then: %q, %q", out, err)
+		}
+		out, _ = s.ask(1, append(long, "--json")...)
+		if all := keys(t, out); len(all) != 1 || len(all[0].Leaks) != 1 ||
+			all[0].Leaks[0] != "held-long" {
+			t.Errorf("as JSON: %s", out)
+		}
+		if out, err := s.ask(0, "leaks", "--longer-than=10000h"); out != "" {
+			t.Errorf("of a longer time: %q, %q", out, err)
+		}
+		if s.name == "directory" {
+			return // a waiter is gone with its process
+		}
+		dead := s.wait("--label=dead", "nightly")
+		if err := dead.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-dead.ended
+		out, _ = s.ask(1, "leaks", "nightly")
+		if !strings.HasPrefix(out, "nightly: waiter-gone: waited for by dead (pid ") {
+			t.Errorf("of a dead waiter: %q", out)
 		}
 	})
 }

@@ -359,3 +359,26 @@ func TestLsOfASilentServer(t *testing.T) {
 		server.Thaw()
 	}
 }
+
+// TestFormatOfLs: --format prints a line for each lock; a template that cannot work is wrong usage
+// before anything is asked.
+func TestFormatOfLs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "directory")
+	defer s.release()
+	s.hold("--label=the backup", "nightly")
+	s.hold("report")
+	out, err := s.ask(0, "ls", "--format={{.name}}:{{.waiting}}:{{.holder.label}}")
+	if want := "nightly:0:\"the backup\"\nreport:0:\n"; out != want || err != "" {
+		t.Errorf("prints %q, %q; want %q", out, err, want)
+	}
+	if out, err := s.ask(0, "ls", "--format={{.name}}", "x"); out+err != "" {
+		t.Errorf("of nothing: %q, %q", out, err)
+	}
+	for _, flags := range [][]string{{"--format={{.nmae}}"}, {"--format={{"},
+		{"--format={{.name}}", "--json"}} {
+		if out, err := s.ask(64, append([]string{"ls"}, flags...)...); out != "" || err == "" {
+			t.Errorf("%q: %q, %q", flags, out, err)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func ListOn(out, stderr io.Writer, open func(context.Context) (driver.Backend, e
 		return err
 	}
 	defer v.close()
-	return new(lookFlags).list(v, s, "")
+	return new(lsFlags).list(v, s, "")
 }
 
 // ExamineOn runs holdfast doctor on the backend that open returns.

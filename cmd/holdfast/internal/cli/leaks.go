@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ import (
 const codeFound = 1
 
 func newLeaks(s streams) *cobra.Command {
-	var f lookFlags
+	var f leakFlags
 	cmd := &cobra.Command{
 		Use:   "leaks [flags] [PREFIX]",
 		Short: "Find locks that were left behind",
@@ -26,8 +28,19 @@ time, and changes nothing. It prints a line for each, and nothing if there is no
                 have taken it away (PERSIST).
   process-gone  the holder was a process of this host that is not there any more.
                 The lock ends with its lease. Call leaks on each host to find all.
+  waiter-gone   the same of one who waits. He counts as present for a few seconds,
+                and until then nobody behind him gets the lock.
+  held-long     the lock is held for longer than --longer-than, which you say: what
+                is usual differs from lock to lock, so call leaks once for each
+                PREFIX. The holder may be stuck, and renew all the same.
 
-In a directory there are neither: locks end with their process. A process in another
+Redis does not keep since when a lock is held. There --longer-than needs --remember:
+a file in which leaks notes whom it has seen holding, so that the next call, from
+cron or from monitoring, knows who holds still. A lock that is taken and given back
+in between has another holder, and begins anew. Each command line has a file of its
+own; it has no names or passwords in it.
+
+In a directory locks end with their process, so nothing is left by one. A process in another
 container that has the name of this host looks gone, as it has another number there:
 call leaks in the container, or look whether the lease is renewed. Over a set of
 servers (redlock) only what holds on a majority is looked at.
@@ -45,9 +58,13 @@ Exit codes:
   74  the output cannot be written`,
 		Example: `  # crontab: cron sends mail if something is found
   HOLDFAST_URL=redis://looks:secret@locks.example.com
-  30 6 * * *  holdfast leaks`,
+  30 6 * * *  holdfast leaks
+  */5 * * * * holdfast leaks --longer-than 1h --remember /var/tmp/reports report/`,
 		Args: onePrefix("leaks"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			v, err := f.open(cmd.Flags().Changed, s, true, false)
 			if err != nil {
 				return err
@@ -59,18 +76,50 @@ Exit codes:
 	}
 	f.add(cmd)
 	f.addJSON(cmd)
+	flags := cmd.Flags()
+	flags.DurationVar(&f.longer, "longer-than", 0,
+		"also find what is held for longer than this `time`")
+	flags.StringVar(&f.remember, "remember", "",
+		"a `file` that knows since when holders were seen")
 	return cmd
 }
 
+// leakFlags are the flags of leaks.
+type leakFlags struct {
+	lookFlags
+	longer   time.Duration
+	remember string
+}
+
+func (f *leakFlags) check(given func(flag string) bool) error {
+	switch {
+	case given("longer-than") && f.longer <= 0:
+		return usagef("--longer-than %v: must be more than 0s", f.longer)
+	case given("remember") && f.longer <= 0:
+		return usagef("--remember is for --longer-than, which is not given")
+	case given("remember") && f.remember == "":
+		return usagef("--remember: the name of the file is empty")
+	}
+	return nil
+}
+
 // leaks prints what was left behind, batch by batch.
-func (f *lookFlags) leaks(v *viewer, s streams, prefix string) error {
+func (f *leakFlags) leaks(v *viewer, s streams, prefix string) error {
 	ctx := context.Background()
-	found := false
+	memory, err := look.Remember(f.remember)
+	if err != nil {
+		return usagef("--remember: %w", err)
+	}
+	found, silent := false, 0
 	var broken error
-	err := v.List(ctx, prefix, func(keys []look.Key) error {
+	err = v.List(ctx, prefix, func(keys []look.Key) error {
 		leaks, failure := v.Leaks(ctx, keys)
 		var text bytes.Buffer
 		for i, k := range keys {
+			if f.longer > 0 {
+				leaks[i] = append(leaks[i], k.TooLong(f.longer, memory, time.Now())...)
+				silent += f.silent(k)
+			}
 			found = found || len(leaks[i]) > 0
 			f.report(&text, k, leaks[i])
 		}
@@ -79,18 +128,35 @@ func (f *lookFlags) leaks(v *viewer, s streams, prefix string) error {
 		}
 		return failure
 	})
+	unsaved := memory.Save(err == nil)
+	if silent > 0 {
+		_, _ = io.WriteString(s.err, message(fmt.Sprintf("the backend does not know since when "+
+			"%d are held: use --remember", silent)))
+	}
 	switch {
 	case broken != nil:
 		return &exit{codeOutput, broken}
 	case err != nil:
 		return v.failure(err)
+	case unsaved != nil:
+		return &exit{codeOutput, fmt.Errorf("--remember: %w", unsaved)}
 	case found:
 		return &exit{code: codeFound}
 	}
 	return nil
 }
 
-func (f *lookFlags) report(text *bytes.Buffer, k look.Key, leaks []look.Leak) {
+// silent counts the holders of whom nothing tells since when they hold.
+func (f *leakFlags) silent(k look.Key) (n int) {
+	for _, p := range k.Holders {
+		if p.Since.IsZero() && f.remember == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *leakFlags) report(text *bytes.Buffer, k look.Key, leaks []look.Leak) {
 	if f.json {
 		if len(leaks) > 0 {
 			text.Write(k.JSON(false, leaks, hidden))

@@ -12,7 +12,7 @@ import (
 )
 
 func newLs(s streams) *cobra.Command {
-	var f lookFlags
+	var f lsFlags
 	cmd := &cobra.Command{
 		Use:   "ls [flags] [PREFIX]",
 		Short: "List the locks that are held or waited for",
@@ -35,6 +35,11 @@ each, with all who share a lock:
   [{"owner":"...","label":"backup","host":"h1","pid":71,"lease_ms":28000}],
   "waiting":0}
 
+--format prints a line for each by a template, as Go's text/template reads it, with
+the names that --json has: {{.name}} {{.waiting}} {{range .holders}}{{.pid}} {{end}}.
+{{.holder.label}} is of the only holder, or of the one with the longest lease. What is
+not known is empty, 0 or false. Text is quoted and escaped as in the list.
+
 On Redis the user needs no more than the category @read, on a Cluster also
 +cluster|slots. Ls looks at all keys of the server, in small steps. A directory has
 to be writable, as for locks. Addresses: holdfast help addresses.
@@ -46,10 +51,14 @@ Exit codes:
       printed may not be all
   74  the output cannot be written`,
 		Example: `  holdfast ls
-  holdfast ls --on redis://locks.example.com report/`,
+  holdfast ls --on redis://locks.example.com report/
+  holdfast ls --format '{{if gt .waiting 9}}{{.name}} {{.holder.host}}{{end}}'`,
 		Args: onePrefix("ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := f.open(cmd.Flags().Changed, s, f.json, false)
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			v, err := f.open(cmd.Flags().Changed, s, f.json || f.format != nil, false)
 			if err != nil {
 				return err
 			}
@@ -60,25 +69,51 @@ Exit codes:
 	}
 	f.add(cmd)
 	f.addJSON(cmd)
+	cmd.Flags().StringVar(&f.template, "format", "", "print a line by this `template` for each key")
 	return cmd
 }
 
+// lsFlags are the flags of ls.
+type lsFlags struct {
+	lookFlags
+	template string
+	format   *look.Format // nil without a template
+}
+
+func (f *lsFlags) check(given func(flag string) bool) (err error) {
+	switch {
+	case !given("format"):
+		return nil
+	case f.json:
+		return usagef("--json and --format are two forms of the same lines; give one")
+	}
+	if f.format, err = look.NewFormat(f.template); err != nil {
+		return usagef("--format: %w", err)
+	}
+	return nil
+}
+
 // list prints the keys, batch by batch.
-func (f *lookFlags) list(v *viewer, s streams, prefix string) error {
+func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 	begun := false
-	var broken error
+	var broken, wrong error
 	err := v.List(context.Background(), prefix, func(keys []look.Key) error {
 		var text bytes.Buffer
 		var rows [][]string
-		if !begun && !f.json {
+		if !begun && !f.json && f.format == nil {
 			rows = append(rows, look.Head)
 		}
 		begun = true
 		for _, k := range keys {
-			if f.json {
+			switch {
+			case f.json:
 				text.Write(k.JSON(false, nil, hidden))
-			} else {
+			case f.format == nil:
 				rows = append(rows, k.Row(ages))
+			default:
+				if wrong = f.format.Write(&text, k); wrong != nil {
+					return wrong
+				}
 			}
 		}
 		text.WriteString(look.Table(rows))
@@ -88,7 +123,9 @@ func (f *lookFlags) list(v *viewer, s streams, prefix string) error {
 	switch {
 	case broken != nil:
 		return &exit{codeOutput, broken}
-	case err == nil && !begun && !f.json:
+	case wrong != nil:
+		return usagef("--format: %w", wrong)
+	case err == nil && !begun && !f.json && f.format == nil:
 		_, _ = io.WriteString(s.err, message("no lock is held or waited for"))
 	}
 	return v.failure(err)

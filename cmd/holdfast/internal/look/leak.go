@@ -17,24 +17,52 @@ const (
 
 	// ProcessGone: the process that holds the key was on this host, and is gone.
 	ProcessGone Why = "process-gone"
+
+	// WaiterGone: the process that waits for the key was on this host, and is gone.
+	WaiterGone Why = "waiter-gone"
+
+	// HeldLong: the key is held for longer than the operator calls usual.
+	HeldLong Why = "held-long"
 )
 
 // Leak is something that was left behind.
 type Leak struct {
-	Why    Why
-	Holder Party
+	Why   Why
+	Party Party         // the holder, or the waiter
+	For   time.Duration // of HeldLong: for how long at least
 }
 
 // String says what was left behind.
 func (l Leak) String() string {
-	if l.Why == NoExpiry {
-		return "held by " + l.Holder.String() + " without an expiry: it stays until it is removed"
+	who := l.Party.String()
+	switch l.Why {
+	case NoExpiry:
+		return "held by " + who + " without an expiry: it stays until it is removed"
+	case HeldLong:
+		return "held by " + who + " for " + duration(l.For) + " at least; " + l.Party.life()
+	case WaiterGone:
+		text := "waited for by " + who + ", whose process is gone"
+		if l.Party.Lease > 0 {
+			text += "; it counts as present for " + duration(l.Party.Lease) + " more"
+		}
+		return text
 	}
-	text := "held by " + l.Holder.String() + ", whose process is gone"
-	if l.Holder.Lease > 0 {
-		text += "; its lease ends in " + duration(l.Holder.Lease)
+	text := "held by " + who + ", whose process is gone"
+	if l.Party.Lease > 0 {
+		text += "; its lease ends in " + duration(l.Party.Lease)
 	}
 	return text
+}
+
+// TooLong returns who holds the key for longer than limit, as far as m knows.
+func (k Key) TooLong(limit time.Duration, m *Memory, now time.Time) (leaks []Leak) {
+	for _, p := range k.Holders {
+		since := m.Since(k, p, now)
+		if held := now.Sub(since); !since.IsZero() && held > limit {
+			leaks = append(leaks, Leak{HeldLong, p, held})
+		}
+	}
+	return leaks
 }
 
 // Leaks returns what of each key was left behind. A backend also says nothing of the end of a lease
@@ -64,7 +92,12 @@ func (v *View) Leaks(ctx context.Context, keys []Key) (leaks [][]Leak, err error
 	for i, k := range keys {
 		for _, p := range k.Holders {
 			if p.Life == Gone {
-				leaks[i] = append(leaks[i], Leak{ProcessGone, p})
+				leaks[i] = append(leaks[i], Leak{Why: ProcessGone, Party: p})
+			}
+		}
+		for _, p := range k.Waiters {
+			if p.Life == Gone {
+				leaks[i] = append(leaks[i], Leak{Why: WaiterGone, Party: p})
 			}
 		}
 	}
@@ -80,7 +113,7 @@ func stillEndless(k, again Key) (leaks []Leak) {
 		if p.endless() && slices.ContainsFunc(again.Holders, func(q Party) bool {
 			return q.Value == p.Value && q.endless()
 		}) {
-			leaks = append(leaks, Leak{NoExpiry, p})
+			leaks = append(leaks, Leak{Why: NoExpiry, Party: p})
 		}
 	}
 	return leaks

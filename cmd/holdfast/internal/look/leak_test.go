@@ -3,8 +3,10 @@ package look_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -48,10 +50,13 @@ func TestLeaks(t *testing.T) {
 	}
 	shared := driver.Entry{Key: "k", Sharers: []driver.Party{{Owner: gone, ExpiresIn: 1},
 		{Owner: lives, ExpiresIn: 1}, {Owner: "foreign"}}}
+	waited := driver.Entry{Key: "k", Holder: driver.Party{Owner: lives, ExpiresIn: 1},
+		Waiters: []driver.Party{{Owner: lives, ExpiresIn: 1}, {Owner: gone, ExpiresIn: 1}}}
 	for what, test := range map[string]struct {
 		looks []driver.Entry
 		want  []string
 	}{
+		"a dead waiter":            {[]driver.Entry{waited}, []string{"waiter-gone " + gone}},
 		"a lease":                  {[]driver.Entry{held(lives, 1)}, nil},
 		"one without an end":       {[]driver.Entry{held("x", 0)}, []string{"no-expiry x"}},
 		"a lease that just ends":   {[]driver.Entry{held(lives, 0), {Key: "k"}}, nil},
@@ -73,7 +78,7 @@ func TestLeaks(t *testing.T) {
 			leaks, err := v.Leaks(t.Context(), []look.Key{k})
 			var got []string
 			for _, l := range slices.Concat(leaks...) {
-				got = append(got, string(l.Why)+" "+l.Holder.Value)
+				got = append(got, string(l.Why)+" "+l.Party.Value)
 				isPrintable(t, l.String())
 			}
 			if err != nil || !slices.Equal(got, test.want) {
@@ -137,5 +142,57 @@ func TestLeaksBeforeAFailure(t *testing.T) {
 	leaks, err := v.Leaks(t.Context(), keys)
 	if err == nil || len(leaks[0])+len(leaks[1]) != 1 || len(leaks[2]) != 1 {
 		t.Errorf("%v, %v", leaks, err)
+	}
+}
+
+// TestMemory: what is held in two looks by the same owner is known to be held since the first, also
+// when what was seen went through the file. A new owner begins anew, and what the backend says
+// counts more.
+func TestMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "seen")
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	held := func(key, owner string) look.Key {
+		return look.Key{Full: key, Holders: []look.Party{{Owner: driver.Owner{Value: owner}}}}
+	}
+	known := held("known", "k")
+	known.Holders[0].Since = begin
+	for i, run := range []struct {
+		at    time.Duration
+		keys  []look.Key
+		fails bool // the look ended early
+		want  []string
+	}{
+		{0, []look.Key{held("a", "x"), held("b", "y"), known}, false, nil},
+		{2 * time.Hour, []look.Key{held("a", "x"), held("b", "z"), known}, false,
+			[]string{"x 2h0m0s", "k 2h0m0s"}},
+		{3 * time.Hour, []look.Key{held("a", "x")}, true, []string{"x 3h0m0s"}},
+		{4 * time.Hour, []look.Key{held("b", "z"), held("ax", "")}, false, []string{"z 2h0m0s"}},
+		{5 * time.Hour, []look.Key{held("a", "x"), held("a", "x")}, false, nil},
+	} {
+		m, err := look.Remember(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, k := range run.keys {
+			for _, l := range k.TooLong(time.Hour, m, begin.Add(run.at)) {
+				got = append(got, fmt.Sprint(l.Party.Value, " ", l.For))
+				isPrintable(t, l.String())
+			}
+		}
+		if !slices.Equal(got, run.want) {
+			t.Errorf("run %d: %q, want %q", i, got, run.want)
+		}
+		if err := m.Save(!run.fails); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"another program's", "holdfast leaks 1\nnonsense\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := look.Remember(path); err == nil {
+			t.Errorf("takes %q for a memory", text)
+		}
 	}
 }

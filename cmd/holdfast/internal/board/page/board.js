@@ -267,6 +267,10 @@ function newLine(id) {
 }
 
 // write shows a row. A row object never changes, so nothing is done twice.
+const leaks = {
+  'no-expiry': 'no end', 'process-gone': 'process gone', 'waiter-gone': 'dead waiter',
+};
+
 function write(line, r, stuck) {
   const mark = stuck + ' ' + (r.id === opened);
   if (line.r === r && line.mark === mark) return;
@@ -276,7 +280,7 @@ function write(line, r, stuck) {
   const marks = [];
   if (stuck) marks.push(el('span', { class: 'mark bad' }, 'deadlock'));
   for (const l of r.leaks || []) {
-    marks.push(el('span', { class: 'mark warn' }, l === 'no-expiry' ? 'no end' : 'process gone'));
+    marks.push(el('span', { class: 'mark warn' }, leaks[l] || l));
   }
   line.marks.replaceChildren(...marks);
   line.row.classList.toggle('open', r.id === opened);
