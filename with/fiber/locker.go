@@ -1,0 +1,204 @@
+package withfiber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+type config struct {
+	ctx     context.Context
+	lock    []holdfast.AcquireOption
+	onError func(key string, err error)
+}
+
+// Option sets an option of a Locker.
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (f option) apply(c *config) { f(c) }
+
+// WithContext sets a context that ends all waiting, as of a server that shuts down. Default
+// context.Background.
+func WithContext(ctx context.Context) Option {
+	return option(func(c *config) { c.ctx = ctx })
+}
+
+// WithLockOptions sets options of the locks, for example holdfast.WithTTL. Default: those of the
+// holdfast.Locker. The locks are exclusive in any case.
+func WithLockOptions(options ...holdfast.AcquireOption) Option {
+	return option(func(c *config) { c.lock = append(c.lock, options...) })
+}
+
+// WithOnError has f told when a lock is lost while its handler runs: a [*holdfast.LostError], by
+// the idempotency key. Calls may come from several goroutines at once. Default, and with nil: it is
+// logged as a warning with slog.Default, without the key, which may be a secret.
+func WithOnError(f func(key string, err error)) Option {
+	return option(func(c *config) { c.onError = f })
+}
+
+// Locker is what idempotency.Config.Lock takes, of fiber v3 and v2. Make it with [New]. It is safe
+// for concurrent use.
+type Locker struct {
+	config
+	locker *holdfast.Locker
+	wait   time.Duration
+
+	mu sync.Mutex
+	// held has the locks of each key, the oldest first. All but the last are lost: their handlers
+	// have not returned.
+	held map[string][]*holdfast.Lock
+}
+
+// New returns a Locker. A request waits for wait at most until another one with its key is done; 0
+// means not at all. New fails with holdfast.ErrInvalid if locker is nil, wait is negative, or an
+// option is nil.
+func New(locker *holdfast.Locker, wait time.Duration, options ...Option) (*Locker, error) {
+	switch {
+	case locker == nil:
+		return nil, invalid("locker is nil: make one with holdfast.New")
+	case wait < 0:
+		return nil, invalid("wait of %v: must not be negative", wait)
+	}
+	l := &Locker{config: config{ctx: context.Background()}, locker: locker, wait: wait,
+		held: make(map[string][]*holdfast.Lock)}
+	for i, o := range options {
+		if o == nil {
+			return nil, invalid("option %d is nil: leave it out", i+1)
+		}
+		o.apply(&l.config)
+	}
+	for i, o := range l.lock {
+		if o == nil {
+			return nil, invalid("lock option %d is nil: leave it out", i+1)
+		}
+	}
+	if l.ctx == nil {
+		return nil, invalid("context is nil: leave WithContext out")
+	}
+	if l.onError == nil {
+		l.onError = func(_ string, err error) {
+			var lost *holdfast.LostError
+			if errors.As(err, &lost) {
+				err = lost.Reason
+			}
+			slog.Default().LogAttrs(context.Background(), slog.LevelWarn,
+				"withfiber: the lock of a request was lost", slog.Any("cause", err))
+		}
+	}
+	l.lock = append(l.lock, holdfast.WithExclusive())
+	return l, nil
+}
+
+// Lock acquires the lock of an idempotency key. It fails with
+//   - a [*holdfast.HeldError] if another request has it after the wait;
+//   - holdfast.ErrUnavailable or holdfast.ErrUnknown if the backend does not answer;
+//   - holdfast.ErrInvalid for a key that Holdfast does not allow, as one of more than 1,024 bytes;
+//   - the cause of the context of [WithContext].
+//
+// The text of errors leaves out the key and who has it, as fiber.DefaultErrorHandler sends it to
+// the client; errors.As finds what is wrapped.
+func (l *Locker) Lock(key string) error {
+	key = strings.Clone(key) // fiber reuses the memory of requests
+	lock, err := l.acquire(key)
+	if err != nil {
+		return hide(err)
+	}
+	context.AfterFunc(lock.Context(context.Background()), func() {
+		err := lock.Err()
+		if errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrClosed) {
+			l.onError(key, err)
+		}
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[key] = append(l.held[key], lock)
+	return nil
+}
+
+// errWaited is why a wait has ended.
+var errWaited = errors.New("withfiber: waited in vain")
+
+func (l *Locker) acquire(key string) (*holdfast.Lock, error) {
+	if l.wait == 0 {
+		return l.locker.TryAcquire(l.ctx, key, l.lock...)
+	}
+	ctx, cancel := context.WithTimeoutCause(l.ctx, l.wait, errWaited)
+	defer cancel()
+	lock, err := l.locker.Acquire(ctx, key, l.lock...)
+	if !errors.Is(err, errWaited) {
+		return lock, err
+	}
+	// So that the error says who has it.
+	return l.locker.TryAcquire(l.ctx, key, l.lock...)
+}
+
+// Unlock releases the lock of an idempotency key. After a loss it fails with a
+// [*holdfast.LostError], and if nobody has confirmed the release, as holdfast.Lock.Release does.
+// For a key that is not locked it does nothing.
+func (l *Locker) Unlock(key string) error {
+	l.mu.Lock()
+	locks := l.held[key]
+	if len(locks) == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	// Whose it is, is not known. The oldest are lost, so that nobody's is released too soon; a lock
+	// may be held until the handler returns that has lost another one.
+	lock := locks[0]
+	if len(locks) == 1 {
+		delete(l.held, key)
+	} else {
+		l.held[strings.Clone(key)] = locks[1:]
+	}
+	l.mu.Unlock()
+	return hide(lock.Release(context.WithoutCancel(l.ctx)))
+}
+
+// hidden is an error without its text, which names the key, and hosts of the fleet: fiber answers
+// clients with the text, and does not log keys.
+type hidden struct {
+	text string
+	err  error
+}
+
+func (h *hidden) Error() string { return h.text }
+func (h *hidden) Unwrap() error { return h.err }
+
+func hide(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, holdfast.ErrHeld):
+		return &hidden{"withfiber: another request with this key is under way", err}
+	case errors.Is(err, holdfast.ErrLost):
+		return &hidden{"withfiber: the lock was lost while the handler ran", err}
+	}
+	return &hidden{"withfiber: the backend of the locks does not answer, or refuses the key", err}
+}
+
+// Held returns the lock of an idempotency key, for the handler of the request that has it: its
+// context, and its fencing token. Call it as the handler begins: once the lock is lost, another
+// request of this process may have one on the same key. It is nil for a key that is not locked, as
+// in a request that the middleware passes on without a lock.
+func (l *Locker) Held(key string) *holdfast.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	locks := l.held[key]
+	if len(locks) == 0 {
+		return nil
+	}
+	return locks[len(locks)-1]
+}
+
+// invalid returns an error that wraps holdfast.ErrInvalid and says what is wrong in full.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("withfiber: %w: "+format, append([]any{holdfast.ErrInvalid}, args...)...)
+}

@@ -1,0 +1,335 @@
+package withfiber_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/idempotency"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/memhold"
+	withfiber "github.com/holdfast-go/holdfast/with/fiber"
+)
+
+var (
+	_ idempotency.Locker = (*withfiber.Locker)(nil)
+
+	errShutdown = errors.New("the server shuts down")
+)
+
+const key = "6a2f41a3-c54c-fce8-32d2-0324e1c32e22"
+
+// fleet is several processes that share one memory, for locks and for responses.
+type fleet struct {
+	*testing.T
+	memory  *memhold.Backend
+	storage *storage
+}
+
+func newFleet(t *testing.T) *fleet {
+	f := &fleet{t, memhold.New(), &storage{}}
+	t.Cleanup(func() { f.memory.Close() })
+	return f
+}
+
+func (f *fleet) locker(options ...holdfast.Option) *holdfast.Locker {
+	f.Helper()
+	client := f.memory.Client()
+	locker, err := holdfast.New(client, options...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		locker.Close()
+		client.Close()
+	})
+	return locker
+}
+
+func (f *fleet) locks(locker *holdfast.Locker, wait time.Duration,
+	options ...withfiber.Option) *withfiber.Locker {
+	f.Helper()
+	locks, err := withfiber.New(locker, wait, options...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return locks
+}
+
+// process is a server.
+type process struct {
+	*fleet
+	app   *fiber.App
+	locks *withfiber.Locker
+	told  chan error
+}
+
+func (f *fleet) process(wait time.Duration, pay fiber.Handler) *process {
+	f.Helper()
+	p := &process{f, fiber.New(fiber.Config{ErrorHandler: conflict}), nil, make(chan error, 10)}
+	p.locks = f.locks(f.locker(holdfast.WithTTL(time.Second)), wait,
+		withfiber.WithOnError(func(k string, err error) {
+			if k != key {
+				f.Errorf("told of %q", k)
+			}
+			p.told <- err
+		}))
+	p.app.Use(idempotency.New(idempotency.Config{Lock: p.locks, Storage: f.storage}))
+	p.app.Post("/pay", pay)
+	return p
+}
+
+// conflict answers 409 to a request whose key is in use.
+func conflict(c fiber.Ctx, err error) error {
+	if errors.Is(err, holdfast.ErrHeld) {
+		return c.Status(http.StatusConflict).SendString(err.Error())
+	}
+	return fiber.DefaultErrorHandler(c, err)
+}
+
+type response struct {
+	status int
+	body   string
+}
+
+// post sends a request, whose response arrives later.
+func (p *process) post() <-chan response {
+	arrived := make(chan response, 1)
+	go func() {
+		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
+		request.Header.Set("X-Idempotency-Key", key)
+		r, err := p.app.Test(request, fiber.TestConfig{Timeout: testserver.Patience})
+		if err != nil {
+			p.Error(err)
+			close(arrived)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			p.Error(err)
+		}
+		arrived <- response{r.StatusCode, string(body)}
+	}()
+	return arrived
+}
+
+// The second request waits for the first, and gets its response.
+func TestHandlerRunsOnce(t *testing.T) {
+	f := newFleet(t)
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	a := f.process(time.Minute, func(c fiber.Ctx) error {
+		close(entered)
+		<-goOn
+		return c.SendString("paid")
+	})
+	b := f.process(time.Minute, func(fiber.Ctx) error {
+		t.Error("the handler ran again")
+		return nil
+	})
+	first := a.post()
+	<-entered
+	second := b.post()
+	testserver.Eventually(t, "the second one waits", func() error {
+		entry, err := f.memory.Inspect(t.Context(), key)
+		return errors.Join(err, testserver.Not(len(entry.Waiters) == 1, "%v", entry))
+	})
+	close(goOn)
+	for _, arrived := range []<-chan response{first, second} {
+		if r := <-arrived; r != (response{http.StatusOK, "paid"}) {
+			t.Errorf("got %v", r)
+		}
+	}
+}
+
+func TestHeldWithoutWaiting(t *testing.T) {
+	f := newFleet(t)
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	a := f.process(0, func(c fiber.Ctx) error {
+		close(entered)
+		<-goOn
+		return c.SendString("paid")
+	})
+	b := f.process(0, func(fiber.Ctx) error {
+		t.Error("the handler ran again")
+		return nil
+	})
+	first := a.post()
+	<-entered
+	if r := <-b.post(); r.status != http.StatusConflict || strings.Contains(r.body, key) ||
+		strings.Contains(r.body, "pid") {
+		t.Errorf("got %v; want 409, with neither the key nor who has it", r)
+	}
+	close(goOn)
+	<-first
+}
+
+// The context of the handler ends. It returns an error, so nothing of it is stored.
+func TestLossEndsTheHandler(t *testing.T) {
+	f := newFleet(t)
+	entered := make(chan struct{})
+	var a *process
+	a = f.process(0, func(c fiber.Ctx) error {
+		lock := a.locks.Held(c.Get("X-Idempotency-Key"))
+		if lock.Token() == 0 {
+			t.Error("there is no token")
+		}
+		close(entered)
+		ctx := lock.Context(c.Context())
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	first := a.post()
+	<-entered
+	f.memory.Faults().Give(key, "another", time.Hour)
+	isLoss(t, "what is told", <-a.told)
+	if r := <-first; r.status != http.StatusInternalServerError {
+		t.Errorf("got %v, want that it failed", r)
+	}
+	if f.storage.n.Load() != 0 {
+		t.Error("a response is stored")
+	}
+}
+
+// A handler without the context runs on, and somebody is told while it does.
+func TestLossIsTold(t *testing.T) {
+	f := newFleet(t)
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	a := f.process(0, func(c fiber.Ctx) error {
+		close(entered)
+		<-goOn
+		return c.SendString("paid")
+	})
+	first := a.post()
+	<-entered
+	f.memory.Faults().Give(key, "another", time.Hour)
+	isLoss(t, "what is told", <-a.told)
+	close(goOn)
+	if r := <-first; r.body != "paid" {
+		t.Errorf("got %v", r)
+	}
+}
+
+// A request whose lock is lost does not release that of the next one.
+func TestUnlockAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		locks := f.locks(f.locker(), 0, withfiber.WithOnError(func(string, error) {}))
+		must(t, locks.Lock(key))
+		lost := locks.Held(key)
+		f.memory.Faults().Lose(key)
+		<-lost.Done()
+		must(t, locks.Lock(key))
+		lock := locks.Held(key)
+		if lock == lost {
+			t.Fatal("Held is the lock that was lost")
+		}
+		isLoss(t, "Unlock after a loss", locks.Unlock(key))
+		if lock.Err() != nil || locks.Held(key) != lock {
+			t.Errorf("the next lock has ended: %v", lock.Err())
+		}
+		must(t, locks.Unlock(key))
+		if !errors.Is(lock.Err(), holdfast.ErrReleased) || locks.Held(key) != nil {
+			t.Errorf("the next lock has not ended: %v", lock.Err())
+		}
+		must(t, locks.Unlock(key)) // of what is not locked, as in fiber's own
+	})
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		must(t, f.locks(f.locker(), 0).Lock(key))
+		began := time.Now()
+		var held *holdfast.HeldError
+		err := f.locks(f.locker(), 5*time.Second).Lock(key)
+		if took := time.Since(began); took != 5*time.Second || !errors.As(err, &held) {
+			t.Errorf("Lock = %v after %v; want a HeldError after 5s", err, took)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errShutdown)
+		defer cancel()
+		err = f.locks(f.locker(), time.Minute, withfiber.WithContext(ctx)).Lock(key)
+		if !errors.Is(err, errShutdown) {
+			t.Errorf("Lock = %v, want the cause of the context", err)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		locks := f.locks(f.locker(), 0,
+			withfiber.WithLockOptions(holdfast.WithTTL(time.Second), holdfast.WithShared()))
+		must(t, locks.Lock(key))
+		entry, err := f.memory.Inspect(t.Context(), key)
+		if err != nil || entry.Holder.ExpiresIn != time.Second || len(entry.Sharers) != 0 {
+			t.Errorf("%v, %v; want one holder for a second", entry, err)
+		}
+		must(t, locks.Unlock(key))
+		var none context.Context
+		for name, make := range map[string]func() (*withfiber.Locker, error){
+			"no locker": func() (*withfiber.Locker, error) { return withfiber.New(nil, 0) },
+			"negative":  func() (*withfiber.Locker, error) { return withfiber.New(f.locker(), -1) },
+			"nil option": func() (*withfiber.Locker, error) {
+				return withfiber.New(f.locker(), 0, nil)
+			},
+			"nil lock option": func() (*withfiber.Locker, error) {
+				return withfiber.New(f.locker(), 0, withfiber.WithLockOptions(nil))
+			},
+			"nil context": func() (*withfiber.Locker, error) {
+				return withfiber.New(f.locker(), 0, withfiber.WithContext(none))
+			},
+		} {
+			if _, err := make(); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+	})
+}
+
+// storage is one that all processes share.
+type storage struct {
+	fiber.Storage // nil: nothing else is called
+
+	n    atomic.Int64
+	data sync.Map
+}
+
+func (s *storage) GetWithContext(_ context.Context, key string) ([]byte, error) {
+	v, ok := s.data.Load(key)
+	if !ok {
+		return nil, nil
+	}
+	return v.([]byte), nil
+}
+
+func (s *storage) SetWithContext(_ context.Context, key string, v []byte, _ time.Duration) error {
+	s.n.Add(1)
+	s.data.Store(key, v)
+	return nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isLoss(t *testing.T, what string, err error) {
+	t.Helper()
+	var lost *holdfast.LostError
+	if !errors.As(err, &lost) {
+		t.Errorf("%s is %v, want a LostError", what, err)
+	}
+}
