@@ -35,6 +35,12 @@
 // the fencing token is checked where it matters, or a restart guard is set (see driver.Guarder):
 // the server then grants nothing until every lease that it may have forgotten is over.
 //
+// A standby that confirms each commit, by synchronous_standby_names, has whatever was answered. A
+// wait for it that is cancelled ends as if it had confirmed: so who is handed a key by another
+// process asks the server before it counts as the holder. To cancel statements that wait for a
+// standby by hand, with pg_cancel_backend, has them answered as confirmed; end their connections
+// instead.
+//
 // # Poolers
 //
 // Nothing here needs a session: each request is one statement that commits by itself, on whichever

@@ -51,13 +51,15 @@ func (b *Backend) tellAll(notices string) {
 }
 
 // tell passes a notice on, under the read lock, so that stop waits for calls that are under way. A
-// server that may have forgotten something grants nothing by itself: the waiter has to ask.
+// server that may have forgotten something, or may be about to, grants nothing by itself: the
+// waiter has to ask.
 func (b *Backend) tell(text string) {
+	text, unconfirmed := strings.CutSuffix(text, " ask")
 	notice, ok := parseNotice(text)
 	if !ok {
 		return
 	}
-	if b.guard.Load() > 0 || b.want.Load() != nil {
+	if unconfirmed || b.guard.Load() > 0 || b.want.Load() != nil {
 		notice = driver.Notice{Kind: driver.Freed, Key: notice.Key, Owner: notice.Owner}
 	}
 	b.listeners.mu.RLock()

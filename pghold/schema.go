@@ -16,7 +16,7 @@ import (
 var schema string
 
 // schemaVersion is what holdfast.version() gives.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // Schema returns the SQL that makes the schema holdfast with its tables and functions, for an
 // operator who makes them by hand, for example with psql. To run it again changes nothing.

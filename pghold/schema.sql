@@ -1,4 +1,4 @@
--- What package pghold keeps in PostgreSQL, version 2. To run it again changes nothing.
+-- What package pghold keeps in PostgreSQL, version 3. To run it again changes nothing.
 --
 -- All time is clock_timestamp() of the server, read when the row of the key is locked. Every
 -- function locks the row of its key first, and then looks at the other tables: under READ COMMITTED
@@ -214,7 +214,11 @@ BEGIN
                 IF v_next.client = p_client THEN -- told with the answer
                     notices := notices || v_notice || E'\n';
                 ELSIF v_next.listening THEN -- only then, as it takes a lock of the whole server
-                    PERFORM pg_notify('holdfast_' || v_next.client, v_notice);
+                    -- A commit that waits for a standby is shown when the wait is cancelled, too. So
+                    -- the waiter has to ask, which waits for a standby that has all of it.
+                    PERFORM pg_notify('holdfast_' || v_next.client, v_notice
+                        || CASE current_setting('synchronous_standby_names')
+                            WHEN '' THEN '' ELSE ' ask' END);
                 END IF;
             END IF;
         END LOOP;
@@ -570,4 +574,4 @@ $$;
 
 -- version of this schema.
 CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 2';
+LANGUAGE sql IMMUTABLE AS 'SELECT 3';

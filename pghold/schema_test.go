@@ -111,7 +111,7 @@ func TestOlderSchema(t *testing.T) {
 		_, err := b.Acquire(t.Context(), claim("free"))
 		if !errors.Is(err, pghold.ErrMissing) || !driver.Permanent(err) ||
 			errors.Is(err, driver.ErrUnknown) ||
-			!strings.Contains(err.Error(), "of version 1, not 2") {
+			!strings.Contains(err.Error(), "of version 1, not 3") {
 			t.Errorf("%s: %v; want %v, and both versions", name, err, pghold.ErrMissing)
 		}
 	}

@@ -1,0 +1,71 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/postgrestest"
+)
+
+// TestNoticeOfWhatNoStandbyHas has a handover that no standby confirms, and whose request is given
+// up. PostgreSQL ends its wait then, shows what it has done, and tells the waiter of it. But who
+// takes over knows nothing of that, and would grant the key to another. So the waiter has to ask,
+// and gets no answer before a standby has both.
+func TestNoticeOfWhatNoStandbyHas(t *testing.T) {
+	s, err := postgrestest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Remove() })
+	holder := open(t, urlOf(s, "&create=true&application_name=holder"))
+	waiter := open(t, urlOf(s, ""))
+	notices := make(chan driver.Notice, 10)
+	defer waiter.Notify(func(n driver.Notice) { notices <- n })()
+	pool, err := pgxpool.New(t.Context(), urlOf(s, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	a, b := claim("k"), claim("k")
+	b.Queue = true
+	ask(t, holder, a, driver.Held)
+	ask(t, waiter, b, driver.Busy)
+
+	standby := func(names string) {
+		t.Helper()
+		run(t, pool, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
+		run(t, pool, "SELECT pg_reload_conf()")
+		testserver.Eventually(t, "the server waits for standbys", func() error {
+			var now string
+			err := pool.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&now)
+			return errors.Join(err, testserver.Not(now == names, "%q", now))
+		})
+	}
+	standby("nobody")
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		holder.Release(t.Context(), a)
+	}()
+	testserver.Eventually(t, "the handover waits for a standby, and is cancelled", func() error {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(pg_cancel_backend(pid)) "+
+			"FROM pg_stat_activity WHERE application_name = 'holder' AND wait_event = 'SyncRep'",
+		).Scan(&n)
+		return errors.Join(err, testserver.Not(n > 0, "it does not wait"))
+	})
+	n := <-notices
+	if n.Kind == driver.Granted || n.Owner != b.Owner {
+		t.Errorf("the waiter was told %+v", n)
+	}
+	standby("")
+	<-released
+	ask(t, waiter, b, driver.Held)
+	release(t, waiter, b, driver.Held)
+}
