@@ -340,7 +340,7 @@ func validate(claim *driver.Claim) error {
 	switch {
 	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
 		return refuse("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
-	case reserved(claim.Key):
+	case Reserved(claim.Key):
 		return refuse("key %.40q: what begins so is kept beside locks", claim.Key)
 	case claim.Owner == "" || len(claim.Owner) > maxOwner:
 		return refuse("owner value of %d bytes: must have 1 to %d", len(claim.Owner), maxOwner)

@@ -146,7 +146,7 @@ func (l *lister) held(conn Conn, waited map[string]bool) bool {
 			// A key may be gone since it was found.
 			value, remaining := replies[2*i], replies[2*i+1]
 			switch {
-			case value.Kind != String || remaining.Int == noKey || reserved(key) ||
+			case value.Kind != String || remaining.Int == noKey || Reserved(key) ||
 				!l.recent.add(key):
 			case value.Str == sharedValue:
 				delete(waited, key)

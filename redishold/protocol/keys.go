@@ -160,8 +160,8 @@ func lockOf(queue string) (lock string, ok bool) {
 	return lock, ok
 }
 
-// reserved reports whether the name is reserved for derived keys.
-func reserved(key string) bool {
+// Reserved reports whether the name is reserved for what is kept beside locks.
+func Reserved(key string) bool {
 	return strings.HasPrefix(key, Namespace) && (key == setKey || key == memoryKey ||
 		strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
 		strings.HasPrefix(key, readersPrefix) || strings.HasPrefix(key, fencePrefix) ||

@@ -1,9 +1,7 @@
 package protocol
 
 import (
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"sync"
 )
@@ -43,8 +41,7 @@ func load(name string) *Script {
 	source := include().ReplaceAllStringFunc(read(name), func(line string) string {
 		return read(include().FindStringSubmatch(line)[1])
 	})
-	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	return NewScript(name, source, name == "release")
 }
 
 func read(name string) string {

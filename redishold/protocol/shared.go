@@ -299,7 +299,7 @@ func releaseOf(commands []Command) string {
 	if len(commands) != 1 || len(commands[0]) < 2 {
 		return ""
 	}
-	if script := commands[0][1]; script != releaseScript().SHA && script != releaseScript().Source {
+	if _, ends := ending.Load(commands[0][1]); !ends {
 		return ""
 	}
 	return fmt.Sprintf("%q", commands[0][2:])

@@ -1,0 +1,36 @@
+-- Grants the lock if it is free or the owner's own. Otherwise tells who holds it.
+--
+-- KEYS  lock, fence, the owner's end
+-- ARGV  owner, TTL in ms, first token, how many tokens
+-- Gives the first token granted; or {holder, what remains of its TTL in ms}.
+
+local owner = ARGV[1]
+if redis.call('EXISTS', KEYS[3]) == 1 then
+	return { '', 0 } -- released before this request arrived: nobody waits for the answer
+end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' or kind == 'hash' and redis.call('HEXISTS', KEYS[1], owner) == 1 then
+	-- The count of RLock. Asking again is no second acquisition.
+	redis.call('HSET', KEYS[1], owner, '1')
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	local drawn = tonumber(redis.call('ZSCORE', KEYS[2], 't') or '0')
+	local token = math.max(drawn + 1, tonumber(ARGV[3]))
+	redis.call('ZADD', KEYS[2], string.format('%.0f', token + tonumber(ARGV[4]) - 1), 't')
+	return token
+end
+
+local holder = ''
+if kind == 'hash' then
+	for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+		if field ~= 'mode' then -- of a read-write lock
+			holder = field
+			break
+		end
+	end
+elseif kind == 'string' then
+	holder = redis.call('GETRANGE', KEYS[1], '0', '1023') -- another library's lock
+else
+	return redis.error_reply('NOTALOCK the key is a ' .. kind)
+end
+return { holder, redis.call('PTTL', KEYS[1]) }

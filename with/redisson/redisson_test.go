@@ -1,0 +1,451 @@
+//go:build unix
+
+package withredisson_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+	withredisson "github.com/holdfast-go/holdfast/with/redisson"
+)
+
+const patience = 2 * time.Minute
+
+// server is the socket of a server for the example.
+var server string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	testserver.PlayHolder(func(_ context.Context, address string) (driver.Backend, error) {
+		return withredisson.New(redis.NewClient(&redis.Options{Addr: address}))
+	})
+	path, err := testserver.Find("redis-server", "redis-server")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "redisson")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	server = filepath.Join(dir, "socket")
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server})
+	defer client.Close()
+	process := &testserver.Process{Path: path, Dir: dir, Args: []string{"--port", "0", "--save", "",
+		"--unixsocket", server, "--dir", dir},
+		Ready: func() error { return client.Ping(context.Background()).Err() }}
+	defer process.Remove()
+	if err := process.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	flag.Parse()
+	flag.Set("test.parallel", "8") // they mostly wait
+	return m.Run()
+}
+
+// open returns a Backend of its own client, both closed at the end of the test.
+func open(t testing.TB, s *redistest.Server) *withredisson.Backend {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	b, err := withredisson.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.Close()
+		client.Close()
+	})
+	return b
+}
+
+func newLocker(t testing.TB, s *redistest.Server, options ...holdfast.Option) *holdfast.Locker {
+	t.Helper()
+	l, err := holdfast.New(open(t, s), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// warm has the server know the scripts. A request for a script that it does not know does nothing
+// if its caller does not wait any more.
+func warm(t testing.TB, b *withredisson.Backend) {
+	t.Helper()
+	c := driver.Claim{Key: "warm", Owner: driver.NewOwner(""), TTL: time.Minute}
+	if r, err := b.Acquire(within(t), c); err != nil || r.State != driver.Held {
+		t.Fatal(r.State, err)
+	}
+	if r, err := b.Renew(within(t), []driver.Claim{c}); err != nil || r[0].State != driver.Held {
+		t.Fatal(r, err)
+	}
+	if r, err := b.Release(within(t), c); err != nil || r.State != driver.Held {
+		t.Fatal(r.State, err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	warm(t, open(t, server))
+	drivertest.Run(t, drivertest.Harness{
+		NewStore: func(t testing.TB) drivertest.Store {
+			server.Do(t, "FLUSHALL")
+			return drivertest.Store{
+				Open: func(t testing.TB) driver.Backend { return open(t, server) },
+				Lose: func(t testing.TB, key string) { server.Do(t, "DEL", key) },
+				Freeze: func(testing.TB, driver.Backend) (thaw func()) {
+					server.Freeze()
+					return server.Thaw
+				},
+				Forget: func(t testing.TB) {
+					server.Kill()
+					server.Run(t)
+				},
+				KillHolder: func(t testing.TB, key string) {
+					testserver.KillHolder(t, server.Addr, key)
+				},
+			}
+		},
+		Capabilities: drivertest.Capabilities{Notify: true, Holder: true, ExpiresIn: true,
+			Expiry: true, Outlives: true,
+			CanLose: true, CanFreeze: true, CanForget: true, CanKillHolder: true},
+		TTL: 8 * time.Second,
+	})
+}
+
+// rlock is a thread of a service that locks with Redisson, by its published layout: a hash with a
+// count for the thread, a TTL, and a message when the lock is released.
+type rlock struct {
+	t      testing.TB
+	client *redis.Client
+	thread string
+}
+
+func newRLock(t testing.TB, s *redistest.Server, thread string) *rlock {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	t.Cleanup(func() { client.Close() })
+	return &rlock{t, client, "8743c9c0-0795-4907-87fd-6c719a6b4586:" + thread}
+}
+
+var (
+	lockRLock = redis.NewScript(`
+local free = redis.call('EXISTS', KEYS[1]) == 0
+if free or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+	redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	return -1
+end
+return redis.call('PTTL', KEYS[1])`)
+	unlockRLock = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end
+local left = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
+if left > 0 then return left end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', KEYS[2], '0')
+return 0`)
+)
+
+// tryLock reports whether the thread has the lock.
+func (r *rlock) tryLock(key string, ttl time.Duration) bool {
+	r.t.Helper()
+	left, err := lockRLock.Run(r.t.Context(), r.client, []string{key}, r.thread,
+		ttl.Milliseconds()).Int64()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return left == -1
+}
+
+// unlock returns how many times the thread still has the lock.
+func (r *rlock) unlock(key string) int64 {
+	r.t.Helper()
+	left, err := unlockRLock.Run(r.t.Context(), r.client,
+		[]string{key, "redisson_lock__channel:{" + key + "}"}, r.thread).Int64()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return left
+}
+
+func TestBothExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	java, l := newRLock(t, s, "1"), newLocker(t, s)
+
+	lock, err := l.Acquire(within(t), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if java.tryLock("k", time.Minute) {
+		t.Fatal("Redisson locks what we hold")
+	}
+	if left := java.unlock("k"); left != -1 {
+		t.Fatalf("Redisson unlocks what we hold: %d", left)
+	}
+	if err := lock.Release(within(t)); err != nil {
+		t.Fatal(err)
+	}
+
+	for range 2 { // it counts
+		if !java.tryLock("k", time.Minute) {
+			t.Fatal("Redisson cannot lock what is free, or its own")
+		}
+	}
+	var held *holdfast.HeldError
+	if _, err := l.TryAcquire(within(t), "k"); !errors.As(err, &held) {
+		t.Fatalf("we lock what Redisson holds: %v", err)
+	}
+	if held.ExpiresIn <= 0 || held.ExpiresIn > time.Minute {
+		t.Errorf("the lease of Redisson is said to last %v", held.ExpiresIn)
+	}
+	if left := java.unlock("k"); left != 1 {
+		t.Fatalf("Redisson still has it %d times; want once", left)
+	}
+	if _, err := l.TryAcquire(within(t), "k"); !errors.Is(err, holdfast.ErrHeld) {
+		t.Fatalf("we lock what Redisson holds once: %v", err)
+	}
+	java.unlock("k")
+	second, err := l.TryAcquire(within(t), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Token() <= lock.Token() {
+		t.Errorf("token %d after %d", second.Token(), lock.Token())
+	}
+}
+
+// A waiter in Go hears that Redisson has released.
+func TestHearsReleaseByRedisson(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	java, b := newRLock(t, s, "1"), open(t, s)
+	if !java.tryLock("k", time.Minute) {
+		t.Fatal("it is not free")
+	}
+	freed := make(chan driver.Notice, 16)
+	defer b.Notify(func(n driver.Notice) { freed <- n })()
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute, Queue: true}
+	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Busy ||
+		r.Holder != java.thread {
+		t.Fatalf("%v of %q, %v; want busy of %q", r.State, r.Holder, err, java.thread)
+	}
+	next := func() {
+		t.Helper()
+		select {
+		case n := <-freed:
+			if n.Kind != driver.Freed || n.Key != "k" {
+				t.Errorf("notice %+v", n)
+			}
+		case <-within(t).Done():
+			t.Fatal("no notice")
+		}
+	}
+	next() // the channel is subscribed: a release before would not have been heard
+	java.unlock("k")
+	next()
+	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Held {
+		t.Fatalf("%v, %v; want held", r.State, err)
+	}
+}
+
+// A waiter of Redisson hears that we have released.
+func TestRedissonHearsRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	java, l := newRLock(t, s, "1"), newLocker(t, s)
+	for key, channel := range map[string]string{"k": "redisson_lock__channel:{k}",
+		"a{b}c": "redisson_lock__channel:a{b}c"} {
+		lock, err := l.Acquire(within(t), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subscription := java.client.Subscribe(within(t), channel)
+		defer subscription.Close()
+		if _, err := subscription.Receive(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Release(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		message, err := subscription.ReceiveMessage(within(t))
+		if err != nil || message.Payload != "0" {
+			t.Errorf("%s: %v, %v; want the message 0", key, message, err)
+		}
+	}
+}
+
+// A renewal with a block says that somebody waits, as the kernel would not release the key
+// otherwise; and does not count this process's own ear.
+func TestRenewTellsThatRedissonWaits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	java, b := newRLock(t, s, "1"), open(t, s)
+	freed := make(chan driver.Notice, 16)
+	defer b.Notify(func(n driver.Notice) { freed <- n })()
+	held := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute}
+	if _, err := b.Acquire(within(t), held); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() bool {
+		t.Helper()
+		again := held
+		again.Block = 8
+		r, err := b.Renew(within(t), []driver.Claim{again})
+		if err != nil || r[0].State != driver.Held || r[0].Token == 0 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r[0].Waiting
+	}
+	if waiting() {
+		t.Error("somebody waits before anybody does")
+	}
+	other := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute, Queue: true}
+	if _, err := b.Acquire(within(t), other); err != nil {
+		t.Fatal(err)
+	}
+	<-freed // its channel is subscribed
+	if waiting() {
+		t.Error("our own ear counts as somebody who waits")
+	}
+	subscription := java.client.Subscribe(within(t), "redisson_lock__channel:{k}")
+	defer subscription.Close()
+	if _, err := subscription.Receive(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !waiting() {
+		t.Error("Redisson waits, and is not told of")
+	}
+}
+
+// A lock that somebody takes away by force, as RLock.forceUnlock does, is lost.
+func TestForcedUnlockIsLoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := newLocker(t, s, holdfast.WithTTL(time.Second))
+	lock, err := l.Acquire(within(t), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Do(t, "DEL", "k")
+	java := newRLock(t, s, "1")
+	if !java.tryLock("k", time.Minute) {
+		t.Fatal("it is not free")
+	}
+	select {
+	case <-lock.Done():
+	case <-within(t).Done():
+		t.Fatal("the loss is not told")
+	}
+	if err := lock.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("error %v", err)
+	}
+	lock.Release(within(t))
+	if java.unlock("k") != 0 {
+		t.Error("the release has taken Redisson's lock")
+	}
+}
+
+// What other libraries and other types keep at the key is not touched.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute}
+	s.Do(t, "SET", "k", "of redishold", "PX", "60000")
+	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Busy ||
+		r.Holder != "of redishold" || r.ExpiresIn <= 0 {
+		t.Errorf("of a string: %+v, %v; want busy", r, err)
+	}
+	if r, err := b.Release(within(t), claim); err != nil || r.State != driver.Lost {
+		t.Errorf("release of a string: %v, %v; want lost", r.State, err)
+	}
+	s.Do(t, "DEL", "k")
+	s.Do(t, "HSET", "k", "mode", "read", "8743c9c0:1", "1")
+	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Busy ||
+		r.Holder != "8743c9c0:1" {
+		t.Errorf("of a read-write lock: %+v, %v; want busy", r, err)
+	}
+	s.Do(t, "DEL", "k")
+	s.Do(t, "RPUSH", "k", "a")
+	_, err := b.Acquire(within(t), claim)
+	if !errors.Is(err, driver.ErrUnavailable) || !driver.Permanent(err) {
+		t.Errorf("of a list: %v; want an error for good", err)
+	}
+	other := driver.Claim{Key: "free", Owner: claim.Owner, TTL: time.Minute}
+	if _, err := b.Acquire(within(t), other); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Renew(within(t), []driver.Claim{claim, other})
+	if err != nil || r[0].State != driver.Lost || r[1].State != driver.Held {
+		t.Errorf("renewal of both: %+v, %v; want lost and held", r, err)
+	}
+}
+
+// Tokens rise when a fleet moves from one layout to the other.
+func TestTokensRiseOverLayouts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s)
+	s.Do(t, "ZADD", protocol.KeysOf("k").Fence, "900000000000000", "t")
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute, Token: 7,
+		Block: 5}
+	r, err := b.Acquire(within(t), claim)
+	if err != nil || r.Token != 900000000000001 {
+		t.Fatalf("token %d, %v; want the next one after the counter", r.Token, err)
+	}
+	if got := s.Do(t, "ZSCORE", protocol.KeysOf("k").Fence, "t"); fmt.Sprint(got) !=
+		"900000000000005" {
+		t.Errorf("the counter is %v; want the end of the block", got)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	if _, err := withredisson.New(nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("no client: %v", err)
+	}
+	s := redistest.Start(t)
+	b := open(t, s)
+	good := driver.Claim{Key: "k", Owner: "o", TTL: time.Second}
+	for name, change := range map[string]func(*driver.Claim){
+		"no key":       func(c *driver.Claim) { c.Key = "" },
+		"reserved key": func(c *driver.Claim) { c.Key = "holdfast:f:{0}" },
+		"no owner":     func(c *driver.Claim) { c.Owner = "" },
+		"owner mode":   func(c *driver.Claim) { c.Owner = "mode" },
+		"no TTL":       func(c *driver.Claim) { c.TTL = 0 },
+		"token":        func(c *driver.Claim) { c.Token = 1 << 53 },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := b.Acquire(t.Context(), bad); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := fmt.Sprint(s.Do(t, "DBSIZE")); got != "0" {
+		t.Errorf("%s keys are left", got)
+	}
+}
