@@ -150,6 +150,5 @@ func (g *gathering) share() error {
 		}
 		g.members[i].terms.shared = true
 	}
-	g.call.sharedKeys = nil
 	return nil
 }

@@ -214,7 +214,6 @@ func (g *gathering) endNested() {
 	for i := range g.members {
 		if m := &g.members[i]; m.lock != nil && m.lock.root != nil {
 			m.lock.releaseNested()
-			m.lock = nil
 		}
 	}
 }
@@ -228,9 +227,7 @@ func (g *gathering) putBack(ctx context.Context, i int) {
 			m.lock = nil
 		}
 	}
-	if len(locks) > 0 {
-		sideBySide(len(locks), func(i int) { locks[i].cohort.putBack(ctx, locks[i]) })
-	}
+	sideBySide(len(locks), func(i int) { locks[i].cohort.putBack(ctx, locks[i]) })
 }
 
 // putBack ends a turn that its caller does not see. Unlike returnTurn it waits until the key is

@@ -3,6 +3,8 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"math"
 	"runtime"
 	"strings"
@@ -403,6 +405,164 @@ func TestContextOfASetIsForgotten(t *testing.T) {
 		defer set.set.mu.Unlock()
 		if n := len(set.set.contexts); n > 0 {
 			t.Errorf("%d contexts are kept", n)
+		}
+	})
+}
+
+// A renewal that is answered at the very deadline is too late: from then on others may have the
+// key.
+func TestRenewalAnsweredAtTheDeadlineIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lock.lease
+		if ok, err := h.reserve(t.Context()); !ok {
+			t.Fatal(err)
+		}
+		start := clock.Now()
+		err = l.watchdog.renewed(h, start, h.deadline, h.claim(), driver.Result{State: driver.Held})
+		if !errors.Is(err, ErrLost) || !errors.Is(lock.Err(), ErrLost) {
+			t.Errorf("the renewal: %v; the lock: %v; want a loss", err, lock.Err())
+		}
+	})
+}
+
+// A Downgrade that waits for a renewal asks for nothing any more if the maximum hold is over then:
+// until the release nobody else is to have the key.
+func TestDowngradeAfterTheMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(t.Context(), "key", WithMaxHold(DefaultTTL+time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(DefaultTTL / 2)
+		if err := lock.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h := lock.lease
+		if ok, err := h.reserve(t.Context()); !ok {
+			t.Fatal(err)
+		}
+		result := make(chan error)
+		go func() { result <- lock.Downgrade(t.Context()) }()
+		time.Sleep(DefaultTTL/2 + 2*time.Second)
+		s := lock.cohort.shard
+		s.mu.Lock()
+		h.settle()
+		s.mu.Unlock()
+		if err := <-result; !errors.Is(err, ErrMaxHold) {
+			t.Errorf("the Downgrade: %v", err)
+		}
+		if _, err := l.TryAcquire(t.Context(), "key", WithShared()); !errors.Is(err, ErrHeld) {
+			t.Errorf("a reader beside a holder that has not released: %v", err)
+		}
+		if err := lock.Release(t.Context()); !errors.Is(err, ErrMaxHold) {
+			t.Error(err)
+		}
+	})
+}
+
+// A set has ended from the start if a lock of it was lost at the last moment.
+func TestSetOfALockThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g := &gathering{locker: l, members: []member{{key: "key", lock: lock}}}
+		if set := g.complete(t.Context()); !errors.Is(set.Err(), ErrReleased) {
+			t.Errorf("the set: %v", set.Err())
+		}
+	})
+}
+
+// What a set nests has an owner that has a handle on it already: the set has none of its own.
+func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
+	backend := memhold.New()
+	defer backend.Close()
+	l, err := New(backend, WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	outer, err := l.Acquire(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := l.AcquireAll(outer.Context(t.Context()), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := set.Lock("a"), set.Lock("b"); a.handle || !b.handle {
+		t.Errorf("handles: %v on what is nested, %v on the other", a.handle, b.handle)
+	}
+	if err := set.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := outer.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A Downgrade that waits for a renewal under way fails if its context ends first, and has changed
+// nothing.
+func TestDowngradeThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memhold.New()
+		defer backend.Close()
+		l, err := New(backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lock, err := l.Acquire(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lock.lease
+		if ok, err := h.reserve(t.Context()); !ok {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := lock.Downgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the Downgrade: %v", err)
+		}
+		s := lock.cohort.shard
+		s.mu.Lock()
+		h.settle()
+		s.mu.Unlock()
+		if _, err := l.TryAcquire(t.Context(), "key", WithShared()); !errors.Is(err, ErrHeld) {
+			t.Errorf("a reader beside the writer: %v", err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

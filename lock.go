@@ -75,17 +75,8 @@ func (l *Lock) Done() <-chan struct{} {
 // release, and a [*LostError] after a loss. It reads the clock, so nil means that the lock was
 // valid during this call.
 func (l *Lock) Err() error {
-	l = l.self()
-	s := l.cohort.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := clock.Now(); l.ended() == nil && now >= l.deadline() {
-		h := l.outermost().lease
-		s.mu.Unlock()
-		l.cohort.locker.watchdog.check(h, now)
-		s.mu.Lock()
-	}
-	return l.ended()
+	_, err := l.self().current()
+	return err
 }
 
 // Context returns a context that is derived from parent and ends when parent ends or the lock ends.
@@ -131,23 +122,14 @@ func (l *Lock) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context is nil for %q: use context.Background()", l.Key())
 	}
-	if err := l.Err(); err != nil {
+	h, err := l.current()
+	if err != nil {
 		return err
 	}
-	c := l.cohort
-	s := c.shard
-	s.mu.Lock()
-	if err := l.ended(); err != nil {
-		s.mu.Unlock()
-		return err
-	}
-	h := l.outermost().lease
-	s.mu.Unlock()
-
 	if ctx.Err() != nil {
 		return keyError("extend", l.Key(), contextError(ctx))
 	}
-	err := c.extend(ctx, h)
+	err = l.cohort.extend(ctx, h)
 	if ended := l.Err(); ended != nil {
 		return ended
 	}

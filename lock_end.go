@@ -27,6 +27,23 @@ func (l *Lock) ended() error {
 	return l.err
 }
 
+// current returns the lease of a lock that the clock says is held, or why the lock has ended.
+func (l *Lock) current() (*lease, error) {
+	s := l.cohort.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := clock.Now(); l.ended() == nil && now >= l.deadline() {
+		h := l.outermost().lease
+		s.mu.Unlock()
+		l.cohort.locker.watchdog.check(h, now)
+		s.mu.Lock()
+	}
+	if err := l.ended(); err != nil {
+		return nil, err
+	}
+	return l.outermost().lease, nil
+}
+
 // deadline returns the end of the validity or of the maximum hold, whichever comes first. The
 // caller holds shard.mu, and the lock is held.
 func (l *Lock) deadline() clock.Instant {
@@ -100,14 +117,11 @@ func endAll[E interface {
 	}
 }
 
-// end ends a nested lock with the one it is nested in.
+// end ends a nested lock with the one it is nested in. It has not ended by itself: then it would
+// not be among the ends of that one.
 func (l *Lock) end(cause error) {
 	s := l.cohort.shard
 	s.mu.Lock()
-	if l.err != nil {
-		s.mu.Unlock()
-		return
-	}
 	tell := l.finish(cause)
 	s.mu.Unlock()
 	tell()

@@ -131,18 +131,13 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	case !shares(c.locker.backend):
 		return keyError("downgrade", l.Key(), errNoSharing)
 	}
-	if err := l.Err(); err != nil {
+	h, err := l.current()
+	if err != nil {
 		return err
 	}
-	s := c.shard
-	s.mu.Lock()
-	if err := l.ended(); err != nil {
-		s.mu.Unlock()
-		return err
-	}
-	h := l.outermost().lease
+	c.shard.mu.Lock()
 	shared := h.shared
-	s.mu.Unlock()
+	c.shard.mu.Unlock()
 	switch {
 	case shared:
 		return nil
@@ -151,7 +146,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return keyError("downgrade", l.Key(), contextError(ctx))
 	}
-	err := c.downgrade(ctx, l, h)
+	err = c.downgrade(ctx, l, h)
 	if ended := l.Err(); ended != nil {
 		return ended
 	}

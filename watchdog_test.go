@@ -454,6 +454,9 @@ func TestRenewalsAreBatched(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, n := range sizes {
+			if n > 1000 {
+				t.Errorf("%d leases in one call, want 1,000 at most", n)
+			}
 			total += n
 		}
 		if total != locks || len(sizes) > 4 {

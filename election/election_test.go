@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -232,6 +233,22 @@ func TestErrorsOfCampaigns(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.mustLead("a")
 
+		// After a term, campaigns that fail pause as briefly again as at first.
+		a.errors() // those of the first campaigns
+		remove = a.client.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+			Err: errors.New("refused")})
+		time.Sleep(time.Minute) // so that the term counts as a long one
+		if err := a.Resign(background); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * election.DefaultMinPause)
+		if n := len(a.errors()); n < 2 {
+			t.Errorf("%d campaigns failed soon after a term, want two at least", n)
+		}
+		remove()
+		time.Sleep(5 * time.Second)
+		s.mustLead("a")
+
 		permanent := &driver.Error{Permanent: true, Err: errors.New("wrong password")}
 		a.client.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Err: permanent})
 		if err := a.Resign(background); err != nil {
@@ -337,4 +354,22 @@ func TestMaxHoldBoundsATerm(t *testing.T) {
 		b.leave()
 		a.leave()
 	})
+}
+
+// Without WithOnError, errors go to the default log.
+func TestErrorsAreLogged(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	play(t, func(s *stage) {
+		a := s.candidate("a", election.WithOnError(nil))
+		a.run(func(context.Context, election.Term) error { return errWork })
+		synctest.Wait()
+		a.leave()
+	})
+	if text := log.String(); !strings.Contains(text, errWork.Error()) ||
+		!strings.Contains(text, "level=WARN") {
+		t.Errorf("the log says %q", text)
+	}
 }

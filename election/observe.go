@@ -49,7 +49,7 @@ func (l Leader) String() string {
 // inspected.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	entry, err := e.locker.Inspect(ctx, e.name)
-	if err != nil || entry.Holder.Owner == "" {
+	if err != nil {
 		return Leader{}, err
 	}
 	return Leader{driver.ParseOwner(entry.Holder.Owner), entry.Holder.Token}, nil

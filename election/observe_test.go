@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,9 @@ func TestLeader(t *testing.T) {
 		leader, err = b.Leader(background)
 		if err != nil || leader.Holder.Label != "a" || leader.Token != s.last {
 			t.Errorf("%v of term %d, %v: want a of term %d", leader, leader.Token, err, s.last)
+		}
+		if text := leader.String(); !leader.Exists() || !strings.HasPrefix(text, "a") {
+			t.Errorf("the leader exists: %v, and is %q", leader.Exists(), text)
 		}
 		a.leave()
 		b.leave()
@@ -126,5 +130,56 @@ func TestObserverMayStop(t *testing.T) {
 			break
 		}
 		a.leave()
+	})
+}
+
+// An observer may stop at an error, and asks nobody without a context.
+func TestObserverMayStopAtAnError(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a")
+		a.client.Faults().Inject(memhold.Fault{Calls: memhold.Inspections,
+			Err: errors.New("refused")})
+		for _, err := range a.Observe(background) {
+			if err == nil {
+				t.Error("no error")
+			}
+			break
+		}
+		n := 0
+		var none context.Context
+		for _, err := range a.Observe(none) {
+			if n++; !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("without a context: %v, want ErrInvalid", err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("without a context, Observe yielded %d times, want one", n)
+		}
+		a.leave()
+	})
+}
+
+// Without an identity the label is the Locker's.
+func TestLeaderWithoutIdentity(t *testing.T) {
+	play(t, func(s *stage) {
+		locker, err := holdfast.New(s.memory.Client(), holdfast.WithLabel("the Locker's"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		e, err := election.New(locker, "scheduler")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(background)
+		ended := make(chan error)
+		go func() { ended <- e.Run(ctx, untilEnd) }()
+		synctest.Wait()
+		leader, err := e.Leader(background)
+		if err != nil || leader.Identity() != "the Locker's" {
+			t.Errorf("the leader is %q, %v", leader.Identity(), err)
+		}
+		cancel()
+		<-ended
 	})
 }

@@ -64,20 +64,21 @@ func TestNoPayload(t *testing.T) {
 func TestInvalidPayload(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")
-		for _, test := range []struct{ identity, payload string }{
-			{"x", "a<b"},
-			{"x", "a>b"},
-			{"x", "a\nb"},
-			{"x", "a\xffb"},
-			{"x", strings.Repeat("y", driver.MaxLabelLen-3)},
-			{strings.Repeat("y", driver.MaxLabelLen), "x"},
-			{"looks like <a payload>", ""},
-			{"<alike>", ""},
+		for _, test := range []struct{ identity, payload, says string }{
+			{"x", "a<b", "payload \"a<b\": must be text"},
+			{"x", "a>b", "must be text"},
+			{"x", "a\nb", "must be text"},
+			{"x", "a\xffb", "must be text"},
+			{"x", strings.Repeat("y", driver.MaxLabelLen-3), "make a label of"},
+			{strings.Repeat("y", driver.MaxLabelLen), "x", "make a label of"},
+			{"looks like <a payload>", "", "looks like one with a payload"},
+			{"<alike>", "", "looks like one with a payload"},
 		} {
 			_, err := election.New(a.locker, "x", election.WithIdentity(test.identity),
 				election.WithPayload(test.payload))
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("%q, %q: %v, want ErrInvalid", test.identity, test.payload, err)
+			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%q, %q: %v, want ErrInvalid that says %q", test.identity, test.payload,
+					err, test.says)
 			}
 		}
 		a.leave()

@@ -83,8 +83,6 @@ func (e *Election) show(ctx context.Context) error {
 	switch {
 	case err != nil && ctx.Err() != nil: // the campaign is over
 		return nil
-	case err != nil && well.Err() != nil:
-		return context.Cause(well)
 	case err != nil:
 		return err
 	}

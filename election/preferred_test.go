@@ -257,6 +257,26 @@ func TestBadPreferred(t *testing.T) {
 	}
 }
 
+// A preferred candidate that may not show itself is told so once, and campaigns and leads all the
+// same.
+func TestPreferredThatMayNotShowItself(t *testing.T) {
+	play(t, func(s *stage) {
+		p := s.candidate("p", preferred())
+		other := s.candidate("other")
+		other.run(nil)
+		permanent := &driver.Error{Permanent: true, Err: errors.New("not allowed")}
+		p.client.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+			Key: "scheduler@preferred", Err: permanent})
+		p.run(nil)
+		time.Sleep(time.Hour)
+		p.mustTell(permanent)
+		p.mustTellNothing()
+		other.leave()
+		s.mustLead("p")
+		p.leave()
+	})
+}
+
 // A backend that does not answer the look is told of once, and the term goes on.
 func TestLookingFails(t *testing.T) {
 	play(t, func(s *stage) {
@@ -348,5 +368,24 @@ func TestLossWhileItLooks(t *testing.T) {
 		a.mustTell(holdfast.ErrLost)
 		b.leave()
 		a.leave()
+	})
+}
+
+// A preferred candidate that waits behind another one to show itself, and leaves, has met no error.
+func TestPreferredLeavesBeforeItShowsItself(t *testing.T) {
+	play(t, func(s *stage) {
+		var all []*candidate
+		for _, name := range []string{"p", "q", "r"} {
+			c := s.candidate(name, preferred())
+			c.run(nil)
+			time.Sleep(time.Minute)
+			all = append(all, c)
+		}
+		s.mustLead("p")
+		for i := len(all) - 1; i >= 0; i-- {
+			all[i].leave()
+			all[i].mustTellNothing()
+		}
+		s.mustBeEmpty()
 	})
 }
