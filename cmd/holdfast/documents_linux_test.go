@@ -228,7 +228,8 @@ func TestCrontab(t *testing.T) {
 }
 
 // runElsewhere are documents that have a test of their own.
-var runElsewhere = []string{"docs/deploy.md", "docs/leader.md", "docs/start.md"}
+var runElsewhere = []string{"docs/deploy.md", "docs/drill.md", "docs/leader.md",
+	"docs/start.md"}
 
 // TestDocumentsNameTargets: the commands in the other documents are targets of make, with variables
 // that it knows. It only asks make what it would do: the targets take minutes or run for ever.
