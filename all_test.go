@@ -619,6 +619,30 @@ func TestReleaseOfASetJoinsErrors(t *testing.T) {
 	})
 }
 
+// A context of one of its locks counts as the background context for the release of a set also if
+// the set ended first, and by another one.
+func TestReleaseOfASetWithAContextOfALockThatEndedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		other, _ := b.locker()
+		set := b.acquireAll(l, []string{"a", "b", "c"})
+		ctx := set.Lock("b").Context(background)
+		faults.Lose("a")
+		mustBe(t, set.Extend(background), holdfast.ErrLost) // that ends the set
+		b.release(set.Lock("b"))
+		if ctx.Err() == nil || errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+			t.Fatalf("the context of b: %v", context.Cause(ctx))
+		}
+		err := set.Release(ctx)
+		b.mustBeFree(other, "c")
+		mustBe(t, err, holdfast.ErrLost, holdfast.ErrReleased)
+		if errors.Is(err, context.Canceled) {
+			t.Errorf("Release did not wait: %v", err)
+		}
+	})
+}
+
 // A context of the set, or of one of its locks, counts as the background context for its release.
 func TestReleaseOfASetWithItsOwnContext(t *testing.T) {
 	contexts := map[string]func(*holdfast.LockSet) context.Context{

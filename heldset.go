@@ -162,14 +162,19 @@ func (g *heldSet) context(parent context.Context) context.Context {
 }
 
 // carriedBy reports whether ctx comes from the set or one of its locks, and has not ended by
-// anything but the end of the set.
+// anything but the end of the set, or of one of them.
 func (g *heldSet) carriedBy(ctx context.Context) bool {
-	for c := g.locker.innermost(ctx); c != nil; c = c.outer {
-		if c.set == g || c.lock != nil && g.lock(c.lock.Key()) == c.lock {
-			return ctx.Err() == nil || context.Cause(ctx) == g.reason()
-		}
+	carried := false
+	for c := g.locker.innermost(ctx); c != nil && !carried; c = c.outer {
+		carried = c.set == g || c.lock != nil && g.lock(c.lock.Key()) == c.lock
 	}
-	return false
+	return carried && (ctx.Err() == nil || g.isEnd(context.Cause(ctx)))
+}
+
+// isEnd reports whether cause is why the set has ended, or one of its locks.
+func (g *heldSet) isEnd(cause error) bool {
+	return cause == g.reason() ||
+		slices.ContainsFunc(g.locks, func(l *Lock) bool { return l.isEnd(cause) })
 }
 
 // names names the keys in an error or a log.

@@ -127,6 +127,15 @@ func (l *Lock) end(cause error) {
 	tell()
 }
 
+// isEnd reports whether cause is why contexts of the lock have ended. A loss that only the release
+// has found comes after that.
+func (l *Lock) isEnd(cause error) bool {
+	s := l.cohort.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cause == l.err || cause == error((*releasedError)(l))
+}
+
 // releasedError says that a lock was released. It is the Lock under another type: every release
 // needs one, so it must not cost an allocation.
 type releasedError Lock
