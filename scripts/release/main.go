@@ -3,6 +3,9 @@
 //
 //	go run ./scripts/release -version v0.1.0 -dry-run
 //
+// It also compares what the modules export with the folder api, which has that as text (-api
+// check), and writes the folder anew (-api write).
+//
 // RELEASING.md describes what comes before and after.
 package main
 
@@ -12,19 +15,28 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 )
 
 func main() {
 	version := flag.String("version", "", "the version, v0.1.0")
 	dryRun := flag.Bool("dry-run", false, "print what would be done, and change nothing")
+	api := flag.String("api", "", "check or write the folder api, and release nothing")
 	flag.Parse()
-	if *version == "" || flag.NArg() > 0 {
+	if flag.NArg() > 0 || !slices.Contains([]string{"", "check", "write"}, *api) ||
+		(*version == "") == (*api == "") {
 		flag.Usage()
 		os.Exit(64)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
-	if err == nil {
+	switch {
+	case err != nil:
+	case *api == "check":
+		err = checkSurfaces(ctx, root)
+	case *api == "write":
+		err = writeSurfaces(ctx, root)
+	default:
 		err = makeRelease(ctx, root, *version, *dryRun, os.Stdout)
 	}
 	stop()

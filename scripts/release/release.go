@@ -86,7 +86,10 @@ func (r *release) prepare(ctx context.Context) error {
 	if err := checkChangelog(string(changelog), r.version); err != nil {
 		return err
 	}
-	return checkLicences(r.clone(), r.modules)
+	if err := checkLicences(r.clone(), r.modules); err != nil {
+		return err
+	}
+	return r.checkCompatible(ctx, strings.Fields(tags))
 }
 
 // commit makes the commit of the release in the clone.
