@@ -109,13 +109,13 @@ fetch: ## Download the modules and tools that the other targets need
 	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
 
 .PHONY: check
-check: check-format check-vet check-systems check-static check-complexity check-tidy ## Check format, vet, staticcheck, complexity and go.mod
+check: check-format check-vet check-systems check-static check-complexity check-tidy check-api ## Check format, vet, staticcheck, complexity, go.mod and the folder api
 
 # The packages of all modules that are listed with one of the words, but for those that begin with one of the directories.
 packages = $(shell awk '$$1 ~ /^($(1))$$/ && $$2 !~ /^($(2))/ {print $$2 == "." ? "./..." : "./" $$2 "/..."}' scripts/modules.txt)
 ON_UNIX = $(call packages,released|internal,bench)
 
-.PHONY: check-format check-vet check-systems check-static check-complexity check-tidy
+.PHONY: check-format check-vet check-systems check-static check-complexity check-tidy check-api
 check-format:
 	scripts/format.sh
 check-vet:
@@ -136,6 +136,13 @@ check-complexity:
 # Only the kernel: the satellites require a kernel that may not be released yet.
 check-tidy:
 	go mod tidy -diff
+# A change of what others can import is seen by whoever makes it, and in the commit.
+check-api:
+	go run ./scripts/release -api check
+
+.PHONY: api
+api: ## Write the folder api, which has what others can import, after a change that is meant
+	go run ./scripts/release -api write
 
 .PHONY: bench
 bench: ## Measure Holdfast beside other lock libraries, on servers of its own; BENCHFLAGS choose
