@@ -50,6 +50,28 @@ func TestR38_TokensRise(t *testing.T) {
 	})
 }
 
+// A server whose counter somebody set near the end costs that key its tokens, and no other key: one
+// on servers whose counters are sound gets tokens of its own time.
+func TestBrokenCounterDoesNotSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		sound := a.now()
+		c.fences(1<<53-1000, sound, sound)
+		claim := a.claim()
+		if token := a.hold(claim).Token; token < 1<<52 {
+			t.Fatalf("token %d; want one of the broken counter", token)
+		}
+		a.release(claim, driver.Held)
+		rest()
+		c.fences(sound, sound, sound) // those of another slot
+		claim = a.claim()
+		if token := a.hold(claim).Token; token >= 1<<52 {
+			t.Errorf("token %d of sound counters", token)
+		}
+	})
+}
+
 // While the nodes agree one round is enough. Where they do not, those behind are raised, which is
 // counted.
 func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {

@@ -134,6 +134,10 @@ func TestR32_ReplicaForAWhile(t *testing.T) {
 			proxy.Break()
 			return b
 		},
+		"cut off meanwhile": func(_ *testing.T, b *redishold.Backend,
+			_ *redistest.Proxy) *redishold.Backend {
+			return b
+		},
 		"next client": func(t *testing.T, _ *redishold.Backend,
 			proxy *redistest.Proxy) *redishold.Backend {
 			return open(t, proxy.URL()+"?durable=always")
@@ -146,7 +150,12 @@ func TestR32_ReplicaForAWhile(t *testing.T) {
 			b := open(t, proxy.URL()+"?durable=always")
 			b.Guard(testGuard)
 			mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), newClaim("k")))
+			if name == "cut off meanwhile" {
+				proxy.Refuse(true)
+				proxy.Break()
+			}
 			flip(t, server)
+			proxy.Refuse(false)
 			b = look(t, b, proxy)
 			b.Guard(testGuard)
 			quarantined(t, b)
