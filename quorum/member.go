@@ -179,7 +179,7 @@ func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) e
 		cancel()
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: %w", n.Name, err)
+			return named(n, err)
 		case now == to, now.Admits(want) && (from == driver.Set{} || from.Admits(want)):
 			a.at[i] = now
 		case now.Moving != "":
@@ -193,6 +193,14 @@ func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) e
 		}
 	}
 	return nil
+}
+
+// named returns an error of a node with the node's name in front. Many backends name it themselves.
+func named(n *node.Node, err error) error {
+	if strings.HasPrefix(err.Error(), n.Name+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", n.Name, err)
 }
 
 // memberTimeout bounds each question of Adopt to a node. One that is told to have longer to answer
@@ -214,7 +222,7 @@ func (q *Quorum) belong(ctx context.Context) ([]driver.Set, error) {
 		set, err := m.Belongs(ctx)
 		cancel()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Name, err)
+			return nil, named(n, err)
 		}
 		have[i] = set
 	}

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// A node that is down is logged once, however often it is missed, and once when it is back.
+// A node that is down or refuses is logged once, however often it is missed, and once when it is
+// back. A claim that no server takes says nothing of them.
 func TestNodesAreLogged(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -66,8 +68,29 @@ func TestNodesAreLogged(t *testing.T) {
 		k.renew(claim, driver.Held)
 		return testserver.Not(count("INFO", "node is back") == 1, "%s", text.String())
 	})
+	c.servers[1].Do(t, "ACL", "SETUSER", "default", "-set")
+	for range 20 {
+		other := newClaim("other", longTTL)
+		k.hold(other)
+		k.release(other, driver.Held)
+	}
+	testserver.Eventually(t, "it is told that it refuses", func() error {
+		return testserver.Not(count("WARN", "node is refusing") == 1 &&
+			strings.Contains(text.String(), "NOPERM"), "%s", text.String())
+	})
+	c.servers[1].Do(t, "ACL", "SETUSER", "default", "+set")
+	testserver.Eventually(t, "it is told that it is back", func() error {
+		other := newClaim("other", longTTL)
+		k.hold(other)
+		k.release(other, driver.Held)
+		return testserver.Not(count("INFO", "node is back") == 2, "%s", text.String())
+	})
+	if _, err := k.ask(newClaim("holdfast:s", longTTL)); !errors.Is(err, driver.ErrInvalid) &&
+		!driver.Permanent(err) {
+		t.Errorf("a key that is kept beside locks: %v", err)
+	}
 	k.release(claim, driver.Held)
-	if lines := strings.Count(text.String(), "\n"); lines != 2 {
+	if lines := strings.Count(text.String(), "\n"); lines != 4 {
 		t.Errorf("%d lines: %s", lines, text.String())
 	}
 	c.nothingLeft(t)

@@ -157,3 +157,20 @@ func TestServersKnowEachOther(t *testing.T) {
 		t.Errorf("a client with a name for the set: %v", err)
 	}
 }
+
+// An adoption needs every server. Its error names the one that is down, once.
+func TestAdoptNamesTheServer(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	k := c.client(t, calm)
+	k.healthy()
+	c.servers[1].Kill()
+	ctx, cancel := limit()
+	defer cancel()
+	err := k.Adopt(ctx, time.Second)
+	name := c.servers[1].Addr + ": "
+	if err == nil || !strings.HasPrefix(err.Error(), name) ||
+		strings.HasPrefix(err.Error(), name+name) {
+		t.Errorf("Adopt: %v; want an error that begins with %s, once", err, name)
+	}
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -149,6 +150,8 @@ func (n *Node) take(err error, vote, probe bool) (changed, answers, again bool) 
 	now := clock.Now()
 	wait, permanent := Quarantine(err), driver.Permanent(err)
 	switch {
+	case errors.Is(err, driver.ErrInvalid):
+		// That is about the claim. It says nothing of the node, but that it is there.
 	case permanent:
 		n.refusing = true
 	case err == nil && vote:
