@@ -7,6 +7,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
 # The version of github.com/fzipp/gocyclo.
 GOCYCLO     := v0.6.0
 
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
 # A GOWORK=off in the environment would leave the satellites out of every target without a word.
 export GOWORK := $(CURDIR)/go.work
 # The checkout may belong to another user, as on CI. Then git does not tell its version, and go build, which tests
@@ -67,7 +69,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid"
 
@@ -195,6 +197,10 @@ torture: test-needs ## Test on real servers under faults for DURATION, PARALLEL 
 .PHONY: try-release
 try-release: ## Release this commit in a copy, get every module from there as others do, and run README's program and the command
 	go test -C scripts/release -count=1 -timeout 20m -tags whole -v -run '^TestOthersCanUseTheRelease$$' .
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Ask vuln.go.dev for weaknesses that are known of what the modules call
+	scripts/vulnerabilities.sh $(GOVULNCHECK)
 
 .PHONY: requirements
 requirements: ## Write docs/requirements.md
