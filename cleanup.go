@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// cleanUp releases a claim in the background: one whose acquisition was given up, whose lease ended
-// without an answer, or whose release was not confirmed. The caller may raise tasks.
+// cleanUp releases a claim in the background. It is called if an acquisition was given up, a lease
+// has ended without an answer, or a release was not confirmed. The caller may raise tasks.
 func (l *Locker) cleanUp(claim driver.Claim) {
 	l.tasks.Go(func() { l.releaseUntilAnswered(claim) })
 }
 
-// releaseUntilAnswered repeats the release until it is answered, for the TTL and maxRequestTime at
-// most. It stops early if the backend refuses for good or the Locker's life ends. Without an answer
-// the key is left to its TTL, and Close reports it.
+// releaseUntilAnswered repeats the release until it is answered, for at most the TTL and
+// maxRequestTime. It stops early if the error is permanent or the Locker's life ends. If there was
+// no answer, the key stays until its TTL ends, and Close reports the key.
 func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 	until := clock.Now().Add(claim.TTL + maxRequestTime)
 	for attempt := 0; ; attempt++ {
@@ -32,8 +32,8 @@ func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 		if clock.Now() >= until || driver.Permanent(err) || !l.sleep(backoff(attempt)) {
 			err = r.explain(err)
 			l.warn("holdfast: key left to its TTL", "key", l.userKey(claim.Key), "error", err)
-			// A request that was given up may have been on its way until then: the backend counts
-			// the TTL from there.
+			// A request that was given up may have been in the network until then, and the backend
+			// counts the TTL from when the request arrives.
 			l.unreleased.add(keyError("release", l.userKey(claim.Key), err), until.Add(claim.TTL))
 			return
 		}
@@ -48,7 +48,7 @@ func (l *Locker) sleep(d time.Duration) bool {
 	return l.life.Err() == nil
 }
 
-// unreleased knows the keys that were left to their TTLs, until these are over.
+// unreleased is the keys that could not be released, until their TTLs have ended.
 type unreleased struct {
 	mu   sync.Mutex
 	keys []unreleasedKey
@@ -63,7 +63,7 @@ func (u *unreleased) add(err error, until clock.Instant) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.keys) == cap(u.keys) {
-		// Twice the size: pruning at every key would take time quadratic in their number.
+		// Prune only when full, and then grow: pruning for each key would take quadratic time.
 		u.prune()
 		u.keys = slices.Grow(u.keys, len(u.keys)+1)
 	}
@@ -81,7 +81,7 @@ func (u *unreleased) errors() (errs manyErrors) {
 	return errs
 }
 
-// prune forgets the keys whose time is over. The caller holds u.mu.
+// prune drops the keys whose TTL has ended. The caller holds u.mu.
 func (u *unreleased) prune() {
 	now := clock.Now()
 	kept := u.keys[:0]
@@ -94,7 +94,8 @@ func (u *unreleased) prune() {
 	u.keys = kept
 }
 
-// manyErrors are several errors as one. errors.Is and errors.As look at all; the text names a few.
+// manyErrors is several errors as one. errors.Is and errors.As look at all of them; the text has
+// the first few.
 type manyErrors []error
 
 // maxNamed is how many of many errors are written out.

@@ -2,19 +2,20 @@ package holdfast
 
 import "context"
 
-// lockContext is what Lock.Context and LockSet.Context return. It carries the lock, or those of the
-// set, so that acquiring the same key with it is nested: Go has no thread identity that could tell.
+// lockContext is what Lock.Context and LockSet.Context return. It carries the lock, or the locks of
+// the set, so that an acquisition of the same key with it is nested. Go has no thread identity that
+// could tell who asks.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	locker *Locker
 	lock   *Lock        // nil in the context of a set
 	set    *heldSet     // nil in the context of a lock
-	outer  *lockContext // the next one of the same Locker further out
+	outer  *lockContext // the next lockContext of the same Locker that this one is derived from
 }
 
-// on returns the lock on the key, or with permit the permit of that name, that the context itself
-// carries, or nil.
+// on returns the lock on the key that the context itself carries, or nil. If permit is true, it
+// returns the permit of that name instead.
 func (c *lockContext) on(fullKey string, permit bool) *Lock {
 	switch {
 	case c.set != nil && permit:
@@ -47,8 +48,9 @@ func (l *Locker) innermost(ctx context.Context) *lockContext {
 	return c
 }
 
-// nested returns a nested Lock if ctx comes from a lock on the key that is still held, else nil. It
-// fails with ErrInvalid if that lock is shared and the call is not to be: it would wait for itself.
+// nested returns a nested Lock if ctx comes from a lock on the key that is still held, and else
+// nil. It fails with ErrInvalid if that lock is shared and the call is exclusive, because the call
+// would wait for itself.
 func (l *Locker) nested(ctx context.Context, fullKey string, a *call) (*Lock, error) {
 	for c := l.innermost(ctx); c != nil; c = c.outer {
 		lock := c.on(fullKey, a.terms.permits > 0)

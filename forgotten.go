@@ -2,8 +2,9 @@ package holdfast
 
 import "runtime"
 
-// newHandle returns a handle on the lock. When the handle becomes garbage, forgotten is called. The
-// Locker refers to the lock itself while that is held, so only a handle can become garbage.
+// newHandle returns a handle on the lock, which passes all calls on to it. When the handle becomes
+// garbage, forgotten is called. The lock itself cannot become garbage while it is held, because the
+// Locker refers to it.
 func (l *Lock) newHandle() *Lock {
 	handle := &Lock{cohort: l.cohort, token: l.token, root: l, handle: true}
 	runtime.AddCleanup(handle, (*Lock).forgotten, l)
@@ -18,9 +19,9 @@ func (l *Lock) self() *Lock {
 	return l
 }
 
-// forgotten is called when nobody can release the lock any more. It only tells: whoever works under
-// a context of the lock may still rely on it. It is not called in the bubble of a test, so it reads
-// no clock and uses no channel.
+// forgotten is called when nobody can release the lock any more. It only writes to the log, because
+// work under a context of the lock may still rely on the lock. It runs outside of the synctest
+// bubble of a test, so it must not read a clock or use a channel.
 func (l *Lock) forgotten() {
 	s := l.cohort.shard
 	s.mu.Lock()

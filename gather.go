@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// gathering is one call of AcquireAll or TryAcquireAll on its way to a LockSet.
+// gathering is one call of AcquireAll or TryAcquireAll, until it has a LockSet.
 //
-// It waits for a key only while all that it holds comes before that key, in the order of the keys'
-// bytes. So gatherings cannot wait for each other in a circle: whoever held the last of the keys
-// that are waited for would have to wait for a later one. Single attempts do not wait, so they need
-// no order: they take all free keys at once. Those behind a key that is taken are put back before
-// the wait for that one.
+// While it waits for a key, it holds only keys that come before that key, in the order of the keys'
+// bytes. So gatherings cannot wait for each other in a circle: in such a circle, the gathering that
+// holds the last of the keys would have to wait for a later one. Single attempts do not wait, so
+// they need no order, and take all free keys at once. If a key is taken, the gathering puts back
+// the keys that come after it, and then waits for it.
 type gathering struct {
 	locker  *Locker
-	call    call          // for each key, but for its name
-	maxHold time.Duration // from when all are held
+	call    call          // for each key, except the key's name and terms
+	maxHold time.Duration // counted from when all keys are held
 	members []member      // in the order of their keys
-	waited  clock.Instant // when the last wait for a key ended; 0: none since the last extension
+	waited  clock.Instant // when the last wait ended; 0: no wait since the last extension
 }
 
 // member is one key of a gathering.
@@ -28,17 +28,17 @@ type member struct {
 	key   string
 	full  string
 	place int   // in the caller's list
-	terms terms // on which it is asked for
-	lock  *Lock // nil while it is missing
-	local bool  // handed over in memory
+	terms terms // on which the key is asked for
+	lock  *Lock // nil while the key is missing
+	local bool  // the key was handed over in memory
 	err   error // of the last attempt
 }
 
-// windowAfterWait is how many keys are tried together after a wait. It doubles with each success.
-// So where many keys are taken, few attempts are made in vain.
+// windowAfterWait is how many keys are tried together after a wait. The number doubles with each
+// success. So if many keys are taken, few attempts are in vain.
 const windowAfterWait = 2
 
-// run gathers all keys. When it fails, or panics, it has put back what it got.
+// run gathers all keys. If it fails or panics, it has put back the keys that it got.
 func (g *gathering) run(ctx context.Context) (err error) {
 	complete := false
 	defer func() {
@@ -64,8 +64,8 @@ func (g *gathering) run(ctx context.Context) (err error) {
 		}
 		missing = missing[:min(window, len(missing))]
 		first := missing[0]
-		// If this is the only one, and nothing is held behind it, no attempt is needed: a wait for
-		// a key that is free takes no longer.
+		// If only one key is missing, and no key after it is held, no attempt is needed: if the key
+		// is free, a wait takes no longer.
 		if !g.call.wait || len(missing) > 1 || g.holdsAfter(first) {
 			taken, err := g.try(ctx, missing)
 			if err != nil {
@@ -85,8 +85,8 @@ func (g *gathering) run(ctx context.Context) (err error) {
 	}
 }
 
-// missing returns the indices of the members without a valid lock. Those that ctx holds are nested.
-// It fails with ErrInvalid if ctx has one that cannot be.
+// missing returns the indices of the members without a valid lock. If ctx carries a lock on a key,
+// the member gets a nested lock. missing fails with ErrInvalid if that lock cannot be nested.
 func (g *gathering) missing(ctx context.Context) (missing []int, err error) {
 	for i := range g.members {
 		m := &g.members[i]
@@ -108,7 +108,8 @@ func (g *gathering) missing(ctx context.Context) (missing []int, err error) {
 	return missing, nil
 }
 
-// own reports whether the gathering itself holds the key: a nested lock is not its to put back.
+// own reports whether the gathering itself holds the key. It must not put back the key of a nested
+// lock.
 func (m *member) own() bool { return m.lock != nil && m.lock.root == nil }
 
 func (g *gathering) holdsAfter(i int) bool {
@@ -120,9 +121,9 @@ func (g *gathering) holdsAfter(i int) bool {
 	return false
 }
 
-// try makes one attempt for each of the members, all at a time. It returns the first that is to be
-// waited for, or -1 if it got all. It fails if an attempt failed in a way that Acquire would not
-// wait for either, or if one failed and the caller does not wait.
+// try makes one attempt for each of the members, all at the same time. It returns the first member
+// to wait for, or -1 if it got all keys. It fails if an attempt failed in a way that would end a
+// call of Acquire too, or if any attempt failed and the caller does not wait.
 func (g *gathering) try(ctx context.Context, members []int) (taken int, err error) {
 	sideBySide(len(members), func(i int) {
 		m := &g.members[members[i]]
@@ -151,7 +152,7 @@ func (g *gathering) try(ctx context.Context, members []int) (taken int, err erro
 		return taken, nil
 	}
 	if !g.call.wait && held != nil {
-		failed = held // that is an answer, whatever another attempt says
+		failed = held // an answer comes before the error of another attempt
 	}
 	if failed != nil {
 		g.call.key = failed.key
@@ -188,8 +189,8 @@ func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, boo
 	return lock, local, err
 }
 
-// extend has the leases begin anew that ran down during the waits, since nothing renews them. One
-// that is found to be lost is missing again.
+// extend extends the leases that are older than the last wait, because nothing has renewed them. A
+// key whose lock turns out to be lost is missing again.
 func (g *gathering) extend(ctx context.Context) error {
 	var old []*Lock
 	for i := range g.members {
@@ -209,7 +210,7 @@ func (g *gathering) extend(ctx context.Context) error {
 	return nil
 }
 
-// endNested ends the nested locks, which else would stay with the outermost ones.
+// endNested ends the nested locks, which would otherwise last as long as the outermost ones.
 func (g *gathering) endNested() {
 	for i := range g.members {
 		if m := &g.members[i]; m.lock != nil && m.lock.root != nil {
@@ -230,9 +231,9 @@ func (g *gathering) putBack(ctx context.Context, i int) {
 	sideBySide(len(locks), func(i int) { locks[i].cohort.putBack(ctx, locks[i]) })
 }
 
-// putBack ends a turn that its caller does not see. Unlike returnTurn it waits until the key is
-// released, within ctx: whoever tries the key next must not find it taken by this turn. The caller
-// holds no mutex.
+// putBack ends a turn that no caller has got. Unlike returnTurn it waits until the key is released
+// or ctx ends, so that the next attempt does not find the key taken by this turn. The caller holds
+// no mutex.
 func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	s := c.shard
 	s.mu.Lock()
@@ -250,7 +251,7 @@ func (c *cohort) putBack(ctx context.Context, l *Lock) {
 	c.askRelease(ctx, l, claim, leads, func() {}, func(bool, error) {})
 }
 
-// complete returns the handle on all that was gathered, and tells the hooks.
+// complete returns the LockSet, and counts and reports the acquisitions.
 func (g *gathering) complete(ctx context.Context) *LockSet {
 	l := g.locker
 	set := newHeldSet(l, g.members)

@@ -2,9 +2,10 @@ package holdfast
 
 import "github.com/holdfast-go/holdfast/internal/clock"
 
-// leaseHeap orders leases by when they are due. With all leases renewed at about the same time, the
-// heap is a good part of what a renewal costs the processor, and cache misses are a good part of
-// the heap: so the times are in it, and four children share a cache line. Guarded by watchdog.mu.
+// leaseHeap orders leases by when they are due. If many leases are renewed at about the same time,
+// the heap takes a good part of the processor time of a renewal, and most of that is cache misses.
+// So the heap contains the times, and the four children of an entry share a cache line. Guarded by
+// watchdog.mu.
 type leaseHeap []scheduled
 
 type scheduled struct {
@@ -14,7 +15,7 @@ type scheduled struct {
 
 const heapArity = 4
 
-// put adds the lease, or moves it if it is there.
+// put adds the lease, or moves it if it is already there.
 func (q *leaseHeap) put(h *lease, due clock.Instant) {
 	if h.index < 0 {
 		h.index = len(*q)
@@ -23,7 +24,7 @@ func (q *leaseHeap) put(h *lease, due clock.Instant) {
 	q.sift(h.index, scheduled{due, h})
 }
 
-// remove takes out a lease that is there.
+// remove takes a lease out of the heap. The lease is there.
 func (q *leaseHeap) remove(h *lease) {
 	last := len(*q) - 1
 	moved := (*q)[last]
@@ -35,8 +36,8 @@ func (q *leaseHeap) remove(h *lease) {
 	h.index = -1
 }
 
-// sift puts s in its place, which it looks for from place i on, and moves others out of the way.
-// What place i had is overwritten.
+// sift finds the place of s, starting at place i, moves other entries out of the way and puts s
+// there. It overwrites the entry at place i.
 func (q leaseHeap) sift(i int, s scheduled) {
 	for i > 0 {
 		parent := (i - 1) / heapArity

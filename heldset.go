@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// heldSet is what a LockSet is a handle on, and what ends with the first of its locks. Locks and
-// contexts refer to it, and it refers to no handle, so it does not hide that a handle is garbage.
+// heldSet is the set of locks behind a LockSet. It ends with the first of its locks. Locks and
+// contexts refer to it, and it does not refer to handles, so a handle can become garbage while the
+// locks are held.
 type heldSet struct {
 	locker *Locker
 	locks  []*Lock // in the order in which the caller named the keys
@@ -28,7 +29,7 @@ func newHeldSet(l *Locker, members []member) *heldSet {
 	for i := range g.byKey {
 		g.byKey[i] = i
 	}
-	// First as indices of members, in the caller's order.
+	// At first byKey has indices of members, in the caller's order.
 	slices.SortFunc(g.byKey, func(a, b int) int {
 		return cmp.Compare(members[a].place, members[b].place)
 	})
@@ -40,7 +41,7 @@ func newHeldSet(l *Locker, members []member) *heldSet {
 	return g
 }
 
-// handle returns a LockSet. With a log it has handles on the locks, see Lock.newHandle.
+// handle returns a LockSet. If there is a log, it has handles on the locks (see Lock.newHandle).
 func (g *heldSet) handle() *LockSet {
 	s := &LockSet{set: g, locks: g.locks}
 	if g.locker.log.logger == nil {
@@ -94,7 +95,7 @@ func (g *heldSet) ended() <-chan struct{} {
 	return g.done
 }
 
-// end makes a heldSet an ender: it ends with the first of its locks.
+// end makes a heldSet an ender, which ends with the first of its locks.
 func (g *heldSet) end(cause error) {
 	g.mu.Lock()
 	tell := g.finish(cause)
@@ -113,8 +114,8 @@ func (g *heldSet) finish(cause error) (tell func()) {
 	return func() { endAll(contexts, done, cause) }
 }
 
-// release ends the set at its holder's wish. It reports whether this is the first release; then the
-// caller calls tell.
+// release ends the set at its holder's wish. It reports whether this is the first release; if it
+// is, the caller calls tell.
 func (g *heldSet) release() (first bool, tell func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +178,7 @@ func (g *heldSet) isEnd(cause error) bool {
 		slices.ContainsFunc(g.locks, func(l *Lock) bool { return l.isEnd(cause) })
 }
 
-// names names the keys in an error or a log.
+// names returns the keys as a text for an error or the log.
 func (g *heldSet) names() string {
 	keys := make([]string, len(g.locks))
 	for i, lock := range g.locks {
@@ -186,8 +187,8 @@ func (g *heldSet) names() string {
 	return quoted(keys)
 }
 
-// releasedSet says that a set was released. It is the set under another type, as a releasedError is
-// the Lock.
+// releasedSet is the error that says that a set was released. It is the set under another type, as
+// releasedError is the Lock.
 type releasedSet heldSet
 
 func (e *releasedSet) Error() string {

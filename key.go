@@ -12,7 +12,7 @@ func (l *Locker) shard(fullKey string) *shard {
 	return &l.shards[maphash.String(l.seed, name)%shardCount]
 }
 
-// fullKey is the key as the backend knows it.
+// fullKey returns the key with the prefix, as the backend knows it.
 func (l *Locker) fullKey(key string) (string, error) {
 	switch full := l.config.prefix + key; {
 	case key == "":
@@ -26,5 +26,5 @@ func (l *Locker) fullKey(key string) (string, error) {
 	}
 }
 
-// userKey is the key as the caller knows it.
+// userKey returns the key without the prefix, as the caller knows it.
 func (l *Locker) userKey(fullKey string) string { return fullKey[len(l.config.prefix):] }

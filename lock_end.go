@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// ender is what ends with a lock: a context or a nested lock. end is called once, outside all
-// mutexes.
+// ender is something that ends with a lock: a context, a nested lock or a set. end is called once,
+// under no mutex.
 type ender interface{ end(cause error) }
 
 // outermost returns the lock that l is nested in, or l.
@@ -19,7 +19,7 @@ func (l *Lock) outermost() *Lock {
 }
 
 // ended returns why the lock has ended, or nil. A nested lock has ended as soon as the outermost
-// has, even if its own end comes a moment later. The caller holds shard.mu.
+// one has, even if its own err is set a moment later. The caller holds shard.mu.
 func (l *Lock) ended() error {
 	if l.err == nil {
 		return l.outermost().err
@@ -55,7 +55,8 @@ func (l *Lock) deadline() clock.Instant {
 	return deadline
 }
 
-// leave takes the lock off its lease. The caller holds shard.mu, and sees to the lease.
+// leave takes the lock off its lease. The caller holds shard.mu, and decides what becomes of the
+// lease.
 func (l *Lock) leave() {
 	l.lease.locks.remove(l)
 	l.lease = nil
@@ -64,7 +65,7 @@ func (l *Lock) leave() {
 // last reports whether no other lock rests on the same lease. The caller holds shard.mu.
 func (l *Lock) last() bool { return l.lease.locks.first == l && l.next == nil }
 
-// limit is when the maximum hold is reached, if there is one.
+// limit returns when the lock reaches its maximum hold, if it has one.
 func (l *Lock) limit() (clock.Instant, bool) {
 	return l.granted.Add(l.maxHold), l.maxHold > 0
 }
@@ -85,7 +86,7 @@ func (l *Lock) detach(e ender) {
 }
 
 // finish ends the lock for the reason err. The caller holds shard.mu, and calls tell after
-// unlocking it: that ends contexts and nested locks, and closes Done.
+// unlocking it. tell ends contexts and nested locks, and closes Done.
 func (l *Lock) finish(err error) (tell func()) {
 	l.err = err
 	done, ends := l.done, l.ends
@@ -96,8 +97,8 @@ func (l *Lock) finish(err error) (tell func()) {
 	return func() { endAll(ends, done, err) }
 }
 
-// endAll ends all of ends, which nobody else uses any more, and then closes done if that is not
-// nil. A context of a caller's own kind may panic: that goes on, but keeps nobody from being told.
+// endAll ends all of ends, which nobody else uses any more, and then closes done if it is not nil.
+// A context of a caller's own kind may panic. The panic goes on after everything has been ended.
 func endAll[E interface {
 	comparable
 	ender
@@ -107,7 +108,7 @@ func endAll[E interface {
 		case len(ends) > 0:
 			endAll(ends, done, cause)
 		case done != nil:
-			// Last, so that whoever wakes up by it finds everything ended.
+			// Last, so that a goroutine that it wakes finds everything ended.
 			close(done)
 		}
 	}()
@@ -117,8 +118,8 @@ func endAll[E interface {
 	}
 }
 
-// end ends a nested lock with the one it is nested in. It has not ended by itself: then it would
-// not be among the ends of that one.
+// end ends a nested lock because the outermost one has ended. The nested lock is still held,
+// because one that was released is not among the ends of the outermost lock.
 func (l *Lock) end(cause error) {
 	s := l.cohort.shard
 	s.mu.Lock()
@@ -127,8 +128,8 @@ func (l *Lock) end(cause error) {
 	tell()
 }
 
-// isEnd reports whether cause is why contexts of the lock have ended. A loss that only the release
-// has found comes after that.
+// isEnd reports whether cause is the error with which contexts of the lock have ended. A loss that
+// only the release has found comes after that.
 func (l *Lock) isEnd(cause error) bool {
 	s := l.cohort.shard
 	s.mu.Lock()
@@ -136,8 +137,8 @@ func (l *Lock) isEnd(cause error) bool {
 	return cause == l.err || cause == error((*releasedError)(l))
 }
 
-// releasedError says that a lock was released. It is the Lock under another type: every release
-// needs one, so it must not cost an allocation.
+// releasedError is the error that says that a lock was released. Every release needs one, so it is
+// the Lock under another type, which costs no allocation.
 type releasedError Lock
 
 func (e *releasedError) Error() string {

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// addressees are the pending claims that wait for a notice, by owner value.
+// addressees is the pending claims that wait for a notice, by owner value.
 type addressees struct {
 	mu      sync.Mutex
 	waiting map[string]*pendingClaim
 }
 
-// channel returns p.notices, and makes it if there is none. The caller holds addressees.mu.
+// channel returns p.notices, and makes it first if it is nil. The caller holds addressees.mu.
 func (p *pendingClaim) channel() chan driver.Notice {
 	if p.notices == nil {
 		p.notices = make(chan driver.Notice, 1)
@@ -20,8 +20,8 @@ func (p *pendingClaim) channel() chan driver.Notice {
 	return p.notices
 }
 
-// expect has notices for the claim delivered. It is called before the first request, since a
-// notice may overtake the answer.
+// expect has notices for the claim delivered. It is called before the first request is sent,
+// because a notice may overtake the answer.
 func (a *addressees) expect(p *pendingClaim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +45,8 @@ func (a *addressees) forget(p *pendingClaim) {
 	delete(a.waiting, p.claim.Owner)
 }
 
-// post keeps the latest notice, except that a grant is not displaced by a hint.
+// post puts n into the channel, in place of an older notice. But a notice that the key may be free
+// does not replace a grant.
 func post(notices chan driver.Notice, n driver.Notice) {
 	for {
 		select {
@@ -63,7 +64,8 @@ func post(notices chan driver.Notice, n driver.Notice) {
 	}
 }
 
-// deliver passes a notice on. It never blocks: one notice is enough to make the leader ask.
+// deliver passes a notice on to the claims that it addresses. It never blocks: a leader needs only
+// one notice to ask again.
 func (a *addressees) deliver(n driver.Notice) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// maxUntold is how many events may wait for one slow observer. What comes on top is dropped, and
+// maxUntold is how many events may wait for a slow observer. Further events are dropped and
 // counted.
 const maxUntold = 10_000
 
-// observer tells the hooks of one WithHooks, or the logger, what has happened: one event after the
-// other, on a goroutine of its own that exists while there is something to tell. So an observer
-// that blocks or panics harms no lock and no other observer, and may call the Locker.
+// observer passes events to the hooks of one WithHooks, or to the logger, one after the other. It
+// does so on a goroutine of its own, which exists only while there are events. So hooks or a logger
+// that block or panic do no harm to locks and other observers, and may call the Locker.
 type observer struct {
 	logger *slog.Logger // nil: none
-	log    *observer    // tells the logger; nil: this one does
+	log    *observer    // the observer of the logger; nil: this one
 
 	mu      sync.Mutex
-	events  []func() // those from told on are still to be told
+	events  []func() // those before told have been passed on
 	told    int
 	dropped int
 	running bool
@@ -41,8 +41,8 @@ func (o *observer) tell(event func()) {
 	}
 }
 
-// run tells all events. A hook may end the goroutine, as a failing test does; then another one goes
-// on.
+// run passes on all events. A hook may end the goroutine, as a failing test does; then a new
+// goroutine goes on.
 func (o *observer) run() {
 	finished := false
 	defer func() {
@@ -56,7 +56,8 @@ func (o *observer) run() {
 	finished = true
 }
 
-// next takes out the next event. With none left it returns nil, and the goroutine counts as ended.
+// next takes out the next event. If there is none, it returns nil, and the goroutine counts as
+// ended.
 func (o *observer) next() func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,7 +84,7 @@ func (o *observer) next() func() {
 	return event
 }
 
-// call tells one event. If the logger panics while it reports a panic, nobody is left to tell.
+// call passes on one event, and logs a panic. If the logger panics then, that panic is dropped.
 func (o *observer) call(event func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -95,7 +96,7 @@ func (o *observer) call(event func()) {
 	event()
 }
 
-// note writes to the log, by way of the log's own observer if that is another one.
+// note writes to the log, through the observer of the logger.
 func (o *observer) note(level slog.Level, message string, args ...any) {
 	if o.logger == nil {
 		return
@@ -108,8 +109,8 @@ func (o *observer) note(level slog.Level, message string, args ...any) {
 	write()
 }
 
-// contain calls tell in a goroutine where nobody could recover from a panic. It ends contexts, and
-// one of a caller's own kind may panic: that is logged, and must not end the process.
+// contain calls tell, which ends contexts, and logs a panic of it. A context of a caller's own kind
+// may panic, and contain is used in goroutines of the Locker, where a panic would end the process.
 func (l *Locker) contain(tell func()) {
 	defer func() {
 		if p := recover(); p != nil && l.log.logger != nil {
@@ -123,7 +124,7 @@ func (l *Locker) contain(tell func()) {
 	tell()
 }
 
-// warn writes to the log, elsewhere.
+// warn writes to the log, on the log's own goroutine.
 func (l *Locker) warn(message string, args ...any) {
 	if l.log.logger != nil {
 		l.log.tell(func() { l.log.note(slog.LevelWarn, message, args...) })

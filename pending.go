@@ -9,33 +9,34 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// maxPause is the longest a leader waits between two requests: what a lost notice costs.
+// maxPause is the longest pause of a leader between two requests. If a notice is lost, that is what
+// it costs.
 const maxPause = time.Second
 
-// pendingClaim is a claim that the leader asks for and the backend has not granted yet. It belongs
-// to the leader, and outlives it: the next leader goes on with it, at its place in the queue.
+// pendingClaim is a claim that the leader asks for and the backend has not granted yet. When a
+// leader gives up, the next one goes on with the claim, at its place in the queue.
 type pendingClaim struct {
-	// as last sent; only the proposed token, Queue and, once each, Block and Ticket change
+	// as last sent; only the proposed token and Queue change, and Block and Ticket once each
 	claim   driver.Claim
 	wall    uint64             // the wall clock when it was last sent
 	notices chan driver.Notice // guarded by addressees.mu; see addressees.notices
-	// owner value that was last seen to hold the key; guarded by cohort.shard.mu
+	// the owner value of the last known holder of the key; guarded by cohort.shard.mu
 	holder string
 
 	trace    bool          // the backend may know the claim
-	maybe    bool          // a request may have taken effect, and none after it was answered
-	asked    clock.Instant // when the first request left; 0 before
-	answered clock.Instant // from when an outage counts: when a request left that was answered
-	present  clock.Instant // when a request left that confirmed the place in the queue
-	presence time.Duration // and for how long; 0: not queued
+	maybe    bool          // a request may have taken effect, and no later one was answered
+	asked    clock.Instant // when the first request was sent; 0: none was
+	answered clock.Instant // when the last request that was answered was sent; see outage
+	present  clock.Instant // when the last request that found the claim queued was sent
+	presence time.Duration // what that request was answered; 0: not queued
 	failed   int           // requests in a row without an answer
 	polls    int           // answers so far from a backend without queue and notices
 
-	first request // allocated in one piece; for the leader that made it
+	first request // of the leader that made the claim; it saves an allocation
 }
 
-// takePending returns the claim that the last leader left, or a new one. answered is from when an
-// outage counts, see outage.
+// takePending returns the claim that the last leader left, or a new one. answered is the time from
+// which an outage counts (see outage).
 func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
 	l := c.locker
 	c.shard.mu.Lock()
@@ -57,8 +58,8 @@ func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
 	return p
 }
 
-// abandon gives up the pending claim, and removes what the backend may know of it. The caller holds
-// shard.mu and may raise tasks.
+// abandon gives up the pending claim, and has it removed at the backend if the backend may know it.
+// The caller holds shard.mu and may raise tasks.
 func (c *cohort) abandon(p *pendingClaim) {
 	c.pending = nil
 	if p.trace {
@@ -66,8 +67,8 @@ func (c *cohort) abandon(p *pendingClaim) {
 	}
 }
 
-// replacePending gives up the pending claim for a new one, which asks for the old place in the
-// queue. The caller may raise tasks.
+// replacePending gives up the pending claim and returns a new one, which asks for the old place in
+// the queue. The caller may raise tasks.
 func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 	c.locker.addressees.forget(p)
 	c.shard.mu.Lock()
@@ -78,11 +79,11 @@ func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 	return next
 }
 
-// heard notes a Busy answer to a request that left at start. It reports false if the claim may have
-// been granted, and that grant have expired, before the request arrived. A notice of that grant may
-// come yet, and would count as a new grant: so the caller asks with another claim. While the place
-// in the queue was certain there was no such grant, since a grant lasts as long as the place would
-// have.
+// heard notes a Busy answer to a request that was sent at start. It reports false if the claim may
+// have been granted and that grant may have expired before the request arrived. Then a notice of
+// the old grant may still come and would be taken for a new grant, so the caller asks with another
+// claim. heard reports true if the claim was certainly in the queue all the time: a grant lasts at
+// least as long as the place in the queue would have.
 func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instant) (known bool) {
 	c.shard.mu.Lock()
 	p.holder = result.Holder
@@ -91,11 +92,11 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	p.answered, p.failed, p.maybe = start, 0, false
 	if result.Presence == 0 {
 		p.presence = 0
-		return true // not queued: pushed takes no notice
+		return true // the claim is not queued, so pushed ignores notices
 	}
 	since, presence := p.asked, result.Presence
 	if p.present != 0 {
-		// A request whose answer was lost may have had the shorter presence already.
+		// An earlier request, whose answer was lost, may already have had the shorter presence.
 		since, presence = p.present, min(p.presence, result.Presence)
 	}
 	known = since == start || clock.Now() < since.Add(c.locker.config.validity(presence))
@@ -107,9 +108,10 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	return known
 }
 
-// outlasts reports whether the wait goes on after a request that left at start failed with err. An
-// outage may last a TTL from the last answer. With no answer so far the wait ends at once, but an
-// unknown outcome is asked for once more: the key may be ours.
+// outlasts reports whether the wait goes on after a request that was sent at start has failed with
+// err. It goes on until a TTL has passed since the last answer. If there never was an answer, the
+// wait ends at once. But if the first request may have taken effect, the leader asks once more,
+// because it may have the key.
 func (p *pendingClaim) outlasts(err error, start clock.Instant) bool {
 	if p.answered == 0 {
 		return isUnknown(err) && p.failed == 0
@@ -117,15 +119,15 @@ func (p *pendingClaim) outlasts(err error, start clock.Instant) bool {
 	return start.Sub(p.answered) < p.claim.TTL
 }
 
-// noteFailure notes what a request that failed may have left at the backend. err is the backend's
-// own error: what the caller is told may be the cause of its context, which says nothing of the
-// request.
+// noteFailure notes whether a request that failed may have left something at the backend. err is
+// the backend's own error, and not the one that the caller gets: that may be the cause of a
+// context, which says nothing about the request.
 func (p *pendingClaim) noteFailure(err error) {
 	maybe := !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInvalid)
 	p.trace, p.maybe = p.trace || maybe, p.maybe || maybe
 }
 
-// told returns what the caller hears of a request that failed with err.
+// told returns the error that the caller gets after a request has failed with err.
 func (p *pendingClaim) told(err error) error {
 	if p.maybe {
 		return afterUnknown(err)
@@ -133,9 +135,9 @@ func (p *pendingClaim) told(err error) error {
 	return err
 }
 
-// missed notes that a request that left at start failed with err. cut says that the caller's
-// context had ended. It returns the pause before the next request, and false if there is none for
-// whoever waits: a single attempt is over in any case.
+// missed notes that a request that was sent at start has failed with err. cut says whether the
+// caller's context had ended. missed returns the pause before the next request, and whether a
+// waiter goes on. A single attempt ends in any case.
 func (p *pendingClaim) missed(err error, start clock.Instant, a *call,
 	cut bool) (pause time.Duration, goesOn bool) {
 	if a.watch != nil && !cut {
@@ -149,25 +151,25 @@ func (p *pendingClaim) missed(err error, start clock.Instant, a *call,
 	return pause, true
 }
 
-// pause returns how long to wait before asking again. took is how long the last answer took.
+// pause returns how long to wait before the next request. took is how long the last request took.
 func (p *pendingClaim) pause(result driver.Result, took time.Duration, pushes bool) time.Duration {
 	var d time.Duration
 	switch {
 	case result.Presence > 0:
-		// Three times in the presence: two requests may be lost before the place is.
+		// Three times in the presence, so the place survives the loss of two requests.
 		d = min(result.Presence/3, maxPause) - took
 	case pushes:
 		d = maxPause/2 + rand.N(maxPause/2)
 	default:
-		// Random, so that two who collided do not collide again, and longer than an acquisition
-		// takes.
+		// Random, so that two leaders that have collided do not collide again, and longer than an
+		// acquisition takes.
 		const shortest, longest = 20 * time.Millisecond, 250 * time.Millisecond
 		span := min(max(shortest, 4*took)<<min(p.polls, 4), longest)
 		p.polls++
 		d = max(span/2+rand.N(span), 2*took)
 	}
 	if result.ExpiresIn > 0 && result.Place <= 1 {
-		// If the holder is dead, the key is free then.
+		// If the holder is dead, the key becomes free then.
 		d = min(d, result.ExpiresIn+rand.N(5*time.Millisecond))
 	}
 	return max(d, time.Millisecond)

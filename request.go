@@ -15,15 +15,16 @@ import (
 // maxRequestTime bounds a single request to the backend, however long the lease is.
 const maxRequestTime = 5 * time.Second
 
-// requestTime is the bound on one request: short against the lease, so that several fit into it,
-// but not so short that a slow network cannot answer.
+// requestTime returns the time bound of a single request. It is short compared with the lease, so
+// that several requests fit into it, but long enough for a slow network.
 func requestTime(ttl time.Duration) time.Duration {
 	return min(max(ttl/6, min(50*time.Millisecond, ttl/2)), maxRequestTime)
 }
 
-// request is the context of one call of the backend: the caller's context, bounded by a time of its
-// own and by the Locker's life. It costs one allocation, and a timer only if the backend asks for
-// Done: that is most of the cost of context.WithTimeout, which a backend in memory does not need.
+// request is the context of one call of the backend. It ends with the caller's context, after a
+// time of its own, or with the Locker's life. It costs one allocation. It makes a timer only if the
+// backend calls Done, because the timer is most of the cost of context.WithTimeout and a backend in
+// memory does not need it.
 type request struct {
 	context.Context // the caller's
 	locker          *Locker
@@ -60,7 +61,7 @@ func (r *request) Done() <-chan struct{} {
 	defer r.mu.Unlock()
 	switch {
 	case r.timed != nil:
-	case r.ended: // a backend that asks too late must not leave a timer behind
+	case r.ended: // a backend that calls Done too late must not leave a timer behind
 		r.timed, r.cancel = context.WithCancel(r.Context)
 		r.cancel()
 	default:
@@ -80,7 +81,7 @@ func (r *request) Err() error {
 	return r.Context.Err()
 }
 
-// Value makes context.Cause and derived contexts find the timed context once there is one.
+// Value lets context.Cause and derived contexts find the timed context, once there is one.
 func (r *request) Value(key any) any {
 	r.mu.Lock()
 	timed := r.timed
@@ -91,8 +92,8 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// acquire, renew, release and inspect make the one call of the backend, and end the request, also
-// if the backend panics: the Locker goes on.
+// acquire, renew, release and inspect make the call of the backend and end the request, even if the
+// backend panics, because the Locker goes on after a panic.
 func (r *request) acquire(claim driver.Claim) (driver.Result, error) {
 	defer r.end()
 	return r.locker.backend.Acquire(r, claim)
@@ -124,16 +125,16 @@ func (r *request) end() {
 	}
 }
 
-// backoff is the random pause after the nth failure in a row, counted from 0.
+// backoff returns a random pause after the nth failure in a row, counted from 0.
 func backoff(n int) time.Duration {
 	span := min(50*time.Millisecond<<min(n, 5), maxPause)
 	return span/2 + rand.N(span/2)
 }
 
-// explain turns the error of a call of the backend into the caller's: the error of the caller's
-// context if that ended, else one that wraps ErrUnavailable, ErrUnknown or ErrInvalid. The
-// request's own time bound is not the caller's doing, so context.DeadlineExceeded must not show
-// through.
+// explain turns the error of a call of the backend into one for the caller: the error of the
+// caller's context if that has ended, and otherwise an error that wraps ErrUnavailable, ErrUnknown
+// or ErrInvalid. If the request's own time bound was reached, the error does not wrap
+// context.DeadlineExceeded, because the caller's context has not ended.
 func (r *request) explain(err error) error {
 	switch {
 	case err == nil:
@@ -141,7 +142,7 @@ func (r *request) explain(err error) error {
 	case r.Context.Err() != nil:
 		return contextError(r.Context)
 	case r.locker.life.Err() != nil:
-		// Not ErrClosed as well: an error is of one kind.
+		// This does not wrap ErrClosed as well, because an error wraps only one of ours.
 		return &driver.Error{Maybe: true, Err: errors.New("no answer before the Locker was closed")}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known := &driver.Error{Maybe: true}
@@ -158,7 +159,8 @@ func (r *request) explain(err error) error {
 	}
 }
 
-// diagnosis is what a backend says about why it did not answer, beyond that its context ended.
+// diagnosis returns what the backend says about why it did not answer, unless it says only that its
+// context has ended.
 func diagnosis(err error) string {
 	switch err {
 	case nil, context.DeadlineExceeded, context.Canceled:
@@ -168,8 +170,8 @@ func diagnosis(err error) string {
 	}
 }
 
-// ending is the error of the context if it has ended, or nil. It is not called under a mutex: a
-// caller's own kind of context may ask a Lock.
+// ending returns the error of the context if it has ended, or nil. It must not be called under a
+// mutex, because a caller's own kind of context may call a Lock.
 func ending(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -177,7 +179,7 @@ func ending(ctx context.Context) error {
 	return contextError(ctx)
 }
 
-// contextError is the error of a context that has ended, and its cause.
+// contextError returns an error that wraps the error and the cause of a context that has ended.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

@@ -11,45 +11,47 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// The scout is a goroutine that waits at the backend for all who wait for a permit in one Locker.
-// It queues for the gate, an exclusive key of the semaphore: so of all processes one at a time
-// waits for slots, in the order in which they came. With the gate it queues at all slots at once:
-// those that are free it has at once, and one that is released goes to it rather than to somebody
-// who comes by. What it gets it hands to the first who waits. When nobody waits any more, or its
-// turn is over, it leaves the queues, and then the gate.
+// The scout is a goroutine that waits at the backend on behalf of all waiters of a semaphore in one
+// Locker. First it queues for the gate, an exclusive key of the semaphore. So the scouts of all
+// processes take turns, in the order in which they came. When the scout has the gate, it queues for
+// all slots at once. It gets a free slot immediately, and a slot that is released goes to the scout
+// rather than to a newcomer. The scout passes each slot on to the first waiter. When nobody waits
+// any more, or its turn is over, it leaves the queues of the slots and releases the gate.
 //
-// There is a gate for each number of permits: one for all would have those who know more permits
-// wait behind those who know fewer, while a slot is free that only the former know. If the gate
-// gives no answer, the scout goes on without it: it only keeps an order.
+// There is one gate for each number of permits. With a single gate, a process that uses three
+// permits could wait behind one that uses two, while slot 2 is free. The gate only keeps an order,
+// so if requests for it get no answer, the scout goes on without it.
 //
-// Where this Locker has the slot itself, the scout waits in memory, in the slot's cohort, and has
-// the next turn there. So the turn of a scout ends, and the gate goes on, however busy this Locker
-// keeps its permits.
+// If this Locker itself has a slot, the scout waits for the slot in memory, in the slot's cohort,
+// and gets the next turn there. So the scout's turn ends and the next scout gets the gate, even if
+// this Locker keeps its permits busy.
 
 const (
-	// gateTTL is the TTL of the gate, if that of the permits is not shorter: a scout that died with
-	// the gate keeps others from waiting for as long.
+	// gateTTL is the TTL of the gate, unless that of the permits is shorter. If a scout dies while
+	// it has the gate, other scouts wait for that long.
 	gateTTL = 5 * time.Second
 
-	// scoutTimePerSlot is for how long a scout may go on after its first permit, for each slot: the
-	// more queues it has entered, the more permits it should bring.
+	// scoutTimePerSlot is how long a scout may go on after its first permit, for each slot of the
+	// semaphore. The more queues a scout has entered, the more permits it should bring.
 	scoutTimePerSlot = time.Millisecond
 
-	// gateLabel begins the label of who has the gate. What follows is the number of permits.
+	// gateLabel begins the label of the holder of the gate. The number of permits follows.
 	gateLabel = "permits="
 )
 
-// scouted reports whether the scout asks on these terms, for others: nobody counts it as waiting.
+// scouted reports whether a scout waits on these terms on behalf of others. Such a wait is not
+// counted and not reported to hooks.
 func (t *terms) scouted() bool { return t.gate || t.permits > 0 }
 
-// countHeld counts locks that users hold.
+// countHeld adds n to the number of locks that users hold.
 func (c *cohort) countHeld(n int64) {
 	if !c.terms.gate {
 		c.locker.counters.held.Add(n)
 	}
 }
 
-// countWaiting counts calls that wait. Those that wait for a permit count in their list.
+// countWaiting adds n to the number of calls that wait. Calls that wait for a permit are counted in
+// await.
 func (c *cohort) countWaiting(n int64) {
 	if !c.terms.scouted() {
 		c.locker.counters.waiting.Add(n)
@@ -62,12 +64,12 @@ type scout struct {
 	call call // for each slot
 
 	// Guarded by shard.mu:
-	silent map[int]clock.Instant // slots that give no answer, and since when
-	err    error                 // why the turn came to nothing
+	silent map[int]clock.Instant // the slots that give no answer, and since when
+	err    error                 // why the turn has failed
 	timer  *time.Timer
 }
 
-// sendScout sends the scout if it is not at work. a is of the one that waits. The caller holds
+// sendScout starts the scout if it is not at work. a is the call of the waiter. The caller holds
 // shard.mu; the shard is not closed.
 func (m *semaphore) sendScout(a *call) {
 	if m.scouting {
@@ -109,8 +111,9 @@ func (s *scout) run() {
 	}
 }
 
-// setOut waits until the scout has to set out, and reports false if nobody waits any more. While
-// this Locker has a permit, the first who waits has a span for getting that in memory.
+// setOut waits until it is time for a turn of the scout. It reports false if nobody waits any more.
+// If this Locker has a permit, the turn begins when the first waiter has waited for a span, because
+// until then it may get that permit in memory.
 func (s *scout) setOut(leave func()) bool {
 	for {
 		s.shard.mu.Lock()
@@ -150,13 +153,13 @@ func (s *scout) pause(d time.Duration) {
 	}
 }
 
-// turn has the gate, and waits for all slots until the turn is over, or ctx ends. It fails if there
-// was no answer.
+// turn gets the gate, and then waits for all slots until the turn is over or ctx ends. It fails if
+// there was no answer.
 func (s *scout) turn(ctx context.Context) error {
 	gate, err := s.gate(ctx)
 	switch {
 	case err == nil:
-		// Not within ctx, which has often ended.
+		// Not with ctx, which has usually ended by then.
 		defer gate.cohort.putBack(context.Background(), gate)
 	case ctx.Err() != nil:
 		return nil // nobody waits any more
@@ -184,8 +187,8 @@ func (s *scout) turn(ctx context.Context) error {
 	return s.err
 }
 
-// order is a call for the gate or for the scouts' key, whose holders are scouts, no users. Its TTL
-// is short.
+// order returns a call for the gate or for the scouts' key. Their holders are scouts and not users,
+// and the TTL is short.
 func (s *scout) order() call {
 	ttl := min(s.call.terms.ttl, gateTTL)
 	if b, ok := s.locker.backend.(driver.Limited); ok && b.CheckTTL(ttl) != nil {
@@ -207,8 +210,8 @@ func (s *scout) gate(ctx context.Context) (*Lock, error) {
 	return lock, err
 }
 
-// compare logs if somebody who counts with another number of permits waits at the same time. Each
-// scout that has a gate holds the scouts' key meanwhile, or finds who holds it.
+// compare logs a warning if a scout with another number of permits is at work at the same time.
+// While a scout has its gate, it also holds the scouts' key, or finds out who holds it.
 func (s *scout) compare(ctx context.Context) {
 	a := s.order()
 	lock, _, err := s.locker.enter(ctx, scoutKey(s.key.name), &a)
@@ -228,9 +231,9 @@ func (s *scout) compare(ctx context.Context) {
 	}
 }
 
-// queue waits for one slot, hands it on, and then waits for the slot's next turn: it may come free
-// long before this turn of the scout is over. It asks with one claim, however often in vain: each
-// claim that is given up has to be released, which in an outage is tried for a TTL.
+// queue waits for one slot and passes it on. Then it waits for the same slot again, since the slot
+// may become free before the scout's turn is over. It asks with one claim, however often it asks:
+// each claim that is given up has to be released, and in an outage that is tried for a TTL.
 func (s *scout) queue(ctx context.Context, slot int) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		a := s.call
@@ -242,10 +245,10 @@ func (s *scout) queue(ctx context.Context, slot int) {
 			s.got()
 			failures = -1
 			continue
-		case err == nil: // it was lost, or nobody waits
+		case err == nil: // the lock was lost, or nobody waits
 		case ctx.Err() != nil || s.locker.closed.Load():
 			return
-		default: // what failed for another goroutine of the cohort has failed for this one
+		default: // this goroutine, or the one that leads its cohort, has failed
 			s.heard(slot, err)
 		}
 		pause, cancel := context.WithTimeout(ctx, backoff(failures))
@@ -254,7 +257,7 @@ func (s *scout) queue(ctx context.Context, slot int) {
 	}
 }
 
-// got has the turn end a while after its first permit.
+// got notes that the scout got a permit. The scout's turn ends a while after its first one.
 func (s *scout) got() {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -264,8 +267,9 @@ func (s *scout) got() {
 	}
 }
 
-// heard notes what came of a request for a slot. When none of the slots has answered for a TTL, or
-// one fails for good, the turn has failed. A slot that somebody of this Locker has is not silent.
+// heard notes the result of a request for a slot. If no slot has answered for a TTL, or one request
+// has failed with a permanent error, the turn has failed. A slot that this Locker itself has does
+// not count as silent.
 func (s *scout) heard(slot int, err error) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -12,38 +12,39 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// A semaphore is all that one Locker has to do with the permits of one name on the same terms. Each
-// slot is a key with a cohort of its own (see cohort.go); what is here lets goroutines wait for
-// whichever comes first:
+// A semaphore is the goroutines of one Locker that want permits of one name on the same terms. Each
+// slot is a key with a cohort of its own (see cohort.go). The semaphore lets goroutines wait for
+// whichever slot becomes free first:
 //
-//   - Who finds nobody waiting tries a slot, and then a few others; TryAcquire all of them.
-//   - Who waits stands in one list. A cohort whose turn ends takes the first of the list as if it
-//     had waited for that slot (see bring), so permits are handed over in memory.
+//   - If nobody waits, a call of Acquire tries a slot and then a few others. A call of TryAcquire
+//     tries all of them.
+//   - All waiters are in one list. When a turn ends, its cohort takes the first waiter of the list,
+//     as if it had waited for that slot (see bring). So permits are handed over in memory.
 //   - While somebody waits, a scout waits at the backend for all slots (see scout.go).
 //
 // All keys of a semaphore are in the shard of its name. With local handoff switched off, every
-// acquisition is a semaphore of its own, whose cohorts nobody else finds.
+// acquisition is a semaphore of its own, and no other acquisition finds its cohorts.
 type semaphore struct {
 	locker *Locker
 	shard  *shard
 	key    semaphoreKey
 
 	// Guarded by shard.mu:
-	used     slotSet // slots that have a cohort here
-	cohorts  int     // how many these are
-	last     int     // the slot that was held last: where a search begins
+	used     slotSet // the slots that have a cohort
+	cohorts  int     // the number of these slots
+	last     int     // the slot that was held last, where a search begins
 	waiters  waiterList
-	kept     bool          // the shard knows it
+	kept     bool          // the semaphore is in shard.semaphores
 	scouting bool          // the scout is at work
-	leave    func()        // ends the scout's wait at the backend; nil if it has none
-	wake     chan struct{} // ends the scout's pause; has room for one; nil before the first
+	leave    func()        // ends the scout's wait at the backend; nil if the scout does not wait
+	wake     chan struct{} // ends the scout's pause; has room for one; nil before the first pause
 }
 
 // semaphoreKey finds a semaphore in its shard.
 type semaphoreKey struct {
 	name  string // the full key without a suffix
 	terms terms
-	alone *semaphore // with local handoff switched off: itself
+	alone *semaphore // with local handoff switched off, the semaphore itself; else nil
 }
 
 // few is how many slots Acquire tries together after the first one was taken.
@@ -52,8 +53,8 @@ const few = 3
 // maxLastSlots is the largest number of names in shard.lastSlots.
 const maxLastSlots = 64
 
-// semaphore returns the semaphore of the name and the terms, or a new one. The caller holds s.mu,
-// and has the new one get a cohort or a waiter.
+// semaphore returns the semaphore with the name and the terms of key, or a new one. The caller
+// holds s.mu, and adds a cohort or a waiter to a new semaphore.
 func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
 	if key.alone != nil {
 		return key.alone
@@ -63,7 +64,7 @@ func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
 	}
 	last, ok := s.lastSlots[key.name]
 	switch {
-	case l.config.turns == 1: // else all goroutines would begin with the same slot
+	case l.config.turns == 1: // so that not all goroutines begin with the same slot
 		last = rand.N(key.terms.permits)
 	case !ok || last >= key.terms.permits:
 		last = int(maphash.String(l.seed, key.name) / shardCount % uint64(key.terms.permits))
@@ -77,7 +78,7 @@ func (s *shard) semaphore(l *Locker, key semaphoreKey) *semaphore {
 	return m
 }
 
-// keep has the shard know the semaphore. The caller holds s.mu.
+// keep puts the semaphore into the shard, if it is not there. The caller holds s.mu.
 func (s *shard) keep(m *semaphore) {
 	if m.kept {
 		return
@@ -89,7 +90,8 @@ func (s *shard) keep(m *semaphore) {
 	s.semaphores[m.key] = m
 }
 
-// retire forgets the semaphore if nothing of it is left. The caller holds shard.mu.
+// retire takes the semaphore out of the shard if it has no cohort, no waiter and no scout. The
+// caller holds shard.mu.
 func (m *semaphore) retire() {
 	s := m.shard
 	if m.cohorts > 0 || m.waiters.first != nil || m.scouting || !m.kept {
@@ -103,7 +105,7 @@ func (m *semaphore) retire() {
 	s.lastSlots[m.key.name] = m.last
 }
 
-// enlist tells the semaphore of a new cohort of a slot. The caller holds s.mu.
+// enlist adds the cohort of a slot to its semaphore. The caller holds s.mu.
 func (s *shard) enlist(c *cohort) {
 	m := s.semaphore(c.locker, semaphoreKey{name: c.name(), terms: c.terms})
 	c.semaphore = m
@@ -111,7 +113,7 @@ func (s *shard) enlist(c *cohort) {
 	m.cohorts++
 }
 
-// delist tells the semaphore that the cohort of a slot is gone. The caller holds shard.mu.
+// delist removes the cohort of a slot from its semaphore. The caller holds shard.mu.
 func (c *cohort) delist() {
 	m := c.semaphore
 	c.semaphore = nil
@@ -126,8 +128,8 @@ func (c *cohort) delist() {
 	m.retire()
 }
 
-// bring has the first who waits for any slot wait for this one, if nobody waits for it already. The
-// caller holds shard.mu, and serves the cohort in the same step.
+// bring moves the first waiter of the semaphore to this cohort, unless the cohort already has a
+// waiter. The caller holds shard.mu, and serves the cohort in the same step.
 func (c *cohort) bring() {
 	if c.semaphore == nil || c.waiters.first != nil {
 		return
@@ -152,13 +154,13 @@ func (m *semaphore) drained() {
 	}
 }
 
-// search is the search of one call for a free slot.
+// search is one call's search for a free slot.
 type search struct {
 	tried   slotSet
-	flight  int   // 1, 4, 16 and so on: next it asks for 1 slot, 3, 15
-	again   bool  // all are asked for a second time
-	refusal error // of a slot that was taken
-	failure error // of one that did not answer
+	flight  int   // 1, 4, 16 and so on: the next step asks for 1 slot, 3, 15 and so on
+	again   bool  // this is the second search through all slots
+	refusal error // the HeldError of a slot that was taken
+	failure error // the error of a slot that gave no answer
 }
 
 // permit acquires any slot, as enter acquires one key.
@@ -180,7 +182,7 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 				s.mu.Unlock()
 				return nil, false, err
 			}
-			a.wait = false // who is ordered to lead asks once
+			a.wait = false // if this call is ordered to lead, it asks once
 			w := m.join(a, false)
 			s.mu.Unlock()
 			l.tellFull(ctx, a, f.refusal)
@@ -204,9 +206,10 @@ func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool,
 	}
 }
 
-// next returns cohorts for the slots to ask for next, or none. Acquire asks for few and then waits.
-// But if there was no answer, and some request may have taken effect, it asks once more, as it does
-// for a lock: a permit may be its own. The caller holds shard.mu.
+// next returns cohorts for the slots to ask for next, or none. Acquire asks for a few slots and
+// then waits. But if no slot has answered, and a request may have taken effect, Acquire searches
+// once more, as it does for a lock, because it may already have a permit. The caller holds
+// shard.mu.
 func (m *semaphore) next(f *search, wait bool) (cohorts []*cohort) {
 	if m.waiters.first != nil {
 		return nil
@@ -232,8 +235,8 @@ func (m *semaphore) allTried(f *search) bool {
 	return true
 }
 
-// notFound is the error of a call that found no slot, or nil if it waits. The caller holds
-// shard.mu.
+// notFound returns the error of a call that found no free slot, or nil if the call is to wait. The
+// caller holds shard.mu.
 func (m *semaphore) notFound(a *call, f *search) error {
 	switch {
 	case !a.wait:
@@ -244,8 +247,8 @@ func (m *semaphore) notFound(a *call, f *search) error {
 	return nil
 }
 
-// found makes cohorts of n slots that have none and were not tried yet, or of as many as there are.
-// They lead. The caller holds shard.mu.
+// found makes cohorts for up to n slots that have no cohort and were not tried yet. The caller, who
+// holds shard.mu, leads all of them.
 func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
 	permits := m.key.terms.permits
 	for i := 0; i < permits && len(cohorts) < n; i++ {
@@ -265,8 +268,8 @@ func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
 	return cohorts
 }
 
-// attempt asks once for each of the slots. It returns a lock; or a refusal, the first error of
-// another kind, or both.
+// attempt asks once for each of the slots. It returns a lock if it got one, and otherwise a
+// refusal, the first error of another kind, or both.
 func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a *call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	if len(cohorts) > 1 {
@@ -282,15 +285,15 @@ func (m *semaphore) attempt(ctx context.Context, done <-chan struct{}, a *call,
 	return lock, nil, err
 }
 
-// attemptAll is attempt for several slots, side by side. It keeps the first lock, and gives the
-// others back.
+// attemptAll is attempt for several slots in parallel. It keeps the first lock and gives the others
+// back.
 func (m *semaphore) attemptAll(ctx context.Context, done <-chan struct{}, a call,
 	cohorts []*cohort) (lock *Lock, refusal, failure error) {
 	a.wait = false
 	start := clock.Now()
 	locks, errs := make([]*Lock, len(cohorts)), make([]error, len(cohorts))
 	granted := false
-	defer func() { // also if the backend panics, or ctx
+	defer func() { // even if the backend or ctx panics
 		if !granted {
 			m.returnTurns(locks)
 		}
@@ -337,11 +340,12 @@ func (m *semaphore) attemptAll(ctx context.Context, done <-chan struct{}, a call
 	return lock, refusal, failure
 }
 
-// valid reports whether the lock has not ended, by the clock too. The caller holds shard.mu.
+// valid reports whether the lock is held and its deadline has not passed. The caller holds
+// shard.mu.
 func (l *Lock) valid() bool { return l.err == nil && clock.Now() < l.lease.deadline }
 
-// putBack releases permits that are not needed. Whoever tries next must not find them taken, so it
-// waits, until done is closed.
+// putBack releases permits that are not needed. It waits until they are released or done is closed,
+// so that the next call does not find them taken.
 func (m *semaphore) putBack(done <-chan struct{}, spare []*Lock) {
 	if len(spare) == 0 {
 		return
@@ -358,7 +362,7 @@ func (m *semaphore) putBack(done <-chan struct{}, spare []*Lock) {
 	sideBySide(len(spare), func(i int) { spare[i].cohort.putBack(ctx, spare[i]) })
 }
 
-// returnTurns gives back, in the background, those of the locks that still are held.
+// returnTurns gives back the locks that are still held, in the background.
 func (m *semaphore) returnTurns(locks []*Lock) {
 	m.shard.mu.Lock()
 	defer m.shard.mu.Unlock()
@@ -369,7 +373,7 @@ func (m *semaphore) returnTurns(locks []*Lock) {
 	}
 }
 
-// goesOn reports whether somebody who waits goes on after a single attempt that failed.
+// goesOn reports whether a waiter goes on after a single attempt that failed with err.
 func goesOn(ctx context.Context, err error) bool {
 	if _, held := err.(*HeldError); held {
 		return true
@@ -378,8 +382,8 @@ func goesOn(ctx context.Context, err error) bool {
 		!driver.Permanent(err)
 }
 
-// held is the error of a TryAcquire that got no slot: a slot that did not answer may be free. The
-// caller holds shard.mu.
+// held returns the error of a TryAcquire that got no slot. The error of a slot that gave no answer
+// comes first, because that slot may be free. The caller holds shard.mu.
 func (m *semaphore) held(a *call, refusal, failure error) error {
 	switch {
 	case failure != nil:
@@ -393,7 +397,7 @@ func (m *semaphore) held(a *call, refusal, failure error) error {
 	return &HeldError{Key: a.key}
 }
 
-// tellFull tells that a call waits as the backend has answered that slots are taken.
+// tellFull reports a call that waits because the backend has answered that slots are taken.
 func (l *Locker) tellFull(ctx context.Context, a *call, refusal error) {
 	held, ok := refusal.(*HeldError)
 	if hook := l.config.hooks.Waiting; ok && hook != nil {
@@ -402,8 +406,8 @@ func (l *Locker) tellFull(ctx context.Context, a *call, refusal error) {
 	}
 }
 
-// join has a call wait in the list: first if it comes again, else last. The caller holds shard.mu;
-// the shard is not closed.
+// join puts a call into the list of waiters: at its front if the call comes back to its place
+// (again), and else at its end. The caller holds shard.mu; the shard is not closed.
 func (m *semaphore) join(a *call, again bool) *waiter {
 	w := m.locker.pool.get(a)
 	m.shard.keep(m)
@@ -416,8 +420,8 @@ func (m *semaphore) join(a *call, again bool) *waiter {
 	return w
 }
 
-// wait waits until a slot comes to w, which is in the list, or ctx ends. Who is ordered to lead
-// asks once; if that fails it goes back to its place. done is the channel of ctx.
+// wait waits until a slot comes to w, which is in the list, or ctx ends. If w is ordered to lead,
+// it asks once, and goes back to its place if that fails. done is the channel of ctx.
 func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a *call,
 	w *waiter) (lock *Lock, local bool, err error) {
 	l, s := m.locker, m.shard
@@ -436,14 +440,14 @@ func (m *semaphore) wait(ctx context.Context, done <-chan struct{}, a *call,
 			s.mu.Unlock()
 			return nil, false, ErrClosed
 		}
-		m = s.semaphore(l, m.key) // it may have been retired since
+		m = s.semaphore(l, m.key) // m may have been retired meanwhile
 		w = m.join(a, true)
 		s.mu.Unlock()
 	}
 }
 
-// await returns the waiter's outcome, and the cohort that it leads, or the error of ctx once done
-// is closed, the channel of ctx.
+// await returns the waiter's outcome and the cohort of the slot, or the error of ctx when ctx ends.
+// done is the channel of ctx.
 func (m *semaphore) await(ctx context.Context, done <-chan struct{},
 	w *waiter) (outcome, *cohort) {
 	l, s := m.locker, m.shard
@@ -467,12 +471,12 @@ func (m *semaphore) await(ctx context.Context, done <-chan struct{},
 		o.refuse(c)
 	}
 	s.mu.Unlock()
-	// Last, and not under the mutex: a caller's own kind of context may ask a Lock, or panic.
+	// Last, and not under the mutex: a caller's own kind of context may call a Lock, or panic.
 	return outcome{err: contextError(ctx)}, nil
 }
 
-// give hands a lock that the scout got, with local in memory, to the first who waits. It reports
-// false if nobody does: the lock is then given back.
+// give passes a lock that the scout got on to the first waiter. local says that the scout got it in
+// memory. If nobody waits, give gives the lock back and reports false.
 func (m *semaphore) give(lock *Lock, local bool) bool {
 	s := m.shard
 	s.mu.Lock()
@@ -481,7 +485,7 @@ func (m *semaphore) give(lock *Lock, local bool) bool {
 	if lock.valid() {
 		w = m.pop()
 	}
-	if w == nil { // or lost in the meantime
+	if w == nil { // nobody waits, or the lock was lost meanwhile
 		lock.cohort.returnTurn(lock)
 		return false
 	}
@@ -494,7 +498,7 @@ func (m *semaphore) give(lock *Lock, local bool) bool {
 	return true
 }
 
-// fail ends the wait of all who wait.
+// fail ends all waits with err.
 func (m *semaphore) fail(err error) {
 	s := m.shard
 	s.mu.Lock()
@@ -502,7 +506,7 @@ func (m *semaphore) fail(err error) {
 	m.endWaits(err)
 }
 
-// endWaits ends all waits. The caller holds shard.mu.
+// endWaits ends all waits with err. The caller holds shard.mu.
 func (m *semaphore) endWaits(err error) {
 	for w := m.pop(); w != nil; w = m.pop() {
 		w.ready <- outcome{err: err}

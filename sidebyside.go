@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// maxSideBySide is how many keys of a set are asked for, renewed or released at a time.
+// maxSideBySide is how many keys of a set are asked for, renewed or released at the same time.
 const maxSideBySide = 256
 
-// sideBySide calls f with 0 to n-1, many at a time, and returns when all calls have. If calls
-// panic, the first panic goes on in the caller's goroutine, where it can be recovered from; it has
-// lost its stack. If one ends its goroutine, the caller's ends.
+// sideBySide calls f with 0 to n-1 in parallel, and returns when all calls have returned. If calls
+// panic, the first panic goes on in the caller's goroutine, without its stack, so that the caller
+// can recover from it. If a call ends its goroutine, the caller's goroutine ends too.
 func sideBySide(n int, f func(i int)) {
 	if n == 1 {
 		f(0)

@@ -2,27 +2,28 @@ package holdfast
 
 import "sync"
 
-// waiter is a goroutine that waits in its cohort. What waits at the backend is a queued claim.
+// waiter is a goroutine that waits in its cohort, or for a permit in its semaphore. (At the
+// backend, claims wait.)
 type waiter struct {
 	call  call
 	ready chan outcome // has room for the one outcome
 
 	// Guarded by cohort.shard.mu:
-	cohort     *cohort // of one that waits for a permit: that of the slot that came to it
+	cohort     *cohort // of a waiter for a permit: the cohort of the slot that came to it
 	prev, next *waiter
 	queued     bool
 }
 
-// outcome ends a waiter's wait: with a lock, with the order to lead, or with an error.
+// outcome ends the wait of a waiter: with a lock, with the order to lead, or with an error.
 type outcome struct {
 	lock *Lock
 	lead bool
 	err  error
 
-	asked bool // the lock was asked for at the backend by another goroutine, the scout
+	asked bool // the scout got the lock from the backend
 }
 
-// refuse gives back what the outcome brings, in the cohort, as its waiter has given up. The caller
+// refuse gives back the turn or the lead of a waiter in cohort c that has given up. The caller
 // holds shard.mu.
 func (o *outcome) refuse(c *cohort) {
 	switch {
@@ -35,8 +36,8 @@ func (o *outcome) refuse(c *cohort) {
 	}
 }
 
-// waiterPool saves making a channel for each wait. Each Locker has its own pool: channels must not
-// pass between bubbles of testing/synctest.
+// waiterPool keeps waiters for reuse, with their channels. Each Locker has a pool of its own,
+// because channels must not pass from one bubble of testing/synctest to another.
 type waiterPool struct{ pool sync.Pool }
 
 func (p *waiterPool) get(a *call) *waiter {
@@ -48,7 +49,7 @@ func (p *waiterPool) get(a *call) *waiter {
 	return w
 }
 
-// put takes the waiter back. Its channel is empty and nobody else knows it any more.
+// put takes the waiter back. Its channel is empty, and nobody else refers to it any more.
 func (p *waiterPool) put(w *waiter) {
 	w.call, w.cohort = call{}, nil
 	p.pool.Put(w)

@@ -9,25 +9,25 @@ import (
 
 const (
 	// readingsShared is how many leases in a row share one reading of the clock. A reading costs as
-	// much as the rest of their handling, which takes microseconds.
+	// much as the rest of the work for a lease, which takes microseconds.
 	readingsShared = 32
 
-	// suspendCheck is how often a Locker that holds something looks whether the host was suspended:
-	// timers do not count that time, so a deadline may have passed before its timer fires.
+	// suspendCheck is how often a Locker that has a lease checks whether the host was suspended.
+	// Timers do not count the time of a suspend, so a deadline may pass before its timer fires.
 	suspendCheck = 250 * time.Millisecond
 )
 
-// watchdog renews the leases of a Locker and tells of those that end. It is one goroutine for all
-// of them, which exists only while there is a lease, and a heap by the time at which each next
-// needs attention.
+// watchdog renews the leases of a Locker and ends those whose time is over. It has one goroutine
+// for all leases, which exists only while there is a lease, and a heap of the leases, ordered by
+// when each next needs attention.
 type watchdog struct {
 	locker *Locker
 	wake   chan struct{} // has room for one
 
 	mu      sync.Mutex
 	heap    leaseHeap
-	next    clock.Instant // when the goroutine looks again
-	stopped chan struct{} // closed when it has ended; nil if there is none
+	next    clock.Instant // when the goroutine next looks at the heap
+	stopped chan struct{} // closed when the goroutine has ended; nil if there is none
 }
 
 // schedule puts the lease into the heap by its next event. The caller holds the lease's shard.mu,
@@ -57,7 +57,7 @@ func (w *watchdog) rouse() {
 	}
 }
 
-// remove takes the lease out. The caller holds its shard.mu.
+// remove takes the lease out of the heap, if it is there. The caller holds the lease's shard.mu.
 func (w *watchdog) remove(h *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +77,9 @@ func (w *watchdog) stop() {
 	}
 }
 
-// nextEvent returns when the lease next needs attention, and how much earlier it may have it:
-// renewals that are due at about the same time go out together. The caller holds shard.mu.
+// nextEvent returns when the lease next needs attention, and how long before that it may get it.
+// The second value lets renewals that are due at about the same time go out together. The caller
+// holds shard.mu.
 func (h *lease) nextEvent() (next clock.Instant, early time.Duration) {
 	next = h.deadline
 	if h.renewable() && !h.asking && h.renewAt < next {
@@ -104,7 +105,7 @@ func (w *watchdog) run(stopped chan struct{}) {
 		if len(w.heap) > 0 {
 			idle = 0
 		} else if idle++; idle > 1 || w.locker.closed.Load() {
-			// Stay for one more round: the next lock may be about to come.
+			// Stay for one more round, because the next lease may come soon.
 			w.stopped = nil
 			w.mu.Unlock()
 			return
@@ -124,7 +125,7 @@ func (w *watchdog) run(stopped chan struct{}) {
 	}
 }
 
-// attend looks after every lease that is due, and returns those to renew.
+// attend handles every lease that is due, and returns the leases to renew.
 func (w *watchdog) attend() (renew []*lease) {
 	var now clock.Instant
 	for i := 0; ; i++ {
@@ -137,7 +138,7 @@ func (w *watchdog) attend() (renew []*lease) {
 			first := w.heap[0]
 			ahead := first.due.Sub(now)
 			if ahead <= 0 || len(renew) > 0 && ahead <= first.lease.early {
-				// It stays in the heap until inspect moves it, or somebody ends it.
+				// The lease stays in the heap until inspect moves it or somebody ends it.
 				h = first.lease
 			}
 		}
@@ -151,8 +152,8 @@ func (w *watchdog) attend() (renew []*lease) {
 	}
 }
 
-// inspect acts on the lease as of now, and reports whether it is to be renewed: if that is due, or
-// with early if it is nearly due.
+// inspect ends what is over at now, and reports whether the lease is to be renewed. It is if its
+// renewal is due, or nearly due if early is true.
 func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool) {
 	s := h.cohort.shard
 	s.mu.Lock()
@@ -170,7 +171,7 @@ func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool)
 	return renew
 }
 
-// check ends the lease, or turns on it, if they are over at now. It renews nothing.
+// check ends what is over at now: the lease, or turns on it. It does not renew the lease.
 func (w *watchdog) check(h *lease, now clock.Instant) {
 	s := h.cohort.shard
 	s.mu.Lock()
@@ -182,8 +183,8 @@ func (w *watchdog) check(h *lease, now clock.Instant) {
 	tell()
 }
 
-// judge ends what is over at now: the lease, or turns at their maximum hold. It reports whether
-// the lease is over. The caller holds shard.mu, and calls tell after unlocking it.
+// judge ends what is over at now: the lease, or turns that have reached their maximum hold. It
+// reports whether the lease is over. The caller holds shard.mu, and calls tell after unlocking it.
 func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
 	c := h.cohort
 	switch {
