@@ -78,9 +78,6 @@ func (c *cohort) unwind() {
 // nobody works. If nobody waits after all, the cohort acquires the key again, and its next run ends
 // with the question.
 //
-// It is one function because it compares the answer, in one step, with all that may have happened
-// to the lease and to ctx meanwhile.
-//
 // If the fresh run is not confirmed, freshRun gives up the lease, whatever the reason, because
 // nobody can say whether another process waits.
 func (c *cohort) freshRun(ctx context.Context, a *call,
@@ -129,25 +126,43 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 			break
 		}
 		c.leading = false
-		c.startRun(now)
-		if ended != nil {
-			l.watchdog.schedule(h)
-			c.serveOrRetire()
-			return nil, true, ended
-		}
-		return c.giveTurn(a, now), true, nil
+		lock, err = c.firstTurn(a, h, now, ended)
+		return lock, true, err
 	}
-	if result.State == driver.Lost {
-		c.drop(h)
-	} else {
-		c.giveBack(h)
-	}
+	c.giveUpRun(h, result)
 	if ended != nil {
 		c.leading = false
 		c.serveOrRetire()
 		return nil, true, ended
 	}
 	return nil, false, nil
+}
+
+// giveUpRun gives up a lease whose fresh run was not confirmed. The caller holds shard.mu and may
+// raise tasks.
+func (c *cohort) giveUpRun(h *lease, result driver.Result) {
+	if result.State == driver.Lost {
+		c.drop(h)
+	} else {
+		c.giveBack(h)
+	}
+}
+
+// firstTurn starts a run on the lease. It gives the first turn to the call, and further ones to
+// waiters if they share the key. If the call's context has ended, with the error ended, the first
+// turn goes to the next waiter. The caller holds shard.mu and may raise tasks; nobody leads.
+func (c *cohort) firstTurn(a *call, h *lease, now clock.Instant, ended error) (*Lock, error) {
+	c.startRun(now)
+	if ended != nil {
+		c.locker.watchdog.schedule(h)
+		c.serveOrRetire()
+		return nil, ended
+	}
+	lock := c.giveTurn(a, now)
+	if c.terms.shared {
+		c.serve()
+	}
+	return lock, nil
 }
 
 // passOnUnasked passes the key on if it came out of the backend's queue, and reports whether it
@@ -376,17 +391,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	default:
 		c.lease = h
 		s.leases.add(h)
-		c.startRun(now)
-		if ended == nil {
-			lock := c.giveTurn(a, now)
-			if c.terms.shared {
-				c.serve()
-			}
-			return lock, nil
-		}
-		l.watchdog.schedule(h)
-		c.serveOrRetire()
-		return nil, ended
+		return c.firstTurn(a, h, now, ended)
 	}
 	l.cleanUp(p.claim)
 	c.serveOrRetire()
