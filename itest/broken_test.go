@@ -89,6 +89,16 @@ var broken = []mutant{
 	{[]string{"spare-permit-kept"}, []string{"idle"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Permits: 1,
 			Work: 2 * time.Millisecond, Faults: []string{}}},
+	// On each of the other systems something has to show, too.
+	{[]string{"etcd-release-without-compare"}, []string{"exclusion"},
+		lab.Config{System: lab.Etcd, Nodes: 3, Persistence: lab.Always, Keys: 2,
+			Faults: []string{"pause"}}},
+	{[]string{"zookeeper-release-without-compare"}, []string{"exclusion"},
+		lab.Config{System: lab.ZooKeeper, Nodes: 3, Persistence: lab.Always, Keys: 2,
+			Faults: []string{"pause"}}},
+	{[]string{"postgres-tokens-halved"}, []string{"rising", "tokens"},
+		lab.Config{System: lab.Postgres, Nodes: 2, Persistence: lab.Confirmed, Keys: 2,
+			Faults: []string{"pause"}}},
 	// Each store is judged by itself, so several guards are broken at once, and where none is,
 	// nothing may be found; but the service has a guard table behind it.
 	{[]string{"column-without-fence", "trigger-without-compare", "redis-without-compare",

@@ -65,7 +65,7 @@ func (e *etcd) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.sender = sender
+		l.identify(sender)
 		e.all, e.peers = append(e.all, m), append(e.peers, l)
 		cluster = append(cluster, m.name+"=http://"+l.address())
 	}

@@ -114,7 +114,7 @@ func (l *link) carry(client *net.TCPConn) {
 	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && l.up.only == "" && !l.closed {
 		l.faulty.Wait()
 	}
-	refuse, addr := l.refuse || l.closed, l.addr
+	refuse, addr, identify := l.refuse || l.closed, l.addr, l.sender != nil
 	l.mu.Unlock()
 	if refuse {
 		client.Close()
@@ -134,7 +134,7 @@ func (l *link) carry(client *net.TCPConn) {
 	l.mu.Unlock()
 	var both sync.WaitGroup
 	up := l.node.requests(p.client)
-	if l.sender != nil {
+	if identify {
 		up = l.identified(p, up)
 	}
 	both.Go(func() { l.pass(p, p.client, p.node, up, &l.up) })
@@ -188,6 +188,13 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool
 			return
 		}
 	}
+}
+
+// identify has the link tell senders apart, by how what they send begins.
+func (l *link) identify(sender func(head []byte) string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sender = sender
 }
 
 // identified notes who sends on a connection, from the first of what that reads.

@@ -354,8 +354,9 @@ func (n *nemesis) failOverPostgres() {
 		Target: joined(p.members()), Breaks: breaks, Forget: breaks != ""})
 	defer over()
 	if how == "cut off" || breaks != "" && n.draw.IntN(2) == 0 {
+		// For so long at times that requests that wait for the standby are given up.
 		former.feed.set(way{hold: true}, way{hold: true})
-		time.Sleep(n.while())
+		time.Sleep(n.between(n.run.config.TTL/10, 4*n.run.config.TTL))
 	}
 	switch how {
 	case "killed":

@@ -46,7 +46,7 @@ func TestLinkHitsOneSender(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.close()
-	l.sender = sender
+	l.identify(sender)
 	cut, other := connect(t, l, "1f"), connect(t, l, "2e")
 	cut.echo(t, "before")
 	other.echo(t, "before")
