@@ -73,6 +73,7 @@ func TestNodesAreLogged(t *testing.T) {
 		other := newClaim("other", longTTL)
 		k.hold(other)
 		k.release(other, driver.Held)
+		k.renew(claim, driver.Held) // that it does not refuse
 	}
 	testserver.Eventually(t, "it is told that it refuses", func() error {
 		return testserver.Not(count("WARN", "node is refusing") == 1 &&

@@ -14,6 +14,7 @@ type Operation uint8
 const (
 	Acquiring Operation = iota
 	Releasing
+	renewing // by a [Renewal], never by a Call
 )
 
 // Call is one operation on one claim at one node, in its key's order.
@@ -97,7 +98,7 @@ func (c *Call) run() (next *Call) {
 		if err == nil && TellsClock(c.Op, &result) {
 			n.read(result.Clock, sent, clock.Now())
 		}
-		n.returned(err, c.Op == Acquiring, c.Probe)
+		n.returned(err, c.Op, c.Probe)
 	}
 	n.calls.Add(-1)
 

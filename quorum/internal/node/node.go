@@ -34,7 +34,7 @@ type Node struct {
 	asked       bool // it has answered or failed to answer once
 	breaker     breaker
 	lastErr     error // of the last call that failed
-	refusing    bool  // permanently, since it last granted something
+	refusing    asks  // what it refused permanently, and did not do since
 	quarantine  bool  // what it answered last; until
 	quarantined clock.Instant
 	releases    releases
@@ -115,17 +115,17 @@ func (n *Node) TakesPart() bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.refusing && n.identity.sameAs == "" && !(n.quarantine && n.quarantined > clock.Now())
+	quarantined := n.quarantine && n.quarantined > clock.Now()
+	return n.refusing == 0 && n.identity.sameAs == "" && !quarantined
 }
 
-// returned notes how a call ended. vote says that a node in quarantine refuses such a call, probe
-// that it was the probe. If the node answers now, its pending releases are made and it is
-// identified.
-func (n *Node) returned(err error, vote, probe bool) {
+// returned notes how a call for op ended; probe says that it was the probe. If the node answers
+// now, its pending releases are made and it is identified.
+func (n *Node) returned(err error, op Operation, probe bool) {
 	if err == nil && !probe && n.settled.Load() {
 		return
 	}
-	changed, answers, again := n.take(err, vote, probe)
+	changed, answers, again := n.take(err, op, probe)
 	if changed {
 		n.report()
 	}
@@ -137,10 +137,16 @@ func (n *Node) returned(err error, vote, probe bool) {
 	}
 }
 
+// asks is a set of operations.
+type asks uint8
+
+func askedFor(op Operation) asks { return 1 << op }
+
 // take notes how a call ended. It reports whether the node's state has changed, whether it answers,
 // and whether pending releases can be made again now: a node that answers but took none keeps its
 // pause.
-func (n *Node) take(err error, vote, probe bool) (changed, answers, again bool) {
+func (n *Node) take(err error, op Operation, probe bool) (changed, answers, again bool) {
+	vote := op != Releasing // a node in quarantine refuses it
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if probe {
@@ -153,9 +159,11 @@ func (n *Node) take(err error, vote, probe bool) (changed, answers, again bool) 
 	case errors.Is(err, driver.ErrInvalid):
 		// That is about the claim. It says nothing of the node, but that it is there.
 	case permanent:
-		n.refusing = true
-	case err == nil && vote:
-		n.refusing = false // only if a vote: a refusing node may still release
+		n.refusing |= askedFor(op)
+	case err == nil && op == Acquiring:
+		n.refusing = 0 // no less will do: a node that refuses acquisitions may release and renew
+	case err == nil && op == renewing:
+		n.refusing &^= askedFor(renewing)
 	}
 	answers = err == nil || wait > 0 || permanent
 	again = answers && (n.breaker.down || n.releases.pause == 0)
@@ -187,5 +195,5 @@ func (n *Node) settleLocked() {
 	up := n.reported == Up && !n.breaker.down && n.breaker.failures == 0
 	known := n.identity.known && n.identity.sameAs == ""
 	done := len(n.releases.list) == 0 && !n.releases.retrying
-	n.settled.Store(up && known && done && !n.refusing && !n.quarantine)
+	n.settled.Store(up && known && done && n.refusing == 0 && !n.quarantine)
 }

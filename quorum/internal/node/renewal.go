@@ -46,7 +46,7 @@ func (r *Renewal) Run() {
 	if err == nil && len(results) != len(r.Claims) {
 		err = &driver.Error{Maybe: true, Err: errResults}
 	}
-	r.Node.returned(err, true, r.Probe)
+	r.Node.returned(err, renewing, r.Probe)
 	r.Node.calls.Add(-1)
 	r.To.Renewed(r.Node, results, err)
 	g.calls.end()

@@ -63,7 +63,7 @@ func (n *Node) stateLocked(now clock.Instant) State {
 		return Unasked
 	case n.breaker.down:
 		return Down
-	case n.refusing:
+	case n.refusing != 0:
 		return Refusing
 	case n.quarantine && n.quarantined > now:
 		return Quarantined
