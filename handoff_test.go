@@ -140,3 +140,23 @@ func TestContextOfAnotherLocker(t *testing.T) {
 		b.release(lock)
 	})
 }
+
+// Without local handoff every turn asks the backend, so its token is larger also if the key went
+// away under the lease, and another process had a turn in between.
+func TestTokensRiseWithoutHandoffThoughTheKeyWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithCohort(1, 0))
+		other, _ := b.locker()
+		first := b.acquire(l, "key")
+		faults.Lose("key")
+		between := b.acquire(other, "key")
+		b.release(between)
+		last := b.acquire(l, "key")
+		if first.Token() >= between.Token() || between.Token() >= last.Token() {
+			t.Errorf("tokens %d, %d, %d", first.Token(), between.Token(), last.Token())
+		}
+		b.release(last)
+		mustBe(t, first.Release(background), holdfast.ErrLost)
+	})
+}
