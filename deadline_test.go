@@ -164,3 +164,23 @@ func TestNestedKeysOfASetAreTheirOwners(t *testing.T) {
 		}
 	})
 }
+
+// A set whose leases are not renewed fails if one of them is not extended, whichever it is.
+func TestAllWithoutRenewalFailsIfOneIsNotExtended(t *testing.T) {
+	for _, key := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			other, _ := b.locker()
+			taken := b.acquire(other, "c")
+			faults.Inject(memhold.Fault{Calls: memhold.Renewals, Key: key,
+				Err: errors.New("refused")})
+			time.AfterFunc(time.Second, func() { b.release(taken) })
+			_, err := l.AcquireAll(background, []string{"a", "b", "c"}, holdfast.WithoutRenewal())
+			mustBe(t, err, holdfast.ErrUnavailable)
+			if err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("got %v, want an error that names %q", err, key)
+			}
+		})
+	}
+}

@@ -496,7 +496,13 @@ func TestSetOfALockThatHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &gathering{locker: l, members: []member{{key: "key", lock: lock}}}
-		if set := g.complete(t.Context()); !errors.Is(set.Err(), ErrReleased) {
+		set := g.complete(t.Context())
+		select {
+		case <-set.Done(): // before Err looks at the locks
+		default:
+			t.Error("Done is open")
+		}
+		if !errors.Is(set.Err(), ErrReleased) {
 			t.Errorf("the set: %v", set.Err())
 		}
 	})
