@@ -51,6 +51,7 @@ Exit codes:
   0      all servers belong to the set
   64     the command line is wrong, or --longest is needed; nothing has changed
   69     a server does not answer, or the old set could go on without these
+  71     the system has no files, processes or memory left
   74     all servers belong to the set, but the result cannot be written
   128+N  signal N has ended it`,
 		Example: `  # h3 is dead, h6 takes its place.
@@ -121,6 +122,6 @@ func adopt(s streams, at address, longest time.Duration) error {
 	case errors.Is(err, driver.ErrInvalid):
 		return usagef("%w; set --longest", err)
 	default:
-		return &exit{codeUnavailable, fmt.Errorf("%v: %w", at, err)}
+		return &exit{failureCode(err), fmt.Errorf("%v: %w", at, err)}
 	}
 }

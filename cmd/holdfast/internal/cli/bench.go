@@ -51,6 +51,7 @@ Exit codes:
   0      it was measured
   64     the command line is wrong, or the backend cannot show its locks
   69     the backend cannot be used, or has not answered within --timeout
+  71     the system has no files, processes or memory left
   74     the output cannot be written
   128+N  signal N has ended it`,
 		Example: `  holdfast bench --on redis://locks.example.com

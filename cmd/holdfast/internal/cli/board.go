@@ -60,7 +60,7 @@ by a name of --host. Addresses: holdfast help addresses.
 Exit codes:
   64     the command line is wrong, or the backend cannot show its locks
   69     the backend could not be used at the start
-  71     it cannot listen there
+  71     it cannot listen there, or the system has no files, processes or memory left
   74     the address cannot be written
   128+N  signal N has ended it`,
 		Example: `  holdfast board

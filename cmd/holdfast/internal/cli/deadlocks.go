@@ -65,6 +65,7 @@ Exit codes:
   64  the command line is wrong, or the backend cannot show its locks
   69  the backend cannot be used, or has not answered within --timeout; nothing was
       printed
+  71  the system has no files, processes or memory left
   74  the output cannot be written`,
 		Example: `  holdfast deadlocks --after 10s
   # crontab: cron sends mail if something is found

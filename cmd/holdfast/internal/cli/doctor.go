@@ -43,6 +43,7 @@ Exit codes:
   2   there are failures
   64  the command line is wrong, or the backend has nothing to examine
   69  the backend cannot be used, or has not answered within --timeout
+  71  the system has no files, processes or memory left
   74  the output cannot be written`,
 		Example: `  holdfast doctor --on redis://locks.example.com
   holdfast doctor --json --on redlock://h1,h2,h3`,

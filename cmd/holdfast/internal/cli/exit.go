@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Exit codes of holdfast itself, from sysexits.h where it has one. Any other code is the code of
@@ -32,6 +33,17 @@ func (e *exit) Error() string {
 }
 
 func (e *exit) Unwrap() error { return e.err }
+
+// failureCode returns the exit code for an error of a backend or a store. It tells a shortage of this
+// machine from a backend that does not answer.
+func failureCode(err error) int {
+	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, shortage) {
+			return codeSystem
+		}
+	}
+	return codeUnavailable
+}
 
 func usagef(format string, args ...any) error {
 	return &exit{codeUsage, fmt.Errorf(format, args...)}

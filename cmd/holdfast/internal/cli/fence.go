@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -327,16 +326,6 @@ func (f *fenceFlags) failure(ctx context.Context, at *backendurl.Guard, err erro
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // a driver may have had less
 		return &exit{codeUnavailable, fmt.Errorf("%v: no answer within %v: %w", at, f.timeout, err)}
 	default:
-		return &exit{storeCode(err), fmt.Errorf("%v: %w", at, err)}
+		return &exit{failureCode(err), fmt.Errorf("%v: %w", at, err)}
 	}
-}
-
-// storeCode tells what this machine is short of from what is wrong with a store.
-func storeCode(err error) int {
-	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
-		if errors.Is(err, shortage) {
-			return codeSystem
-		}
-	}
-	return codeUnavailable
 }

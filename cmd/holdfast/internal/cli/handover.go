@@ -44,7 +44,7 @@ func handOver(cmd *cobra.Command, address, shown string) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	code := storeCode(err)
+	code := failureCode(err)
 	if errors.Is(err, syscall.EAGAIN) { // short of processes
 		code = codeSystem
 	}

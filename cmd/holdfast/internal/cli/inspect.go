@@ -46,6 +46,7 @@ Exit codes:
   64  the command line is wrong, or the backend cannot show its locks
   69  the backend cannot be used, or has not answered within --timeout; what was
       printed may not be all
+  71  the system has no files, processes or memory left
   74  the output cannot be written`,
 		Example: `  holdfast inspect nightly
   holdfast inspect --json --on redlock://h1,h2,h3 nightly`,

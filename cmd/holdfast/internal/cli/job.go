@@ -254,7 +254,7 @@ func openWithin(ctx context.Context, name string, patience time.Duration,
 	select {
 	case o := <-done:
 		if o.err != nil {
-			return nil, &exit{codeUnavailable, fmt.Errorf("%s%w", name, o.err)}
+			return nil, &exit{failureCode(o.err), fmt.Errorf("%s%w", name, o.err)}
 		}
 		return o.Backend, nil
 	case <-ctx.Done():
@@ -390,7 +390,7 @@ func (j *job) refusal(err error, line *waitline.Line) error {
 		return &exit{codeUnavailable, fmt.Errorf("no answer from the backend within --wait %v",
 			j.wait)}
 	default:
-		return &exit{codeUnavailable, err}
+		return &exit{failureCode(err), err}
 	}
 }
 

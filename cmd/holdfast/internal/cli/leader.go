@@ -184,7 +184,7 @@ func (l *leader) outcome(ctx context.Context, err error) error {
 	case errors.Is(err, holdfast.ErrInvalid):
 		return &exit{codeUsage, err}
 	default:
-		return &exit{codeUnavailable, err}
+		return &exit{failureCode(err), err}
 	}
 }
 

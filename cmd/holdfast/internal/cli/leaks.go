@@ -55,6 +55,7 @@ Exit codes:
   64  the command line is wrong, or the backend cannot show its locks
   69  the backend cannot be used, or has not answered within --timeout; what was
       printed may not be all
+  71  the system has no files, processes or memory left
   74  the output cannot be written`,
 		Example: `  # crontab: cron sends mail if something is found
   HOLDFAST_URL=redis://looks:secret@locks.example.com

@@ -96,7 +96,7 @@ func (v *viewer) failure(err error) error {
 	case errors.Is(err, errors.ErrUnsupported):
 		return usagef("%s%w", v.name, err)
 	default:
-		return &exit{codeUnavailable, fmt.Errorf("%s%w", v.name, err)}
+		return &exit{failureCode(err), fmt.Errorf("%s%w", v.name, err)}
 	}
 }
 

@@ -53,7 +53,7 @@ func becomeOther(program, address, shown string) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	code := codeUnavailable
+	code := failureCode(err)
 	if errors.Is(err, syscall.EAGAIN) { // short of processes
 		code = codeSystem
 	}

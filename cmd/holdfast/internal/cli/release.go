@@ -63,7 +63,8 @@ Exit codes:
       was freed
   69  the backend cannot be used, or has not answered within --timeout; the error
       says whether the lock may have been freed, and to call again does no harm
-  70  that acquisition does not hold the lock (any more); nothing was freed`,
+  70  that acquisition does not hold the lock (any more); nothing was freed
+  71  the system has no files, processes or memory left`,
 		Example: `  holdfast inspect nightly
   holdfast release nightly --token 1767225600123456`,
 		Args: oneName("release"),

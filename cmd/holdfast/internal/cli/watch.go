@@ -44,6 +44,7 @@ Exit codes:
   64     the command line is wrong, there is no terminal, or the backend cannot show
          its locks
   69     the backend could not be used at the start
+  71     the system has no files, processes or memory left
   74     the terminal fails
   128+N  signal N has ended it`,
 		Example: `  holdfast watch
