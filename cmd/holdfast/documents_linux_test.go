@@ -51,20 +51,32 @@ func blocksOf(t *testing.T, name string) (blocks []block) {
 	return blocks
 }
 
-// TestReadme runs the blocks of the README, in one shell from top to bottom, and compares the
-// output. "..." stands for any text, and alone on a line for any number of lines. Ports, the user's
-// directory and the directory of temporary files are replaced.
-func TestReadme(t *testing.T) {
+// consoles are documents that show commands and what they print.
+var consoles = []string{"README.md", "docs/command.md", "docs/redlock.md"}
+
+// TestConsoles runs the blocks of each of these documents, in one shell from top to bottom, and
+// compares the output. "..." stands for any text, and alone on a line for any number of lines.
+// Ports, the user's directory and the directory of temporary files are replaced.
+func TestConsoles(t *testing.T) {
 	t.Parallel()
-	shell := newReader(t)
-	for _, b := range blocksOf(t, "README.md") {
-		switch b.kind {
-		case "console":
-			shell.run(b.lines)
-		case "crontab", "go", "text": // crontab: see TestCrontab; go: compiled elsewhere
-		default:
-			t.Errorf("a block of kind %q, which nobody runs: %q", b.kind, b.lines)
-		}
+	for _, name := range consoles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shell, blocks := newReader(t), 0
+			for _, b := range blocksOf(t, name) {
+				switch b.kind {
+				case "console":
+					blocks++
+					shell.run(b.lines)
+				case "crontab", "go", "text": // crontab: see TestCrontab; go: compiled elsewhere
+				default:
+					t.Errorf("a block of kind %q, which nobody runs: %q", b.kind, b.lines)
+				}
+			}
+			if blocks == 0 {
+				t.Errorf("%s shows no commands", name)
+			}
+		})
 	}
 }
 
@@ -228,8 +240,8 @@ func TestCrontab(t *testing.T) {
 }
 
 // runElsewhere are documents that have a test of their own.
-var runElsewhere = []string{"docs/deploy.md", "docs/drill.md", "docs/leader.md",
-	"docs/start.md"}
+var runElsewhere = slices.Concat(consoles,
+	[]string{"docs/deploy.md", "docs/drill.md", "docs/leader.md", "docs/start.md"})
 
 // TestDocumentsNameTargets: the commands in the other documents are targets of make, with variables
 // that it knows. It only asks make what it would do: the targets take minutes or run for ever.

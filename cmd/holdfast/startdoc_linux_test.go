@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestStartDocument does what docs/start.md says, in one shell from top to bottom, as TestReadme
+// TestStartDocument does what docs/start.md says, in one shell from top to bottom, as TestConsoles
 // does with the README: it saves the program and the script where the text says so, runs them as it
 // says, and compares what they print.
 func TestStartDocument(t *testing.T) {

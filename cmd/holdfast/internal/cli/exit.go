@@ -34,8 +34,8 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
-// failureCode returns the exit code for an error of a backend or a store. It tells a shortage of this
-// machine from a backend that does not answer.
+// failureCode returns the exit code for an error of a backend or a store. It tells a shortage of
+// this machine from a backend that does not answer.
 func failureCode(err error) int {
 	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(err, shortage) {
