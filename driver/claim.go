@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// MaxKeyLen is the longest key in bytes that a backend accepts. Keys are arbitrary
-// bytes; the empty key is refused by the kernel.
+// MaxKeyLen is the length in bytes of the longest key that a backend accepts. Keys are arbitrary
+// bytes. The kernel refuses the empty key.
 const MaxKeyLen = 1024
 
-// MinTTL is the shortest TTL that the kernel lets through.
+// MinTTL is the shortest TTL that the kernel passes on.
 const MinTTL = 10 * time.Millisecond
 
-// MaxTTL is the longest TTL that the kernel lets through: 366 days. A backend counts on it where it
-// adds a TTL to a time.
+// MaxTTL is the longest TTL that the kernel passes on: 366 days. So a backend can add a TTL to a
+// time without an overflow.
 const MaxTTL = 366 * 24 * time.Hour
 
 // Token is a fencing token. Tokens of one key rise strictly from one
@@ -33,40 +33,41 @@ type Claim struct {
 	// Key names what is locked: 1 to MaxKeyLen arbitrary bytes.
 	Key string
 
-	// Owner is the owner value: unique over all clients and all claims, made
-	// by [NewOwner], and readable by [ParseOwner] for the sake of whoever inspects
-	// the backend.
+	// Owner is the owner value, which [NewOwner] makes. It is unique among all claims of all
+	// clients. [ParseOwner] reads it, for people who inspect the backend.
 	Owner string
 
-	// TTL is the lease asked for, counted by the backend from when it applies
-	// the request. From a millisecond to MaxTTL.
+	// TTL is the length of the lease, which the backend counts from when it applies the request. It
+	// is between a millisecond and MaxTTL.
 	TTL time.Duration
 
-	// Token is, for Acquire and for Renew with a Block, the smallest token the caller wants:
-	// its clock in microseconds, raised by every larger token it has seen. The backend grants
-	// max(largest granted + 1, Token), so that tokens keep rising even when a
-	// counter is lost. Release ignores it.
+	// Token is the smallest token that the caller wants. Acquire reads it, and Renew with a Block.
+	// It is the caller's clock in microseconds, or one more than the largest token that the caller
+	// has seen, if that is larger. The backend grants max(largest granted + 1, Token), so tokens
+	// keep rising even if a counter is lost.
 	Token Token
 
-	// Block is how many consecutive tokens to reserve. Acquire reads 0 as 1. Renew
-	// reads 0 as none: the hold keeps the tokens it has.
+	// Block is how many consecutive tokens to reserve. To Acquire, 0 means 1. To Renew, 0 means
+	// none: the hold keeps the tokens that it has.
 	Block uint64
 
-	// Queue asks Acquire to wait in the backend's queue when the key is busy.
+	// Queue asks Acquire to put the claim into the backend's queue if the key is busy.
 	Queue bool
 
-	// Ticket orders the queue: smaller tickets are served first, and equal ones by owner value. It
-	// lets a composition of backends have the same order on each. 0 means the order of arrival: the
-	// ticket is the backend's clock then, see [Result.Clock], raised over the last one it gave.
+	// Ticket orders the queue: smaller tickets are served first, and equal ones in the order of
+	// their owner values. With it, the backends of a composition have the same order. 0 means the
+	// order of arrival: the ticket is then the backend's clock (see [Result.Clock]), or more than
+	// the last ticket that the backend gave, if that is larger.
 	Ticket uint64
 
-	// Shared asks for the key together with others that ask so, see [Sharer]. All calls about a
-	// claim set it alike, but for one change: a Renew with Shared of a claim that holds the key
-	// alone makes it one that shares, for good, and lets in the waiters that its turn lets in.
-	// Release finds a claim by its owner value, whatever it says here: after such a Renew without
-	// an answer nobody knows. No call makes a claim that shares hold the key alone: a Renew
-	// without Shared, overtaken as it may be, extends it as it is, and an Acquire without Shared
-	// finds it Busy.
+	// Shared asks for the key together with other shared claims (see [Sharer]). All calls about a
+	// claim have the same value, with one exception: a Renew with Shared of an exclusive claim
+	// makes it a shared one. That cannot be undone, and lets in shared waiters whose turn it is.
+	//
+	// If such a Renew has no answer, nobody knows whether the claim is shared. So Release finds a
+	// claim by its owner value, whatever Shared is. No call makes a shared claim exclusive: a Renew
+	// without Shared, which may have been overtaken, extends a shared claim as it is, and an
+	// Acquire without Shared finds it Busy.
 	Shared bool
 }
 
@@ -78,7 +79,7 @@ const (
 	Unknown State = iota
 	// Held: the claim holds the key. From Release: it held it until now.
 	Held
-	// Busy: another owner value holds the key, or waits for it and comes first. From Release: the
+	// Busy: another owner value holds the key, or waits for it and is first. From Release: the
 	// claim was queued until now.
 	Busy
 	// Lost: the claim neither holds the key nor waits for it.
@@ -105,39 +106,39 @@ type Result struct {
 
 	State State
 
-	// Token is, when Held by Acquire or by Renew with a Block, the first token of the block
-	// granted, of which there are as many as were asked for. Asking again for a key that the claim
-	// holds already may give a new block; both are the claim's.
+	// Token is the first token of the block that was granted, if State is Held by Acquire or by
+	// Renew with a Block. The block has as many tokens as were asked for. If the claim already held
+	// the key, the block may be a new one; both blocks are the claim's.
 	Token Token
 
-	// Waiting says, when Held by Renew with a Block, that a live claim waits for the key: a
-	// Release of this one, if it holds the key alone, would hand the key over. A backend without a
-	// queue never says so. A Renew without a Block need not look, and nobody relies on its answer.
+	// Waiting says, if State is Held by Renew with a Block, that a live claim waits for the key, so
+	// that a Release of an exclusive claim would hand the key over. It is always false on a backend
+	// without a queue. After a Renew without a Block it means nothing.
 	Waiting bool
 
-	// Holder is, when Busy, the owner value that holds the key; empty if not known. If several
-	// share the key, it is the one whose lease ends last.
+	// Holder is, if State is Busy, the owner value that holds the key; empty means not known. If
+	// several share the key, it is the one whose lease ends last.
 	Holder string
 
-	// ExpiresIn is, when Busy, what remains of the holder's lease; 0 if not known.
+	// ExpiresIn is, if State is Busy, what remains of the holder's lease; 0 means not known.
 	ExpiresIn time.Duration
 
-	// Place is, when Busy and queued, the claim's place among the live waiters, 1 being
-	// next; 0 if not queued or not known.
+	// Place is, if State is Busy and the claim is queued, its place among the live waiters, where 1
+	// is next; 0 means not queued or not known.
 	Place int
 
-	// Presence is, when Busy and queued, for how long the claim counts as present, from when this
-	// request was applied. The waiter asks again three times in that span, or more often. A grant
-	// by handoff is valid for what remains of it. 0 means that the claim was not queued: the waiter
-	// has to come back by itself. While a claim waits, its presence may get shorter once, as when a
-	// setting is changed, and not longer again.
+	// Presence is, if State is Busy and the claim is queued, how long the claim counts as present,
+	// counted from when this request was applied. The waiter asks again at least three times in
+	// that time. A grant by handoff is valid for what remains of it. 0 means that the claim was not
+	// queued, so the waiter has to ask again by itself. While a claim waits, its presence may
+	// become shorter once, for example because a setting was changed, and never longer.
 	Presence time.Duration
 
-	// Clock is, when Busy and queued, what the backend's clock showed when it applied the request,
-	// in microseconds since 1970. The backend takes tickets from the same clock, see
-	// [Claim.Ticket]. 0 if not known.
+	// Clock is, if State is Busy and the claim is queued, the backend's clock when it applied the
+	// request, in microseconds since 1970; 0 means not known. The backend takes tickets from the
+	// same clock (see [Claim.Ticket]).
 	Clock uint64
 
-	// Err is, when Unknown in a batch, the reason. It follows the rules for errors of the package.
+	// Err is the reason if State is Unknown. It follows the rules of the package for errors.
 	Err error
 }

@@ -6,35 +6,35 @@ import (
 )
 
 var (
-	// ErrUnavailable: the backend did not serve the request, and the caller has nothing to undo.
+	// ErrUnavailable: the backend did not serve the request, and there is nothing to undo.
 	ErrUnavailable = errors.New("backend unavailable")
 
-	// ErrUnknown: the request may or may not have taken effect. For an Acquire, treat
-	// the claim as maybe held: ask again with the same owner value, or release it.
+	// ErrUnknown: the request may or may not have taken effect. After an Acquire the claim may hold
+	// the key: ask again with the same owner value, or release it.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrInvalid: a claim or an option has a value that this backend does not allow. Nothing was
-	// done. The same call will fail again.
+	// done, and the same call will fail again.
 	ErrInvalid = errors.New("invalid")
 )
 
-// Error is how a backend reports that it could not give an answer. errors.Is finds
-// exactly one of ErrUnavailable, ErrUnknown and ErrInvalid in it, and everything in Err.
+// Error says that a backend could not give an answer. It wraps exactly one of ErrUnavailable,
+// ErrUnknown and ErrInvalid, and also Err.
 type Error struct {
-	// Node names the server, as its operator would; never with a secret in it. Empty if
-	// there is only one to think of.
+	// Node names the server, as its operator would, and contains no secret. It is empty if there is
+	// only one server.
 	Node string
 
-	// Maybe says that the request may have taken effect (ErrUnknown); otherwise nothing
-	// is left of it (ErrUnavailable).
+	// Maybe says that the request may have taken effect (ErrUnknown). Otherwise it had no effect
+	// (ErrUnavailable).
 	Maybe bool
 
-	// Permanent says that asking again will not help before somebody changes
-	// something: wrong password, read-only server, missing permission. It ends a wait at once.
+	// Permanent says that asking again does not help until somebody changes something, such as a
+	// wrong password, a read-only server or a missing permission. It ends a wait at once.
 	Permanent bool
 
-	// Invalid says that the caller asked for something that is not allowed (ErrInvalid): a key that
-	// is too long, a TTL over the guard. It implies Permanent, and excludes Maybe.
+	// Invalid says that the caller asked for something that is not allowed (ErrInvalid), such as a
+	// key that is too long or a TTL over the guard. It implies Permanent, and excludes Maybe.
 	Invalid bool
 
 	// Err is the cause, in the words of the server or the client library.
@@ -73,7 +73,8 @@ func (e *Error) kind() error {
 	}
 }
 
-// Permanent reports whether err says that asking again will not help.
+// Permanent reports whether err wraps an [*Error] that is permanent or invalid: asking again does
+// not help.
 func Permanent(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Permanent || e.Invalid)

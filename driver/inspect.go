@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Inspector is a Backend that can show what it knows. What it shows is a snapshot
-// that may be outdated when it is read; never decide on it whether to enter a section.
+// Inspector is a Backend that can show its keys. The answer may be out of date when it arrives, so
+// it cannot replace a lock.
 type Inspector interface {
-	// List yields every key that is held or waited for and that begins with prefix, in no
-	// particular order, without its waiters. A key may come twice if the store changes meanwhile:
-	// List need not remember all keys. It stops at the first error, which it yields; that is the
-	// error of ctx if that ends.
+	// List yields every key that begins with prefix and that is held or waited for, in no
+	// particular order and without its waiters. If the store changes meanwhile, a key may come
+	// twice, because List need not remember all keys. It stops at the first error, which it yields.
+	// If ctx ends, that is the error of ctx.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
 	// Inspect describes one key with its waiters. A key that nobody holds or waits for gives an
@@ -23,8 +23,8 @@ type Inspector interface {
 // Entry describes one key.
 type Entry struct {
 	Key     string  // the full key
-	Holder  Party   // who holds the key alone; zero if nobody does
-	Sharers []Party // those who share it, the longest lease last; then Holder is zero
+	Holder  Party   // the exclusive holder; zero if there is none
+	Sharers []Party // the holders that share the key, with the longest lease last
 	Waiters []Party // in the order in which they will be served
 }
 
@@ -32,16 +32,16 @@ type Entry struct {
 type Party struct {
 	Owner     string        // the owner value
 	Cut       bool          // Owner is only the beginning of a longer value, of another program
-	Token     Token         // a holder's first token; 0 if not known, or for a waiter
-	ExpiresIn time.Duration // what remains of the lease or the presence; 0 if not known, or Endless
+	Token     Token         // a holder's first token; 0 for a waiter, or if not known
+	ExpiresIn time.Duration // what remains of the lease or the presence; 0 if Endless or not known
 	Endless   bool          // the lease has no end: it stays until somebody removes it
 }
 
-// Checker is a Backend that can examine its own installation for what would break the
-// promises: an eviction policy, a replica that may be promoted, two nodes that are one.
+// Checker is a Backend that can examine its own installation for things that would break the
+// promises, such as an eviction policy, a replica that may be promoted, or two nodes on one server.
 type Checker interface {
-	// Check returns what it found, worst first. An error means that it could not look, and follows
-	// the rules of the package.
+	// Check returns its findings, the worst first. An error means that it could not examine the
+	// installation. It follows the rules of the package.
 	Check(ctx context.Context) ([]Finding, error)
 }
 
@@ -62,6 +62,6 @@ type Finding struct {
 	Severity Severity
 	Code     string // stable and short, for scripts: "eviction-policy"
 	Node     string // which server; empty if there is only one
-	Summary  string // one sentence: what is the case
+	Summary  string // one sentence: what was found
 	Advice   string // one sentence: what to do
 }

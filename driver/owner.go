@@ -18,9 +18,9 @@ const (
 	maxHostLen  = 64                  // longer host names are cut: they only inform
 )
 
-// OwnerSuffix returns the readable part of an owner value for this process: host,
-// process ID and label. It is the same for all acquisitions with that label, so
-// callers keep it. Control characters in host and label are replaced by '?'.
+// OwnerSuffix returns the readable part of an owner value for this process: host, process ID and
+// label. It is the same for all acquisitions with that label, so callers may keep it. It has '?' in
+// place of control characters.
 func OwnerSuffix(label string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -48,11 +48,11 @@ type Owner struct {
 	Value string // the owner value as the backend stores it
 	Host  string // empty if the value is not one of ours
 	PID   int    // 0 if the value is not one of ours
-	Label string // what the owner called itself; often empty
+	Label string // the label that the owner chose; often empty
 }
 
-// ParseOwner reads an owner value. A value that [NewOwner] did not make, another
-// library's for example, gives an Owner with only Value set.
+// ParseOwner reads an owner value. If [NewOwner] did not make the value, as when it comes from
+// another library, only Value is set in the result.
 func ParseOwner(value string) Owner {
 	o := Owner{Value: value}
 	parts := strings.SplitN(value, "/", 4)

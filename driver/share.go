@@ -1,28 +1,28 @@
 package driver
 
-// Sharer is a Backend that grants shared claims (see [Claim.Shared]): a key is held by one claim
-// that is not shared, or by any number of shared ones, never by both. A backend without it takes
-// every claim for an exclusive one, which is safe, and the kernel sends it no shared ones.
+// Sharer is a Backend that grants shared claims (see [Claim.Shared]). A key is held by one
+// exclusive claim or by any number of shared claims, and never by both. A backend that is no Sharer
+// treats every claim as exclusive, which is safe, and the kernel sends it no shared claims.
 //
 // Both kinds wait in one queue, so that neither starves:
 //
 //   - A shared claim is granted at once if the key is free and nobody waits, or if the key is
-//     shared and no live waiter comes before it: none at all, or only ones with later tickets than
-//     the one that it queues with. A claim that shares the key already goes on to.
-//   - When the last claim that held the key has gone, the key passes to the first live waiter. If
-//     that is a shared claim, all shared ones that follow it are let in as well, up to the first
-//     live one that is not shared, in the same step. Each gets its own tokens, and a notice.
-//   - The same when waiters in front go, by a Release or as their presence ends: shared claims that
-//     are then first in the queue of a key that is shared are let in. A backend without a queue has
-//     no such order.
+//     shared and no live waiter comes before the claim. A waiter does not come before it if the
+//     claim queues with an earlier ticket. A claim that already shares the key goes on sharing it.
+//   - When the last claim that held the key has ended, the key passes to the first live waiter. If
+//     that is a shared claim, all shared claims behind it get the key in the same step, up to the
+//     first live exclusive one. Each gets tokens of its own, and a notice.
+//   - When waiters leave the queue of a shared key, by a Release or because their presence has
+//     ended, shared claims that are then first get the key too. A backend without a queue has no
+//     such order.
 //
-// Each shared claim has its own lease. Two shared claims may get the same token, as over a quorum.
-// A claim granted alone gets a token of its own, and a larger one than every shared claim whose
-// acquisition was complete when it was asked for, and the other way round. The key stays shared for
-// as long as the longest lease among those that share it; a lease that has ended keeps nobody
-// waiting.
+// Each shared claim has its own lease. The key stays shared until the last of these leases has
+// ended, and a lease that has ended makes nobody wait. Two shared claims may get the same token, as
+// they may over a quorum. An exclusive claim has a token of its own, larger than that of every
+// shared claim that was complete when the exclusive one was asked for. The same holds for a shared
+// claim after an exclusive one.
 type Sharer interface {
-	// Shares reports whether shared claims are granted side by side. It asks no server, and its
-	// answer does not change.
+	// Shares reports whether the backend grants shared claims. It asks no server, and its answer
+	// never changes.
 	Shares() bool
 }

@@ -13,15 +13,17 @@ import (
 
 // Acquire asks all nodes at once for the claim, as driver.Backend describes.
 //
-// It returns Held when a majority granted the claim and acknowledged its token, within the claim's
-// validity; Busy when a majority answered, and others hold too many nodes; and else an *Error in a
-// *driver.Error, which is permanent if the nodes' errors are. A claim that is neither held nor
-// queued is released at once on all nodes. A node that does not answer gets the release behind the
-// unanswered request, and again when it is back.
+// It returns Held if a majority has granted the claim and acknowledged its token, within the
+// claim's validity. It returns Busy if a majority has answered and others hold too many nodes.
+// Otherwise it fails with an *Error in a *driver.Error, which is permanent if the nodes' errors
+// are.
 //
-// ctx ends the wait, not the requests under way. If ctx does not end, Acquire returns within the
-// node timeout, or within about twice that for each of its two steps if more than a minority of
-// nodes fails.
+// A claim that is neither held nor queued is released at once on all nodes. If a node does not
+// answer, it gets the release after the unanswered request, and again when it is back.
+//
+// ctx ends the wait, and not the requests that were sent. If ctx does not end, Acquire returns
+// within the node timeout. If more nodes fail than a minority, it may take about twice the node
+// timeout for each of its two steps.
 func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	start := clock.Now()
 	if err := q.admits(ctx, &claim); err != nil {
@@ -36,8 +38,8 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 	switch {
 	case !claim.Queue:
 	case result.State == driver.Busy && result.Presence == 0:
-		// Too few nodes keep a queue: the caller asks again by itself, and leaves nothing in
-		// between.
+		// Too few nodes have a queue. The caller asks again by itself, and leaves nothing on the
+		// nodes until then.
 		q.giveBack(claim)
 	default:
 		q.tell(q.asked(r, result, err))
@@ -45,7 +47,7 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 	return result, err
 }
 
-// admits returns an error for a claim that must not be sent at all.
+// admits returns an error if the claim must not be sent to any node.
 func (q *Quorum) admits(ctx context.Context, claim *driver.Claim) error {
 	if err := q.ready(ctx); err != nil {
 		return err
@@ -59,10 +61,11 @@ func (q *Quorum) admits(ctx context.Context, claim *driver.Claim) error {
 	return q.CheckTTL(claim.TTL)
 }
 
-// CheckTTL returns nil if claims with this TTL are allowed, as driver.Limited describes: it must be
-// no longer than the guard (see [WithGuard]), and longer than the node timeout, if one was set,
-// with its drift allowance (see [WithNodeTimeout]): a lease that may end before its last node has
-// answered is of no use. Otherwise it fails with driver.ErrInvalid.
+// CheckTTL returns nil if claims with this TTL are allowed, as driver.Limited describes, and
+// otherwise an error that wraps driver.ErrInvalid. The TTL must not be longer than the guard (see
+// [WithGuard]). If a node timeout was set, the TTL, less the drift allowance, must be longer than
+// that (see [WithNodeTimeout]), because a lease is of no use if it may end before the last node has
+// answered.
 func (q *Quorum) CheckTTL(ttl time.Duration) error {
 	c := &q.config
 	switch {
@@ -103,8 +106,8 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 				cause = errLate
 			}
 			err := r.failure(&t, cause)
-			// With Queue even a minority of requests has an effect that lasts. Nodes that have not
-			// answered yet count too: they may have taken the request.
+			// With Queue, a request has a lasting effect even on a minority of nodes. A node that has
+			// not answered yet may have carried out the request.
 			open := t.maybe + t.asked
 			err.Maybe = t.held+open >= q.need || r.claim.Queue && t.answered+open > 0
 			if !err.Maybe && r.claim.Queue {
@@ -124,8 +127,8 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 			return driver.Result{}, err
 		}
 	}
-	// Read after the last answer: this process may have been stopped in between, and the lease
-	// counts from before the first request.
+	// The clock is read after the last answer, because this process may have been stopped
+	// meanwhile, and the lease counts from before the first request.
 	if took := clock.Now().Sub(r.start); took >= r.claim.TTL-q.config.allowance(r.claim.TTL) {
 		q.counters.tooLate.Add(1)
 		q.abandon(r)
@@ -134,7 +137,7 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 		t := r.tally()
 		err := r.failure(&t, fmt.Errorf("%w: it took %v of a TTL of %v",
 			ErrTooLate, took.Round(time.Microsecond), r.claim.TTL))
-		err.Maybe = r.claim.Queue // then its nodes keep it, and the caller has to know
+		err.Maybe = r.claim.Queue // then the claim stays on the nodes, and the caller has to know
 		return driver.Result{}, err
 	}
 	q.counters.acquired.Add(1)
@@ -142,7 +145,7 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 	return driver.Result{State: driver.Held, Token: token}, nil
 }
 
-// abandon gives back what an acquisition may have got, as nobody will use it. A claim that queues
+// abandon gives back what an acquisition may have got and nobody will use. A claim that queues
 // stays in the queue: its caller asks again, or releases it.
 func (q *Quorum) abandon(r *round) {
 	r.mu.Lock()
@@ -153,18 +156,18 @@ func (q *Quorum) abandon(r *round) {
 	}
 }
 
-// dismiss ends a claim that asked to queue, when its caller is told that nothing came of it, and so
-// need not release it. If no node can have the claim, it is forgotten. A node may have it from an
-// earlier request, of which the caller was told that nothing is left, as too few nodes keep a
-// queue. What was to end that was given up for this request, so now it is given back again.
+// dismiss ends a claim that asked to queue and had no effect, so that its caller does not release
+// it. If no node can have the claim, dismiss forgets it. But a node may have it from an earlier
+// request, if too few nodes have a queue: then the claim was given back after that request, and
+// this request has replaced the release. So dismiss gives the claim back again.
 func (q *Quorum) dismiss(r *round) {
 	if q.endUnknown(r) {
 		q.giveBack(r.claim)
 	}
 }
 
-// endUnknown forgets the round's claim if no node can have it. It reports whether some node may
-// have it, and the caller does not know that.
+// endUnknown forgets the round's claim if no node can have it. It reports whether a node may have
+// the claim and the caller does not know that.
 func (q *Quorum) endUnknown(r *round) (left bool) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
@@ -181,10 +184,10 @@ func (q *Quorum) endUnknown(r *round) (left bool) {
 	return !known.held && known.queued != nil && !known.queued.known
 }
 
-// giveBack releases a claim on all nodes, without waiting for it.
+// giveBack releases a claim on all nodes, and does not wait for the answers.
 func (q *Quorum) giveBack(claim driver.Claim) { q.begin(node.Releasing, claim, clock.Now()) }
 
-// gained notes that the claim holds a majority.
+// gained notes that the claim holds the key on a majority of nodes.
 func (q *Quorum) gained(r *round, token driver.Token) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
@@ -196,12 +199,12 @@ func (q *Quorum) gained(r *round, token driver.Token) {
 	}
 }
 
-// token returns the token of a round with a majority of grants, which is the largest one granted;
-// the nodes that granted a smaller one (behind); and how many acknowledged it by granting it
-// (acks). Called with r.mu held.
+// token returns the token of a round with a majority of grants, which is the largest token that was
+// granted. It also returns the nodes that granted a smaller one (behind), and how many nodes have
+// acknowledged the token by granting it (acks). Called with r.mu held.
 //
-// A larger grant that arrives later acknowledges nothing: what counts is that a node's own grant
-// was at most the token when it acknowledged it.
+// A larger token that arrives later acknowledges nothing: when a node acknowledges a token, the
+// token that it granted itself must be at most that.
 func (r *round) token() (token driver.Token, behind node.Set, acks int) {
 	for i := range r.parts {
 		if p := &r.parts[i]; p.progress == answered && p.result.State == driver.Held {
@@ -220,12 +223,13 @@ func (r *round) token() (token driver.Token, behind node.Set, acks int) {
 	return token, behind, acks
 }
 
-// raise has nodes acknowledge a token that is larger than the one they granted: if the key there is
-// still the claim's, their next grant will be larger than the block. A renewal with a block does
-// just that. raise returns nil when as many as missing have acknowledged.
+// raise has nodes acknowledge a token that is larger than the one they granted. A node that
+// acknowledges it will grant only tokens above the claim's block from then on. A renewal with a
+// block does exactly that. raise returns nil when as many nodes as missing have acknowledged the
+// token.
 //
-// The key must still be the claim's. If a node has granted it to another claim since, that one's
-// acquisition may have been completed with the same token.
+// A node acknowledges only if the claim still holds the key there. If the node has granted the key
+// to another claim since, that acquisition may have been completed with the same token.
 func (q *Quorum) raise(ctx context.Context, r *round, token driver.Token, behind node.Set,
 	missing int) error {
 	claim := r.claim
@@ -258,8 +262,8 @@ func (q *Quorum) raise(ctx context.Context, r *round, token driver.Token, behind
 	return err
 }
 
-// busy returns the result when a majority answered and others hold too many nodes. Called with r.mu
-// held.
+// busy returns the result of a round in which a majority has answered and others hold too many
+// nodes. Called with r.mu held.
 func (r *round) busy(t *tally) driver.Result {
 	result := driver.Result{State: driver.Busy}
 	votes := make(map[string]int, 1)
@@ -292,7 +296,7 @@ func (r *round) busy(t *tally) driver.Result {
 			}
 		}
 	}
-	// The key can be ours when so many leases have ended that we can have a majority.
+	// The claim can get the key when so many leases have ended that a majority is possible.
 	slices.Sort(rests)
 	if missing := r.q.need - t.held; missing <= len(rests) {
 		result.ExpiresIn = rests[missing-1]

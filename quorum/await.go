@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// grace is how much longer than its bound a call is waited for. A call returns at its bound if its
-// backend keeps the contract, but nothing depends on that.
+// grace returns how much longer than its bound the wait for a call is. If its backend keeps the
+// contract, a call returns at its bound, but nothing depends on that.
 func grace(bound time.Duration) time.Duration { return bound / 10 }
 
-// decision is what the nodes' answers decide, and one goroutine may wait for it. mu also guards the
-// struct that it is part of.
+// decision is what the nodes' answers decide. One goroutine may wait for it. mu also guards the
+// struct that the decision is part of.
 type decision struct {
 	mu      sync.Mutex
 	decided bool
@@ -21,7 +21,7 @@ type decision struct {
 	until   clock.Instant // when the calls made last are given up
 }
 
-// decide marks the decision as made, and wakes who waits for it.
+// decide marks the decision as made, and wakes the goroutine that waits for it.
 func (d *decision) decide() {
 	d.decided = true
 	if d.waiting != nil {
@@ -29,8 +29,8 @@ func (d *decision) decide() {
 	}
 }
 
-// attend has the decision wake p, or nobody if p is nil. It reports whether the decision is made
-// already.
+// attend has the decision wake p, or nobody if p is nil. It reports whether the decision has
+// already been made.
 func (d *decision) attend(p *parker) (decided bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,8 +38,8 @@ func (d *decision) attend(p *parker) (decided bool) {
 	return d.decided
 }
 
-// expire gives up on nodes that should have answered by now. It reports whether the decision is
-// made, and if not, how much time other nodes have left.
+// expire gives up nodes that should have answered by now. It reports whether the decision is made,
+// and if not, how much time the other nodes have left.
 func (d *decision) expire(giveUp func()) (decided bool, rest time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (q *Quorum) await(ctx context.Context, d *decision, most time.Duration, giv
 		decided, rest := d.expire(giveUp)
 		switch {
 		case decided:
-			return nil // a decision wins over a ctx that ended in the same moment
+			return nil // the decision wins if ctx has ended at the same moment
 		case over != nil:
 			return over
 		}
@@ -81,10 +81,10 @@ func (q *Quorum) await(ctx context.Context, d *decision, most time.Duration, giv
 	}
 }
 
-// parker is what a goroutine waits on: somebody wakes it, or its timer does. It is used again, as a
-// channel and a timer cost more than the wait. It is no timer channel, and no timer that is due
-// when it is set: in a synctest bubble the goroutine that touches such a timer runs it, and the
-// race detector of Go 1.26 crashes when two do so at once.
+// parker is what a goroutine waits on until another goroutine or a timer wakes it. Parkers are
+// reused, because a channel and a timer cost more than the wait. A parker does not use a timer
+// channel, or a timer that is due when it is set. In a synctest bubble the goroutine that touches
+// such a timer runs it, and the race detector of Go 1.26 crashes if two goroutines do so at once.
 type parker struct {
 	woken chan struct{} // has room for one; may hold a signal that was meant for an earlier wait
 	timer *time.Timer   // nil until it is first needed
@@ -108,7 +108,8 @@ func (p *parker) wake() {
 	}
 }
 
-// parking is the idle parkers of one Quorum: what was made in a synctest bubble must stay in it.
+// parking is the idle parkers of one Quorum. Each Quorum has its own, because a channel that was
+// made in a synctest bubble must stay in it.
 type parking struct {
 	mu   sync.Mutex
 	idle []*parker

@@ -7,21 +7,21 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// A waiter gives back what it holds on a few nodes. If one of these is slow, the waiter may hold a
-// majority before the release takes effect there, and renewals do not wait for it as acquisitions
-// do. So while a node has not answered a release, nor what was asked for after it, its renewals of
-// this claim are no votes. Other nodes may still make a majority.
+// A waiter gives back what it holds on a few nodes. If one of these nodes is slow, the waiter may
+// get a majority before the release takes effect there. Acquisitions wait for that release, but
+// renewals do not. So as long as a node has answered neither the release nor a later call, its
+// renewals of the claim do not count as votes. Other nodes may still make a majority.
 
 var errStillReleasing = &driver.Error{Maybe: true,
 	Err: errors.New("held, but may still be released: an earlier request is unanswered")}
 
-// doubt notes on which nodes an earlier release of each claim may take effect yet. Called before
-// any node is asked, with b.mu held.
+// doubt notes, for each claim, the nodes on which an earlier release may still take effect. Called
+// before any node is asked, with b.mu held.
 //
-// Most of the time there is none of any claim, which takes one look. It misses none: a history is
-// counted in the step in which it notes the release, before that is sent, with the mutex held that
-// is taken here otherwise. So whoever finds 0 would have found no release either, had it taken all
-// the mutexes at that moment; and a release that is asked for later is not an earlier one.
+// Usually there is no such release, and a look at one counter is enough. The counter misses
+// nothing: it is raised together with the note of the release, under the same mutex, and before the
+// release is sent. So if it is 0, a look under all mutexes would have found nothing either. A
+// release that is requested after that is not an earlier one.
 func (b *batch) doubt() {
 	q := b.q
 	if q.doubts.Load() == 0 {
@@ -44,8 +44,8 @@ func (b *batch) doubt() {
 	}
 }
 
-// vote returns what a node's answer about a claim counts for. That somebody waits there is true all
-// the same.
+// vote returns the state that a node's answer about a claim counts as. Waiting is true of the node
+// in any case.
 func (b *batch) vote(i, k int, result driver.Result) driver.Result {
 	if result.State == driver.Held && b.late != nil && b.late[k].Has(i) {
 		return driver.Result{Waiting: result.Waiting, Err: errStillReleasing}

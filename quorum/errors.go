@@ -13,15 +13,17 @@ import (
 )
 
 var (
-	// ErrSameServer: two of the backends talk to one server, which would have two votes.
+	// ErrSameServer: two of the backends talk to the same server, which would then have two votes.
 	ErrSameServer = node.ErrSameServer
 
-	// ErrTooLate: a majority granted the lock, but not within its validity. It was given back, or
-	// its claim queues: then it is ErrUnknown, and the caller asks again or releases it.
+	// ErrTooLate: a majority granted the claim, but not within its validity. The claim was given
+	// back. If it queues, it was not: then the error also is ErrUnknown, and the caller asks again
+	// or releases the claim.
 	ErrTooLate = errors.New("majority reached after the validity had ended")
 
-	// ErrNoMajorityToken: a majority granted the lock, but some nodes lost it before they had
-	// acknowledged the token. It is ErrUnknown, and was given back unless its claim queues.
+	// ErrNoMajorityToken: a majority granted the claim, but some nodes lost it before they
+	// acknowledged the token. The error also is ErrUnknown. The claim was given back unless it
+	// queues.
 	ErrNoMajorityToken = errors.New("token not acknowledged by a majority")
 
 	errClosed = errors.New("quorum closed")
@@ -29,16 +31,16 @@ var (
 	errLate   = errors.New("some of them after the node timeout, and it was given back")
 )
 
-// Error says why no majority of the nodes agreed, node by node. errors.As finds it inside the
-// *driver.Error that a method returns, which says whether the request may have taken effect.
+// Error says why no majority of the nodes agreed, node by node. It is inside the *driver.Error that
+// a method returns, which says whether the request may have taken effect.
 //
-// errors.Is and errors.As do not look into the nodes' errors, as these contradict each other. There
-// are two exceptions. A *driver.QuarantineError is found if only quarantine prevents a majority,
-// and says for how long. A *driver.SetError is found if there can be no majority without nodes that
+// Error does not wrap the errors of the nodes, because they may contradict each other. There are
+// two exceptions. errors.As finds a *driver.QuarantineError if only quarantine prevents a majority;
+// it says for how long. It finds a *driver.SetError if there is no majority without nodes that
 // belong to another set.
 type Error struct {
 	Need  int         // how many nodes make a majority
-	Got   int         // how many did what was asked
+	Got   int         // how many nodes did what was asked
 	Nodes []NodeError // every node, in the order in which the backends were given
 
 	cause error // why a majority was not enough, or nil
@@ -48,7 +50,7 @@ type Error struct {
 type NodeError struct {
 	Node string // its name, see [WithNames]
 
-	// State is what the node answered; Unknown if it did not.
+	// State is what the node answered; Unknown if it did not answer.
 	State driver.State
 
 	// Holder is who holds the key there, if State is Busy; empty if not known.
@@ -119,7 +121,8 @@ func (n *NodeError) Error() string {
 // Unwrap returns the node's error.
 func (n *NodeError) Unwrap() error { return n.Err }
 
-// Is reports whether target is why a majority was not enough: ErrTooLate or ErrNoMajorityToken.
+// Is reports whether target is the reason why a majority was not enough: ErrTooLate or
+// ErrNoMajorityToken.
 func (e *Error) Is(target error) bool { return e.cause != nil && errors.Is(e.cause, target) }
 
 // As finds a *driver.QuarantineError or a *driver.SetError, see [Error].
@@ -139,8 +142,8 @@ func (e *Error) As(target any) bool {
 	return false
 }
 
-// disagreement returns the SetError of the first node that belongs to another set, if so many do
-// that the others are no majority; else nil.
+// disagreement returns the SetError of the first node that belongs to another set, or nil if the
+// other nodes make a majority.
 func (e *Error) disagreement() (first *driver.SetError) {
 	agreeing := 0
 	for _, n := range e.Nodes {
@@ -157,7 +160,8 @@ func (e *Error) disagreement() (first *driver.SetError) {
 	return first
 }
 
-// quarantine returns the time until a majority may vote, if only quarantine prevents it; else 0.
+// quarantine returns the time until a majority may vote, or 0 if something else than quarantine
+// prevents it.
 func (e *Error) quarantine() time.Duration {
 	var waits []time.Duration
 	for _, n := range e.Nodes {

@@ -15,23 +15,24 @@ const (
 	// MaxNodes is the largest number of nodes accepted.
 	MaxNodes = 9
 
-	// DefaultNodeTimeout bounds each call to a node, together with the tenth part of the TTL; see
+	// DefaultNodeTimeout bounds each call to a node, unless a tenth of the TTL is shorter; see
 	// [WithNodeTimeout].
 	DefaultNodeTimeout = 50 * time.Millisecond
 
-	// DefaultGuard is how long a node takes no part after a restart that may have cost it its data,
-	// and the largest TTL; see [WithGuard].
+	// DefaultGuard is how long a node takes no part after a restart, and the longest TTL; see
+	// [WithGuard].
 	DefaultGuard = time.Minute
 
 	// DefaultDrift is the part of the TTL set aside for clocks that run at different rates; see
 	// [WithDrift].
 	DefaultDrift = 0.01
 
-	// maxSetName bounds what every server stores and is sent for comparison.
+	// maxSetName is the longest name of a set. Every server stores the name, and gets it for
+	// comparison.
 	maxSetName = 4096
 
-	// driftConstant is always added to the drift allowance: it covers the resolution of the nodes'
-	// expiry.
+	// driftConstant is the fixed part of the drift allowance. It covers the resolution of the
+	// nodes' expiry.
 	driftConstant = 2 * time.Millisecond
 )
 
@@ -59,56 +60,57 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// WithNodeTimeout bounds each call to a node. Default: the smaller of the tenth part of the TTL and
-// [DefaultNodeTimeout]. It must be well above the round trip to the slowest node that is to count,
-// connecting included. It must be small against the TTL: all nodes are asked at the same time, but
-// when no majority answers, a call takes this long. A batch of renewals gets more, in proportion to
-// its size. A claim is refused with driver.ErrInvalid unless its TTL, less the drift allowance, is
-// longer.
+// WithNodeTimeout bounds each call to a node. It must be well above the round trip to the slowest
+// node that is to count, including the time to connect. It must be small compared with the TTL,
+// because a call takes this long if no majority answers. A batch of renewals gets more time, in
+// proportion to its size. A claim fails with driver.ErrInvalid if its TTL, less the drift
+// allowance, is not longer than the node timeout. The default is the smaller of a tenth of the TTL
+// and [DefaultNodeTimeout].
 func WithNodeTimeout(d time.Duration) Option {
 	return option(func(c *config) { c.timeout = d })
 }
 
-// WithGuard sets the restart quarantine: how long a node takes no part after a restart in which it
-// may have forgotten what it had granted. It is also the largest TTL allowed: others are refused
-// with driver.ErrInvalid. All clients of a node must have the same guard, see [Quorum.Adopt].
-// Default [DefaultGuard]. 0 switches the quarantine off and allows every TTL: then a node that
+// WithGuard sets the restart quarantine: how long a node takes no part after a restart, in which it
+// may have forgotten what it had granted. The guard is also the longest TTL: a claim with a longer
+// one fails with driver.ErrInvalid. All clients of a node must have the same guard (see
+// [Quorum.Adopt]). A guard of 0 switches the quarantine off and allows every TTL. Then a node that
 // restarts without its data can grant a lock that is still held. The guard works with backends that
-// implement driver.Guarder. Other backends must never lose their data.
+// implement driver.Guarder; other backends must never lose their data. The default is
+// [DefaultGuard].
 //
-// Nodes that were all started just now, or that are asked for the first time, grant nothing before
-// the guard is over. The error says how long that takes.
+// If all nodes have just started, or no client has asked them before, they grant nothing until the
+// guard is over. The error says how long that takes.
 func WithGuard(guard time.Duration) Option {
 	return option(func(c *config) { c.guard = guard })
 }
 
-// WithDrift sets the part of the TTL set aside for clocks that run at different rates, 0 <= drift <
-// 0.5. Default [DefaultDrift]; 2 ms are always added. An acquisition that takes longer than TTL -
-// (TTL x drift + 2 ms), from before its first request, fails with [ErrTooLate]. Use the value that
-// the Locker has.
+// WithDrift sets aside a part of the TTL for clocks that run at different rates, 0 <= drift < 0.5.
+// An acquisition that takes longer than TTL - (TTL x drift + 2 ms), counted from just before its
+// first request, fails with [ErrTooLate]. Use the value that the Locker has. The default is
+// [DefaultDrift].
 func WithDrift(drift float64) Option {
 	return option(func(c *config) { c.drift = drift })
 }
 
-// WithNames names the nodes in errors and in [Status], in the order of the backends, one name each.
-// Default: "node 1" and so on.
+// WithNames sets the names of the nodes in errors and in [Status], one for each backend, in their
+// order. The default is "node 1" and so on.
 func WithNames(names ...string) Option {
 	return option(func(c *config) { c.names = names })
 }
 
-// WithSet names the set of these nodes, for nodes that implement driver.Member. All clients of just
-// these nodes have the same name, and clients of other nodes have another. It has at most 4096
-// bytes of printable ASCII but '/' and space. Only the name tells a node from another one that has
-// taken its place: if you change the nodes, change the name and call [Quorum.Adopt]. Package
-// redlock makes the name of the addresses. Default: none; then nodes compare only their number and
-// the guard.
+// WithSet names the set of these nodes, for nodes that implement driver.Member. All clients of
+// exactly these nodes use the same name, and clients of other nodes use another one. The name has
+// at most 4096 bytes of printable ASCII without '/' and space. Only the name tells a node from
+// another one that has taken its place. So if you change the nodes, change the name and call
+// [Quorum.Adopt]. Package redlock makes the name from the addresses. The default is no name; then
+// nodes compare only their number and the guard.
 func WithSet(name string) Option {
 	return option(func(c *config) { c.set = name })
 }
 
-// WithObserver has f called whenever a node's state changes, one event after the other. f runs on a
-// goroutine that talks to a node, so it must not block. It may call Status, and no other method.
-// Default none.
+// WithObserver has f called whenever the state of a node changes, one event after the other. f runs
+// on a goroutine that talks to a node, so it must not block. It may call [Quorum.Status], and no
+// other method. The default is no observer.
 func WithObserver(f func(NodeEvent)) Option {
 	return option(func(c *config) { c.observer = f })
 }

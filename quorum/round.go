@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// round is one operation on one claim on all nodes: it collects the answers until the outcome is
-// decided. Later answers are noted, but decide nothing.
+// round is one operation on one claim, on all nodes. It collects the answers until the outcome is
+// decided. Later answers are noted but do not change the decision.
 type round struct {
 	q     *Quorum
 	op    node.Operation
@@ -21,8 +21,8 @@ type round struct {
 	// Its mutex guards all that follows. It is taken before a shard's where both are needed.
 	decision
 	record     *record
-	generation uint64 // of the record, as this round means it
-	cleaned    bool   // everything was given back
+	generation uint64 // of the record when the round began
+	cleaned    bool   // the claim was given back
 	parts      []part
 	open       int           // calls that have not returned
 	returned   *parker       // woken when that is 0, if somebody waits for it
@@ -62,8 +62,8 @@ type tally struct {
 	maybe, permanent int
 }
 
-// begin starts a round on all nodes. The order in which the rounds of a key begin is the order of
-// their effects.
+// begin starts a round on all nodes. The rounds of a key take effect in the order in which they
+// begin.
 func (q *Quorum) begin(op node.Operation, claim driver.Claim, start clock.Instant) *round {
 	r := &round{
 		q: q, op: op, claim: claim, start: start,
@@ -77,7 +77,8 @@ func (q *Quorum) begin(op node.Operation, claim driver.Claim, start clock.Instan
 	return r
 }
 
-// launch asks the nodes that were left out so far. Without force those that are down stay left out.
+// launch asks the nodes that have not been asked yet. Unless force is true, it leaves out nodes
+// that are down.
 func (r *round) launch(force bool) {
 	q := r.q
 	full := r.bound + grace(r.bound)
@@ -87,7 +88,7 @@ func (r *round) launch(force bool) {
 	} else {
 		now = clock.Now()
 	}
-	// Nodes may turn out to be needed one after the other. Their times must not add up.
+	// Nodes may turn out to be needed one after the other, and their times must not add up.
 	r.until = min(now.Add(full), r.last)
 	deadline := clock.In(r.bound) // of the calls made now; those made before keep theirs
 	var turn, pending node.Set
@@ -135,7 +136,7 @@ func (r *round) launch(force bool) {
 	}
 }
 
-// owes reports whether a node that is not asked must get the release when it is back.
+// owes reports whether a node that is not asked must get this release when it is back.
 func (r *round) owes(p *part, err error) bool {
 	return r.op == node.Releasing && p.progress != answered && !driver.Permanent(err)
 }
@@ -144,8 +145,8 @@ func (r *round) owes(p *part, err error) bool {
 func (r *round) without(i int, err error, force bool) outcome {
 	switch {
 	case r.op == node.Releasing && !r.record.history.Touched().Has(i):
-		// The claim was never sent there, so there is nothing to release. Without this each
-		// acquisition would leave a pending release while a node is down.
+		// The claim was never sent to this node, so there is nothing to release. Otherwise each
+		// acquisition would leave a pending release while the node is down.
 		o := outcome{progress: answered}
 		o.result.State = driver.Lost
 		return o
@@ -157,7 +158,7 @@ func (r *round) without(i int, err error, force bool) outcome {
 }
 
 // enterLocked finds or makes the claim's record. It reports whether the round is still the latest
-// one of the claim, as it is the first time.
+// one of the claim.
 func (r *round) enterLocked(s *shard) (k *key, current bool) {
 	k = s.keyLocked(r.claim.Key)
 	known := k.find(r.claim.Owner)
@@ -208,7 +209,7 @@ func (r *round) giveUp() {
 	late := r.until < r.last
 	r.until = r.last
 	for i := range r.parts {
-		// A call that had to wait for its turn has not had its time yet.
+		// A call that still waits for its turn has not had its time yet.
 		if p := &r.parts[i]; p.progress == asked && !(late && p.call.Queued()) {
 			p.outcome = outcome{progress: failed, err: node.Slow(r.bound)}
 		}
@@ -216,8 +217,8 @@ func (r *round) giveUp() {
 	r.settle()
 }
 
-// settle decides the round if it can, and else asks more nodes if they are needed. Called with r.mu
-// held.
+// settle decides the round if that is possible, and otherwise asks more nodes if they are needed.
+// Called with r.mu held.
 func (r *round) settle() {
 	for !r.decided {
 		t := r.tally()
@@ -274,8 +275,9 @@ func (t *tally) count(o *outcome) {
 	}
 }
 
-// decideAcquire decides an acquisition: there is a majority of grants, or none is possible any
-// more. In the second case a majority of answers of any kind, or of failures, then tells why.
+// decideAcquire decides an acquisition. It is decided when there is a majority of grants. If no
+// such majority is possible any more, it is decided when a majority of answers of any kind, or of
+// failures, tells why.
 func (r *round) decideAcquire(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	possible := t.held+t.asked+t.leftOut >= need
@@ -285,12 +287,12 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 	case t.held+t.asked >= need:
 		return false, false
 	case possible && t.answered+t.asked < need:
-		// Failures are in the way, not other holders: nodes that were left out may be back.
+		// Failures prevent a majority, not other holders. Nodes that were left out may be back.
 		return false, true
 	}
 	decided = t.answered >= need || t.failed+t.leftOut > n-need || t.asked == 0
-	// Before it is decided only to free what it has got: the release overtakes what was not sent
-	// yet, and those answers may be the ones that say who holds the key.
+	// Before the decision, give back only if nodes have granted the claim: the release replaces
+	// requests that were not sent yet, and their answers might say who holds the key.
 	if (decided || !possible && t.held > 0) && !r.cleaned && !r.claim.Queue {
 		r.cleaned = true
 		r.q.giveBack(r.claim)
@@ -298,7 +300,8 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 	return decided, false
 }
 
-// decideRelease decides a release: a majority held the claim until now, or too many did not.
+// decideRelease decides a release. It is decided when a majority held the claim until now, or too
+// many nodes did not.
 func (r *round) decideRelease(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	switch {
@@ -317,8 +320,8 @@ func (r *round) wait(ctx context.Context) error {
 	return r.q.await(ctx, &r.decision, r.bound+grace(r.bound), r.giveUp)
 }
 
-// linger waits a moment for nodes that have not answered, though it is decided that there is no
-// majority: the error should say what is wrong with every node, and a failure is not urgent.
+// linger waits a moment for nodes that have not answered, although it is decided that there is no
+// majority. The error should say what is wrong with every node, and a failure is not urgent.
 func (r *round) linger(ctx context.Context) {
 	until := clock.Now().Add(r.bound / 5)
 	p := r.q.parking.get(r.bound / 5)
@@ -328,7 +331,7 @@ func (r *round) linger(ctx context.Context) {
 		if rest <= 0 {
 			break
 		}
-		p.wakeAfter(rest) // again: what woke it may have been early, or meant for another wait
+		p.wakeAfter(rest) // again, because the last signal may have been meant for another wait
 		select {
 		case <-p.woken:
 		case <-ctx.Done():
@@ -339,7 +342,7 @@ func (r *round) linger(ctx context.Context) {
 	r.watchOpen(nil)
 }
 
-// watchOpen reports whether calls are still open, and has p woken when none is.
+// watchOpen reports whether calls are still open, and has p woken when no call is.
 func (r *round) watchOpen(p *parker) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Sharing over N nodes. A claim that shares a key holds a majority like any other, each node in its
-// own mode. A shared and an exclusive claim with a majority each have a node in common, and there
-// they exclude each other, and one gets a larger token than the other. Two shared ones do not: both
+// Sharing over N nodes. A shared claim holds a majority of nodes, like any other claim. The
+// majorities of a shared claim and an exclusive one have a node in common. There they exclude each
+// other, and the later one gets the larger token. Two shared claims do not exclude each other, and
 // may have the same token.
 //
-// After a Downgrade some nodes may have the claim shared, and others alone. It keeps writers out by
-// both. Others that would share have a majority only if it is shared on some node that they have in
-// common, so its Downgrade was asked for, and its holder counts on being alone no more. Each later
-// renewal with Shared tells nodes that have not heard of it yet.
+// After a Downgrade some nodes may have the claim as shared, and others as exclusive. Both keep
+// writers out. Another shared claim can get a majority only if the downgraded claim is shared on a
+// node that both majorities have. So the Downgrade was requested, and the holder no longer relies
+// on being alone. Each later renewal with Shared tells the nodes that have not heard of it yet.
 
 // Shares implements driver.Sharer: it reports whether all nodes grant shared claims. If one does
 // not, shared claims fail with driver.ErrInvalid, and the error names it.
@@ -41,9 +41,9 @@ func (q *Quorum) admitsMode(claim *driver.Claim) error {
 		claim.Key, q.unsharing))
 }
 
-// sharesAlready reports whether a claim holds a majority shared, as far as is known here. If it was
-// asked for alone, nodes would say that it is busy, and as one that has no majority it would be
-// given back.
+// sharesAlready reports whether the claim is known to hold a majority as a shared claim. If such a
+// claim were sent to the nodes as an exclusive one, they would answer that the key is busy, and the
+// claim would be given back because it has no majority.
 func (q *Quorum) sharesAlready(claim *driver.Claim) bool {
 	s := q.shardOf(claim.Key)
 	s.mu.Lock()

@@ -18,15 +18,15 @@ type NodeState uint8
 const (
 	// Unasked: the node has not been asked yet.
 	Unasked = NodeState(node.Unasked)
-	// Up: the node answered, and has failed at most once since.
+	// Up: the node has answered, and has failed at most once since then.
 	Up = NodeState(node.Up)
-	// Down: two calls in a row failed, or more. The node is asked now and then, and whenever the
-	// others do not make a majority.
+	// Down: two or more calls in a row have failed. The node is asked now and then, and whenever
+	// the others do not make a majority.
 	Down = NodeState(node.Down)
 	// Quarantined: the node answers, but takes no part yet after a restart.
 	Quarantined = NodeState(node.Quarantined)
-	// Refusing: the node answers, but refuses for a permanent reason, a wrong password for example.
-	// It is asked as before.
+	// Refusing: the node answers, but refuses for a permanent reason, such as a wrong password. It
+	// is asked as before.
 	Refusing = NodeState(node.Refusing)
 	// Duplicate: the node is the same server as another one, and is not asked any more.
 	Duplicate = NodeState(node.Duplicate)
@@ -82,14 +82,14 @@ type NodeStatus struct {
 // Counts count since New.
 type Counts struct {
 	Acquired uint64 // acquisitions with a majority, handoffs not counted
-	// acquisitions and renewals that took a second round trip, as nodes disagreed about the token
+	// acquisitions and renewals that took a second round trip, because nodes disagreed on the token
 	SecondRounds uint64
-	Unraised     uint64 // those of them in which a majority did not acknowledge it
+	Unraised     uint64 // second round trips in which no majority acknowledged the token
 	TooLate      uint64 // majorities reached after the validity had ended
 	Handoffs     uint64 // grants of queued claims by a majority of notices
 	Returned     uint64 // grants of single nodes that a waiter gave back
 	Healed       uint64 // claims that were sent again to a node that had lost them
-	Forgotten    uint64 // unconfirmed releases that were forgotten, as there were too many
+	Forgotten    uint64 // unconfirmed releases that were dropped, because there were too many
 }
 
 type counters struct {
