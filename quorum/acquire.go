@@ -106,8 +106,8 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 				cause = errLate
 			}
 			err := r.failure(&t, cause)
-			// With Queue, a request has a lasting effect even on a minority of nodes. A node that has
-			// not answered yet may have carried out the request.
+			// With Queue, a request has a lasting effect even on a minority of nodes. A node that
+			// has not answered yet may have carried out the request.
 			open := t.maybe + t.asked
 			err.Maybe = t.held+open >= q.need || r.claim.Queue && t.answered+open > 0
 			if !err.Maybe && r.claim.Queue {

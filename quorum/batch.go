@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// perClaim is what each claim of a batch adds to the time that a node has to answer.
+// perClaim is the time that each claim of a batch adds to the time bound of a call.
 const perClaim = 20 * time.Microsecond
 
-// batch renews claims: each node gets one call for all of them. It collects the answers until every
-// claim is decided.
+// batch is a renewal of many claims. Each node gets one call for all of them. The batch collects
+// the answers until every claim is decided.
 type batch struct {
 	q      *Quorum
 	claims []driver.Claim // not changed any more: calls may outlive the caller
@@ -27,7 +27,7 @@ type batch struct {
 	parts   []batchPart  // by node
 	open    int          // calls that have not returned
 
-	// late is, by claim, the nodes that may still carry out an earlier release; nil: none
+	// late is, for each claim, the nodes that may still carry out an earlier release; nil: none
 	late []node.Set
 }
 
@@ -64,8 +64,8 @@ func (q *Quorum) newBatch(claims []driver.Claim, start clock.Instant) *batch {
 	return b
 }
 
-// ask has nodes renew. lists says which claims, by node, or is nil for all claims on all nodes. It
-// is called once.
+// ask asks nodes to renew. lists has, for each node, the claims to renew there; nil means all
+// claims on all nodes. ask is called once.
 func (b *batch) ask(lists [][]int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,8 +84,8 @@ func (b *batch) ask(lists [][]int32) {
 	b.settle()
 }
 
-// each calls f with every claim the node was asked for: its place in the node's list, and in the
-// batch.
+// each calls f for every claim that the node was asked for, with its place in the node's list and
+// its place in the batch.
 func (p *batchPart) each(all int, f func(at, k int)) {
 	if p.index == nil {
 		for k := range all {
@@ -172,13 +172,13 @@ func (t *batchTally) count(s driver.State) {
 	}
 }
 
-// decided reports whether enough nodes have renewed, or not enough can have.
+// decided reports whether enough nodes have renewed the claim, or too many nodes have not.
 func (t *batchTally) decided() bool {
 	return t.held >= t.need || t.left == 0 || t.held+t.failed+t.left < t.need
 }
 
-// settle decides the batch if every claim is decided, and else asks nodes that were left out if
-// they are needed. Called with b.mu held.
+// settle decides the batch if every claim is decided, and otherwise asks nodes that were left out
+// if they are needed. Called with b.mu held.
 func (b *batch) settle() {
 	if b.judge() {
 		b.launch(true)
@@ -190,8 +190,8 @@ func (b *batch) settle() {
 	}
 }
 
-// judge decides the batch if every claim is decided. Else it reports whether nodes that were left
-// out have to be asked.
+// judge decides the batch if every claim is decided. Otherwise it reports whether nodes that were
+// left out have to be asked.
 func (b *batch) judge() (more bool) {
 	if b.decided {
 		return false

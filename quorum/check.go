@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Check examines the composition, and each node that implements driver.Checker. A finding about a
-// node carries its name. Check fails only if ctx ends before a majority of the nodes has answered.
+// Check examines the set of nodes, and each node that implements driver.Checker. A finding about a
+// node has its name. Check fails only if ctx ends before a majority of the nodes has answered.
 //
 // Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see
 // [Status.Warnings], and for a node that belongs to another set), not-checked.
@@ -81,8 +81,8 @@ func (q *Quorum) examine(ctx context.Context, n *node.Node) (e examined, err err
 	return e, nil
 }
 
-// checkSet says if the node takes part for another set only. A client that has not asked it for a
-// lock learns that nowhere else.
+// checkSet returns a finding if the node belongs to another set. A client that has not asked the
+// node for a lock cannot learn this elsewhere.
 func (q *Quorum) checkSet(n *NodeStatus, e examined) []driver.Finding {
 	switch {
 	case e.err != nil:
@@ -102,7 +102,7 @@ func (q *Quorum) checkSet(n *NodeStatus, e examined) []driver.Finding {
 	return []driver.Finding{finding}
 }
 
-// misfit is the finding about a node without a vote, or one that is unlike the others.
+// misfit returns the finding about a node that has no vote, or is unlike the others.
 func misfit(line string) driver.Finding {
 	return driver.Finding{
 		Severity: driver.Warning, Code: "nodes", Summary: line + ".",
@@ -110,7 +110,7 @@ func misfit(line string) driver.Finding {
 	}
 }
 
-// checkShape returns what can be found without asking a node.
+// checkShape returns the findings that need no answer of a node.
 func (q *Quorum) checkShape() (findings []driver.Finding) {
 	n := len(q.nodes)
 	switch {

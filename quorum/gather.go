@@ -65,7 +65,7 @@ func gather[T any](ctx context.Context, q *Quorum, what inquiry[T]) []reply[T] {
 	replies := make([]reply[T], len(q.nodes))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// has room for all: perhaps nobody listens any more
+	// has room for all replies, because nobody may read the last ones
 	arrived := make(chan reply[T], len(q.nodes))
 	o := outstanding{awaited: make(map[int]bool), spared: make(map[int]bool)}
 	for i, n := range q.nodes {

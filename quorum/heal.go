@@ -11,7 +11,7 @@ import (
 // healers is how many goroutines share the healing after a renewal.
 const healers = 8
 
-// healing sets claims again on nodes that have lost them.
+// healing is a job that sets claims again on nodes that have lost them.
 type healing struct {
 	q     *Quorum
 	start clock.Instant // of the renewal that found it
@@ -24,8 +24,8 @@ type lostClaim struct {
 	node  int
 }
 
-// heal looks for lost claims when all nodes have answered. It waits even for the slowest, as that
-// may always be the one that was restarted. Called with b.mu held.
+// heal looks for lost claims when all nodes have answered. It waits even for the slowest node,
+// because that may be the one that was restarted. Called with b.mu held.
 func (b *batch) heal() {
 	var list []lostClaim
 	for k := range b.tallies {
@@ -60,15 +60,16 @@ func (h *healing) Run() {
 	}
 }
 
-// heal sets a claim on a node where it was lost, by an acquisition: that never takes a key from
-// another. It reports whether it has made a call.
+// heal sets a claim again on a node that has lost it. It does so by an acquisition, which never
+// takes a key from another claim. It reports whether it has made a call.
 func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
 	s := q.shardOf(p.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.findLocked(p.claim.Key, p.claim.Owner)
-	// A release that began before wins, as the record tells. One that begins from now on comes
-	// after this call in the key's order. Without validity there is nothing to heal.
+	// The record shows a release that has already begun; then the claim is not healed. A release
+	// that begins from now on comes after this call in the key's order. If no validity is left,
+	// there is nothing to heal.
 	if r == nil || !r.held ||
 		clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
 		return false

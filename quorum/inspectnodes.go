@@ -13,10 +13,10 @@ type NodeEntry struct {
 	Err   error        // why nothing is known; nil if the node has answered
 }
 
-// InspectNodes describes a key as each node knows it, in the order of the nodes: for whoever looks
-// into a node that is behind the others. [Quorum.Inspect] says what counts. It waits for a majority
-// until ctx ends, and then a moment more for the others. That nodes do not answer is in the
-// entries. It fails with ErrUnavailable if none was asked: after Close, or when ctx has ended.
+// InspectNodes describes a key as each node knows it, in the order of the nodes. It is for finding
+// out how a node differs from the others; [Quorum.Inspect] says what counts. It waits for a
+// majority until ctx ends, and then a moment more for the others. If a node does not answer, its
+// entry says so. InspectNodes fails with ErrUnavailable after Close, or if ctx has already ended.
 func (q *Quorum) InspectNodes(ctx context.Context, key string) ([]NodeEntry, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// shards is how many independent parts the table of keys has.
+// shards is the number of independent parts of the table of keys.
 const shards = 32
 
-// minSweep is the size below which a shard does not look for claims that were never released.
+// minSweep is the size up to which a shard does not look for claims that were never released.
 const minSweep = 64
 
 type shard struct {
@@ -29,21 +29,22 @@ type key struct {
 	records []*record
 }
 
-// record is one claim, for as long as there is something to remember of it. Guarded by the mutex of
-// its key's shard.
+// record is what is known of a claim, for as long as that is needed. Guarded by the mutex of its
+// key's shard.
 type record struct {
 	q       *Quorum
 	key     *key
 	owner   string
 	history node.History
 
-	// held: as far as is known here, the claim holds a majority. Only then is it healed.
+	// held says that the claim holds a majority, as far as is known. Only then is it healed.
 	held bool
 
-	// shared: nodes may have it shared, as it was asked for or renewed with Shared.
+	// shared says that nodes may have the claim as shared, because a request or a renewal said so.
 	shared bool
 
-	// generation changes with each acquisition: a round of an earlier one asks no more nodes.
+	// generation changes with each acquisition, so that a round of an earlier one asks no more
+	// nodes.
 	generation uint64
 
 	// top is the largest token that the claim has.
@@ -119,8 +120,8 @@ func (r *record) Answered(
 	return nil
 }
 
-// Tidy implements node.Keeper: it forgets the claim if nothing need be known of it, and a key
-// without claims and calls.
+// Tidy implements node.Keeper. It forgets the claim if nothing needs to be known of it any more,
+// and then the key if it has no claims and calls.
 func (r *record) Tidy() {
 	if k := r.key; r.history.Over && r.history.Idle() {
 		if i := slices.Index(k.records, r); i >= 0 {
@@ -138,8 +139,8 @@ func (k *key) tidy() {
 	}
 }
 
-// sweepLocked forgets claims that ran into their TTL and were never released. It waits for the
-// table to double, so it costs each key a constant.
+// sweepLocked forgets claims whose TTL has ended and that were never released. It waits until the
+// table has doubled, so its cost for each key is constant.
 func (s *shard) sweepLocked(now clock.Instant) {
 	for _, k := range s.keys {
 		k.records = slices.DeleteFunc(k.records, func(r *record) bool {
@@ -174,7 +175,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 	}
 }
 
-// surelyEnded returns when a claim's lease that is asked for at start has ended, on all nodes.
+// surelyEnded returns the time at which a lease that was asked for at start has ended on all nodes.
 func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Instant {
 	return start.Add(2*claim.TTL + q.config.bound(claim.TTL))
 }

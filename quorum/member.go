@@ -14,8 +14,8 @@ import (
 )
 
 // Two majorities have a node in common only if they are majorities of the same nodes. So nodes that
-// implement driver.Member remember which set they belong to, and take part for no client that is
-// configured for another one. [Quorum.Adopt] says what the operator must see to.
+// implement driver.Member remember which set they belong to, and refuse clients that are configured
+// for another one. [Quorum.Adopt] says what the operator has to do.
 
 // ErrSetInUse says that nodes cannot be moved to another set: the rest of their present set could
 // go on without them. See [Quorum.Adopt].
@@ -36,38 +36,39 @@ func (q *Quorum) join() {
 	}
 }
 
-// Adopt moves the nodes to the set of this Quorum: its nodes, as [WithSet] names them, their
-// number, and its guard. An operator calls it, once, when one of these has changed, on a Quorum
-// that is configured as all clients will be from then on. It is safe while clients of the old set
-// work. First the nodes refuse them; then Adopt waits until their leases have ended; and only then
-// do the nodes take part again, for clients of the new set. Meanwhile nothing can be locked, for
-// the guard of the old set and driver.SetFresh. longest is the longest TTL that clients of the old
-// set use, and matters only if the old set has no guard.
+// Adopt moves the nodes to the set of this Quorum: its name (see [WithSet]), the number of nodes,
+// and the guard. An operator calls it once, when one of these has changed, on a Quorum that is
+// configured as all clients will be from then on. It is safe while clients of the old set work.
+// First the nodes refuse these clients. Then Adopt waits until their leases have ended, for the
+// guard of the old set and driver.SetFresh. Only then do the nodes take part again, for clients of
+// the new set. Meanwhile nothing can be locked. longest is the longest TTL that clients of the old
+// set use; it matters only if the old set has no guard.
 //
-// Every node has to answer. Nodes of the old set that are left out must be no majority of it, so
-// from 7 to 3 nodes it takes two steps. Otherwise Adopt fails with [ErrSetInUse], and nothing has
-// changed. A node that no client has reached yet remembers no set, so it counts as one that is left
+// Every node has to answer. The nodes of the old set that are left out must not make a majority of
+// it, so it takes two steps to go from 7 nodes to 3. Otherwise Adopt fails with [ErrSetInUse], and
+// nothing has changed. A node that no client has reached yet remembers no set. It counts as left
 // out, unless the old set has the same name and number of nodes. Shut down the nodes that are left
-// out: with a node that forgets, they could make a majority of the old set again. If the old set
-// has no guard and longest is 0, Adopt fails with driver.ErrInvalid, and nothing has changed.
+// out: together with a node that forgets, they could make a majority of the old set again. If the
+// old set has no guard and longest is 0, Adopt fails with driver.ErrInvalid, and nothing has
+// changed.
 //
-// It is also safe while another Adopt runs, to whatever set. Each notices at its next step if the
-// other has moved a node since its last one, and then fails with driver.ErrUnknown and names the
-// node. So at most one of them finishes. No node takes part for the new set before all of them are
-// ready to.
+// Adopt is also safe while another call of Adopt runs, to whatever set. If the other call has moved
+// a node between two steps of this one, Adopt fails with driver.ErrUnknown and names the node. So
+// at most one of them finishes. No node takes part for the new set before all nodes are ready to.
 //
-// When it fails for another reason, or ctx ends, some nodes may take part for nobody. Nodes
-// remember which set they came from until all have been moved. So call Adopt again, on a Quorum
-// with one of these sets; it waits again where leases may be left:
+// If Adopt fails for another reason, or ctx ends, some nodes may refuse all clients. Until all
+// nodes have been moved, they remember the set that they came from. So call Adopt again, on a
+// Quorum with one of the following sets. It waits again if leases may be left.
 //
 //   - The same set, to finish the move.
-//   - The former set, to undo it, or a third one. If the move broke off after its wait, Adopt
-//     refuses these with ErrSetInUse, unless so many of these nodes say that they are of the new
-//     set that the others are no majority of it: nodes do not know who else is in their set. Then
-//     move the nodes to the new set first, and from there to the other.
+//   - The old set, to undo the move, or a third set. If the move was broken off after its wait,
+//     Adopt may refuse this with ErrSetInUse: nodes do not know which other nodes are in their set,
+//     so Adopt succeeds only if the nodes that are not known to be in the new set do not make a
+//     majority of it. If it refuses, finish the move to the new set first, and then move the nodes
+//     again.
 //
 // Adopt also moves nodes whose first client had a mistyped guard, but the right name and number of
-// nodes. In two cases it cannot help, and fails with ErrSetInUse:
+// nodes. In two cases it cannot help and fails with ErrSetInUse:
 //
 //   - The set of the nodes has no name, and their first client had a wrong set.
 //   - Two moves to sets of different names were broken off one after the other.
@@ -75,10 +76,11 @@ func (q *Quorum) join() {
 // Then shut all clients down, wait for the longest guard, and delete what the nodes remember of
 // their set (on Redis the key holdfast:s). Nodes that cannot remember a set stay as they are.
 //
-// Nodes that remember no set, new ones for example, take on that of the first client that asks.
-// While they are less than a majority of the new set, clients of both sets may start in any order:
-// the other nodes refuse clients of the new set until Adopt has moved them. If they are a majority,
-// as from 3 nodes to 7, call Adopt before the first client of the new set starts.
+// A node that remembers no set, such as a new one, joins the set of the first client that asks. If
+// fewer nodes of the new set than a majority are such nodes, clients of both sets may start in any
+// order: the other nodes refuse clients of the new set until Adopt has moved them. If they are a
+// majority, as in a move from 3 nodes to 7, call Adopt before the first client of the new set
+// starts.
 //
 // Each node has a second for each step, or the node timeout if that is longer.
 func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {
@@ -118,18 +120,17 @@ func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {
 	return nil
 }
 
-// adoption is an attempt to move nodes. Each step at a node compares what the last step has left
-// there, which has this attempt's own mark. So a node that it had leave a set stays out of it until
-// it is ready for the new one, whatever other attempts do. When the first node takes part for the
-// new set, all of them tell other attempts that they belong to it.
+// adoption is an attempt to move nodes. Each step at a node compares the node's set with what the
+// step before has left there, which has the mark of this attempt. So a node that has left its set
+// stays out of it until it is ready for the new set, whatever other attempts do. When the first
+// node takes part for the new set, all nodes tell other attempts that they belong to it.
 type adoption struct {
 	q  *Quorum
 	id string
 	at []driver.Set // what the nodes belong to
 }
 
-// leave has a node take part for nobody, unless it takes part for the new set already, or has no
-// set.
+// leave has a node refuse all clients, unless it already takes part for the new set or has no set.
 func (a *adoption) leave(set driver.Set) driver.Set {
 	if !set.Admits(a.q.Set()) && set != (driver.Set{}) {
 		set.Moving = a.id
@@ -137,8 +138,8 @@ func (a *adoption) leave(set driver.Set) driver.Set {
 	return set
 }
 
-// stay changes nothing: it finds out whether a node was moved in the wait, while all can still go
-// back to their old set.
+// stay changes nothing. It finds out whether a node was moved during the wait, while all nodes can
+// still go back to their old set.
 func (a *adoption) stay(set driver.Set) driver.Set { return set }
 
 // ready puts a node into the new set, but does not have it take part yet.
@@ -154,17 +155,17 @@ func (a *adoption) ready(set driver.Set) driver.Set {
 	return want
 }
 
-// join has it take part.
+// join has a node take part for the new set.
 func (a *adoption) join(set driver.Set) driver.Set {
 	set.Moving = ""
 	return set
 }
 
-// forget has it forget where it came from.
+// forget has a node forget the set that it came from.
 func (a *adoption) forget(set driver.Set) driver.Set { return set.Plain() }
 
-// step moves each node from its set to what next makes of that. It fails if a node is no longer in
-// that set, but a node without a set may have joined the new one.
+// step moves each node from its set to the result of next. It fails if a node is not in its set any
+// more. But a node without a set may have joined the new one.
 func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) error {
 	want := a.q.Set()
 	for i, n := range a.q.nodes {

@@ -15,9 +15,9 @@ type listener struct {
 }
 
 // Notify calls f with notices about claims that this Quorum has queued, as driver.Notifier
-// describes: Granted when a majority of nodes has handed the key over with one token, and Freed,
-// addressed to one waiter, when asking again is worthwhile. A grant by a node that does not
-// implement driver.Notifier shows only when the waiter asks again.
+// describes. A notice is Granted if a majority of nodes has handed the key over with the same
+// token. It is Freed, for one waiter, if asking again is worthwhile. If a node does not implement
+// driver.Notifier, its grant shows only when the waiter asks again.
 func (q *Quorum) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	q.listening.Lock()

@@ -9,12 +9,13 @@ import (
 )
 
 // Release ends the claim on all nodes at once, as driver.Backend describes, whether they are known
-// to hold it or not. It returns Held when a majority held the claim until now. When so many nodes
-// did not that it cannot have been held, it returns Busy if the claim was queued, else Lost. If no
-// majority answers it fails with ErrUnknown.
+// to hold it or not. It returns Held if a majority held the claim until now. If too many nodes did
+// not hold it for a majority, it returns Busy if the claim was queued, and else Lost. If no
+// majority answers, it fails with ErrUnknown.
 //
-// In every case the nodes that did not answer get the release again when they are back. ctx ends
-// only the wait. If it has ended before, nothing is done, and Release fails with ErrUnavailable.
+// In every case, nodes that did not answer get the release again when they are back. ctx ends only
+// the wait. If ctx has ended before the call, nothing is done, and Release fails with
+// ErrUnavailable.
 func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Result{}, err

@@ -8,22 +8,23 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Renew extends the claims on all nodes at once, as driver.Backend describes: each node gets one
-// call for all of them. Each claim has its own majority. It is Held when a majority of nodes has
-// extended it; Lost when so many nodes do not have it any more that no majority can; and else
-// Unknown, with an *Error in Result.Err. What is left of a claim that is lost is given back.
+// Renew extends the claims on all nodes at once, as driver.Backend describes. Each node gets one
+// call for all claims, and each claim has a majority of its own. A claim is Held if a majority of
+// nodes has extended it, and Lost if too many nodes do not have it any more for a majority.
+// Otherwise it is Unknown, with an *Error in Result.Err. What is left of a lost claim is given
+// back.
 //
-// Result.Waiting is set for a claim that is held if one of the nodes that have answered sets it.
+// Result.Waiting is set for a claim that is held if a node that has answered sets it.
 //
-// A node that has not answered an earlier release has no vote on that claim: it may pass the key on
-// yet.
+// A node that has not answered an earlier release has no vote on that claim, because it may still
+// pass the key on.
 //
-// In the background a held claim is set again on nodes that have lost it, unless another holds the
-// key there. So it outlives the loss of one node after the other.
+// In the background, a claim that is held is set again on nodes that have lost it, unless the key
+// is taken there. So it survives the loss of one node after the other.
 //
-// It fails as a whole only if ctx ends or the Quorum is closed. It returns within the node timeout
-// and 20 us for each claim, or twice that if more than a minority of nodes fails. If tokens are
-// asked for there may be a second step, which may take as long.
+// Renew fails as a whole only if ctx ends or the Quorum is closed. It returns within the node
+// timeout and 20 us for each claim, or twice that if more nodes fail than a minority. If a claim
+// has a Block, there may be a second step, which may take as long.
 func (q *Quorum) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err

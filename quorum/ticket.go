@@ -8,20 +8,22 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// A ticket is when a claim began to wait, in microseconds, so that all nodes have waiters in one
-// order. It counts by the nodes' clocks. By its own clock a client that is ahead would be served
-// last. Each node says in its answers to waiters what its clock shows, and so how far that is ahead
-// of the lease clock of this process. The median of these makes the ticket. A client takes the
-// clock as read when the answer came, so a slow request, on a new connection for example, makes no
-// ticket late. If the nodes' clocks agree, no ticket is later than it should be. It is early by the
-// time that answers take, and by the hundredth part of the time since the reading. Tickets of
-// clients that have heard different majorities differ by what those nodes' clocks differ, and no
-// minority has a say in that.
+// A ticket is the time at which a claim began to wait, in microseconds, so that all nodes have the
+// waiters in the same order. It is measured by the nodes' clocks: if it were measured by the
+// client's own clock, a client that is ahead would be served last. Each node tells its clock in its
+// answers to waiters, which shows how far it is ahead of the lease clock of this process. The
+// median of these differences makes the ticket.
 //
-// The first claim that waits comes before any such answer. It has no ticket, and each node gives it
+// A client counts a clock as read when the answer came, so a slow request, for example on a new
+// connection, does not make tickets late. If the nodes' clocks agree, no ticket is later than it
+// should be. It is early by the time that answers take, and by a hundredth of the time since the
+// reading. If clients have heard from different majorities, their tickets differ by as much as the
+// clocks of these nodes do, and a minority of nodes has no influence on that.
+//
+// The first claim that waits comes before any such answer. It has no ticket, so each node gives it
 // one by its own clock.
 
-// maxTicketError is how much too late a ticket may be, to keep the order within a process.
+// maxTicketError is how much too late a ticket may be in order to keep the order within a process.
 const maxTicketError = time.Second
 
 // ticket returns the ticket of a claim that began to wait at began, or 0 if the nodes' clocks are
@@ -65,8 +67,8 @@ func (q *Quorum) newTicket(now clock.Instant) uint64 {
 	}
 }
 
-// placed notes that a claim without a ticket has a place by a node's clock, so that later claims
-// get places behind it. A node's clock that is far from the others' does no harm, see newTicket.
+// placed notes that a node has placed a claim without a ticket by its own clock, so that later
+// claims get places behind it. A clock that is far from the others does no harm; see newTicket.
 func (q *Quorum) placed(clockShows uint64) {
 	for {
 		last := q.lastTicket.Load()

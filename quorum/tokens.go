@@ -2,13 +2,13 @@ package quorum
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// maxSeen is the largest token over which larger ones are proposed. Tokens look like microseconds
-// since 1970 and have to stay below 2^53, so a larger one comes from a node whose counter is
-// broken, and must not spread.
+// maxSeen is the largest token that is believed. Tokens look like microseconds since 1970 and have
+// to stay below 2^53. So a larger one comes from a node whose counter is broken, and must not
+// spread.
 const maxSeen = 1 << 52
 
-// propose raises a proposed token over those seen. Nodes grant what is proposed if it is larger
-// than all they have granted. Then they agree, and one round is enough.
+// propose raises a proposed token above all tokens seen. Nodes grant the proposed token if it is
+// larger than all they have granted. Then they agree, and one round is enough.
 func (q *Quorum) propose(token driver.Token) driver.Token {
 	return max(token, driver.Token(q.highest.Load())+1)
 }

@@ -8,57 +8,61 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Waiting over N nodes. A claim queues on every node, with one ticket, so that all nodes have
-// waiters in the same order and a release hands over to the same one on most of them. Each node's
-// handoff reaches us as a notice; a majority of them, with one token and with time left, is a
-// grant. All else only makes the caller ask again (driver.Freed), and then the ordinary acquisition
-// decides. So a notice that is lost, late, repeated or wrong costs time, never exclusion.
+// Waiting over N nodes. A claim queues on every node with the same ticket. So all nodes have the
+// waiters in the same order, and a release hands over to the same waiter on most of them. Each
+// node's handoff arrives as a notice. A majority of notices, with the same token and with time
+// left, is a grant. Everything else only makes the caller ask again (driver.Freed), and then the
+// ordinary acquisition decides. So a notice that is lost, late, repeated or wrong costs time, but
+// never exclusion.
 //
-// Where several waiters hold some nodes each, all but one have to give these back. A waiter that
-// has no majority after a short random time gives back what it holds, and queues there again at
-// once, behind those with earlier tickets. The next in line holds on longer, and so gets what the
-// others give back. If another claim holds a majority, a waiter gives back what it holds, and
-// queues there only when it next asks: the holder must be able to heal those nodes.
+// If several waiters hold some nodes each, all but one of them have to give their nodes back. A
+// waiter that has no majority after a short random time gives back the nodes that it holds, and
+// queues there again at once, behind waiters with earlier tickets. The waiter that is next in line
+// holds its nodes longer, and so gets what the others give back. If another claim holds a majority,
+// a waiter gives back its nodes, and queues there again only when it next asks, so that the holder
+// can heal these nodes.
 
 const (
-	// patience is the part of the node timeout after which a minority of grants is given back, at
-	// the earliest.
+	// patience is the part of the node timeout after which, at the earliest, a waiter gives back a
+	// minority of grants.
 	patience = 0.1
-	// seniority is how many times longer the next in line holds on.
+	// seniority is how many times longer the waiter that is next in line holds its nodes.
 	seniority = 4
-	// maxRetreat bounds how often that time doubles, while nobody else wants what is given back.
+	// maxRetreat bounds how often the time doubles, as long as nobody else wants what is given
+	// back.
 	maxRetreat = 4
 )
 
-// queuedClaim is what is known of a claim in the queue, which comments here call a waiter. Guarded
-// by its shard's mutex.
+// queuedClaim is what is known of a claim in the queue. Comments in this file call it a waiter.
+// Guarded by its shard's mutex.
 type queuedClaim struct {
-	claim driver.Claim  // as it was asked for last
-	began clock.Instant // before it was asked for first
+	claim driver.Claim  // as in the last request
+	began clock.Instant // just before the first request
 
-	// asking counts acquisitions under way. Their answer comes first: no notice is passed on
-	// meanwhile.
+	// asking is the number of acquisitions under way. While there are any, no notice is passed on,
+	// because their answer comes first.
 	asking int
 
-	// promised: after this the caller does not take a Granted notice as valid. It is the presence
-	// that the caller was told, counted from before it asked. Until it was told one (told), the
-	// caller takes no such notice.
+	// promised is until when the caller accepts a Granted notice: the presence that the caller was
+	// told, counted from before it asked. Before the caller was told a presence (told), it accepts
+	// no Granted notice.
 	told     bool
 	promised clock.Instant
 
-	// known: the caller knows that some node may have the claim. It asks again, or releases it.
+	// known says that the caller knows that a node may have the claim, and so asks again or
+	// releases it.
 	known bool
 
 	votes []vote
 
-	// nodes that were asked without the ticket, and may have given the claim one of their own
+	// nodes that were asked without the ticket, and may have given the claim a ticket of their own
 	unplaced node.Set
 
-	hints   node.Set // nodes that said something for which the caller has to ask
-	fresh   bool     // a node has said something since the caller asked last
-	hinted  bool     // the caller was told to ask, and has not yet
+	hints   node.Set // nodes that sent something for which the caller has to ask again
+	fresh   bool     // a node has sent something since the caller last asked
+	hinted  bool     // the caller was told to ask, and has not asked yet
 	granted bool     // the caller was told that it holds the key
-	// nodes that it gave back without queuing there again, since the caller asked last
+	// nodes that the claim gave back without queuing there again, since the caller last asked
 	left    node.Set
 	retreat int // how often grants were given back and came again at once
 
@@ -69,30 +73,31 @@ type queuedClaim struct {
 
 // vote is what a waiter knows of one node.
 type vote struct {
-	// queued: the node's last answer was that the claim waits there, and counts as present until
-	// present.
+	// queued says that the claim waits there, by the node's last answer, and counts as present
+	// until the time present.
 	queued  bool
 	present clock.Instant
 
-	// doubtful: a notice from this node does not prove that the claim holds the key there now.
-	// While the claim is in the node's queue without a break, there can be only one grant, which
-	// lasts as long as the presence. After a break a notice may be about an earlier grant, which is
-	// over. Once doubtful, it stays so for this claim.
+	// doubtful says that a notice from this node does not prove that the claim holds the key there
+	// now. While the claim is in the node's queue without a break, there can be only one grant,
+	// which lasts as long as the presence. After a break, a notice may be about an earlier grant,
+	// which is over. A node that is doubtful for a claim stays doubtful.
 	doubtful bool
 
 	held    bool          // the claim holds the key there
-	noticed bool          // known from a notice: it lasts as long as the presence
-	expires clock.Instant // else: at the earliest
-	since   clock.Instant // when that became known
+	noticed bool          // held is known from a notice, so it lasts as long as the presence
+	expires clock.Instant // otherwise, the earliest time at which it ends
+	since   clock.Instant // when held became known
 	token   driver.Token
 	block   uint64
 
-	holder   string // who held it when the node answered last; empty if not known
-	place    int    // and our place in its queue; 0 if not known
-	returned bool   // the claim was given back since, and queues again
+	holder   string // who held the key at the node's last answer; empty if not known
+	place    int    // the claim's place in the queue then; 0 if not known
+	returned bool   // the claim was given back since then, and queues again
 }
 
-// wait notes that the claim is about to be asked for with Queue. It gives the claim its ticket.
+// wait notes that a request for the claim with Queue is about to be sent. It gives the claim its
+// ticket.
 func (r *record) wait(claim *driver.Claim, start clock.Instant) {
 	q, w := r.q, r.queued
 	if w == nil {
@@ -106,9 +111,10 @@ func (r *record) wait(claim *driver.Claim, start clock.Instant) {
 		}
 		r.queued = w
 	}
-	// The ticket stays the same while the claim waits: it is its place. A claim that began without
-	// one gets it when the nodes' clocks are known. Nodes where it waits already have given it one
-	// of their own, which is about the same unless a request was late or lost; see returnLocked.
+	// The ticket is the claim's place, so it stays the same while the claim waits. A claim that
+	// began without a ticket gets one when the nodes' clocks are known. Nodes where it already
+	// waits have given it one of their own, which is about the same unless a request was late or
+	// lost; see returnLocked.
 	if w.claim.Ticket == 0 {
 		w.claim.Ticket = q.ticket(w.began)
 	}
@@ -118,7 +124,7 @@ func (r *record) wait(claim *driver.Claim, start clock.Instant) {
 	w.hints, w.fresh, w.hinted, w.left = 0, false, false, 0
 }
 
-// stopWaiting forgets the place in the queue: the claim holds the key, or is over.
+// stopWaiting forgets the place in the queue, because the claim holds the key or has ended.
 func (r *record) stopWaiting() {
 	if r.queued != nil {
 		r.queued.stop()
@@ -136,8 +142,8 @@ func (w *queuedClaim) stop() {
 	}
 }
 
-// arm sets the timer. It runs on while the caller asks again: how often the caller asks must not
-// decide whether anything is given back.
+// arm sets the timer. The timer runs on while the caller asks again, because how often the caller
+// asks must not decide whether anything is given back.
 func (w *queuedClaim) arm(r *record) {
 	w.stop()
 	q, s, number := r.q, r.key.shard, w.timers
@@ -169,10 +175,10 @@ func (w *queuedClaim) answered(i int, claim *driver.Claim, result driver.Result,
 		v.expires = start.Add(claim.TTL)
 		v.token, v.block = result.Token, max(claim.Block, 1)
 	case driver.Busy:
-		// A grant made before this request took effect would still hold, and the answer would not
-		// be Busy. But if the claim was last known to wait more than a presence ago, it may have
-		// been granted the key and have lost it again. Without an earlier answer count from the
-		// first request: one without an answer may have taken effect too.
+		// If the claim had been granted before this request took effect, the grant would still
+		// hold, and the answer would not be Busy. But if the claim was last known to wait more than
+		// a presence ago, it may have been granted the key and have lost it again. If there was no
+		// earlier answer, count from the first request, which may have taken effect too.
 		before := w.began.Add(result.Presence)
 		if v.queued {
 			before = v.present
@@ -180,14 +186,14 @@ func (w *queuedClaim) answered(i int, claim *driver.Claim, result driver.Result,
 		if now >= before.Add(-q.config.allowance(result.Presence)) {
 			v.doubtful = true
 		}
-		// A notice that came after the request left may be about a grant made after the request
-		// took effect. The answer refutes an older one.
+		// A notice that came after the request was sent may be about a grant that was made after
+		// the request took effect. The answer refutes older notices.
 		if v.held && (v.doubtful || !v.noticed || v.since <= start) {
 			v.held, v.doubtful = false, true
 		}
 		v.queued, v.present = result.Presence > 0, start.Add(result.Presence)
 		if v.returned {
-			w.retreat = 0 // somebody wanted it
+			w.retreat = 0 // another claim wanted the node
 		}
 		v.holder, v.place, v.returned = result.Holder, result.Place, false
 	}
@@ -197,8 +203,8 @@ func (w *queuedClaim) answered(i int, claim *driver.Claim, result driver.Result,
 func (w *queuedClaim) notice(i int, n *driver.Notice) {
 	w.fresh = true
 	v := &w.votes[i]
-	// Whoever it was has given the key back: of two waiters that do, neither must take the other
-	// for the holder.
+	// The holder has given the key back. If two waiters give back nodes, neither must take the
+	// other for the holder.
 	v.holder = ""
 	if n.Kind != driver.Granted || v.doubtful || !v.queued {
 		w.hints |= node.Only(i)
@@ -210,7 +216,7 @@ func (w *queuedClaim) notice(i int, n *driver.Notice) {
 	}
 }
 
-// lasts returns until when, at least, the claim holds the key on the node.
+// lasts returns the time until which the claim holds the key on the node at least.
 func (v *vote) lasts() clock.Instant {
 	if v.noticed {
 		return v.present
@@ -218,8 +224,8 @@ func (v *vote) lasts() clock.Instant {
 	return v.expires
 }
 
-// weighLocked looks at what a waiter holds, and returns the notice for its caller; the zero one if
-// there is none.
+// weighLocked looks at the nodes that a waiter holds, and returns the notice for its caller, or the
+// zero notice if there is none.
 func (q *Quorum) weighLocked(r *record) (n driver.Notice) {
 	w := r.queued
 	if w == nil || w.asking > 0 || w.granted {
@@ -239,8 +245,8 @@ func (q *Quorum) weighLocked(r *record) (n driver.Notice) {
 	case some == 0:
 		w.stop()
 	case some.Count() >= q.need && w.fresh && !w.hinted:
-		// Enough grants, but tokens differ or some grant is doubtful: asking settles both. If
-		// nothing is new, asking would bring the last answer again, and could go on for ever.
+		// There are enough grants, but tokens differ or some grant is doubtful. A request settles
+		// both. If nothing is new, a request would bring the last answer again, perhaps for ever.
 		return q.hint(r)
 	case w.due:
 		w.due = false
@@ -250,8 +256,8 @@ func (q *Quorum) weighLocked(r *record) (n driver.Notice) {
 		fallthrough
 	default:
 		if w.left != 0 && !w.hinted {
-			// Its turn begins, but it does not wait on all nodes. Those where it does not never
-			// hand over to it, and if others hang they may be all that is missing.
+			// The claim's turn begins, but it does not wait on all nodes. Nodes where it does not
+			// wait never hand over to it, and if others hang, these nodes may be what is missing.
 			return q.hint(r)
 		}
 	}
@@ -268,10 +274,11 @@ func (w *queuedClaim) heldOn() (nodes node.Set) {
 	return nodes
 }
 
-// handedOver returns a vote that need nodes agree with: they granted its token, and for as long as
-// the caller was promised. It returns nil if there is none. A notice that comes after that, as to a
-// process that was stopped, is about a grant that is over. The caller must not get it: it may have
-// begun to ask again, and take it for one since.
+// handedOver returns a vote with which as many nodes as need agree: they granted the same token,
+// for as long as the caller was promised. It returns nil if there is none. A notice that comes
+// after that time, for example because the process was stopped, is about a grant that is over. The
+// caller must not get it, because it may have asked again since, and would take the notice for the
+// answer to that.
 func (w *queuedClaim) handedOver(need int) *vote {
 	if !w.told || clock.Now() >= w.promised {
 		return nil
@@ -311,7 +318,7 @@ func (q *Quorum) holdOut(w *queuedClaim) time.Duration {
 	return time.Duration(d * float64(int(1)<<w.retreat))
 }
 
-// next reports whether the waiter was next in line wherever it had to queue.
+// next reports whether the waiter was next in line on all nodes where it had to queue.
 func (w *queuedClaim) next() bool {
 	for i := range w.votes {
 		if w.votes[i].place > 1 {
@@ -330,7 +337,7 @@ func (q *Quorum) retreatLocked(r *record, some node.Set) (n driver.Notice) {
 		return q.hint(r)
 	}
 	holders := make(map[string]int)
-	another := false // holds a majority
+	another := false // another claim holds a majority
 	for i := range w.votes {
 		if v := &w.votes[i]; !v.held && v.holder != "" {
 			holders[v.holder]++
