@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDrillDocument does what docs/drill.md says, as TestReadme does with the README, and looks at
+// TestDrillDocument does what docs/drill.md says, as TestConsoles does, and looks at
 // the board beside it: what a command finds is there too, and not any more when it was put right.
 func TestDrillDocument(t *testing.T) {
 	t.Parallel()
