@@ -100,6 +100,11 @@ test-server: test-needs ## Run the tests of Redis on the server of another Debia
 	servers=$$(scripts/server.sh $(SERVER)) && export PATH="$$servers:$$PATH" && redis-server --version && \
 		$(GO_TEST) ./redishold/... ./redishold/interop/... ./goredishold/... ./fence/redisclients/... ./cmd/holdfast
 
+.PHONY: board-test
+board-test: ## Look at the board with a real browser, Chromium, which is installed (300 MB)
+	scripts/install.sh board
+	$(GO_TEST) -tags browser -run 'Browser|ManyLocks' ./cmd/holdfast
+
 .PHONY: fetch
 fetch: ## Download the modules and tools that the other targets need
 	go list -deps -test work >/dev/null

@@ -5,6 +5,7 @@
 #   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
 #   scripts/install.sh spec   for make spec: the model checker
 #   scripts/install.sh up     for make up: a Redis to try things on
+#   scripts/install.sh board  for make board-test: Chromium
 #   scripts/install.sh bench  for make bench: the servers and foreign clients that Holdfast is measured beside
 #
 # Where everything is there it changes nothing, and needs neither root nor a network. Without root it installs
@@ -99,6 +100,8 @@ has_pgbouncer() { command -v pgbouncer || [ -x /usr/sbin/pgbouncer ]; }
 
 has_mariadb() { { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } && command -v mariadb-install-db; }
 
+has_chromium() { command -v chromium; }
+
 has_spin() { command -v spin; }
 
 needs_of() {
@@ -124,6 +127,10 @@ needs_of() {
 		need "spin, the model checker" has_spin spin
 		need "a C compiler, which spin calls" has_compiler gcc libc6-dev
 		;;
+	board)
+		need "redis-server 6.2 or newer" has_redis redis-server
+		need "Chromium, to look at the board with" has_chromium chromium
+		;;
 	up)
 		need "redis-server 6.2 or newer" has_redis redis-server
 		;;
@@ -137,7 +144,7 @@ needs_of() {
 		need "node and npm" has_npm nodejs npm
 		;;
 	*)
-		echo "install.sh: unknown purpose \"$1\": test, spec, up or bench" >&2
+		echo "install.sh: unknown purpose \"$1\": test, spec, up, board or bench" >&2
 		exit 64
 		;;
 	esac

@@ -34,6 +34,7 @@ func (f *Format) Write(w io.Writer, k Key) error {
 		return err
 	}
 	names = printableNames(names, map[string]any{"slot": int64(-1)})
+	names["name"], names["key"] = Shown(k.Text), Shown(k.Full) // JSON has no bytes
 	holders := names["holders"].([]any)
 	names["holder"] = printableNames(nil, noHolder)
 	for i, h := range holders {

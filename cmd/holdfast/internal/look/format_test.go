@@ -44,6 +44,15 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s of a key without a holder: %v", text, err)
 		}
 	}
+	f, err := look.NewFormat("{{.name}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := f.Write(&got, look.Key{Name: look.NameOf("a\xff", "")}); err != nil ||
+		got.String() != `"a\xff"`+"\n" {
+		t.Errorf("of bytes: %s, %v", got.String(), err)
+	}
 	for _, text := range []string{"{{.nmae}}", "{{", "{{.holder.lable}}", "{{call .name}}"} {
 		if _, err := look.NewFormat(text); err == nil {
 			t.Errorf("%s: is taken", text)
