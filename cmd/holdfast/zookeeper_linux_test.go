@@ -55,6 +55,7 @@ func TestZooKeeperExitCodes(t *testing.T) {
 		{"not found", []string{"run", "n", "--", "no-such-command"}, 127},
 		{"shown", []string{"ls"}, 0},
 		{"described", []string{"inspect", "held"}, 0},
+		{"nothing left behind", []string{"leaks"}, 0},
 		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70},
 	} {
 		p := command(test.args...)

@@ -65,15 +65,15 @@ func (k Key) TooLong(limit time.Duration, m *Memory, now time.Time) (leaks []Lea
 	return leaks
 }
 
-// Leaks returns what of each key was left behind. A backend also says nothing of the end of a lease
-// that has less than a millisecond left. So it looks again at keys that seem to have no end, all
-// together: a lease would have ended. If that fails, it returns what it knows without.
+// Leaks returns what of each key was left behind. A lease whose end is not known, as on etcd, has
+// one. Another library may set the end of a lease in a second step, so Leaks looks again at keys
+// that have no end, all together. If that fails, it returns what it knows without.
 func (v *View) Leaks(ctx context.Context, keys []Key) (leaks [][]Leak, err error) {
 	leaks = make([][]Leak, len(keys))
 	var endless []string
 	var places []int
 	for i, k := range keys {
-		if slices.ContainsFunc(k.Holders, Party.endless) {
+		if slices.ContainsFunc(k.Holders, func(p Party) bool { return p.Endless }) {
 			endless, places = append(endless, k.Full), append(places, i)
 		}
 	}
@@ -104,14 +104,11 @@ func (v *View) Leaks(ctx context.Context, keys []Key) (leaks [][]Leak, err error
 	return leaks, err
 }
 
-// endless reports whether the backend knows no end of the lease.
-func (p Party) endless() bool { return p.Lease <= 0 }
-
 // stillEndless returns the holders that have no end in both looks at a key.
 func stillEndless(k, again Key) (leaks []Leak) {
 	for _, p := range k.Holders {
-		if p.endless() && slices.ContainsFunc(again.Holders, func(q Party) bool {
-			return q.Value == p.Value && q.endless()
+		if p.Endless && slices.ContainsFunc(again.Holders, func(q Party) bool {
+			return q.Value == p.Value && q.Endless
 		}) {
 			leaks = append(leaks, Leak{Why: NoExpiry, Party: p})
 		}
@@ -119,5 +116,5 @@ func stillEndless(k, again Key) (leaks []Leak) {
 	return leaks
 }
 
-// beat is longer than what remains of a lease of which a backend says nothing.
+// beat is how long another library has for the second step, at least.
 const beat = 10 * time.Millisecond

@@ -46,10 +46,12 @@ func TestLeaks(t *testing.T) {
 	gone := id + "/" + here + "/" + strconv.Itoa(dead.Process.Pid) + "/"
 	lives := driver.NewOwner(driver.OwnerSuffix("me"))
 	held := func(owner string, lease time.Duration) driver.Entry {
-		return driver.Entry{Key: "k", Holder: driver.Party{Owner: owner, ExpiresIn: lease}}
+		return driver.Entry{Key: "k", Holder: driver.Party{Owner: owner, ExpiresIn: lease,
+			Endless: lease == 0}}
 	}
+	unknown := driver.Entry{Key: "k", Holder: driver.Party{Owner: lives}} // as on etcd
 	shared := driver.Entry{Key: "k", Sharers: []driver.Party{{Owner: gone, ExpiresIn: 1},
-		{Owner: lives, ExpiresIn: 1}, {Owner: "foreign"}}}
+		{Owner: lives, ExpiresIn: 1}, {Owner: "foreign", Endless: true}}}
 	waited := driver.Entry{Key: "k", Holder: driver.Party{Owner: lives, ExpiresIn: 1},
 		Waiters: []driver.Party{{Owner: lives, ExpiresIn: 1}, {Owner: gone, ExpiresIn: 1}}}
 	for what, test := range map[string]struct {
@@ -57,6 +59,7 @@ func TestLeaks(t *testing.T) {
 		want  []string
 	}{
 		"a dead waiter":            {[]driver.Entry{waited}, []string{"waiter-gone " + gone}},
+		"an end that is not known": {[]driver.Entry{unknown}, nil},
 		"a lease":                  {[]driver.Entry{held(lives, 1)}, nil},
 		"one without an end":       {[]driver.Entry{held("x", 0)}, []string{"no-expiry x"}},
 		"a lease that just ends":   {[]driver.Entry{held(lives, 0), {Key: "k"}}, nil},

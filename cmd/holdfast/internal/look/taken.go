@@ -73,7 +73,7 @@ func (k Key) Consequences(p Party) (is, will string) {
 	switch {
 	case p.Endless:
 		end = "its lease has no end"
-	case p.endless():
+	case p.Lease <= 0:
 		end = "its lease has no end that is known"
 	}
 	is = fmt.Sprintf("%v is held by %v, %s; %s, %d wait", k.Name, p, p.life(), end, len(k.Waiters))

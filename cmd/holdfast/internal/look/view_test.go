@@ -45,7 +45,7 @@ func (e *endless) List(context.Context, string) iter.Seq2[driver.Entry, error] {
 }
 
 func (e *endless) Inspect(_ context.Context, key string) (driver.Entry, error) {
-	return driver.Entry{Key: key, Holder: driver.Party{Owner: "x"}}, nil
+	return driver.Entry{Key: key, Holder: driver.Party{Owner: "x", Endless: true}}, nil
 }
 
 // TestListKeepsABatch: however many keys there are, only a batch of them is in memory: when a batch
