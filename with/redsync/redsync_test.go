@@ -3,6 +3,7 @@ package redsync_test
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -441,4 +442,21 @@ func TestSeveralPools(t *testing.T) {
 		clients[1].Faults().Thaw()
 		clients[2].Faults().Thaw()
 	})
+}
+
+// It gets the lock if a majority of the servers is free, whichever they are.
+func TestMajorityIsFree(t *testing.T) {
+	for taken := range 1 << 4 {
+		play(t, 4, func(t *testing.T, s *servers) {
+			for i, node := range s.nodes {
+				if taken&(1<<i) != 0 {
+					node.Faults().Give("k", "foobar", time.Hour)
+				}
+			}
+			err := s.process().NewMutex("k", redsync.WithTries(1)).Lock()
+			if free := 4 - bits.OnesCount(uint(taken)); (err == nil) != (free >= 3) {
+				t.Errorf("Lock with %d servers free = %v", free, err)
+			}
+		})
+	}
 }

@@ -1,0 +1,168 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Lock is a lock that was obtained, on one key or several. It ends after its TTL unless it is
+// refreshed. It is safe for concurrent use. The methods that return an error may be called on a nil
+// Lock.
+type Lock struct {
+	*Client
+
+	keys            []string
+	token, metadata string
+	held            *held
+}
+
+// Key returns the key; of several, the first.
+func (l *Lock) Key() string { return l.keys[0] }
+
+// Keys returns all keys.
+func (l *Lock) Keys() []string { return l.keys }
+
+// Token returns that of [Options], or the random one. It is no fencing token: [Lock.Held] has that.
+func (l *Lock) Token() string { return l.token }
+
+// Metadata returns those of [Options].
+func (l *Lock) Metadata() string { return l.metadata }
+
+// label is what others see of the lock: token and metadata, if that is allowed, as in the old
+// library.
+func (l *Lock) label() string {
+	const longest = 128
+	label := l.token + l.metadata
+	if len(label) > longest || strings.ContainsFunc(label, func(r rune) bool {
+		return r < ' ' || r > '~'
+	}) {
+		return l.token
+	}
+	return label
+}
+
+// Held returns the lock as Holdfast knows it: the fencing token of each key, for the stores that it
+// protects, and a channel and a context that end when it is lost. Use [Lock.Release] to release it.
+// The old library has no such method.
+func (l *Lock) Held() *holdfast.LockSet { return l.held.set }
+
+// TTL returns what is left of the TTL, or 0 if the lock has ended. It asks nobody, and its error is
+// nil, or [ErrLockNotHeld] for a nil Lock. Work has to be done a little earlier: by the deadline of
+// [Lock.Held], which leaves out what clocks may differ by.
+func (l *Lock) TTL(context.Context) (time.Duration, error) {
+	if l == nil {
+		return 0, ErrLockNotHeld
+	}
+	return l.held.left(), nil
+}
+
+// Refresh has the lock end ttl from now. It fails with [ErrNotObtained] if it has ended already, at
+// once. Where Redis does not answer, it tries again as the RetryStrategy says, and fails with
+// holdfast.ErrUnavailable or holdfast.ErrUnknown, or the error of ctx: the lock is then still held,
+// until its deadline.
+func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
+	if l == nil {
+		return ErrNotObtained
+	}
+	ttl = max(ttl, minTTL)
+	return retry(ctx, ttl, opt.orDefault().RetryStrategy, func(ctx context.Context) (bool, error) {
+		err := l.held.refresh(ctx, ttl)
+		return err == nil || err == ErrNotObtained || errors.Is(err, holdfast.ErrClosed), err
+	})
+}
+
+// Release releases the lock. It fails with [ErrLockNotHeld] if it has ended already, and with
+// holdfast.ErrUnavailable, holdfast.ErrUnknown or the error of ctx if Redis does not confirm it:
+// the release then goes on in the background.
+func (l *Lock) Release(ctx context.Context) error {
+	if l == nil {
+		return ErrLockNotHeld
+	}
+	err := l.held.set.Release(ctx)
+	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased) {
+		return ErrLockNotHeld
+	}
+	return err
+}
+
+// held is what Redis has granted. Several Locks with one token have the same.
+type held struct {
+	set   *holdfast.LockSet
+	keys  []string
+	label string
+	ttl   time.Duration // with which the keys are renewed
+
+	mu      sync.Mutex
+	until   time.Time     // when it ends
+	keeping bool          // a goroutine sees to it that it does not end sooner or later
+	wake    chan struct{} // has an element when until has changed
+}
+
+func (h *held) left() time.Duration {
+	if h.set.Err() != nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(0, time.Until(h.until))
+}
+
+// refresh has the lock end ttl from now. The keys are renewed for as long as they were obtained
+// for: a lease has one TTL.
+func (h *held) refresh(ctx context.Context, ttl time.Duration) error {
+	asked := time.Now()
+	if err := h.set.Extend(ctx); err != nil {
+		if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased) {
+			return ErrNotObtained
+		}
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = asked.Add(ttl)
+	switch {
+	case h.keeping:
+		select {
+		case h.wake <- struct{}{}:
+		default:
+		}
+	case ttl != h.ttl:
+		h.keeping = true
+		go h.keep()
+	}
+	return nil
+}
+
+// keep renews the keys until the lock is to end, and releases them then.
+func (h *held) keep() {
+	for {
+		h.mu.Lock()
+		left := time.Until(h.until)
+		h.mu.Unlock()
+		if left <= 0 {
+			h.set.Release(context.Background()) // as if Redis had ended it
+			return
+		}
+		timer := time.NewTimer(min(left, h.ttl/3))
+		select {
+		case <-timer.C:
+			if left > h.ttl/3 {
+				// If it fails, it is tried again a third later; if that was all, the lock is lost,
+				// and its context says so.
+				ctx, cancel := context.WithTimeout(context.Background(), h.ttl/3)
+				h.set.Extend(ctx)
+				cancel()
+			}
+		case <-h.wake:
+			timer.Stop()
+		case <-h.set.Done():
+			timer.Stop()
+			return
+		}
+	}
+}

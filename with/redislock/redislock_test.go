@@ -1,0 +1,356 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/with/redislock"
+)
+
+// server is what locks are kept in.
+type server struct {
+	*testing.T
+	memory *memhold.Backend
+}
+
+// play runs a test in a bubble, where time is exact and costs nothing.
+func play(t *testing.T, f func(*server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New()
+		t.Cleanup(func() { memory.Close() })
+		f(&server{t, memory})
+	})
+}
+
+// process returns the Client of another process, and what it has of the server.
+func (s *server) process() (*redislock.Client, *memhold.Backend) {
+	backend := s.memory.Client()
+	client := redislock.NewOver(backend)
+	s.Cleanup(func() {
+		client.Close()
+		backend.Close()
+	})
+	return client, backend
+}
+
+func (s *server) obtain(c *redislock.Client, ttl time.Duration,
+	opt *redislock.Options) *redislock.Lock {
+	s.Helper()
+	lock, err := c.Obtain(s.Context(), "k", ttl, opt)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return lock
+}
+
+// isFree reports whether nobody has the key.
+func (s *server) isFree() bool {
+	s.Helper()
+	entry, err := s.memory.Inspect(s.Context(), "k")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return entry.Holder.Owner == ""
+}
+
+func (s *server) is(what string, err, want error) {
+	s.Helper()
+	if err != want {
+		s.Errorf("%s = %v, want %v itself", what, err, want)
+	}
+}
+
+func TestObtainReleaseAndAgain(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		var token holdfast.Token
+		for range 2 {
+			for _, c := range []*redislock.Client{a, b} {
+				lock := s.obtain(c, time.Second, &redislock.Options{Metadata: "m"})
+				if lock.Held().Token("k") <= token {
+					s.Errorf("token %v after %v", lock.Held().Token("k"), token)
+				}
+				token = lock.Held().Token("k")
+				if lock.Key() != "k" || !slices.Equal(lock.Keys(), []string{"k"}) ||
+					len(lock.Token()) != 22 || lock.Metadata() != "m" {
+					s.Errorf("%q, %q, %q, %q", lock.Key(), lock.Keys(), lock.Token(),
+						lock.Metadata())
+				}
+				entry, err := s.memory.Inspect(s.Context(), "k")
+				if label := driver.ParseOwner(entry.Holder.Owner).Label; err != nil ||
+					label != lock.Token()+"m" {
+					s.Errorf("others see %q, %v", label, err)
+				}
+				for _, c := range []*redislock.Client{a, b} {
+					_, err := c.Obtain(s.Context(), "k", time.Second, nil)
+					s.is("Obtain", err, redislock.ErrNotObtained)
+				}
+				s.is("Release", lock.Release(s.Context()), nil)
+				s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+				s.is("Refresh", lock.Refresh(s.Context(), time.Second, nil),
+					redislock.ErrNotObtained)
+			}
+		}
+		var none *redislock.Lock
+		s.is("Release", none.Release(s.Context()), redislock.ErrLockNotHeld)
+		s.is("Refresh", none.Refresh(s.Context(), time.Second, nil), redislock.ErrNotObtained)
+		if _, err := none.TTL(s.Context()); err != redislock.ErrLockNotHeld {
+			s.Errorf("TTL = %v", err)
+		}
+	})
+}
+
+// A lock is not renewed. Its holder is told before another has it.
+func TestExpiry(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		lock := s.obtain(a, time.Second, nil)
+		ctx := lock.Held().Context(s.Context())
+		if ttl, err := lock.TTL(s.Context()); ttl != time.Second || err != nil {
+			s.Errorf("TTL = %v, %v", ttl, err)
+		}
+		began := time.Now()
+		s.obtain(b, time.Minute, &redislock.Options{
+			RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+		if took := time.Since(began); took != time.Second {
+			s.Errorf("it took %v, want the TTL", took)
+		}
+		if !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+			s.Errorf("the context ended with %v, want the loss", context.Cause(ctx))
+		}
+		if ttl, err := lock.TTL(s.Context()); ttl != 0 || err != nil {
+			s.Errorf("TTL = %v, %v", ttl, err)
+		}
+		s.is("Refresh", lock.Refresh(s.Context(), time.Second, nil), redislock.ErrNotObtained)
+		s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+		if s.isFree() {
+			s.Error("the next holder was released")
+		}
+	})
+}
+
+// A lock lasts as long as Refresh says, whatever it was obtained for.
+func TestRefresh(t *testing.T) {
+	for name, ttls := range map[string][]time.Duration{
+		"same":                  {10 * time.Second},
+		"longer":                {25 * time.Second},
+		"shorter":               {2 * time.Second},
+		"longer, then shorter":  {time.Minute, 3 * time.Second},
+		"longer, then the same": {time.Minute, 10 * time.Second},
+		"shorter, then longer":  {2 * time.Second, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *server) {
+				c, _ := s.process()
+				lock := s.obtain(c, 10*time.Second, nil)
+				var want time.Duration
+				for _, ttl := range ttls {
+					time.Sleep(time.Second)
+					s.is("Refresh", lock.Refresh(s.Context(), ttl, nil), nil)
+					if left, err := lock.TTL(s.Context()); left != ttl || err != nil {
+						s.Errorf("TTL = %v, %v; want %v", left, err, ttl)
+					}
+					want = ttl
+				}
+				// What is lost at the end of a lease is lost a little earlier.
+				time.Sleep(want - 200*time.Millisecond)
+				if err := lock.Held().Err(); err != nil || s.isFree() {
+					s.Errorf("200ms before its end: %v, free: %v", err, s.isFree())
+				}
+				time.Sleep(200 * time.Millisecond)
+				synctest.Wait()
+				if lock.Held().Err() == nil || !s.isFree() {
+					s.Errorf("at its end: %v, free: %v", lock.Held().Err(), s.isFree())
+				}
+				s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+			})
+		})
+	}
+}
+
+// A lock that is renewed for a long refresh is told of its loss as well.
+func TestLossOfWhatIsRefreshed(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		lock := s.obtain(c, time.Second, nil)
+		s.is("Refresh", lock.Refresh(s.Context(), time.Hour, nil), nil)
+		time.Sleep(time.Minute)
+		s.memory.Faults().Give("k", "a thief", time.Hour)
+		<-lock.Held().Done()
+		s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+	})
+}
+
+func TestSameToken(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		mine := &redislock.Options{Token: "foo", Metadata: "bar"}
+		first := s.obtain(a, time.Second, mine)
+		time.Sleep(900 * time.Millisecond)
+		second := s.obtain(a, time.Second, &redislock.Options{Token: "foo", Metadata: "baz"})
+		if second.Token() != "foo" || second.Metadata() != "baz" || first.Metadata() != "bar" {
+			s.Errorf("%q, %q, %q", second.Token(), second.Metadata(), first.Metadata())
+		}
+		time.Sleep(900 * time.Millisecond)
+		_, err := b.Obtain(s.Context(), "k", time.Second, mine)
+		s.is("Obtain of another process", err, redislock.ErrNotObtained)
+		_, err = a.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: "fo_"})
+		s.is("Obtain with another token", err, redislock.ErrNotObtained)
+		_, err = a.ObtainMulti(s.Context(), []string{"j", "k"}, time.Second, mine)
+		s.is("Obtain of other keys", err, redislock.ErrNotObtained)
+		s.is("Release", second.Release(s.Context()), nil)
+		s.is("Release", first.Release(s.Context()), redislock.ErrLockNotHeld)
+		s.obtain(b, time.Second, mine)
+	})
+}
+
+func TestSeveralKeys(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		lock, err := a.ObtainMulti(s.Context(), []string{"k", "j", "k"}, time.Second, nil)
+		if err != nil || lock.Key() != "k" || len(lock.Keys()) != 3 {
+			s.Fatal(lock, err)
+		}
+		_, err = b.ObtainMulti(s.Context(), []string{"i", "j"}, time.Second, nil)
+		s.is("ObtainMulti", err, redislock.ErrNotObtained)
+		_, err = b.Obtain(s.Context(), "i", time.Second, nil)
+		s.is("Obtain of what was not obtained", err, nil)
+		s.is("Release", lock.Release(s.Context()), nil)
+		s.obtain(b, time.Second, nil)
+	})
+}
+
+func TestRetry(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		s.obtain(a, time.Hour, nil)
+		limited := func(strategy redislock.RetryStrategy) redislock.RetryStrategy {
+			return redislock.LimitRetry(strategy, 4)
+		}
+		const ms = time.Millisecond
+		for name, c := range map[string]struct {
+			strategy redislock.RetryStrategy
+			takes    time.Duration
+			ended    bool // the context
+		}{
+			"none":        {redislock.NoRetry(), 0, false},
+			"limited":     {limited(redislock.LinearBackoff(time.Second)), 4 * time.Second, false},
+			"for the TTL": {redislock.LinearBackoff(3 * time.Second), 10 * time.Second, true},
+			"exponential": {limited(redislock.ExponentialBackoff(0, 0)), (4 + 8 + 16 + 32) * ms,
+				false},
+			"within bounds": {limited(redislock.ExponentialBackoff(6*ms, 10*ms)),
+				(6 + 8 + 10 + 10) * ms, false},
+		} {
+			began := time.Now()
+			_, err := b.Obtain(s.Context(), "k", 10*time.Second,
+				&redislock.Options{RetryStrategy: c.strategy})
+			if took := time.Since(began); took != c.takes {
+				s.Errorf("%s: it took %v, want %v", name, took, c.takes)
+			}
+			if c.ended != errors.Is(err, context.DeadlineExceeded) ||
+				!errors.Is(err, redislock.ErrNotObtained) {
+				s.Errorf("%s: %v", name, err)
+			}
+			if !c.ended {
+				s.is(name, err, redislock.ErrNotObtained)
+			}
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		_, err := b.Obtain(ctx, "k", time.Millisecond,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Minute)})
+		if !errors.Is(err, redislock.ErrNotObtained) || !errors.Is(err, context.DeadlineExceeded) {
+			s.Errorf("Obtain = %v, want ErrNotObtained with the error of the context", err)
+		}
+	})
+}
+
+// What is not answered is told at once by Obtain, and tried again by Refresh.
+func TestNoAnswer(t *testing.T) {
+	play(t, func(s *server) {
+		a, backend := s.process()
+		lock := s.obtain(a, time.Minute, nil)
+		backend.Faults().Freeze()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		_, err := a.Obtain(ctx, "j", time.Minute,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)})
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redislock.ErrNotObtained) {
+			s.Errorf("Obtain = %v, want the error of the context alone", err)
+		}
+		time.AfterFunc(20*time.Second, backend.Faults().Thaw)
+		s.is("Refresh", lock.Refresh(s.Context(), time.Minute,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Second)}), nil)
+	})
+}
+
+func TestLongMetadata(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		for _, metadata := range []string{strings.Repeat("m", 1000), "\x00\xff"} {
+			lock := s.obtain(c, time.Minute, &redislock.Options{Metadata: metadata})
+			if lock.Metadata() != metadata {
+				s.Errorf("the metadata are %q", lock.Metadata())
+			}
+			s.is("Release", lock.Release(s.Context()), nil)
+		}
+	})
+}
+
+type wrapped struct{ *redis.Client }
+
+func TestInvalid(t *testing.T) {
+	long := strings.Repeat("x", 129)
+	play(t, func(s *server) {
+		c, _ := s.process()
+		for name, f := range map[string]func() (*redislock.Lock, error){
+			"no client": func() (*redislock.Lock, error) {
+				return redislock.Obtain(s.Context(), nil, "k", time.Second, nil)
+			},
+			"a wrapper": func() (*redislock.Lock, error) {
+				return redislock.Obtain(s.Context(), wrapped{}, "k", time.Second, nil)
+			},
+			"no key": func() (*redislock.Lock, error) {
+				return c.Obtain(s.Context(), "", time.Second, nil)
+			},
+			"no keys": func() (*redislock.Lock, error) {
+				return c.ObtainMulti(s.Context(), nil, time.Second, nil)
+			},
+			"token": func() (*redislock.Lock, error) {
+				return c.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: long})
+			},
+		} {
+			if _, err := f(); !errors.Is(err, holdfast.ErrInvalid) {
+				s.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		lock := s.obtain(c, time.Minute, nil)
+		s.is("Close", c.Close(), nil)
+		if lock.Held().Err() == nil || !s.isFree() {
+			s.Errorf("after Close: %v, free: %v", lock.Held().Err(), s.isFree())
+		}
+		s.is("Close", c.Close(), nil)
+	})
+}
