@@ -22,11 +22,11 @@ const coordinatorsScope = `## What is drawn
 
 Clients draw what they do as on Redis, see [torture.md](torture.md), with locks of two seconds. In all modes: processes that lock are paused and killed; the network between them and the servers
 holds, loses, delays, resets, refuses and half closes what travels on it; servers are frozen, killed and restarted, one after the other too, and run for a moment now and then only. In etcd and ZooKeeper the
-leader is killed and frozen on purpose. In etcd it is cut off from the others and told to give up, the way between members is slow, and what can be watched is compacted. In PostgreSQL the standby
+leader is killed on purpose, and in ZooKeeper frozen. In etcd it is cut off from the others and told to give up, the way between members is slow, and what can be watched is compacted. In PostgreSQL the standby
 takes over from a primary that was killed, that stands still and goes on later, or that it can not hear, and the former primary begins anew as standby; replication is held; an operator cancels statements and
 ends connections. In ZooKeeper clients are cut off for longer than their session.
 
-Where assumptions are broken: an etcd of before 3.4.31 or 3.5.13, as Debian 12 has it, ends leases of others when a leader that stood still goes on, so in the mode where every promise has to hold no leader stands still. And a
+Where assumptions are broken: an etcd of before 3.4.31 or 3.5.13, as Debian 12 has it, ends leases of others when a leader that stood still goes on, so in the mode where every promise has to hold no leader stands still. (The first run of all let one do so, and saw two holders within 30 seconds.) And a
 standby of PostgreSQL takes over that did not have to confirm what the primary answered, with synchronous_commit off.
 
 ## What it does not show

@@ -118,19 +118,19 @@ func find() (string, error) {
 		libraries, directories, os.ErrNotExist)
 }
 
-// Version returns that of the server, as far as the names of its files tell it; else "".
+// Version returns that of the server, as far as the names of files beside it tell; else "".
 func Version() string {
 	classes, err := find()
 	if err != nil {
 		return ""
 	}
 	first, _, _ := strings.Cut(classes, ":")
-	name, err := filepath.EvalSymlinks(first)
-	if err != nil {
+	start := strings.TrimSuffix(first, ".jar") + "-"
+	named, _ := filepath.Glob(start + "[0-9]*.jar")
+	if len(named) == 0 {
 		return ""
 	}
-	version, _ := strings.CutPrefix(strings.TrimSuffix(filepath.Base(name), ".jar"), "zookeeper-")
-	return version
+	return strings.TrimSuffix(strings.TrimPrefix(named[0], start), ".jar")
 }
 
 // Mode asks a server for the part that it has, such as leader. One that does not serve yet says so.
