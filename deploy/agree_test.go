@@ -65,7 +65,7 @@ func values(m *dto.Metric) string {
 func TestPrometheusSeesTheSameOfOpenTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		metrics := promhold.New(promhold.Options{Resource: promhold.UpTo("/")})
+		metrics := promhold.New(promhold.WithResource(promhold.UpTo("/")))
 		registry.MustRegister(metrics)
 
 		converted := prometheus.NewRegistry()

@@ -54,7 +54,7 @@ func TestEveryExpressionReturnsData(t *testing.T) {
 // startTrouble starts the workload, and returns the address where its metrics are.
 func startTrouble(t *testing.T) (address string) {
 	t.Helper()
-	metrics := promhold.New(promhold.Options{Resource: promhold.UpTo("/")})
+	metrics := promhold.New(promhold.WithResource(promhold.UpTo("/")))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
 

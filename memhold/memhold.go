@@ -36,8 +36,8 @@ import (
 // DefaultPresence is how long a waiter counts as present after it last asked.
 const DefaultPresence = 10 * time.Second
 
-// MinPresence is the shortest presence accepted.
-const MinPresence = time.Millisecond
+// minPresence is the shortest presence accepted.
+const minPresence = time.Millisecond
 
 // Backend is a client of a memory. Make one with [New]. It is safe for concurrent use.
 //
@@ -78,10 +78,10 @@ func (f option) apply(m *memory) { f(m) }
 // WithPresence sets how long a waiter counts as present after it last asked, and so for how long at
 // most a waiter that has died holds up those behind it. Default [DefaultPresence]. A claim with a
 // shorter TTL is present for that only, so that a dead waiter never costs more than its TTL.
-// WithPresence panics if presence is less than [MinPresence].
+// WithPresence panics if presence is less than a millisecond.
 func WithPresence(presence time.Duration) Option {
-	if presence < MinPresence {
-		panic(fmt.Sprintf("memhold: presence %v: must be at least %v", presence, MinPresence))
+	if presence < minPresence {
+		panic(fmt.Sprintf("memhold: presence %v: must be at least %v", presence, minPresence))
 	}
 	return option(func(m *memory) { m.presence = presence })
 }

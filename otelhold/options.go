@@ -10,8 +10,12 @@ import (
 // DefaultMaxResources is how many resources there are at most, if WithMaxResources does not say.
 const DefaultMaxResources = 100
 
-// Option is an option of [New].
-type Option func(*config)
+// Option sets an option of [New].
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (f option) apply(c *config) { f(c) }
 
 // config is what options set.
 type config struct {
@@ -25,32 +29,32 @@ type config struct {
 // WithMeterProvider says where metrics go. Default, also for nil: the global provider, as it is or
 // will be set with otel.SetMeterProvider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
-	return func(c *config) { c.meters = provider }
+	return option(func(c *config) { c.meters = provider })
 }
 
 // WithTracerProvider says where spans go. Default, also for nil: the global provider, as it is or
 // will be set with otel.SetTracerProvider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
-	return func(c *config) { c.tracers = provider }
+	return option(func(c *config) { c.tracers = provider })
 }
 
 // WithResource has resource return the resource of a key, for the attribute resource. It is called
 // for every event, by several goroutines at once. Default, also for nil: one resource for all keys,
 // "all".
 func WithResource(resource func(key string) string) Option {
-	return func(c *config) { c.resource = resource }
+	return option(func(c *config) { c.resource = resource })
 }
 
 // WithMaxResources says how many resources there are at most, the one for further ones not counted.
 // Default, also for numbers below 1: DefaultMaxResources.
 func WithMaxResources(n int) Option {
-	return func(c *config) { c.max = n }
+	return option(func(c *config) { c.max = n })
 }
 
 // WithKeys has spans carry the attribute key. Metrics never have it. Default: no keys, as they may
 // name what is nobody's business, such as a customer.
 func WithKeys() Option {
-	return func(c *config) { c.keys = true }
+	return option(func(c *config) { c.keys = true })
 }
 
 // UpTo returns a function for WithResource: the part of a key before the first separator, or the

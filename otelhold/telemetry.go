@@ -41,10 +41,10 @@ func New(options ...Option) (*Telemetry, error) {
 	var c config
 	for i, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("otelhold: option %d is nil: leave it out: %w", i,
-				holdfast.ErrInvalid)
+			return nil, fmt.Errorf("otelhold: %w: option %d is nil: leave it out",
+				holdfast.ErrInvalid, i+1)
 		}
-		o(&c)
+		o.apply(&c)
 	}
 	if c.meters == nil {
 		c.meters = otel.GetMeterProvider()

@@ -16,9 +16,9 @@ func BenchmarkScrape(b *testing.B) {
 	for _, locks := range []int{100, 100_000} {
 		for _, resources := range []int{1, 100} {
 			b.Run(fmt.Sprintf("held=%d/resources=%d", locks, resources), func(b *testing.B) {
-				metrics := promhold.New(promhold.Options{Resource: func(key string) string {
+				metrics := promhold.New(promhold.WithResource(func(key string) string {
 					return key[len(key)-2:]
-				}, MaxResources: resources})
+				}), promhold.WithMaxResources(resources))
 				memory := memhold.New()
 				defer memory.Close()
 				l, err := holdfast.New(memory, holdfast.WithHooks(metrics.Hooks(0)))
@@ -47,7 +47,7 @@ func BenchmarkScrape(b *testing.B) {
 
 // BenchmarkPair acquires and releases, without hooks and with those of Metrics.
 func BenchmarkPair(b *testing.B) {
-	metrics := promhold.New(promhold.Options{Resource: promhold.UpTo("/")})
+	metrics := promhold.New(promhold.WithResource(promhold.UpTo("/")))
 	for name, options := range map[string][]holdfast.Option{
 		"silent":   nil,
 		"promhold": {holdfast.WithHooks(metrics.Hooks(0))},

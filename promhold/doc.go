@@ -1,16 +1,16 @@
 // Package promhold tells Prometheus what the Lockers of a process do.
 //
-//	metrics := promhold.New(promhold.Options{Resource: promhold.UpTo("/")})
+//	metrics := promhold.New(promhold.WithResource(promhold.UpTo("/")))
 //	prometheus.MustRegister(metrics)
 //	locker, err := holdfast.New(backend, holdfast.WithHooks(metrics.Hooks(0)))
 //	stop := metrics.Follow("orders", locker)
 //
 // # Resources
 //
-// A key is no label: a key for each invoice would be a series for each invoice. Options.Resource
+// A key is no label: a key for each invoice would be a series for each invoice. [WithResource]
 // maps keys to resources, which are the values of the label resource. Without it there is one
 // resource, "all". [UpTo] makes "invoice" of "invoice/42". Whatever the function returns, there are
-// at most Options.MaxResources resources; further ones count as "other". Each has about 80 series
+// at most [WithMaxResources] resources; further ones count as "other". Each has about 80 series
 // in the text format.
 //
 // # Metrics

@@ -13,7 +13,7 @@ import (
 )
 
 func Example() {
-	metrics := promhold.New(promhold.Options{Resource: promhold.UpTo("/")})
+	metrics := promhold.New(promhold.WithResource(promhold.UpTo("/")))
 	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
 	registry.MustRegister(metrics)
 

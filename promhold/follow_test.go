@@ -14,7 +14,7 @@ import (
 )
 
 func TestHeldAndWaitingNow(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		twin, _ := w.locker()
 		alone, _ := w.locker()
@@ -65,7 +65,7 @@ func threeNodes() quorum.Status {
 }
 
 func TestNodesOfStatus(t *testing.T) {
-	metrics := promhold.New(promhold.Options{})
+	metrics := promhold.New()
 	metrics.FollowNodes("main", func() quorum.Status { return quorum.Status{Need: 9} })
 	stop := metrics.FollowNodes("main", threeNodes)
 	gather(t, metrics).want(t, samples{
@@ -85,7 +85,7 @@ func TestNodesOfStatus(t *testing.T) {
 
 // On a real quorum, of which one node does not answer.
 func TestNodesOfAQuorum(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		nodes := []*memhold.Backend{memhold.New(), memhold.New(), memhold.New()}
 		q, err := quorum.New([]driver.Backend{nodes[0], nodes[1], nodes[2]}, quorum.WithGuard(0),
 			quorum.WithNames("a", "b", "c"))
@@ -117,7 +117,7 @@ func TestNodesOfAQuorum(t *testing.T) {
 //
 // Fails if the code is broken like this: collectQuorum without recover.
 func TestStatusMayPanic(t *testing.T) {
-	metrics := promhold.New(promhold.Options{})
+	metrics := promhold.New()
 	metrics.FollowNodes("main", threeNodes)
 	calls := 0
 	metrics.FollowNodes("odd", func() quorum.Status {

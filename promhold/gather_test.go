@@ -83,10 +83,10 @@ type world struct {
 }
 
 // bubble runs f in a bubble of fake time.
-func bubble(t *testing.T, options promhold.Options, f func(t *testing.T, w *world)) {
+func bubble(t *testing.T, options []promhold.Option, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t, promhold.New(options), memhold.New()}
+		w := &world{t, promhold.New(options...), memhold.New()}
 		t.Cleanup(func() { w.memory.Close() })
 		f(t, w)
 	})

@@ -1,25 +1,34 @@
 package promhold
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DefaultMaxResources is how many resources there are at most, if Options do not say.
+// DefaultMaxResources is the largest number of resources, unless [WithMaxResources] sets another.
 const DefaultMaxResources = 100
 
-// Options are what New takes. The zero value is in order.
-type Options struct {
-	// Resource returns the resource of a key, for the label resource. It is called for every event,
-	// by several goroutines at once. If it panics, the event is not counted, and the Locker logs
-	// that, if it has a logger. Default: one resource for all keys, "all".
-	Resource func(key string) string
+// Option sets an option of [New].
+type Option interface{ apply(*Metrics) }
 
-	// MaxResources is how many resources there are at most, the one for further ones not counted.
-	// Default, also for numbers below 1: DefaultMaxResources.
-	MaxResources int
+type option func(*Metrics)
+
+func (f option) apply(m *Metrics) { f(m) }
+
+// WithResource sets the function that returns the resource of a key, for the label resource. It is
+// called for every event, by several goroutines at once. If it panics, the event is not counted,
+// and the Locker writes to its log. The default, also for nil, is one resource for all keys, "all".
+func WithResource(resource func(key string) string) Option {
+	return option(func(m *Metrics) { m.resource = resource })
+}
+
+// WithMaxResources sets the largest number of resources, without the one for all further resources.
+// The default, also for numbers below 1, is [DefaultMaxResources].
+func WithMaxResources(n int) Option {
+	return option(func(m *Metrics) { m.max = n })
 }
 
 // Metrics are the metrics of any number of Lockers, as a collector to register. Make them with
@@ -52,9 +61,16 @@ var (
 )
 
 // New returns Metrics to register, for example with prometheus.MustRegister, and to give to
-// Lockers: see [Metrics.Hooks] and [Metrics.Follow]. Of one registry, register one.
-func New(options Options) *Metrics {
-	m := &Metrics{resource: options.Resource, max: options.MaxResources}
+// Lockers: see [Metrics.Hooks] and [Metrics.Follow]. Register only one Metrics with a registry. New
+// panics if an option is nil.
+func New(options ...Option) *Metrics {
+	m := &Metrics{}
+	for i, o := range options {
+		if o == nil {
+			panic(fmt.Sprintf("promhold: option %d is nil: leave it out", i+1))
+		}
+		o.apply(m)
+	}
 	if m.resource == nil {
 		m.resource = func(string) string { return "all" }
 	}

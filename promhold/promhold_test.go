@@ -22,7 +22,7 @@ import (
 )
 
 func TestAcquisitionsByKindAndResource(t *testing.T) {
-	options := promhold.Options{Resource: promhold.UpTo("/")}
+	options := []promhold.Option{promhold.WithResource(promhold.UpTo("/"))}
 	bubble(t, options, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		other, _ := w.locker()
@@ -60,7 +60,7 @@ func TestAcquisitionsByKindAndResource(t *testing.T) {
 }
 
 func TestHandoversWithinAProcess(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		lock := w.acquire(l, "key")
 		var waiters sync.WaitGroup
@@ -79,7 +79,7 @@ func TestHandoversWithinAProcess(t *testing.T) {
 }
 
 func TestFailuresByCause(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, faults := w.locker()
 		other, _ := w.locker()
 		held := w.acquire(other, "taken")
@@ -137,7 +137,7 @@ func TestFailuresByCause(t *testing.T) {
 }
 
 func TestLossesByCause(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, faults := w.locker(holdfast.WithTTL(30 * time.Second))
 
 		removed := w.acquire(l, "removed")
@@ -175,7 +175,7 @@ func TestLossesByCause(t *testing.T) {
 }
 
 func TestUnconfirmedRelease(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, faults := w.locker()
 		lock := w.acquire(l, "key")
 		faults.Inject(memhold.Fault{Calls: memhold.Releases, Times: 1, Err: driver.ErrUnavailable})
@@ -191,7 +191,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 
 func TestMarginOfRenewals(t *testing.T) {
 	const ratio = "holdfast_renewal_margin_ratio"
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, faults := w.locker(holdfast.WithTTL(30 * time.Second))
 		lock := w.acquire(l, "key")
 		time.Sleep(11 * time.Second)
@@ -234,7 +234,7 @@ func TestMarginLeavesOutWhatTheQueueHandsOver(t *testing.T) {
 		"permits":      {holdfast.WithPermits(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+			bubble(t, nil, func(t *testing.T, w *world) {
 				holder, _ := w.locker(holdfast.WithoutRenewal())
 				l, _ := w.locker()
 				terms := options
@@ -266,7 +266,7 @@ func TestMarginLeavesOutWhatTheQueueHandsOver(t *testing.T) {
 
 // The lease stays short when it passes to another goroutine before its first renewal.
 func TestQueuedLeaseThatIsHandedOverIsShort(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		holder, _ := w.locker()
 		l, _ := w.locker()
 		lock := w.acquire(holder, "key")
@@ -290,7 +290,7 @@ func TestQueuedLeaseThatIsHandedOverIsShort(t *testing.T) {
 }
 
 func TestSecondRenewalOfAQueuedLeaseCounts(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		holder, _ := w.locker()
 		l, _ := w.locker()
 		lock := w.acquire(holder, "key")
@@ -316,7 +316,7 @@ func TestSecondRenewalOfAQueuedLeaseCounts(t *testing.T) {
 
 func TestMarginIsAShareOfTheTTLGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		metrics := promhold.New(promhold.Options{})
+		metrics := promhold.New()
 		memory := memhold.New()
 		defer memory.Close()
 		l, err := holdfast.New(memory, holdfast.WithTTL(3*time.Second),
@@ -337,7 +337,8 @@ func TestMarginIsAShareOfTheTTLGiven(t *testing.T) {
 
 func TestResourcesAreBounded(t *testing.T) {
 	identity := func(key string) string { return key }
-	bubble(t, promhold.Options{Resource: identity, MaxResources: 7}, func(t *testing.T, w *world) {
+	options := []promhold.Option{promhold.WithResource(identity), promhold.WithMaxResources(7)}
+	bubble(t, options, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		for i := range 1000 {
 			w.release(w.acquire(l, fmt.Sprintf("invoice/%d", i)))
@@ -360,7 +361,7 @@ func TestResourcesAreBounded(t *testing.T) {
 }
 
 func TestDefaultBoundOfResources(t *testing.T) {
-	metrics := promhold.New(promhold.Options{Resource: func(key string) string { return key }})
+	metrics := promhold.New(promhold.WithResource(func(key string) string { return key }))
 	hooks := metrics.Hooks(0)
 	for i := range 2 * promhold.DefaultMaxResources {
 		hooks.HandedOver(holdfast.HandedOverEvent{Key: fmt.Sprint(i)})
@@ -371,9 +372,18 @@ func TestDefaultBoundOfResources(t *testing.T) {
 	})
 }
 
+func TestNilOption(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "promhold: option 2 is nil: leave it out" {
+			t.Errorf("panic: %v", got)
+		}
+	}()
+	promhold.New(promhold.WithMaxResources(1), nil)
+}
+
 func TestStrangeResources(t *testing.T) {
-	metrics := promhold.New(promhold.Options{Resource: func(key string) string { return key },
-		MaxResources: 10})
+	metrics := promhold.New(promhold.WithResource(func(key string) string { return key }),
+		promhold.WithMaxResources(10))
 	hooks := metrics.Hooks(0)
 	for _, key := range []string{"", "a\xffb", "a\xfeb", "a\"b\n", "other",
 		strings.Repeat("x", 200)} {
@@ -406,7 +416,7 @@ func TestResourceThatPanics(t *testing.T) {
 		}
 		return "all"
 	}
-	bubble(t, promhold.Options{Resource: resource}, func(t *testing.T, w *world) {
+	bubble(t, []promhold.Option{promhold.WithResource(resource)}, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		panics = true
 		w.release(w.acquire(l, "key"))
@@ -418,7 +428,7 @@ func TestResourceThatPanics(t *testing.T) {
 }
 
 func TestHistogramsAreClassicAndNative(t *testing.T) {
-	bubble(t, promhold.Options{}, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *world) {
 		l, _ := w.locker()
 		w.acquire(l, "key")
 		time.Sleep(11 * time.Second)
@@ -447,7 +457,7 @@ func TestHistogramsAreClassicAndNative(t *testing.T) {
 // everything is Metrics with a sample of each kind.
 func everything(t *testing.T) *promhold.Metrics {
 	t.Helper()
-	metrics := promhold.New(promhold.Options{})
+	metrics := promhold.New()
 	memory := memhold.New()
 	t.Cleanup(func() { memory.Close() })
 	l, err := holdfast.New(memory)
@@ -495,8 +505,8 @@ func TestDocumentationNamesEveryMetric(t *testing.T) {
 }
 
 func TestScrapesWhileLocksAreUsed(t *testing.T) {
-	metrics := promhold.New(promhold.Options{Resource: func(key string) string { return key },
-		MaxResources: 3})
+	metrics := promhold.New(promhold.WithResource(func(key string) string { return key }),
+		promhold.WithMaxResources(3))
 	memory := memhold.New()
 	defer memory.Close()
 	var users sync.WaitGroup

@@ -13,7 +13,7 @@ const Other = "other"
 // maxResourceLen is how long the name of a resource may be: it is in each line of a scrape.
 const maxResourceLen = 128
 
-// UpTo returns a function for Options.Resource: the part of a key before the first separator, or
+// UpTo returns a function for [WithResource]: the part of a key before the first separator, or
 // the whole key if that has none. So UpTo("/") makes "invoice" of "invoice/42/lines". separator
 // must not be empty: else all keys are one resource, "".
 func UpTo(separator string) func(key string) string {

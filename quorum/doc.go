@@ -127,10 +127,10 @@
 // much as the clocks of these nodes do. A waiter can overtake others by that much, and no more. The
 // first waiter of a process has no ticket yet, so each node places it by its own clock.
 //
-// A grant to a waiter lasts for the presence on that node. A node whose presence is at most the
-// node timeout, or at most [DefaultNodeTimeout], counts as a node without a queue, because with
-// many waiters nobody would gather a majority in time. If fewer nodes than a majority have a queue,
-// waiters ask again after random pauses, in no order.
+// A grant to a waiter lasts for the presence on that node. A node whose presence is at most
+// [DefaultNodeTimeout], and at most the node timeout, counts as a node without a queue, because
+// with many waiters nobody would gather a majority in time. If fewer nodes than a majority have a
+// queue, waiters ask again after random pauses, in no order.
 //
 // If nodes do not tell their clocks (driver.Result.Clock), the ticket is the client's clock. Then a
 // client whose clock is behind overtakes others by as much.

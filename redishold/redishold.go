@@ -18,8 +18,8 @@ type Backend = protocol.Backend
 // Option sets an option of [Open].
 type Option interface{ applyToOpen(*config) }
 
-// SharedOption sets an option of [New]. Every SharedOption is an Option of [Open] as well.
-type SharedOption interface {
+// CommonOption sets an option of [New]. Every CommonOption is an [Option] of [Open] as well.
+type CommonOption interface {
 	Option
 	applyToNew(*protocol.Options)
 }
@@ -28,10 +28,10 @@ type option func(*config)
 
 func (f option) applyToOpen(g *config) { f(g) }
 
-type sharedOption func(*protocol.Options)
+type commonOption func(*protocol.Options)
 
-func (f sharedOption) applyToOpen(g *config)          { f(&g.options) }
-func (f sharedOption) applyToNew(o *protocol.Options) { f(o) }
+func (f commonOption) applyToOpen(g *config)          { f(&g.options) }
+func (f commonOption) applyToNew(o *protocol.Options) { f(o) }
 
 // WithTLS has connections use TLS with this configuration, whatever the URL says about it. The
 // server's name for verification is the host connected to, unless the configuration sets one. nil
@@ -54,8 +54,8 @@ func WithoutConnecting() Option {
 // WithReplicas has each acquisition and renewal wait until that many replicas, 0 to 255, have
 // confirmed it, for at most timeout: 1 ms to 1 s; 0 means 100 ms. Default none. The parameters wait
 // and wait-timeout of a URL do the same; the option prevails.
-func WithReplicas(replicas int, timeout time.Duration) SharedOption {
-	return sharedOption(func(o *protocol.Options) {
+func WithReplicas(replicas int, timeout time.Duration) CommonOption {
+	return commonOption(func(o *protocol.Options) {
 		o.Replicas, o.ReplicaTimeout = replicas, timeout
 	})
 }
@@ -65,8 +65,8 @@ func WithReplicas(replicas int, timeout time.Duration) SharedOption {
 // Identity and Version work, and everything else fails with protocol.ErrReadOnly, as
 // ErrUnavailable. It is for tools that look at locks, as a user who may do no more: see Access in
 // the package documentation. Default: locks can be acquired.
-func WithReadOnly() SharedOption {
-	return sharedOption(func(o *protocol.Options) { o.ReadOnly = true })
+func WithReadOnly() CommonOption {
+	return commonOption(func(o *protocol.Options) { o.ReadOnly = true })
 }
 
 // Open returns a Backend on the deployment that the URL names, and connects to it. ctx bounds that,

@@ -25,7 +25,7 @@ import (
 // a few more commands than Open does, and notices take one more connection. Prefer Open if you can.
 //
 // New fails with ErrInvalid if client or an option is nil, or an option is out of range.
-func New(client rueidis.Client, options ...SharedOption) (*Backend, error) {
+func New(client rueidis.Client, options ...CommonOption) (*Backend, error) {
 	if client == nil {
 		return nil, &driver.Error{Invalid: true,
 			Err: errors.New(

@@ -117,7 +117,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	defer client.Close()
 	for _, c := range []struct {
-		option redishold.SharedOption
+		option redishold.CommonOption
 		want   []string
 	}{
 		{nil, []string{"option 1 is nil: leave it out"}},
