@@ -180,3 +180,34 @@ func TestDeployDocumentJobs(t *testing.T) {
 		t.Errorf("written: %v, %v", left, err)
 	}
 }
+
+// TestUnits: the units that the packages bring say what the documents show, but for who runs them
+// and where the command is.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	for unit, document := range map[string]string{
+		"report.service": "docs/deploy.md", "scheduler.service": "docs/leader.md",
+	} {
+		text := "\n" + inRepository(t, "deploy/systemd/"+unit)
+		settings := 0
+		for _, b := range blocksOf(t, document) {
+			if b.kind != "ini" {
+				continue
+			}
+			for _, line := range b.lines {
+				name, _, found := strings.Cut(line, "=")
+				if !found || slices.Contains([]string{"Description", "User", "Environment"}, name) {
+					continue
+				}
+				settings++
+				line = strings.Replace(line, "=/usr/local/bin/holdfast ", "=/usr/bin/holdfast ", 1)
+				if !strings.Contains(text, "\n"+line+"\n") {
+					t.Errorf("%s does not say %q, as %s does", unit, line, document)
+				}
+			}
+		}
+		if settings < 8 {
+			t.Errorf("%s has %d settings for %s", document, settings, unit)
+		}
+	}
+}
