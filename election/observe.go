@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Leader is who leads, as the backend shows it. The zero Leader means that nobody does.
+// Leader says who leads, as the backend shows it. The zero Leader means that nobody leads.
 type Leader struct {
 	// Holder is the candidate. Its label has identity and payload.
 	Holder holdfast.Holder

@@ -37,10 +37,10 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// Write replaces the file by what data has, as the holder of token. It reads data to a file beside,
-// syncs that, remembers the token, and renames it, all while it has the lock of the file: another
-// writer waits, for as long as its context lasts. Without a larger token it does not read data at
-// all.
+// Write replaces the content of the file with data, as the holder of token. It copies data to a
+// file beside it, syncs that, remembers the token, and renames the new file. It holds the file's
+// lock all the time, so another writer waits until it is done or its own context ends. If the token
+// is stale, Write does not read data.
 //
 // It fails with [*StaleError] when a larger token was accepted, with [ErrInvalid] for a token or
 // path that is not allowed, such as a link to what is not there, with the error of data or of the

@@ -24,7 +24,7 @@ type cell struct {
 	newest Token
 }
 
-// Do implements [Guard]. The token counts as accepted also if write fails or panics, because part
+// Do implements [Guard]. The token counts as accepted even if write fails or panics, because part
 // of the write may have been done. A nil write only advances the token.
 func (r *Register) Do(ctx context.Context, resource string, token Token,
 	write func(context.Context) error) error {

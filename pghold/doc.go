@@ -11,9 +11,9 @@
 // # What is stored
 //
 // A key has one row while it is held, and for ten minutes after. So a pair of acquisition and
-// release is two updates of that row in place. Waiters and those who share a key have tables of
-// their own. Who releases a key hands it to the next in the same statement. A fencing token comes
-// from the row; when the row goes, its fence goes into a floor that new rows begin at. If somebody
+// release is two updates of that row in place. Waiters and sharers of a key are in tables of their
+// own. A release hands the key to the next waiter in the same statement. A fencing token comes from
+// the row; when the row goes, its fence goes into a floor that new rows begin at. If somebody
 // removes rows of holdfast.locks by hand, tokens still rise as far as the clocks of clients agree.
 // To take a key from a holder that is in the way use the command holdfast release, or
 //
@@ -26,14 +26,14 @@
 //
 // # Durability
 //
-// A crash of the server forgets no lock and no token: what grants, renews or hands over a lock is
-// on the disk before it is answered, also where synchronous_commit is off for the user, the
-// database or the server. What waiters tell of their presence is always committed asynchronously.
-// Two things are out of a client's hands. With fsync off, which [Backend.Check] warns of, a failure
-// of the machine forgets or damages locks. And a standby that takes over and did not have to
-// confirm each commit forgets those of the last moments. Then a lock can be granted twice, unless
-// the fencing token is checked where it matters, or a restart guard is set (see driver.Guarder):
-// the server then grants nothing until every lease that it may have forgotten is over.
+// A crash of the server loses no lock and no token: what grants, renews or hands over a lock is on
+// the disk before it is answered, even if synchronous_commit is off for the user, the database or
+// the server. Only the presence of waiters is committed asynchronously. Two things are out of a
+// client's hands. With fsync off, which [Backend.Check] warns of, a failure of the machine forgets
+// or damages locks. And a standby that takes over and did not have to confirm each commit forgets
+// those of the last moments. Then a lock can be granted twice, unless the fencing token is checked
+// where it matters, or a restart guard is set (see driver.Guarder): the server then grants nothing
+// until every lease that it may have forgotten is over.
 //
 // A standby that confirms each commit, by synchronous_standby_names, has whatever was answered. A
 // wait for it that is cancelled ends as if it had confirmed: so who is handed a key by another

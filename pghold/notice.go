@@ -19,9 +19,9 @@ type listeners struct {
 type listener struct{ f func(driver.Notice) }
 
 // Notify calls f with the notices for waiters of this Backend, as driver.Notifier describes, until
-// stop is called. Who hands a key over in the same Backend tells it with the answer. From other
-// processes notices come by LISTEN over a connection of its own; what is sent while that is down is
-// lost, and the waiter's next heartbeat finds its grant.
+// stop is called. If a call of the same Backend hands a key over, its answer brings the notice.
+// Notices from other processes come by LISTEN, over a connection of its own. A notice that is sent
+// while this connection is down is lost, and the waiter's next heartbeat finds its grant.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	b.listeners.mu.Lock()

@@ -31,8 +31,9 @@ func WithMaxResources(n int) Option {
 	return option(func(m *Metrics) { m.max = n })
 }
 
-// Metrics are the metrics of any number of Lockers, as a collector to register. Make them with
-// [New]. All methods are safe for concurrent use. It starts no goroutines and needs no end.
+// Metrics is a collector with the metrics of any number of Lockers. Make one with [New], and
+// register it. All methods are safe for concurrent use. It starts no goroutines and need not be
+// closed.
 type Metrics struct {
 	resource func(key string) string
 	max      int

@@ -13,9 +13,9 @@ const Other = "other"
 // maxResourceLen is how long the name of a resource may be: it is in each line of a scrape.
 const maxResourceLen = 128
 
-// UpTo returns a function for [WithResource]: the part of a key before the first separator, or
-// the whole key if that has none. So UpTo("/") makes "invoice" of "invoice/42/lines". separator
-// must not be empty: else all keys are one resource, "".
+// UpTo returns a function for [WithResource] that returns the part of a key before the first
+// separator, or the whole key if there is none. So UpTo("/") makes "invoice" of "invoice/42/lines".
+// If separator is empty, all keys are one resource, "".
 func UpTo(separator string) func(key string) string {
 	return func(key string) string {
 		resource, _, _ := strings.Cut(key, separator)

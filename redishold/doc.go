@@ -49,10 +49,10 @@
 // of the first kind.
 //
 // While a slot of a Cluster is being moved, its locks can be renewed, but calls to acquire and to
-// release one fail with ErrUnavailable until it has arrived, as no server has all of its keys
-// (TRYAGAIN); nothing was done then, and they ask again for half a second. If that takes longer
-// than waiters count as present, the same holds. A lock that is shared is two keys, and cannot be
-// renewed between the moves of one and of the other.
+// release one fail with ErrUnavailable until it has arrived, because no server has all of its keys
+// (TRYAGAIN). Nothing was done then, and the calls ask again for half a second. If that takes
+// longer than waiters count as present, the same holds. A lock that is shared is two keys, and
+// cannot be renewed between the moves of one and of the other.
 //
 // What another program keeps under a lock's key blocks the lock, also an empty string, and for ever
 // if it has no TTL; List and Inspect show it, and of a value the first 1,024 bytes. Under a key of

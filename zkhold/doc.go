@@ -29,7 +29,7 @@
 //
 // A claim that nobody renews is ended to the moment by the process that made it. If that process is
 // killed, or cut off, its claims end with its session: after its timeout, whatever their TTL, and
-// up to a tick more. Who wants that to be shorter sets a shorter session.
+// up to a tick more. To make that shorter, set a shorter session.
 //
 // A claim is granted or renewed only if its session is sure to live for the whole TTL, counted from
 // before the request: by a transaction, to which a majority agreed, after other answers in which
@@ -42,10 +42,10 @@
 //
 // # Order
 //
-// Who queues is served in the order of arrival, by the clocks of those who come but never before
-// who is there already, or by ticket. Who is let in hears of it by a watch of its own node, so
-// nobody is woken for nothing. That a holder has died, the first waiter finds when it asks again,
-// which it does three times in its presence.
+// Waiters are served in the order in which they came, or by ticket. The order of arrival is by the
+// waiters' clocks, but a newcomer never comes before a waiter that is already there. A waiter that
+// gets the key learns of it by a watch on its own node, so nobody is woken in vain. If a holder
+// dies, the first waiter finds out when it asks again, which it does three times in its presence.
 //
 // Calls of one Backend for one key take effect one after the other. Nothing of a session takes
 // effect after a later request of it had its answer, or after its end: so a request whose answer is
