@@ -197,6 +197,12 @@ func harnessOf(m *mutant) drivertest.Harness {
 
 func (b *backend) raw() *memhold.Backend { return b.Backend }
 
+// TestExample runs the suite as the example shows it.
+func TestExample(test *testing.T) {
+	t = test
+	ExampleRun()
+}
+
 // TestSoundBackendPasses is the control: the same machinery with nothing broken.
 func TestSoundBackendPasses(t *testing.T) {
 	drivertest.Run(t, harnessOf(&mutant{}))

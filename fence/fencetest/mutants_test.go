@@ -307,6 +307,12 @@ func mutants() []mutant {
 	}
 }
 
+// TestExample runs the suite as the example shows it.
+func TestExample(test *testing.T) {
+	t = test
+	ExampleRun()
+}
+
 func TestSoundGuardPasses(t *testing.T) {
 	t.Run("begins with the first token", func(t *testing.T) { fencetest.Run(t, harness(mutant{})) })
 	t.Run("is created", func(t *testing.T) { fencetest.Run(t, harness(mutant{create: true})) })
