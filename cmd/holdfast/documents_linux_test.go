@@ -68,7 +68,7 @@ func TestConsoles(t *testing.T) {
 				case "console":
 					blocks++
 					shell.run(b.lines)
-				case "crontab", "go", "text": // crontab: see TestCrontab; go: compiled elsewhere
+				case "crontab", "go", "text": // see TestCrontab and TestDocumentsCompile
 				default:
 					t.Errorf("a block of kind %q, which nobody runs: %q", b.kind, b.lines)
 				}
