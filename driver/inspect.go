@@ -31,6 +31,7 @@ type Entry struct {
 // Party is a holder or a waiter.
 type Party struct {
 	Owner     string        // the owner value
+	Count     int           // how often a holder of another library holds it; 0 if not known
 	Cut       bool          // Owner is only the beginning of a longer value, of another program
 	Token     Token         // a holder's first token; 0 for a waiter, or if not known
 	ExpiresIn time.Duration // what remains of the lease or the presence; 0 if Endless or not known

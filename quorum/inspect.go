@@ -137,6 +137,9 @@ func (q *Quorum) merge(key string, entries []driver.Entry) driver.Entry {
 		if len(votes) >= q.need {
 			p := driver.Party{Owner: owner, Token: commonToken(votes)}
 			p.ExpiresIn, p.Endless = nthRest(votes, q.need)
+			p.Count = slices.MaxFunc(votes, func(a, b driver.Party) int {
+				return cmp.Compare(a.Count, b.Count)
+			}).Count
 			p.Cut = slices.ContainsFunc(votes, func(v driver.Party) bool { return v.Cut })
 			if alone[owner] >= q.need {
 				merged.Holder = p

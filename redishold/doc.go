@@ -69,8 +69,9 @@
 //
 // On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking, of which Redis 6.2
 // knows only the last two; with a database other than 0, +select; with the wait parameter, +wait;
-// with durable=always, +config|get; to list locks, +scan; for a check, +config|get. Three more
-// commands are used where they are allowed.
+// with durable=always, +config|get; to list locks, +scan; for a check, +config|get. Some
+// more commands are used where they are allowed. With +hlen and +hgetall a script shows who holds a
+// lock of Redisson, which is a hash.
 // +client|id and +client|kill make sure that a broken connection carries nothing any more before
 // the next one is used. With +client|tracking a server tells when it has lost all its data without
 // a restart. Without it, waiters confirm each notice of a grant by asking, and nobody notices when

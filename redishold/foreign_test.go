@@ -2,10 +2,12 @@ package redishold_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -119,6 +121,81 @@ func TestKeysOfOtherTypes(t *testing.T) {
 				t.Errorf("%s: Acquire(%q): %v", name, key, err)
 			}
 		}
+	}
+}
+
+// A lock of Redisson is a hash with a field for each holder, and its count. It is shown with all
+// and with read-only rights. A hash that has only some of that form is none.
+func TestLocksOfRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const one = "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
+	const two = "0d6f1f7e-0795-4907-87fd-6c719a6b4586:52"
+	here := driver.NewOwner(driver.OwnerSuffix("backup")) // as package withredisson writes it
+	party := func(owner string, count int) driver.Party {
+		return driver.Party{Owner: owner, Count: count, Endless: true}
+	}
+	locks := map[string]struct {
+		fields []string
+		want   driver.Entry
+	}{
+		"plain": {[]string{one, "2"}, driver.Entry{Holder: party(one, 2)}},
+		"ours":  {[]string{here, "1"}, driver.Entry{Holder: party(here, 1)}},
+		"writer": {[]string{"mode", "write", one, "4", one + ":write", "3"},
+			driver.Entry{Holder: party(one+":write", 3)}},
+		"readers": {[]string{"mode", "read", one, "2", two, "1"},
+			driver.Entry{Sharers: []driver.Party{party(two, 1), party(one, 2)}}},
+	}
+	for name, lock := range locks {
+		server.Do(t, append([]string{"HSET", "lock:" + name}, lock.fields...)...)
+	}
+	others := others(t, server)
+	for name, b := range others {
+		for key, lock := range locks {
+			lock.want.Key = "lock:" + key
+			got, err := b.Inspect(t.Context(), lock.want.Key)
+			if err != nil || !sameEntry(got, lock.want) {
+				t.Errorf("%s: %s: %+v, %v; want %+v", name, key, got, err, lock.want)
+			}
+		}
+		server.Do(t, "PEXPIRE", "lock:plain", "30000")
+		e, err := b.Inspect(t.Context(), "lock:plain")
+		if left := e.Holder.ExpiresIn; err != nil || left <= 0 || left > 30*time.Second ||
+			e.Holder.Endless {
+			t.Errorf("%s: the lease is %+v, %v; want one of at most 30s", name, e.Holder, err)
+		}
+		server.Do(t, "PERSIST", "lock:plain")
+	}
+	many := []string{"HSET", "lock:many"}
+	for i := range 101 {
+		many = append(many, fmt.Sprintf("%s%d", one, i), "1")
+	}
+	server.Do(t, many...)
+	for key, fields := range map[string][]string{
+		"lock:mode":   {"mode", "read"},
+		"lock:zero":   {one, "0"},
+		"lock:text":   {one, "x"},
+		"lock:field":  {one, "1", "name", "7"},
+		"lock:long":   {strings.Repeat("x", 1100) + ":1", "1"},
+		"lock:large":  {one, "1", "x", strings.Repeat("x", 2<<20)},
+		"lock:many":   nil,
+		"lock:spoilt": {one + ":read", "1"},
+	} {
+		if fields != nil {
+			server.Do(t, append([]string{"HSET", key}, fields...)...)
+		}
+		for name, b := range others {
+			got, err := b.Inspect(t.Context(), key)
+			if !protocol.IsServerError(err, "WRONGTYPE") || !driver.Permanent(err) {
+				t.Errorf("%s: %s, which is no lock: %+v, %v", name, key, got, err)
+			}
+		}
+	}
+	var sent int
+	if _, err := fmt.Sscan(server.Info(t, "total_net_output_bytes"), &sent); err != nil ||
+		sent > 1<<20 {
+		t.Errorf("the server has sent %d bytes, %v; want no value that is as long as no lock's",
+			sent, err)
 	}
 }
 

@@ -169,6 +169,44 @@ func TestInspectOthers(t *testing.T) {
 	}
 }
 
+// TestInspectRedisson: a lock of Redisson, which is a hash, is shown with each holder and its
+// count, over several servers too, and release leaves it alone.
+func TestInspectRedisson(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis", "redlock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, name)
+			const one = "8743c9c0-0795-4907-87fd-6c719a6b4586:51"
+			const two = "a743c9c0-0795-4907-87fd-6c719a6b4586:7"
+			for _, server := range s.servers {
+				server.Do(t, "HSET", "lock:theirs", one, "2")
+				server.Do(t, "PEXPIRE", "lock:theirs", "3600000")
+				server.Do(t, "HSET", "lock:readers", "mode", "read", one, "1", two, "3")
+			}
+			s.says(0, []string{"inspect", "theirs"},
+				`  held by  "`+one+`" of another library, 2 times`,
+				`  lease    (1h0m0s|59m\d+s), unless renewed`)
+			s.says(0, []string{"inspect", "readers"},
+				"  shared   by 2, each with a lease of its own",
+				`  held by  "`+one+`" of another library, once`,
+				`  held by  "`+two+`" of another library, 3 times`)
+			out, _ := s.ask(0, "inspect", "--json", "theirs")
+			if all := keys(t, out); len(all) != 1 || len(all[0].Holders) != 1 ||
+				all[0].Holders[0].Owner != one || all[0].Holders[0].Count != 2 ||
+				!all[0].Holders[0].Foreign {
+				t.Errorf("as JSON: %s", out)
+			}
+			said := s.free(64, "theirs", "--owner", one)
+			if !strings.Contains(said, "a lock of Redisson is removed with the tools of the server; "+
+				"nothing was freed") {
+				t.Errorf("release says %s", said)
+			}
+			s.says(0, []string{"inspect", "theirs"}, "  held by  .* 2 times")
+		})
+	}
+}
+
 // TestEmptyValueWithoutAnEnd: a key with nothing in it that never ends blocks its lock for ever,
 // and the operator sees it as what it is, over several servers too.
 func TestEmptyValueWithoutAnEnd(t *testing.T) {

@@ -222,7 +222,7 @@ type key struct {
 
 type party struct {
 	Owner, Label, Host, Process string
-	PID                         int
+	PID, Count                  int
 	Foreign, Endless            bool
 	Cut                         bool `json:"owner_cut"`
 	Token                       uint64

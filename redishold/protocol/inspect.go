@@ -29,9 +29,11 @@ const (
 
 // Inspect describes one key with its waiters. Tokens are 0: the published layout has no place for
 // them. Of a value over 1,024 bytes, which is no owner value, Owner is the beginning, and Cut is
-// set. A key that does not expire is Endless; it is held for ever, also by an empty value. Inspect
-// fails with ErrUnavailable if the key is of another type than string, with ErrUnavailable or
-// ErrUnknown if the server does not answer, and ctx bounds it.
+// set. A key that does not expire is Endless; it is held for ever, also by an empty value. Of a
+// hash that is a lock of Redisson the holders are shown, each with its Count and the TTL of the
+// key; those of a read-write lock in the mode "read" are Sharers. Inspect fails with ErrUnavailable
+// if the key is of another type or another hash, with ErrUnavailable or ErrUnknown if the server
+// does not answer, and ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if b.options.ReadOnly {
 		return b.inspectPlainly(ctx, key)
@@ -53,6 +55,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 		entry.Holder = party(holder, reply.List[1])
 	case holder.Kind == List && len(holder.List)%2 != 0:
 		return driver.Entry{}, strange("inspect", reply)
+	case holder.Kind == List && len(holder.List) > 0 && holder.List[1].Kind == String:
+		// Sharers have numbers there.
+		return hashHolders(key, holder.List, reply.List[1])
 	case holder.Kind == List:
 		entry.Sharers = parties(holder.List)
 		slices.Reverse(entry.Sharers) // the longest lease last
@@ -79,8 +84,9 @@ func shortened(value string) string { return value[:min(len(value), maxOwner)] }
 
 // List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
 // describes. Every string whose key begins with prefix counts as held, whoever wrote it and
-// whatever it is: that is what an acquisition would find. Keys of other types are left out: an
-// acquisition fails there, and says why. Holder is as of [Backend.Inspect].
+// whatever it is: that is what an acquisition would find. Keys of other types are left out, locks
+// of Redisson too: an acquisition fails there, and says why, and to find them would take another
+// scan of all keys. Holder is as of [Backend.Inspect].
 //
 // List scans all keys of the deployment, in small steps. It remembers the keys that somebody waits
 // for, and the last few thousand keys: a server may give a key again when it makes room, mostly

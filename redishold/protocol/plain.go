@@ -14,7 +14,7 @@ import (
 // of them.
 func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry, error) {
 	keys := KeysOf(key)
-	replies, err := b.look(ctx, keys.Slot, []Command{
+	replies, err := b.look(ctx, keys.Slot, optional, []Command{
 		{"GETRANGE", keys.Lock, "0", lastByte},
 		{"EXISTS", keys.Lock},
 		{"PTTL", keys.Lock},
@@ -26,6 +26,9 @@ func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry,
 		{"PEXPIRETIME", keys.Queue},
 		{"PTTL", keys.Queue},
 	})
+	if IsServerError(err, "WRONGTYPE") {
+		return b.inspectHash(ctx, keys, key, err)
+	}
 	if err != nil {
 		return driver.Entry{}, err
 	}
@@ -47,8 +50,9 @@ func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry,
 const optional = 6
 
 // look sends the commands to the server of the slot, and follows a cluster's redirections. It fails
-// if one of the first commands did.
-func (b *Backend) look(ctx context.Context, slot uint16, commands []Command) ([]Reply, error) {
+// if one of the first commands did, of which it takes so many as needed says.
+func (b *Backend) look(ctx context.Context, slot uint16, needed int,
+	commands []Command) ([]Reply, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func (b *Backend) look(ctx context.Context, slot uint16, commands []Command) ([]
 			return nil, err
 		}
 		moved, failure := redirect{}, error(nil)
-		for _, reply := range replies[:optional] {
+		for _, reply := range replies[:needed] {
 			if reply.Kind == Failure {
 				moved, failure = parseRedirect(reply.Str), b.failure(conn, reply, false)
 				break

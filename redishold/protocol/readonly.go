@@ -15,10 +15,13 @@ var ErrReadOnly = errors.New("the backend was opened for reading only")
 // The first two groups are in the category @read of an ACL.
 var harmless = map[string]bool{
 	"SCAN": true, "EXISTS": true, "GETRANGE": true, "PTTL": true, "PEXPIRETIME": true,
-	"ZRANGEBYSCORE": true, "HGETALL": true,
+	"ZRANGEBYSCORE": true, "HGETALL": true, "HLEN": true, "MEMORY": true,
 
-	"TIME": true, "INFO": true, "CONFIG": true, // the latter as CONFIG GET only, for Check
+	"TIME": true, "INFO": true, "CONFIG": true,
 }
+
+// harmlessParts are the only subcommands of these that are sent; CONFIG GET is for Check.
+var harmlessParts = map[string]string{"CONFIG": "GET", "MEMORY": "USAGE"}
 
 // readOnly is a transport that sends nothing that could change something, whoever asks it to: what
 // is not known to be harmless is refused here, in one place.
@@ -55,7 +58,8 @@ type readOnlyConn struct{ Conn }
 
 func (c readOnlyConn) Do(ctx context.Context, commands []Command, replies []Reply) error {
 	for _, command := range commands {
-		if !harmless[command[0]] || command[0] == "CONFIG" && command[1] != "GET" {
+		only, whole := harmlessParts[command[0]]
+		if !harmless[command[0]] || whole && command[1] != only {
 			return &driver.Error{Node: nameOf(c.Conn), Permanent: true,
 				Err: fmt.Errorf("%w: %s is not sent", ErrReadOnly, command[0])}
 		}

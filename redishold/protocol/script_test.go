@@ -390,6 +390,9 @@ func (b *bench) testInspect() {
 		got[3].(int64) > 3000+setBack || got[5].(int64) <= 0 {
 		b.Fatalf("inspect: %v", got)
 	}
+	b.do("DEL", b.keys.Lock)
+	b.do("HSET", b.keys.Lock, "id:1", strings.Repeat("3", 2000))
+	b.want("a hash", inspect(), []any{[]any{"id:1", strings.Repeat("3", 1025)}, -1})
 }
 
 func (b *bench) testForeignKey() {

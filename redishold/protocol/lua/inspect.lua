@@ -3,12 +3,25 @@
 -- KEYS  lock, queue, waiters, readers
 -- Gives {holder, what remains of its TTL in ms, then for each live waiter, in order, its owner value and what
 -- remains of its presence in ms}. The holder is nil if there is none. If the lock is shared it is a list: for each
--- live reader, the longest lease first, its owner value and what remains of its lease in ms.
+-- live reader, the longest lease first, its owner value and what remains of its lease in ms. If the key is a small
+-- hash it is a list of fields and values, each cut after 1,025 bytes.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
+local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
+if type(holder) == 'table' then
+	-- pcall: the key may be no hash either, and a user may lack the right. Then the first error tells why.
+	local size = redis.pcall('HLEN', KEYS[1])
+	local fields = type(size) == 'number' and size <= 100 and redis.pcall('HGETALL', KEYS[1])
+	if not fields or fields.err then
+		return holder
+	end
+	for i, text in ipairs(fields) do
+		fields[i] = string.sub(text, 1, 1025)
+	end
+	return { fields, redis.call('PTTL', KEYS[1]) }
+end
 if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
 	holder = false
 elseif holder == 'holdfast:shared' then

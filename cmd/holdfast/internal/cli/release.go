@@ -50,8 +50,8 @@ On a terminal, release says what will happen and asks. --yes does not ask; witho
 a terminal it is required. What was done is said on stderr. The user needs the
 rights that locks need.
 
-A key of another program with an empty value, or with one of over 1024 bytes, is
-not freed by this: remove it with the tools of the server.
+A key of another program with an empty value, or with one of over 1024 bytes, and
+a lock of Redisson are not freed by this: remove them with the tools of the server.
 
 Of a semaphore it frees one permit, which is named by its key: holdfast release
 jobs@permit/3. One of several who share a lock is freed alone.
@@ -151,6 +151,8 @@ func (v *viewer) notFreed(err error) error {
 	switch {
 	case errors.As(err, &notHeld):
 		return &exit{codeLost, err}
+	case errors.Is(err, free.ErrRedisson):
+		return usagef("%s%w", v.name, err)
 	case errors.As(err, &notKnown):
 		return usagef("%s%w; use --owner", v.name, err)
 	default:

@@ -55,8 +55,12 @@ func (e *MaybeError) Error() string {
 // Unwrap returns what there was.
 func (e *MaybeError) Unwrap() error { return e.Err }
 
+// ErrRedisson is the error for a lock of Redisson, which is a hash and not what a release removes.
+var ErrRedisson = errors.New("a lock of Redisson is removed with the tools of the server; " +
+	"nothing was freed")
+
 // Holder looks at the lock, and returns the holder that is the acquisition. It changes nothing. It
-// fails with a *NotHeldError, a *NotKnownError, or the error of the backend.
+// fails with a *NotHeldError, a *NotKnownError, ErrRedisson, or the error of the backend.
 func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
 	key, err := l.View.Inspect(ctx, l.Name)
 	if err != nil {
@@ -68,6 +72,8 @@ func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
 		return key, look.Party{}, &NotKnownError{key.Name, err}
 	case !holds:
 		return key, look.Party{}, &NotHeldError{key, l.Which}
+	case holder.Count > 0:
+		return key, look.Party{}, fmt.Errorf("%v: %w", key.Name, ErrRedisson)
 	}
 	return key, holder, nil
 }

@@ -24,6 +24,8 @@ func (p Party) String() string {
 		return "an empty value of another library"
 	case p.Cut:
 		return foreign(p.Value) + " of another library (its value is too long to name)"
+	case p.Foreign() && p.Count > 0:
+		return cut(p.Value, longestHolder) + " of another library, " + times(p.Count)
 	case p.Foreign():
 		return foreign(p.Value) + " of another library"
 	case p.Label == "":
@@ -31,6 +33,14 @@ func (p Party) String() string {
 	default:
 		return fmt.Sprintf("%s (pid %d on %s)", Shown(p.Label), p.PID, Shown(p.Host))
 	}
+}
+
+// times says how often a lock is held.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // life says what is known of the process.

@@ -27,6 +27,7 @@ type Party struct {
 	Since   time.Time     // when a holder got the key; zero if not known
 	Lease   time.Duration // what remains of the lease or the presence; 0 if not known, or Endless
 	Endless bool          // the lease is known to have no end
+	Count   int           // how often another library says that it is held; 0 if it does not
 	Cut     bool          // Value is only the beginning of a longer one
 	Life    Life
 }
@@ -64,8 +65,8 @@ func holdersOf(e driver.Entry, now time.Time) (holders []Party) {
 
 func partyOf(p driver.Party, now time.Time) Party {
 	o := driver.ParseOwner(p.Owner)
-	party := Party{Owner: o, Token: p.Token, Lease: p.ExpiresIn, Endless: p.Endless, Cut: p.Cut,
-		Life: lifeOf(o)}
+	party := Party{Owner: o, Token: p.Token, Lease: p.ExpiresIn, Endless: p.Endless,
+		Count: p.Count, Cut: p.Cut, Life: lifeOf(o)}
 	if p.Token > 0 {
 		party.Since = Since(p.Token, now)
 	}
@@ -126,6 +127,7 @@ type (
 		Owner   string       `json:"owner"`
 		Bytes   []byte       `json:"owner_base64,omitempty"`
 		Cut     bool         `json:"owner_cut,omitempty"`
+		Count   int          `json:"count,omitempty"`
 		Label   string       `json:"label,omitempty"`
 		Host    string       `json:"host,omitempty"`
 		PID     int          `json:"pid,omitempty"`
@@ -172,9 +174,9 @@ func (k Key) JSON(waiters bool, leaks []Leak, hide func(string) string) []byte {
 func jsonParties(parties []Party) []jsonParty {
 	all := make([]jsonParty, 0, len(parties))
 	for _, p := range parties {
-		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Cut: p.Cut, Label: p.Label,
-			Host: p.Host, PID: p.PID, Process: p.Life, Foreign: p.Foreign(), Token: p.Token,
-			LeaseMS: p.Lease.Milliseconds(), Endless: p.Endless}
+		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Cut: p.Cut, Count: p.Count,
+			Label: p.Label, Host: p.Host, PID: p.PID, Process: p.Life, Foreign: p.Foreign(),
+			Token: p.Token, LeaseMS: p.Lease.Milliseconds(), Endless: p.Endless}
 		if !p.Since.IsZero() {
 			j.Since = &p.Since
 		}

@@ -39,18 +39,24 @@ var login = sync.OnceValue(func() *regexp.Regexp {
 // longestLogin is how much of a foreign value is searched for logins, in bytes.
 const longestLogin = 64 << 10
 
+// longestHolder is how much is shown of the id of a client and a thread of Redisson, in bytes: that
+// is a UUID and a number.
+const longestHolder = 60
+
 // foreign returns a value that no library of ours has written: quoted, cut and without logins.
-func foreign(value string) string {
+func foreign(value string) string { return cut(value, longestForeign) }
+
+func cut(value string, longest int) string {
 	value = value[:min(len(value), longestLogin)] // the value may have megabytes
 	value = login().ReplaceAllString(value, "$1...@")
-	if len(value) <= longestForeign {
+	if len(value) <= longest {
 		return strconv.Quote(value)
 	}
-	cut := longestForeign
-	for cut > longestForeign-utf8.UTFMax && !utf8.RuneStart(value[cut]) {
-		cut--
+	end := longest
+	for end > longest-utf8.UTFMax && !utf8.RuneStart(value[end]) {
+		end--
 	}
-	return strconv.Quote(value[:cut]) + "..."
+	return strconv.Quote(value[:end]) + "..."
 }
 
 // duration returns a span as an operator reads it: in seconds from ten seconds on.
