@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"database/sql"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver/postgrestest"
 )
 
 // TestDocumentsCompile: the pieces of Go in the documents compile. docs/start.md and
@@ -170,4 +173,72 @@ func unknownCall(call string) string {
 		}
 	}
 	return ""
+}
+
+// TestFencingDocumentStatements runs the statement of docs/fencing.md, and what it has for scripts
+// that write by SQL: a token smaller than the row's writes nothing and is told so, others write.
+func TestFencingDocumentStatements(t *testing.T) {
+	t.Parallel()
+	var statement, script string
+	for _, b := range blocksOf(t, "docs/fencing.md") {
+		text := strings.Join(b.lines, "\n")
+		switch {
+		case b.kind == "sql":
+			statement = text
+		case b.kind == "text" && strings.Contains(text, "psql"):
+			script = text
+		}
+	}
+	s, err := postgrestest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removed(t, s.Remove, s.Log) })
+	open := func(dsn string) *sql.DB {
+		db, err := sql.Open("pgx", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	if _, err := open(s.DSN()).ExecContext(t.Context(), "CREATE DATABASE ledger"); err != nil {
+		t.Fatal(err)
+	}
+	db := open(s.DSN() + " dbname=ledger")
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE accounts (id bigint, balance bigint,
+		fence bigint NOT NULL DEFAULT 0); INSERT INTO accounts VALUES (7, 100)`); err != nil {
+		t.Fatal(err)
+	}
+	user := regexp.MustCompile(`user=(\S+)`).FindStringSubmatch(s.DSN())[1]
+	for i, step := range []struct {
+		token string // "" for the statement
+		done  bool
+	}{{"33", true}, {"", true}, {"", true}, {"33", false}, {"35", true}, {"", false}} {
+		done := false
+		if step.token == "" {
+			result, err := db.ExecContext(t.Context(), statement)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, _ := result.RowsAffected()
+			done = n == 1
+		} else {
+			cmd := exec.Command("bash", "-c", script)
+			cmd.Env = append(os.Environ(), "PGHOST="+s.Dir, "PGUSER="+user,
+				"HOLDFAST_TOKEN="+step.token)
+			out, err := cmd.CombinedOutput()
+			if done = err == nil; !done && (cmd.ProcessState.ExitCode() != 1 || len(out) > 0) {
+				t.Errorf("step %d: %v: %s", i, err, out)
+			}
+		}
+		if done != step.done {
+			t.Errorf("step %d: written: %v", i, done)
+		}
+	}
+	var balance int
+	if err := db.QueryRowContext(t.Context(), "SELECT balance FROM accounts").Scan(
+		&balance); err != nil || balance != 60 {
+		t.Errorf("balance %d, %v; want four times 10 less than 100", balance, err)
+	}
 }
