@@ -32,6 +32,7 @@ func (e *Election) probe(ctx context.Context, fail context.CancelCauseFunc) {
 	case e.checking <- struct{}{}:
 		defer func() { <-e.checking }()
 	case <-ctx.Done():
+		unhealthy(context.Cause(ctx)) // unhook may be faster than what it takes back
 		return
 	}
 	answered := false
