@@ -91,11 +91,13 @@ func TestLogOfRenewals(t *testing.T) {
 		l, faults := b.locker(holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		lock := b.acquire(l, "key")
 		time.Sleep(time.Hour)
+		synctest.Wait() // the log is written elsewhere
 		if log.Len() > 0 {
 			t.Errorf("the log says %q", log.String())
 		}
 		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Err: errors.New("refused")})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if text := log.String(); strings.Count(text, "renewal missed") != 1 {
 			t.Errorf("the log says %q, want one renewal that was missed", text)
 		}
