@@ -104,6 +104,7 @@ func newReader(t *testing.T) *reader {
 	cmd := exec.Command("bash")
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "HOLDFAST="+holdfastPath, "HOLDFAST_TRY_DIR="+dir,
+		"PATH="+filepath.Dir(holdfastPath)+":"+os.Getenv("PATH"), // some blocks have it installed
 		"PORTS="+free[0], "TMPDIR="+dir, "MAKEFLAGS=", "GOWORK=") // a reader has not what make sets
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r := &reader{t: t, shell: startCommand(t, cmd), dir: dir, here: strings.NewReplacer(here...)}
