@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,6 +61,15 @@ func TestRelease(t *testing.T) {
 			if !regexp.MustCompile("(?m)^holdfast: " + want).MatchString(said) {
 				t.Errorf("says %q; want %s", said, want)
 			}
+		}
+		me, err := user.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := regexp.MustCompile(`(?m)^holdfast: it was freed by (\S+) \(pid (\d+) on (\S+)\)$`)
+		if got := by.FindStringSubmatch(said); got == nil || got[1] != me.Username ||
+			got[2] == fmt.Sprint(h.PID) || got[3] != h.Host {
+			t.Errorf("says %q; want that it was freed by %s on %s", said, me.Username, h.Host)
 		}
 		waiter.line()
 		holder.expectExit(70)

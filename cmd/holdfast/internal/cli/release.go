@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 
@@ -47,8 +48,8 @@ if you can. Release is for one that hangs, or that is gone and has left a long
 lease.
 
 On a terminal, release says what will happen and asks. --yes does not ask; without
-a terminal it is required. What was done is said on stderr. The user needs the
-rights that locks need.
+a terminal it is required. What was done is said on stderr, and by which user and
+process, for a log to keep. The user needs the rights that locks need.
 
 A key of another program with an empty value, or with one of over 1024 bytes, and
 a lock of Redisson are not freed by this: remove them with the tools of the server.
@@ -139,7 +140,21 @@ func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acq
 	default:
 		say("freed %v, which %v held; now %s", key.Name, holder, now.Held())
 	}
+	say("it was freed by %s", myself())
 	return nil
+}
+
+// myself names the user and the process that run this program, for whoever reads it in a log.
+func myself() string {
+	name := "uid " + strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return fmt.Sprintf("%s (pid %d on %s)", look.Shown(name), os.Getpid(), look.Shown(host))
 }
 
 // notFreed returns the *exit for a lock that was not freed, or not for certain.
