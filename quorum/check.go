@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
@@ -16,7 +18,7 @@ import (
 // node has its name. Check fails only if ctx ends before a majority of the nodes has answered.
 //
 // Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see
-// [Status.Warnings], and for a node that belongs to another set), not-checked.
+// [Status.Warnings], and for a node that belongs to another set), not-checked, round-trip.
 func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
@@ -48,6 +50,7 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 			findings = append(findings, f)
 		}
 		findings = append(findings, q.checkSet(&status.Nodes[i], r.value)...)
+		findings = append(findings, q.checkTrip(name, r.value.trip)...)
 	}
 	if err := ctx.Err(); err != nil && good < q.need {
 		return nil, unanswered(err)
@@ -66,7 +69,12 @@ type examined struct {
 	findings []driver.Finding
 	set      driver.Set // that it belongs to; zero if it has none, or remembers none
 	err      error      // why it did not say which
+
+	trip time.Duration // the shortest call; 0 if none was measured
 }
+
+// trips is how many calls are measured at most. One may be slow by chance.
+const trips = 5
 
 // examine asks one node.
 func (q *Quorum) examine(ctx context.Context, n *node.Node) (e examined, err error) {
@@ -76,9 +84,39 @@ func (q *Quorum) examine(ctx context.Context, n *node.Node) (e examined, err err
 		}
 	}
 	if m, ok := n.Backend.(driver.Member); ok {
-		e.set, e.err = m.Belongs(ctx)
+		for range trips {
+			start := clock.Now()
+			e.set, e.err = m.Belongs(ctx)
+			if e.err != nil {
+				e.trip = 0
+				break
+			}
+			if trip := clock.Now().Sub(start); e.trip == 0 || trip < e.trip {
+				e.trip = trip
+			}
+			if !q.slow(e.trip) {
+				break
+			}
+		}
 	}
 	return e, nil
+}
+
+// slow reports whether a call takes more than a third of what a node has time for.
+func (q *Quorum) slow(trip time.Duration) bool { return 3*trip > q.config.bound(0) }
+
+// checkTrip returns a finding if the node is so far away that a hiccup makes calls to it fail.
+func (q *Quorum) checkTrip(name string, trip time.Duration) []driver.Finding {
+	if !q.slow(trip) {
+		return nil
+	}
+	finding := driver.Finding{
+		Severity: driver.Warning, Code: "round-trip", Node: name,
+		Summary: fmt.Sprintf("A call takes %v, and the node timeout is %v: a little more, and the node has no vote.",
+			trip.Round(100*time.Microsecond), q.config.bound(0)),
+		Advice: "Raise the node timeout to several times that, or move the server nearer.",
+	}
+	return []driver.Finding{finding}
 }
 
 // checkSet returns a finding if the node belongs to another set. A client that has not asked the

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
@@ -58,4 +59,49 @@ func TestDifferentVersions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// distant is a node so far away that a call takes as long as each delay says, the last for all that
+// follow.
+type distant struct {
+	*memhold.Backend
+	delays []time.Duration
+}
+
+func (d *distant) Belongs(ctx context.Context) (driver.Set, error) {
+	time.Sleep(d.delays[0])
+	d.delays = d.delays[min(1, len(d.delays)-1):]
+	return d.Backend.Belongs(ctx)
+}
+
+// A node whose calls take more than a third of the node timeout is found, and one that was slow
+// once is not.
+func TestCheckFindsDistantNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const limit = 10 * time.Millisecond // a third of the node timeout
+		far := limit + time.Millisecond
+		q, err := quorum.New([]driver.Backend{
+			&distant{memhold.New(), []time.Duration{far}},
+			&distant{memhold.New(), []time.Duration{far, far, far, far, limit}},
+			&distant{memhold.New(), []time.Duration{0}},
+		}, quorum.WithNodeTimeout(3*limit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		findings, err := q.Check(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []driver.Finding
+		for _, f := range findings {
+			if f.Code == "round-trip" {
+				found = append(found, f)
+			}
+		}
+		if len(found) != 1 || found[0].Node != "node 1" || found[0].Severity != driver.Warning ||
+			!strings.Contains(found[0].Summary, "takes 11ms, and the node timeout is 30ms") {
+			t.Errorf("found %+v; want that node 1 is far away", found)
+		}
+	})
 }
