@@ -84,8 +84,6 @@ has_npm() { command -v node && command -v npm; }
 
 has_prometheus() { command -v prometheus && command -v promtool; }
 
-has_etcd_server() { command -v etcd; }
-
 has_etcd() { command -v etcd && command -v etcdctl; }
 
 # The server is a class of Debian's library: the package zookeeper adds only a service.
@@ -113,7 +111,7 @@ needs_of() {
 		need "a PostgreSQL server, to lock and to guard writes on" has_postgres postgresql
 		need "PgBouncer, to lock through" has_pgbouncer pgbouncer
 		need "a MariaDB server, to guard writes on" has_mariadb mariadb-server
-		need "an etcd server, to guard writes on" has_etcd_server etcd-server
+		need "an etcd server and etcdctl, to lock and to guard writes on" has_etcd etcd-server etcd-client
 		need "a ZooKeeper server, to lock on" has_zookeeper libzookeeper-java default-jre-headless
 		need "prometheus and promtool, to try the rules and the dashboard on" has_prometheus prometheus
 		need "top, less, vi and bash, to run under a lock on a terminal" has_terminal_programs procps less vim-tiny bash

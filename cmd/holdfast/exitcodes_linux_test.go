@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"regexp"
@@ -50,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 		p.signal(syscall.SIGTERM)
 	}
 	seen := map[string]bool{
-		"run 71":      true, // by TestOutOfFiles
+		"run 71":      true, // by TestOutOfFiles; those below by TestEveryCommandOutOfFiles
 		"doctor 0":    true, // by TestDoctor
 		"doctor 1":    true, // by TestDoctor
 		"doctor 2":    true, // by TestDoctor
@@ -63,6 +64,9 @@ func TestExitCodes(t *testing.T) {
 		"release 0":   true, // by TestRelease
 		"release 1":   true, // by TestReleaseAsks
 		"adopt 128+N": true, // by TestAdoptWhoseMessagesAreNotTaken
+	}
+	for _, command := range shortOfFiles {
+		seen[command[0]+" 71"] = true
 	}
 	set := "--on=redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," +
 		redistest.Start(t).Addr + "?restart-guard=0s&node-timeout=20s" // all must answer
@@ -194,4 +198,40 @@ func TestExitCodes(t *testing.T) {
 	}
 	holder.signal(syscall.SIGTERM)
 	holder.expectExit(0)
+}
+
+// shortOfFiles are the commands, beside run, hold and board, that need a file for their backend.
+var shortOfFiles = [][]string{{"ls"}, {"inspect", "n"}, {"release", "--yes", "--owner=x", "n"},
+	{"leaks"}, {"deadlocks"}, {"bench", "--count=1"}, {"doctor"}, {"watch"}, {"adopt"}}
+
+// TestEveryCommandOutOfFiles: with too few files each command says so by its exit code.
+func TestEveryCommandOutOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := "file://" + locks(t)
+	server := redistest.Start(t)
+	for _, args := range shortOfFiles {
+		t.Run(args[0], func(t *testing.T) {
+			url := map[string]string{"doctor": server.URL(),
+				"adopt": "redlock://" + server.Addr + ",h.invalid:1,h.invalid:2"}[args[0]]
+			for limit := 6; ; limit++ { // with fewer no Go program starts, so it ends by itself
+				cmd := exec.Command("sh", append([]string{"-c", `ulimit -n "$0"; exec "$@"`,
+					strconv.Itoa(limit), holdfastPath}, args...)...)
+				cmd.Env = append(os.Environ(), "HOLDFAST_URL="+cmp.Or(url, dir), "TERM=xterm")
+				var p *process
+				if args[0] == "watch" {
+					p, _ = startOnTerminal(t, 80, cmd)
+				} else {
+					p = startCommand(t, cmd)
+				}
+				p.ends()
+				switch {
+				case p.code == 71:
+					return
+				case p.code == 0 || limit > 40:
+					t.Fatalf("with %d files it ends with %d, and with fewer never with 71; stderr: %s",
+						limit, p.code, p.stderr)
+				}
+			}
+		})
+	}
 }
