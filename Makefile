@@ -48,7 +48,8 @@ PARALLEL ?= 1
 # On which server of which Debian suite test-server runs.
 SERVER ?= valkey-server@sid
 
-GO_TEST := go test -shuffle=on -timeout 20m $(TESTFLAGS)
+# The timeout is for what hangs: on a busy machine the laboratory takes its time.
+GO_TEST := go test -shuffle=on -timeout 40m $(TESTFLAGS)
 
 # Packages of the kernel whose tests take minutes, or do not depend on it: once, not for every number of CPUs.
 LENGTHY := $(KERNEL)/quorum $(KERNEL)/internal/hygiene

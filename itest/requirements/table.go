@@ -62,9 +62,9 @@ var requirements = []requirement{
 			{file: "quorum/doc.go", words: "nobody gets the key for up to its TTL"},
 		}},
 	{id: "R28", text: "Partitions that go on and on may block the lock for ever.", limit: []told{
-		{file: "doc.go", words: "can keep everybody from acquiring while that goes on"},
+		{file: "doc.go", words: "A network that is cut again and again can keep everybody from acquiring a key"},
 		{file: "quorum/doc.go",
-			words: "A network that does so again and again can keep everybody from it"},
+			words: "that happens again and again, nobody may ever get it"},
 	}},
 	{id: "R29",
 		text: "A node that restarts without its data breaks exclusion if nothing keeps it from taking part.",
@@ -87,7 +87,7 @@ var requirements = []requirement{
 		text: "When a majority crashed and restarts delayed, nothing can be locked for as long.",
 		limit: []told{
 			{file: "quorum/options.go",
-				words: "grant nothing before the guard is over"},
+				words: "grant nothing until the guard is over"},
 		}},
 	{id: "R34",
 		text: "An extension is done on every node where the key exists with the value of the holder, and nowhere else."},
@@ -115,12 +115,12 @@ var requirements = []requirement{
 	{id: "K3",
 		text: "A pause after that check: the write comes too late, and whoever guards the store refuses it by its token.",
 		limit: []told{
-			{file: "doc.go", words: "A process can be paused after it has checked its lock"},
+			{file: "doc.go", words: "A process can be paused just after it has checked its lock"},
 		}},
 	{id: "K4",
 		text: "A write that is under way for longer than the lease: refused by its token, too.",
 		limit: []told{
-			{file: "doc.go", words: "its write can be under way for longer than the lease"},
+			{file: "doc.go", words: "its write can take longer than the lease"},
 		}},
 	{id: "K5", text: "The clock of a node jumps back: leases end late, and nothing else happens."},
 	{id: "K6",
