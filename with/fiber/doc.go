@@ -1,5 +1,6 @@
 // Package withfiber has requests with one idempotency key wait for each other in a whole fleet: a
-// lock of Holdfast for the idempotency middleware of fiber, v3 and v2.
+// lock of Holdfast for the idempotency middleware of fiber v3. That of v2 has the same
+// interface, and is not tested.
 //
 //	locks, err := withfiber.New(locker, 10*time.Second)
 //	app.Use(idempotency.New(idempotency.Config{Lock: locks, Storage: storage}))
