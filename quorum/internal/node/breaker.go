@@ -17,8 +17,8 @@ const (
 	maxBackoff = time.Second
 )
 
-// breaker spares a node that is down. It decides only whether the node is asked at first. Whoever
-// needs the node has it asked all the same, so the breaker never makes an operation fail. Guarded
+// breaker spares a node that is down. It decides only whether a round asks the node at first. A
+// round that needs the node asks it anyway, so the breaker never makes an operation fail. Guarded
 // by the node's mutex.
 type breaker struct {
 	jitter    float64
@@ -30,7 +30,7 @@ type breaker struct {
 	backoff   time.Duration
 }
 
-// probe reports whether a call may be the probe now. If so it is.
+// probe reports whether a call may be the probe now. If it may, it is from now on.
 func (b *breaker) probe(now clock.Instant) bool {
 	if b.probing || now < b.nextProbe {
 		return false

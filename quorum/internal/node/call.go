@@ -23,15 +23,15 @@ type Call struct {
 	Op      Operation
 	Claim   *driver.Claim // not changed while the call lives
 	History *History
-	Began   clock.Instant // from when on the caller counts; for the keeper
+	Began   clock.Instant // the instant from which the caller counts; for the keeper
 	Bound   time.Duration // how long the node has to answer
-	Until   time.Time     // when that is over; zero: from when the call's turn has come
+	Until   time.Time     // when that time is over; if zero, Bound counts from the call's turn
 	Probe   bool          // see [Node.Admit]
 	Forced  bool          // the node is needed, down or not
 	To      Receiver      // may be nil
 
 	unmade bool // it was not made: its node turned out to be down while it waited for its turn
-	queued bool // it had to wait for its turn, so Until is not its own
+	queued bool // it had to wait for its turn, so Bound counts from then and Until does not apply
 	number uint32
 	key    *Key
 	ctx    bounded
@@ -54,8 +54,8 @@ func (c *Call) Unmade() bool { return c.unmade }
 // Queued reports whether the call had to wait for its turn.
 func (c *Call) Queued() bool { return c.queued }
 
-// Push puts the call in its place in the key's order. It reports whether its turn has come: then
-// the caller starts it, once the mutex is free. Called with the mutex of the claim's history held.
+// Push puts the call in its place in the key's order. If it reports that the call's turn has come,
+// the caller starts the call after unlocking. The caller holds the mutex of the claim's history.
 func (c *Call) Push() (turn bool) {
 	c.Node.group.calls.add(1)
 	c.Node.calls.Add(1)
@@ -80,7 +80,7 @@ func (c *Call) Make() {
 	}
 }
 
-// Run makes the call, and then those that have waited for it.
+// Run makes the call, and then the calls that waited behind it.
 func (c *Call) Run() {
 	for c != nil {
 		c = c.run()
@@ -123,10 +123,10 @@ func (c *Call) run() (next *Call) {
 	return next
 }
 
-// late returns why a call that has waited for its turn must not be made, or nil: its node turned
-// out to be down meanwhile, or its claim was released. If its receiver needs the node nevertheless,
-// it asks again, with force. An acquisition must not be made after its release: nobody might
-// release it again.
+// late returns why a call that has waited for its turn must not be made, or nil. There are two
+// reasons: its node turned out to be down meanwhile, or its claim was released. A receiver that
+// needs the node anyway asks again, with force. An acquisition must not be made after its release,
+// because perhaps nobody would release it again.
 func (c *Call) late() error {
 	switch {
 	case !c.queued:

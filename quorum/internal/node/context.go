@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// bounded is the context of one call to a node: it ends at its deadline, or with the group. It
-// makes a timer only when the backend asks for Done: that is most of what context.WithTimeout
+// bounded is the context of one call to a node. It ends at its deadline, or with the group. It
+// makes a timer only when the backend asks for Done: the timer is most of what context.WithTimeout
 // costs, and most backends do not ask before a call is overdue. It is a field of what it bounds, so
 // it costs no allocation.
 type bounded struct {

@@ -34,7 +34,7 @@ func Slow(bound time.Duration) error { return &driver.Error{Maybe: true, Err: sl
 
 func slow(bound time.Duration) error {
 	if bound >= 10*time.Millisecond {
-		bound = bound.Round(time.Millisecond) // a batch has some microseconds more
+		bound = bound.Round(time.Millisecond) // the bound of a batch is longer by some microseconds
 	}
 	return fmt.Errorf("%w within %v", ErrNoReply, bound)
 }
@@ -54,8 +54,8 @@ func Quarantine(err error) time.Duration {
 	return max(q.Remaining, 1)
 }
 
-// explain returns err, unless that says that the call's context ended: then ErrNoReply with the
-// bound, or Config.Closed if the group was cancelled.
+// explain returns err. If err says that the call's context ended, explain returns ErrNoReply with
+// the bound instead, or Config.Closed if the group was cancelled.
 func (g *Group) explain(ctx context.Context, err error, bound time.Duration) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// flight counts what is under way, calls or goroutines, so that Close can let it end. A WaitGroup
-// will not do, as calls are made while Close waits.
+// flight counts the calls or the goroutines that are under way, so that Close can wait until they
+// end. A WaitGroup will not do, because calls are made while Close waits.
 type flight struct {
 	count   atomic.Int64
 	waiting atomic.Bool
@@ -18,7 +18,7 @@ func newFlight() flight { return flight{landed: make(chan struct{}, 1)} }
 func (f *flight) add(n int) { f.count.Add(int64(n)) }
 
 func (f *flight) end() {
-	// Either wait sees 0, or this sees that somebody waits.
+	// Either wait sees 0, or end sees that somebody waits.
 	if f.count.Add(-1) == 0 && f.waiting.Load() {
 		f.signal()
 	}

@@ -11,8 +11,8 @@ type Config struct {
 	// Observe is called with each change of a node's state, one after the other. May be nil.
 	Observe func(Change)
 
-	// Identify asks all nodes who they are. It is called when a node answers that has not been
-	// identified yet.
+	// Identify asks all nodes who they are. A node that has not been identified yet has it called
+	// when it answers.
 	Identify func(context.Context)
 
 	// Closed is the error of a call that ended with the group.
@@ -33,8 +33,8 @@ type Config struct {
 type Group struct {
 	config Config
 
-	// base ends with Cancel. Calls live under it, not under a caller's context, which ends only the
-	// wait: what was begun has to be finished.
+	// base ends with Cancel. Calls run under it, not under a caller's context: a caller's context
+	// ends the caller's wait only, and what was begun has to be finished.
 	base   context.Context
 	cancel context.CancelFunc
 
@@ -73,7 +73,8 @@ func (g *Group) Wait(most time.Duration) { g.calls.wait(most) }
 // Cancel ends all calls.
 func (g *Group) Cancel() { g.cancel() }
 
-// Close ends the goroutines, and waits for calls and for goroutines, at most most for each.
+// Close ends the goroutines. It waits until calls and then goroutines have ended, and no longer
+// than most for each of the two.
 func (g *Group) Close(most time.Duration) {
 	g.workers.close()
 	g.calls.wait(most)

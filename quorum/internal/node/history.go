@@ -8,20 +8,20 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Calls for one key go to each node one after the other, in the order in which they were asked for:
-// each starts when the one before has returned. A call returns after the node timeout at the
-// latest, and by then has its place in the node's own order. So a release is sound though the
-// acquisition before it was never answered. Different nodes, and different keys, do not wait for
-// each other.
+// Calls for one key go to each node one after the other, in the order in which they were asked for.
+// Each starts when the one before has returned. A call returns after the node timeout at the
+// latest, and by then it has its place in the node's own order. So a release is sound even if the
+// acquisition before it was never answered. Different nodes do not wait for each other, and neither
+// do different keys.
 
 // Key is the order of the calls for one key at each node. The zero Key has no calls. Guarded by the
 // mutex of the claims' histories.
 //
-// One Key, like one History, serves all nodes: one for each node would cost as many times the
-// memory.
+// One Key serves all nodes, and so does one History. One for each node would multiply the memory by
+// the number of nodes.
 type Key struct {
 	busy    Set     // nodes with a call for the key under way
-	waiting []*Call // those behind them, in the order in which they were made
+	waiting []*Call // calls that wait behind those, in the order in which they were made
 }
 
 // Busy reports whether a call for the key is under way.
@@ -42,9 +42,9 @@ func (k *Key) next(i int) *Call {
 // Keeper keeps what is known of a claim. It is called with the mutex of the claim's history held,
 // and calls no node.
 type Keeper interface {
-	// Answered is told how a call for the claim has ended, before the next one for its key is made.
-	// latest says that none was asked for after it at the node. The function it returns, unless
-	// nil, is called when the mutex is free.
+	// Answered is told how a call for the claim has ended, before the next call for its key is
+	// made. latest says that no later call of the claim was asked for at the node. If after is not
+	// nil, it is called when the mutex is free.
 	Answered(c *Call, result driver.Result, err error, latest bool) (after func())
 
 	// Tidy forgets what is not needed any more.
@@ -67,22 +67,23 @@ type History struct {
 	again   Set // of these, nodes that a second acquisition was sent to
 	pending Set // nodes with a pending release
 	listed  Set // nodes that have the release in their list, even if it is no longer pending
-	ending  Set // nodes that were sent a release, and have answered no call made since
+	ending  Set // nodes that were sent a release, and have not answered it or a later call
 	calls   int // under way or waiting
 
 	doubts  *atomic.Int64 // of all histories, those that have a node Ending
 	doubted bool          // this one is counted there
 
-	// made counts calls, and last is the number of the last one on each node. Only its answer is
-	// true of the node. Only it may be made again, if it is a release: an earlier release would
-	// undo what came after it.
+	// made counts calls, and last is the number of the last call on each node. Only the answer to
+	// the last call is true of the node. Only the last call may be made again, if it is a release:
+	// an earlier release would undo what came after it.
 	made uint32
 	last [Max]uint32
 }
 
 // NewHistory returns the history of a claim of which nothing was sent. doubts counts the histories
-// that have a node [History.Ending]: it is raised in the step in which a release is noted, before
-// that is sent, and lowered when none may take effect any more or the history is forgotten.
+// that have a node [History.Ending]. It rises in the step in which a release is noted, before the
+// release is sent. It falls when no release may take effect any more, or when the history is
+// forgotten.
 func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 	return History{mu: mu, keeper: keeper, doubts: doubts}
 }
@@ -93,16 +94,17 @@ func (h *History) Touch(nodes Set) { h.touched |= nodes }
 // Touched returns the nodes that the claim may be on.
 func (h *History) Touched() Set { return h.touched }
 
-// Ending returns the nodes on which a release of the claim may take effect yet, though it was asked
-// for before.
+// Ending returns the nodes on which a release of the claim that was asked for before may still take
+// effect.
 func (h *History) Ending() Set { return h.ending | h.pending }
 
-// Forget takes back what the history counts for. Its keeper calls it when it forgets the claim,
-// which is [History.Idle]. If more is sent of the claim, the history counts again.
+// Forget takes the history out of the count of doubts. The keeper calls it when it forgets the
+// claim, whose history is then [History.Idle]. If more is sent of the claim, the history counts
+// again.
 func (h *History) Forget() { h.doubt(false) }
 
-// recount sees to it that the history counts as long as it has a node Ending. Called in one step
-// with whatever changes that.
+// recount keeps the history in the count of doubts for as long as it has a node Ending. It is
+// called in one step with whatever changes that.
 func (h *History) recount() { h.doubt(h.Ending() != 0) }
 
 func (h *History) doubt(doubted bool) {
@@ -115,8 +117,8 @@ func (h *History) doubt(doubted bool) {
 	h.doubted = doubted
 }
 
-// Pend notes that a release is pending at node i. It reports whether the node does not list it yet:
-// then the caller calls [Node.Pend], when the mutex is free.
+// Pend notes that a release is pending at node i. It reports true if the node does not list the
+// release yet. Then the caller calls [Node.Pend] when the mutex is free.
 func (h *History) Pend(i int) bool {
 	defer h.recount()
 	h.pending |= Only(i)
@@ -130,8 +132,8 @@ func (h *History) Pend(i int) bool {
 // Idle reports whether no call is under way, and no release pending.
 func (h *History) Idle() bool { return h.calls == 0 && h.pending == 0 }
 
-// push notes a new call. It ends a pending release: a release is that release, and an acquisition
-// must not be undone by it.
+// push notes a new call. The call ends a pending release of the claim: if it is a release, it takes
+// that one's place; if it is an acquisition, a pending release must not undo it.
 func (h *History) push(c *Call) {
 	defer h.recount()
 	i := c.Node.Index
@@ -152,7 +154,7 @@ func (h *History) push(c *Call) {
 // latest reports whether no call for the claim was made after c at its node.
 func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number }
 
-// returned notes how a call has ended. It returns what that says of the claim, and whether the
+// returned notes how a call has ended. It returns what the end says of the claim, and whether the
 // release must be made again.
 func (h *History) returned(c *Call, r driver.Result,
 	err error) (_ driver.Result, _ error, pend bool) {

@@ -41,8 +41,8 @@ func (n *Node) Identified(said string, err error) (last string) {
 			d.version = v.Version()
 		}
 	}
-	// A node that does not answer now is compared by what it said last. If it has been restarted
-	// since, that compares unequal; it is compared again when it answers.
+	// A node that does not answer now is compared by what it said last. If it was restarted since,
+	// it compares as another server, and it is compared again when it answers.
 	d.known = err == nil || errors.Is(err, errAnonymous)
 	d.asking = false
 	d.next = clock.Now().Add(IdentifyTimeout)
@@ -59,7 +59,7 @@ func (n *Node) SameAs(name string) {
 	n.report()
 }
 
-// identifyLater has a node identified that did not answer when the others were.
+// identifyLater has a node identified that did not answer when the others were identified.
 func (n *Node) identifyLater() {
 	n.mu.Lock()
 	d := &n.identity

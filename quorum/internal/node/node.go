@@ -26,16 +26,17 @@ type Node struct {
 	calls     atomic.Int64  // under way or waiting for their turn
 	forgotten atomic.Uint64 // pending releases
 
-	// settled is true while all is well: the node is up, has confirmed all releases, and is known
-	// not to be another one under a second name. It spares the healthy case the mutex.
+	// settled is true while all is well: the node is up, it has confirmed all releases, and it is
+	// known not to be another node under a second name. With settled, the healthy case needs no
+	// mutex.
 	settled atomic.Bool
 
 	mu          sync.Mutex
 	asked       bool // it has answered or failed to answer once
 	breaker     breaker
 	lastErr     error // of the last call that failed
-	refusing    asks  // what it refused permanently, and did not do since
-	quarantine  bool  // what it answered last; until
+	refusing    asks  // operations that it refused permanently and has not done since
+	quarantine  bool  // whether its last answer spoke of a quarantine; and until when
 	quarantined clock.Instant
 	releases    releases
 	reading     reading
@@ -59,8 +60,8 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// Admit decides whether a call may go to the node now; if not, err says why. probe reports that the
-// call is the probe of a node that is down. With force, a node that is down is asked too.
+// Admit decides whether a call may go to the node now. If not, err says why. probe reports that the
+// call is the probe of a node that is down. If force is true, a node that is down is asked too.
 func (n *Node) Admit(force bool) (probe bool, err error) {
 	if n.calls.Load() >= maxCalls {
 		return false, Refused(errBacklog, false)
@@ -83,7 +84,7 @@ func (n *Node) Admit(force bool) (probe bool, err error) {
 	return true, nil
 }
 
-// unprobed lets another call be the probe, as the admitted one was not made.
+// unprobed lets another call be the probe, because the call that was to be the probe was not made.
 func (n *Node) unprobed() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -142,9 +143,9 @@ type asks uint8
 
 func askedFor(op Operation) asks { return 1 << op }
 
-// take notes how a call ended. It reports whether the node's state has changed, whether it answers,
-// and whether pending releases can be made again now: a node that answers but took none keeps its
-// pause.
+// take notes how a call ended. It reports whether the node's state has changed, whether the node
+// answers, and whether pending releases can be made again now. A node that answers but took no
+// pending release keeps its pause.
 func (n *Node) take(err error, op Operation, probe bool) (changed, answers, again bool) {
 	vote := op != Releasing // a node in quarantine refuses it
 	n.mu.Lock()
@@ -157,11 +158,11 @@ func (n *Node) take(err error, op Operation, probe bool) (changed, answers, agai
 	wait, permanent := Quarantine(err), driver.Permanent(err)
 	switch {
 	case errors.Is(err, driver.ErrInvalid):
-		// That is about the claim. It says nothing of the node, but that it is there.
+		// The error is about the claim. Of the node it says only that it is there.
 	case permanent:
 		n.refusing |= askedFor(op)
 	case err == nil && op == Acquiring:
-		n.refusing = 0 // no less will do: a node that refuses acquisitions may release and renew
+		n.refusing = 0 // other answers do not count: a node that refuses acquisitions may release and renew
 	case err == nil && op == renewing:
 		n.refusing &^= askedFor(renewing)
 	}

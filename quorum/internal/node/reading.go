@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// readingAge divides the age of a reading of a node's clock: the reading counts as that much lower.
+// readingAge: a reading of a node's clock counts as lower by its age divided by readingAge.
 const readingAge = 100
 
 // reading is what a node's clock showed. Guarded by the node's mutex.
@@ -18,7 +18,8 @@ type reading struct {
 	silent bool // the node does not say what its clock shows
 }
 
-// TellsClock reports whether such an answer says what the node's clock shows, if the node can.
+// TellsClock reports whether an answer to op with that result is one in which a node tells what its
+// clock shows, if the node can.
 func TellsClock(op Operation, result *driver.Result) bool {
 	return op == Acquiring && result.State == driver.Busy && result.Presence > 0
 }

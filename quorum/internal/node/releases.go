@@ -8,9 +8,9 @@ import (
 
 // A release that a node has not confirmed is pending: the node may still hold the claim. While the
 // node's connection lives, the request is on its way, in order. If the connection breaks, the
-// release may be lost though the acquisition was not. So pending releases are made again when the
-// node is back. If it answers but does not take them, they are made one at a time, after growing
-// pauses.
+// release may be lost although the acquisition arrived. So pending releases are made again when the
+// node is back. If the node answers but does not take them, they are made one at a time, after
+// growing pauses.
 
 const (
 	// maxReleases bounds how many pending releases are remembered for a node that does not take
@@ -24,24 +24,24 @@ const (
 // releases are a node's pending ones. Guarded by the node's mutex.
 type releases struct {
 	list     []release
-	retrying bool          // a job or the timer is at work on them
-	timer    *time.Timer   // until the next attempt to; nil if none is set
+	retrying bool          // a job makes them, or the timer is set
+	timer    *time.Timer   // until the next attempt; nil if none is set
 	pause    time.Duration // after attempts that failed; 0 after one that succeeded
 }
 
-// release is an entry of the list. It is made again if its claim's history still has it pending
-// then.
+// release is an entry of the list. When its time comes, it is made again if its claim's history
+// still has it pending.
 type release struct {
 	history    *History
 	key, owner string
 }
 
-// Pend remembers a release of a claim, which history knows to be pending already. Called with no
-// mutex held.
+// Pend remembers a release of a claim. The history already knows that the release is pending. The
+// caller holds no mutex.
 func (n *Node) Pend(history *History, key, owner string) {
 	forgotten, start := n.pend(release{history, key, owner})
 	if h := forgotten.history; h != nil {
-		// The key runs into its TTL.
+		// At this node the claim now ends with its TTL.
 		n.forgotten.Add(1)
 		h.mu.Lock()
 		h.pending &^= Only(n.Index)
@@ -55,7 +55,7 @@ func (n *Node) Pend(history *History, key, owner string) {
 	}
 }
 
-// pend adds a release to the list. It returns the release that had to be forgotten for it, if any,
+// pend adds a release to the list. It returns the release that it had to forget for that, if any,
 // and whether the caller has to start a retry.
 func (n *Node) pend(r release) (forgotten release, start bool) {
 	n.mu.Lock()
@@ -71,8 +71,8 @@ func (n *Node) pend(r release) (forgotten release, start bool) {
 	return forgotten, start
 }
 
-// due takes pending releases off the list, to be made: one for a node that is down or took none, to
-// see whether it takes it now, and else up to most. If there are none, the retrying ends.
+// due takes pending releases off the list, to be made: one if the node is down or took none, to see
+// whether it takes one now; otherwise up to most. If the list is empty, the retrying ends.
 func (n *Node) due(most int) []release {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,8 +119,8 @@ func (n *Node) tried(bad bool) {
 	p.pause = min(max(2*p.pause, minBackoff), maxBackoff)
 }
 
-// stopRetryTimer stops the timer. It reports whether the caller has to make the pending releases
-// now: only one caller has.
+// stopRetryTimer stops the timer. It reports true to one caller only, which then makes the pending
+// releases.
 func (n *Node) stopRetryTimer() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,8 +165,8 @@ func (r *retry) Run() {
 	}
 }
 
-// releaseAgain makes a pending release, unless it has been made meanwhile, or the claim was asked
-// for again. It reports whether it has made a call.
+// releaseAgain makes a pending release, unless it was made meanwhile or the claim was asked for
+// again. It reports whether it made a call.
 func (n *Node) releaseAgain(r release, to Receiver) bool {
 	r.history.mu.Lock()
 	defer r.history.mu.Unlock()

@@ -9,21 +9,21 @@ import (
 // Renewal is one call that renews many claims at one node.
 //
 // It has no place in the keys' order. A renewal creates nothing and ends nothing, so a release may
-// overtake it; and it must not wait behind a slow key. It may overtake a release: package quorum
-// sees to what that means.
+// overtake it, and it must not wait behind a slow key. It may also overtake a release. Package
+// quorum deals with that.
 type Renewal struct {
 	Node   *Node
 	Claims []driver.Claim // not changed as long as the call lives
 	Probe  bool           // see [Node.Admit]
 	Bound  time.Duration  // how long the node has to answer
-	Until  time.Time      // when that is over
+	Until  time.Time      // when that time is over
 	To     Renewer
 
 	ctx bounded
 }
 
-// Renewer is told how a Renewal ended, with no mutex held: with an error, or as many results as
-// claims.
+// Renewer is told how a Renewal ended: with an error, or with one result for each claim. It is
+// called with no mutex held.
 type Renewer interface {
 	Renewed(n *Node, results []driver.Result, err error)
 }

@@ -35,7 +35,7 @@ type Status struct {
 	Quarantine time.Duration // how long it takes no part; 0 if it is not in quarantine
 	Calls      int           // under way or waiting for their turn
 	Releases   int           // pending
-	Forgotten  uint64        // pending releases that were forgotten, as there were too many
+	Forgotten  uint64        // pending releases that were forgotten because there were too many
 }
 
 // Status returns a snapshot.

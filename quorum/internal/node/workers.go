@@ -2,12 +2,12 @@ package node
 
 import "sync"
 
-// Job is something that blocks on a node and therefore needs a goroutine of its own for a while.
+// Job blocks on a node, and so needs a goroutine of its own for a while.
 type Job interface{ Run() }
 
-// workers run jobs, each at once on its own goroutine. They keep a few idle goroutines: starting
-// one for every call costs more than all else that an acquisition does here, as a fresh stack has
-// to grow on its way through a client library.
+// workers run jobs, each at once and on a goroutine of its own. They keep a few idle goroutines. A
+// new goroutine for every call would cost more than all else that an acquisition does here, because
+// a fresh stack has to grow on its way through a client library.
 type workers struct {
 	mu     sync.Mutex
 	idle   []chan Job
@@ -24,7 +24,7 @@ func (w *workers) start(j Job) {
 		jobs := w.idle[n-1]
 		w.idle = w.idle[:n-1]
 		w.mu.Unlock()
-		jobs <- j // has room: its goroutine is about to receive, and was taken off the list
+		jobs <- j // has room: nobody else sends to a goroutine that is off the list, and it is about to receive
 		return
 	}
 	w.mu.Unlock()
