@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// contain calls f, and returns its panic as an error. It is for goroutines of Run's own, which call
-// the methods of its context: nobody could recover from a panic there.
+// contain calls f, and returns its panic as an error. It is for the goroutines that Run starts.
+// They call methods of Run's context, and nobody could recover from a panic there.
 func contain(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -23,18 +23,18 @@ type Election struct {
 	telling chan struct{}
 
 	checking  chan struct{}  // has one element while the health check is called
-	showing   sync.WaitGroup // what shows that a preferred candidate waits
+	showing   sync.WaitGroup // goroutines that show that a preferred candidate waits
 	yielded   bool           // a term has ended for a preferred one
 	yieldedAt clock.Instant  // when it last did
 
 	mu      sync.Mutex
 	running bool
-	term    *term // nil: it does not lead
+	term    *term // nil if it does not lead
 }
 
-// New returns an Election of that name, which is the key of the lock. It asks nobody: Run
-// campaigns. New fails with holdfast.ErrInvalid if locker is nil, the name is empty or too long, or
-// an option is nil or out of range. What only the Locker can check fails in Run.
+// New returns an Election of that name, which is the key of the lock. It makes no request; Run
+// campaigns. New fails with holdfast.ErrInvalid if locker is nil, if the name is empty or too long,
+// or if an option is nil or out of range. Run fails with what only the Locker can check.
 func New(locker *holdfast.Locker, name string, options ...Option) (*Election, error) {
 	switch {
 	case locker == nil:
@@ -59,10 +59,10 @@ func New(locker *holdfast.Locker, name string, options ...Option) (*Election, er
 // Name returns the name of the election.
 func (e *Election) Name() string { return e.name }
 
-// Run campaigns, and calls lead while it leads. The context that lead gets ends when the term does:
-// with the lock, with ctx, by [Election.Resign], or because the health check failed; context.Cause
-// says which. lead should return soon then. Whether lead returns because of that or by itself, the
-// term is over, and after a pause Run campaigns again.
+// Run campaigns, and calls lead when this candidate leads. The context that lead gets ends with the
+// term: with the lock, with ctx, by [Election.Resign], for a preferred candidate, or because the
+// health check failed; context.Cause says which. Then lead should return soon. When lead returns,
+// for that reason or by itself, the term is over, and after a pause Run campaigns again.
 //
 // Run returns
 //   - the cause of ctx, when ctx has ended;
@@ -71,8 +71,8 @@ func (e *Election) Name() string { return e.name }
 //   - with [WithStopOnError], what lead returned, if lead ended the term by itself with an error;
 //   - holdfast.ErrInvalid if ctx or lead is nil, or another Run of this Election has not returned.
 //
-// It returns in no other case. Any other error is told to [WithOnError]. ctx must not come from
-// the lock itself: Run would lead in the name of that one.
+// It returns in no other case. Any other error is told to [WithOnError]. ctx must not come from a
+// Lock on the same key: Run would get a nested Lock, and lead without a campaign.
 func (e *Election) Run(ctx context.Context,
 	lead func(ctx context.Context, term Term) error) error {
 	if ctx == nil || lead == nil {
@@ -122,15 +122,16 @@ func hopeless(err error) bool {
 		driver.Permanent(err)
 }
 
-// Resign ends the term on purpose: its context is cancelled with [ErrResigned], the function is
-// waited for, and the lock is released, so that another candidate leads. This one campaigns again
-// after a pause, behind those who wait. Resign returns nil if nothing was led.
+// Resign ends the term on purpose: it cancels the term's context with [ErrResigned], waits for the
+// function, and releases the lock, so that another candidate leads. This candidate campaigns again
+// after a pause, behind those that wait. Resign returns nil if this candidate does not lead.
 //
-// It returns when the lock is released, with [ErrOverdue] if that came before the function had
-// returned, and with the error of the release if that was lost or not confirmed (see
-// holdfast.Lock.Release). ctx bounds the wait, not the resignation: when it ends, Resign returns
-// its cause. The function itself resigns by returning. If it calls Resign, it must do so with the
-// context of the term: with another one it would wait for itself.
+// Resign returns when the lock is released. It returns [ErrOverdue] if the grace was over before
+// the function had returned, and the error of the release if the lock was lost or the release was
+// not confirmed (see holdfast.Lock.Release). ctx bounds the wait, not the resignation: when ctx
+// ends, Resign returns its cause. Resign fails with holdfast.ErrInvalid if ctx is nil. The function
+// itself resigns by returning. If it calls Resign, it must pass the context of the term: with
+// another one it would wait for itself.
 func (e *Election) Resign(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context is nil for %q: use context.Background()", e.name)
@@ -179,7 +180,7 @@ func (e *Election) tell(err error) {
 	e.config.onError(err)
 }
 
-// tellTerm reports what went wrong with a term, if anything did.
+// tellTerm reports err as what went wrong with the term of lock. A nil err is not reported.
 func (e *Election) tellTerm(lock *holdfast.Lock, err error) {
 	if err != nil {
 		e.tell(&TermError{Name: e.name, Token: lock.Token(), Err: err})

@@ -32,9 +32,9 @@ var errNotReleased = fmt.Errorf("election: the release was cut off by a panic: %
 // errReturned is the cause of a term's context after the function has returned.
 var errReturned = errors.New("the function has returned")
 
-// TermError is what went wrong with a term. Err is a [*holdfast.LostError], what the function
-// returned, or wraps ErrUnhealthy, ErrOverdue or the error of a release that was not confirmed. Or
-// it is that of looking for a preferred candidate: then the term goes on.
+// TermError says what went wrong with a term. Err is a [*holdfast.LostError] or what the function
+// returned, or it wraps ErrUnhealthy, ErrOverdue or the error of a release that was not confirmed.
+// If Err is the error of a look for a preferred candidate, the term goes on.
 type TermError struct {
 	Name  string         // of the election
 	Token holdfast.Token // the term's number

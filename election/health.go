@@ -17,22 +17,23 @@ func (e *Election) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	}
 }
 
-// probe calls the health check once. If it fails, probe calls fail, which ends ctx: the first cause
-// counts, so an end that came before stays what it was.
+// probe calls the health check once. If the check fails, probe calls fail, which ends ctx. The
+// first cause counts: if ctx had ended before, its cause stays.
 func (e *Election) probe(ctx context.Context, fail context.CancelCauseFunc) {
 	c := &e.config
 	unhealthy := func(err error) { fail(fmt.Errorf("%w: %w", ErrUnhealthy, err)) }
 	late := fmt.Errorf("no answer within %v", c.checkEvery)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.checkEvery, late)
 	defer cancel()
-	// At that moment, and not when the check returns: it may hang.
+	// The check may hang, so the term ends when the check's time is over, not when the check
+	// returns.
 	unhook := context.AfterFunc(ctx, func() { unhealthy(context.Cause(ctx)) })
 	defer unhook()
 	select { // a check of a campaign may still run
 	case e.checking <- struct{}{}:
 		defer func() { <-e.checking }()
 	case <-ctx.Done():
-		unhealthy(context.Cause(ctx)) // unhook may be faster than what it takes back
+		unhealthy(context.Cause(ctx)) // unhook may have taken the function back before it ran
 		return
 	}
 	answered := false

@@ -14,7 +14,7 @@ const (
 	DefaultMinPause = time.Second
 	DefaultMaxPause = time.Minute
 
-	// DefaultGrace is for how long the lock stays held for a function that was told to end.
+	// DefaultGrace is how long the lock stays held for a function that was told to end.
 	DefaultGrace = 30 * time.Second
 
 	// DefaultPollInterval is how often Observe asks who leads, and how often a leader looks for a
@@ -52,25 +52,25 @@ func WithIdentity(identity string) Option {
 	return option(func(c *config) { c.identity = identity })
 }
 
-// WithPayload sets what this candidate tells others while it leads, an address for example: see
-// [Leader.Payload]. It is one line of text without < and >, and stays the same for the whole term.
-// Identity and payload share the label of the lock, as "identity <payload>", so they have 125 bytes
-// together; everybody who can look at the lock sees them. Without an identity there is only the
-// payload: the label of the Locker is not used. Default: none.
+// WithPayload sets what this candidate tells others while it leads, for example an address (see
+// [Leader.Payload]). It is one line of text without < and >, and stays the same for the whole term.
+// Identity and payload share the label of the lock, as "identity <payload>", so together they may
+// have 125 bytes. Everybody who can look at the lock sees them. Without an identity the label has
+// only the payload; the label of the Locker is not used. Default: none.
 func WithPayload(payload string) Option {
 	return option(func(c *config) { c.payload = payload })
 }
 
-// WithPreferred has ordinary candidates give up for preferred ones: all candidates of the election
-// give it, true for a preferred one. While a preferred candidate waits and is healthy, it holds a
-// second key, the name of the election with "@preferred" behind it. An ordinary leader looks for
-// that key before it calls its function and then every [DefaultPollInterval] (see
-// [WithPollInterval]), and ends its term on purpose when it finds it, with [ErrPreferred]. Ordinary
-// candidates that come first in the queue do the same, so the preferred one leads after some
-// handoffs. A candidate gives up at most once within the largest pause (see [WithPause]), so a
+// WithPreferred has ordinary candidates give up for preferred ones. Give it to all candidates of
+// the election, with true for a preferred one. While a preferred candidate waits and is healthy, it
+// holds a second key: the name of the election with "@preferred" behind it. An ordinary leader
+// looks for that key before it calls its function, and then every [DefaultPollInterval] (see
+// [WithPollInterval]). When it finds the key, it ends its term on purpose, with [ErrPreferred].
+// Ordinary candidates that come first in the queue do the same, so the preferred one leads after
+// some handoffs. A candidate gives up at most once within the largest pause (see [WithPause]), so a
 // preferred one that fails again and again, or hangs, does not keep others from leading. A
-// preferred leader gives up for nobody. The backend has to show its keys (holdfast.Locker.Inspect).
-// Default: candidates that neither give up nor are preferred.
+// preferred leader gives up for nobody. The backend must be one that holdfast.Locker.Inspect can
+// inspect. Default: the candidate does not give up and is not preferred.
 func WithPreferred(isPreferred bool) Option {
 	return option(func(c *config) {
 		c.preference = ordinary
@@ -80,9 +80,9 @@ func WithPreferred(isPreferred bool) Option {
 	})
 }
 
-// WithLockOptions sets options of the lock, for example holdfast.WithTTL: how long nobody leads
-// after the leader's process was killed. holdfast.WithMaxHold bounds a term. Default: those of the
-// Locker. The lock is exclusive in any case.
+// WithLockOptions sets options of the lock. holdfast.WithTTL, for example, bounds how long nobody
+// leads after the leader's process was killed. holdfast.WithMaxHold bounds a term. Default: those
+// of the Locker. The lock is exclusive in any case.
 func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(c *config) { c.lock = append(c.lock, options...) })
 }
@@ -93,33 +93,34 @@ func WithPause(smallest, largest time.Duration) Option {
 	return option(func(c *config) { c.minPause, c.maxPause = smallest, largest })
 }
 
-// WithGrace sets for how long the lock stays held, and is renewed, for a function that was told to
-// end on purpose and has not returned. After that it is released, and [ErrOverdue] told. The grace
-// is positive. Default [DefaultGrace]. See "A function that does not return" in the package
+// WithGrace sets how long the lock stays held, and is renewed, for a function that has not returned
+// after an end on purpose. After that the lock is released, and [ErrOverdue] is told. The grace is
+// positive. Default [DefaultGrace]. See "A function that does not return" in the package
 // documentation.
 func WithGrace(grace time.Duration) Option {
 	return option(func(c *config) { c.grace = grace })
 }
 
-// WithHealthCheck has the leader give up when the check fails. It is called with the lock held,
-// first before the function and then again interval after it last returned. A check that panics has
-// failed, and so has one that takes longer than interval, when its context ends. The lock does not
-// wait for a check that does not return, but Run does. Default: no check.
+// WithHealthCheck has the leader give up when the check fails. The check is called while the lock
+// is held: first before the function, and then each time when interval has passed since it last
+// returned. A check that panics has failed. A check that takes longer than interval has failed too;
+// its context ends then. The release of the lock does not wait for a check that does not return,
+// but Run does. Default: no check.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
 	return option(func(c *config) { c.checkEvery, c.check, c.checked = interval, check, true })
 }
 
-// WithStopOnError has Run return the error of the function if that ended the term by itself.
-// Default: the error is told to [WithOnError], and Run campaigns again.
+// WithStopOnError has Run return the error of the function if the function ended the term by
+// itself. Default: the error is told to [WithOnError], and Run campaigns again.
 func WithStopOnError() Option {
 	return option(func(c *config) { c.stopOnError = true })
 }
 
-// WithOnError has f called with every error that is not returned: why a campaign failed, a term
-// ended (a [*TermError]), a release was not confirmed, or the second key of WithPreferred could not
-// be held or looked at. Calls come one at a time, from goroutines of Run, and do not delay the end
-// of a term. f must not call Resign, and should return soon: Run waits for
-// it. Default, and with nil: errors are logged as warnings with slog.Default.
+// WithOnError has f called with every error that is not returned. The error says why a campaign
+// failed, why a term ended (a [*TermError]), why a release was not confirmed, or why the second key
+// of WithPreferred could not be held or looked at. Calls come one at a time, from goroutines of
+// Run, and do not delay the end of a term. f must not call Resign, and should return soon, because
+// Run waits for it. Default, also with a nil f: errors are logged as warnings with slog.Default.
 func WithOnError(f func(error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
@@ -168,7 +169,7 @@ func (c *config) validate() error {
 	return c.checkAnnounced()
 }
 
-// acquireOptions are those of the lock. The last ones count.
+// acquireOptions returns the options of the lock. Of two for one thing, the later counts.
 func (c *config) acquireOptions() []holdfast.AcquireOption {
 	options := append([]holdfast.AcquireOption(nil), c.lock...)
 	if label := announced(c.identity, c.payload); label != "" {

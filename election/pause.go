@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxCampaignPause bounds the pause after campaigns that failed: as soon as the backend answers
-// again, somebody should lead.
+// maxCampaignPause bounds the pause after campaigns that failed, so that somebody leads soon when
+// the backend answers again.
 const maxCampaignPause = 5 * time.Second
 
 // pauses double from the smallest to the largest.
 type pauses struct{ min, max, next time.Duration }
 
-// take returns the next pause, or some time between half of it and all of it: candidates that
+// take returns a random time between half of the next pause and all of it, so that candidates that
 // failed together do not come back together.
 func (p *pauses) take() time.Duration {
 	pause := min(max(p.next, p.min), p.max)
@@ -28,8 +28,9 @@ func (p *pauses) take() time.Duration {
 // reset has the next pause be the smallest.
 func (p *pauses) reset() { p.next = p.min }
 
-// afterTerm returns the pause after a term that lasted so long, and why it ended. Who gave up for a
-// preferred candidate has not failed, and should be there if that one does.
+// afterTerm returns the pause after a term that lasted so long and ended with that cause. A
+// candidate that gave up for a preferred one has not failed, and should be there if the preferred
+// one fails.
 func (p *pauses) afterTerm(lasted time.Duration, cause error) time.Duration {
 	if errors.Is(cause, ErrPreferred) {
 		smallest := pauses{min: p.min, max: p.max}

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// announced returns the label of the lock: the identity, and the payload in angle brackets behind
-// it, as the address in a mail. People read labels in lists of locks and in messages of those who
-// wait, and a program that knows nothing of payloads shows both.
+// announced returns the label of the lock: the identity, and behind it the payload in angle
+// brackets, like the address in a mail. People read labels in lists of locks and in messages of
+// waiters, and a program that knows nothing of payloads shows both.
 func announced(identity, payload string) string {
 	switch {
 	case payload == "":

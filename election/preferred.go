@@ -77,7 +77,7 @@ func (e *Election) show(ctx context.Context) error {
 		e.probe(well, fail)
 		checks.Go(func() { fail(contain(func() { e.watch(well, fail) })) })
 	}
-	// It does not count as a term, so what bounds a term does not bound it.
+	// Holding this key is no term, so what bounds a term does not bound it.
 	options := append(e.config.acquireOptions(), holdfast.WithMaxHold(0))
 	lock, err := e.locker.Acquire(well, e.name+preferredSuffix, options...)
 	switch {
@@ -86,7 +86,7 @@ func (e *Election) show(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	defer lock.Release(context.Background()) // for when ctx panics; else it is released already
+	defer lock.Release(context.Background()) // if ctx panics; otherwise it is released already
 	held := lock.Context(well)
 	<-held.Done()
 	if well.Err() == nil {
@@ -99,7 +99,7 @@ func (e *Election) show(ctx context.Context) error {
 	return err
 }
 
-// lookOut ends the term when a preferred candidate waits. first is called after the first look.
+// lookOut ends the term when a preferred candidate waits. It calls first after the first look.
 func (t *term) lookOut(first func()) {
 	e := t.election
 	defer first()

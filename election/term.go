@@ -14,48 +14,48 @@ import (
 // Term is one time of leading.
 type Term struct{ lock *holdfast.Lock }
 
-// Token returns the number of the term, which is the fencing token of its lock: send it with every
-// write to what the leader alone may change. It rises from each term to the next.
+// Token returns the number of the term, which is the fencing token of its lock. It rises from each
+// term to the next. Send it with every write to what only the leader may change.
 func (t Term) Token() holdfast.Token { return t.lock.Token() }
 
-// Deadline returns until when the term lasts if the lock is not renewed again: what must not
-// happen under the next leader has to be done by then. See holdfast.Lock.Deadline.
+// Deadline returns the time until which the term lasts if the lock is not renewed again. What must
+// not happen under the next leader has to be done by then. See holdfast.Lock.Deadline.
 func (t Term) Deadline() time.Time { return t.lock.Deadline() }
 
-// Done returns a channel that is closed when the lock is no longer held. After an end on purpose
-// that is later than the end of the term's context. See holdfast.Lock.Done.
+// Done returns a channel that is closed when the lock is no longer held. After an end on purpose,
+// the term's context ends first and the lock later. See holdfast.Lock.Done.
 func (t Term) Done() <-chan struct{} { return t.lock.Done() }
 
-// Err returns nil while the lock is held, and then why it is not. It reads the clock, as
-// holdfast.Lock.Err does, so a process that was paused learns by it before its context ends.
+// Err returns nil while the lock is held, and afterwards why it is not. Like holdfast.Lock.Err it
+// reads the clock, so a process that was paused learns of a loss from Err before its context ends.
 func (t Term) Err() error { return t.lock.Err() }
 
 // String describes the term for logs.
 func (t Term) String() string { return fmt.Sprintf("term %d of %q", t.Token(), t.lock.Key()) }
 
-// term is what Run knows of a term. It ends in three steps, whatever ends it: the context is
-// cancelled, the function returns, the lock is released. The second is waited for, but for no
-// longer than the grace.
+// term is what Run knows of a term. Whatever ends it, it ends in three steps: the context is
+// cancelled, the function returns, the lock is released. The third step waits for the second, but
+// no longer than the grace.
 type term struct {
 	election *Election
 	lock     *holdfast.Lock
 	ctx      context.Context // the function's
 	cancel   context.CancelCauseFunc
 	back     context.Context // ends when the function has returned
-	tasks    sync.WaitGroup  // what watches over the term
+	tasks    sync.WaitGroup  // goroutines that watch over the term
 
-	lossTold atomic.Bool   // that the lock was lost
+	lossTold atomic.Bool   // the loss of the lock was told
 	letGo    atomic.Bool   // somebody releases the lock
 	outcome  error         // what Resign returns; set before released is closed
 	released chan struct{} // closed when the lock was released
 }
 
 // serve leads for one term, and returns when nothing of it is left. cause is why the context of the
-// term ended, or nil. err is the error with which lead ended the term by itself, if it did;
-// everything else that went wrong is told.
+// term ended, or nil. err is the error with which lead ended the term by itself, or nil. Everything
+// else that went wrong is told.
 func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 	lead func(context.Context, Term) error) (cause, err error) {
-	defer lock.Release(context.Background()) // for when ctx panics; else it is released already
+	defer lock.Release(context.Background()) // if ctx panics; otherwise it is released already
 	t := &term{election: e, lock: lock, released: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(lock.Context(ctx))
 	back, returned := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 		defer close(graceOver)
 		t.await()
 	})
-	// Deferred, so that a panic of lead, or the end of its goroutine, leaves nothing behind.
+	// This is deferred so that nothing is left behind if lead panics or ends its goroutine.
 	defer func() {
 		cause = context.Cause(t.ctx)
 		returned()
@@ -84,10 +84,10 @@ func (e *Election) serve(ctx context.Context, lock *holdfast.Lock,
 	return nil, err
 }
 
-// end releases the lock, if nobody did, and waits for what watches over the term, whose context has
-// ended. It returns the error of the release.
+// end releases the lock if nobody has, and waits for the goroutines that watch over the term. The
+// term's context has ended. end returns the error of the release.
 func (t *term) end(graceOver <-chan struct{}) error {
-	defer func() { // also if the context of Run panics, which ends here
+	defer func() { // also if the context of Run panics, because the panic ends here
 		t.election.setTerm(nil)
 		<-graceOver
 		t.tasks.Wait()
@@ -95,8 +95,8 @@ func (t *term) end(graceOver <-chan struct{}) error {
 	return t.release(nil)
 }
 
-// prepare starts what watches over the term. It returns when the function may be called, or when
-// the term has ended: a check that hangs must not keep the lock.
+// prepare starts the goroutines that watch over the term. It returns when the function may be
+// called, or when the term has ended, because a check that hangs must not keep the lock.
 func (t *term) prepare() {
 	e := t.election
 	if e.config.check != nil {
@@ -111,8 +111,8 @@ func (t *term) prepare() {
 	}
 }
 
-// first runs task for as long as the term, and returns as soon as task has called done, has ended,
-// or the term has.
+// first runs task for as long as the term lasts. It returns as soon as task has called done, task
+// has ended, or the term has ended.
 func (t *term) first(task func(done func())) {
 	ctx, done := context.WithCancel(t.ctx)
 	t.tasks.Go(func() {
@@ -125,8 +125,8 @@ func (t *term) first(task func(done func())) {
 }
 
 // await waits for the function after the context of the term has ended. If the lock is lost, it
-// says so at once: another may lead from then on, beside the function. When the grace is over it
-// releases the lock.
+// tells so at once, because another candidate may lead from then on beside the function. When the
+// grace is over it releases the lock.
 func (t *term) await() {
 	grace, cancel := context.WithTimeout(t.back, t.election.config.grace)
 	defer cancel()
@@ -149,8 +149,9 @@ func (t *term) await() {
 	t.tellEnd(err)
 }
 
-// release releases the lock, once, and returns when it is released. It returns the error of that if
-// this call did it. reason is why it did not wait for the function, or nil.
+// release releases the lock once, and returns when it is released. The call that released it
+// returns the error of the release; other calls return nil. reason says why the lock is released
+// before the function has returned, or is nil.
 func (t *term) release(reason error) error {
 	if t.letGo.Swap(true) {
 		<-t.released
@@ -174,13 +175,14 @@ func (t *term) tellEnd(err error) {
 	t.election.tellTerm(t.lock, err)
 }
 
-// onPurpose reports whether a term that ended for this reason ended as it should.
+// onPurpose reports whether cause is that of an end on purpose.
 func onPurpose(cause error) bool {
 	return errors.Is(cause, ErrResigned) || errors.Is(cause, ErrPreferred)
 }
 
-// report tells what went wrong. It returns err if the function ended the term by itself, which is
-// so if the context had no cause. ctx is that of Run, which returns its cause.
+// report tells what went wrong with the term. If the context had no cause, the function ended the
+// term by itself, and report returns err. ctx is the context of Run; Run returns its cause, so
+// report does not tell it.
 func (t *term) report(ctx context.Context, cause, err, releaseErr error) error {
 	e := t.election
 	byItself := cause == nil
