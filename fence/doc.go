@@ -1,10 +1,10 @@
 // Package fence is the other half of a lock: it lets a store refuse the holder that was overtaken.
 //
-// A process can be paused after it looked at its lock: by its garbage collector, its hypervisor, a
-// slow disk. When it goes on, its lease may have ended and the lock may be somebody else's, and it
-// writes all the same. No lock can prevent that. The store can: each acquisition has a [Token] that
-// is larger than those before it, every write carries the token of its holder, and the store
-// refuses a token that is smaller than the largest it has accepted.
+// A process can be paused after it looked at its lock: by its garbage collector, its hypervisor, or
+// a slow disk. When it goes on, its lease may have ended and somebody else may have the lock, and
+// yet it writes. No lock can prevent that. The store can: each acquisition has a [Token] that is
+// larger than those before it, every write carries the token of its holder, and the store refuses a
+// token that is smaller than the largest it has accepted.
 //
 //	err := locker.Do(ctx, "account/7", func(ctx context.Context, lock *holdfast.Lock) error {
 //		return guard.Do(ctx, "account/7", lock.Token(), func(ctx context.Context) error {
@@ -16,9 +16,9 @@
 // # The rule
 //
 // A guard accepts a token that is equal to or larger than the largest that it has accepted for the
-// resource, and remembers it. Equal is accepted, since one holder may write often. What it compares
-// with is what the store has, in one step with the write: who looks first and writes later can be
-// paused in between.
+// resource, and remembers it. It accepts an equal token because one holder may write often. It
+// compares with the token that the store has, in one step with the write. If it looked first and
+// wrote later, it could be paused in between.
 //
 // [Register] keeps the rule in memory and is its definition. File guards a file on one machine.
 // Package [github.com/holdfast-go/holdfast/fence/sqlfence] keeps it in SQL databases,
@@ -32,8 +32,8 @@
 //
 // # What a guard does not do
 //
-// It protects only what is written through it. A program that writes past it is not refused, except
-// where the store itself asks every writer for a token. A resource is guarded under one name, with
-// the tokens of one lock: tokens of different keys can not be compared. What several may hold at
-// once, each in a slot, is a resource per slot, such as "pool/slot-3".
+// It protects only what is written through it. It does not refuse a program that writes past it,
+// except where the store itself asks every writer for a token. Guard a resource under one name,
+// with the tokens of one lock: tokens of different keys cannot be compared. If several may hold
+// something at once, each in a slot, each slot is a resource, such as "pool/slot-3".
 package fence

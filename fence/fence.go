@@ -14,7 +14,7 @@ import (
 // from 1 to [MaxToken].
 type Token = driver.Token
 
-// MaxToken is the largest token: 2^53. Up to there every integer survives JSON, Lua and a double.
+// MaxToken is the largest token: 2^53. JSON, Lua and a double keep every integer up to it.
 const MaxToken Token = 1 << 53
 
 // MaxResourceLen is the longest name of a resource in bytes.
@@ -25,9 +25,9 @@ var (
 	// has written. Nothing was written. Found in every [*StaleError].
 	ErrStale = errors.New("stale token")
 
-	// ErrNotFound says that what was to be written is not there, and nothing was written. It is an
-	// error only of guards that keep the token in the thing itself, such as a column of a row;
-	// others begin with the first token that they see.
+	// ErrNotFound says that what was to be written does not exist, and nothing was written. Only
+	// guards that keep the token in the thing itself, such as a column of a row, return it. Other
+	// guards begin with the first token that they see.
 	ErrNotFound = errors.New("no such resource")
 
 	// ErrInvalid says that a token, a resource's name or a setting has a value that is not allowed.
@@ -38,7 +38,7 @@ var (
 	// kernel's ErrUnavailable.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnknown says that the store did not tell whether it has written, for one because the
+	// ErrUnknown says that the store did not tell whether it has written, for example because the
 	// connection broke. It is the kernel's ErrUnknown.
 	ErrUnknown = driver.ErrUnknown
 )
@@ -69,20 +69,20 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Guard runs writes for the holders of a lock, and refuses those that were overtaken.
 type Guard interface {
-	// Do runs write, unless a token larger than the given one was accepted for the resource: then
-	// it fails with [*StaleError] without running it. While write runs, no other write to the
-	// resource does, so that who began before cannot overwrite who came later. Do accepts the token
-	// when it begins. If write fails, Do returns its error; whether the token counts as accepted
-	// then depends on the guard, and on whether the store has undone the write.
+	// Do accepts the token and runs write. If a larger token was accepted for the resource, it
+	// fails with [*StaleError] and does not run write. While write runs, no other write to the
+	// resource runs, so an older holder that began earlier cannot overwrite a newer one. If write
+	// fails, Do returns its error. Whether the token then counts as accepted depends on the guard,
+	// and on whether the store has undone the write.
 	//
-	// It fails with [ErrInvalid] as [Validate] does, and with the context's error if that ends
-	// before write was begun.
+	// Do fails with [ErrInvalid] as [Validate] does, and with the context's error if the context
+	// ends before write has begun.
 	Do(ctx context.Context, resource string, token Token, write func(context.Context) error) error
 }
 
-// Validate fails with [ErrInvalid] for a token that is 0 or larger than [MaxToken], and for a
-// resource whose name is empty, longer than [MaxResourceLen], not UTF-8, or has a NUL in it, which
-// some stores cannot keep. Guards call it first.
+// Validate fails with [ErrInvalid] for a token that is 0 or larger than [MaxToken]. It also fails
+// for the name of a resource that is empty, longer than [MaxResourceLen], or not UTF-8, or that has
+// a NUL in it, which some stores cannot keep. Guards call it first.
 func Validate(resource string, token Token) error {
 	switch {
 	case resource == "":
@@ -99,8 +99,8 @@ func Validate(resource string, token Token) error {
 	return ValidateToken(resource, token)
 }
 
-// ValidateToken is [Validate] without its rules for names, for guards that find their resource by
-// other means, such as the key of a row. The name is for the error only.
+// ValidateToken is [Validate] without the rules for names. It is for guards that find their
+// resource by other means, such as the key of a row. The name is used in the error only.
 func ValidateToken(resource string, token Token) error {
 	if token == 0 || token > MaxToken {
 		return fmt.Errorf("fence: %w: the token for %q is %s; allowed is 1 to %d", ErrInvalid,

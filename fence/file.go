@@ -21,10 +21,10 @@ import (
 
 // File guards a file that the processes of one machine write. It is replaced as a whole: readers
 // see the old one or the new one, and need no guard. Beside it are two files that belong to the
-// guard, and are never to be deleted: Path with ".fence" has the newest token, and Path with
-// ".lock" serialises writers. A process that is killed while it writes leaves a file Path with "."
-// and ".tmp" around digits, which may be deleted. Symbolic links are followed: the files beside are
-// beside the file itself. It is for file systems of one machine on systems with flock, so not on
+// guard and must never be deleted: Path with ".fence" has the newest token, and Path with ".lock"
+// serialises writers. A process that is killed while it writes leaves a file Path with "." and
+// ".tmp" around digits, which may be deleted. Symbolic links are followed, so the guard's files are
+// beside the file itself. File is for file systems of one machine, on systems with flock, so not on
 // Windows.
 type File struct {
 	_ struct{} // keyed literals only: fields will be added
@@ -32,8 +32,8 @@ type File struct {
 	// Path is the path of the file. Required.
 	Path string
 
-	// Mode is the mode of the file when it is written, and of those beside it, whatever the umask.
-	// All who write need the right to read. Default 0o644.
+	// Mode is the mode that the file and the files beside it get when they are written, whatever
+	// the umask. All writers need the right to read. Default 0o644.
 	Mode fs.FileMode
 }
 
@@ -42,11 +42,11 @@ type File struct {
 // lock all the time, so another writer waits until it is done or its own context ends. If the token
 // is stale, Write does not read data.
 //
-// It fails with [*StaleError] when a larger token was accepted, with [ErrInvalid] for a token or
-// path that is not allowed, such as a link to what is not there, with the error of data or of the
-// context, or with that of the file system: the file is as it was then, and also the token, unless
-// the very last step has failed, which is the renaming. Only if the directory could not be synced
-// after that, it fails with [ErrUnknown]: the file is replaced, and may be the old one after a
+// Write fails with [*StaleError] if a larger token was accepted, with [ErrInvalid] for a token or
+// path that is not allowed, such as a link to what does not exist, and with the error of data, of
+// the context or of the file system. Then the file is as it was before. The token is as well,
+// unless the last step has failed, the renaming. If the directory could not be synced after the
+// renaming, Write fails with [ErrUnknown]: the file is replaced, but may be the old one after a
 // crash of the machine.
 func (f File) Write(ctx context.Context, token Token, data io.Reader) error {
 	if f.Path == "" {
@@ -101,7 +101,8 @@ func (f File) write(ctx context.Context, token Token, data io.Reader) error {
 	if ctx.Err() != nil {
 		return ending.Of(ctx)
 	}
-	// The token first: after a crash in between the writer has to try again, and nobody older can.
+	// The token is written first. After a crash in between, the writer has to try again, and no
+	// older holder can write.
 	if token != newest {
 		if err := f.remember(token); err != nil {
 			return err
@@ -116,8 +117,8 @@ func (f File) write(ctx context.Context, token Token, data io.Reader) error {
 	return nil
 }
 
-// resolve follows symbolic links: a file is one resource by whatever name it is written, and a link
-// stays one.
+// resolve follows symbolic links. So a file is one resource under whatever name it is written, and
+// a link stays a link.
 func resolve(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -130,8 +131,8 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// setMode undoes what the umask has taken of the mode of a file that is there now, unless it is
-// somebody else's.
+// setMode gives a file that exists now the rights that the umask has taken away, unless the file
+// belongs to somebody else.
 func (f File) setMode(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || info.Mode() == f.Mode {
@@ -143,8 +144,8 @@ func (f File) setMode(file *os.File) error {
 	return nil
 }
 
-// newest reads the token. Whatever else stands there is an error: to take it for no token would let
-// everybody in.
+// newest reads the token. Anything else in the file is an error: if it counted as no token, every
+// writer would be let in.
 func (f File) newest() (Token, error) {
 	text, err := os.ReadFile(f.Path + ".fence")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,7 +208,8 @@ const lockPause = 5 * time.Millisecond
 // flockWaits counts the writers of this process that wait, for tests.
 var flockWaits atomic.Int64
 
-// flock locks the file. It asks again and again, since a context cannot end a wait in the kernel.
+// flock locks the file. It tries again and again, because a context cannot end a wait in the
+// operating system.
 func flock(ctx context.Context, file *os.File) error {
 	for first := true; ; first = false {
 		if ctx.Err() != nil {

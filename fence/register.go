@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/fence/internal/ending"
 )
 
-// Register is a [Guard] in memory. It is the definition of what a guard does, and stands in for a
-// store in tests. The zero Register is ready for use, and may be used by many goroutines at once.
-// It forgets nothing while it exists.
+// Register is a [Guard] in memory. It defines what a guard does, and stands in for a store in
+// tests. The zero Register is ready for use. Many goroutines may use it at once. It forgets nothing
+// while it exists.
 type Register struct {
 	mu    sync.Mutex
 	cells map[string]*cell
@@ -18,7 +18,8 @@ type Register struct {
 
 var _ Guard = (*Register)(nil)
 
-// cell is one resource. Who has sent to turn has the turn to write, and may use newest.
+// cell is one resource. A goroutine that has sent to turn has the turn to write, and may use
+// newest.
 type cell struct {
 	turn   chan struct{}
 	newest Token
@@ -69,7 +70,7 @@ func (r *Register) cell(resource string) *cell {
 	return c
 }
 
-// enter waits for the turn. A context that has ended gets none, also where the turn is free.
+// enter waits for the turn. With a context that has ended it fails, even if the turn is free.
 func (c *cell) enter(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:

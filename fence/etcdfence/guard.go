@@ -25,31 +25,34 @@ const DefaultTimeout = 5 * time.Second
 type Guard struct {
 	_ struct{} // keyed literals only: fields will be added
 
-	// Client is the connection. Required. Its KV must be its own: a wrapper in its place, such as
-	// namespace.NewKV, would be passed by, so that is refused. Name keys in full instead. A client
-	// without a connection, as that of a server in the same process, is refused as well.
+	// Client is the connection. Required. Its KV must be its own, because the guard would bypass a
+	// wrapper such as namespace.NewKV. So Do refuses a client with a wrapper: name keys in full
+	// instead. Do also refuses a client without a connection, such as that of a server in the same
+	// process.
 	Client *clientv3.Client
 
-	// Prefix is what the keys begin with that have the tokens. All who write to a resource need the
-	// same. Default [DefaultPrefix].
+	// Prefix is the beginning of the keys that have the tokens. All writers of a resource need the
+	// same Prefix. Default [DefaultPrefix].
 	Prefix string
 
-	// Timeout is how long one write may take, with any context. Default [DefaultTimeout].
+	// Timeout is how long one write may take, whatever the context allows. Default
+	// [DefaultTimeout].
 	Timeout time.Duration
 }
 
 // Do executes the operations in one transaction if no larger token was accepted for the resource,
 // and accepts the token. It returns the answer of etcd, with one response for each operation.
-// Without operations it only advances the token. Conditions of the caller go into a
-// [clientv3.OpTxn]; etcd allows 128 operations in a transaction unless it is told otherwise, and
-// one of them is the guard's.
+// Without operations it only advances the token. The caller's own conditions go into a
+// [clientv3.OpTxn]. By default etcd allows 128 operations in a transaction, and one of them is the
+// guard's.
 //
-// It fails with [*fence.StaleError] and [fence.ErrInvalid], also for operations that etcd or its
-// client do not take, such as a Get of a compacted revision, without having written. It fails with
-// [fence.ErrUnavailable] when nothing was sent or etcd has refused, without having written; and
-// with [fence.ErrUnknown] when the answer did not come: then it can be repeated with the same
-// token, if the operations can. A context that ends meanwhile is one of these two, and the
-// context's error; one that had ended before is its error alone. Guard.Timeout is one of these two.
+// Do has written nothing if it fails with [*fence.StaleError] because a larger token was accepted;
+// with [fence.ErrInvalid] for a setting, a name, a token, or an operation that etcd or its client
+// does not take, such as a Get of a compacted revision; or with [fence.ErrUnavailable] because
+// nothing was sent or etcd has refused. It fails with [fence.ErrUnknown] if the answer did not
+// come. Then Do can be repeated with the same token, if the operations can. If ctx or Guard.Timeout
+// ends meanwhile, the error is one of the last two, and with ctx also the context's error. If ctx
+// has ended before, the error is the context's alone.
 func (g Guard) Do(ctx context.Context, resource string, token fence.Token,
 	ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	if err := g.validate(resource, token, ops); err != nil {
@@ -61,8 +64,8 @@ func (g Guard) Do(ctx context.Context, resource string, token fence.Token,
 	key, text := or(g.Prefix, DefaultPrefix)+resource, digits(token)
 	w, done := g.newWrite(ctx)
 	defer done()
-	// No comparison holds for a value that is not there: this way round the first token gets in.
-	// The token is put last, since etcd lets an operation pass that deletes all keys.
+	// No comparison holds for a value that is not there, and put this way round the first token
+	// gets in. The token is put last, because etcd accepts an operation that deletes all keys.
 	answer, err := clientv3.NewKVFromKVClient(w, g.Client).Txn(w.ctx).
 		If(clientv3.Compare(clientv3.Value(key), ">", text)).
 		Then(clientv3.OpGet(key)).
@@ -78,10 +81,11 @@ func (g Guard) Do(ctx context.Context, resource string, token fence.Token,
 	return answer, nil
 }
 
-// digits is the text of a token: that of a smaller one is before it in the order of bytes.
+// digits returns the text of a token. In the order of bytes, a smaller token's text comes before
+// it.
 func digits(token fence.Token) string { return fmt.Sprintf("%016d", uint64(token)) }
 
-// refusal is the error for a token that the stored one is larger than, in the order of bytes.
+// refusal returns the error for a token that comes before the stored one in the order of bytes.
 func refusal(resource string, token fence.Token, answer *clientv3.TxnResponse) error {
 	stored := ""
 	for _, kv := range answer.Responses[0].GetResponseRange().GetKvs() {
@@ -121,7 +125,7 @@ func (g Guard) validate(resource string, token fence.Token, ops []clientv3.Op) e
 	return nil
 }
 
-// empty reports whether the operation is the zero Op, or has one within: the client panics at it.
+// empty reports whether the operation is the zero Op or contains one. The client would panic at it.
 func empty(op clientv3.Op) bool {
 	_, then, otherwise := op.Txn()
 	return !op.IsGet() && !op.IsPut() && !op.IsDelete() && !op.IsTxn() ||
@@ -135,8 +139,8 @@ func ownKV(client *clientv3.Client) bool {
 	return reflect.TypeOf(client.KV) == reflect.TypeOf(own)
 }
 
-// ended returns the error of the context if it has ended, together with its cause, which may tell
-// of a lost lock; or nil.
+// ended returns nil if the context has not ended. Otherwise it returns the context's error together
+// with its cause, which may tell of a lost lock.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {
@@ -148,7 +152,7 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// or returns the value, or what stands for its zero.
+// or returns the value, or instead if the value is zero.
 func or[T comparable](value, instead T) T {
 	var zero T
 	if value == zero {

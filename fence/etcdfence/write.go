@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// write is one transaction on its way. It stands between the client and gRPC, to see what the
-// client's own errors do not tell: whether anything was sent that may be executed.
+// write is one transaction on its way. It stands between the client and gRPC, because the client's
+// own errors do not tell whether anything was sent that may be executed.
 type write struct {
 	pb.KVClient
 	ctx     context.Context // of the transaction
@@ -31,7 +31,7 @@ type write struct {
 	err     error     // as gRPC has it
 }
 
-// newWrite returns a write, and what has to be called when it is done.
+// newWrite returns a write, and a function that the caller calls when it is done.
 func (g Guard) newWrite(ctx context.Context) (w *write, done func()) {
 	w = &write{KVClient: clientv3.RetryKVClient(g.Client), timeout: or(g.Timeout, DefaultTimeout)}
 	w.ctx, w.end = context.WithTimeout(ctx, w.timeout)
@@ -48,8 +48,9 @@ func (w *write) Txn(ctx context.Context, request *pb.TxnRequest,
 	return answer, err
 }
 
-// attempted keeps what an answer means for which the client may send the write again. It ends the
-// write where it may have been executed: the client asks the context before it sends.
+// attempted notes what an answer means after which the client may send the write again. If the
+// write may have been executed, attempted ends its context, and the client, which looks at the
+// context before it sends, sends nothing more.
 func (w *write) attempted(err error) {
 	if code := status.Code(err); code == codes.Canceled || code == codes.DeadlineExceeded {
 		w.end()
@@ -59,7 +60,7 @@ func (w *write) attempted(err error) {
 	}
 }
 
-// failure says what the error means, where the write failed. caller is the context of the caller.
+// failure returns what the error of a write that failed means. caller is the caller's context.
 func (w *write) failure(caller context.Context) error {
 	err := rpctypes.Error(w.err)
 	if kind := w.refusal(err); kind != nil {
@@ -81,14 +82,16 @@ func (w *write) failure(caller context.Context) error {
 	return fmt.Errorf("%w: %s: %w", kind, where, err)
 }
 
-// refusal returns the kind of an error after which nothing is written, or nil for another one.
+// refusal returns the kind of an error after which nothing is written, or nil if the error is none
+// of these.
 func (w *write) refusal(err error) error {
 	for kind, answers := range refusals {
 		if slices.Contains(answers, rpctypes.Error(err)) {
 			return kind
 		}
 	}
-	// The client's own. A proxy may say it of an answer, which has another size.
+	// This is the client's own refusal of a request. A proxy may say the same of an answer, but
+	// then the size is another.
 	if strings.HasPrefix(status.Convert(err).Message(),
 		fmt.Sprintf("trying to send message larger than max (%d vs.", w.size)) {
 		return fence.ErrInvalid
@@ -97,8 +100,8 @@ func (w *write) refusal(err error) error {
 }
 
 // refusals are the answers of etcd after which nothing is written, with what they mean. Any other
-// may come when the write was done, or is about to be: also that the database is full, which is
-// said of the write that fills it.
+// answer may come when the write was done or is about to be. One such is that the database is full:
+// etcd says it of the write that fills it.
 var refusals = map[error][]error{
 	fence.ErrInvalid: {
 		rpctypes.ErrEmptyKey, rpctypes.ErrKeyNotFound, rpctypes.ErrValueProvided,

@@ -14,8 +14,8 @@
 //		}})
 //	}
 //
-// [Catches] is for the proof that the suite can fail: it wants rules to be red for a guard that was
-// broken on purpose.
+// [Catches] shows that the suite can fail: it runs rules on a guard that was broken on purpose, and
+// wants them to fail.
 package fencetest
 
 import (
@@ -43,8 +43,8 @@ type Harness struct {
 	// name of its own. The rules for the names of resources are then left out.
 	AnyKey bool
 
-	// Patience is how long the suite waits for something that must happen. It only ends tests that
-	// have failed. Default [DefaultPatience].
+	// Patience is how long the suite waits for something that must happen. A guard that keeps the
+	// rules never uses it up. Default [DefaultPatience].
 	Patience time.Duration
 
 	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore makes
@@ -56,27 +56,28 @@ type Harness struct {
 type Store struct {
 	_ struct{} // keyed literals only: fields will be added
 
-	// Write sets the value of the resource through the guard, as the holder of token. It calls
-	// pause once if that is not nil: as late as it can before the write is final, and after the
-	// guard was asked if that is a step of its own. When the guard refuses, pause need not be
-	// called. Write is called by many goroutines at once. Required.
+	// Write sets the value of the resource through the guard, as the holder of token. If pause is
+	// not nil, Write calls it once: as late as it can before the write is final and, if the guard
+	// is asked in a step of its own, after that step. If the guard refuses, Write need not call
+	// pause. Many goroutines call Write at once. Required.
 	Write func(ctx context.Context, resource string, token fence.Token, value string,
 		pause func()) error
 
 	// Read returns the value of the resource, "" if it has none, past the guard. Required.
 	Read func(ctx context.Context, resource string) (string, error)
 
-	// Create makes a resource that nobody has written yet. Nil means that the first write makes it;
-	// otherwise a write to a resource that was not created has to fail with [fence.ErrNotFound].
+	// Create makes a resource that nobody has written yet. If Create is nil, the first write makes
+	// the resource. Otherwise a write to a resource that was not created has to fail with
+	// [fence.ErrNotFound].
 	Create func(ctx context.Context, resource string) error
 
-	// Waiting reports whether a write waits inside the store for another to become final. Nil means
-	// that none waits: a write that cannot go on fails with an error of the store. In a bubble it
-	// is not called.
+	// Waiting reports whether a write waits inside the store until another one is final. Nil means
+	// that no write ever waits: a write that cannot go on fails with an error of the store. In a
+	// bubble Waiting is not called.
 	Waiting func(ctx context.Context) (bool, error)
 
-	// Crash kills the store and returns when it answers again with what it had committed. Nil means
-	// that it cannot.
+	// Crash kills the store, and returns when the store answers again with what it had committed.
+	// Nil means that the store cannot be killed.
 	Crash func(t testing.TB)
 }
 
@@ -91,8 +92,8 @@ func Run(t *testing.T, harness Harness) {
 	}
 }
 
-// Catches runs the named rules on a guard that is broken on purpose, and fails t for each of them
-// that does not notice.
+// Catches runs the named rules on a guard that is broken on purpose, and fails t for each rule that
+// does not notice.
 func Catches(t *testing.T, harness Harness, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -206,7 +206,8 @@ var concurrencyRules = []rule{
 			err = s.outcome(older)
 		}
 		if newerErr != nil {
-			// The store let the older one through first, and gave up the newer: nothing falls back.
+			// The store let the older write through first and gave up the newer one, so nothing
+			// falls back.
 			s.accepts(r, 3, "newer")
 		} else if err == nil && !done {
 			s.Errorf("write with token 2 is accepted after it waited for token 3")
@@ -229,7 +230,7 @@ var concurrencyRules = []rule{
 					if err := s.insist(r, token); err != nil && !errors.Is(err, fence.ErrStale) {
 						failures <- fmt.Sprintf("token %d: %v", token, err)
 					}
-					// This one was accepted or is too old itself.
+					// The token below was accepted before, or is too old itself.
 					if err := s.insist(r, token-1); !errors.Is(err, fence.ErrStale) {
 						failures <- fmt.Sprintf("token %d after %d: %v", token-1, token, err)
 					}
@@ -254,8 +255,8 @@ var concurrencyRules = []rule{
 	}},
 }
 
-// insist writes the token as the value, again when the store had another reason to refuse than the
-// token.
+// insist writes the token as the value. If the store refuses for another reason than the token, it
+// writes again.
 func (s *suite) insist(resource string, token fence.Token) error {
 	var err error
 	for range 1000 {
@@ -291,8 +292,8 @@ func (s *suite) watch(resource string, stop <-chan struct{}) string {
 	}
 }
 
-// overtake has a write with token 2 paused in the middle, and token 3 come. Whatever the store
-// does, wait or refuse, what token 3 wrote has to stay.
+// overtake has a write with token 2 paused in the middle while a write with token 3 comes. Whether
+// the store waits or refuses, what token 3 wrote has to stay.
 func (s *suite) overtake(resource string) {
 	s.Helper()
 	older := s.begin(s.Context(), resource, 2, "older")

@@ -32,7 +32,7 @@ func index(name string) int {
 }
 
 // suite is what the check of one rule works with. Its methods end the test when a call does not go
-// as it has to; only the goroutine of the check may call those.
+// as it has to, so only the goroutine of the check may call them.
 type suite struct {
 	testing.TB
 	Harness

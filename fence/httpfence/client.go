@@ -23,8 +23,8 @@ func WithToken(ctx context.Context, token fence.Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, token)
 }
 
-// Transport sends the token of the request's context, see [WithToken]. A request without one is
-// sent as it is.
+// Transport sends the token of the request's context (see [WithToken]). It sends a request without
+// a token as it is.
 type Transport struct {
 	// Base sends the requests. Default [http.DefaultTransport].
 	Base http.RoundTripper
@@ -40,7 +40,7 @@ func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
-		request = request.Clone(request.Context()) // the caller's is not to be changed
+		request = request.Clone(request.Context()) // the caller's request must not be changed
 		if request.Header == nil {
 			request.Header = make(http.Header)
 		}
@@ -57,11 +57,11 @@ func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // ours.
 const maxProblem = 64 << 10
 
-// Check returns nil unless the response is a refusal of a [Handler]: then it reads the body, leaves
-// that to be closed by the caller, and returns a [*fence.StaleError], or an error that is
-// [fence.ErrInvalid], [fence.ErrNotFound], [fence.ErrUnavailable] or [fence.ErrUnknown]. A response
-// with another error of the service's own is none: look at its status; its body is there to be
-// read.
+// Check returns nil unless the response is a refusal of a [Handler]. For a refusal it reads the
+// body and returns a [*fence.StaleError], or an error that is [fence.ErrInvalid],
+// [fence.ErrNotFound], [fence.ErrUnavailable] or [fence.ErrUnknown]. The caller closes the body in
+// any case. An error of the service itself is no refusal: Check returns nil, the body can still be
+// read, and the caller looks at the status.
 func Check(response *http.Response) error {
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode < 400 || media != mediaType {
@@ -81,7 +81,7 @@ func Check(response *http.Response) error {
 	return nil
 }
 
-// unread is a body of which a part is to be read again.
+// unread is a body of which the caller can read a part that was read before.
 type unread struct {
 	io.Reader
 	io.Closer

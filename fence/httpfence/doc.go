@@ -9,7 +9,8 @@
 //	response, err := client.Do(request)
 //	err = httpfence.Check(response) // a *fence.StaleError if a later holder came first
 //
-// The service refuses what is older than what it has seen, by any [fence.Guard] as its store:
+// The service refuses a token that is older than one it has seen. Any [fence.Guard] can be its
+// store:
 //
 //	guard := sqlfence.Table{Dialect: sqlfence.Postgres}.Guard(db)
 //	http.Handle("/accounts/", httpfence.Handler{Guard: guard, Next: accounts})
@@ -31,7 +32,7 @@
 //
 // # Who is trusted
 //
-// A token is no proof of identity: whoever may write may send any, and a very large one shuts all
-// others out. Let only those write who are authenticated. A gateway in between has to pass the
-// header field on.
+// A token is no proof of identity: a client that may write can send any token, and a very large one
+// shuts all others out. So let only authenticated clients write. A gateway in between has to pass
+// the header field on.
 package httpfence

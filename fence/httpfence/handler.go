@@ -14,8 +14,9 @@ import (
 )
 
 // Handler refuses requests whose token is older than one that was accepted for the same resource,
-// and hands the others to Next. While Next runs, no other request to the resource does, as far as
-// the guard is one for all processes of the service: [fence.Register] is one for a single process.
+// and hands the others to Next. While Next runs, no other request to the resource runs in any
+// process that shares the guard's store. [fence.Register] is not shared: it is a store for a single
+// process.
 //
 // The response of Next is kept in memory until the guard has accepted it for good. So it cannot be
 // flushed, hijacked or streamed. A response with a status of 400 or above counts as a write that
@@ -27,13 +28,13 @@ type Handler struct {
 	// Next serves the requests that are not refused. Required.
 	Next http.Handler
 
-	// Resource names what a request writes. It may not depend on what only the caller says, other
-	// than by which resource it addresses: two requests that write the same thing need the same
-	// name. Default is the path of the URL.
+	// Resource names what a request writes. Two requests that write the same thing need the same
+	// name, so it must depend on nothing that a caller can choose but the resource that it
+	// addresses. Default is the path of the URL.
 	Resource func(*http.Request) string
 
-	// Failed is told the errors of the guard that are not the caller's: those answered with 503 and
-	// 500, which do not name the reason. Default is nothing.
+	// Failed is called with the errors of the guard that are not the caller's fault: those answered
+	// with 503 and 500. These answers do not name the reason. Default: nothing is called.
 	Failed func(*http.Request, error)
 }
 
@@ -56,7 +57,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, k, resource, token, err)
 		return
 	}
-	answer := answer{header: w.Header().Clone()} // with what handlers around have set
+	answer := answer{header: w.Header().Clone()} // with the fields that outer handlers have set
 	err = h.Guard.Do(r.Context(), resource, token, func(ctx context.Context) error {
 		h.Next.ServeHTTP(&answer, r.WithContext(ctx))
 		if answer.status >= 400 {
@@ -110,7 +111,7 @@ func refuse(w http.ResponseWriter, k kind, resource string, token fence.Token, e
 		p.Newest = stale.Newest
 	}
 	switch k.is {
-	case fence.ErrUnknown: // not the reason, which is for the service's own eyes
+	case fence.ErrUnknown: // without the reason, which is only for the service itself
 		p.Detail = "The service does not know whether it has written. The same request may be sent again with the same token."
 	case fence.ErrUnavailable:
 		p.Detail = "The service could not ask its guard. Nothing was written."

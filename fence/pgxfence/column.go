@@ -31,19 +31,19 @@ type Column struct {
 //
 //	UPDATE table SET set, fence = token WHERE key = key
 //
-// which fails when the row has a larger token. set is what stands after SET, with the placeholders
-// $1 and so on for args, or with those of one [pgx.NamedArgs]; it may be empty. In a transaction
-// the caller decides whether the update stays.
+// The statement fails if the row has a larger token. set is what stands after SET, with the
+// placeholders $1 and so on for args, or with those of one [pgx.NamedArgs]. It may be empty. In a
+// transaction the caller decides whether the update stays.
 //
-// It fails with [*fence.StaleError] when the row has a larger token, with [fence.ErrNotFound] when
-// there is no such row, with [fence.ErrInvalid] and [fence.ErrUnavailable]; nothing was written
-// then. A transaction takes no more statements after a refusal, as after every error of PostgreSQL.
-// It fails with [fence.ErrUnknown] when the answer did not come, also because the context ended,
-// outside of a transaction: then the row may be written, also later, unless somebody with a larger
-// token comes first.
+// Update has written nothing if it fails with [*fence.StaleError] because the row has a larger
+// token, with [fence.ErrNotFound] because there is no such row, with [fence.ErrInvalid] for a name
+// or a token, or with [fence.ErrUnavailable]. After a refusal, as after every error of PostgreSQL,
+// a transaction takes no more statements. Outside of a transaction Update fails with
+// [fence.ErrUnknown] if the answer did not come, also because the context ended. Then the row may
+// be written, perhaps later, unless somebody with a larger token comes first.
 //
-// A row that a trigger of the table keeps as it is, such as suppress_redundant_updates_trigger,
-// passes for none: ErrNotFound.
+// If a trigger of the table keeps the row as it is, as suppress_redundant_updates_trigger does,
+// Update fails with ErrNotFound.
 func (c Column) Update(ctx context.Context, db Queryer, key any, token fence.Token, set string,
 	args ...any) error {
 	c.Key, c.Fence = orDefault(c.Key, "id"), orDefault(c.Fence, "fence")

@@ -45,9 +45,9 @@
 //
 // # How it refuses
 //
-// The server refuses, not the program: the statement that has the token fails if that is stale, and
-// PostgreSQL executes nothing that follows in the same batch or transaction. So a refusal is told
-// in the same round trip, and a caller that overlooks it writes nothing. In the server's log it is
+// The server refuses, not the program. The statement with the token fails if the token is stale,
+// and PostgreSQL executes nothing that follows in the same batch or transaction. So a refusal costs
+// no further round trip, and a caller that overlooks it writes nothing. In the server's log it is
 // an error of a cast (22P02) whose text says "holdfast".
 //
 // # Errors

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// identifier matches what may stand for a table or column, as in package sqlfence: plain or quoted,
-// a table with its schema.
+// identifier matches a name that may stand for a table or column, as in package sqlfence: plain or
+// quoted, and for a table with its schema.
 var identifier = regexp.MustCompile(
 	"^(?:[A-Za-z_][A-Za-z0-9_$]*|\"[^\"\x00]+\")(?:\\.(?:[A-Za-z_][A-Za-z0-9_$]*|\"[^\"\x00]+\"))?$")
 
-// validateNames fails for what is no identifier, since names cannot be arguments of a statement.
+// validateNames fails for a name that is no identifier. Names cannot be arguments of a statement.
 func validateNames(names ...string) error {
 	for _, name := range names {
 		if !identifier.MatchString(name) {
@@ -34,8 +34,8 @@ func orDefault(name, byDefault string) string {
 	return name
 }
 
-// assignment is what stands before the guard's own column after SET, and its arguments, of which
-// there may come more behind.
+// assignment returns what stands after SET before the guard's own column, and its arguments. The
+// guard may add arguments behind them.
 func assignment(ctx context.Context, resource, set string, args []any) (string, []any, error) {
 	if len(args) > 0 {
 		switch named := args[0].(type) {

@@ -45,8 +45,8 @@ func withCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// outcome makes ours of an error of PostgreSQL or pgx. unsure says that something may be written
-// unless the error tells that nothing is.
+// outcome returns our error for one of PostgreSQL or pgx. unsure says that something may be written
+// unless the error says that nothing is.
 func (w attempt) outcome(ctx context.Context, unsure bool, err error) error {
 	if refused := w.refusal(err); refused != nil {
 		return refused
@@ -63,8 +63,8 @@ func (w attempt) outcome(ctx context.Context, unsure bool, err error) error {
 	return w.failed(err)
 }
 
-// answered reports whether err is PostgreSQL's own word, or comes from before the statement was
-// sent: nothing was written.
+// answered reports whether nothing was written, because err is PostgreSQL's own answer or comes
+// from before the statement was sent.
 func answered(err error) bool {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
@@ -75,9 +75,9 @@ func answered(err error) bool {
 		errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
-// told reports whether an error with the code says that nothing was written. Class 08 is that of
-// broken connections, also of those between a pooler and the database, but for connections that
-// were never made; 40003 says itself that the completion is unknown.
+// told reports whether an error with the code says that nothing was written. Class 08 does not: it
+// is that of broken connections, also between a pooler and the database. But two of its codes are
+// about connections that were never made. 40003 itself says that the completion is unknown.
 func told(code string) bool {
 	switch code {
 	case "08001", "08004":
@@ -102,12 +102,12 @@ func isUnserved(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// mark is in what the guards' own statements say when they refuse. The error of a cast repeats what
-// could not be cast, which may be a text from outside: none has the mark.
+// mark is in the errors with which the guards' own statements refuse. The error of a cast repeats
+// what could not be cast, which may be a text from outside. No such text has the mark.
 var mark = rand.Text()
 
-// stale matches what the guards' own statements say, and staleFor what triggers say, which name
-// their table and have a code of their own.
+// stale matches the errors of the guards' own statements. staleFor matches those of triggers, which
+// name their table and have a code of their own.
 var (
 	stale    = regexp.MustCompile(`holdfast: stale token \d+ \(` + mark + `\), the newest is (\d+)`)
 	staleFor = regexp.MustCompile(`holdfast: stale token \d+ for (\w+), the newest is (\d+)`)
@@ -116,15 +116,15 @@ var (
 // invalidText is the code of a cast that fails, and triggerRefused that of the triggers.
 const invalidText, triggerRefused = "22P02", "HF001"
 
-// accept is an SQL expression: the token, if that is not smaller than the newest, or NULL, and
-// otherwise an error. It is that of a cast, as only a function could raise one of its own, and that
-// would have to be created first.
+// accept returns an SQL expression. Its value is the token if the token is not smaller than newest
+// or newest is NULL. Otherwise it raises the error of a cast: only a function could raise an error
+// of its own, and a function would have to be created first.
 func accept(token, newest string) string {
 	return fmt.Sprintf("CASE WHEN %[2]s > %[1]s THEN CAST('holdfast: stale token ' || %[1]s || "+
 		"' (%[3]s), the newest is ' || %[2]s AS bigint) ELSE %[1]s END", token, newest, mark)
 }
 
-// refusal makes a StaleError of an error of the guards, or of a trigger; nil for others.
+// refusal returns a StaleError for an error of the guards or of a trigger, and nil for others.
 func (w attempt) refusal(err error) error {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) || errors.Is(err, fence.ErrStale) {

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Queryer runs statements: a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or [pgx.Tx], or what wraps
-// one. What wraps a transaction has to be a pgx.Tx itself.
+// Queryer runs statements. It is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or [pgx.Tx], or a
+// wrapper of one. A wrapper of a transaction has to be a pgx.Tx itself.
 type Queryer interface {
 	// Exec is that of pgx.
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -21,15 +21,15 @@ type Queryer interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// Beginner starts transactions: a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn, or what wraps one. Of
-// a [pgx.Tx] it is a nested one: what is done in it is final when the outer one is committed.
+// Beginner starts transactions. It is a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn, or a wrapper of
+// one. A [pgx.Tx] starts a nested transaction, which is final when the outer one is committed.
 type Beginner interface {
 	// Begin is that of pgx.
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// withConn runs use on one connection. A pool is asked for it first: if that fails nothing was
-// sent, which the error of a statement would not tell.
+// withConn runs use on one connection. It first asks a pool for the connection. If that fails,
+// nothing was sent; the error of a statement would not tell that.
 func withConn(ctx context.Context, db Queryer, w attempt, use func(Queryer) error) error {
 	pool, ok := db.(*pgxpool.Pool)
 	if !ok {
@@ -43,14 +43,14 @@ func withConn(ctx context.Context, db Queryer, w attempt, use func(Queryer) erro
 	return use(conn)
 }
 
-// decides reports whether what db runs is final by itself, and not by a later commit.
+// decides reports whether what db runs is final at once, without a later commit.
 func decides(db Queryer) bool {
 	_, inTransaction := db.(pgx.Tx)
 	return !inTransaction
 }
 
-// inOrder reports whether the connection is known to go on. An error that is not the server's comes
-// from before the statement was sent then: a broken connection is closed by pgx.
+// inOrder reports whether the connection still works. pgx closes a broken connection, so on one
+// that still works an error that is not the server's comes from before the statement was sent.
 func inOrder(db Queryer) bool {
 	switch db := db.(type) {
 	case *pgxpool.Conn:

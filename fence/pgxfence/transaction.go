@@ -35,7 +35,7 @@ func (w attempt) transact(ctx context.Context, db Beginner, enter, do func(pgx.T
 	return nil
 }
 
-// rollbackBound is how long a transaction has to be rolled back before its connection is closed.
+// rollbackBound is how long a rollback may take. After that the connection is closed.
 const rollbackBound = 5 * time.Second
 
 // rollback does nothing after a commit. pgx does not roll back when a context ends.

@@ -36,13 +36,13 @@ type Versioned struct {
 }
 
 // Do changes the row with the given key under the lock "table/key" and the check of its version. It
-// reads the version before it calls change, which reads what it needs, does its work, and returns
-// what [Versioned.Update] takes. ctx is that of the lock, and ends when that is lost.
+// reads the version before it calls change. change reads what it needs, does its work, and returns
+// what [Versioned.Update] takes. Its ctx is that of the lock, and ends when the lock is lost.
 //
 // It fails as [holdfast.Locker.Do] does, with the error of change, and as Update does: with
 // [ErrConflict] if the row was changed in between, which means that somebody has written without
-// the lock, or after the lock was lost. It does not try again, since change may have done what must
-// not be repeated.
+// the lock, or after the lock was lost. Do does not try again, because change may have done what
+// must not be repeated.
 func (v Versioned) Do(ctx context.Context, locker *holdfast.Locker, db Queryer, key any,
 	change func(ctx context.Context) (set string, args []any, err error)) error {
 	v, err := v.complete()
@@ -67,11 +67,11 @@ func (v Versioned) Do(ctx context.Context, locker *holdfast.Locker, db Queryer, 
 //
 //	UPDATE table SET set, version = version + 1 WHERE key = key
 //
-// which fails when the row has another version. set, args and db are as in [Column.Update]. It
-// fails with [ErrConflict] when the row has another version, with [fence.ErrNotFound] when there is
-// no such row, with [fence.ErrInvalid] and [fence.ErrUnavailable]; nothing was written then. A
-// transaction takes no more statements after a conflict. It fails with [fence.ErrUnknown] when the
-// answer did not come, outside of a transaction.
+// set, args and db are as in [Column.Update]. Update has written nothing if it fails with
+// [ErrConflict] because the row has another version, with [fence.ErrNotFound] because there is no
+// such row, with [fence.ErrInvalid], or with [fence.ErrUnavailable]. A transaction takes no more
+// statements after a conflict. Outside of a transaction Update fails with [fence.ErrUnknown] if the
+// answer did not come.
 func (v Versioned) Update(ctx context.Context, db Queryer, key any, version int64, set string,
 	args ...any) error {
 	v, err := v.complete()

@@ -1,7 +1,7 @@
 // Package redisfence lets Redis and Valkey refuse a holder that was overtaken, in one step and one
 // round trip. Package fence says what a guard is.
 //
-// It needs no client of its own: it is given a function that runs a script, which every client has.
+// It needs no client of its own. You give it a function that runs a script, which every client has.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1}) // go-redis, see Repetitions
 //	guard := redisfence.Guard{Eval: func(ctx context.Context, script string, keys []string, args []any) (any, error) {
@@ -15,23 +15,24 @@
 //
 // # Where the token is
 //
-// In a key of its own, which on a Cluster has to be in the slot of the keys that are written:
-// {account:7} and {account:7}:fence are. Or, with Guard.Field, in a field of a hash that is
-// written, so that neither is ever there without the other.
+// The token is in a key of its own. On a Cluster that key has to be in the slot of the keys that
+// are written, as {account:7} and {account:7}:fence are. With Guard.Field the token is in a field
+// of the hash that is written, so the hash never exists without its token.
 //
 // # Repetitions
 //
 // Eval must not repeat a script whose answer did not come: its commands would be executed twice.
-// rueidis does not. go-redis does, unless MaxRetries is -1; its Cluster client does so whatever
-// MaxRetries is, as it follows MOVED in the same way: give it only commands that may be repeated,
-// such as SET.
+// rueidis does not repeat it. go-redis does, unless MaxRetries is -1. Its Cluster client does so
+// whatever MaxRetries is, because it follows MOVED in the same way; give it only commands that may
+// be repeated, such as SET.
 //
 // # Limits
 //
 // The token is as durable as the server: a fail-over can lose the last writes, and tokens with
-// them. It must not expire or be evicted while its lock is used, so the server has to have the
-// policy noeviction, or a volatile one. If a command of the holder deletes or overwrites the token,
-// the script puts it back; that the hash expires, or is deleted by others, it cannot know.
+// them. The token must not expire or be evicted while its lock is used, so the server's eviction
+// policy has to be noeviction or a volatile one. If a command of the holder deletes or overwrites
+// the token, the script puts it back. It cannot know that the hash expires or that others delete
+// it.
 package redisfence
 
 import (
@@ -46,9 +47,9 @@ import (
 	"github.com/holdfast-go/holdfast/fence/internal/ending"
 )
 
-// Eval runs a Lua script with a client: EVAL, or EVALSHA with EVAL where the server does not have
-// it. It returns the reply, integers as int64, strings as string, and arrays as []any. Arguments
-// are strings, and those of the caller's commands.
+// Eval runs a Lua script with a client: by EVAL, or by EVALSHA, and by EVAL if the server does not
+// have the script. It returns the reply: integers as int64, strings as string, arrays as []any. The
+// arguments are strings and the arguments of the caller's commands.
 //
 // It sends the script again only if the server has said that it does not have it: see Repetitions
 // above.
@@ -62,13 +63,13 @@ type Guard struct {
 	// Eval runs a script. Required.
 	Eval Eval
 
-	// Field is the field that has the token, if resources are hashes. Default is none: a resource
-	// is the key of a string that has it.
+	// Field is the field that has the token, if resources are hashes. Default "": a resource is the
+	// key of a string that has the token.
 	Field string
 }
 
-// Command is a command with its arguments; the second element is its key, which goes along to the
-// server as such.
+// Command is a command with its arguments. The second element is its key, and is sent to the server
+// as a key.
 type Command []any
 
 // script is one step on the server. Tokens have up to 16 digits, which a Lua number keeps, up to
@@ -103,19 +104,20 @@ if failed then return failed end
 return replies`
 
 // maxElements is how many elements a command may have. Lua passes on at most 8000 values at once,
-// less those that are in use, and more would break off the script in the middle.
+// less those that are in use. With more, the script would break off in the middle.
 const maxElements = 7000
 
 // Do executes the commands one after the other, with nothing in between, if no larger token was
-// accepted for the resource, which is the key that has the token. It returns the reply of each; an
-// absent value is an empty string. Without commands it only advances the token.
+// accepted for the resource. The resource is the key that has the token. Do returns the reply of
+// each command; an absent value is an empty string. Without commands it only advances the token.
 //
-// A command has at most 7000 elements: write in several what has more.
+// A command has at most 7000 elements: split what has more into several commands.
 //
-// It fails with [*fence.StaleError] and [fence.ErrInvalid] without having written, and with
-// [fence.ErrUnknown] when the answer did not come, also because the context ended: then it can be
-// repeated with the same token, if the commands can. When one of the commands fails, those before
-// it are executed, those behind it are not, and the token is accepted.
+// Do has written nothing if it fails with [*fence.StaleError] because a larger token was accepted,
+// or with [fence.ErrInvalid] for a setting, a resource, a token or a command. It fails with
+// [fence.ErrUnknown] if the answer did not come, also because the context ended. Then Do can be
+// repeated with the same token, if the commands can. If one of the commands fails, those before it
+// are executed, those after it are not, and the token is accepted.
 func (g Guard) Do(ctx context.Context, resource string, token fence.Token,
 	commands ...Command) ([]any, error) {
 	if err := fence.Validate(resource, token); err != nil {
@@ -147,9 +149,9 @@ func (g Guard) Do(ctx context.Context, resource string, token fence.Token,
 	return g.parse(resource, token, len(commands), reply)
 }
 
-// refused reports whether it is the server that has refused a command, which it says with an
-// upper-case word first. Nothing was written then. The pattern is compiled when it is needed, as
-// few starts of a program have a use for it.
+// refused reports whether the server has refused a command. Its answer then begins with an
+// upper-case word, and nothing was written. The pattern is compiled only when it is needed, because
+// few runs of a program need it.
 func refused(err error) bool {
 	return regexp.MustCompile(`^[A-Z][A-Z0-9]+ `).MatchString(err.Error())
 }
@@ -187,8 +189,8 @@ func (g Guard) parse(resource string, token fence.Token, commands int, reply any
 	return nil, failed(resource, fmt.Errorf("%w: %.100q", errForeign, fmt.Sprint(reply)))
 }
 
-// Strings makes texts of arguments, for clients that take only those: strings and slices of bytes
-// as they are, nil as the empty one, and all else as fmt.Sprint does.
+// Strings returns arguments as texts, for clients that take only texts: strings and slices of bytes
+// as they are, nil as the empty text, and all else as fmt.Sprint prints it.
 func Strings(args []any) []string {
 	texts := make([]string, len(args))
 	for i, a := range args {

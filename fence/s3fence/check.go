@@ -9,17 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// Check sees whether the store does what a guard rests on: that it refuses writes whose condition
-// does not hold, keeps metadata, and has another ETag for another content. Call it when a service
-// starts, unless the store is known to. Whether it decides and writes in one step, also for two
-// writers at once, Check does not see.
+// Check tries whether the store does what a guard rests on: it refuses writes whose condition does
+// not hold, it keeps metadata, and it has different ETags for different contents. Call Check when a
+// service starts, unless you know that the store does this. Check does not see whether the store
+// decides and writes in one step when there are two writers at once.
 //
 // It writes an object of that key, which nobody may use for anything else, and leaves it there.
 // Many may check at once.
 //
-// It fails with [fence.ErrInvalid] if the store does not do all that, or if the key or a setting is
-// not allowed; with [fence.ErrUnavailable] if the store does not answer, or not as it should, or
-// [fence.ErrUnknown] if that may have had an effect; and with the context's error if that ends.
+// Check fails with [fence.ErrInvalid] if the store does not do all that, or if the key or a setting
+// is not allowed. It fails with [fence.ErrUnavailable] if the store does not answer or gives a
+// wrong answer, and with [fence.ErrUnknown] if the request may have had an effect all the same. It
+// fails with the context's error if the context ends.
 func (g Guard) Check(ctx context.Context, key string) error {
 	const token = 1 // of everybody who checks
 	content := func(stamp string) ([]byte, error) { return []byte(stamp), nil }

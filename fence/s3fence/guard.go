@@ -19,8 +19,8 @@ const DefaultTimeout = 30 * time.Second
 // x-amz-meta-fencing-stamp.
 const MetadataKey = "fencing-stamp"
 
-// Client is what a Guard needs of a client of the store. [*s3.Client] is one. One of your own
-// passes the options on: by them a Guard sees that a write is sent once.
+// Client is what a Guard needs of a client of the store. [*s3.Client] is one. A client of your own
+// has to pass the options on: with them a Guard makes sure that a write is sent once.
 type Client interface {
 	// HeadObject returns the ETag and the metadata of the object.
 	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput,
@@ -42,35 +42,38 @@ type Guard struct {
 	// Bucket has the objects. Required.
 	Bucket string
 
-	// Timeout bounds each request, so it has to be long enough for a content to be sent. A call
-	// takes three requests, and two where there is no object; more if others write as well, or an
-	// answer is lost. It begins no other write after twice the Timeout, so it ends within about
-	// four times, and what content takes. 0 means [DefaultTimeout].
+	// Timeout bounds each request, so it has to be long enough to send a content. A call takes
+	// three requests, or two if there is no object, and more if others write as well or an answer
+	// is lost. A call begins no other write after twice the Timeout, so it ends within about four
+	// times the Timeout and the time that content takes. 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
 // Put writes the object, unless a larger token was accepted for it. The key is the resource: one
 // object has tokens of one lock.
 //
-// It calls content for what to write, with a stamp that has to be in the result as it is: digits,
-// capital letters and hyphens, less than 64 in all. The package says why, and where to put it. When
-// others write at the same time, or an answer is lost, content is called again, with another stamp.
-// Each of set may change the request, such as its ContentType, and is called as often; what the
-// guard itself sets stays: bucket, key, body and conditions, and its entry in the metadata.
+// Put calls content for what to write. The result has to contain the given stamp as it is: digits,
+// capital letters and hyphens, fewer than 64 in all. The package documentation says why, and where
+// to put it. If others write at the same time, or an answer is lost, Put calls content again with
+// another stamp. Each of set may change the request, for example its ContentType, and is called as
+// often as content. What the guard itself sets stays: bucket, key, body, conditions, and its entry
+// in the metadata.
 //
 // On success the object was written, and the token is the largest that was accepted. Two writers
 // with the same token may overwrite each other.
 //
-// It fails with [*fence.StaleError] if a larger token was accepted, and with [fence.ErrInvalid] for
-// a token, key or setting that is not allowed, and a content without its stamp. It fails with
-// [fence.ErrUnavailable] if the store refuses the write, does not tell what is there, or if others
-// with the same token write in between again and again; with the error of content; and with the
-// context's error if that ends while no write is under way. In all these cases nothing was written.
+// In these cases Put has written nothing. It fails with [*fence.StaleError] if a larger token was
+// accepted, and with [fence.ErrInvalid] for a token, key or setting that is not allowed, or a
+// content without its stamp. It fails with [fence.ErrUnavailable] if the store refuses the write or
+// does not tell what is there, or if others with the same token write in between again and again.
+// It fails with the error of content, and with the context's error if the context ends while no
+// write is under way.
 //
-// It fails with [fence.ErrUnknown] when a write was sent and the store did not tell what became of
-// it, also because the context ended, and a look afterwards did not show it. It may still be
-// written, unless anybody writes before. Call it again with the same token. And it does when the
-// store refuses, and a look shows that it has written all the same.
+// Put fails with [fence.ErrUnknown] if a write was sent, the store did not tell what became of it,
+// also because the context ended, and a look afterwards did not show it. The store may still
+// execute it, unless somebody else writes before. Call Put again with the same token. Put also
+// fails with ErrUnknown if the store refuses the write and a look shows that it was executed all
+// the same.
 func (g Guard) Put(ctx context.Context, key string, token fence.Token,
 	content func(stamp string) ([]byte, error), set ...func(*s3.PutObjectInput)) error {
 	if err := g.validate(key, token, content); err != nil {
@@ -113,8 +116,8 @@ func (g Guard) timeout() time.Duration {
 	return g.Timeout
 }
 
-// ended returns the error of the context if it has ended, together with its cause, which may tell
-// of a lost lock; or nil.
+// ended returns nil if the context has not ended. Otherwise it returns the context's error together
+// with its cause, which may tell of a lost lock.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // maxWrites is how often a write is sent, and maxLooks how often the store is asked what is there.
-// Each look that is in vain, and each write, means that somebody else has written.
+// Each further write, and each look in vain, means that somebody else has written.
 const maxWrites, maxLooks = 16, 64
 
 // firstPause and lastPause bound the pauses before a write is sent again.
@@ -34,8 +34,8 @@ type write struct {
 	begin   string // of its stamps
 
 	sent    int   // how often a write was sent
-	last    error // why it goes on: what came of the last one
-	unknown error // why it is not known what became of one of them; nil: of all it is
+	last    error // why the last write did not end the call
+	unknown error // why it is not known what became of a write; nil if that is known of all
 }
 
 func (g Guard) newWrite(key string, token fence.Token,
@@ -50,8 +50,8 @@ type version struct {
 	token       fence.Token
 }
 
-// run looks and writes until one of both has decided, or the time is over: two looks fit in, and
-// what was sent then is looked at.
+// run looks and writes until a look or a write has decided, or the time is over. Two looks fit into
+// the time, and after a write that was sent there is still a look.
 func (w *write) run(ctx context.Context) error {
 	var before version
 	begun := time.Now()
@@ -132,15 +132,15 @@ func (w *write) put(ctx context.Context, etag string) (again bool, err error) {
 	return false, nil
 }
 
-// errWritten is unlike an answer that did not come: gateways write, and then fail to do what else
-// the request asks for, such as a legal hold.
+// errWritten is not the case of an answer that did not come. Gateways write, and then fail to do
+// what else the request asks for, such as a legal hold.
 var errWritten = errors.New("the object is written, and the store says it refuses")
 
 // wrote reports whether the version is one of these writes.
 func (w *write) wrote(v version) bool { return strings.HasPrefix(v.stamp, w.begin) }
 
-// send sends a write once: the repetition of one whose answer was lost could be refused because
-// that was executed, and then others may write before anybody sees it.
+// send sends a write once. If a write whose answer was lost were repeated, the store could refuse
+// the second one because the first was executed, and others might write before anybody sees that.
 func (w *write) send(ctx context.Context, in *s3.PutObjectInput) error {
 	ctx, cancel := w.limit(ctx)
 	defer cancel()
@@ -180,8 +180,8 @@ func (w *write) request(etag string) (*s3.PutObjectInput, error) {
 	return in, nil
 }
 
-// withStamp returns a map of its own, as set may give the same one to every request. The client
-// does not tell names apart by their case, so no other may be left.
+// withStamp returns a new map, because set may give the same map to every request. The client does
+// not tell names apart by their case, so withStamp leaves out the stamp's name in any other case.
 func withStamp(callers map[string]string, stamp string) map[string]string {
 	metadata := map[string]string{MetadataKey: stamp}
 	for name, value := range callers {
@@ -192,7 +192,8 @@ func withStamp(callers map[string]string, stamp string) map[string]string {
 	return metadata
 }
 
-// pause lets others finish, the longer the more often a write was sent, until the context ends.
+// pause lets others finish. It takes longer the more often a write was sent, and ends with the
+// context.
 func (w *write) pause(ctx context.Context) {
 	longest := min(firstPause<<w.sent, lastPause)
 	timer := time.NewTimer(longest/2 + rand.N(longest/2))
@@ -203,7 +204,7 @@ func (w *write) pause(ctx context.Context) {
 	}
 }
 
-// stale is the end when a larger token was seen.
+// stale returns the error for a larger token that was seen.
 func (w *write) stale(newest fence.Token) error {
 	if w.unknown != nil {
 		return w.unknownBecause(fmt.Errorf("token %d was accepted since", newest))
@@ -211,7 +212,7 @@ func (w *write) stale(newest fence.Token) error {
 	return &fence.StaleError{Resource: w.key, Token: w.token, Newest: newest}
 }
 
-// failed is because, unless the context has ended.
+// failed is because, with the context's error instead if the context has ended.
 func (w *write) failed(ctx context.Context, kind error, doing string, err error) error {
 	end := ended(ctx)
 	switch {
@@ -223,8 +224,9 @@ func (w *write) failed(ctx context.Context, kind error, doing string, err error)
 	return w.because(kind, doing, err)
 }
 
-// because is the error of a call that ends while doing something: of that kind, nil for that of err
-// itself, unless it is not known what became of a write.
+// because returns the error of a call that ends while doing something. If it is not known what
+// became of a write, the error says so. Otherwise it is of that kind, or of the kind of err if kind
+// is nil.
 func (w *write) because(kind error, doing string, err error) error {
 	if w.unknown != nil {
 		return w.unknownBecause(fmt.Errorf("%s: %w", doing, err))
@@ -235,8 +237,8 @@ func (w *write) because(kind error, doing string, err error) error {
 	return fmt.Errorf("fence: write to %q: %w: %s: %w", w.key, kind, doing, err)
 }
 
-// unknownBecause is the error when it is not known what became of a write, and why it was not found
-// out.
+// unknownBecause returns the error that says that it is not known what became of a write, and why
+// that was not found out.
 func (w *write) unknownBecause(err error) error {
 	return fmt.Errorf("fence: write to %q: %w: %v; then: %w", w.key, fence.ErrUnknown, w.unknown,
 		err)

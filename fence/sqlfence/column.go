@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/internal/ending"
 )
 
-// Queryer runs statements: a *sql.DB, *sql.Tx or *sql.Conn, or what wraps one.
+// Queryer runs statements. It is a *sql.DB, *sql.Tx or *sql.Conn, or a wrapper of one.
 type Queryer interface {
 	// ExecContext is that of database/sql.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -45,18 +45,18 @@ type Column struct {
 //
 //	UPDATE table SET set, fence = token WHERE key = key AND fence <= token
 //
-// set is what stands after SET, with placeholders as the driver has them ($1 and so on, or ?), for
-// args. It may be empty. db is a pool, or a transaction of the caller's, which decides then whether
-// the update stays.
+// set is what stands after SET, with placeholders for args as the driver has them ($1 and so on, or
+// ?). It may be empty. db is a pool or a transaction of the caller's. In a transaction the caller
+// decides whether the update stays.
 //
-// It fails with [*fence.StaleError] when the row has a larger token, with [fence.ErrNotFound] when
-// there is no such row, with [fence.ErrInvalid] and [fence.ErrUnavailable]; nothing was written
-// then. It fails with [fence.ErrUnknown] when the answer did not come, also because the context
-// ended, outside of a transaction: then the row may be written, also later, unless somebody with a
-// larger token comes first. And it does so on MariaDB for an update that leaves the row as it was,
-// if the table has triggers and the driver does not count found rows (clientFoundRows). On
-// PostgreSQL, a row that a trigger keeps as it is, such as suppress_redundant_updates_trigger,
-// passes for none: ErrNotFound.
+// Update has written nothing if it fails with [*fence.StaleError] because the row has a larger
+// token, with [fence.ErrNotFound] because there is no such row, with [fence.ErrInvalid] for a name
+// or a token, or with [fence.ErrUnavailable]. Outside of a transaction it fails with
+// [fence.ErrUnknown] if the answer did not come, also because the context ended. Then the row may
+// be written, perhaps later, unless somebody with a larger token comes first. On MariaDB it also
+// fails with ErrUnknown for an update that leaves the row as it was, if the table has triggers and
+// the driver does not count found rows (clientFoundRows). On PostgreSQL, if a trigger keeps the row
+// as it is, as suppress_redundant_updates_trigger does, Update fails with ErrNotFound.
 func (c Column) Update(ctx context.Context, db Queryer, key any, token fence.Token, set string,
 	args ...any) error {
 	c.Key, c.Fence = orDefault(c.Key, "id"), orDefault(c.Fence, "fence")
@@ -101,8 +101,8 @@ func (c Column) update(set string, args []any, key any, token fence.Token) (stri
 			"UPDATE %s SET %s%s = %s WHERE %s = %s AND (%[3]s IS NULL OR %[3]s <= %[4]s)",
 			c.Table, set, c.Fence, d.number(n+1), c.Key, d.place(n+2)), append(args[:n:n], t, key)
 	case MySQL:
-		// What LAST_INSERT_ID is given comes back with the answer if a row was found, also one that
-		// the update left as it was. The number of affected rows does not tell that, or does, as
+		// What LAST_INSERT_ID is given comes back with the answer if a row was found, even if the
+		// update left it as it was. Whether the number of affected rows tells that depends on how
 		// the driver is set up.
 		return fmt.Sprintf(
 			"UPDATE %s SET %s%s = LAST_INSERT_ID(?) WHERE %s = ? AND (%[3]s IS NULL OR %[3]s <= ?)",
@@ -120,8 +120,8 @@ func (c Column) matched(result sql.Result, token fence.Token) (bool, error) {
 		if id, err := result.LastInsertId(); err != nil || id == int64(token) {
 			return true, err
 		}
-		// Triggers of the table take LAST_INSERT_ID away. But where rows count as affected one was
-		// found, in either count.
+		// Triggers of the table take LAST_INSERT_ID away. But if rows count as affected, a row was
+		// found, whichever way the driver counts.
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err

@@ -17,8 +17,8 @@ const (
 	// Postgres is PostgreSQL, from version 11.
 	Postgres Dialect = iota + 1
 
-	// MySQL is MySQL from 8.0, and MariaDB from 10.5, which is what the tests run. Tables have to
-	// be InnoDB. The guards leave the token as what LAST_INSERT_ID() returns on the connection.
+	// MySQL is MySQL from 8.0 and MariaDB from 10.5. The tests run on MariaDB. Tables have to be
+	// InnoDB. After a guard's statement, LAST_INSERT_ID() returns the token on that connection.
 	MySQL
 
 	// SQLite is SQLite, from version 3.24.
@@ -54,8 +54,8 @@ func (d Dialect) place(n int) string {
 	return "?"
 }
 
-// number is the nth placeholder, for a token. PostgreSQL is told its type, so that it does not
-// compare tokens as texts.
+// number returns the nth placeholder, for a token. It tells PostgreSQL the type, so that it does
+// not compare tokens as texts.
 func (d Dialect) number(n int) string {
 	if d == Postgres {
 		return "CAST(" + d.place(n) + " AS bigint)"
@@ -63,12 +63,12 @@ func (d Dialect) number(n int) string {
 	return d.place(n)
 }
 
-// identifier matches what may stand for a table or column: plain or quoted, a table with its
-// schema.
+// identifier matches a name that may stand for a table or column: plain or quoted, and for a table
+// with its schema.
 var identifier = regexp.MustCompile(
 	"^(?:[A-Za-z_][A-Za-z0-9_$]*|\"[^\"\x00]+\"|`[^`\x00]+`)(?:\\.(?:[A-Za-z_][A-Za-z0-9_$]*|\"[^\"\x00]+\"|`[^`\x00]+`))?$")
 
-// validateNames fails for what is no identifier, since names cannot be arguments of a statement.
+// validateNames fails for a name that is no identifier. Names cannot be arguments of a statement.
 func validateNames(names ...string) error {
 	for _, name := range names {
 		if !identifier.MatchString(name) {
@@ -80,8 +80,8 @@ func validateNames(names ...string) error {
 	return nil
 }
 
-// maxWord is how long a name may be that becomes a part of others: those of MySQL and PostgreSQL
-// end at 63 bytes or are cut there.
+// maxWord is how long a name may be that becomes a part of other names. Names in MySQL and
+// PostgreSQL have at most 63 bytes, or are cut there.
 const maxWord = 38
 
 var (
@@ -90,9 +90,9 @@ var (
 	notPlain = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 )
 
-// word is the name of a table as a part of other names, and in messages: letters, digits and _.
-// Tables with different names have different words, so that the triggers of one do not replace
-// those of another. A table's name in other spellings of the same name has the same.
+// word returns the name of a table as a part of other names, and in messages: letters, digits and
+// _. Tables with different names have different words, so the triggers of one do not replace those
+// of another. Two spellings of the same name have the same word.
 func (d Dialect) word(table string) string {
 	parts := part.FindAllString(table, -1)
 	for i, p := range parts {
@@ -113,7 +113,7 @@ func (d Dialect) word(table string) string {
 	return fmt.Sprintf("%.21s_%x", word, sum[:8])
 }
 
-// lower makes small letters of those of ASCII, and of no others, as databases do.
+// lower makes ASCII letters small, and no others, as databases do.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {

@@ -1,6 +1,6 @@
-// Package sqlfence lets SQL databases refuse a holder that was overtaken: PostgreSQL, MySQL and
-// MariaDB, and SQLite, over database/sql with any driver. Package fence says what a guard is. For
-// PostgreSQL over pgx without database/sql there is the module fence/pgxfence.
+// Package sqlfence lets an SQL database refuse a holder that was overtaken. It works with
+// PostgreSQL, MySQL, MariaDB and SQLite, over database/sql with any driver. Package fence says what
+// a guard is. For PostgreSQL over pgx without database/sql there is the module fence/pgxfence.
 //
 // There are three forms.
 //
@@ -52,8 +52,9 @@
 //
 // # Limits
 //
-// A guard is as durable as the database: one that loses committed data loses tokens as well. A
-// deleted row takes its token with it, in the forms of a column and a trigger: a holder that was
-// overtaken can insert it again. Where rows are deleted, use a guard table, or mark rows instead of
-// deleting them. Names of tables and columns are part of the program: never take them from input.
+// A guard is as durable as the database: if that loses committed data, it loses tokens as well.
+// With a column or a trigger, a deleted row takes its token with it, and a holder that was
+// overtaken can insert the row again. Where rows are deleted, use a guard table, or mark rows
+// instead of deleting them. Names of tables and columns are part of the program: never take them
+// from input.
 package sqlfence

@@ -23,7 +23,7 @@ func unknown(resource string, err error) error {
 	return failed(resource, fmt.Errorf("%w: %w", fence.ErrUnknown, err))
 }
 
-// unreached is for a connection or a transaction that did not come about.
+// unreached returns the error for a connection or a transaction that could not be had.
 func unreached(ctx context.Context, resource string, err error) error {
 	if ctx.Err() != nil {
 		return failed(resource, withCause(ctx, err))
@@ -31,8 +31,8 @@ func unreached(ctx context.Context, resource string, err error) error {
 	return failed(resource, fmt.Errorf("%w: %w", fence.ErrUnavailable, err))
 }
 
-// outcome makes ours of an error of the database or its driver. unsure says that something may be
-// written unless the error tells that nothing is.
+// outcome returns our error for one of the database or its driver. unsure says that something may
+// be written unless the error says that nothing is.
 func outcome(ctx context.Context, resource string, unsure bool, err error) error {
 	switch {
 	case unsure && (endedByWrite(ctx, err) || !answered(err)):
@@ -52,9 +52,10 @@ func withCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// execFailed says that the outcome is unknown of a statement that is a transaction by itself and
-// whose answer did not come: the server may go on with it when the client is gone. SQLite is in the
-// process, and its answer is lost only where a driver says that the context ended.
+// execFailed returns the error of a statement. If the statement is a transaction by itself and its
+// answer did not come, the outcome is unknown, because the server may go on when the client is
+// gone. SQLite is in this process, so its answer is lost only if a driver says that the context
+// ended.
 func execFailed(ctx context.Context, d Dialect, db Queryer, resource string, err error) error {
 	_, inTransaction := db.(interface{ Rollback() error })
 	unsure := !inTransaction && (d != SQLite || ctx.Err() != nil)
@@ -65,24 +66,25 @@ func execFailed(ctx context.Context, d Dialect, db Queryer, resource string, err
 	return outcome(ctx, resource, unsure, err)
 }
 
-// endedByWrite reports whether the transaction had ended already, perhaps by a commit of the
-// caller's. When a context ends, it is database/sql that has rolled back.
+// endedByWrite reports whether write has ended the transaction, perhaps by a commit. If the context
+// has ended, database/sql has rolled back, and write did not.
 func endedByWrite(ctx context.Context, err error) bool {
 	return errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil
 }
 
-// definite matches the errors that MySQL sends, which the driver tells apart from others only by a
-// type of its own; those of database/sql, which come before a statement is sent; and what drivers
-// of PostgreSQL say when COMMIT was answered with ROLLBACK.
+// definite matches three kinds of errors: those that MySQL sends, which the driver tells apart from
+// others only by a type of its own; those of database/sql, which come before a statement is sent;
+// and those of drivers of PostgreSQL when the answer to COMMIT was ROLLBACK.
 var definite = regexp.MustCompile(
 	`^(Error [0-9]+\b|sql: |commit unexpectedly resulted in rollback|pq: Could not complete operation in a failed transaction)`)
 
-// broken matches what proxies send in the name of MySQL when the connection behind them broke:
-// numbers of the client's library, from 2000, and those of packets that were not read or written.
+// broken matches what proxies send in the name of MySQL when the connection behind them broke: the
+// error numbers of the client's library, from 2000, and those of packets that were not read or
+// written.
 var broken = regexp.MustCompile(`^Error (2[0-9]{3}|1158|1159|1160|1161)\b`)
 
-// answered reports whether err is the database's own word, or comes from before the statement was
-// sent: nothing was written.
+// answered reports whether nothing was written, because err is the database's own answer or comes
+// from before the statement was sent.
 func answered(err error) bool {
 	var state interface{ SQLState() string } // drivers of PostgreSQL
 	var safe interface{ SafeToRetry() bool } // pgx
@@ -98,9 +100,9 @@ func answered(err error) bool {
 	return definite.MatchString(err.Error()) && !broken.MatchString(err.Error())
 }
 
-// told reports whether an error with the code says that nothing was written. Class 08 is that of
-// broken connections, also of those between a pooler and the database, but for connections that
-// were never made; 40003 says itself that the completion is unknown.
+// told reports whether an error with the code says that nothing was written. Class 08 does not: it
+// is that of broken connections, also between a pooler and the database. But two of its codes are
+// about connections that were never made. 40003 itself says that the completion is unknown.
 func told(state string) bool {
 	switch state {
 	case "08001", "08004":
@@ -111,8 +113,8 @@ func told(state string) bool {
 	return !strings.HasPrefix(state, "08")
 }
 
-// notServing matches what MySQL says that has too many connections, shuts down, or is a replica,
-// and what its driver says of a connection that broke.
+// notServing matches what MySQL says if it has too many connections, shuts down, or is a replica,
+// and what its driver says of a broken connection.
 var notServing = regexp.MustCompile(`^(Error (1040|1053|1203|1290|1836)\b|invalid connection$)`)
 
 // isUnserved reports whether the database could not be reached or does not serve writes for now.

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// refused matches what the triggers say, as drivers pass it on. All of the text has to match, and
-// in PostgreSQL the code decides: the errors of a database repeat texts that come from outside.
+// refused matches the errors of the triggers, as drivers pass them on. All of the text has to
+// match, and in PostgreSQL the code as well, because the errors of a database repeat texts that
+// come from outside.
 var refused = map[Dialect]*regexp.Regexp{
 	Postgres: regexp.MustCompile(`holdfast: stale token \d+ for (\w+), the newest is (\d+)`),
 	MySQL: regexp.MustCompile(

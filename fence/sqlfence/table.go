@@ -10,7 +10,7 @@ import (
 )
 
 // Table guards resources of any kind by a table of its own, which keeps the newest token of each.
-// Its rows are never to be deleted.
+// Its rows must never be deleted.
 type Table struct {
 	_ struct{} // keyed literals only: fields will be added
 
@@ -28,8 +28,8 @@ func (t Table) name() string { return orDefault(t.Name, "holdfast_fence") }
 func (t Table) Schema() string {
 	switch t.Dialect {
 	case MySQL:
-		// Bytes: texts compare as equal that differ in case, accents or spaces at the end. InnoDB:
-		// other engines have no transactions.
+		// The resource is kept as bytes, because texts that differ in case, accents or spaces at
+		// the end compare as equal. The engine is InnoDB, because others have no transactions.
 		return fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (\n\tresource varbinary(%d) NOT NULL PRIMARY KEY,\n\ttoken bigint NOT NULL\n) ENGINE = InnoDB",
 			t.name(), fence.MaxResourceLen)
@@ -44,20 +44,20 @@ func (t Table) Schema() string {
 	}
 }
 
-// Advance accepts the token for the resource, as the first statement of the caller's transaction,
-// and keeps the resource's row locked until that ends: of two holders the second waits, and then
-// the older one is refused. The writes that follow in the transaction are guarded. It has to be a
-// transaction, so it takes nothing else.
+// Advance accepts the token for the resource, as the first statement of the caller's transaction.
+// The resource's row stays locked until the transaction ends, so of two holders the second waits,
+// and then the older one is refused. The writes that follow in the transaction are guarded.
 //
-// When it fails, for whatever reason, it has rolled the transaction back: a caller that overlooks
-// the error writes nothing. It fails with [*fence.StaleError] when a larger token was accepted,
-// with [fence.ErrInvalid] as [fence.Validate] does, and with [fence.ErrUnavailable]. If the
-// transaction is rolled back later, the token was not accepted. The context bounds the statement.
+// When Advance fails, for whatever reason, it has rolled the transaction back, so a caller that
+// overlooks the error writes nothing. It fails with [*fence.StaleError] when a larger token was
+// accepted, with [fence.ErrInvalid] as [fence.Validate] does, and with [fence.ErrUnavailable]. If
+// the transaction is rolled back later, the token was not accepted. The context bounds the
+// statement.
 //
-// Roll back when a statement fails, and write nothing more: MySQL ends the transaction on a
-// deadlock, and SQLite on INSERT OR ROLLBACK, a full disk and an interrupted statement, for
-// example, and what follows in it is then written without the guard. Statements that MySQL commits
-// by itself, such as CREATE TABLE, do the same.
+// Roll back when a statement fails, and write nothing more. Some errors end the transaction: in
+// MySQL a deadlock, in SQLite for example INSERT OR ROLLBACK, a full disk, or an interrupted
+// statement. What follows is then written without the guard. So is what follows a statement that
+// MySQL commits by itself, such as CREATE TABLE.
 func (t Table) Advance(ctx context.Context, tx *sql.Tx, resource string, token fence.Token) error {
 	err := errors.Join(t.Dialect.validate(), validateNames(t.name()),
 		fence.Validate(resource, token))
@@ -81,7 +81,7 @@ func (t Table) advance(ctx context.Context, tx *sql.Tx, resource string, token f
 	return nil
 }
 
-// raise stores the token unless a larger one is there, and returns which is there then.
+// raise stores the token unless a larger one is there. It returns the token that is there then.
 func (t Table) raise(ctx context.Context, tx *sql.Tx, resource string,
 	token int64) (newest int64, err error) {
 	if t.Dialect == MySQL {
@@ -111,16 +111,16 @@ func (t Table) raise(ctx context.Context, tx *sql.Tx, resource string,
 	return newest, err
 }
 
-// Do runs write in a transaction that begins with [Table.Advance], and commits it. If write fails,
-// or the context ends, it rolls back: nothing was written, and the token was not accepted. It fails
-// as Advance does, with the error of write, and with [fence.ErrUnknown] when the database did not
-// tell whether it has committed, also when write has ended the transaction itself.
+// Do runs write in a transaction that begins with [Table.Advance], and commits it. If write fails
+// or the context ends, Do rolls back: nothing was written, and the token was not accepted. Do fails
+// as Advance does, and with the error of write. It fails with [fence.ErrUnknown] if the database
+// did not tell whether it has committed, and if write has ended the transaction itself.
 //
-// write has to return the error of a statement that fails. If it goes on instead, and the error has
-// ended the transaction, Do fails on MySQL with ErrUnknown, and writes nothing of what follows; so
-// it does after a statement that MySQL commits by itself, such as CREATE TABLE. On SQLite what
-// follows is written without the guard, and Do fails with ErrUnknown: see [Table.Advance] for which
-// errors these are.
+// write has to return the error of a statement that fails. If write goes on although the error has
+// ended the transaction, Do fails with ErrUnknown. On MySQL nothing of what follows is written
+// then, and the same is so after a statement that MySQL commits by itself, such as CREATE TABLE. On
+// SQLite what follows is written without the guard. [Table.Advance] says which errors end a
+// transaction.
 func (t Table) Do(ctx context.Context, db *sql.DB, resource string, token fence.Token,
 	write func(*sql.Tx) error) error {
 	// Before a connection is taken.
@@ -136,8 +136,8 @@ func (t Table) Do(ctx context.Context, db *sql.DB, resource string, token fence.
 	})
 }
 
-// Guard returns the table as a [fence.Guard], for what guards by any store. Its Do is that of the
-// table; write finds the transaction by [Tx].
+// Guard returns the table as a [fence.Guard], for code that works with any store. Its Do is that of
+// the table, and write finds the transaction with [Tx].
 func (t Table) Guard(db *sql.DB) fence.Guard { return tableGuard{t, db} }
 
 type tableGuard struct {
@@ -154,7 +154,7 @@ func (g tableGuard) Do(ctx context.Context, resource string, token fence.Token,
 
 type txKey struct{}
 
-// Tx returns the transaction of the guard of [Table.Guard] that runs the write with this context,
+// Tx returns the transaction in which the guard of [Table.Guard] runs the write with this context,
 // or nil. It ends with the write; do not commit it.
 func Tx(ctx context.Context) *sql.Tx {
 	tx, _ := ctx.Value(txKey{}).(*sql.Tx)

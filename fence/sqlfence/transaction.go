@@ -16,9 +16,10 @@ type begins interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// onConn runs use on one connection. A pool is asked for it first: if that fails nothing was sent,
-// which the error of a statement would not tell. And a pool would repeat a statement whose driver
-// says that the connection was broken before, as lib/pq does also when the answer did not come.
+// onConn runs use on one connection. It first asks a pool for the connection. If that fails,
+// nothing was sent; the error of a statement would not tell that. Besides, a pool would repeat a
+// statement if the driver says that the connection was broken before, and lib/pq says so even if
+// the answer did not come.
 func onConn(ctx context.Context, db Queryer, resource string, use func(Queryer) error) error {
 	pool, ok := db.(*sql.DB)
 	if !ok {
@@ -34,9 +35,9 @@ func onConn(ctx context.Context, db Queryer, resource string, use func(Queryer) 
 
 // transact runs write in a transaction, which it commits if write returns nil.
 //
-// MySQL ends a transaction by itself on a deadlock, and at statements such as CREATE TABLE, and
-// then commits each statement that follows. So there the session does not commit by itself
-// meanwhile, and a savepoint tells whether the transaction is still the one that was begun.
+// MySQL ends a transaction by itself on a deadlock and at statements such as CREATE TABLE, and then
+// commits each statement that follows. So on MySQL transact switches off autocommit meanwhile, and
+// a savepoint tells whether the transaction is still the one that was begun.
 func transact(ctx context.Context, d Dialect, db *sql.DB, resource string,
 	write func(*sql.Tx) error) error {
 	if d != MySQL {
@@ -59,7 +60,7 @@ func transact(ctx context.Context, d Dialect, db *sql.DB, resource string,
 	})
 }
 
-// savepoint is there as long as the transaction is. MySQL names it in the error if it is not.
+// savepoint exists as long as the transaction. If it does not exist, MySQL names it in the error.
 const savepoint = "holdfast_transaction"
 
 func commit(ctx context.Context, d Dialect, db begins, resource string,
@@ -84,9 +85,9 @@ func commit(ctx context.Context, d Dialect, db begins, resource string,
 	return nil
 }
 
-// commitMySQL fails if the transaction has ended while write ran: a deadlock has undone it, but a
-// statement that commits by itself has not. It does not call Commit, which the driver has wait
-// without the context for an answer.
+// commitMySQL fails if the transaction has ended while write ran. A deadlock has undone it, but a
+// statement that commits by itself has not. commitMySQL does not call Commit, because there the
+// driver waits for an answer without the context.
 func commitMySQL(ctx context.Context, tx *sql.Tx, resource string) error {
 	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); err != nil {
 		if strings.Contains(err.Error(), savepoint) {
@@ -101,7 +102,7 @@ func commitMySQL(ctx context.Context, tx *sql.Tx, resource string) error {
 	return nil
 }
 
-// resetBound is how long a connection has to give back what it was lent.
+// resetBound is how long it may take to reset a connection before it goes back to its pool.
 const resetBound = 5 * time.Second
 
 // giveBack returns a connection of MySQL to its pool as it was, or not at all.
@@ -109,7 +110,7 @@ func giveBack(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetBound)
 	defer cancel()
 	for _, statement := range []string{
-		"ROLLBACK", // that of a context that ended may come later, and to set autocommit commits
+		"ROLLBACK", // the rollback of a context that ended may come later, and autocommit commits
 		"SET @holdfast_token = NULL, autocommit = @holdfast_autocommit",
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

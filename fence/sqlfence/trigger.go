@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// Trigger guards each row of a table by a column of the row, as [Column] does, and has the database
-// see to it: whoever writes the table needs a token, in the transaction (PostgreSQL: the setting
-// holdfast.token; SQLite: the row of the table holdfast_token) or the session (MySQL: the variable
-// @holdfast_token). A write without one is refused, and so is one whose token is smaller than that
-// of the row. The trigger sets the column, so no statement has to name it.
+// Trigger guards each row of a table by a column of the row, as [Column] does, and the database
+// enforces it. Every writer of the table needs a token, in the transaction (PostgreSQL: the setting
+// holdfast.token; SQLite: the row of the table holdfast_token) or in the session (MySQL: the
+// variable @holdfast_token). The trigger refuses a write without a token, and one whose token is
+// smaller than that of the row. It sets the column, so no statement has to name it.
 //
 // [Dialect.Do] sets the token. A program in another language sets it in its transaction:
 //
@@ -21,10 +21,10 @@ import (
 //	SET @holdfast_token = 42                         -- MySQL: to be set to NULL before the connection goes back to its pool
 //	INSERT INTO holdfast_token VALUES (42)           -- SQLite: to be deleted before the transaction is committed
 //
-// Triggers are not asked by foreign keys that cascade on MySQL, by TRUNCATE on MySQL, by TRUNCATE
-// of a partition by its own name on PostgreSQL, and by REPLACE on SQLite where another unique
-// column than Key collides: take the right to do these from who has no need of it. On SQLite a row
-// whose Key is NULL is refused.
+// Some statements do not ask triggers: on MySQL foreign keys that cascade, and TRUNCATE; on
+// PostgreSQL TRUNCATE of a partition by its own name; on SQLite REPLACE if another unique column
+// than Key collides. Give the right to do these only to those who need it. On SQLite a row whose
+// Key is NULL is refused.
 type Trigger struct {
 	_ struct{} // keyed literals only: fields will be added
 
@@ -41,14 +41,15 @@ type Trigger struct {
 	Fence string
 }
 
-// Statements returns the statements that create the triggers, each to be executed by itself: read
-// them, and run them with the other migrations. Those that are there are replaced. In between, the
-// table is without some of its triggers, so that a write without a token gets through: on
-// PostgreSQL and SQLite run them in one transaction, and on MySQL while nobody writes.
+// Statements returns the statements that create the triggers, each to be executed by itself. Read
+// them, and run them with the other migrations. They replace triggers that are there. In between,
+// the table is without some of its triggers, and a write without a token would get through. So run
+// them in one transaction on PostgreSQL and SQLite, and while nobody writes on MySQL.
 //
-// The triggers have the name of the table in theirs, or, where that has other characters than small
-// letters, digits and _, a schema, or more than 38 bytes, its beginning and a checksum. It fails
-// with [fence.ErrInvalid] for a name that is none.
+// The triggers have the name of the table in their names. If the table's name has a schema, more
+// than 38 bytes, or characters other than small letters, digits and _, they have its beginning and
+// a checksum instead. Statements fails with [fence.ErrInvalid] if the name of the table or a column
+// is no identifier.
 func (t Trigger) Statements() ([]string, error) {
 	t.Key, t.Fence = orDefault(t.Key, "id"), orDefault(t.Fence, "fence")
 	if err := errors.Join(t.Dialect.validate(),
@@ -138,8 +139,8 @@ END
 `
 
 // SQLite has no variables, and a trigger there cannot change the row that is written. One
-// connection writes at a time, so a row that is deleted before the transaction is committed is seen
-// by nobody else.
+// connection writes at a time, so nobody else sees a row that is deleted before the transaction is
+// committed.
 const sqliteTrigger = `
 CREATE TABLE IF NOT EXISTS holdfast_token (token integer NOT NULL)
 
@@ -192,16 +193,16 @@ BEGIN
 END
 `
 
-// Do runs write in a transaction that has the token, for the triggers of the tables that it writes,
-// and commits it. If write fails, or the context ends, it rolls back. The token ends with the
-// transaction: the next user of the connection does not have it.
+// Do runs write in a transaction that has the token, and commits it. The token is for the triggers
+// of the tables that write changes. If write fails or the context ends, Do rolls back. The token
+// ends with the transaction, so the next user of the connection does not have it.
 //
 // write has to return the error of a statement that fails, as in [Table.Do].
 //
-// It fails with [*fence.StaleError], which names the table as its triggers do, when write returns
-// the error of a statement that a [Trigger] has refused; with [fence.ErrInvalid] and
-// [fence.ErrUnavailable]; with the error of write; and with [fence.ErrUnknown] when the database
-// did not tell whether it has committed, also when write has ended the transaction itself. A
+// Do fails with [*fence.StaleError], which names the table as its triggers do, if write returns the
+// error of a statement that a [Trigger] has refused. It fails with [fence.ErrInvalid], with
+// [fence.ErrUnavailable] and with the error of write. It fails with [fence.ErrUnknown] if the
+// database did not tell whether it has committed, and if write has ended the transaction itself. A
 // refused statement has written nothing. The context bounds the transaction.
 func (d Dialect) Do(ctx context.Context, db *sql.DB, token fence.Token,
 	write func(*sql.Tx) error) error {
@@ -232,7 +233,7 @@ func (d Dialect) enter(ctx context.Context, tx *sql.Tx, token fence.Token) error
 	case MySQL:
 		_, err = tx.ExecContext(ctx, "SET @holdfast_token = "+token.String())
 	case SQLite:
-		if err = d.leave(ctx, tx); err == nil { // what somebody has forgotten
+		if err = d.leave(ctx, tx); err == nil { // a token that somebody has forgotten
 			_, err = tx.ExecContext(ctx, "INSERT INTO holdfast_token VALUES (?)", int64(token))
 		}
 	}

@@ -15,16 +15,16 @@ import (
 var ErrConflict = errors.New("row changed since it was read")
 
 // Versioned changes rows under two safeguards at once, as is advised where money is at stake: a
-// lock, and a version of the row, which is raised by every change.
+// lock, and a version of the row, which every change raises.
 //
 //	ALTER TABLE accounts ADD COLUMN version bigint NOT NULL DEFAULT 0
 //
 // Each half fails alone. With the lock alone, a holder that was paused and overtaken overwrites
 // what came after it. With the version alone, nothing is overwritten, but all who compete do their
-// work, payments to others included, before all but one learn that it was in vain. Together the
-// lock has one at a time begin, and the version refuses the one that was overtaken. A payment that
-// this one has made before it was paused is made all the same: let that service refuse old tokens,
-// too, or recognise repetitions.
+// work, including payments to others, before all but one learn that it was in vain. With both, the
+// lock lets one at a time begin, and the version refuses a holder that was overtaken. A payment
+// that such a holder has made before it was paused stays made: have the payment service refuse old
+// tokens too, or recognise repetitions.
 //
 // Writers that have no token, such as a form that a person filled in an hour ago, are guarded as
 // well if they use [Versioned.Update].
@@ -45,13 +45,13 @@ type Versioned struct {
 }
 
 // Do changes the row with the given key under the lock "table/key" and the check of its version. It
-// reads the version before it calls change, which reads what it needs, does its work, and returns
-// what [Versioned.Update] takes. ctx is that of the lock, and ends when that is lost.
+// reads the version before it calls change. change reads what it needs, does its work, and returns
+// what [Versioned.Update] takes. Its ctx is that of the lock, and ends when the lock is lost.
 //
 // It fails as [holdfast.Locker.Do] does, with the error of change, and as Update does: with
 // [ErrConflict] if the row was changed in between, which means that somebody has written without
-// the lock, or after the lock was lost. It does not try again, since change may have done what must
-// not be repeated.
+// the lock, or after the lock was lost. Do does not try again, because change may have done what
+// must not be repeated.
 func (v Versioned) Do(ctx context.Context, locker *holdfast.Locker, db *sql.DB, key any,
 	change func(ctx context.Context) (set string, args []any, err error)) error {
 	v, err := v.complete()
@@ -76,10 +76,10 @@ func (v Versioned) Do(ctx context.Context, locker *holdfast.Locker, db *sql.DB, 
 //
 //	UPDATE table SET set, version = version + 1 WHERE key = key AND version = version
 //
-// set and db are as in [Column.Update]. It fails with [ErrConflict] when the row has another
-// version, with [fence.ErrNotFound] when there is no such row, with [fence.ErrInvalid] and
-// [fence.ErrUnavailable]; nothing was written then. It fails with [fence.ErrUnknown] when the
-// answer did not come, outside of a transaction.
+// set and db are as in [Column.Update]. Update has written nothing if it fails with [ErrConflict]
+// because the row has another version, with [fence.ErrNotFound] because there is no such row, with
+// [fence.ErrInvalid], or with [fence.ErrUnavailable]. Outside of a transaction it fails with
+// [fence.ErrUnknown] if the answer did not come.
 func (v Versioned) Update(ctx context.Context, db Queryer, key any, version int64, set string,
 	args ...any) error {
 	v, err := v.complete()

@@ -1,5 +1,5 @@
-// Package sqltest has only tests: of package sqlfence, on PostgreSQL, MariaDB and SQLite, and
-// benchmarks of all guards beside the bare writes, also for Redis, files, etcd, S3 and HTTP, so
-// that one command measures all of them. It is a module of its own, and never released, since it
+// Package sqltest has only tests. It tests package sqlfence on PostgreSQL, MariaDB and SQLite. Its
+// benchmarks measure all guards beside bare writes, also those for Redis, files, etcd, S3 and HTTP,
+// so that one command measures all of them. It is a module of its own, never released, because it
 // needs their drivers and clients.
 package sqltest

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Of returns the error of the context if it has ended, together with its cause, which may tell of a
-// lost lock; or nil.
+// Of returns nil if the context has not ended. Otherwise it returns the context's error together
+// with its cause, which may tell of a lost lock.
 func Of(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {

@@ -35,7 +35,7 @@ type Node struct {
 	asked       bool // it has answered or failed to answer once
 	breaker     breaker
 	lastErr     error // of the last call that failed
-	refusing    asks  // operations that it refused permanently and has not done since
+	refusing    asks  // permanently, and it has not done these since
 	quarantine  bool  // whether its last answer spoke of a quarantine; and until when
 	quarantined clock.Instant
 	releases    releases
@@ -162,7 +162,7 @@ func (n *Node) take(err error, op Operation, probe bool) (changed, answers, agai
 	case permanent:
 		n.refusing |= askedFor(op)
 	case err == nil && op == Acquiring:
-		n.refusing = 0 // other answers do not count: a node that refuses acquisitions may release and renew
+		n.refusing = 0 // nothing less counts: it may refuse acquisitions, and release and renew
 	case err == nil && op == renewing:
 		n.refusing &^= askedFor(renewing)
 	}

@@ -24,7 +24,7 @@ func (w *workers) start(j Job) {
 		jobs := w.idle[n-1]
 		w.idle = w.idle[:n-1]
 		w.mu.Unlock()
-		jobs <- j // has room: nobody else sends to a goroutine that is off the list, and it is about to receive
+		jobs <- j // does not block: nobody else sends to a goroutine that is off the list
 		return
 	}
 	w.mu.Unlock()
