@@ -60,7 +60,8 @@ var ofNeverReleased = map[string]bool{
 // programs that speak HTTP anyway.
 var allowed = map[string][]string{
 	"testing": {"drivertest", "fence/fencetest", "internal/recorder", servers,
-		servers + "/redistest", servers + "/versitytest", servers + "/zookeepertest"},
+		servers + "/etcdtest", servers + "/redistest", servers + "/versitytest",
+		servers + "/zookeepertest"},
 	"net/http": {"fence/httpfence", servers + "/versitytest"},
 }
 

@@ -30,6 +30,10 @@ const (
 	peer   = "peer:0"
 )
 
+// noFsync is for the environment, as older servers do not know it. A crash of the process loses
+// nothing by it, and a slow disk can not fail a test.
+const noFsync = "ETCD_UNSAFE_NO_FSYNC=true"
+
 // Start starts an etcd on new data, on a socket in its own directory. Remove ends it.
 func Start() (Server, error) {
 	path, err := testserver.Find("etcd", "etcd-server")
@@ -42,9 +46,7 @@ func Start() (Server, error) {
 	}
 	s := Server{p, filepath.Join(p.Dir, client)}
 	p.Path = path
-	// A crash of the process loses nothing by that, and a slow disk can not fail a test. In the
-	// environment, as older servers do not know it.
-	p.Env = append(p.Env, "ETCD_UNSAFE_NO_FSYNC=true")
+	p.Env = append(p.Env, noFsync)
 	p.Args = []string{"--data-dir", filepath.Join(p.Dir, "data"), "--logger", "zap",
 		"--log-level", "error",
 		"--listen-client-urls", scheme + client, "--advertise-client-urls", scheme + client,
@@ -53,7 +55,7 @@ func Start() (Server, error) {
 		// Leases are one and a half of it at least, in whole seconds, and it waits for no other
 		// member.
 		"--heartbeat-interval", "50", "--election-timeout", "500"}
-	p.Ready = func() error { return answers(s.Socket) }
+	p.Ready = func() error { return answers("unix", s.Socket) }
 	if err := s.Run(); err != nil {
 		return Server{}, errors.Join(err, p.Remove())
 	}
@@ -76,8 +78,8 @@ func (s Server) Run() error {
 func (s Server) Endpoint() string { return scheme + s.Socket }
 
 // answers asks for its health. A server without a leader listens and is not healthy.
-func answers(socket string) error {
-	conn, err := net.DialTimeout("unix", socket, testserver.Patience)
+func answers(network, address string) error {
+	conn, err := net.DialTimeout(network, address, testserver.Patience)
 	if err != nil {
 		return err
 	}
