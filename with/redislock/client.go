@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +44,7 @@ type Client struct {
 type site struct {
 	locker  *holdfast.Locker
 	backend driver.Backend
+	closed  atomic.Bool // by one of its Clients
 
 	mu   sync.Mutex
 	held map[string]*held // by key
@@ -63,10 +64,11 @@ func New(client RedisClient) *Client { return &Client{client: client} }
 // go-redis client, or of memhold.New, for tests. The old library has no such function.
 func NewOver(backend driver.Backend) *Client { return &Client{backend: backend} }
 
-// Close ends all locks of the go-redis client, or the backend, that the Client was made with,
-// releases them, and frees what they needed; client and backend stay open. It is not needed where
-// those live as long as the process. It returns the error of holdfast.Locker.Close. The old library
-// has no such method.
+// Close ends all locks of the go-redis client that the Client was made with, also those of other
+// Clients over it, or all of this Client's if NewOver has made it. It releases them, and frees what
+// they needed; client and backend stay open, and Clients may obtain new locks. It is not needed
+// where those live as long as the process. It returns the error of holdfast.Locker.Close. The old
+// library has no such method.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	s := c.site
@@ -82,7 +84,7 @@ func (c *Client) Close() error {
 		}
 		sites.Unlock()
 	}
-	if s == nil {
+	if s == nil || s.closed.Swap(true) {
 		return nil
 	}
 	err := s.locker.Close()
@@ -96,7 +98,7 @@ func (c *Client) Close() error {
 func (c *Client) open() (*site, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.site != nil {
+	if c.site != nil && !c.site.closed.Load() {
 		return c.site, nil
 	}
 	var err error
@@ -200,13 +202,16 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 	ttl = max(ttl, minTTL)
 	refused := false
 	err = retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
-		lock.held, err = s.obtain(ctx, keys, ttl, lock.label())
+		lock.held, err = s.obtain(ctx, keys, ttl, lock)
 		if errors.Is(err, holdfast.ErrHeld) {
-			if lock.held = s.again(keys, options.Token); lock.held == nil {
+			err = ErrNotObtained
+			if lock.held = s.again(keys, options.Token); lock.held != nil {
+				err = lock.held.refresh(ctx, ttl)
+			}
+			if err == ErrNotObtained { // somebody else has it, perhaps since the last refresh
 				refused = true
 				return false, nil
 			}
-			err = lock.held.refresh(ctx, ttl)
 		}
 		if err != nil && refused && ctx.Err() != nil {
 			return false, nil // it was held when somebody last answered
@@ -230,15 +235,15 @@ func randomToken() string {
 
 // obtain tries once.
 func (s *site) obtain(ctx context.Context, keys []string, ttl time.Duration,
-	label string) (*held, error) {
+	lock *Lock) (*held, error) {
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
 	asked := time.Now()
 	set, err := s.locker.TryAcquireAll(ctx, unique, holdfast.WithTTL(ttl),
-		holdfast.WithoutRenewal(), holdfast.WithLabel(label))
+		holdfast.WithoutRenewal(), holdfast.WithLabel(lock.label()))
 	if err != nil {
 		return nil, err
 	}
-	h := &held{set: set, keys: unique, label: label, ttl: ttl, until: asked.Add(ttl),
+	h := &held{set: set, keys: unique, token: lock.token, ttl: ttl, until: asked.Add(ttl),
 		wake: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +271,7 @@ func (s *site) again(keys []string, token string) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held[unique[0]]
-	if h == nil || !slices.Equal(h.keys, unique) || !strings.HasPrefix(h.label, token) {
+	if h == nil || !slices.Equal(h.keys, unique) || h.token != token {
 		return nil
 	}
 	return h

@@ -31,7 +31,8 @@
 //     only the token is there; [Lock.Metadata] has them all the same. A Token must be so.
 //   - Token. With the same Token this process obtains its own lock again, as before, for the same
 //     keys. Another process does not: it would have a lock that somebody else has as well, with one
-//     fencing token for both. After a crash it waits for the TTL, at most.
+//     fencing token for both. After a crash it waits for the TTL, at most. The whole Token counts:
+//     with the old library worker-1 takes over what worker-10 has, as its Token begins so.
 //   - Time. A lock is valid for its TTL less one percent and two milliseconds, from before the
 //     request. When that is over it counts as lost, and Refresh and Release fail, where the old
 //     library succeeds for as long as Redis has the key. Less than 10 ms count as 10 ms.

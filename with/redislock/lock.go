@@ -94,11 +94,12 @@ func (l *Lock) Release(ctx context.Context) error {
 type held struct {
 	set   *holdfast.LockSet
 	keys  []string
-	label string
+	token string
 	ttl   time.Duration // with which the keys are renewed
 
 	mu      sync.Mutex
 	until   time.Time     // when it ends
+	over    bool          // it is being released, as until is over
 	keeping bool          // a goroutine sees to it that it does not end sooner or later
 	wake    chan struct{} // has an element when until has changed
 }
@@ -124,6 +125,9 @@ func (h *held) refresh(ctx context.Context, ttl time.Duration) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over {
+		return ErrNotObtained
+	}
 	h.until = asked.Add(ttl)
 	switch {
 	case h.keeping:
@@ -143,6 +147,7 @@ func (h *held) keep() {
 	for {
 		h.mu.Lock()
 		left := time.Until(h.until)
+		h.over = left <= 0
 		h.mu.Unlock()
 		if left <= 0 {
 			h.set.Release(context.Background()) // as if Redis had ended it

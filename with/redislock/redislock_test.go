@@ -181,6 +181,33 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// A refresh that is answered at the moment at which the lock ends fails, or the lock lasts. Which
+// goroutine comes first is up to the scheduler, so there are many tries.
+func TestRefreshAtTheEnd(t *testing.T) {
+	var refreshed, failed int
+	for range 2000 {
+		play(t, func(s *server) {
+			c, backend := s.process()
+			lock := s.obtain(c, 10*time.Second, nil)
+			s.is("Refresh", lock.Refresh(s.Context(), 2*time.Second, nil), nil)
+			backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
+				Delay: 100 * time.Millisecond})
+			time.Sleep(1900 * time.Millisecond)
+			if err := lock.Refresh(s.Context(), 2*time.Second, nil); err != nil {
+				s.is("Refresh", err, redislock.ErrNotObtained)
+				failed++
+				return
+			}
+			refreshed++
+			time.Sleep(time.Second)
+			if err := lock.Held().Err(); err != nil {
+				s.Errorf("a second after a refresh for two: %v", err)
+			}
+		})
+	}
+	t.Logf("%d were refreshed, %d not", refreshed, failed)
+}
+
 // A lock that is renewed for a long refresh is told of its loss as well.
 func TestLossOfWhatIsRefreshed(t *testing.T) {
 	play(t, func(s *server) {
@@ -208,13 +235,33 @@ func TestSameToken(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		_, err := b.Obtain(s.Context(), "k", time.Second, mine)
 		s.is("Obtain of another process", err, redislock.ErrNotObtained)
-		_, err = a.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: "fo_"})
-		s.is("Obtain with another token", err, redislock.ErrNotObtained)
+		for _, other := range []string{"fo_", "fo", "foob", "foobar"} {
+			_, err = a.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: other})
+			s.is("Obtain with the token "+other, err, redislock.ErrNotObtained)
+		}
 		_, err = a.ObtainMulti(s.Context(), []string{"j", "k"}, time.Second, mine)
 		s.is("Obtain of other keys", err, redislock.ErrNotObtained)
 		s.is("Release", second.Release(s.Context()), nil)
 		s.is("Release", first.Release(s.Context()), redislock.ErrLockNotHeld)
 		s.obtain(b, time.Second, mine)
+	})
+}
+
+// A lock that is lost, which nobody knows yet, is asked for again as the strategy says.
+func TestSameTokenAfterALoss(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		mine := &redislock.Options{Token: "foo",
+			RetryStrategy: redislock.LinearBackoff(time.Second)}
+		lost := s.obtain(c, time.Minute, mine)
+		s.memory.Faults().Give("k", "a thief", 5*time.Second)
+		began := time.Now()
+		lock := s.obtain(c, time.Minute, mine)
+		if took := time.Since(began); took != 5*time.Second {
+			s.Errorf("it took %v, want as long as the other one had it", took)
+		}
+		s.is("Release of what was lost", lost.Release(s.Context()), redislock.ErrLockNotHeld)
+		s.is("Release", lock.Release(s.Context()), nil)
 	})
 }
 
@@ -352,5 +399,6 @@ func TestClose(t *testing.T) {
 			s.Errorf("after Close: %v, free: %v", lock.Held().Err(), s.isFree())
 		}
 		s.is("Close", c.Close(), nil)
+		s.is("Release", s.obtain(c, time.Minute, nil).Release(s.Context()), nil)
 	})
 }
