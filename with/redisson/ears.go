@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
 // patience is how long a claim counts as waiting after it last asked. The kernel asks once a second
@@ -16,11 +17,12 @@ const patience = 10 * time.Second
 
 // ears hear of locks that are released, on the channels of Redisson, for claims that wait.
 type ears struct {
-	client *redis.Client
-	ctx    context.Context // until close
-	cancel context.CancelFunc
-	ended  sync.WaitGroup
-	change chan struct{} // has room for one
+	client   *redis.Client
+	patience time.Duration
+	ctx      context.Context // until close
+	cancel   context.CancelFunc
+	ended    sync.WaitGroup
+	change   chan struct{} // has room for one
 
 	mu          sync.Mutex
 	closed      bool
@@ -40,7 +42,10 @@ type subscriber struct {
 }
 
 func newEars(client *redis.Client) *ears {
-	e := &ears{client: client, change: make(chan struct{}, 1),
+	if o := client.Options(); o.ReadTimeout <= 0 || o.WriteTimeout <= 0 {
+		client = client.WithTimeout(protocol.LibraryPatience) // else a goroutine may hang for ever
+	}
+	e := &ears{client: client, patience: patience, change: make(chan struct{}, 1),
 		waiting: make(map[string]map[waiter]time.Time), subscribed: make(map[string]bool)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
@@ -83,7 +88,6 @@ func (e *ears) freed(key string) {
 
 // listen has the claim hear of the key, if anybody wants to know.
 func (e *ears) listen(key, owner string) {
-	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || len(e.subscribers) == 0 {
@@ -93,8 +97,7 @@ func (e *ears) listen(key, owner string) {
 	if e.waiting[channel] == nil {
 		e.waiting[channel] = make(map[waiter]time.Time)
 	}
-	e.waiting[channel][waiter{key, owner}] = now
-	e.forgetOld(now)
+	e.waiting[channel][waiter{key, owner}] = time.Now()
 	if !e.running {
 		e.running = true
 		e.ended.Go(e.run)
@@ -123,11 +126,14 @@ func (e *ears) own(key string) int {
 	return 0
 }
 
-// forgetOld drops claims that have not asked for long. Called with mu held.
-func (e *ears) forgetOld(now time.Time) {
+// forgetOld drops claims that have not asked for long.
+func (e *ears) forgetOld() {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for channel, all := range e.waiting {
 		for w, asked := range all {
-			if now.Sub(asked) > patience {
+			if now.Sub(asked) > e.patience {
 				e.drop(channel, w)
 			}
 		}
@@ -152,18 +158,26 @@ func (e *ears) changed() {
 // when the connection breaks, and subscribes to all of them.
 func (e *ears) run() {
 	subscription := e.client.Subscribe(e.ctx)
+	defer func() { go subscription.Close() }() // waits for what the library does, as follow does
+	sweep := time.NewTicker(e.patience)
+	defer sweep.Stop()
 	var heard <-chan any
 	for {
 		select {
 		case <-e.ctx.Done():
-			subscription.Close()
 			return
+		case <-sweep.C:
+			e.forgetOld()
+			e.follow(subscription)
 		case <-e.change:
 			e.follow(subscription)
 			if heard == nil {
 				heard = subscription.ChannelWithSubscriptions()
 			}
-		case event := <-heard:
+		case event, ok := <-heard:
+			if !ok {
+				return // the client is closed
+			}
 			e.heard(event)
 		}
 	}
@@ -210,15 +224,26 @@ func (e *ears) follow(subscription *redis.PubSub) {
 		}
 	}
 	e.mu.Unlock()
-	if len(come) > 0 {
-		subscription.Subscribe(e.ctx, come...)
+	if len(come)+len(gone) == 0 {
+		return
 	}
-	if len(gone) > 0 {
-		subscription.Unsubscribe(e.ctx, gone...)
+	done := make(chan struct{})
+	go func() { // the library ignores ctx while a server hangs
+		defer close(done)
+		if len(come) > 0 {
+			subscription.Subscribe(e.ctx, come...)
+		}
+		if len(gone) > 0 {
+			subscription.Unsubscribe(e.ctx, gone...)
+		}
+	}()
+	select {
+	case <-done:
+	case <-e.ctx.Done():
 	}
 }
 
-// close ends the subscription, and waits for that.
+// close ends the subscription. The library may take a while for its connection.
 func (e *ears) close() {
 	e.mu.Lock()
 	e.closed = true

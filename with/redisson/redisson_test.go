@@ -3,12 +3,16 @@
 package withredisson_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,6 +273,110 @@ func TestHearsReleaseByRedisson(t *testing.T) {
 	next()
 	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Held {
 		t.Fatalf("%v, %v; want held", r.State, err)
+	}
+}
+
+// A waiter that gives up leaves no subscription.
+func TestWaiterThatGivesUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	if !newRLock(t, s, "1").tryLock("k", time.Hour) {
+		t.Fatal("it is not free")
+	}
+	b := open(t, s)
+	b.SetPatience(1500 * time.Millisecond) // the kernel asks once a second
+	l, err := holdfast.New(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	subscribed := func(want string) {
+		t.Helper()
+		testserver.Eventually(t, want+" subscription", func() error {
+			got := fmt.Sprint(s.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{k}"))
+			return testserver.Not(got == "[redisson_lock__channel:{k} "+want+"]", "%s", got)
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error)
+	go func() {
+		_, err := l.Acquire(ctx, "k")
+		waited <- err
+	}()
+	subscribed("1")
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v", err)
+	}
+	subscribed("0")
+}
+
+// When the client is closed first, nobody listens any more. It is not parallel: it looks at all
+// goroutines.
+func TestClientClosedFirst(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	b, err := withredisson.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	newRLock(t, s, "1").tryLock("k", time.Hour)
+	freed := make(chan driver.Notice, 16)
+	defer b.Notify(func(n driver.Notice) { freed <- n })()
+	if _, err := b.Acquire(within(t), driver.Claim{Key: "k", Owner: driver.NewOwner(""),
+		TTL: time.Minute, Queue: true}); err != nil {
+		t.Fatal(err)
+	}
+	<-freed // it listens
+	client.Close()
+	testserver.Eventually(t, "nobody listens", func() error {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return testserver.Not(!bytes.Contains(stacks, []byte("(*ears).run")), "%s", stacks)
+	})
+}
+
+// Close returns while a server hangs from which a subscription is being made, whatever timeouts the
+// client has.
+func TestCloseWhileTheServerHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var hangs atomic.Bool
+	asked := make(chan struct{}, 16)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: -1, WriteTimeout: -1,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if !hangs.Load() {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			conn, nobody := net.Pipe()
+			t.Cleanup(func() { nobody.Close() })
+			asked <- struct{}{}
+			return conn, nil
+		}})
+	defer client.Close()
+	b, err := withredisson.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Notify(func(driver.Notice) {})()
+	newRLock(t, s, "1").tryLock("k", time.Hour)
+	warm(t, b)
+	hangs.Store(true) // what is connected goes on
+	if _, err := b.Acquire(within(t), driver.Claim{Key: "k", Owner: driver.NewOwner(""),
+		TTL: time.Minute, Queue: true}); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		b.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-within(t).Done():
+		t.Fatal("Close waits for the server")
 	}
 }
 

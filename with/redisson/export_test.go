@@ -1,0 +1,6 @@
+package withredisson
+
+import "time"
+
+// SetPatience sets how long a claim counts as waiting after it last asked. Call it before any is.
+func (b *Backend) SetPatience(d time.Duration) { b.ears.patience = d }
