@@ -151,8 +151,9 @@ func (s *suite) calls(b driver.Backend, claim,
 }
 
 // sent is cutOff for a call whose request must arrive when the store is thawed. A busy machine may
-// take all the time that the call has before it sends anything, so it makes the call again while
-// the error says that nothing was done; not for ever, as a backend may say so of what it sent, too.
+// use up the call's time before it sends anything. So sent makes the call again while the error
+// says that nothing was done. It does not do so for ever, because a backend may say that of a
+// request that it sent, too.
 func (s *suite) sent(name string, call func(context.Context) error) {
 	s.Helper()
 	for range 20 {
@@ -162,8 +163,8 @@ func (s *suite) sent(name string, call func(context.Context) error) {
 	}
 }
 
-// cutOff makes a call that hangs, lets its context end, and checks that it returns for that reason,
-// with the error that it returns.
+// cutOff makes a call that hangs, lets its context end, and checks that the call returns for that
+// reason. It returns the call's error.
 func (s *suite) cutOff(name string, call func(context.Context) error) error {
 	s.Helper()
 	err := s.brief(name, call)

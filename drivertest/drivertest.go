@@ -26,17 +26,17 @@
 // # Nothing is left out silently
 //
 // The harness states every capability. A capability that is stated but absent fails the test, and
-// so does one that is there but not stated. [Run] logs the rules that it leaves out for want of a
-// capability.
+// so does one that is there but not stated. [Run] logs the rules that it leaves out because a
+// capability is absent.
 //
 // # Time
 //
-// Against a server the suite runs in real time: it waits for a state if something must happen, and
-// for a time to pass if nothing must. [Harness.TTL] must be long against any pause of the machine,
-// and [Harness.ShortTTL] and the presence of waiters short enough to wait for. A machine that
-// pauses for longer than the short lease is not taken for a backend that breaks a rule. A backend
-// in memory sets [Harness.Bubble], and every rule runs in the fake time of a testing/synctest
-// bubble.
+// Against a server the suite runs in real time. If something must happen, it waits for a state; if
+// nothing must happen, it waits for a time to pass. [Harness.TTL] must be long beside any pause of
+// the machine. [Harness.ShortTTL] and the presence of waiters must be short enough to wait for. If
+// the machine pauses for longer than the short lease, the suite does not say that the backend
+// breaks a rule. A backend in memory sets [Harness.Bubble], and every rule runs in the fake time of
+// a testing/synctest bubble.
 package drivertest
 
 import (
@@ -69,21 +69,21 @@ type Harness struct {
 	// TTL is for leases that must not end while a rule runs. Default [DefaultTTL].
 	TTL time.Duration
 
-	// ShortTTL is for leases whose end the suite waits for, and for waiters that die. Where a few
-	// requests must come before that, and took longer, the suite repeats them with twice the lease.
-	// Default [DefaultShortTTL].
+	// ShortTTL is for leases whose end the suite waits for, and for waiters that die. If the
+	// requests that must come before that end took longer, the suite repeats them with twice the
+	// lease. Default [DefaultShortTTL].
 	ShortTTL time.Duration
 
-	// Patience is how long the suite waits for something that must happen. It only ends tests that
-	// have failed. Default [DefaultPatience].
+	// Patience is how long the suite waits for something that must happen. A backend that keeps the
+	// rules never uses it up. Default [DefaultPatience].
 	Patience time.Duration
 
 	// Elapse returns when d has passed for the store and for this process. The suite calls it to
 	// wait for a time to pass, and between two looks at a state that must come. Default time.Sleep.
 	Elapse func(t testing.TB, d time.Duration)
 
-	// Light has the rules under Load make a tenth and a quarter of their requests, for a store to
-	// which a request takes milliseconds of processor time. So has the flag -test.short.
+	// Light has the rules under Load make a tenth or a quarter of their requests. It is for a store
+	// that needs milliseconds of processor time for a request. The flag -test.short does the same.
 	Light bool
 
 	// Bubble runs each rule in a testing/synctest bubble of its own. Everything that NewStore and
@@ -132,18 +132,18 @@ type Store struct {
 	// waiters stay. Somebody holds the key when it is called.
 	Lose func(t testing.TB, key string)
 
-	// CutReply has the next call on the client take effect, and its reply lost.
+	// CutReply has the next call on the client take effect and its reply get lost.
 	CutReply func(t testing.TB, client driver.Backend)
 
-	// Freeze has the calls on the client hang, from now until thaw is called, for example by
-	// SIGSTOP to the server; then those that were sent take effect. thaw may be called twice.
+	// Freeze has the calls on the client hang from now on until thaw is called, for example by
+	// SIGSTOP to the server. Then the calls that were sent take effect. thaw may be called twice.
 	Freeze func(t testing.TB, client driver.Backend) (thaw func())
 
 	// Forget restarts the store without its data and returns when it answers again.
 	Forget func(t testing.TB)
 
-	// KillHolder starts another process that holds key by a lease of the harness's ShortTTL, kills
-	// it with SIGKILL while it holds the key, and returns when it is dead.
+	// KillHolder starts another process that acquires key for the harness's ShortTTL. It kills the
+	// process with SIGKILL while that holds the key, and returns when it is dead.
 	KillHolder func(t testing.TB, key string)
 }
 

@@ -78,7 +78,7 @@ var exclusionRules = []rule{
 				again.Token, first.Token)
 		}
 		s.busy(b, s.claim("k"), a)
-		// It is one hold, not two: one release ends it.
+		// The key is held once, not twice: one release frees it.
 		s.release(b, a, driver.Held)
 		s.free(b, "k")
 	}},
@@ -95,7 +95,7 @@ var exclusionRules = []rule{
 	}},
 	{name: "Exclusion/BusyNamesHolder", needs: holder, check: func(s *suite) {
 		b := s.open()
-		// The readable part of an owner value is up to the user, too.
+		// The user chooses a part of an owner value, too: the readable one.
 		for _, label := range []string{"", "deploy", `a "b" 'c' {d} \e/f`, "größer ☂"} {
 			a := s.claim("k/" + label)
 			a.Owner = driver.NewOwner(driver.OwnerSuffix(label))

@@ -43,7 +43,7 @@ var guardRules = []rule{
 	}},
 	{name: "Guard/R32_Quarantine", needs: guard | forget, check: func(s *suite) {
 		b := s.open()
-		// A machine that takes as long as the guard is given a longer one.
+		// If the machine takes as long as the guard, the guard gets longer.
 		guard := s.guardSpan()
 		for !s.sitsOut(b, guard) {
 			guard *= 2
@@ -73,8 +73,8 @@ var guardRules = []rule{
 	}},
 }
 
-// guardSpan returns a guard that is short enough to wait for, in whole seconds, as servers tell
-// their uptime in seconds.
+// guardSpan returns a guard that is short enough to wait for, in whole seconds, because servers
+// tell their uptime in seconds.
 func (s *suite) guardSpan() time.Duration {
 	return (2*s.ShortTTL + 2*time.Second).Truncate(time.Second)
 }
@@ -130,8 +130,8 @@ func (s *suite) sitsOut(b driver.Backend, guard time.Duration) bool {
 }
 
 // quarantined checks that Acquire and Renew are refused, for the guard at most. First it waits
-// until broken connections are made again. It returns false if they are served as the guard has
-// passed since start.
+// until broken connections are made again. It returns false if they are served because the guard
+// has passed since start.
 func (s *suite) quarantined(b driver.Backend, guard time.Duration, start clock.Instant) bool {
 	s.Helper()
 	ctx, cancel := s.limit()

@@ -61,8 +61,7 @@ var handoffRules = []rule{
 		s.hold(b, a)
 		s.busy(b, w, a)
 		s.store.Lose(s, "k")
-		// Its ticket would have been the first, but it was not in the queue when the key became
-		// free.
+		// Its ticket comes before all others, but it was not in the queue when the key became free.
 		s.wait(b, late, w, 1)
 		s.served(client{b, w}, []client{{b, late}})
 	}},
@@ -125,7 +124,7 @@ var handoffRules = []rule{
 		s.wait(b2, x, a, 1)
 		s.wait(b1, y, a, 2)
 		first := s.waitedFor(b1, a, true).Token
-		s.busy(b1, s.claim("k"), a) // being told changes nothing: it holds the key, and they wait
+		s.busy(b1, s.claim("k"), a) // the answer changes nothing: it holds the key, and they wait
 		s.wait(b2, x, a, 1)
 		s.release(b1, a, driver.Held)
 		s.busy(b1, s.claim("k"), x)
@@ -148,7 +147,7 @@ var handoffRules = []rule{
 		s.waitedFor(b, a, true)
 		s.release(b, x, driver.Busy)
 		s.waitedFor(b, a, false)
-		s.busy(b, s.claim("k"), a) // who does not queue does not wait
+		s.busy(b, s.claim("k"), a) // a claim that does not queue does not wait
 		s.waitedFor(b, a, false)
 	}},
 	{name: "Handoff/TheDeadDoNotWait", needs: queue, check: func(s *suite) {
@@ -192,7 +191,7 @@ var handoffRules = []rule{
 		s.wait(b, w, a, 1)
 	}},
 	{name: "Handoff/GrantEndsWithPresence", needs: queue, check: func(s *suite) {
-		// The waiter dies after it was granted the key: that costs its presence, not its TTL.
+		// The waiter dies after it was granted the key. That costs its presence, not its TTL.
 		b := s.open()
 		a, dead, next := s.claim("k"), s.queued("k"), s.queued("k")
 		s.hold(b, a)

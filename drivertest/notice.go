@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Notices tell waiters that it is their turn. They are hints: the rules require that they come
+// Notices tell waiters that it is their turn. They are hints. The rules require that they come
 // while nothing is wrong, that they are true, and that nothing depends on them.
 var noticeRules = []rule{
 	{name: "Notices/GrantIsPushed", needs: queue | notify, check: func(s *suite) {

@@ -167,8 +167,8 @@ type client struct {
 	claim driver.Claim
 }
 
-// served releases the holder and then each of the line in turn, and checks that it is the next
-// one's turn each time: nobody else is let in, and the key is free in the end.
+// served releases the holder and then each of the line in turn. Each time it checks that the next
+// one gets the key and nobody else does, and in the end that the key is free.
 func (s *suite) served(holder client, line []client) {
 	s.Helper()
 	key := holder.claim.Key

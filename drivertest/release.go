@@ -189,8 +189,8 @@ var renewalRules = []rule{
 	}},
 }
 
-// batch renews claims, with the given outcomes, and returns the results. Unknown outcomes are asked
-// for again, as a Locker would: a shard that is slow once breaks no rule.
+// batch renews claims, with the given outcomes, and returns the results. It renews claims with
+// unknown outcomes again, as a Locker would, because a shard that is slow once breaks no rule.
 func (s *suite) batch(b driver.Backend, claims []driver.Claim,
 	want ...driver.State) []driver.Result {
 	s.Helper()

@@ -124,7 +124,8 @@ var shareRules = []rule{
 		s.busy(b, s.claim(x.Key), x)
 	}},
 	{name: "Sharing/LastsAsTheLongestLeft", needs: share | expiry, check: func(s *suite) {
-		// The one with the long lease goes: what is left must not keep the key for longer.
+		// The one with the long lease goes. The one that is left must not keep the key longer than
+		// its own lease.
 		b := s.open()
 		x, y := s.shared("k"), s.shared("k")
 		s.hold(b, x)

@@ -26,7 +26,7 @@ type Backend struct {
 	cancel  context.CancelFunc
 	helpers sync.WaitGroup // goroutines that Close waits for
 	closed  sync.Once
-	found   chan struct{} // has an item when keepHouse should clean up after the dead
+	found   chan struct{} // has an item when keepHouse should clean up after dead members
 
 	lanes lanes
 
@@ -85,8 +85,8 @@ func Open(dir string, options ...Option) (*Backend, error) {
 		found: make(chan struct{}, 1)}
 	b.lanes = lanes{dir: d, serve: b.serve, byName: make(map[string]*lane)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	// The check comes after the joining: of two members with different clocks, at least one then
-	// sees the other.
+	// The check comes after joining. So of two members with different clocks, at least one sees the
+	// other.
 	if err = d.checkClock(m.id); err == nil && !d.known {
 		err = d.mark(m.temporary())
 	}
@@ -159,8 +159,8 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 	return results, nil
 }
 
-// Release ends a hold or leaves the queue, as driver.Backend describes. It frees the key at once,
-// no matter who has inherited what (see [Backend.Inherit]). It fails as [Backend.Acquire] does.
+// Release frees the key or leaves its queue, as driver.Backend describes. It frees the key at once,
+// even if a child has inherited files (see [Backend.Inherit]). It fails as [Backend.Acquire] does.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	return b.one(ctx, jobRelease, claim)
 }
@@ -186,8 +186,8 @@ func (b *Backend) one(ctx context.Context, kind jobKind,
 // Calling it twice is safe.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) { return b.notices.listen(f) }
 
-// Identity names the directory, as long as the machine runs: it is the same for every way to spell
-// the directory. It fails after Close and when the directory was removed.
+// Identity names the directory. It is the same for every spelling of dir, and stays the same until
+// the machine is restarted. It fails after Close and when the directory was removed.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := b.usable(ctx); err != nil {
 		return "", err
@@ -205,25 +205,26 @@ func (b *Backend) Shares() bool { return true }
 // Dir returns the directory's absolute path, without symbolic links.
 func (b *Backend) Dir() string { return b.dir.path }
 
-// Inherit returns files for a child process, for [os/exec.Cmd.ExtraFiles]. If the child has them,
-// nobody else gets the locks of this Backend before the child has ended too, however this process
-// ends. The files belong to the Backend: do not close them, and start the child before Close.
+// Inherit returns files for a child process, to be put into [os/exec.Cmd.ExtraFiles]. If the child
+// has them, nobody else gets the locks of this Backend before the child has ended too, however this
+// process ends. The files belong to the Backend: do not close them, and start the child before
+// Close.
 //
 // Without them, a child that is killed together with its parent, or by the parent-death signal, may
-// still run when the next holder starts: the kernel closes the files of a dead process before it
-// tells anybody of the death. With them the locks of a killed parent last until every process that
-// has the files has ended or closed them, or until their leases run out, whichever comes first:
-// there is nobody left to renew them.
+// still run when the next holder starts, because the operating system closes the files of a dead
+// process before it tells anybody of the death. With them, the locks of a killed parent last until
+// every process that has the files has ended or closed them. They last no longer than their leases,
+// because nobody is left to renew them.
 //
-// Release and Close free what they free no matter who has the files.
+// A Release or Close frees its keys even if a child has the files.
 func (b *Backend) Inherit() []*os.File { return []*os.File{b.member.alive} }
 
 // Close ends the use of the directory. Calls under way and later calls fail with ErrUnavailable,
 // and waiters leave their queues. A key that is still held stays locked until its lease runs out or
-// the process ends, since its holder may rely on it: release keys before. If none is held, Close
-// leaves nothing of this Backend in the directory. It waits for up to a second for keys whose files
-// another process keeps locked. Each of them leaves a goroutine and a file descriptor, until that
-// process lets go. Closing twice is safe. The error is always nil.
+// the process ends, because its holder may rely on it. So release keys before Close. If none is
+// held, Close leaves nothing of this Backend in the directory. It waits for up to a second for keys
+// whose files another process keeps locked. Each of them leaves a goroutine and a file descriptor,
+// until that process lets go. Closing twice is safe. The error is always nil.
 func (b *Backend) Close() error {
 	b.closed.Do(b.leave)
 	return nil
@@ -246,7 +247,7 @@ func (b *Backend) leave() {
 	b.lanes.close(true)
 
 	b.work.Lock()
-	var until time.Duration // end of the last lease that we have
+	var until time.Duration // end of our longest lease
 	for _, mine := range b.mine {
 		mine.disarm()
 		until = max(until, mine.lease)
@@ -269,8 +270,8 @@ func (b *Backend) leave() {
 	b.dir.stay(b.member, until)
 }
 
-// forgets returns a job for each key whose record may name us, and for each lane: who waits for
-// these jobs waits for the lanes to end.
+// forgets returns a job for each key whose record may name us, and for each lane. Waiting for these
+// jobs is waiting for the lanes to end.
 func (b *Backend) forgets() (jobs []*job) {
 	b.work.Lock()
 	defer b.work.Unlock()

@@ -16,13 +16,13 @@ import (
 )
 
 // Tokens rise for the whole directory, and never go back. They come from two words of memory that
-// all processes share, the file fence/counter: the next token to be granted, and the ceiling that
-// is known to be durable. Both only rise, each by one atomic instruction, so a process that is
-// stopped or killed anywhere is in nobody's way.
+// all processes share, in the file fence/counter: the next token to be granted, and the ceiling
+// that is known to be durable. Both only rise, each by one atomic instruction, so a process that is
+// stopped or killed at any point blocks nobody.
 //
-// The words are worth nothing after a reboot. So the file says in which boot it was made. A process
-// that does not find its own boot there, or cannot tell boots apart, puts a new file in its place,
-// and that is safe at any time:
+// The words mean nothing after a reboot, so the file says in which boot it was made. A process that
+// does not find its own boot there, or cannot tell boots apart, puts a new file in its place. That
+// is safe at any time:
 //
 //   - A token counts only if the counter still had its name after the draw. It is not above the
 //     ceiling that was durable then, so the directory fence/ said as much.
@@ -32,9 +32,9 @@ import (
 //   - A process that has the old counter finds after its next draw that it has lost its name, and
 //     draws again from the new one.
 //
-// So anybody may remove it, move it or give it another link. An older one in its place, or an
-// emptied one, counts from less. A process refuses to draw below its own last token, and from an
-// emptied counter; more it cannot know.
+// So anybody may remove the counter, move it or give it another link. An older file in its place,
+// or an emptied one, counts from a smaller number. A process refuses to draw below its own last
+// token, and from an emptied counter. It cannot know more than that.
 
 const (
 	counterName  = "counter"
@@ -65,8 +65,8 @@ func errCounter(what string) error {
 	return fmt.Errorf("file \"fence/%s\" %s; remove it: %w", counterName, what, errDamaged)
 }
 
-// openCounter returns the counter in force, and makes one if it finds none of this boot. With
-// trusts it takes any counter for one of this boot.
+// openCounter returns the counter in force. If it finds none of this boot, it makes one. If trusts
+// is true, it takes any counter as one of this boot.
 func (d *directory) openCounter(temporary string, trusts bool) (c *counter, err error) {
 	for range 100 {
 		c, err = d.mapCounter()
@@ -103,7 +103,8 @@ func (d *directory) mapCounter() (*counter, error) {
 	}
 	defer closeFile(fd)
 	c := new(counter)
-	// A read cannot fault, as a look into the memory can: the file may be cut short at any time.
+	// The file may be cut short at any time. Then a look into the memory would fault, but a read
+	// does not.
 	var head [counterNext]byte
 	n, err := readAt(fd, head[:], 0)
 	st, errStat := statOpen(fd)
@@ -158,7 +159,8 @@ func raise(word *atomic.Uint64, value uint64) {
 	}
 }
 
-// guard turns the fault of memory without a file into an error: somebody has cut the file short.
+// guard turns a memory fault into an error. Such a fault means that somebody has cut the file
+// short.
 func (c *counter) guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -175,8 +177,9 @@ func (c *counter) guard(f func() error) (err error) {
 	return f()
 }
 
-// draw takes a block of tokens that begins at the proposed one at least. seen is the last token
-// that was drawn before, or 0. It fails with errReplaced if the counter is not in force any more.
+// draw takes a block of tokens whose first is not below the proposed one. seen is the last token
+// the last token that was drawn before, or 0. draw fails with errReplaced if the counter is not in
+// force any more.
 func (d *directory) draw(c *counter, seen, proposed, block uint64) (first uint64, err error) {
 	err = c.guard(func() error {
 		for {

@@ -88,8 +88,9 @@ func (d *directory) makeDir(path string) error {
 	return err
 }
 
-// permit gives what was made at path its permissions, if it is still of that kind: another user of
-// the directory may have put a link in its place, and what that leads to is none of his business.
+// permit gives the file or directory at path its permissions, if it is still of that kind. Another
+// user of the directory may have put a link in its place, and permit must not change what the link
+// leads to.
 func (d *directory) permit(path string, kind, mode uint32) error {
 	if !d.shared {
 		return nil

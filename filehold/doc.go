@@ -10,32 +10,32 @@
 //
 // # What it promises
 //
-// A process that dies, however it dies, frees its keys at once: the kernel closes its files. A
-// process that is stopped or hangs blocks the keys that it holds or waits for, for at most its TTL;
-// see also the caveats. It blocks no other key, wherever it is stopped: no file lock covers the
-// whole directory. Waiters queue in the order in which they came, over all processes. The next one
-// gets a message; if it shares the key, so do those behind it that want to share it, up to the
-// first that does not. Of several processes that share a key, each frees its part when it dies.
-// Fencing tokens never go back, also after a power loss and when processes are killed at any point,
-// as long as nobody replaces files in the directory.
+// A process that dies, however it dies, frees its keys at once, because the operating system closes
+// its files. A process that is stopped or hangs blocks the keys that it holds or waits for, for at
+// most its TTL; see also the caveats. It blocks no other key, wherever it is stopped, because no
+// file lock covers the whole directory. Waiters queue in the order in which they came, over all
+// processes. The next one gets a message. If it shares the key, those behind it that share it get a
+// message too, up to the first that does not. Of several processes that share a key, each frees its
+// part when it dies. Fencing tokens never go back, also after a power loss and when processes are
+// killed at any point, as long as nobody replaces files in the directory.
 //
 // A symbolic link, a relative path and a bind mount all lead to the same directory, and so to the
 // same locks.
 //
 // # Caveats
 //
-// A process changes a key under a file lock of that key, which it has for some microseconds. If it
-// is stopped just then, it keeps the file lock until it runs again. Until then nobody can acquire,
-// renew or release that one key. A holder in another process learns that it cannot renew, and its
-// lease ends. Nobody else gets the key, and waiters may lose their places. List and Inspect still
-// show the key. If a call is cut off by this, its error names the key and, on Linux, the process. A
-// renewal of several keys still answers for the others. Continue that process or kill it. If a
-// process is stopped while it cleans up after dead ones, nobody else cleans up: files stay, but no
-// key is blocked.
+// A process changes a key under a file lock of that key, which it keeps for some microseconds. If
+// it is stopped just then, it keeps the file lock until it runs again. Until then nobody can
+// acquire, renew or release that one key. A holder in another process learns that it cannot renew,
+// and its lease ends. Nobody else gets the key, and waiters may lose their places. List and Inspect
+// still show the key. If a call is cut off by this, its error names the key and, on Linux, the
+// process. A renewal of several keys still answers for the others. Continue that process or kill
+// it. If a process is stopped while it cleans up after dead ones, nobody else cleans up: files
+// stay, but no key is blocked.
 //
 // One machine means one running kernel. Open refuses network file systems that it recognises (on
-// Linux, macOS and FreeBSD). It cannot recognise every directory that several machines share, a
-// FUSE mount for example: do not use those.
+// Linux, macOS and FreeBSD). It cannot recognise every directory that several machines share, for
+// example a FUSE mount. Do not use such a directory.
 //
 // All users of a directory trust each other: everybody who can write to it can take a lock away.
 // See [WithSharedDirectory].
@@ -51,9 +51,9 @@
 // use the directory. It also refuses a process without /proc beside processes with one, and the
 // reverse.
 //
-// Removing the directory, or the file of a key or of an open Backend, takes locks away: their
-// holders learn it at the next renewal. So does replacing the file of a key, or the directory keys,
-// by an older copy: the older content is then in force.
+// Removing the directory, or the file of a key or of an open Backend, takes locks away. Their
+// holders learn it at the next renewal. Replacing the file of a key, or the directory keys, by an
+// older copy takes locks away too: the older content is then in force.
 //
 // Tokens go back if an older copy replaces the directory fence, or a new directory replaces the
 // whole one. Then the guarded store refuses new holders. A process that has drawn a token since
@@ -62,10 +62,10 @@
 // is lost, Open and Acquire say so. Then make an empty file in fence, whose name is a number not
 // below any granted token.
 //
-// Do not read the named pipes in members, not even to look: a dead member whose pipe somebody reads
-// seems to live, and its leases then end with their TTLs.
+// Do not read the named pipes in members, not even to look. A dead member whose pipe somebody reads
+// seems to live, and its leases then last until their TTLs are over.
 //
-// A cleaner of temporary directories that spares sticky files, as systemd-tmpfiles does, spares all
+// A cleaner of temporary directories that spares sticky files, such as systemd-tmpfiles, spares all
 // files on Linux. While the directory is open, such a cleaner may remove the directory keys when no
 // key is in use; filehold makes it again.
 //
@@ -78,6 +78,6 @@
 //	keys/           one small file for each key that is held or waited for, and none for any other
 //	members/        a named pipe for each open Backend, which it keeps open while it lives
 //
-// Do not restore any of it from a backup: locks that were released would be held, and tokens would
-// go back.
+// Do not restore any of it from a backup: locks that were released would be held again, and tokens
+// would go back.
 package filehold

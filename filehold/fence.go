@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// The directory fence/ bounds the tokens for good: it holds one file, and the file's name is the
-// ceiling. A token is granted only if it is not above a ceiling that is durable, so after a power
-// loss counting goes on above all that were granted; see counter.
+// The directory fence/ bounds the tokens for good. It holds one file, and the file's name is the
+// ceiling. A token is granted only if it is not above a ceiling that is durable. So after a power
+// loss, counting goes on above all tokens that were granted (see counter).
 //
 // A process raises the ceiling: it renames the file and syncs the directory. A crash leaves one
 // name or the other, and neither is less than a ceiling that was durable before. Of two processes
-// that raise at once, the second finds the first one's name: neither waits for the other. A rename
-// takes no new block, so it goes on when the disk is full.
+// that raise at once, the second finds the name that the first has given, so neither waits for the
+// other. A rename takes no new block, so it goes on when the disk is full.
 
 const (
-	// ceilingStep is how far beyond the clock the ceiling is raised, in microseconds: few grants
-	// wait for the disk.
+	// ceilingStep is how far beyond the clock the ceiling is raised, in microseconds. With such a
+	// step few grants wait for the disk.
 	ceilingStep = 10 * 60 * 1e6
 
 	// ceilingSlack is how far beyond a token it is raised at least.

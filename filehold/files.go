@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// An operation opens, reads and closes its files by plain system calls: package os would make a
-// File with a finalizer of each, and try to register it with the poller.
+// An operation opens, reads and closes its files by plain system calls. Package os would make a
+// File with a finalizer for each, and try to register it with the poller.
 
-// The calls that change something are variables, so that a test can die, or let another process
-// act, before, in and after each of them.
+// The calls that change something are variables. So a test can die, or let another process act,
+// before, in and after each of them.
 var (
 	sysOpen   = syscall.Open
 	sysPwrite = syscall.Pwrite

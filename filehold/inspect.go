@@ -17,9 +17,9 @@ import (
 )
 
 // List yields every key that is held or waited for and begins with prefix, without its waiters. It
-// does not hold up those who lock. It yields an error and stops when ctx ends, after Close, and
-// when the directory cannot be read, was removed or was replaced. What cannot be read of one key
-// only, it yields last.
+// does not delay acquisitions. It yields an error and stops when ctx ends, after Close, and when
+// the directory cannot be read, was removed or was replaced. If one key only cannot be read, it
+// yields that error last.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.list(ctx, prefix, yield); err != nil {
@@ -72,8 +72,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	return b.entry(&r), nil
 }
 
-// readable fails if the Backend was closed, or its directory is not in place: another one that is
-// there now has other keys.
+// readable fails if the Backend was closed, or its directory is not in place. Another directory
+// that is there now has other keys.
 func (b *Backend) readable(ctx context.Context) error {
 	if err := b.usable(ctx); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (b *Backend) readable(ctx context.Context) error {
 	return b.member.inPlace()
 }
 
-// read returns the record of a key's file, or an empty one. A write at the same time tears one
-// place at most, but two writes during one read may tear both: so it reads again.
+// read returns the record of a key's file, or an empty one. A write during the read may tear one
+// place, and two writes may tear both. So read tries again.
 func (b *Backend) read(name string) (r record, err error) {
 	for range 10 {
 		if r, err = b.readOnce(b.dir.keys + name); !errors.Is(err, errDamaged) {

@@ -14,22 +14,22 @@ import (
 	"syscall"
 )
 
-// The file of a key holds its record. The file's lock is the key's: a process needs it to change
-// the record. A key that nobody holds or waits for has no file. A process removes the file under
-// its lock; so a process that has locked a file asks whether the key's name still leads to it, and
-// begins anew if not. That the file has some name says nothing: it may have the temporary one of
-// its maker, or that of a copy by hard links.
+// The file of a key holds its record. A process needs the file's lock to change the record. A key
+// that nobody holds or waits for has no file. A process removes the file under its lock. So a
+// process that has locked a file looks whether the key's name still leads to it, and begins anew if
+// not. It is not enough that the file has some name: that may be the temporary name of its maker,
+// or that of a copy by hard links.
 //
 // A record is written to one of two places of its size, by turns. So a process that is killed while
-// it writes leaves the older record in force, a renewal needs no new block and goes on when the
-// disk is full, and a reader needs no lock. Larger records, which takes a dozen claims, have their
+// it writes leaves the older record in force. A renewal needs no new block, and goes on when the
+// disk is full. A reader needs no lock. Larger records, from about a dozen claims on, have their
 // places behind the smaller ones, each eight times as large.
 
 const (
 	keyPlace = 2048
 
-	// largestKeyFile is beyond any queue that a machine can have: a damaged file may be of any
-	// length.
+	// largestKeyFile is beyond any queue that a machine can have. It is there because a damaged
+	// file may be of any length.
 	largestKeyFile = 256 << 20
 )
 
@@ -69,9 +69,9 @@ func damaged(path string) error {
 	return fmt.Errorf("%s: %w; if nobody can hold its key any more, remove it", path, errDamaged)
 }
 
-// lockKey opens the file of a key and locks it. With create it makes a missing file, and else it
-// returns a keyFile without one. If another process, or another Backend, has the lock, wait has to
-// get it. temporary is a name to make files under.
+// lockKey opens the file of a key and locks it. If the file is missing, lockKey makes it if create
+// is true, and otherwise returns a keyFile without a file. If another process or Backend has the
+// lock, lockKey calls wait, which gets it. temporary is a name to make files under.
 func (d *directory) lockKey(name string, create bool, temporary string,
 	wait func(fd int) error) (k keyFile, err error) {
 	k = keyFile{path: d.keys + name}

@@ -16,8 +16,8 @@ import (
 )
 
 // lane holds the jobs of one key, in the order of the calls. A goroutine does them one by one, and
-// ends with the last. So an Acquire whose caller has left cannot take effect after the Release that
-// follows it, and a caller can leave when its context ends, whatever the disk does.
+// ends with the last. So a caller can leave when its context ends, whatever the disk does, and its
+// Acquire cannot take effect after the Release that follows.
 type lane struct {
 	name string
 	jobs []*job
@@ -47,7 +47,7 @@ var errKept = errors.New("its lock is not free")
 const longWait = 20 * time.Millisecond
 
 // do queues jobs and waits for their results. A job that has not begun when ctx ends is dropped,
-// unless it is a release, for which other waiters wait. It fails if the Backend is closed.
+// unless it is a release, because other waiters wait for that. do fails if the Backend is closed.
 func (s *lanes) do(ctx context.Context, jobs ...*job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (s *lanes) add(j *job) {
 	l.jobs = append(slices.DeleteFunc(l.jobs, (*job).over), j)
 }
 
-// look has a key be put in order, and does not wait for that.
+// look queues a job that puts a key in order, and does not wait for it.
 func (s *lanes) look(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,15 +170,15 @@ func (s *lanes) finish(j *job, r driver.Result) {
 	j.answer(r)
 }
 
-// names returns the lanes that there are.
+// names returns the lanes, by the names of their keys' files.
 func (s *lanes) names() map[string]*lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.byName)
 }
 
-// close refuses callers from now on, and those that wait, or every job. A release whose caller has
-// given it up still frees the key for others, unless every job is refused.
+// close refuses all callers from now on, also those that wait. If all is true, it refuses every
+// job. Otherwise a release whose caller has given up still frees the key for others.
 func (s *lanes) close(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

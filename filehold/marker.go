@@ -74,14 +74,16 @@ func (d *directory) checkMarker() (known bool, err error) {
 }
 
 // mark makes the first ceiling, and then the marker in one step. Without a marker nothing in the
-// directory is in force. A marker that is there after a power loss is whole. It is a link, as that
-// replaces none: of two versions that make the directory at once, one sees the marker of the other.
+// directory is in force. A marker that is there after a power loss is whole. The marker gets its
+// name by a hard link, because a link replaces no file: of two versions that make the directory at
+// once, one sees the marker of the other.
 func (d *directory) mark(temporary string) error {
 	if err := d.makeFence(); err != nil {
 		return err
 	}
-	// The ceiling is durable only if the way to it is. The marker tells later processes that it is,
-	// so the syncs come first, even if a process that is dead by now has made the directories.
+	// The ceiling is durable only if the directories that lead to it are. The marker tells later
+	// processes that all of them are, so the syncs come first, even if a process that has died
+	// since made the directories.
 	if err := syncDir(filepath.Dir(d.path)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}

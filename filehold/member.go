@@ -22,14 +22,15 @@ import (
 // Another member that can open it for writing knows that this one lives; it writes messages into
 // the pipe, and the system tells it when nobody has the pipe open for reading any more.
 //
-// A member opens its pipe before it names it, and nobody opens it for reading again. So a closed
-// pipe says for good that its member is dead, and without a pipe there is no member. The pipe of a
-// dead member is a note that there may be keys to free; see sweep.
+// A member opens its pipe before it gives it its name, and nobody opens it for reading again. So a
+// closed pipe says for good that its member is dead, and without a pipe there is no member. The
+// pipe of a dead member says that there may be keys to free (see sweep).
 
-// Suffixes of files in the making. They differ, since a sweep that has found no member with the
-// name of a pipe may come to remove the pipe when its owner is one, and makes other files.
+// Suffixes of files in the making. They differ for this reason: a sweep that has found no member
+// with the name of a pipe may remove the file only after its owner has become a member, and makes
+// other files.
 const (
-	joiningSuffix = ".tmp" // of the pipe of who is no member yet
+	joiningSuffix = ".tmp" // of the pipe of a process that is no member yet
 	makingSuffix  = ".new" // of the files that a member makes, one after the other
 )
 
@@ -53,7 +54,7 @@ type member struct {
 	path  string
 	file  fileID
 	alive *os.File // both ends, for children: a pipe with a writer never ends
-	wake  *os.File // for messages; opened apart, since package exec has alive block
+	wake  *os.File // for messages; opened apart, because package exec makes alive block
 }
 
 // join makes a member.
@@ -66,7 +67,7 @@ func (d *directory) join() (m *member, err error) {
 		}
 		removeFile(m.path + joiningSuffix)
 		d.leave(m)
-		// A sweep may take a pipe that is not open yet for waste.
+		// A sweep may take a pipe that is not open yet for waste, and remove it.
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -107,7 +108,7 @@ func (m *member) remove() {
 
 // leave ends the membership.
 func (d *directory) leave(m *member) {
-	// A child that has inherited the pipe keeps it open. A closed one takes its place.
+	// A child that has inherited the pipe keeps it open. So a closed pipe takes its place.
 	if m.inPlace() == nil && d.makePipe(m.temporary()) == nil {
 		renameFile(m.temporary(), m.path)
 	}
@@ -119,8 +120,8 @@ func (d *directory) leave(m *member) {
 	}
 }
 
-// stay ends the membership at until: the holder of a lock relies on its lease, and does not know
-// that the Backend was closed.
+// stay ends the membership at until. Before that the holder of a lock relies on its lease, and does
+// not know that the Backend was closed.
 func (d *directory) stay(m *member, until time.Duration) {
 	if rest := until - clock.SinceBoot(); rest > 0 {
 		// The timer's clock is not that of leases, so stay looks again.
@@ -134,8 +135,8 @@ var errGone = errors.New(
 	"the directory, or what belongs into it, was removed or replaced since it was opened; " +
 		"open it again")
 
-// inPlace checks that everybody who opens the directory now comes to the same files as we do.
-// Otherwise others may hold what we think is ours.
+// inPlace checks that a process that opens the directory now comes to the same files as we do.
+// Otherwise others may hold keys that we think are ours.
 func (m *member) inPlace() error {
 	named, err := isNamed(m.path, m.file)
 	if err == nil && !named {
@@ -144,8 +145,8 @@ func (m *member) inPlace() error {
 	return err
 }
 
-// living reports whether a member lives. When it cannot tell, it says yes: then only the lease
-// bounds the claim. left: a dead member has left its pipe.
+// living reports whether a member lives. If it cannot tell, it reports true: then only the lease
+// bounds the claim. left reports that a dead member has left its pipe.
 func (d *directory) living(id memberID) (lives, left bool) {
 	fd, err := openFile(d.members+id.String(), syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
 	switch {
@@ -161,7 +162,8 @@ func (d *directory) living(id memberID) (lives, left bool) {
 	}
 }
 
-// roll returns the members that have files, dead or alive or just coming.
+// roll returns the members that have files: living ones, dead ones, and those that are about to
+// join.
 func (d *directory) roll() (members []memberID, err error) {
 	names, err := namesIn(d.members)
 	for _, name := range names {

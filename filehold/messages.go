@@ -9,9 +9,9 @@ import (
 )
 
 // A message is one line that a member writes into the pipe of another: the name of a key's file.
-// Its reader looks at that key: it holds the key now, or its waiter waits behind another member
-// than before. A message is a hint. It is lost when the pipe is full or its reader dies; the waiter
-// then learns the news when it next asks.
+// The reader looks at that key, because it holds the key now, or its waiter waits behind another
+// member than before. A message is a hint. It is lost if the pipe is full or the reader dies. Then
+// the waiter learns the news when it next asks.
 
 // send writes the message, or loses it.
 func (d *directory) send(to memberID, name string) {
@@ -22,7 +22,7 @@ func (d *directory) send(to memberID, name string) {
 	}
 	defer closeFile(fd)
 	interruptible(func() error {
-		// The first end of line closes garbage that somebody else has written.
+		// The first line feed ends any garbage that somebody else has written.
 		_, err := sysWrite(fd, []byte("\n"+name+"\n"))
 		return err
 	})

@@ -17,15 +17,15 @@ type config struct {
 	shared bool
 }
 
-// WithSharedDirectory says that several users are meant to share the directory: it may belong to
-// somebody else, and the files in it get the permissions of the directory itself, whatever the
-// umask leaves to others, so that all who can write to the directory can use it. Without it, a
-// directory of another user is refused and files are for the owner only.
+// WithSharedDirectory lets several users share the directory. The directory may belong to another
+// user, and the files in it get the permissions of the directory itself, whatever the umask is, so
+// everybody who can write to the directory can use it. Default: Open refuses a directory of another
+// user, and files are for their owner only.
 //
-// Everybody who can write to the directory can then take every lock in it away, so share it among
-// those who trust each other: mode 2770 with a group of its own (the set-group-ID bit passes the
-// group on to the files), or 1777 on a machine where everybody may. A directory that everybody may
-// write to and that lacks the sticky bit is refused in any case.
+// Everybody who can write to the directory can take away every lock in it, so share it only among
+// users who trust each other. Give it mode 2770 and a group of its own (the set-group-ID bit passes
+// the group on to the files), or mode 1777 on a machine where everybody may use it. Open always
+// refuses a directory that everybody may write to and that lacks the sticky bit.
 func WithSharedDirectory() Option {
 	return option(func(c *config) { c.shared = true })
 }

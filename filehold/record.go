@@ -12,8 +12,8 @@ import (
 )
 
 // record is what the directory knows of one key. Times are on the clock that all processes of the
-// machine share, clock.SinceBoot. They need no mark of the boot that they belong to: a claim counts
-// only while the member that made it lives, and no member lives through a boot.
+// machine share, clock.SinceBoot. They need no mark of their boot, because a claim counts only
+// while the member that made it lives, and no member lives through a boot.
 type record struct {
 	key     string
 	holders []*party // one, or several that share the key
@@ -47,7 +47,7 @@ func (r *record) admits(shared bool) bool {
 	return len(r.holders) == 0 || shared && r.holders[0].shared
 }
 
-// holder returns the owner's hold, or nil.
+// holder returns the party that holds the key with that owner value, or nil.
 func (r *record) holder(owner string) *party {
 	for _, h := range r.holders {
 		if h.owner == owner {
@@ -99,7 +99,7 @@ func (p *party) order(ticket uint64, owner string) int {
 // insert puts a waiter where its ticket says, and returns its index.
 func (r *record) insert(w *party) int {
 	if w.ticket == 0 {
-		// Not by the clock alone: the wall clock may stand still or be set back.
+		// The clock alone does not give the order: the wall clock may stand still or be set back.
 		w.ticket, w.arrived = max(clock.Microseconds(), 1), true
 		for _, other := range r.queue {
 			if other.arrived {

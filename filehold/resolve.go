@@ -13,8 +13,9 @@ import (
 	"syscall"
 )
 
-// locate makes the directory if it alone is missing, and returns its true path. So a symbolic link
-// that changes later does not split the processes that came by it.
+// locate returns the true path of the directory, and makes it if it alone is missing. With the true
+// path, a symbolic link that changes later does not lead a process that has opened the directory to
+// other files.
 func locate(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("\"\" names no directory")
@@ -36,10 +37,10 @@ const mostLinks = 40
 // name alone is missing, unless a link leads to it. A .. after a symbolic link is the parent of
 // what that leads to, as for the system.
 //
-// In a directory where everybody may make a link, it follows only links of this user and of the
-// directory's owner: a stranger could lead us, and each of us, to any directory of ours. Linux has
-// that rule for sticky directories, as fs.protected_symlinks, but not on every machine, and not for
-// links that a program reads itself.
+// In a directory where everybody may make a link, resolve follows only links of this user and of
+// the directory's owner. Otherwise a stranger could lead each process to another directory of ours.
+// Linux has that rule for sticky directories, as fs.protected_symlinks, but not on every machine,
+// and not for links that a program reads itself.
 func resolve(path string) (string, error) {
 	rest := names(path)
 	given := len(rest) // so many names at the end come from the caller, not from a link

@@ -16,9 +16,9 @@ const presence = 3 * time.Second
 // maxTTL keeps times within their type.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// step is one change of one key's record. Its methods are the rules of the driver contract. They
-// know nothing of files, and what they do is in force when the record is stored; if one fails, it
-// is not.
+// step is one change of one key's record. Its methods are the rules of the driver contract, and
+// know nothing of files. What they do is in force when the record is stored. If a method fails, the
+// record is not stored.
 type step struct {
 	me    memberID
 	now   time.Duration // the clock of all processes
@@ -29,8 +29,8 @@ type step struct {
 	passed  []*party // the waiters that were handed the key
 }
 
-// current reports whether a party's lease or presence is in force. We cannot tell the end of one
-// that counts by another clock: it is in force while its member lives.
+// current reports whether a party's lease or presence is in force. If the party counts by another
+// clock, we cannot tell when it ends, so it is in force while its member lives.
 func (s *step) current(p *party) bool {
 	return (s.now < p.until || p.member.clock() != s.me.clock()) && s.lives(p.member)
 }
@@ -47,8 +47,9 @@ func (s *step) drop(dead func(*party) bool) {
 	}
 }
 
-// prune removes claims that have ended. It keeps a waiter whose presence lasts, dead or alive,
-// until its turn comes or another member sees it die: a look at each costs a system call.
+// prune removes claims that have ended. A look whether a member lives costs a system call. So prune
+// keeps a waiter whose presence lasts, dead or alive, until its turn comes or another member sees
+// it die.
 func (s *step) prune() {
 	before := len(s.holders)
 	s.holders = slices.DeleteFunc(s.holders, func(h *party) bool { return !s.current(h) })
@@ -69,8 +70,8 @@ func (s *step) next() *party {
 }
 
 // pass gives the key to the first live waiters, as far as there is room, for the rest of their
-// presence. Without a token they go on waiting, and the next job tries again: a release must not
-// fail for that.
+// presence. If it gets no token for them, they go on waiting and the next job tries again, because
+// a release must not fail for want of a token.
 func (s *step) pass() {
 	for s.admits(true) { // a look at a waiter costs a system call
 		w := s.next()
@@ -89,8 +90,8 @@ func (s *step) pass() {
 	}
 }
 
-// turn reports whether there is room for the claim, and no live waiter before it. Of those that
-// wait for sharers to go, it comes before the ones with later tickets.
+// turn reports whether there is room for the claim and no live waiter before it. While others share
+// the key, a new claim that brings a ticket comes before waiters with later tickets.
 func (s *step) turn(claim *driver.Claim) bool {
 	if !s.admits(claim.Shared) {
 		return false
@@ -117,7 +118,7 @@ func (s *step) grant(claim *driver.Claim, h *party) (driver.Result, error) {
 	h.member, h.until = s.me, s.now+min(claim.TTL, maxTTL)
 	h.token, h.block = token, block
 	s.changed = true
-	s.pass() // to those that waited right behind, and share
+	s.pass() // to waiters right behind it that share
 	return driver.Result{State: driver.Held, Token: driver.Token(token)}, nil
 }
 
@@ -216,8 +217,8 @@ func (s *step) behind() []memberID {
 	return s.others(parties)
 }
 
-// concerned returns the members, without ourselves, that have to look at the key: to whom it was
-// handed over, and whose waiters now wait behind other parties.
+// concerned returns the members, without ourselves, that have to look at the key: those that it was
+// handed to, and those whose waiters now wait behind other parties.
 func (s *step) concerned() []memberID {
 	parties := s.passed
 	for _, w := range s.queue {

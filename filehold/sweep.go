@@ -27,7 +27,7 @@ func (b *Backend) keepHouse() {
 	}
 }
 
-// tick does the work that no call causes.
+// tick does the work that does not come from a call.
 func (b *Backend) tick() {
 	b.endWatches()
 	b.work.Lock()
@@ -40,23 +40,24 @@ func (b *Backend) tick() {
 }
 
 // A sweep frees the keys of dead members, and then removes their pipes. A waiter frees the key that
-// it wants sooner than that. The other keys block nobody, but their files would stay for ever.
+// it wants sooner than a sweep does. The other keys block nobody, but without sweeps their files
+// would stay for ever.
 
 const (
 	// firstSweep is how long Open cleans up.
 	firstSweep = time.Second
 
 	// rollOfNewcomer is how many members Open looks at. A hundred processes that start at once must
-	// not all look at each other; and of many short processes, one hits upon the dead.
+	// not all look at each other. Of many short processes, one still happens on the dead members.
 	rollOfNewcomer = 8
 
 	everybody = math.MaxInt
 )
 
-// sweep looks at so many members, and cleans up after the dead among them. It leaves that to
-// another process that is at it: a hundred must not all look at every key. A Backend whose
-// directory was replaced does not sweep: what others find at the path now is not its own to clean
-// up, and while it sweeps, nobody else would.
+// sweep looks at atMost members, and cleans up after the dead ones. If another process sweeps, it
+// leaves the work to that one, because a hundred processes must not all look at every key. A
+// Backend whose directory was replaced does not sweep: the directory that others find at the path
+// is not its own, and while it swept, nobody else would.
 func (b *Backend) sweep(ctx context.Context, atMost int) {
 	b.work.Lock()
 	gone := b.inPlace()
@@ -77,7 +78,7 @@ func (b *Backend) sweep(ctx context.Context, atMost int) {
 	if len(dead) == 0 {
 		return
 	}
-	// We list the keys after the members were found dead, and so after their last write.
+	// The keys are listed after the members were found dead, and so after their last write.
 	names, err := b.dir.keyNames()
 	if err != nil {
 		return
@@ -101,8 +102,8 @@ func (b *Backend) sweep(ctx context.Context, atMost int) {
 	}
 }
 
-// clearWaste returns the dead among so many other members. It removes the temporary file of a
-// process that died before it was a member.
+// clearWaste looks at atMost other members and returns the dead ones. It also removes the temporary
+// file of a process that died before it was a member.
 func (d *directory) clearWaste(me memberID, atMost int) (dead []memberID) {
 	members, err := d.roll()
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	pipesTell = false
 )
 
-// readBootMark returns what is the same for all processes that share a boot, or the zero mark.
-// Where the boot is known by its time only, setting the clock changes the mark.
+// readBootMark returns a mark that is the same for all processes of one boot, or the zero mark.
+// Where only the time of the boot is known, setting the clock changes the mark.
 func readBootMark() (mark bootMark) {
 	name := "kern.boottime"
 	if runtime.GOOS == "darwin" {

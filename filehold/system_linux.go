@@ -18,7 +18,7 @@ const (
 	pipesTell = true
 )
 
-// readBootMark returns what is the same for all processes that share a boot, or the zero mark.
+// readBootMark returns a mark that is the same for all processes of one boot, or the zero mark.
 func readBootMark() (mark bootMark) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -28,9 +28,9 @@ func readBootMark() (mark bootMark) {
 	return bootMark(sum[:])
 }
 
-// readClockMark returns what is the same for all processes that share a clock and the directory, or
-// the zero mark. Each time namespace has its clock. On a file system that two kernels could share,
-// each kernel has its own too.
+// readClockMark returns a mark that is the same for all processes that share the directory and a
+// clock, or the zero mark. Each time namespace has a clock of its own. On a file system that two
+// kernels could share, the marks of two kernels differ too.
 func readClockMark(path string) (mark clockMark) {
 	namespace, err := os.Readlink("/proc/self/ns/time")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// These are replaced by tests, which have no network file system and one clock, and cannot reboot.
+// Tests replace these, because tests have no network file system, have one clock, and cannot
+// reboot.
 var (
 	networkFSSource = networkFS
 	oneKernelSource = oneKernel
@@ -44,7 +45,8 @@ func openDirectory(dir string, cfg config) (*directory, error) {
 	return d, d.furnish()
 }
 
-// owned fails if path is no directory, or another user's. what begins the error, as "its keys ".
+// owned fails if path is no directory or belongs to another user. what begins the error, for
+// example "its keys ".
 func (d *directory) owned(path, what string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -74,7 +76,7 @@ func (d *directory) checkTrust() error {
 	d.fileMode, d.dirMode = 0o600|keepBit, 0o700
 	if d.shared {
 		d.fileMode = uint32(mode.Perm()&0o666) | keepBit
-		// Not sticky: each user has to remove files that another has left behind.
+		// It is not sticky, because each user has to remove files that another has left behind.
 		d.dirMode = uint32(mode.Perm())
 		if mode&fs.ModeSetgid != 0 {
 			d.dirMode |= syscall.S_ISGID
@@ -83,10 +85,11 @@ func (d *directory) checkTrust() error {
 	return nil
 }
 
-// furnish makes the directories that are missing. Many processes may furnish at once, and the next
-// one goes on where one has died.
+// furnish makes the directories that are missing. Many processes may furnish at once. If one dies,
+// the next goes on where it stopped.
 func (d *directory) furnish() error {
-	// In a marked directory too: a removed one costs no more than the locks that were in it.
+	// This is done in a marked directory too: if somebody removed a directory in it, no more is
+	// lost than the locks that were there.
 	for _, path := range []string{d.keys, d.members, d.fence} {
 		if err := d.furnishDir(filepath.Clean(path)); err != nil {
 			return err

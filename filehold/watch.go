@@ -26,17 +26,18 @@ func (mine *claims) disarm() {
 }
 
 // follow takes in what a record says of our claims, after a job. Each waiter watches the member
-// before it in the queue, and the first waiter all holders. So the next in line notices a death,
-// and of several deaths the first living waiter. When a waiter leaves the queue or pushes in, or a
-// second holder comes, the one behind it gets a message and looks again.
+// before it in the queue, and the first waiter watches all holders. So the next in line notices a
+// death, and after several deaths the first living waiter does. If a waiter leaves the queue, a
+// waiter comes in before others, or a second holder comes, the waiter behind it gets a message and
+// looks again.
 func (b *Backend) follow(j *job, s *step) {
 	mine := b.mine[j.name]
 	if mine == nil {
 		mine = new(claims)
 	}
 	mine.disarm()
-	// Every grant passes here first. So a waiter of ours that holds the key now has not heard of
-	// it, unless this job is its own question.
+	// follow sees every grant first. So a waiter of ours that holds the key now has not been told
+	// yet, unless this job is its own request.
 	for _, h := range s.holders {
 		if slices.Contains(mine.waiting, h.owner) &&
 			!(j.kind == jobAcquire && j.claim.Owner == h.owner) {
@@ -52,7 +53,8 @@ func (b *Backend) follow(j *job, s *step) {
 	for _, id := range mine.behind {
 		b.watch(id)
 	}
-	// A look before the end would find the claim in force, and no other look would follow.
+	// The look comes after the end. Before it, it would find the claim in force, and no other look
+	// would follow.
 	mine.timer = time.AfterFunc(due-s.now+time.Millisecond, func() { b.lanes.look(j.name) })
 }
 
@@ -86,7 +88,8 @@ type watch struct {
 	pipe *os.File // nil: we have to look now and then
 }
 
-// deathPoll is how often we look whether a member lives, where its pipe does not tell, or did.
+// deathPoll is how often we look whether a member lives if its pipe does not tell us, or has told
+// us already.
 const deathPoll = 100 * time.Millisecond
 
 // watch starts to watch a member. endWatches ends that later: a process often waits again soon
@@ -108,16 +111,17 @@ func (b *Backend) watch(id memberID) {
 	b.helpers.Go(func() { b.attend(id, w) })
 }
 
-// attend waits for a member's death, and then looks at the keys that our waiters want of it.
+// attend waits for a member's death, and then looks at the keys for which our waiters wait behind
+// it.
 func (b *Backend) attend(id memberID, w *watch) {
 	dead := func() bool {
 		lives, _ := b.dir.living(id)
 		return !lives
 	}
 	if w.pipe != nil {
-		// This waits for an event of the pipe, and blocks no thread. The only event is that
-		// its last reader is gone. It comes once: if we cannot look at the pipe just then, for want
-		// of a descriptor, we have to look again.
+		// This waits for an event of the pipe, and blocks no thread. The only event is that its
+		// last reader is gone. The event comes once. If we have no descriptor then to look at the
+		// pipe, we have to look again later.
 		asked := false
 		if conn, err := w.pipe.SyscallConn(); err == nil {
 			conn.Read(func(uintptr) bool {

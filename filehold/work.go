@@ -24,9 +24,9 @@ func (b *Backend) serve(l *lane) {
 	}
 }
 
-// await waits for the file lock of a key, without the mutex. It waits in the kernel, which keeps a
-// queue: a hundred processes that tried again and again would leave the one that has the lock no
-// processor. Nothing can end such a wait, so Close leaves it behind.
+// await waits for the file lock of a key, without the mutex. It waits in the operating system,
+// which keeps a queue. If a hundred processes tried again and again instead, they would take the
+// processor from the one that has the lock. Nothing can end such a wait, so Close leaves it behind.
 func (b *Backend) await(l *lane, fd int) error {
 	st, err := statOpen(fd)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *Backend) change(j *job, k *keyFile, s *step) (r driver.Result, err erro
 	return r, err
 }
 
-// inPlace fails if another directory is now where ours was: a change in ours is then worth nothing.
+// inPlace fails if another directory is now where ours was. Then a change in ours means nothing.
 func (b *Backend) inPlace() error {
 	if b.gone != nil {
 		return b.gone
@@ -116,7 +116,8 @@ func (b *Backend) inPlace() error {
 	return err
 }
 
-// refuse is the answer to a job in a directory that others no longer find, or may not find.
+// refuse returns the answer to a job in a directory that other processes do not find, or may not
+// find, any more.
 func (b *Backend) refuse(kind jobKind, err error) driver.Result {
 	switch {
 	case !errors.Is(err, errGone):

@@ -16,10 +16,10 @@ const maxToken = 1 << 53
 const renewChunk = 512
 
 // Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
-// queued and present for the presence, or for its TTL if that is shorter. It fails with
-// ErrUnavailable when ctx has ended, after Close, in quarantine and under another set (see
-// [Backend.Join]), and with ErrInvalid for a claim that is not allowed; ErrUnknown comes only from
-// [Faults].
+// queued and present for the presence, or for its TTL if that is shorter. Acquire fails with
+// ErrUnavailable when ctx has ended, after Close, in quarantine, and under another set (see
+// [Backend.Join]). It fails with ErrInvalid for a claim that is not allowed. ErrUnknown comes only
+// from [Faults].
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, &driver.Error{Err: err}
@@ -74,8 +74,8 @@ func (m *memory) acquire(b *Backend, claim *driver.Claim, now clock.Instant) dri
 	return m.busy(b, claim, e, claim.Queue && !mine, now)
 }
 
-// busy is the answer to a claim that does not get the key. If it is in the queue that renews its
-// presence, and if not, it enters as enters says.
+// busy returns the answer to a claim that does not get the key. If the claim is in the queue, its
+// presence is renewed. If not, it enters the queue if enters is true.
 func (m *memory) busy(b *Backend, claim *driver.Claim, e *entry, enters bool,
 	now clock.Instant) driver.Result {
 	result := driver.Result{State: driver.Busy, Holder: e.owner, ExpiresIn: e.expires.Sub(now)}
@@ -94,7 +94,7 @@ func (m *memory) busy(b *Backend, claim *driver.Claim, e *entry, enters bool,
 	until := now.Add(result.Presence)
 	if w != nil {
 		w.until, w.token, w.block, w.client = until, claim.Token, claim.Block, b
-		// A heartbeat with a shorter TTL than the last can bring the end of the presence forward.
+		// A request with a shorter TTL than the last can bring the end of the presence forward.
 		e.queue.soonest = min(e.queue.soonest, until)
 		m.arm(e, now)
 	} else {
@@ -104,8 +104,8 @@ func (m *memory) busy(b *Backend, claim *driver.Claim, e *entry, enters bool,
 		w = &queuedClaim{owner: claim.Owner, ticket: claim.Ticket, until: until, token: claim.Token,
 			block: claim.Block, shared: claim.Shared, client: b}
 		if w.ticket == 0 {
-			// Raised over the last one: the wall clock may stand still or be set back, and the
-			// order of arrival must not follow it.
+			// The ticket is always above the last one. The wall clock may stand still or be set
+			// back, and that must not change the order of arrival.
 			m.ticket = max(m.ticket+1, clock.Microseconds())
 			w.ticket = m.ticket
 		}
@@ -117,8 +117,8 @@ func (m *memory) busy(b *Backend, claim *driver.Claim, e *entry, enters bool,
 }
 
 // Renew extends each claim that still holds its key, as driver.Backend describes. It fails as
-// [Backend.Acquire] does, for the whole batch; single claims that are not allowed give Unknown with
-// ErrInvalid.
+// [Backend.Acquire] does, for the whole batch. The result of a single claim that is not allowed is
+// Unknown with ErrInvalid.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Err: err}
@@ -185,8 +185,8 @@ func (m *memory) renew(b *Backend, claim *driver.Claim, result *driver.Result, n
 	result.Waiting = claim.Block > 0 && m.awaited(e, now)
 }
 
-// Release ends a hold or leaves the queue, as driver.Backend describes. It fails with
-// ErrUnavailable when ctx has ended and after Close; ErrUnknown comes only from [Faults].
+// Release frees the key or leaves its queue, as driver.Backend describes. It fails with
+// ErrUnavailable when ctx has ended and after Close. ErrUnknown comes only from [Faults].
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, &driver.Error{Err: err}
@@ -226,7 +226,8 @@ func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
 		state = driver.Held
 		m.pass(claim.Key, e, now, "")
 	default:
-		// Removed before the key is settled, so that a claim that leaves is not granted it.
+		// The claim is removed before the key is settled. Otherwise the key could be granted to the
+		// claim that leaves.
 		if e.queue != nil {
 			e.queue.prune(now)
 			if w := e.queue.find(claim.Owner); w != nil {
@@ -245,8 +246,8 @@ func (m *memory) release(claim *driver.Claim, now clock.Instant) driver.Result {
 	return driver.Result{State: state}
 }
 
-// refuse says why the client may not claim now. claim is nil for a batch, whose claims are
-// looked at one by one.
+// refuse returns why the client may not claim now, or nil. For a batch claim is nil, because its
+// claims are looked at one by one.
 func (b *Backend) refuse(claim *driver.Claim, now clock.Instant) error {
 	if b.closed {
 		return errClosed()

@@ -9,16 +9,16 @@ import (
 )
 
 // Faults makes a memory misbehave, for tests. Get it from [Backend.Faults]. It is safe for
-// concurrent use, and costs an atomic load a call while nothing is wrong.
+// concurrent use. While nothing is wrong, it costs each call an atomic load.
 //
-// There are two kinds of fault. Those of the path (Inject, Freeze, LoseNotices) concern the calls
-// of this client only, as a network would. Those of the memory (Lose, Give, Restart, Forget)
-// concern every client, as a server would, and take effect at once, frozen paths or not.
+// There are two kinds of fault. Faults of the path (Inject, Freeze, LoseNotices) concern the calls
+// of this client only, like faults of a network. Faults of the memory (Lose, Give, Restart, Forget)
+// concern every client, like faults of a server, and take effect at once, even if a path is frozen.
 //
 // The path keeps the rule of package driver that calls take effect in the order in which they were
-// made, even if their contexts ended: it is one queue for each client, in which a delayed call
-// holds up those behind it. A call whose context has ended already, or whose claim is not allowed,
-// never reaches it.
+// made, even if their contexts ended. It is one queue for each client, in which a delayed call
+// delays those behind it. A call whose context has ended already, or whose claim is not allowed,
+// never reaches the path.
 type Faults struct{ b *Backend }
 
 // Faults returns the fault surface of this client.
@@ -38,8 +38,8 @@ const (
 	AllCalls = Acquires | Renewals | Releases | Inspections | Identities
 )
 
-// Fault is what happens to calls on their way to the memory and back. A call suffers all that match
-// it: delays add up, and of several errors the first injected is reported.
+// Fault is what happens to calls on their way to the memory and back. All faults that match a call
+// act on it: delays add up, and of several errors the one that was injected first is reported.
 type Fault struct {
 	// Calls says which kinds of call; 0 means all.
 	Calls Calls
@@ -53,8 +53,9 @@ type Fault struct {
 	// until it is removed.
 	Times int
 
-	// Err makes the call fail without reaching the memory. A *driver.Error is reported as it is;
-	// anything else is wrapped in one, which says ErrUnknown if Err does, and else ErrUnavailable.
+	// Err makes the call fail without reaching the memory. A *driver.Error is reported as it is.
+	// Any other error is wrapped in one, which says ErrUnknown if Err does, and otherwise
+	// ErrUnavailable.
 	Err error
 
 	// CutReply has the call take effect and report ErrUnknown.
@@ -70,9 +71,9 @@ type Fault struct {
 // Inject adds a fault. remove ends it early; calls that it delays stay delayed.
 func (f Faults) Inject(fault Fault) (remove func()) { return f.b.line.inject(fault) }
 
-// Freeze has every call, and every notice, of this client hang until Thaw or ThawDropping. A
-// call whose context ends returns with ErrUnknown; it still hangs in the path. Faults that
-// were injected with an Err are reported at once, as by a client that cannot send.
+// Freeze has every call, and every notice, of this client hang until Thaw or ThawDropping. A call
+// whose context ends returns with ErrUnknown, and still hangs in the path. Faults that were
+// injected with an Err are reported at once, like those of a client that cannot send.
 func (f Faults) Freeze() { f.b.line.freeze() }
 
 // Thaw ends a freeze: the calls that hang take effect, in the order in which they were made, and
@@ -93,8 +94,8 @@ func (f Faults) Clear() {
 	f.b.line.thaw(false)
 }
 
-// Hanging returns how many calls are on their way to the memory, with those whose callers have
-// gone. A test waits for it to change when it waits for a call to be made.
+// Hanging returns how many calls are on their way to the memory, including those whose callers have
+// gone. A test that waits for a call to be made waits for Hanging to change.
 func (f Faults) Hanging() int { return f.b.line.hanging() }
 
 // Lose takes key from its holder, or from all that share it, as if the memory had evicted it, and
@@ -117,7 +118,7 @@ func (f Faults) Lose(key string) bool {
 	return true
 }
 
-// Give gives key to owner for ttl, whoever holds it, as if a client that knows neither queue nor
+// Give gives key to owner for ttl, whoever holds it, as if a client that knows neither queues nor
 // tokens had got it. Nobody is told; waiters stay.
 func (f Faults) Give(key, owner string, ttl time.Duration) {
 	now := clock.Now()
@@ -134,12 +135,12 @@ func (f Faults) Give(key, owner string, ttl time.Duration) {
 	}
 }
 
-// Restart restarts the memory with its data: its identity changes, and calls that hang fail with
-// ErrUnknown without having taken effect, those of all clients.
+// Restart restarts the memory with its data. Its identity changes, and calls of all clients that
+// hang fail with ErrUnknown and do not take effect.
 func (f Faults) Restart() { f.b.memory.restart(false) }
 
-// Forget restarts the memory without its data: holders, waiters and the fence are gone, and
-// clients with a guard are in quarantine (see [Backend.Guard]). Else it is like Restart.
+// Forget restarts the memory without its data: holders, waiters and the fence are gone, and clients
+// with a guard are in quarantine (see [Backend.Guard]). In all else it is like Restart.
 func (f Faults) Forget() { f.b.memory.restart(true) }
 
 func (m *memory) restart(forget bool) {

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Guard has this client refuse Acquire and Renew for the guard after the memory forgot everything
-// ([Faults.Forget]), and claims with a TTL over the guard at any time. A new memory, and one that
-// was restarted with its data, has forgotten nothing and is not in quarantine. 0 switches it off.
+// Guard sets a quarantine for this client. For that time after the memory forgot everything
+// ([Faults.Forget]), the client refuses Acquire and Renew. At any time it refuses claims with a TTL
+// longer than the guard. A new memory, and one that was restarted with its data, has forgotten
+// nothing and is not in quarantine. 0 switches the guard off.
 func (b *Backend) Guard(guard time.Duration) {
 	b.memory.mu.Lock()
 	b.guard = guard
@@ -35,7 +36,7 @@ func overGuard(ttl, guard time.Duration) error {
 }
 
 // Identity returns a value that no other memory has, and that changes when this one is restarted.
-// It fails with ErrUnavailable when ctx has ended and after Close; ErrUnknown comes only from
+// It fails with ErrUnavailable when ctx has ended and after Close. ErrUnknown comes only from
 // [Faults].
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// List yields every key that is held or waited for and begins with prefix, in no particular order,
-// without its waiters: one snapshot, taken when the iteration begins. ctx ends the iteration with
-// an error. It fails as [Backend.Inspect] does.
+// List yields every key that is held or waited for and begins with prefix, in no particular order
+// and without its waiters. They are one snapshot, taken when the iteration begins. ctx ends the
+// iteration with an error. It fails as [Backend.Inspect] does.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := ctx.Err(); err != nil {
@@ -61,8 +61,8 @@ func (b *Backend) list(prefix string) ([]driver.Entry, error) {
 	return entries, nil
 }
 
-// Inspect describes one key with its waiters. It fails with ErrUnavailable when ctx has ended
-// and after Close; ErrUnknown comes only from [Faults].
+// Inspect describes one key with its waiters. It fails with ErrUnavailable when ctx has ended and
+// after Close. ErrUnknown comes only from [Faults].
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Entry{}, &driver.Error{Err: err}

@@ -16,8 +16,8 @@ const (
 )
 
 // line is the path of a client's calls to the memory while something is wrong with it. While
-// nothing is, Backend.faulty is false and calls pass it by; it stays true until what the line holds
-// has taken effect, so that no call overtakes another.
+// nothing is, Backend.faulty is false and calls do not use the line. faulty stays true until what
+// the line holds has taken effect, so no call overtakes another.
 type line struct {
 	b *Backend
 
@@ -132,7 +132,8 @@ func (l *line) renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 	return results, nil
 }
 
-// judge finds what happens to a call about key, which is empty if it is about none or several.
+// judge finds what happens to a call about key. key is empty if the call is about no key or
+// several.
 func (l *line) judge(calls Calls, key string) effect {
 	return l.match(calls, func(f *Fault) bool { return f.Key == "" || f.Key == key })
 }
@@ -180,7 +181,7 @@ func (l *line) send(ctx context.Context, v effect, apply func()) error {
 	}
 	cutoff := l.cutoff
 	l.waiting = append(l.waiting, r)
-	// Between the caller's look at faulty and this the last fault may have ended.
+	// The last fault may have ended since the caller looked at faulty.
 	l.update()
 	l.run()
 	l.mu.Unlock()
@@ -210,8 +211,8 @@ func (l *line) send(ctx context.Context, v effect, apply func()) error {
 	return nil
 }
 
-// run applies the requests that are due, unless another goroutine does. Called with l.mu held,
-// which it unlocks while it applies a request: that delivers notices.
+// run applies the requests that are due, unless another goroutine does. It is called with l.mu
+// held. It unlocks l.mu while it applies a request, because that delivers notices.
 func (l *line) run() {
 	for !l.running && !l.frozen && len(l.waiting) > 0 {
 		r := l.waiting[0]

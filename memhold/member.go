@@ -6,18 +6,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Join puts this client's claims under set, as driver.Member describes: they are refused,
+// Join puts this client's claims under set, as driver.Member describes. They are refused,
 // permanently and with a *driver.SetError, unless the memory belongs to set. A memory without a set
-// takes it on. The zero Set switches that off. [Faults.Forget] makes the memory forget its set,
-// too.
+// joins this one. The zero Set switches the check off. [Faults.Forget] makes the memory forget its
+// set, too.
 func (b *Backend) Join(set driver.Set) {
 	b.memory.mu.Lock()
 	b.set = set
 	b.memory.mu.Unlock()
 }
 
-// Belongs returns the set that the memory belongs to, the zero Set if none. It fails with
-// ErrUnavailable when ctx has ended and after Close.
+// Belongs returns the set that the memory belongs to, or the zero Set if it belongs to none. It
+// fails with ErrUnavailable when ctx has ended and after Close.
 func (b *Backend) Belongs(ctx context.Context) (driver.Set, error) {
 	return b.belongs(ctx, func(*memory) {})
 }

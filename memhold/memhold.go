@@ -14,9 +14,9 @@
 //
 // # Several clients
 //
-// Lockers that are given the same Backend exclude each other. Where a test wants to stand for
-// several processes, of which one is cut off, [Backend.Client] makes more clients of the same
-// memory, each with faults of its own.
+// Lockers that are given the same Backend exclude each other. If a test plays several processes of
+// which one is cut off, [Backend.Client] makes more clients of the same memory, each with faults of
+// its own.
 //
 // # Faults
 //
@@ -46,8 +46,8 @@ const minPresence = time.Millisecond
 type Backend struct {
 	memory *memory
 
-	// faulty says that calls and notices have to go through line. To look at it is all that the
-	// fault surface costs when it is not used.
+	// faulty says that calls and notices have to go through line. Reading it is all that the faults
+	// cost when they are not used.
 	faulty atomic.Bool
 	line   line
 
@@ -75,10 +75,10 @@ type option func(*memory)
 
 func (f option) apply(m *memory) { f(m) }
 
-// WithPresence sets how long a waiter counts as present after it last asked, and so for how long at
-// most a waiter that has died holds up those behind it. Default [DefaultPresence]. A claim with a
-// shorter TTL is present for that only, so that a dead waiter never costs more than its TTL.
-// WithPresence panics if presence is less than a millisecond.
+// WithPresence sets how long a waiter counts as present after it last asked. A waiter that has died
+// delays those behind it for at most that long. Default [DefaultPresence]. A claim with a shorter
+// TTL is present for its TTL only, so a dead waiter never costs more than its TTL. WithPresence
+// panics if presence is less than a millisecond.
 func WithPresence(presence time.Duration) Option {
 	if presence < minPresence {
 		panic(fmt.Sprintf("memhold: presence %v: must be at least %v", presence, minPresence))
@@ -104,9 +104,9 @@ func New(options ...Option) *Backend {
 	return m.client()
 }
 
-// Client returns another client of the same memory, as another process would be of a server: claims
-// made through either exclude each other, while notices, faults, [Backend.Guard] and
-// [Backend.Close] concern one client only. It may be called after Close.
+// Client returns another client of the same memory, like another process that uses a server. Claims
+// made through either exclude each other. Notices, faults, [Backend.Guard] and [Backend.Close]
+// concern one client only. Client may be called after Close.
 func (b *Backend) Client() *Backend { return b.memory.client() }
 
 func (m *memory) client() *Backend {
@@ -127,10 +127,11 @@ func (m *memory) client() *Backend {
 	return b
 }
 
-// Close ends the client: its calls fail with ErrUnavailable from now on, those that hang in a fault
-// with ErrUnknown, and it delivers no more notices. What it holds runs into its TTL, what it has
-// queued into its presence. No timer and no goroutine is left when the last client of a memory is
-// closed. Closing twice is safe. The error is always nil.
+// Close ends the client. From now on its calls fail with ErrUnavailable, calls that hang in a fault
+// fail with ErrUnknown, and it delivers no more notices. The keys that it holds stay held until
+// their TTLs are over, and its waiters stay queued until their presence is over. No timer and no
+// goroutine is left when the last client of a memory is closed. Closing twice is safe. The error is
+// always nil.
 func (b *Backend) Close() error {
 	m := b.memory
 	m.mu.Lock()

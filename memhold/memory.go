@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// minSweep is the number of keys below which keys whose lease has run out are not looked for.
+// minSweep is the number of keys from which on sweep looks for keys whose lease has run out.
 const minSweep = 1024
 
 // maxSpare bounds how many entries, and how many queues, are kept for reuse.
@@ -23,8 +23,9 @@ type memory struct {
 	mu sync.Mutex
 
 	// keys has an entry for every key that is held or waited for, and for some whose lease has run
-	// out: no timer watches a key without waiters, so such a key is found when somebody asks for it
-	// or when the map has doubled (sweepAt). peak is the map's largest size since it was made.
+	// out. No timer watches a key without waiters, so a key whose lease has run out is found when
+	// somebody asks for it, or when the map has doubled (sweepAt). peak is the map's largest size
+	// since it was made.
 	keys    map[string]*entry
 	peak    int
 	sweepAt int
@@ -32,8 +33,8 @@ type memory struct {
 	spare       []*entry
 	spareQueues []*queue
 
-	// fence is the largest token granted. All keys share it: tokens of one key then rise faster,
-	// which harms nobody, and a key that was released leaves nothing behind.
+	// fence is the largest token granted. All keys share it. So the tokens of one key rise faster,
+	// which harms nobody, and a released key leaves nothing behind.
 	fence driver.Token
 
 	// ticket is the last one given to a claim that had none.
@@ -61,8 +62,8 @@ type entry struct {
 	token   driver.Token // the first of the holder's latest block; 0 for a foreign holder
 	queue   *queue       // nil if nobody waits
 
-	// sharers are those who share the key, the longest lease last, which is the holder's. nil: the
-	// key is held by one alone, or by nobody.
+	// sharers are the claims that share the key. The last has the longest lease, and is the holder.
+	// nil: one claim holds the key alone, or none does.
 	sharers []sharer
 }
 
@@ -98,7 +99,7 @@ func (m *memory) remove(key string, e *entry) {
 	}
 }
 
-// sweep removes the keys whose lease has run out. As it waits for the map to double, it costs
+// sweep removes the keys whose lease has run out. It waits until the map has doubled, so it costs
 // each added key a constant.
 func (m *memory) sweep(now clock.Instant) {
 	for key, e := range m.keys {
@@ -115,9 +116,9 @@ func (m *memory) sweep(now clock.Instant) {
 func (e *entry) free() bool { return e.owner == "" && e.queue == nil }
 
 // settle ends leases that have run out, and passes a key that nobody holds to the first live
-// waiter. After it the key is held, or free with nobody waiting, and if it is shared, no claim that
-// would share it is first in its queue. Every call begins with it, so what happens does not depend
-// on whether a timer was in time.
+// waiter. Afterwards the key is held, or it is free and nobody waits. If it is shared, no claim
+// that would share it is first in its queue. Every call begins with settle, so what happens does
+// not depend on whether a timer was in time.
 func (m *memory) settle(key string, e *entry, now clock.Instant, asker string) {
 	e.expire(now)
 	switch {
@@ -128,8 +129,8 @@ func (m *memory) settle(key string, e *entry, now clock.Instant, asker string) {
 	}
 }
 
-// pass takes the key from its holder and grants it to the first live waiter, and to those that
-// share it with that one.
+// pass takes the key from its holder and grants it to the first live waiter. If that one shares,
+// pass also grants the key to those behind it that share.
 func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
 	e.owner, e.token, e.expires, e.sharers = "", 0, 0, nil
 	if e.queue == nil {
@@ -146,7 +147,7 @@ func (m *memory) pass(key string, e *entry, now clock.Instant, asker string) {
 	}
 }
 
-// tend drops a queue that has become empty, and else sets its timer.
+// tend drops a queue that has become empty, and sets the timer of any other.
 func (m *memory) tend(e *entry, now clock.Instant) {
 	if len(e.queue.waiters) > 0 {
 		m.arm(e, now)
@@ -187,9 +188,10 @@ func (m *memory) draw(proposed driver.Token, block uint64) driver.Token {
 	return token
 }
 
-// arm has the key passed on when the holder's lease ends, and a shared key looked at when the first
-// waiter may be dead: those behind it may be let in then. A timer that is due earlier stays: it
-// finds the lease renewed and is armed again, which is cheaper than to move it with every renewal.
+// arm sets the timer that passes the key on when the holder's lease ends. For a shared key, the
+// timer is also due when the first waiter may be dead, because those behind it may be let in then.
+// A timer that is due earlier stays: it finds the lease renewed and is set again. That is cheaper
+// than to move it with every renewal.
 func (m *memory) arm(e *entry, now clock.Instant) {
 	q, at := e.queue, e.expires
 	if e.shared() && len(q.waiters) > 0 {
@@ -207,8 +209,8 @@ func (m *memory) arm(e *entry, now clock.Instant) {
 	}
 }
 
-// fire is called by the timer of a queue. It may come late, when the queue was dropped or serves
-// another key: then it finds nothing to do.
+// The timer of a queue calls fire. If it comes late, when the queue was dropped or serves another
+// key, it finds nothing to do.
 func (m *memory) fire(q *queue) {
 	now := clock.Now()
 	m.mu.Lock()
@@ -221,7 +223,7 @@ func (m *memory) fire(q *queue) {
 	q.armed = false
 	m.settle(key, e, now, "")
 	if e.queue != nil {
-		// The holder may renew for ever while all waiters are dead: then this ends the queue.
+		// The holder may renew for ever while all waiters are dead. Then this ends the queue.
 		e.queue.prune(now)
 		m.tend(e, now)
 	}

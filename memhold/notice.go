@@ -31,8 +31,8 @@ func (d *delivery) send() {
 }
 
 // Notify calls f with every grant of a claim that this client queued, until stop is called. Calls
-// are made one after the other, in the order of the grants, by whichever goroutine caused or found
-// them; no lock of the memory is held. f must not block and not call the Backend or stop. stop
+// are made one after the other, in the order of the grants, on the goroutine that caused or found a
+// grant. No mutex of the memory is held. f must not block and not call the Backend or stop. stop
 // waits for a call that is under way; after it f is not called again. Calling it twice is safe.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	s := &subscriber{f: f}
@@ -65,8 +65,8 @@ func (m *memory) notify(client *Backend, notice driver.Notice) {
 	}
 }
 
-// deliver empties the outbox. Only one goroutine does it at a time, which keeps the order; the
-// others leave theirs to it and never wait for a subscriber.
+// deliver empties the outbox. Only one goroutine does so at a time, which keeps the order. The
+// others leave their notices to it, and never wait for a subscriber.
 func (m *memory) deliver() {
 	for {
 		m.mu.Lock()

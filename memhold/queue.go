@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// indexAbove is the length above which a queue finds its waiters by a map. Few are found faster by
-// looking.
+// indexAbove is the length above which a queue finds its waiters by a map. Below it, a search
+// through the list is faster.
 const indexAbove = 32
 
 // queue is the queued claims of one key, which comments here call its waiters. It is guarded by
@@ -20,7 +20,7 @@ type queue struct {
 	waiters []*queuedClaim          // in the order in which they will be served
 	index   map[string]*queuedClaim // by owner value; nil for a short queue
 
-	// soonest is not after the end of any waiter's presence: until then nobody is dead.
+	// soonest is not after the end of any waiter's presence. Until then no waiter is dead.
 	soonest clock.Instant
 
 	// timer fires at the latest when the holder's lease ends, at `at` while armed.
@@ -122,7 +122,7 @@ func (q *queue) pop(now clock.Instant) *queuedClaim {
 			if i+1 == len(q.waiters) {
 				q.waiters = q.waiters[:0]
 			} else {
-				// Not moved to the front: a long queue is served without copying it each time.
+				// The waiters are not moved to the front, so a long queue is not copied each time.
 				q.waiters = q.waiters[i+1:]
 			}
 			return w

@@ -25,7 +25,8 @@ func (e *entry) sharer(owner string) int {
 	return slices.IndexFunc(e.sharers, func(s sharer) bool { return s.owner == owner })
 }
 
-// share lets a claim share the key, or replaces what it has.
+// share lets a claim share the key. If it shares the key already, share replaces its lease and
+// token.
 func (e *entry) share(s sharer) {
 	if i := e.sharer(s.owner); i >= 0 {
 		e.sharers = slices.Delete(e.sharers, i, i+1)
