@@ -15,12 +15,12 @@ import (
 // topologyRefresh is how often a client asks the Sentinels again.
 const topologyRefresh = 5 * time.Second
 
-// ClientOption reads a URL as [Open] does, and returns how a client of rueidis reaches the same
-// servers, for what else is kept there: the tokens of a guard, for one. It connects to nobody. The
-// client repeats no command whose answer did not come, and caches nothing. Parameters that are
-// about locks, which are wait, wait-timeout and durable, have no effect on it.
+// ClientOption reads a URL as [Open] does, and returns the options with which a client of rueidis
+// reaches the same servers. Use it for what else is kept there, such as the tokens of a guard.
+// ClientOption does not connect. The client repeats no command whose answer did not come, and
+// caches nothing. The parameters about locks (wait, wait-timeout and durable) have no effect on it.
 //
-// It fails with ErrInvalid and says what part of the URL is wrong. No error holds a password.
+// It fails with ErrInvalid, and says which part of the URL is wrong. No error contains a password.
 func ClientOption(url string) (rueidis.ClientOption, error) {
 	g := newConfig()
 	if err := g.parse(url); err != nil {

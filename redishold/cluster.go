@@ -31,7 +31,7 @@ type sharded struct {
 	asking  *topology             // under way
 }
 
-// topology is one look at who serves what, which all who need it share.
+// topology is one look at which server serves which slot. All callers that need it share one.
 type topology struct {
 	done chan struct{}
 	err  error
@@ -210,8 +210,8 @@ func (t *sharded) refresh(ctx context.Context) error {
 	}
 }
 
-// ask asks all servers at once and takes the first answer, so servers that hang or are gone do no
-// harm.
+// ask asks all servers at once and takes the first answer, so a server that hangs or is gone does
+// not delay it.
 func (t *sharded) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), topologyPatience)
 	defer cancel()

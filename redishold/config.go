@@ -69,9 +69,9 @@ func (g *config) client() rueidis.ClientOption {
 		DisableRetry:      true,
 		DisableCache:      true,
 
-		// One connection, and all commands through its queue. Otherwise the library lets a lone
-		// caller read and write by itself under its own deadline, which breaks the connection when
-		// it ends.
+		// This makes one connection, with all commands in its queue. Otherwise the library lets a
+		// lone caller read and write under the caller's deadline, and the connection breaks when
+		// that deadline ends.
 		PipelineMultiplex: -1,
 		AlwaysPipelining:  true,
 		RingScaleEachConn: queueScale,

@@ -21,7 +21,7 @@ const (
 	dialTimeout = 5 * time.Second
 
 	// silence is how long a connection may owe an answer before a new one replaces it. Until then
-	// requests to a server that hangs queue up in order, so a release takes effect behind the
+	// requests to a server that hangs queue in order, so a release takes effect after the
 	// acquisition that it undoes.
 	silence = 5 * time.Second
 
@@ -33,9 +33,9 @@ const (
 	queueScale = 9
 )
 
-// conn is one TCP connection for the whole of its life: it is verified once, carries all commands
-// to its server in order, hears its notices, and is never mended when it breaks. So it is known
-// which run of which server took a command.
+// conn is one TCP connection from its start to its end. It is verified once, carries all commands
+// to its server in order, and hears the server's notices. If it breaks, it is never mended. So it
+// is known which run of which server took a command.
 type conn struct {
 	node   *node
 	name   string // address of the server
@@ -65,7 +65,7 @@ type conn struct {
 var errSkipped = errors.New("no connection wanted")
 
 // dial makes a connection to the server at address and verifies it. It has the server close a
-// former connection to the same run, so that nothing which that one still carries takes effect
+// former connection to the same run, so that no request that is still on that one takes effect
 // after requests on the new one.
 func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn, err error) {
 	c := &conn{node: n, name: address, requests: new(requests), dead: make(chan struct{})}
@@ -90,7 +90,7 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 		}
 		return conn, dialed
 	}
-	// With ForceSingleClient NewClient returns a client though it has not connected.
+	// With ForceSingleClient, NewClient returns a client although it has not connected.
 	c.client, err = rueidis.NewClient(option)
 	if c.client == nil {
 		return nil, &driver.Error{Node: address, Permanent: true, Err: err}
@@ -227,8 +227,8 @@ func (c *conn) look(info rueidis.RedisMessage, answered time.Time, served bool) 
 	return nil
 }
 
-// compare corrects what was found by what the former connection knew (nil if there was none). It
-// reports whether both lead to the same run of the server.
+// compare corrects what was found with what the former connection knew (nil if there was none). It
+// reports whether both connections lead to the same run of the server.
 func (c *conn) compare(former *conn, now time.Time) (sameRun bool) {
 	if former == nil {
 		c.server.Follow(nil, now)
@@ -241,8 +241,8 @@ func (c *conn) compare(former *conn, now time.Time) (sameRun bool) {
 	}
 	if c.server.Booted.Before(c.node.absent()) {
 		// This run began after the one that the former connection led to. The uptime that a server
-		// tells follows its wall clock, which may have been set forward. And a server that has
-		// taken over from another one counts as just started, as it may not have heard of the last
+		// tells follows its wall clock, which may have been set forward. A server that has taken
+		// over from another one counts as just started, because it may not have heard of the last
 		// locks.
 		c.server.Booted = c.node.absent()
 	}
@@ -342,7 +342,7 @@ func (c *conn) enter(ctx context.Context) (*request, error) {
 	return nil, &driver.Error{Node: c.name, Err: c.err}
 }
 
-// leave gives the place back and judges how the request ended.
+// leave gives the place back, and returns how the request ended.
 func (c *conn) leave(f *request, err error) error {
 	if err == nil {
 		c.requests.end(f, false)
@@ -425,8 +425,8 @@ func replyOfMap(message *rueidis.RedisMessage) protocol.Reply {
 	return protocol.Reply{Kind: protocol.List, List: list}
 }
 
-// abandon notes a request that goes on without its caller. Its place is free when a PING sent after
-// it is answered, since answers come in order.
+// abandon notes a request that goes on without its caller. Answers come in order, so its place is
+// free when a PING that was sent after it is answered.
 func (c *conn) abandon(f *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -470,8 +470,8 @@ func (c *conn) close(err error) {
 		close(c.dead)
 		c.node.forget(c)
 		c.hangUp()
-		// On a goroutine of its own: it waits for goroutines of the library, one of which may have
-		// called this.
+		// This needs a goroutine of its own, because it waits for goroutines of the library, one of
+		// which may have called close.
 		go func() {
 			c.wire.Close()
 			c.client.Close()

@@ -7,18 +7,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// durableSettings are the settings without which the operator's word is not believed that the
-// server forgets nothing: every write is on its disk before it is answered, even while it rewrites
-// its log.
+// durableSettings are the settings of a server that forgets nothing: every write is on its disk
+// before it is answered, even while it rewrites its log. Without them the operator's word is not
+// believed.
 var durableSettings = []struct{ name, want string }{
 	{"appendonly", "yes"},
 	{"appendfsync", "always"},
 	{"no-appendfsync-on-rewrite", "no"},
 }
 
-// checkDurable returns an error if the server contradicts the operator, who says that it is
-// durable. Its settings are those of the present run. What counts is how it kept its data in
-// earlier runs, which only the operator knows.
+// checkDurable returns an error if the server's settings contradict the operator, who says that it
+// is durable. The settings are those of the present run. What counts is how the server kept its
+// data in earlier runs, which only the operator knows.
 func (c *conn) checkDurable(ctx context.Context) error {
 	for _, setting := range durableSettings {
 		reply, err := c.ask(ctx, c.wire.B().ConfigGet().Parameter(setting.name).Build())

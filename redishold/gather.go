@@ -5,15 +5,15 @@ import (
 	"runtime"
 )
 
-// gatherFrom is how many requests must be on their way for a write to wait for more: less busy
-// connections would lose more time than they gain.
+// gatherFrom is how many requests must be on their way for a write to wait for more. A less busy
+// connection would lose more time than it gains.
 const gatherFrom = 4
 
 // gathering is a network connection whose writes carry more requests at a time. The library writes
-// as soon as there is a request, so goroutines that have just got their replies would have a write
-// each. A write here first gives way to goroutines that are ready to run, and what they ask
-// meanwhile goes out together with the next write. That saves half of the system calls on both
-// sides, and serves a fifth more requests.
+// as soon as there is a request, so goroutines that have just got their replies would cause a write
+// each. A write here first gives way to goroutines that are ready to run, and their requests go out
+// together in the next write. That saves half of the system calls on both sides, and serves a fifth
+// more requests.
 type gathering struct {
 	net.Conn
 	conn *conn

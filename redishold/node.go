@@ -70,8 +70,8 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	}
 }
 
-// begin returns the attempt to connect that is under way, or starts one. It goes on when nobody
-// waits for it any more: the next call needs the connection too.
+// begin returns the attempt to connect that is under way, or starts one. The attempt goes on when
+// nobody waits for it any more, because the next call needs the connection too.
 func (n *node) begin() (*attempt, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

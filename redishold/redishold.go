@@ -45,8 +45,8 @@ func WithTLS(c *tls.Config) Option {
 }
 
 // WithoutConnecting has [Open] return without connecting. An error of the server then shows in the
-// first call that needs it. It is for callers that can work without this server, as a quorum can.
-// Default: Open connects, and fails if it cannot.
+// first call that needs the server. It is for callers that can work without this server, such as a
+// quorum. Default: Open connects, and fails if it cannot.
 func WithoutConnecting() Option {
 	return option(func(g *config) { g.lazy = true })
 }
@@ -63,8 +63,8 @@ func WithReplicas(replicas int, timeout time.Duration) CommonOption {
 // WithReadOnly has the Backend change nothing on the server: it loads no scripts, tries no command
 // out, subscribes to nothing, and sends only commands that read. Inspect, List, Check, Belongs,
 // Identity and Version work, and everything else fails with protocol.ErrReadOnly, as
-// ErrUnavailable. It is for tools that look at locks, as a user who may do no more: see Access in
-// the package documentation. Default: locks can be acquired.
+// ErrUnavailable. It is for tools that look at locks, and for users who may do no more: see Access
+// in the package documentation. Default: locks can be acquired.
 func WithReadOnly() CommonOption {
 	return commonOption(func(o *protocol.Options) { o.ReadOnly = true })
 }
@@ -83,10 +83,10 @@ func WithReadOnly() CommonOption {
 // take (100ms); durable=always, the operator's word that a lone server forgets nothing in a
 // restart, see the package documentation; sentinel-user and sentinel-password.
 //
-// It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option is
-// nil or out of range. It fails with ErrUnavailable, in a *driver.Error, if the server cannot be
-// reached or used: a Redis older than 6.2, a read-only replica, a cluster named as a single server
-// or the reverse, a refused login. No error holds a password.
+// Open fails with ErrInvalid if a part of the URL is wrong, which the error names, or if an option
+// is nil or out of range. It fails with ErrUnavailable, in a *driver.Error, if the server cannot be
+// reached or used: it is older than Redis 6.2, it is a read-only replica, it is a cluster but named
+// as a single server or the reverse, or it refuses the login. No error contains a password.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	g := newConfig()
 	if err := g.parse(url); err != nil {

@@ -11,11 +11,11 @@ import (
 )
 
 // requests are the requests that are on their way on one connection. There is room for maxRequests
-// of them. The library's own queue has a little more room: a caller that finds that full is stuck
-// in it, even if its context ends.
+// of them. The library's own queue has a little more room, so it is never full. A caller that found
+// it full would be stuck there, even if its context ended.
 //
-// They also watch the requests' contexts. A context that a caller made for one request costs more
-// to listen to than the request itself, and most requests are answered at once; so nobody listens
+// They also watch the requests' contexts. Listening to a context that a caller made for one request
+// costs more than the request itself, and most requests are answered at once. So nobody listens
 // until a request is overdue.
 type requests struct {
 	busy atomic.Int32 // how many are on their way, or wait for room
@@ -143,8 +143,8 @@ func (rs *requests) give(r *request) {
 	rs.waiting = rs.waiting[1:]
 }
 
-// end takes a request out. abandoned says that the library has given it up and it may still be on
-// its way: then its room is kept until vacate is called.
+// end takes a request out. abandoned says that the library has given the request up, and that it
+// may still be on its way. Then its room is kept until vacate is called.
 func (rs *requests) end(r *request, abandoned bool) {
 	rs.busy.Add(-1)
 	r.mu.Lock()
@@ -181,7 +181,7 @@ func (rs *requests) replace(spent *request) {
 	rs.give(r)
 }
 
-// look listens to the contexts of requests that were there at the last look already.
+// look listens to the contexts of requests that were already there at the last look.
 func (rs *requests) look() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

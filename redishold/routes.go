@@ -45,7 +45,7 @@ func (c *conn) subscribe(ctx context.Context) error {
 	if err := c.wire.Do(ctx, c.wire.B().Subscribe().Channel(channel).Build()).Error(); err != nil &&
 		!rueidis.IsRedisNil(err) {
 		if _, ok := serverText(err); ok {
-			return nil // not allowed: waiters rely on their heartbeats
+			return nil // not allowed: waiters hear of grants when they ask
 		}
 		return &driver.Error{Node: c.name, Err: err}
 	}
@@ -80,8 +80,8 @@ func (c *conn) Route(ctx context.Context, slot uint16) string {
 	return ""
 }
 
-// subscribeSlot subscribes to a slot's channel. No caller's context bounds it: others may wait for
-// it too.
+// subscribeSlot subscribes to a slot's channel. No caller's context bounds it, because others may
+// wait for it too.
 func (c *conn) subscribeSlot(slot uint16, r *slotRoute) {
 	ctx, cancel := context.WithTimeout(context.Background(), silence)
 	defer cancel()
@@ -126,7 +126,7 @@ func (c *conn) onInvalidations(keys []rueidis.RedisMessage) {
 	}
 }
 
-// onSubscription hears that the server has ended a subscription, since the slot has moved.
+// onSubscription hears that the server has ended a subscription because the slot has moved.
 func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 	if s.Kind != "sunsubscribe" {
 		return

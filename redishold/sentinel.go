@@ -24,11 +24,11 @@ type sentinels struct {
 }
 
 const (
-	// sentinelPatience is how long to wait for the other Sentinels when one has answered: one that
-	// is cut off from the rest may answer first, and be wrong.
+	// sentinelPatience is how long to wait for the other Sentinels when one has answered. A
+	// Sentinel that is cut off from the rest may answer first, and be wrong.
 	sentinelPatience = 200 * time.Millisecond
 
-	// troublePause is the least time between two looks at who serves what.
+	// troublePause is the least time between two looks at which server serves what.
 	troublePause = 500 * time.Millisecond
 )
 
@@ -159,7 +159,7 @@ func (s *sentinels) ask(ctx context.Context, address string) (a sentinelAnswer) 
 	return a
 }
 
-// learn keeps the addresses of other Sentinels, in case those of the URL are gone.
+// learn keeps the addresses of other Sentinels, for when those of the URL are gone.
 func (s *sentinels) learn(others []string) {
 	const most = 16
 	s.mu.Lock()

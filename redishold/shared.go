@@ -16,13 +16,14 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// New returns a Backend over a client that the application has already. It does not close it.
+// New returns a Backend over a client that the application already has. The Backend does not close
+// the client.
 //
 // With [Open] the order of requests rests on one connection per server. A client that was made
-// elsewhere may have several, and makes new ones as it likes. So requests for one lock are sent one
-// after the other, each when the one before it has returned. If an acquisition arrives after its
-// release all the same, it finds a mark that the release has left for it, for a minute. That costs
-// a few more commands than Open does, and notices take one more connection. Prefer Open if you can.
+// elsewhere may have several connections, and makes new ones as it likes. So requests for one lock
+// are sent one after the other, each when the one before it has returned. If an acquisition still
+// arrives after its release, it finds a mark that the release has left for a minute. That costs a
+// few more commands than Open does, and notices take one more connection. Prefer Open if you can.
 //
 // New fails with ErrInvalid if client or an option is nil, or an option is out of range.
 func New(client rueidis.Client, options ...CommonOption) (*Backend, error) {
@@ -158,7 +159,8 @@ func (n libraryNode) Pipeline(ctx context.Context, commands []protocol.Command,
 		switch {
 		case n.slot == protocol.Slots:
 		case len(command) > 3 && strings.HasPrefix(command[0], "EVAL"):
-			// By the command's own key: requests for several slots may be sent together.
+			// The slot is that of the command's own key, because requests for several slots may be
+			// sent together.
 			multi[i] = multi[i].SetSlot(command[3])
 		default:
 			multi[i] = multi[i].SetSlot(protocol.Tag(n.slot))
@@ -228,6 +230,6 @@ func (l *library) Subscribe(ctx context.Context, channel string, hear func(strin
 	return nil, err
 }
 
-// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters rely on
-// their heartbeats.
+// subscribePause is how long a subscription that broke is left alone. Meanwhile waiters hear of
+// grants when they next ask.
 const subscribePause = 200 * time.Millisecond

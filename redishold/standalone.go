@@ -30,8 +30,8 @@ func newStandalone(g *config) *single {
 				return &driver.Error{Node: address, Permanent: true,
 					Err: errors.New("the server is part of a cluster: use redis+cluster://")}
 			case s.Replica:
-				// After a primary this is an outage: the roles are changing, and the name may soon
-				// lead to another server.
+				// If a primary was here before, this is an outage: the roles are changing, and the
+				// name may soon lead to another server.
 				return &driver.Error{Node: address, Permanent: !served,
 					Err: fmt.Errorf("the server is a read-only replica of %s: use that one",
 						s.Primary)}

@@ -29,8 +29,8 @@ var schemes = map[string]struct {
 	"rediss+cluster":  {mode: cluster, tls: true},
 }
 
-// parse reads a URL. Any part of it may be a piece of a password, if a character was not escaped or
-// the '@' was forgotten. So errors quote only values of known parameters that are not secret. They
+// parse reads a URL. If a character was not escaped or the '@' was forgotten, any part of it may be
+// a piece of a password. So errors quote only values of known parameters that are not secret, and
 // name hosts and parameters by number.
 func (g *config) parse(raw string) error {
 	// A password with a '/', '?' or '#' in it seems to end there, and the rest of it up to the '@'

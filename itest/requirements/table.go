@@ -100,7 +100,7 @@ var requirements = []requirement{
 			{file: "quorum/doc.go",
 				words: "a node whose clock is set forward ends leases early"},
 			{file: "redishold/redlock/doc.go",
-				words: "One whose clock is set forward ends its leases early"},
+				words: "A server whose clock is set forward ends its leases early"},
 		}},
 	{id: "K1",
 		text: "The clock of one node jumps forward while two others are out of reach: two holders.",

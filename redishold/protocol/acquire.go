@@ -10,8 +10,8 @@ import (
 )
 
 // Acquire asks once for the claim, as [driver.Backend] describes. Without contention it takes one
-// round trip of four plain commands; else one of a script, and the first time two. A shared claim
-// always takes one of a script.
+// round trip with four plain commands. With contention it takes one round trip with a script, and
+// the first time one more. A shared claim always takes one round trip with a script.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := validate(&claim); err != nil {
 		return driver.Result{}, err
@@ -50,7 +50,8 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	return result, err
 }
 
-// maybe returns err as one that may have had an effect: an earlier request of the call has had one.
+// maybe returns err as the error of a call that may have had an effect, because an earlier request
+// of the call has had one.
 func maybe(err error) error {
 	if e := (*driver.Error)(nil); errors.As(err, &e) && !e.Maybe {
 		unknown := *e
@@ -60,8 +61,9 @@ func maybe(err error) error {
 	return err
 }
 
-// undo releases what a server in quarantine has granted: the question whether it may vote went out
-// together with the request. The claim may ask again. It returns err.
+// undo releases what a server in quarantine has granted. Such a grant is possible because the
+// question whether the server may vote went out together with the request. The claim may ask again.
+// undo returns err.
 func (a *acquisition) undo(ctx context.Context, err error) error {
 	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
 		if _, failure := a.b.release(ctx, a.claim, false); failure != nil {
@@ -143,7 +145,7 @@ func (a *acquisition) plainly(ctx context.Context, conn Conn) (driver.Result, pl
 	return driver.Result{State: driver.Held, Token: max(a.claim.Token, 1)}, granted, nil
 }
 
-// judge says what the replies to the four commands mean together.
+// judge returns what the replies to the four commands mean together.
 func (a *acquisition) judge(replies []Reply) plainOutcome {
 	set, waiting, raised, holder := &replies[0], &replies[1], &replies[2], &replies[3]
 	switch {

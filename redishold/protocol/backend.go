@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Presence is how long a waiter counts as present after it asked; for its TTL if that is shorter.
-// It asks about three times in that span, so a lost notice costs a second.
+// Presence is how long a waiter counts as present after it last asked. If its TTL is shorter, it
+// counts for that time. A waiter asks about three times in that span, so a lost notice costs a
+// second.
 const Presence = 3 * time.Second
 
 // maxReplicas is the largest number of replicas to wait for.
@@ -43,8 +44,8 @@ type Options struct {
 	// it. 0 waits for none.
 	Replicas int
 
-	// ReplicaTimeout bounds the wait for them: 1 ms to 1 s, or 0 for 100 ms. Meanwhile the
-	// connection carries nothing else.
+	// ReplicaTimeout bounds the wait for replicas: 1 ms to 1 s, or 0 for 100 ms. During the wait
+	// the connection carries nothing else.
 	ReplicaTimeout time.Duration
 
 	// ReadOnly has the Backend send only commands that change nothing. Inspect, List, Check,
@@ -81,9 +82,9 @@ func New(transport Transport, options Options) *Backend {
 	return b
 }
 
-// Close gives up all connections. Keys that are held run into their TTL. Calls after it fail with
-// ErrUnavailable; those under way too, or with ErrUnknown if they were sent. It returns nil;
-// closing twice is safe.
+// Close gives up all connections. Keys that are held stay held until their TTLs are over. Later
+// calls fail with ErrUnavailable. So do calls under way, or with ErrUnknown if they were sent.
+// Closing twice is safe. The error is always nil.
 func (b *Backend) Close() error {
 	b.closed.Store(true)
 	return b.transport.Close()
@@ -119,15 +120,15 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// free gives the space back, without the strings and replies in it, so that they are not kept
+// free gives the space back. It clears the strings and replies in it, so that they are not kept
 // alive.
 func (s *scratch) free() {
 	*s = scratch{}
 	scratches.Put(s)
 }
 
-// maxRedirects bounds how often a call follows a cluster's redirections: more than two in a row
-// mean that the nodes do not agree with each other.
+// maxRedirects bounds how often a call follows a cluster's redirections. More than two in a row
+// mean that the servers do not agree with each other.
 const maxRedirects = 4
 
 var (
@@ -218,8 +219,9 @@ func (b *Backend) runThere(ctx context.Context, conn Conn, c *call) (Reply, erro
 	}
 }
 
-// once sends the script once, with what has to be asked beside it. It returns the reply, which may
-// be a Failure. Any other counts: the server may vote, and replicas have it.
+// once sends the script once, together with the questions that belong to it. It returns the reply,
+// which may be a Failure. Any other reply counts: the server may vote, and replicas have the
+// change.
 func (b *Backend) once(ctx context.Context, conn Conn, c *call, asking bool) (Reply, error) {
 	server := conn.Server()
 	memory := ""
@@ -334,7 +336,7 @@ func (b *Backend) waited(conn Conn, reply Reply) error {
 	return nil
 }
 
-// validate checks what the kernel promises of a claim, as a script would take another value for
+// validate checks what the kernel promises of a claim. A script would take any other value for
 // something else.
 func validate(claim *driver.Claim) error {
 	switch {

@@ -16,7 +16,7 @@ import (
 const clockTolerance = time.Second
 
 // Check looks at every server that serves slots for what weakens the promises, as [driver.Checker]
-// describes, and changes nothing. A server that cannot be asked is an error. The codes are:
+// describes, and changes nothing. If it cannot ask a server, it returns an error. The codes are:
 //
 //   - role: the server is a replica and takes no writes.
 //   - eviction-policy: the server may drop locks that are held when its memory runs out.
@@ -81,7 +81,7 @@ func (e *examination) look(ctx context.Context, b *Backend, conn Conn) error {
 	e.info = infoFields(replies[0].Str)
 	e.offset = outside(clockOf(replies[1]), asked, answered)
 
-	// By itself, as it may be forbidden.
+	// This is sent by itself, because it may be forbidden.
 	settings := make([]Reply, 2)
 	if err := conn.Do(ctx, []Command{{"CONFIG", "GET", "*append*"}, {"CONFIG", "GET", "save"}},
 		settings); err != nil {
@@ -113,8 +113,8 @@ func clockOf(reply Reply) time.Time {
 	return time.Unix(seconds, micros*1000)
 }
 
-// outside returns how far a clock that was read between two moments is outside of them; negative if
-// it is before.
+// outside returns by how much a clock that was read between two moments shows a time outside of
+// them. The result is negative if the clock shows a time before them.
 func outside(clock, from, to time.Time) time.Duration {
 	// Without the monotonic readings: this compares wall clocks.
 	switch from, to = from.Round(0), to.Round(0); {

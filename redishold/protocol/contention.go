@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// contention remembers in which slots a lock was busy lately. There the script, which queues and
-// tells who holds the lock, is used at once. Elsewhere plain commands are tried first: they are
-// cheaper, but need the script too if they fail. Locks that share a slot with a busy one are
-// treated alike, which is correct and costs them little.
+// contention remembers in which slots a lock was busy lately. For these the script is used at once,
+// which queues and tells who holds the lock. For the others plain commands are tried first. They
+// are cheaper, but if they fail the script is needed too. Locks that share a slot with a busy one
+// are treated like that one, which is correct and costs them little.
 type contention struct {
 	until [Slots]atomic.Uint32 // in units of contentionUnit since the process began
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// doubts are acquisitions of which a request may still be on its way, over a Transport that is not
-// ordered, though its call has returned. When such an acquisition is released, the server has to
-// remember that.
+// doubts are acquisitions of which a request may still be on its way although the call has
+// returned. There are such only over a Transport that is not ordered. When such an acquisition is
+// released, the server has to remember that.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]time.Time
 }
 
 const (
-	// slow: a library may have sent a request that took longer than this more than once, though it
-	// must not. A mark too many costs little.
+	// slow: if a request took longer than this, the library may have sent it more than once,
+	// although it must not. One mark too many costs little.
 	slow = 250 * time.Millisecond
 
 	// memory is how long the server remembers the end of an acquisition. A request that arrives
 	// later costs its TTL.
 	memory = time.Minute
 
-	// maxDoubts bounds how many are kept. Each leaves when it is released; what is too many is
-	// dropped.
+	// maxDoubts bounds how many are kept. Each is removed when it is released. If there are too
+	// many, one is dropped.
 	maxDoubts = 10_000
 )
 

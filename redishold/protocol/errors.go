@@ -117,7 +117,7 @@ func parseServerError(text string) (err ServerError, inScript bool) {
 }
 
 // ServerFailure returns the driver's error for an error reply. effect says that the command may
-// have had an effect before it failed, as a script can and a single command cannot.
+// have had an effect before it failed. A script may, a single command cannot.
 func ServerFailure(node, text string, effect bool) *driver.Error {
 	err, inScript := parseServerError(text)
 	v, known := meanings[err.Code()]

@@ -11,9 +11,9 @@ import (
 // ending has the scripts that end a claim, by their sources and by what EVALSHA knows them by.
 var ending sync.Map
 
-// NewScript returns a script for [Backend.Eval]. The name is for people. A script that ends a claim
-// is sent even if its caller has given up before its turn came, and two equal calls of it must have
-// the effect of one.
+// NewScript returns a script for [Backend.Eval]. The name is for people. ends says that the script
+// ends a claim. Such a script is sent even if its caller has given up before the script's turn
+// came, and two equal calls of it must have the effect of one.
 func NewScript(name, source string, ends bool) *Script {
 	sum := sha1.Sum([]byte(source))
 	s := &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
@@ -26,10 +26,10 @@ func NewScript(name, source string, ends bool) *Script {
 
 // Eval runs a script of the caller's on the server that serves the key, in the order of all
 // requests for the key's slot. It is for backends that keep locks in another layout. All keys have
-// to be in that slot. The script is sent when the server does not know it.
+// to be in that slot. If the server does not know the script, Eval sends it.
 //
-// ctx bounds the call, not its effect. It fails as Acquire does, with ErrUnknown if the script may
-// have run, and never asks for a vote: a restart guard does not hold it up.
+// ctx bounds the call, not its effect. Eval fails as Acquire does, with ErrUnknown if the script
+// may have run. It never asks for a vote, so a restart guard does not refuse it.
 func (b *Backend) Eval(ctx context.Context, script *Script, key string,
 	keys, args []string) (Reply, error) {
 	if err := b.ready(ctx); err != nil {

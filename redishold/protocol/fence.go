@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// exhausted reports whether the tokens that a script has drawn for the claim are not all exact.
+// exhausted reports whether some of the tokens that a script has drawn for the claim are not exact.
 // Then the fence does not rise any more, and these tokens may have been drawn before.
 func exhausted(token driver.Token, claim *driver.Claim) bool {
 	return uint64(token)+max(claim.Block, 1) > maxExact

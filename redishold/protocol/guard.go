@@ -12,10 +12,10 @@ import (
 )
 
 // Guard has the Backend refuse claims for the guard after a server started, as [driver.Guarder]
-// describes. It looks at run_id and uptime_in_seconds on each new connection, before that carries a
-// claim. It also has the server store since when it has had its data, which shows a loss that
-// happened while nobody was connected. Only a server that its operator calls durable is exempt: its
-// settings tell nothing about the run before.
+// describes. The Backend looks at run_id and uptime_in_seconds on each new connection, before the
+// connection carries a claim. It also has the server store the time since when it has had its data,
+// which shows a loss that happened while nobody was connected. Only a server that its operator
+// calls durable is exempt, because settings tell nothing about the run before.
 func (b *Backend) Guard(guard time.Duration) { b.guard.Store(int64(guard)) }
 
 // admit returns an error if the server may not vote on a claim with this TTL. 0 asks for no vote.
@@ -37,23 +37,24 @@ func (b *Backend) admit(server *Server, ttl time.Duration) error {
 }
 
 // mayVote returns an error if the server may not vote on a claim with this TTL, before the claim is
-// sent. The server is asked for its memory even while its uptime refuses the claim, so that both
-// quarantines run at the same time; it takes on no set then. memory is its answer.
+// sent. It asks the server for its memory even while the uptime refuses the claim, so that both
+// quarantines run at the same time. In that case the server joins no set. memory is the server's
+// answer.
 func (b *Backend) mayVote(ctx context.Context, conn Conn, server *Server,
 	ttl time.Duration) (memory string, err error) {
 	if guard := time.Duration(b.guard.Load()); guard > 0 && ttl > guard {
 		return "", b.admit(nil, ttl)
 	}
 	if err := b.admit(server, ttl); err != nil {
-		// An error of that shows when the uptime no longer refuses.
+		// If this fails, the error shows when the uptime no longer refuses.
 		_, _ = b.member(ctx, conn, nil)
 		return "", err
 	}
 	return b.member(ctx, conn, b.membership.want.Load())
 }
 
-// memoryCommand goes behind a request on which the server votes, where it can. If the memory is the
-// same afterwards, the data are those that the server was found to have had for the guard.
+// memoryCommand is sent behind a request on which the server votes, where that is possible. If the
+// memory is unchanged then, the data are those that the server was found to have had for the guard.
 var memoryCommand = Command{"GET", memoryKey}
 
 // testifies reports whether memoryCommand has to be sent. In a cluster the memory is elsewhere.
@@ -91,13 +92,14 @@ func (b *Backend) admitted(ctx context.Context, conn Conn, server *Server, ttl t
 var errReplaced = errors.New("its data were replaced meanwhile")
 
 // hasToVouch reports whether the server has to be asked whether it may vote, on the same connection
-// and just before the request, as the connection does not know.
+// and just before the request, because the connection does not know.
 func (b *Backend) hasToVouch(conn Conn, ttl time.Duration) bool {
 	return ttl > 0 && b.guard.Load() > 0 && conn.Server() == nil
 }
 
-// vouch reads those answers. The request behind them has been carried out by then: if they cannot
-// be read its outcome is unknown, and in quarantine an acquisition has to be undone.
+// vouch reads the answers to that question. By then the request behind them has been carried out.
+// So if the answers cannot be read, its outcome is unknown, and in quarantine an acquisition has to
+// be undone.
 func (b *Backend) vouch(conn Conn, answers []Reply) error {
 	info := ""
 	for _, answer := range answers {
@@ -149,7 +151,8 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	return strings.Join(ids, ","), nil
 }
 
-// runID asks the server even if its run_id is known: the caller also wants to know that it answers.
+// runID asks the server even if its run_id is known, because the caller also wants to know that the
+// server answers.
 func (b *Backend) runID(ctx context.Context, conn Conn) (string, error) {
 	replies := make([]Reply, 1)
 	if err := conn.Do(ctx, []Command{{"INFO", "server"}}, replies); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A lock of Redisson is a hash with a field for each holder, whose value is how often it holds the
-// lock. That of a read-write lock has the field mode as well, "read" or "write". A writer that also
-// reads has two fields: "id:thread:write", and "id:thread".
+// A lock of Redisson is a hash with a field for each holder. The field's value is how often that
+// holder has the lock. The hash of a read-write lock also has the field mode, "read" or "write". A
+// writer that also reads has two fields: "id:thread:write" and "id:thread".
 const (
 	modeField  = "mode"
 	writerMark = ":write"
@@ -35,8 +35,8 @@ var thread = sync.OnceValue(func() *regexp.Regexp {
 // errOtherType is what an inspection fails with if a key is a hash and no lock.
 const errOtherType = "WRONGTYPE the key is a hash, and no lock of Redisson"
 
-// hashHolders reads the fields and values of a hash, whose key has the TTL remaining, into an entry
-// with its holders. It fails if that is no lock of Redisson.
+// hashHolders returns an entry with the holders that the fields and values of a hash show.
+// remaining is the TTL of its key. It fails if the hash is no lock of Redisson.
 func hashHolders(key string, fields []Reply, remaining Reply) (driver.Entry, error) {
 	entry, shared := driver.Entry{Key: key}, false
 	var holders []driver.Party
@@ -72,8 +72,8 @@ func hashHolders(key string, fields []Reply, remaining Reply) (driver.Entry, err
 	return entry, nil
 }
 
-// inspectHash describes a key that is no string, by commands that only read. wrong is what to fail
-// with if it is no hash either, or one that is too large for a lock.
+// inspectHash describes a key that is no string, with commands that only read. It fails with wrong
+// if the key is no hash either, or a hash that is too large for a lock.
 func (b *Backend) inspectHash(ctx context.Context, keys Keys, key string,
 	wrong error) (driver.Entry, error) {
 	sizes, err := b.look(ctx, keys.Slot, 1, []Command{

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A server can lose its data without restarting: it becomes a replica, which replaces all its data,
+// A server can lose its data without a restart: it becomes a replica, which replaces all its data,
 // and then a primary again; or somebody deletes everything. history is what shows this.
 type history struct {
 	// replid is the server's name for the history of its data. If it changes in the same run, the
 	// server was a replica, or it got its first replica, which looks the same.
 	replid string
 
-	// promoted says that the data once were a replica's, in this run or in one that left a
-	// snapshot. A server without replicas forgets that after an hour, its repl-backlog-ttl.
+	// promoted says that the data once were a replica's, in this run or in an earlier one that left
+	// a snapshot. A server without replicas forgets that after an hour, its repl-backlog-ttl.
 	promoted bool
 }
 
@@ -22,8 +22,8 @@ func readHistory(fields map[string]string) history {
 	return history{replid: fields["master_replid"], promoted: strings.Trim(second, "0") != ""}
 }
 
-// Follow takes over what a former look found at the server, or at the one in its place before; nil
-// if there was none. now is the time of this look, or later.
+// Follow takes over what a former look found at the server, or at the server in its place before.
+// former is nil if there was no look. now is the time of this look, or later.
 func (s *Server) Follow(former *Server, now time.Time) {
 	if former == nil {
 		if s.history.promoted && !s.Failover {

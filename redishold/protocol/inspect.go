@@ -16,8 +16,8 @@ const scanCount = "500"
 
 const (
 	// maxOwner is the longest owner value in bytes. Other programs' values under the same keys may
-	// be much longer, so only these first bytes of a value are asked for, and one more: so a longer
-	// value is never taken for an owner's.
+	// be much longer, so only these first bytes of a value and one more are asked for. The one more
+	// shows that a value is too long to be an owner's.
 	maxOwner = 1024
 	lastByte = "1024"
 
@@ -27,13 +27,13 @@ const (
 	noEnd = -1
 )
 
-// Inspect describes one key with its waiters. Tokens are 0: the published layout has no place for
-// them. Of a value over 1,024 bytes, which is no owner value, Owner is the beginning, and Cut is
-// set. A key that does not expire is Endless; it is held for ever, also by an empty value. Of a
-// hash that is a lock of Redisson the holders are shown, each with its Count and the TTL of the
-// key; those of a read-write lock in the mode "read" are Sharers. Inspect fails with ErrUnavailable
-// if the key is of another type or another hash, with ErrUnavailable or ErrUnknown if the server
-// does not answer, and ctx bounds it.
+// Inspect describes one key with its waiters. Tokens are 0, because the published layout has no
+// place for them. If a value has over 1,024 bytes, it is no owner value: Owner is its beginning,
+// and Cut is set. A key that does not expire is Endless: it is held for ever, even by an empty
+// value. If the key is a hash that is a lock of Redisson, its holders are shown, each with its
+// Count and the TTL of the key. The holders of a read-write lock in the mode "read" are Sharers.
+// Inspect fails with ErrUnavailable if the key is of another type or another hash, and with
+// ErrUnavailable or ErrUnknown if the server does not answer. ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if b.options.ReadOnly {
 		return b.inspectPlainly(ctx, key)
@@ -79,19 +79,20 @@ func party(owner, remaining Reply) driver.Party {
 		Endless:   remaining.Int == noEnd}
 }
 
-// shortened returns of a value what is told of it.
+// shortened returns the part of a value that is shown.
 func shortened(value string) string { return value[:min(len(value), maxOwner)] }
 
 // List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
 // describes. Every string whose key begins with prefix counts as held, whoever wrote it and
-// whatever it is: that is what an acquisition would find. Keys of other types are left out, locks
-// of Redisson too: an acquisition fails there, and says why, and to find them would take another
-// scan of all keys. Holder is as of [Backend.Inspect].
+// whatever it is, because an acquisition would find the key taken. Keys of other types are left
+// out, also locks of Redisson: an acquisition fails there and says why, and finding them would take
+// another scan of all keys. Holder is as [Backend.Inspect] describes it.
 //
-// List scans all keys of the deployment, in small steps. It remembers the keys that somebody waits
-// for, and the last few thousand keys: a server may give a key again when it makes room, mostly
-// soon after, and then it comes once. It comes twice if its slot moves to another server meanwhile.
-// A key that is shared or only waited for takes a round trip of its own.
+// List scans all keys of the deployment, in small steps. A server may return a key again when it
+// makes its table smaller, mostly soon after the first time. List remembers the keys that somebody
+// waits for and the last few thousand keys, so it yields such a key once. If a key's slot moves to
+// another server meanwhile, List yields the key twice. A key that is shared or only waited for
+// takes a round trip of its own.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -112,7 +113,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 	}
 }
 
-// lister is one iteration of List. Its methods report whether to go on.
+// lister is one iteration of List. Its methods report whether the iteration goes on.
 type lister struct {
 	b      *Backend
 	ctx    context.Context

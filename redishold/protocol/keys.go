@@ -63,9 +63,9 @@ var crcTable = func() (table [256]uint16) {
 }()
 
 // tags holds for each slot the smallest number, in base 36, that hashes to it. A derived key must
-// be in the lock key's slot. The name cannot see to that, as it may hold braces of its own, so a
-// derived key has the tag of the slot before the name. The table is part of the protocol: every
-// client must have the same one.
+// be in the lock key's slot. The name alone does not put it there, because it may have braces of
+// its own. So a derived key has the tag of the slot before the name. The table is part of the
+// protocol: every client must have the same one.
 var tags = sync.OnceValue(func() *[Slots]string {
 	table := new([Slots]string)
 	for n, missing := int64(0), Slots; missing > 0; n++ {
@@ -110,7 +110,7 @@ type Keys struct {
 	Fence   string // the largest token granted in the slot: a sorted set with one member
 }
 
-// recentKeys keeps the Keys of locks that were used lately: a lock that is acquired is soon
+// recentKeys keeps the Keys of locks that were used lately, because a lock that is acquired is soon
 // released, and often acquired again. Long names are left out, to bound its size.
 var recentKeys [512]atomic.Pointer[Keys]
 
@@ -139,7 +139,8 @@ func makeKeys(lock string) Keys {
 	all := queuePrefix + shared.tag + "}:" + lock + waitersPrefix + shared.tag + "}:" + lock +
 		readersPrefix + shared.tag + "}:" + lock
 	third := len(all) / 3
-	// Not the caller's string: it may be part of a large one, which would be kept too.
+	// The Keys do not contain the caller's string, which may be part of a large one that would be
+	// kept too.
 	return Keys{Slot: slot, Lock: all[third-len(lock) : third], Queue: all[:third],
 		Waiters: all[third : 2*third], Readers: all[2*third:], Fence: shared.fence}
 }

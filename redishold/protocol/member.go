@@ -17,7 +17,7 @@ const setKey = Namespace + "s"
 const memoryKey = Namespace + "m:{" + setKey + "}"
 
 // membership is what claims depend on beside the server's uptime: the set that they come under, the
-// time since when the server has had its data, and its last word on both.
+// time since when the server has had its data, and the server's last answer about both.
 type membership struct {
 	want      atomic.Pointer[driver.Set] // nil if it does not matter
 	confirmed atomic.Pointer[confirmation]
@@ -51,9 +51,9 @@ func (c *confirmation) sameRun(other *confirmation) bool {
 		c.server.RunID == other.server.RunID
 }
 
-// Join puts all claims under the set, as [driver.Member] describes. Over a connection that knows
-// its server, that is asked every few seconds, in the background while it is in use. Over other
-// connections it is asked before each request, which is one round trip more.
+// Join puts all claims under the set, as [driver.Member] describes. If the connection knows its
+// server, the Backend asks the server for its set every few seconds, in the background while the
+// connection is in use. Otherwise it asks before each request, which costs one more round trip.
 func (b *Backend) Join(set driver.Set) {
 	if set == (driver.Set{}) {
 		b.membership.want.Store(nil)
@@ -147,8 +147,8 @@ func (b *Backend) belong(ctx context.Context, conn Conn, from, to driver.Set,
 	return a, nil
 }
 
-// member returns an error unless the server has had its data for the guard and belongs to the set,
-// or to none and takes it on. A nil set is any set. memory is what the server stores about its
+// member returns an error unless the server has had its data for the guard and belongs to the set.
+// A server without a set joins it. A nil set is any set. memory is what the server stores about its
 // data, if that matters.
 func (b *Backend) member(ctx context.Context, conn Conn,
 	want *driver.Set) (memory string, err error) {
@@ -183,7 +183,7 @@ func (b *Backend) keeper(ctx context.Context, conn Conn) (Conn, error) {
 	}
 	conn, err := b.transport.Conn(ctx, Slot(setKey))
 	if c, ok := conn.(*sharedConn); ok && err == nil {
-		// All claims ask for these keys. One answer that hangs must not hold up the others.
+		// All claims ask for these keys. One answer that hangs must not delay the others.
 		return &sharedConn{t: c.t, node: c.node, slot: Slots}, nil
 	}
 	return conn, err
@@ -238,7 +238,7 @@ func (b *Backend) remembers(c *confirmation) error {
 		Reason: "it is new, was restarted, or has lost its data"}}
 }
 
-// refusal returns the error of a claim that was not sent, as the question before it failed.
+// refusal returns the error of a claim that was not sent because the question before it failed.
 func refusal(err error) error {
 	if e, ok := err.(*driver.Error); ok && e.Maybe {
 		unsent := *e
@@ -248,7 +248,8 @@ func refusal(err error) error {
 	return err
 }
 
-// vouched reports whether set and memory allow to take a notice of the server for a grant.
+// vouched reports whether a notice of the server may count as a grant, by what is known of set and
+// memory.
 func (b *Backend) vouched(server *Server) bool {
 	want, memory := b.membership.want.Load(), b.memoryMatters(server)
 	if want == nil && !memory {

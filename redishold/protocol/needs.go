@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Needs returns every command that is needed, except those that open a connection and List's SCAN,
-// in a form that leaves nothing behind: all are about a key that does not exist. A connection sends
-// them when it is made, and [Lacks] judges the replies. Otherwise a command that an ACL or the
-// configuration forbids would fail inside a script, without its name. sharded says that notices
-// travel on sharded channels.
+// Needs returns every command that is needed, except those that open a connection and List's SCAN.
+// They are in a form that leaves nothing behind: all are about a key that does not exist. A
+// connection sends them when it is made, and [Lacks] looks at the replies. Otherwise a command that
+// an ACL or the configuration forbids would fail inside a script, without its name. sharded says
+// that notices travel on sharded channels.
 func Needs(sharded bool) []Command {
 	tag := Tag(0)
 	key := probePrefix + tag + "}"
@@ -43,7 +43,7 @@ func Needs(sharded bool) []Command {
 }
 
 // Lacks returns an error if the reply to one of the [Needs] says that the command is forbidden or
-// not there. Any other error is left to the first call that gets it.
+// does not exist. It ignores any other error; the first call that gets that error reports it.
 func Lacks(node string, reply Reply) *driver.Error {
 	if reply.Kind != Failure {
 		return nil

@@ -18,8 +18,8 @@ type listeners struct {
 type listener struct{ f func(driver.Notice) }
 
 // Notify calls f with the notices for waiters of this Backend, as [driver.Notifier] describes,
-// until stop is called. A notice that is sent while the connection is down is lost; the waiter's
-// next heartbeat finds its grant.
+// until stop is called. A notice that is sent while the connection is down is lost; the waiter
+// finds its grant when it next asks.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	b.listeners.mu.Lock()
@@ -35,8 +35,8 @@ func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 }
 
 // hear passes a message of the server on. A notice does not count as a grant if the server may not
-// vote now: a server that came back with older data also has an old queue, and a release hands over
-// to that.
+// vote now. A server that came back with older data also has an old queue, and a release hands the
+// lock over to a waiter of that queue.
 func (b *Backend) hear(server *Server, message string) {
 	notice, ok := parseNotice(message)
 	if !ok {
@@ -46,7 +46,7 @@ func (b *Backend) hear(server *Server, message string) {
 		return
 	}
 	if b.guard.Load() > 0 && server == nil || !b.vouched(server) {
-		// It is not known whether the server may vote, so the waiter has to ask.
+		// Perhaps the server may not vote, so the waiter has to ask.
 		notice = driver.Notice{Kind: driver.Freed, Key: notice.Key, Owner: notice.Owner}
 	}
 	b.listeners.tell(notice)

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// inspectPlainly is Inspect without a script: an ACL counts a script as a write, whatever it does.
-// The commands are sent together, but are no one step: what is shown may have changed between two
-// of them.
+// inspectPlainly is Inspect without a script, because an ACL counts every script as a write. The
+// commands are sent together but are not one step: something may have changed between two of them.
 func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry, error) {
 	keys := KeysOf(key)
 	replies, err := b.look(ctx, keys.Slot, optional, []Command{
@@ -50,7 +49,7 @@ func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry,
 const optional = 6
 
 // look sends the commands to the server of the slot, and follows a cluster's redirections. It fails
-// if one of the first commands did, of which it takes so many as needed says.
+// if one of the first commands did. needed says how many of the commands count as first.
 func (b *Backend) look(ctx context.Context, slot uint16, needed int,
 	commands []Command) ([]Reply, error) {
 	if err := b.ready(ctx); err != nil {
@@ -81,8 +80,9 @@ func (b *Backend) look(ctx context.Context, slot uint16, needed int,
 	}
 }
 
-// serverClock returns the server's clock in milliseconds: by TIME or, as @read of an ACL does not
-// include that, from the end of a key and what remains to it. The last resort is this machine's.
+// serverClock returns the server's clock in milliseconds. It comes from TIME. The category @read of
+// an ACL does not include TIME; then it is computed from the end of a key and the time that remains
+// to the key. If that fails too, it is this machine's clock.
 func serverClock(clock Reply, ends ...[2]Reply) int64 {
 	if at := clockOf(clock); !at.IsZero() {
 		return at.UnixMilli()
@@ -95,8 +95,8 @@ func serverClock(clock Reply, ends ...[2]Reply) int64 {
 	return time.Now().UnixMilli()
 }
 
-// sharersOf reads who shares a lock, with the negative end of each lease as its score: the longest
-// lease comes first there, and last here.
+// sharersOf reads who shares a lock. Each score is the negative end of a lease, so the longest
+// lease comes first there, and last in the result.
 func sharersOf(list []Reply, now int64) (sharers []driver.Party) {
 	if len(list) > 0 && list[0].Kind == List { // the newer form of the protocol has pairs
 		pairs := list
@@ -115,7 +115,7 @@ func sharersOf(list []Reply, now int64) (sharers []driver.Party) {
 	return sharers
 }
 
-// waitersOf reads who waits, in order, and by each waiter's record until when it is present.
+// waitersOf reads who waits, in order. Each waiter's record says until when the waiter is present.
 func waitersOf(queue, records []Reply, now int64) (waiters []driver.Party) {
 	until := make(map[string]int64, len(records)/2)
 	for ; len(records) >= 2; records = records[2:] {

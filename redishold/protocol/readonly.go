@@ -23,8 +23,8 @@ var harmless = map[string]bool{
 // harmlessParts are the only subcommands of these that are sent; CONFIG GET is for Check.
 var harmlessParts = map[string]string{"CONFIG": "GET", "MEMORY": "USAGE"}
 
-// readOnly is a transport that sends nothing that could change something, whoever asks it to: what
-// is not known to be harmless is refused here, in one place.
+// readOnly is a transport that sends only commands that are known to change nothing. It refuses all
+// others here, in one place, whoever asks.
 type readOnly struct{ Transport }
 
 func (t readOnly) Conn(ctx context.Context, slot uint16) (Conn, error) {

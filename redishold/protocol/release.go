@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Release ends a hold or leaves the queue, as [driver.Backend] describes.
+// Release frees the key or leaves its queue, as [driver.Backend] describes.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
 	result, err := b.release(ctx, claim, doubtful)
@@ -16,8 +16,8 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	return result, err
 }
 
-// release sends one release. final has the server refuse requests of the acquisition that arrive
-// later: the claim is given up for good.
+// release sends one release. If final is true, the claim is given up for good, and the server
+// refuses requests of the acquisition that arrive later.
 func (b *Backend) release(ctx context.Context, claim driver.Claim,
 	final bool) (driver.Result, error) {
 	// TTL and tokens do not matter to a release.

@@ -15,15 +15,15 @@ const (
 	// meanwhile.
 	renewChunk = 100
 
-	// shardPatience is how long Renew waits for slow shards after the first one has answered; or
-	// three times as long as that one took, if that is longer. Claims of a late shard are Unknown,
-	// and the kernel asks again. Waiting longer could cost the others their validity.
+	// shardPatience is how long Renew waits for slow shards after the first one has answered. If
+	// three times the time of that one is longer, it waits for so long. Claims of a late shard are
+	// Unknown, and the kernel asks again. Waiting longer could cost the others their validity.
 	shardPatience = 250 * time.Millisecond
 )
 
 // Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster
-// the shards are asked side by side; one that does not answer leaves its claims Unknown and holds
-// up no other.
+// it asks the shards side by side. A shard that does not answer leaves its claims Unknown and does
+// not delay the others.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ type renewPart struct {
 	results []driver.Result
 }
 
-// answerInto has the parts write their results straight into results, if they can. Only one renewal
-// may: the others may be late, and must not write there then.
+// answerInto has the parts write their results directly into results, if they can. It is for a lone
+// renewal: of several, one may be late, and must not write there any more.
 func (r *renewal) answerInto(results []driver.Result) {
 	for _, p := range r.parts {
 		first, n := p.claims[0], len(p.claims)
@@ -294,7 +294,8 @@ func (r *renewal) send(ctx context.Context) error {
 	return nil
 }
 
-// doubt makes the claims that were renewed unknown, as replicas may not have that.
+// doubt makes the results of claims that were renewed unknown, because replicas may not have the
+// renewal.
 func (r *renewal) doubt(err error) {
 	for _, p := range r.parts {
 		for i := range p.results {
@@ -330,9 +331,9 @@ func (r *renewal) take(ctx context.Context, conn Conn, p *renewPart, reply Reply
 	r.takeStates(ctx, conn, p, reply)
 }
 
-// sendAgain sends a part that met a redirection or a missing script again by itself, and claims
-// that are not all on one server each by itself. It returns the reply to the part, or false if
-// there is none and all its claims have a result.
+// sendAgain sends a part again that met a redirection or a missing script. If the claims of the
+// part are not all on one server, it sends each by itself. It returns the reply to the part, or
+// false if there is none and all its claims have a result.
 func (r *renewal) sendAgain(ctx context.Context, conn Conn, p *renewPart,
 	reply Reply) (_ Reply, sent bool) {
 	p.wait = r.b.options.Replicas > 0
@@ -388,8 +389,9 @@ func (r *renewal) takeStates(ctx context.Context, conn Conn, p *renewPart, reply
 	}
 }
 
-// other returns the run of a script that has the say about the claim i of a part, after its own run
-// gave this state: keep.lua for s, and turn.lua for a, which shares what is held alone.
+// other returns the run of the script that decides about the claim i of a part, after its own run
+// has returned this state: keep.lua for s, and turn.lua for a, which makes a lock that is held
+// alone a shared one.
 func (p *renewPart) other(i int, state byte) *renewPart {
 	keys, owner, ttl := p.argumentsOf(i)
 	if state == 'a' {

@@ -35,8 +35,8 @@ func Scripts() []*Script {
 
 var include = pattern(`(?m)^\s*-- include (\w+)\.lua$`)
 
-// load reads a script and puts what it includes where it says so. That is behind the point where
-// the usual case has returned, as a script pays for each function that it defines.
+// load reads a script, and puts what it includes where the script says so. That is behind the point
+// where the usual case has returned, because a script pays for each function that it defines.
 func load(name string) *Script {
 	source := include().ReplaceAllStringFunc(read(name), func(line string) string {
 		return read(include().FindStringSubmatch(line)[1])

@@ -23,12 +23,12 @@ type Server struct {
 	// those before: every write was on its disk before it was answered.
 	Durable bool
 
-	// Forgot is when the server last lost its data within a run, as a replica does, or later; zero
-	// if it did not. Durable does not exempt from that.
+	// Forgot is when the server last lost its data within a run, as a replica does, or a later
+	// time. It is zero if the server did not. Durable does not exempt from it.
 	Forgot time.Time
 
-	// Failover says that another server takes this one's place when it fails. So a server that has
-	// just been promoted has not lost its data.
+	// Failover says that another server takes this one's place when it fails. So a server that was
+	// just promoted has not lost its data.
 	Failover bool
 
 	// Blind says that the connection is not told when the server loses its data.
@@ -71,10 +71,10 @@ func ParseInfo(name, info string, answered time.Time) (*Server, error) {
 		return nil, fmt.Errorf("INFO has uptime_in_seconds %q: %w",
 			fields["uptime_in_seconds"], err)
 	}
-	// The uptime is the difference of two times cut to whole seconds, so it may be a second too
-	// long. It counts back from when the answer came, which is after it left. The server uses its
-	// wall clock: if that was set back, the uptime may be negative, and the server counts as just
-	// started.
+	// The uptime is the difference of two times that are cut to whole seconds, so it may be a
+	// second too long. It is counted back from when the answer came, which is later than when it
+	// was sent. The server uses its wall clock: if that was set back, the uptime may be negative,
+	// and the server counts as just started.
 	s.Booted = answered.Add(-time.Duration(max(0, up-1)) * time.Second)
 	return s, nil
 }

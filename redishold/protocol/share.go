@@ -6,6 +6,6 @@ const sharedValue = Namespace + "shared"
 
 // Shares reports that shared claims are granted side by side, as [driver.Sharer] describes: true.
 //
-// They cost a script each, also where nobody contends; exclusive claims cost what they cost without
-// them.
+// Each shared claim costs a script, even without contention. Exclusive claims cost as much as
+// without shared ones.
 func (b *Backend) Shares() bool { return true }

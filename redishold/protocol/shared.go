@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Library is a client that its application uses for other things too: it spreads requests over
-// connections, and makes these as it likes. Its methods are safe for concurrent use.
+// Library is a client that the application uses for other things too. It makes connections and
+// spreads requests over them as it likes. Its methods are safe for concurrent use.
 type Library interface {
 	// Node returns what talks to the server that serves the slot.
 	Node(ctx context.Context, slot uint16) (Node, error)
 
-	// At returns what talks to the server that another one named in an ASK: a slot is being moved
-	// there. It is not called if the library follows such redirections itself.
+	// At returns what talks to the server that another server named in an ASK, because a slot is
+	// being moved there. It is not called if the library follows such redirections itself.
 	At(ctx context.Context, address string) (Node, error)
 
-	// Shard returns a name that slots share only if one server serves them: commands for these may
-	// be sent together. It asks no server.
+	// Shard returns a name for the slot. Slots have the same name only if one server serves them,
+	// so commands for them may be sent together. It asks no server.
 	Shard(slot uint16) string
 
 	// Nodes returns one Node for each server that serves slots.
@@ -42,8 +42,8 @@ type Library interface {
 	// Sharded reports whether Subscribe makes it a sharded channel, one for each slot.
 	Sharded() bool
 
-	// Reload has the client find out which server serves which slot, as a server has said that it
-	// does not serve one. It does not wait for that.
+	// Reload has the client find out which server serves which slot, because a server has said that
+	// it does not serve one. It does not wait for that.
 	Reload()
 
 	// NotSent reports whether an error of Pipeline says that nothing was sent.
@@ -53,25 +53,25 @@ type Library interface {
 // Node talks to one server.
 type Node interface {
 	// Pipeline sends the commands, once, on one connection, and waits for the replies. It may
-	// ignore the end of ctx, but not wait for ever: requests for the same slot wait behind it. An
-	// error means that no reply is known. Commands that may have reached a server are not sent
-	// again: the first ones could arrive after the second were answered.
+	// ignore the end of ctx, but must not wait for ever, because requests for the same slot wait
+	// behind it. An error means that no reply is known. Pipeline must not send commands again that
+	// may have reached a server: the first ones could arrive after the second ones were answered.
 	Pipeline(ctx context.Context, commands []Command, replies []Reply) error
 }
 
 const (
-	// LibraryPatience bounds a request to the library, with its wait for a connection. The callers'
-	// contexts bound only their own waits.
+	// LibraryPatience bounds a request to the library, including its wait for a connection. The
+	// callers' contexts bound only their own waits.
 	LibraryPatience = 10 * time.Second
 
 	// maxQueued is how many requests may wait for those of their slots to come back.
 	maxQueued = 4096
 )
 
-// Shared returns a Transport over a client that others use too. It is not ordered, as the library
-// may send two requests on two connections. So it sends a request only when the one before it, of
-// the same slot, has returned. The caller's context bounds the caller's wait, not the request.
-// Requests of different slots go side by side. Close leaves the client open.
+// Shared returns a Transport over a client that others use too. It is not ordered, because the
+// library may send two requests on two connections. So it sends a request only when the one before
+// it for the same slot has returned. The caller's context bounds the caller's wait, not the
+// request. Requests of different slots go side by side. Close leaves the client open.
 func Shared(library Library) Transport {
 	return &shared{
 		library:  library,
@@ -116,9 +116,9 @@ func (t *shared) Conn(ctx context.Context, slot uint16) (Conn, error) {
 	return &sharedConn{t: t, node: node, slot: slot}, nil
 }
 
-// Follow leaves it to the library to find out where a slot is. Requests after an ASK have no order
-// with others, and need none: a renewal sets nothing anew, and an acquisition fails in a slot that
-// is being moved, as the key for its end never exists there yet.
+// Follow leaves it to the library to find out where a slot is. Requests after an ASK are in no
+// order with others, and need none: a renewal sets nothing anew, and an acquisition fails in a slot
+// that is being moved, because the key for its end never exists there yet.
 func (t *shared) Follow(ctx context.Context, slot uint16, address string) (Conn, error) {
 	switch {
 	case !t.library.Cluster():
@@ -179,7 +179,8 @@ func (t *shared) failure(err error, sent bool) error {
 	case repeated().MatchString(text):
 		err = ServerError(repeated().ReplaceAllString(text, ""))
 	case strings.Contains(text, "@"):
-		// It repeats an address, which may be a URL by mistake. No part of it is kept in a cause.
+		// The error repeats an address, which may be a URL by mistake. No part of a login is kept
+		// in a cause.
 		err = errors.New(login().ReplaceAllString(text, "...@"))
 	}
 	if strings.Contains(err.Error(), "\n") {
@@ -208,8 +209,8 @@ type sharedConn struct {
 func (c *sharedConn) Server() *Server { return nil }
 
 // Do sends the commands when the slot's earlier ones have returned. If nobody waits for them any
-// more by then, they are not sent, so that slow requests do not delay more and more others. But a
-// release is sent: it must not be lost behind an acquisition that hangs.
+// more by then, they are not sent, so that slow requests do not delay more and more others. A
+// release is always sent, because it must not be lost behind an acquisition that hangs.
 func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply) error {
 	if err := ctx.Err(); err != nil {
 		return &driver.Error{Err: err}
@@ -305,8 +306,8 @@ func releaseOf(commands []Command) string {
 	return fmt.Sprintf("%q", commands[0][2:])
 }
 
-// send reports whether a request whose turn has come is sent: somebody waits for it, or it is a
-// release and no equal one that was given up too comes behind it.
+// send reports whether a request whose turn has come is sent. It is if somebody waits for it, or if
+// it is a release and no equal release that was given up too comes behind it.
 func (t *shared) send(p *place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -411,7 +412,7 @@ func (s *subscription) end() {
 	}
 }
 
-// subscribe makes the subscription. No caller's context bounds it: others wait for it too.
+// subscribe makes the subscription. No caller's context bounds it, because others wait for it too.
 func (t *shared) subscribe(slot uint16, s *subscription) {
 	ctx, cancel := context.WithTimeout(context.Background(), LibraryPatience)
 	defer cancel()

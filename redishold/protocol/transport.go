@@ -11,11 +11,12 @@ type Transport interface {
 	Ordered() bool
 
 	// Conn returns the connection to the server that serves the slot, and makes it if there is
-	// none. ctx ends the wait, not the making: the next caller needs the connection too.
+	// none. ctx ends the wait, but the connection is still made, because the next caller needs it
+	// too.
 	Conn(ctx context.Context, slot uint16) (Conn, error)
 
-	// Shard names the server that serves the slot, as far as is known without asking it. Commands
-	// for slots of one shard may be sent together.
+	// Shard names the server that serves the slot, as far as that is known without a request.
+	// Commands for slots of one shard may be sent together.
 	Shard(slot uint16) string
 
 	// Follow returns the connection to the server that another one named: in a MOVED of the slot,
@@ -44,17 +45,18 @@ type Transport interface {
 type Conn interface {
 	// Do sends the commands one after the other, on one connection, and waits for their replies.
 	// replies is as long as commands. Do returns when ctx ends, and keeps nothing of commands and
-	// replies. An error means that no reply is known: ErrUnknown if the commands may have been
-	// sent, else ErrUnavailable.
+	// replies. An error means that no reply is known. It is ErrUnknown if the commands may have
+	// been sent, and otherwise ErrUnavailable.
 	Do(ctx context.Context, commands []Command, replies []Reply) error
 
 	// Route returns the route by which notices for the slot reach this transport's Listen: P or S
-	// for PUBLISH or SPUBLISH, then the channel. When it returns, the channel is subscribed. It
-	// returns "" if there is none: then waiters rely on their heartbeats.
+	// for PUBLISH or SPUBLISH, then the channel. When Route returns, the channel is subscribed. If
+	// there is no route, it returns "", and waiters hear of grants when they next ask.
 	Route(ctx context.Context, slot uint16) string
 
-	// Server returns what is known about the server. It is nil if the library makes connections as
-	// it likes; then the server is asked together with each request that depends on it.
+	// Server returns what is known about the server. It returns nil if the library makes
+	// connections as it likes. Then each request that depends on the server asks it at the same
+	// time.
 	Server() *Server
 }
 

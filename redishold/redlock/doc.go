@@ -11,41 +11,42 @@
 // # Which servers
 //
 // Independent masters: no replication between them, no Cluster, each on a machine of its own. Five
-// tolerate the failure of two, three that of one. An even number is allowed and buys nothing: four
-// tolerate one failure, as three do, and are one more that can fail. Any minority may be down, also
-// while Open runs.
+// servers tolerate the failure of two, and three that of one. An even number is allowed but gains
+// nothing: four tolerate one failure, as three do, and one more server can fail. Any minority may
+// be down, also while Open runs.
 //
 // # Restarts
 //
 // A server that restarts without its data has forgotten the leases that it granted, and could grant
 // a key that is still held. So after a restart it takes no part for the time of restart-guard.
-// Locks go on with the other servers, and renewals set them again on this one when it is back. The
-// guard is also the largest TTL allowed. A set of servers that were all just started grants nothing
-// before the guard is over; the error says for how long.
+// Locks go on with the other servers, and renewals set them again on this server when it is back.
+// The guard is also the largest TTL allowed. A set of servers that were all just started grants
+// nothing before the guard is over; the error says for how long.
 //
-// Only durable=always in the URL exempts servers. That is the operator's word that no server ever
+// Only durable=always in the URL exempts servers. With it the operator says that no server ever
 // lost anything it had answered: each has always run with appendonly yes, appendfsync always and
 // no-appendfsync-on-rewrite no, which costs a write to disk for every change. A server's settings
-// cannot replace that word, as they tell nothing about the run before. But a server that
-// contradicts it is refused. Before you change a server's persistence, delete its data or put back
+// cannot say that, because they tell nothing about the run before. But a server whose settings
+// contradict it is refused. Before you change a server's persistence, delete its data or put back
 // an older copy, take the parameter out of the URL of every client. It may come back when the guard
 // is over. With appendfsync everysec an orderly shutdown loses nothing, but a power failure can
 // lose the last second: such a server sits the guard out.
 //
-// A server itself says, in INFO, which run it is in and since when. Its uptime follows its wall
-// clock: if that is set forward while the server is down, it seems to be up for longer. So the
+// In INFO a server says which run it is in and since when. Its uptime follows its wall clock: if
+// that is set forward while the server is down, the server seems to be up for longer. So the
 // quarantine also counts from when a client first asks the server in its run.
 //
 // Without a restart a server loses its data when somebody empties it (FLUSHALL, FLUSHDB, SWAPDB) or
-// when it is a replica for a while. That counts as a restart. A server stores with its data since
-// when it has had them (the key holdfast:m:{holdfast:s}), takes no part before it has had them for
-// the guard, and is asked for the key with every claim. It also tells connected clients whose user
-// may run client|tracking. So FLUSHDB of another database starts a quarantine too, as Redis does
-// not say which one it was. This has a price: a server that no client has asked before in its run
-// is in quarantine for the guard, however long it runs, since it looks like one that was emptied,
-// or that was a replica long ago. The error says so, and waiting acquisitions wait for it. Servers
-// with durable=always are not asked for the key: their operator has said that nobody empties them.
-// Connected clients that may run client|tracking notice it all the same, except SWAPDB.
+// when it is a replica for a while. That counts as a restart. With its data a server stores the
+// time since when it has had them (the key holdfast:m:{holdfast:s}). It is asked for the key with
+// every claim, and takes no part before it has had its data for the guard. A server also tells
+// connected clients whose user may run client|tracking that it has lost its data. Redis does not
+// say which database was emptied, so FLUSHDB of another database starts a quarantine too. This has
+// a price: a server that no client has asked before in its run is in quarantine for the guard,
+// however long it has run, because it looks like a server that was emptied or was a replica long
+// ago. The error says so, and waiting acquisitions wait for it. Servers with durable=always are not
+// asked for the key, because their operator has said that nobody empties them. Connected clients
+// that may run client|tracking still notice it, except SWAPDB.
 //
 // Nothing notices when older data of the same run replace newer ones, with an older holdfast:m key
 // among them: SWAPDB there and, after the guard, back again, with nobody connected; two databases
@@ -56,17 +57,17 @@
 // # Another set of servers
 //
 // Each server remembers, under the key holdfast:s, which servers belong together, how many they
-// are, and the guard. It refuses clients that are configured otherwise, with an error that names
-// both sets. The addresses in the URL, in any order, say which servers they are. Clients that have
-// to write them differently give their set one name, by the parameter set.
+// are, and the guard. It refuses clients with another configuration, with an error that names both
+// sets. The addresses in the URL, in any order, say which servers they are. Clients that have to
+// write them differently give their set one name, by the parameter set.
 //
 // To change any of that, servers included: write the new URL, call [quorum.Quorum.Adopt] on a
-// backend that is opened with it, or holdfast adopt --on URL, and give it to all clients. It may be
-// done while clients of the old one work; its documentation says what to watch. From then on
-// servers refuse clients with the old URL, and they grant locks again when the old guard is over.
-// Two adoptions at once spoil each other and nothing else. An adoption that broke off goes on when
-// it is called again. To undo it, adopt the former servers; that is refused if it broke off after
-// its wait and too few of them say that they are of the new set.
+// backend that is opened with it, or holdfast adopt --on URL, and give it to all clients. This may
+// be done while clients of the old URL work; the documentation of Adopt says what to watch. From
+// then on servers refuse clients with the old URL, and they grant locks again when the old guard is
+// over. If two adoptions run at once, both may fail, and nothing else is harmed. An adoption that
+// broke off goes on when it is called again. To undo it, adopt the former servers; that is refused
+// if it broke off after its wait and too few of them say that they are of the new set.
 //
 // To replace a dead server, change its address and do the same (with a name, change that as well).
 // If the new server has the address of the dead one, and starts empty, nothing has to be done: it
@@ -79,16 +80,16 @@
 //
 // Redlock rests on time. Nothing protects from the following, and a test reproduces each.
 //
-// A server's leases run by its wall clock. One whose clock is set forward ends its leases early. If
-// the servers that could object cannot be reached, a lock is then granted twice. One whose clock is
-// set back keeps them for longer. Have clocks slewed, never stepped. With restart-guard=0s a
-// restart does the same. Tokens do not depend on clocks while a majority of servers keeps its data:
-// have the protected store check them.
+// A server's leases run by its wall clock. A server whose clock is set forward ends its leases
+// early. If the servers that could object cannot be reached, a lock is then granted twice. A server
+// whose clock is set back keeps its leases for longer. Have clocks slewed, never stepped. With
+// restart-guard=0s a restart does the same. Tokens do not depend on clocks while a majority of
+// servers keeps its data: have the protected store check them.
 //
 // When the network cuts a holder off from the majority, nobody gets its lock for up to its TTL. A
 // network that does so again and again can keep everybody out for ever.
 //
-// Two owners that ask for a free lock in the same moment may split the servers, so that neither
-// gets it. Both give back what they have and ask again after a random time; those that wait in the
+// Two owners that ask for a free lock at the same moment may split the servers, so that neither
+// gets the lock. Both give back what they have, and ask again after a random time. Waiters in the
 // queue are served in order.
 package redlock

@@ -27,14 +27,14 @@ type config struct {
 	quorum []quorum.Option
 }
 
-// WithNodes sets options for the connection to each node: redishold.WithTLS, for one. They prevail
-// over the URL.
+// WithNodes sets options for the connection to each node, for example redishold.WithTLS. They
+// override the URL. Default: none.
 func WithNodes(options ...redishold.Option) Option {
 	return option(func(c *config) { c.nodes = append(c.nodes, options...) })
 }
 
-// WithQuorum sets options of the whole: quorum.WithObserver or quorum.WithDrift, for example. They
-// prevail over the URL.
+// WithQuorum sets options of the quorum, for example quorum.WithObserver or quorum.WithDrift. They
+// override the URL. Default: none.
 func WithQuorum(options ...quorum.Option) Option {
 	return option(func(c *config) { c.quorum = append(c.quorum, options...) })
 }
@@ -62,12 +62,13 @@ func WithQuorum(options ...quorum.Option) Option {
 //
 // Nodes are named by host:port in errors, in events and in [quorum.Quorum.Status].
 //
-// It does not wait for nodes to be there: a minority that is down does not matter, and a majority
-// that is down or refuses shows in the first call. For at most a second it asks the nodes who they
-// are, and fails with quorum.ErrSameServer if two addresses lead to one server. If ctx ends first,
-// it fails with the error of ctx. It fails with driver.ErrInvalid if the URL is not well formed,
-// has a parameter that is unknown or not allowed, an address twice, fewer than 3 addresses or more
-// than quorum.MaxNodes, and for an option that is nil. No error holds a password.
+// Open does not wait until nodes can be reached. A minority that is down does not matter, and if a
+// majority is down or refuses, the first call shows it. For at most a second Open asks the nodes
+// who they are, and fails with quorum.ErrSameServer if two addresses lead to one server. If ctx
+// ends first, it fails with the error of ctx. It fails with driver.ErrInvalid if the URL is not
+// well formed, has a parameter that is unknown or not allowed, has an address twice, or has fewer
+// than 3 addresses or more than quorum.MaxNodes, and for an option that is nil. No error contains a
+// password.
 func Open(ctx context.Context, url string, options ...Option) (*quorum.Quorum, error) {
 	var c config
 	for i, o := range options {

@@ -14,7 +14,7 @@ import (
 // "[::1]:port". It returns them as host:port, with port where none is given. An empty list, or one
 // that is only a port, means localhost; among several hosts each needs a name.
 //
-// An error names the host by number and quotes none: what stands there may be a password for which
+// An error names the host by number and does not quote it, because it may be a password after which
 // the '@' was forgotten.
 func Parse(list, port string) ([]string, error) {
 	all := strings.Split(list, ",")
