@@ -4,27 +4,27 @@
 //	backend, err := goredishold.New(client) // *redis.Client or *redis.ClusterClient
 //	locker, err := holdfast.New(backend, holdfast.WithPrefix("lock:"))
 //
-// It is the same protocol as package redishold, whose documentation holds here too: what is stored,
-// the caveats, and the commands that an ACL user needs. Both may be used on one deployment, side by
-// side.
+// It speaks the same protocol as package redishold. That package's documentation is true here too:
+// what is stored, the caveats, and the commands that an ACL user needs. Both may be used on one
+// deployment, side by side.
 //
 // # What it cannot promise
 //
 // redishold has one connection to each server, which carries everything in order. A go-redis client
-// has a pool of them. So here requests for one lock are sent one after the other, each when the one
-// before it has returned. None is sent twice, whatever MaxRetries says: if a connection breaks
-// before the answer, the outcome is unknown, as with redishold. An acquisition may still arrive
-// after its release, if the library had given up its connection. It then finds a mark that the
-// release has left for it. The mark is kept for a minute. An acquisition that arrives later locks
-// the key for its TTL, on behalf of nobody.
+// has a pool of connections. So here requests for one lock are sent one after the other, each when
+// the one before it has returned. None is sent twice, whatever MaxRetries says. If a connection
+// breaks before the answer, the outcome is unknown, as with redishold. An acquisition may still
+// arrive after its release, if the library had given up its connection. Then it finds a mark that
+// the release has left. The mark is kept for a minute. An acquisition that arrives later than that
+// locks the key for its TTL, and nobody holds it.
 //
 // A call that ends while an earlier request for its lock is under way is not sent, and fails with
-// ErrUnavailable; only a release is sent later all the same. A connection that takes longer to make
-// than a call may take is still made, and the next calls use it.
+// ErrUnavailable. Only a release is still sent later. If it takes longer to make a connection than
+// a call may take, the connection is still made, and the next calls use it.
 //
-// A request takes a round trip of its own, where redishold puts many into one, and notices take one
-// more connection to each server that somebody waits at. With go-redis' default ReadTimeout a
-// server that hangs is noticed late. That does not delay callers, as every call returns when its
+// Each request takes a round trip of its own; redishold puts many into one. Notices take one more
+// connection to each server at which somebody waits. With go-redis' default ReadTimeout a server
+// that hangs is noticed late. That does not delay callers, because every call returns when its
 // context ends.
 package goredishold
 
@@ -51,8 +51,8 @@ import (
 // driver.Identifier, and is safe for concurrent use.
 //
 // The client is the application's own, so no connection is told when the server loses its data.
-// Under a restart guard, or as a node of a quorum, the server is asked before each claim for its
-// set and since when it has had its data. That is one round trip more.
+// Under a restart guard, or as a node of a quorum, the Backend asks the server before each claim
+// for its set, and since when it has had its data. That is one more round trip.
 type Backend = protocol.Backend
 
 // Option sets an option of [New].
@@ -69,10 +69,10 @@ func WithReplicas(replicas int, timeout time.Duration) Option {
 }
 
 // New returns a Backend over client: a *redis.Client, a failover client among them, or a
-// *redis.ClusterClient. It does not connect, and its Close leaves the client open. It fails with
-// ErrInvalid if client is nil, is of another type, a *redis.Ring for example, whose servers are not
-// one deployment, or has an address with an '@': a URL is for redis.ParseURL; and if an option is
-// nil or out of range.
+// *redis.ClusterClient. New does not connect, and the Backend's Close leaves the client open. New
+// fails with ErrInvalid if client is nil or of another type, such as a *redis.Ring, whose servers
+// are not one deployment. It also does so if an address has an '@', because a URL is for
+// redis.ParseURL, and if an option is nil or out of range.
 func New(client redis.UniversalClient, options ...Option) (*Backend, error) {
 	var o protocol.Options
 	for i, option := range options {
@@ -151,7 +151,8 @@ func (l *library) hasLogin() bool {
 // node is one server.
 type node struct{ client *redis.Client }
 
-// lookup is the client's first look at who serves what, which all who need it share.
+// lookup is the client's first look at which server serves what. All callers that need it share
+// one.
 type lookup struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -285,8 +286,9 @@ type once struct{ *redis.Cmd }
 // NoRetry tells the library not to send the command again.
 func (once) NoRetry() bool { return true }
 
-// bounded returns the client, with timeouts if it has none: an answer that is lost must not hold up
-// the lock until the kernel gives the connection up, which may take a quarter of an hour.
+// bounded returns the client, with timeouts if it has none. Otherwise an answer that is lost would
+// delay the lock until the operating system gives the connection up, which may take a quarter of an
+// hour.
 func (n *node) bounded() *redis.Client {
 	if o := n.client.Options(); o.ReadTimeout > 0 && o.WriteTimeout > 0 {
 		return n.client
@@ -349,8 +351,8 @@ func replyOf(value any) protocol.Reply {
 	return protocol.Reply{Kind: protocol.Failure, Str: fmt.Sprintf("ERR reply of type %T", value)}
 }
 
-// Sharded is false: when the library connects again, it asks for sharded channels of different
-// slots by one command, which servers refuse. So a notice goes to all servers of a cluster, on one
+// Sharded is false. When the library connects again, it asks for sharded channels of different
+// slots in one command, which servers refuse. So a notice goes to all servers of a cluster, on one
 // channel of this process.
 func (l *library) Sharded() bool { return false }
 
@@ -364,8 +366,8 @@ type refusal struct {
 }
 
 // Subscribe takes a connection of its own. The library makes it again when it breaks, on another
-// server if need be. It would also silently repeat a subscription that the server refuses, for
-// ever, so the server's first answer is read here.
+// server if need be. It would also repeat a refused subscription for ever and silently, so
+// Subscribe reads the server's first answer itself.
 func (l *library) Subscribe(ctx context.Context, channel string, hear func(string)) (stop func(),
 	err error) {
 	if r := l.refusal.Load(); r != nil && time.Since(r.at) < refusalAge {

@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	// The program nearly always waits, and does one thing after the other. More threads would only
-	// be woken for nothing, a hundred times for a command that takes a millisecond.
+	// The program nearly always waits, and does one thing after the other. More threads would be
+	// woken in vain, a hundred times for a command that takes a millisecond.
 	runtime.GOMAXPROCS(1)
 	os.Exit(cli.Main(arguments.Take(), os.Stdout, os.Stderr))
 }

@@ -1,7 +1,6 @@
-// Command holdfast-fence is the part of holdfast fence that knows databases. It is a program of its
-// own, which holdfast calls, since the drivers of databases cost each start of the program that has
-// them. What it takes is what holdfast fence takes. It refuses to be called by holdfast in another
-// version.
+// Command holdfast-fence is the part of holdfast fence that knows databases. Holdfast calls it. It
+// is a program of its own because the drivers of databases make each start slower. It takes the
+// arguments of holdfast fence, and refuses to be called by another version of holdfast.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command holdfast-postgres is holdfast with the driver of PostgreSQL. It is a program of its own,
-// which holdfast calls for locks in a database, since that driver costs each start of the program
-// that has it. What it takes is what holdfast takes. It refuses to be called by holdfast in another
-// version.
+// Command holdfast-postgres is holdfast with the driver of PostgreSQL. Holdfast becomes this
+// program for locks in a database. It is a program of its own because that driver makes each start
+// slower. It takes the arguments of holdfast, and refuses to be called by another version of
+// holdfast.
 package main
 
 import (

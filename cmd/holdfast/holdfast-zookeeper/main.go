@@ -1,7 +1,7 @@
-// Command holdfast-zookeeper is holdfast with the client of ZooKeeper. It is a program of its own,
-// which holdfast becomes where an address begins with zookeeper, since that client costs each start
-// of the program that has it. What it takes is what holdfast takes. It refuses to be called by
-// holdfast in another version.
+// Command holdfast-zookeeper is holdfast with the client of ZooKeeper. Holdfast becomes this
+// program if an address begins with zookeeper. It is a program of its own because that client makes
+// each start slower. It takes the arguments of holdfast, and refuses to be called by another
+// version of holdfast.
 package main
 
 import (

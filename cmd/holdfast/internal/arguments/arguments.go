@@ -7,8 +7,8 @@ import (
 )
 
 // Take returns the command line without the program's name. On Linux it hides addresses that may
-// have a secret from the process list. It changes nothing after a --, which is for the command to
-// run.
+// have a secret from the process list. It changes nothing after a --, because that belongs to the
+// command to run.
 func Take() []string {
 	args := make([]string, 0, len(os.Args))
 	ours := true

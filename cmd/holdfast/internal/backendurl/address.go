@@ -61,15 +61,16 @@ type limits struct {
 	timeout  time.Duration // for one call to a server; 0: not known
 }
 
-// Open opens the backend, which the caller closes. It fails if the backend cannot be used: a
-// directory that is missing or not writable, a server that does not answer. ctx bounds the opening
-// only. watch observes the servers of a redlock address, see quorum.WithObserver. It may be nil.
+// Open opens the backend. The caller closes it. Open fails if the backend cannot be used, for
+// example if a directory is missing or not writable, or a server does not answer. ctx bounds the
+// opening only. watch observes the servers of a redlock address (see quorum.WithObserver), and may
+// be nil.
 func (a *Address) Open(ctx context.Context, watch func(quorum.NodeEvent)) (driver.Backend, error) {
 	return a.open(ctx, how{watch: watch})
 }
 
-// Look opens the backend as Open does, but only to look at it: nothing is written to a server, and
-// its user needs no right to. A directory has to exist.
+// Look opens the backend as Open does, but only to look at it. It writes nothing to a server, and
+// the user needs no right to write. A directory has to exist.
 func (a *Address) Look(ctx context.Context) (driver.Backend, error) {
 	return a.open(ctx, how{reads: true})
 }
@@ -246,7 +247,7 @@ func lookup(p parts) (scheme, error) {
 	}
 }
 
-// beginnings lists the beginnings of addresses of these forms, for an error: the forms themselves
+// beginnings lists the beginnings of addresses of these forms, for an error. The forms themselves
 // are in the help, and would fill half a screen.
 func beginnings(forms []string) string {
 	var all []string

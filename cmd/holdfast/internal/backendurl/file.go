@@ -44,7 +44,8 @@ var fileScheme = scheme{
 		}
 		return shownDir(dir), func(_ context.Context, h how) (driver.Backend, error) {
 			if h.reads {
-				// filehold would make it, and who mistypes it would see one without locks.
+				// filehold would make the directory, and a user who mistypes its name would see one
+				// without locks.
 				if _, err := os.Stat(dir); err != nil {
 					return nil, err
 				}
@@ -110,8 +111,8 @@ func Dir(dir string) *Address {
 	}
 }
 
-// shownDir returns the address of a directory. It escapes the @ as well, which would look like the
-// end of a password.
+// shownDir returns the address of a directory. It escapes the @ as well, because an @ would look
+// like the end of a password.
 func shownDir(dir string) string {
 	return "file://" + strings.ReplaceAll((&url.URL{Path: filepath.ToSlash(dir)}).EscapedPath(),
 		"@", "%40")

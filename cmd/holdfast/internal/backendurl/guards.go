@@ -20,8 +20,8 @@ type Guard struct {
 	prefix string
 	open   func() (guard.Store, error) // nil if the store is a database
 
-	// Database says where the store is if it is a table of a database: only holdfast-fence has the
-	// drivers.
+	// Database says where the store is if it is a table of a database. Only holdfast-fence has the
+	// drivers for that.
 	Database Database
 }
 
@@ -205,7 +205,8 @@ func parseDatabase(g *Guard, p parts, form string) error {
 		return fmt.Errorf("no name of one database behind the host; write %s", form)
 	}
 	for _, name := range p.names {
-		if p.params[name] == "" { // a variable that was not set, and drivers take it for no wish
+		// An empty value comes from a variable that was not set. Drivers would ignore it.
+		if p.params[name] == "" {
 			return fmt.Errorf("parameter %s has no value; write one, or leave the parameter out",
 				name)
 		}

@@ -7,16 +7,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Client is a client that costs each start of the program that it is part of, so that only a
-// program of its own has it.
+// Client is a client that makes each start of a program slower, so it is in a program of its own.
 type Client struct {
 	Validate func(address string) error // without connecting
-	// Open opens a backend that only looks if reads is set, where that makes a difference.
+	// Open opens a backend. If reads is set, the backend only reads, where that makes a difference.
 	Open func(ctx context.Context, address string, reads bool) (driver.Backend, error)
 }
 
-// Clients are those that this program has, by the program that was made for them: none in holdfast.
-// They are set before anything else happens.
+// Clients are the clients that this program has, by the name of the program that was made for them.
+// holdfast has none. They are set before anything else happens.
 var Clients = make(map[string]Client)
 
 // The programs that lock where a client of its own is needed.
@@ -54,6 +53,6 @@ func clientScheme(program, name, rest string, params map[string]string) scheme {
 		return b, nil
 	})
 	s.program = program
-	s.prefix = "" // what it is kept in is for locks alone
+	s.prefix = "" // nothing but locks is kept there
 	return s
 }

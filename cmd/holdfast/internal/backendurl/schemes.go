@@ -13,7 +13,7 @@ type scheme struct {
 	params   map[string]string // parameters it takes, and what they mean
 	prefix   string            // put before every name, unless the parameter prefix says otherwise
 	noServer bool              // an address has a path but neither host nor user
-	program  string            // only that one has the client; empty: each has
+	program  string            // the one that has the client; empty: every program has it
 
 	// limits returns the limits of leases with these parameters, of an address that parse accepts.
 	// nil: no limits.

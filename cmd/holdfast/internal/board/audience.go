@@ -16,7 +16,8 @@ type audience struct {
 	count int
 }
 
-// enter adds a viewer, and returns false if there are too many. Whoever has entered calls leave.
+// enter adds a viewer, and returns false if there are too many. A viewer that has entered calls
+// leave at its end.
 func (a *audience) enter() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

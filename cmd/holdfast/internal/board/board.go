@@ -33,7 +33,7 @@ type Options struct {
 	// it.
 	Most int
 
-	// Token is what somebody has to know who looks. Empty: nothing.
+	// Token is what a viewer has to know. Empty: viewers need to know nothing.
 	Token string
 
 	// Release allows locks to be freed. It needs a Token.
@@ -121,12 +121,14 @@ const (
 	freeTime    = 5 * time.Second  // to free locks, when the board is ended
 )
 
-// Serve answers requests on the listener, which it closes, until ctx ends. It returns nil then, and
-// else why it could not go on. Locks that are being freed when ctx ends have a moment to be freed.
+// Serve answers requests on the listener until ctx ends, and then closes the listener and returns
+// nil. If it cannot go on before, it returns why. Locks that are being freed when ctx ends have a
+// moment to be freed.
 func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	// What frees a lock asks the backend several times, each for as long as its patience. A limit
-	// for the whole request would end such an answer, too: the server reads on meanwhile.
+	// Freeing a lock takes several requests to the backend, and each may take as long as the
+	// patience. A limit for the whole request would end such an answer too, because the server
+	// reads on meanwhile.
 	server := &http.Server{Handler: b, ReadHeaderTimeout: requestTime,
 		WriteTimeout: writeTime + 8*b.View.Patience,
 		IdleTimeout:  idleTime, MaxHeaderBytes: headBytes, ErrorLog: silence(),

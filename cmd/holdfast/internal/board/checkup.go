@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// checkEvery is how often the servers are examined. That asks each for its whole configuration.
+	// checkEvery is how often the servers are examined. An examination asks each server for its
+	// whole configuration.
 	checkEvery = 30 * time.Second
 
 	// mostFindings is how many findings are shown; the worst come first.
@@ -49,7 +50,7 @@ type checkup struct {
 	now     examination
 }
 
-// begin has the servers be examined if it is time.
+// begin starts an examination of the servers if it is time.
 func (c *checkup) begin(ctx context.Context, o *Options, work *sync.WaitGroup, at time.Time) {
 	checker, ok := o.Backend.(driver.Checker)
 	c.mu.Lock()
@@ -111,7 +112,8 @@ type set interface {
 // probed is a name that each server of a set is asked for.
 const probed = "holdfast-board"
 
-// healthOf asks each server of a set for a key: its state by itself tells of calls that lock only.
+// healthOf asks each server of a set for a key. The server's state alone tells only of calls that
+// lock.
 func healthOf(ctx context.Context, o *Options) health {
 	h, hide := health{Nodes: []node{}}, o.Hide
 	set, ok := o.Backend.(set)

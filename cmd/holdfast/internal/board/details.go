@@ -39,7 +39,7 @@ type detail struct {
 	Trouble string     `json:"trouble,omitempty"`
 }
 
-// holder is a holder with what it would mean to free the key.
+// holder is a holder, and what it would mean to free the key.
 type holder struct {
 	party
 	Is   string `json:"is"`
@@ -55,7 +55,7 @@ type nodeSays struct {
 	Waiting int      `json:"waiting,omitempty"`
 }
 
-// details looks at single keys, a few at a time, and at each once for all who ask.
+// details looks at single keys, a few at a time, and at each key once for all viewers that ask.
 type details struct {
 	slots chan struct{}
 
@@ -94,7 +94,7 @@ func (d *details) get(ctx context.Context, id string, ask func(context.Context) 
 	}
 }
 
-// fill asks, whether the first who has asked is still there or not: others may be.
+// fill asks even if the viewer that asked first has left, because others may wait for the answer.
 func (d *details) fill(ctx context.Context, o *opened, id string,
 	ask func(context.Context) []byte) {
 	d.slots <- struct{}{}
@@ -104,7 +104,7 @@ func (d *details) fill(ctx context.Context, o *opened, id string,
 	time.AfterFunc(keepDetail, func() { d.forget(id, o) })
 }
 
-// forget has the next who asks look again.
+// forget has the next request for the key look again.
 func (d *details) forget(id string, o *opened) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,12 +13,12 @@ const beatEvery = 5 * time.Second
 // pieceBytes is how much of an answer a viewer has writeTime for.
 const pieceBytes = 64 << 10
 
-// events sends the state, and then each change of it, until the viewer leaves. One that does not
-// read skips states, and is left when it has taken nothing for long.
+// events sends the state, and then each change of it, until the viewer leaves. A viewer that does
+// not read skips states. If it has taken nothing for long, events ends.
 func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
-		return // there would be no end, and nobody to see that the client has left
+		return // the stream would never end, and nobody would see that the client has left
 	}
 	if !b.audience.enter() {
 		refuseViewer(w)
@@ -66,8 +66,8 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// session answers whether this page may open a stream. The page of a browser cannot see why a
-// stream was refused, so it asks before.
+// session answers whether this page may open a stream. A page cannot see why a stream was refused,
+// so it asks before.
 func (b *Board) session(w http.ResponseWriter, _ *http.Request) {
 	if b.audience.full() {
 		refuseViewer(w)

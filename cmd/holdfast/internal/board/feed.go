@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// feed has the newest state for all who watch: as a whole, and as what has changed since the state
-// before. Each is encoded once.
+// feed has the newest state for all viewers: as a whole, and as what has changed since the state
+// before. Each form is encoded once.
 type feed struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed by the next publish
@@ -15,7 +15,7 @@ type feed struct {
 	state   *state
 	delta   []byte // from the version before
 	full    []byte // nil: nobody has asked for it yet
-	old     bool   // nobody has looked since, as nobody has watched
+	old     bool   // nobody has looked since, because there was no viewer
 }
 
 // begin notes that a look has begun.
@@ -25,7 +25,7 @@ func (f *feed) begin(at time.Time) {
 	f.began = at
 }
 
-// publish has viewers be sent the state.
+// publish sends the state to the viewers.
 func (f *feed) publish(s *state) {
 	delta := s.delta()
 	f.mu.Lock()
@@ -36,16 +36,16 @@ func (f *feed) publish(s *state) {
 	f.changed = make(chan struct{})
 }
 
-// outdate notes that nobody looks any more. Whoever comes next waits for what the next look finds:
-// by then, what was seen may be hours ago.
+// outdate notes that nobody looks any more. The next viewer waits for what the next look finds,
+// because what was seen last may be hours old by then.
 func (f *feed) outdate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.old = true
 }
 
-// after returns what brings a viewer up to date who has seen a version, and its version; nil if
-// nothing is new. Then changed is closed when something is.
+// after returns the text that brings a viewer up to date that has seen a version, and the new
+// version. text is nil if nothing is new. Then changed is closed when something is.
 func (f *feed) after(seen uint64) (text []byte, version uint64, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,8 +39,8 @@ func (f *frees) enter(name string) (leave func(), ok bool) {
 	}, true
 }
 
-// end has no release begin any more, waits for those at work, but not for longer than patience, and
-// returns the names of the locks of those that are not done. It is called once.
+// end lets no more releases begin, and waits for those at work, for patience at most. It returns
+// the names of the locks whose releases are not done. It is called once.
 func (f *frees) end(patience time.Duration) (left []string) {
 	f.mu.Lock()
 	f.ended = true

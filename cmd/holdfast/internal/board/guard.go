@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// policy lets the page load its own files and nothing else, have no script or style within markup,
-// and be in no frame.
+// policy lets the page load its own files and nothing else. It forbids scripts and styles within
+// markup, and the page in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
@@ -31,8 +31,9 @@ const (
 	bodyBytes = 8 << 10
 )
 
-// ServeHTTP answers a request. It refuses those of other sites, and those that call the server by
-// a name that is not its own, as a page does whose own name was made to point here.
+// ServeHTTP answers a request. It refuses requests of other sites, and those that call the server
+// by a name that is not its own. The page of another site does that after its own name was made to
+// point here.
 func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -63,8 +64,8 @@ func isVisit(r *http.Request) bool {
 		r.URL.Path == "/"
 }
 
-// isCalled reports whether the board may be called so. An IP address cannot be made to point
-// elsewhere.
+// isCalled reports whether a request may call the board by that name. An IP address is allowed,
+// because it cannot be made to point elsewhere.
 func (b *Board) isCalled(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -92,7 +93,8 @@ func change[T any](f func(http.ResponseWriter, *http.Request, T)) http.HandlerFu
 			refuse(w, http.StatusUnsupportedMediaType, "the body must be JSON")
 			return
 		}
-		// All of it: what is left would be read before the answer is sent, however long it takes.
+		// The whole body is read: what is left would be read before the answer is sent, however
+		// long that takes.
 		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyBytes))
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
@@ -100,7 +102,7 @@ func change[T any](f func(http.ResponseWriter, *http.Request, T)) http.HandlerFu
 			refuse(w, http.StatusBadRequest, "the body is not what was expected")
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it is here
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the whole request has come
 		f(w, r, body)
 	}
 }
@@ -130,21 +132,22 @@ func (b *Board) knows(r *http.Request) bool {
 	return false
 }
 
-// cookieName is another one for each token: a browser has one cookie of a name for all ports of a
-// host, and there may be a board at several.
+// cookieName depends on the token. A browser keeps one cookie of a name for all ports of a host,
+// and several ports may have a board.
 func (b *Board) cookieName() string { return "holdfast-board-" + b.mac("holdfast board name")[:16] }
 
-// pass is what the cookie has of somebody who knows the token. It lasts as long as the token.
+// pass is the content of the cookie of a viewer that knows the token. It is valid as long as the
+// token.
 func (b *Board) pass() string { return b.mac("holdfast board") }
 
-// mac is what only who knows the token can tell of a text.
+// mac returns a code for a text, which can be computed only with the token.
 func (b *Board) mac(text string) string {
 	mac := hmac.New(sha256.New, []byte(b.Token))
 	mac.Write([]byte(text))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// login sets the cookie for who knows the token.
+// login sets the cookie for a viewer that knows the token.
 func (b *Board) login(w http.ResponseWriter, r *http.Request, body struct {
 	Token string `json:"token"`
 }) {

@@ -3,14 +3,14 @@ package board
 import "time"
 
 const (
-	// mostPast is how many holds are remembered that have ended.
+	// mostPast is how many holds that have ended are remembered.
 	mostPast = 1000
 
 	// mostBlind is how many spans are remembered in which nobody has looked.
 	mostBlind = 50
 )
 
-// hold is one that has ended, as far as the board has seen it.
+// hold says who held a key, from when until when, as far as the board has seen. It has ended.
 type hold struct {
 	Key   string `json:"key"` // of a row
 	Name  string `json:"name"`
@@ -59,7 +59,8 @@ func (s *state) compare(before *state) {
 	for id, was := range before.rows {
 		if s.rows[id] == nil {
 			s.gone = append(s.gone, id)
-			// Of more keys than are shown, one may only have moved out of sight.
+			// If there are more keys than are shown, a key that is missing may only have moved out
+			// of sight.
 			if !s.more && !before.more {
 				s.end(was, &row{}, seen, blind)
 			}

@@ -92,7 +92,7 @@ func (r *reader) list(ctx context.Context) (*state, error) {
 		s.waits, err = waits.graph(ctx, r.View, deadlock.LocalParents())
 	}
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // what has failed then, did so for want of time
+		err = context.Cause(ctx) // it failed because the time was over
 	}
 	return s, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// freeing names a lock, and the acquisition of it that is to be freed, as the page has shown both.
+// freeing names a lock and the acquisition that is to lose it, as the page has shown both.
 type freeing struct {
 	ID     string `json:"id"`     // of the key
 	Holder string `json:"holder"` // of the acquisition
@@ -46,7 +46,8 @@ func (b *Board) release(w http.ResponseWriter, r *http.Request, body freeing) {
 		return
 	}
 	defer leave()
-	// What was begun is done and told, even if the page is closed or the board is ended meanwhile.
+	// A release that has begun is finished and logged, even if the page is closed or the board is
+	// ended meanwhile.
 	text, err := b.free(context.WithoutCancel(r.Context()), name, body.Holder,
 		driver.Token(token))
 	code := http.StatusOK

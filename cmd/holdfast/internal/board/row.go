@@ -19,7 +19,7 @@ const (
 	// longest is how many characters of other people's text are in a row.
 	longest = 160
 
-	// sameEnd is how far the ends of one lease lie apart at most that two looks compute.
+	// sameEnd is how far apart two looks may put the end of one lease.
 	sameEnd = 1500 * time.Millisecond
 )
 
@@ -85,8 +85,8 @@ func partyOf(p look.Party, at time.Time) party {
 	return all
 }
 
-// follow takes from the row before what is known since then, and reports whether both are the same.
-// So a lease that only gets shorter is no change.
+// follow takes over what the row before knew, and reports whether both are the same. A lease that
+// only gets shorter is no change.
 func (r *row) follow(before *row) (same bool) {
 	for i := range r.Holders {
 		p := &r.Holders[i]
@@ -117,8 +117,8 @@ func (r *row) all() bool { return r.Held == len(r.Holders) }
 // keyID stands for a key. It can be turned back.
 func keyID(full string) string { return base64.RawURLEncoding.EncodeToString([]byte(full)) }
 
-// ownerID stands for an owner value, which may be long, or have a secret of another program in it.
-// It cannot be turned back.
+// ownerID stands for an owner value. That may be long, or contain a secret of another program, so
+// the ID cannot be turned back.
 func ownerID(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])

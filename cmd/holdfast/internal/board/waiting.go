@@ -19,7 +19,7 @@ const (
 	mostChain   = 12      // waiters of a key whom somebody waits for
 )
 
-// graph is who waits for what, and who has that. It has the keys that say most.
+// graph says who waits for what, and who holds that. It has the keys that say most.
 type graph struct {
 	Processes []process `json:"processes"`
 	Waits     []wait    `json:"waits"`
@@ -153,7 +153,7 @@ func (w *waiting) isChained(p look.Party) bool {
 	return !p.Foreign() && w.chained[deadlock.Process{Host: p.Host, PID: p.PID}]
 }
 
-// wait describes a key: of those who wait, the ones whom others wait for, and a few more.
+// wait describes a key with the waiters that others wait for, and a few more waiters.
 func (w *waiting) wait(k *waited) wait {
 	one := wait{Key: k.id, Name: k.name, To: []string{}, From: []string{}}
 	for _, h := range k.holders {

@@ -38,15 +38,15 @@
 //
 // On Linux, if holdfast dies before the child, the kernel kills the whole group (see
 // leash_linux.go). It also kills the child itself by the parent-death signal, as FreeBSD does.
-// Elsewhere the child runs on, and the lease ends with its TTL. Out of reach are programs of
-// another user (sudo), and programs that have left the group: daemons, timeout without
-// --foreground, and the jobs of a shell with job control. On Linux a lost lease still ends those
-// that are in our session: see groups_linux.go.
+// Elsewhere the child runs on, and the lease ends with its TTL. Two kinds of programs are out of
+// reach: those of another user (sudo), and those that have left the group, such as daemons, timeout
+// without --foreground, and the jobs of a shell with job control. On Linux a lost lease still ends
+// those that are in our session: see groups_linux.go.
 //
-// A backend keeps its locks while anybody has the files in Command.Inherit open. The system closes
-// the files of a killed holdfast before it kills the child. If the child had not inherited them,
-// the next holder could start in between. A child that closes files that it does not know loses
-// this protection.
+// A backend keeps its locks while any process has the files in Command.Inherit open. The system
+// closes the files of a killed holdfast before it kills the child. If the child had not inherited
+// them, the next holder could start in between. A child that closes files that it does not know
+// loses this protection.
 package child
 
 import (
@@ -91,7 +91,7 @@ type Options struct {
 	// from SIGTERM to SIGKILL for the process group. 0 means SIGKILL at once. It must not block.
 	Lost func(reason error) (grace time.Duration)
 
-	// Again says that this process goes on after the child, and may run another one: Run then gives
+	// Again says that this process goes on after the child, and may run another one. Then Run gives
 	// back the signals that it has caught. Otherwise that would only cost time.
 	Again bool
 

@@ -12,8 +12,8 @@ import (
 )
 
 // TakeOrphans makes this process the parent of its orphaned descendants, so that a lost lease ends
-// them even if they have left the process group. Run then reaps children of others as well: whoever
-// waits for one gets ECHILD. It ends those in a session of their own neither.
+// them even if they have left the process group. Run then reaps children of others as well, and a
+// wait for such a child fails with ECHILD. Processes in a session of their own are still not ended.
 func TakeOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // relative says where a process belongs, and whether it is stopped.
@@ -22,8 +22,8 @@ type relative struct {
 	stopped                bool
 }
 
-// groupRuns reports whether anything in a process group is not stopped, and may yet stop by itself:
-// what ignores control-Z does not count.
+// groupRuns reports whether any process of a group is not stopped and may yet stop by itself. A
+// process that ignores control-Z does not count.
 func groupRuns(group int) bool {
 	for pid, p := range processes() {
 		if p.group == group && !p.stopped && !ignores(pid, unix.SIGTSTP) {

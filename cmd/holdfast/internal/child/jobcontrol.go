@@ -14,7 +14,7 @@ import (
 )
 
 // childStopped continues a child that has stopped, stops this process too, or warns. It is one
-// function because the order of the cases counts: each is what the ones before it leave over.
+// function because the order of the cases counts: each case is what the cases before it leave.
 func (s *supervisor) childStopped() {
 	foreground := s.tty.foreground()
 	wants := s.tty != nil && (s.stopped == syscall.SIGTTIN || s.stopped == syscall.SIGTTOU)
@@ -84,9 +84,9 @@ func (s *supervisor) suspend() {
 		if err := stopSelf(); err != nil {
 			s.options.Warn(fmt.Errorf("holdfast cannot stop itself: %w", err))
 		}
-		// Take the SIGCONT that has woken us: passed on, it could wake a child that a second
-		// control-Z has stopped already. If it does not come, a quick control-Z has made the system
-		// drop it.
+		// Take the SIGCONT that has woken us. If it were passed on, it could wake a child that a
+		// second control-Z has already stopped. If it does not come, a quick control-Z has made the
+		// system drop it.
 		select {
 		case <-s.cont:
 			again = false
@@ -137,8 +137,8 @@ func (s *supervisor) awaitStop() {
 
 // awaitGroup waits until everything in the child's group has stopped, for groupStopTime at most. A
 // script stops at once, but a program that it has started may first have to restore the terminal.
-// If SIGSTOP came before, that program would finish this after fg, and stop then. What ignores
-// control-Z is not waited for.
+// If SIGSTOP came before, that program would finish this after fg, and stop then. awaitGroup does
+// not wait for a process that ignores control-Z.
 func (s *supervisor) awaitGroup() {
 	look := time.NewTicker(groupPoll)
 	defer look.Stop()

@@ -19,8 +19,8 @@ const (
 	// stopTime is how long the child may take to stop by itself after control-Z.
 	stopTime = time.Second
 
-	// groupStopTime is how long what the child has started may take, if it catches control-Z: on a
-	// busy machine a second is not enough for a program to restore the terminal.
+	// groupStopTime is how long programs that the child has started may take to stop, if they catch
+	// control-Z. On a busy machine a second is not enough for a program to restore the terminal.
 	groupStopTime = 5 * time.Second
 
 	// groupPoll is the time between two looks at what is left of a process group.
@@ -36,7 +36,8 @@ const (
 // more.
 func Run(c Command, o Options) (Result, error) {
 	s := &supervisor{options: o, own: syscall.Getpgrp()}
-	// Before the start, so that no signal is missed. The child does not inherit caught signals.
+	// This comes before the start, so that no signal is missed. The child does not inherit caught
+	// signals.
 	s.chld = catch(syscall.SIGCHLD)
 	s.cont = catch(syscall.SIGCONT)
 	if !signal.Ignored(syscall.SIGTSTP) {
@@ -85,9 +86,9 @@ func Run(c Command, o Options) (Result, error) {
 	return s.result, nil
 }
 
-// catch returns a channel that has a signal if one or more came. The signal stays caught, but for
-// Options.Again: this process ends soon after the child, and signal.Stop takes several switches of
-// threads.
+// catch returns a channel that has a signal if one or more came. The signal stays caught, except
+// with Options.Again: this process ends soon after the child, and signal.Stop takes several
+// switches of threads.
 func catch(sig syscall.Signal) chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, sig)
@@ -135,8 +136,8 @@ func (s *supervisor) supervise() {
 	lost := s.options.Done()
 	var grace <-chan time.Time
 	for !s.ended {
-		// First: of a child that stops itself and a signal that ends it, the signal wins, or this
-		// process would stop too, with the signal unread.
+		// Signals come first. If the child stops itself while a signal is to end it, the signal
+		// wins. Otherwise this process would stop too, with the signal unread.
 		select {
 		case sig := <-s.options.Signals:
 			s.pass(sig.(syscall.Signal))

@@ -7,8 +7,8 @@ import (
 )
 
 // stopSelf stops this process, and returns when it has been continued. The signal goes to the
-// calling thread, which so stops at once. If it went to the process, another thread could take it,
-// and this one would run on for a while.
+// calling thread, so that this thread stops at once. If it went to the process, another thread
+// could take it, and this one would run on for a while.
 func stopSelf() error { return unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) }
 
 // changes are the news that wait reports of a living child.

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
-// callerVariable is where holdfast has its version for the program that it hands over to, and
-// behind a space its path. All versions need to read it, the oldest too, so it stays as it is.
+// callerVariable has the version of holdfast for the program that it hands over to, and behind a
+// space its path. All versions need to read it, the oldest too, so it stays as it is.
 const callerVariable = "HOLDFAST_FENCE_CALLER"
 
 // caller is what this program says of itself.
@@ -32,7 +32,7 @@ func ownVersion() (version, path string) {
 	return version, path
 }
 
-// installable is the version in which what goes with this program can be installed.
+// installable is the version in which the programs that belong to this one can be installed.
 func installable() string {
 	version, _ := ownVersion()
 	if version == "" || strings.Contains(version, "+") { // of a checkout with changes
@@ -42,8 +42,9 @@ func installable() string {
 }
 
 // checkCaller fails if this program has the drivers and was called by a holdfast of another
-// version: what that says it may not know, or take for something else. So it comes before the
-// command line is read. Without a version, or without a caller, it goes with any.
+// version. It might not know what that one says, or take it for something else, so checkCaller
+// comes before the command line is read. Without a version, or without a caller, there is nothing
+// to compare, and it returns nil.
 func checkCaller() error {
 	called, by, _ := strings.Cut(os.Getenv(callerVariable), " ")
 	version, path := ownVersion()

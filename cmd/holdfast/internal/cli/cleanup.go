@@ -85,8 +85,8 @@ func (c *cleanup) release(locks grip) error {
 	return fmt.Errorf("release %s: %w", waitline.Quote(names), reason)
 }
 
-// tell reports that the lock may not be released. The caller then drops the error of Locker.Close,
-// which says the same.
+// tell reports that perhaps the lock is not released. The caller then drops the error of
+// Locker.Close, which says the same.
 func (c *cleanup) tell(say *messages, err error) {
 	c.told = true
 	say.printf("%v; the lock ends with its lease at the latest", err)

@@ -19,8 +19,8 @@ type streams struct {
 }
 
 // Main runs a command line and returns the exit code. args do not include the program's name. Main
-// writes results to out and errors to err. It does not end the process, except where it replaces
-// it by one that has the client of what an address names.
+// writes results to out and errors to err. It does not end the process, except that it may replace
+// it by another program, which has the client for an address.
 func Main(args []string, out, err io.Writer) int {
 	output := &checkedWriter{Writer: out}
 	out = output

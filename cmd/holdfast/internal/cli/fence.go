@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// guardVariable is the environment's alternative to --on of holdfast fence: the store that is
-	// written is seldom the one that has the locks.
+	// guardVariable is the environment variable that stands in for --on of holdfast fence. It is
+	// not the one for locks, because the store that is written is seldom the one that has the
+	// locks.
 	guardVariable = "HOLDFAST_FENCE_URL"
 
 	// tokenVariable is where holdfast run has the token for its command.
 	tokenVariable = "HOLDFAST_TOKEN"
 )
 
-// OpenDatabase returns the store in a database, each operation of which takes for as long as
-// patience at most. It is nil in a program without drivers for databases, which then leaves all
-// that has to do with them to the program that has them: see fenceProgram.
+// OpenDatabase returns the store in a database. Each of its operations takes patience at most. It
+// is nil in a program without drivers for databases. Such a program hands over to the one that has
+// them (see fenceProgram).
 var OpenDatabase func(at backendurl.Database, patience time.Duration) (Database, error)
 
 // Database is a store that is a table.
@@ -62,7 +63,7 @@ func newFence(s streams) *cobra.Command {
 	return cmd
 }
 
-// fenceHelp is written out, stores included, as it is read at each start of the program.
+// fenceHelp is written out, stores included, because it is read at each start of the program.
 const fenceHelp = `A command of holdfast run has a fencing token in HOLDFAST_TOKEN, a number that is
 larger for every later holder of the lock. Fence keeps, in a store of your
 choice, the largest token of each resource that was advanced to, and refuses a
@@ -205,8 +206,8 @@ func oneResource(command string) cobra.PositionalArgs {
 	}
 }
 
-// run checks the flags, and does what a command is for with the store. Only init has no resource,
-// and only the command with a flag for it has a token.
+// run checks the flags, and does with the store what a command is for. Only init has no resource,
+// and only a command with a flag for a token has one.
 func (f *fenceFlags) run(cmd *cobra.Command, resource string,
 	do func(context.Context, guard.Store, fence.Token) error) error {
 	if f.timeout <= 0 {
@@ -275,11 +276,11 @@ func readToken(flag *pflag.Flag) (fence.Token, error) {
 	return fence.Token(n), nil
 }
 
-// leftOver is how long a driver may take to say what has become of an operation whose time is over.
+// leftOver is how long a driver may take to say how an operation ended after its time is over.
 const leftOver = time.Second
 
-// bounded opens the store, and does what is to be done with it before ctx ends. What does not keep
-// to that is left behind, and ended by the end of this process.
+// bounded opens the store, and does what is to be done with it before ctx ends. If an operation
+// does not end with ctx, bounded leaves it behind, and the end of this process ends it.
 func (f *fenceFlags) bounded(ctx context.Context, at *backendurl.Guard,
 	do func(guard.Store) error) error {
 	done := make(chan error, 1)
@@ -323,7 +324,8 @@ func (f *fenceFlags) failure(ctx context.Context, at *backendurl.Guard, err erro
 				stale.Resource, stale.Token, stale.Newest)}
 	case errors.Is(err, fence.ErrInvalid):
 		return usagef("%v: %w", at, err)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // a driver may have had less
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		// ctx is asked as well because a driver may have had less time.
 		return &exit{codeUnavailable, fmt.Errorf("%v: no answer within %v: %w", at, f.timeout, err)}
 	default:
 		return &exit{failureCode(err), fmt.Errorf("%v: %w", at, err)}

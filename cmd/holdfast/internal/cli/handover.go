@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/child"
 )
 
-// fenceProgram has the drivers of databases, which cost each start of the program that they are
-// part of; also the start of holdfast run around a command that takes a millisecond.
+// fenceProgram has the drivers of databases. They make each start of a program slower, and holdfast
+// run may stand around a command that takes a millisecond.
 const fenceProgram = "holdfast-fence"
 
-// handOver has the other program do what this one was called for. It returns only if it cannot. The
-// address goes by the environment, as the process list shows arguments to everybody.
+// handOver has the other program do what this one was called for. It returns only if that fails.
+// The address goes through the environment, because the process list shows arguments to everybody.
 func handOver(cmd *cobra.Command, address, shown string) error {
 	path, err := findProgram(fenceProgram)
 	if err != nil {
@@ -51,7 +51,7 @@ func handOver(cmd *cobra.Command, address, shown string) error {
 	return &exit{code, fmt.Errorf("%s: %s cannot be started: %w", shown, path, err)}
 }
 
-// findProgram looks beside this program first: that is where the other was installed with it.
+// findProgram looks beside this program first, because the other one was installed there with it.
 func findProgram(name string) (string, error) {
 	own, beside := os.Executable()
 	if beside == nil {

@@ -113,8 +113,8 @@ func (j *job) hold(s streams, locks grip, signals <-chan os.Signal,
 	return held(locks, after, say)
 }
 
-// held releases the locks. It returns an *exit with codeLost if one was lost before, else nil; an
-// error of the release is only reported.
+// held releases the locks. It returns an *exit with codeLost if one was lost before, and otherwise
+// nil. It only reports an error of the release.
 func held(locks grip, after *cleanup, say *messages) error {
 	err := locks.Err()
 	if released := after.release(locks); err == nil {

@@ -68,8 +68,8 @@ Exit codes:
 	return cmd
 }
 
-// inspect prints the lock, and then what a semaphore of that name has. A lock that is free is not
-// printed beside those.
+// inspect prints the lock, and then the keys of a semaphore of that name. If there are any, it does
+// not print a lock that is free.
 func (f *lookFlags) inspect(v *viewer, s streams, name string) error {
 	ctx := context.Background()
 	lock, failure := v.Inspect(ctx, name)
@@ -78,7 +78,7 @@ func (f *lookFlags) inspect(v *viewer, s streams, name string) error {
 		parts, failure = v.Semaphore(ctx, name)
 	}
 	var text bytes.Buffer
-	// Of a lock of which nobody has said anything, there is only the error.
+	// If no server has said anything of the lock, there is only the error.
 	told := lock.Unknown && len(lock.Nodes) > 0
 	if told || !lock.Unknown && (!lock.Free() || len(parts) == 0) {
 		f.describe(&text, lock)

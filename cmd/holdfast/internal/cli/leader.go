@@ -128,8 +128,7 @@ func (l *leader) run(s streams) (err error) {
 	return l.outcome(ctx, err)
 }
 
-// tell starts what tells others how this candidate stands and who leads. The function that it
-// returns ends that.
+// tell starts to tell others how this candidate stands and who leads. end ends that.
 func (l *leader) tell(e *election.Election) (end func(), err error) {
 	l.standing, err = newStanding(l.flags.statusFile, l.job.names[0], l.say)
 	if err != nil {
@@ -153,7 +152,7 @@ func (l *leader) tell(e *election.Election) (end func(), err error) {
 	}, nil
 }
 
-// observe tells who leads, until ctx ends. It says once that this cannot be learned.
+// observe tells who leads, until ctx ends. If this cannot be learned, it says so once.
 func (l *leader) observe(ctx context.Context, e *election.Election, heard []func(election.Leader)) {
 	failing := false
 	for now, err := range e.Observe(ctx) {
@@ -171,7 +170,7 @@ func (l *leader) observe(ctx context.Context, e *election.Election, heard []func
 	}
 }
 
-// outcome turns the error of Run into that of run.
+// outcome returns the error of run for that of Run.
 func (l *leader) outcome(ctx context.Context, err error) error {
 	signalled := signalled(ctx)
 	switch {
@@ -245,7 +244,8 @@ func (l *leader) lead(ctx context.Context, term election.Term) error {
 	return context.Cause(ctx)
 }
 
-// withoutManager removes what names the service manager: it hears from holdfast.
+// withoutManager removes the variables that name the service manager, because holdfast itself tells
+// the manager.
 func withoutManager(environment []string) []string {
 	return slices.DeleteFunc(environment, func(v string) bool {
 		variable, _, _ := strings.Cut(v, "=")
@@ -259,7 +259,7 @@ func (l *leader) end(err error) {
 	l.cancel(errDone)
 }
 
-// standby says who leads, when that has changed.
+// standby says who leads if that has changed.
 func (l *leader) standby(e holdfast.WaitingEvent) {
 	if l.job.quiet {
 		return
@@ -273,7 +273,8 @@ func (l *leader) standby(e holdfast.WaitingEvent) {
 	l.say.printf("standing by for %q, led by %v", e.Key, e.Holder)
 }
 
-// note says what the election tells. A loss that the command hears of is said with what it gets.
+// note reports an error of the election. If a command runs and hears of the loss, the message about
+// the command reports it.
 func (l *leader) note(err error) {
 	if errors.Is(err, holdfast.ErrLost) && (l.commandHears(err) || l.setLost()) {
 		return

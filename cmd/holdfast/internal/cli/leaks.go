@@ -147,7 +147,7 @@ func (f *leakFlags) leaks(v *viewer, s streams, prefix string) error {
 	return nil
 }
 
-// silent counts the holders of whom nothing tells since when they hold.
+// silent counts the holders of which nothing says since when they hold the key.
 func (f *leakFlags) silent(k look.Key) (n int) {
 	for _, p := range k.Holders {
 		if p.Since.IsZero() && f.remember == "" {

@@ -42,8 +42,8 @@ type viewer struct {
 	name    string // begins errors
 }
 
-// open opens the backend to look at it, or, if it is to change, as locks open it. An *exit is the
-// error. The caller calls close.
+// open opens the backend to look at it. If changes is set, it opens it as for locks. The error is
+// an *exit. The caller calls close.
 func (f *lookFlags) open(given func(flag string) bool, s streams, quiet, changes bool) (*viewer,
 	error) {
 	if f.timeout <= 0 {

@@ -22,7 +22,7 @@ type record struct {
 	lost     bool      // a lock was lost while the command ran
 }
 
-// metricsSuffix is what names of files have that node_exporter reads.
+// metricsSuffix is the ending of names of files that node_exporter reads.
 const metricsSuffix = ".prom"
 
 func addMetricsFile(flags *pflag.FlagSet, f *runFlags) {
@@ -30,7 +30,8 @@ func addMetricsFile(flags *pflag.FlagSet, f *runFlags) {
 		"write metrics of the run to `FILE.prom`, for node_exporter")
 }
 
-// checkMetricsFile wants a name that node_exporter reads: else nobody would notice.
+// checkMetricsFile wants a name that node_exporter reads. Otherwise nobody would notice that it
+// reads nothing.
 func (f *runFlags) checkMetricsFile(given func(flag string) bool) error {
 	if given("metrics-file") && !strings.HasSuffix(f.metrics, metricsSuffix) {
 		return usagef("--metrics-file %q: node_exporter reads files whose names end with %s",
@@ -39,8 +40,8 @@ func (f *runFlags) checkMetricsFile(given func(flag string) bool) error {
 	return nil
 }
 
-// recorded calls run, writes the file, and returns the error of run. A file that cannot be written
-// does not change the exit code: the work was done.
+// recorded calls run, writes the file, and returns the error of run. If the file cannot be written,
+// the exit code stays the same, because the work was done.
 func (j *job) recorded(s streams, run func(streams) error) error {
 	j.record.begin = time.Now()
 	err := run(s)
@@ -90,8 +91,8 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// writeWhole replaces the file in one step, so that nobody reads half of it. The collector runs as
-// another user, so everybody may read it.
+// writeWhole replaces the file in one step, so that nobody reads half of it. Everybody may read it,
+// because the collector runs as another user.
 func writeWhole(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-metrics-*")
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 // lastCall is how long the line of --on-change may run on when holdfast ends.
 const lastCall = time.Second
 
-// onChange runs a shell line for each leader, one at a time. Of leaders that come and go while it
-// runs, only the last is told of.
+// onChange runs a shell line for each leader, one at a time. Of leaders that come and go while the
+// line runs, it tells only the last.
 type onChange struct {
 	line string
 	key  string
@@ -86,7 +86,7 @@ func (o *onChange) call(ctx context.Context, l election.Leader) {
 	}
 }
 
-// pidText is empty where nobody leads, or the leader's process is not known.
+// pidText is empty if nobody leads or the leader's process is not known.
 func pidText(pid int) string {
 	if pid == 0 {
 		return ""

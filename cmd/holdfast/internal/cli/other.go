@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
-// handedVariable has the address of --on for the other program, as the process list shows arguments
-// to everybody.
+// handedVariable has the address of --on for the other program, because the process list shows
+// arguments to everybody.
 const handedVariable = "HOLDFAST_HANDED_URL"
 
-// commandLine is that of this program, without its name; handed is the address that holdfast has
-// taken out of it.
+// commandLine is the command line of this program, without its name. handed is the address that
+// holdfast has taken out of it.
 var (
 	commandLine []string
 	handed      string
 )
 
-// takeHanded notes the command line, and the address that was handed over with it, which is not for
-// the command that is run under the lock.
+// takeHanded notes the command line, and takes the address that was handed over out of the
+// environment: it is not for the command that runs under the lock.
 func takeHanded(args []string) {
 	commandLine = args
 	if len(backendurl.Clients) > 0 {
@@ -33,8 +33,9 @@ func takeHanded(args []string) {
 	}
 }
 
-// becomeOther has the other program do all that this one was called for. address is that of --on;
-// empty if it came from the environment. It returns only if it cannot.
+// becomeOther replaces this program by the other one, which does all that this one was called for.
+// address is that of --on, or empty if the address came from the environment. becomeOther returns
+// only if it fails.
 func becomeOther(program, address, shown string) error {
 	path, err := findProgram(program)
 	if err != nil {

@@ -26,7 +26,7 @@ type permit struct{ *holdfast.Lock }
 // Locks returns the permit.
 func (p permit) Locks() []*holdfast.Lock { return []*holdfast.Lock{p.Lock} }
 
-// Token returns the token of the permit, which has but one name.
+// Token returns the token of the permit, whatever the name: a permit has only one.
 func (p permit) Token(string) holdfast.Token { return p.Lock.Token() }
 
 // attempt calls the Locker once.

@@ -65,9 +65,10 @@ func (r *relay) attach() <-chan os.Signal {
 	return r.to
 }
 
-// detach is called when the command has ended, with its exit code. It reports whether that was
-// because this process was told to end: by a signal that says so, or by one that has killed the
-// command. Other signals, as SIGHUP for a daemon that reads its settings again, say nothing.
+// detach is called when the command has ended, with its exit code. It reports whether the command
+// ended because this process was told to end: by a signal that says so, or by a signal that has
+// killed the command. Other signals do not count, for example a SIGHUP that has a daemon read its
+// settings again.
 func (r *relay) detach(code int) (told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

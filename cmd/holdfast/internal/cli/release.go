@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// codeRefused is the exit code of a question that was answered with no.
+// codeRefused is the exit code if the question was answered with no.
 const codeRefused = 1
 
 // releaseFlags are the flags of holdfast release.
@@ -144,7 +144,7 @@ func (f *releaseFlags) release(v *viewer, s streams, name string, which look.Acq
 	return nil
 }
 
-// myself names the user and the process that run this program, for whoever reads it in a log.
+// myself names the user and the process that run this program, for readers of a log.
 func myself() string {
 	name := "uid " + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 )
 
-// statusEvery is how often the file of --status-file is written although nothing has changed: its
-// age says whether holdfast works.
+// statusEvery is how often the file of --status-file is written although nothing has changed. The
+// file's age shows whether holdfast works.
 const statusEvery = 5 * time.Second
 
 // status is what the file of --status-file says, as one line of JSON.
@@ -47,8 +47,8 @@ const (
 	stateStandby = "standby"
 )
 
-// newStanding returns the standing of a candidate. It writes the file, so that a path that is wrong
-// is seen at the start.
+// newStanding returns the standing of a candidate. It writes the file, so that a wrong path is
+// noticed at the start.
 func newStanding(file, name string, say *messages) (*standing, error) {
 	s := &standing{file: file, say: say, changed: make(chan struct{}, 1), now: status{
 		State: stateStandby, Name: name, PID: os.Getpid(), Since: time.Now().Round(time.Second)}}
@@ -100,7 +100,7 @@ func (s *standing) get() status {
 	return s.now
 }
 
-// run tells every change until ctx ends, and then that this is the end.
+// run tells every change until ctx ends, and then tells that this is the end.
 func (s *standing) run(ctx context.Context) {
 	every := time.NewTicker(statusEvery)
 	defer every.Stop()
@@ -159,7 +159,7 @@ func (s *standing) writeOrSay() {
 	s.failing = err != nil
 }
 
-// write replaces the file: whoever reads it sees the old or the new one.
+// write replaces the file in one step, so a reader sees the old or the new one.
 func (s *standing) write() (err error) {
 	if s.file == "" {
 		return nil
@@ -187,7 +187,7 @@ func (s *standing) write() (err error) {
 	return os.Rename(next.Name(), s.file)
 }
 
-// remove removes the file: nothing is left that would say that this candidate leads.
+// remove removes the file, so that nothing is left that says that this candidate leads.
 func (s *standing) remove() {
 	if s.file == "" {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// TTL is the lease of the locks. What is left when this process is killed ends with it.
+// TTL is the lease of the locks. A lock that is left when this process is killed ends after it.
 const TTL = 10 * time.Second
 
 // Options bound a measurement.
@@ -25,9 +25,9 @@ type Options struct {
 	Patience time.Duration // how long the backend may take for one
 }
 
-// Measure measures a request that only reads, a lock that is acquired and released, and how long
-// one that waits has the lock after its release. It uses two clients of one backend, as two
-// processes would, and keys of its own, which are free when it returns, unless the backend does not
+// Measure measures three things: a request that only reads, an acquisition with its release, and
+// the time from a release until a waiter has the lock. It uses two clients of one backend, as two
+// processes would, and keys of its own. They are free when it returns, unless the backend does not
 // answer. If ctx ends, its cause is the error.
 func Measure(ctx context.Context, backends [2]driver.Backend, o Options) (samples []Sample,
 	err error) {
@@ -72,8 +72,8 @@ type part struct {
 	once func() (time.Duration, error)
 }
 
-// repeat does all parts in turns, so that what the machine and the network do meanwhile is in all
-// of them. The first turn does not count: it also costs scripts and connections.
+// repeat does all parts in turns, so that the machine and the network disturb all of them alike.
+// The first turn does not count, because it also costs scripts and connections.
 func (m *measurement) repeat(parts []part) ([]Sample, error) {
 	samples := make([]Sample, len(parts))
 	begin := time.Now()

@@ -29,7 +29,8 @@ func (s Sample) Row(trip Sample) []string {
 		decimal(int64(len(s.Took))), tenths(s.trips(trip))}
 }
 
-// trips is how many round trips the median is worth; 0 if one takes no time that the clock shows.
+// trips returns how many round trips take as long as the median. It returns 0 if a round trip takes
+// no time that the clock shows.
 func (s Sample) trips(trip Sample) float64 {
 	if trip.At(0.5) <= 0 {
 		return 0

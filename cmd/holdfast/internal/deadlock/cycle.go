@@ -27,8 +27,8 @@ type Claim struct {
 	Party look.Party
 }
 
-// Cycles returns cycles in order, the shortest through each process that is in one. A process is in
-// one of those that are returned, or in none at all. Call it once.
+// Cycles returns cycles in order: the shortest through each process that is in one. A process that
+// is in no returned cycle is in none at all. Call it once.
 func (g *Graph) Cycles() (cycles []Cycle) {
 	g.reduce()
 	g.prune()
@@ -89,7 +89,7 @@ func (s *search) follow(w *want) bool {
 		if s.seen[r] {
 			continue
 		}
-		// Whoever comes to it next finds nobody new, except the begin, which does not go to itself.
+		// A later visit finds no new process, except the beginning, which does not go to itself.
 		s.seen[r] = w.process != s.begin
 		for _, h := range r.holders {
 			if h.process == w.process || h.open == 0 || s.came[h.process].want != nil {

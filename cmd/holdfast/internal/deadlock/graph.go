@@ -8,7 +8,8 @@ type Process struct {
 	PID  int
 }
 
-// Graph is who waits for what, and who holds that. Of keys that nobody waits for it keeps nothing.
+// Graph says who waits for what, and who holds that. It keeps nothing of keys that nobody waits
+// for.
 type Graph struct {
 	processes map[Process]*process
 	slots     map[slot]*resource // permits that somebody waits for
@@ -39,7 +40,7 @@ type holding struct {
 	party look.Party
 }
 
-// want is what a process waits for: one of any, whichever comes first.
+// want is what a process waits for: any one of its resources, whichever comes first.
 type want struct {
 	process *process
 	party   look.Party
@@ -74,7 +75,8 @@ func (g *Graph) Add(k look.Key) {
 			g.wait(w).any = []*resource{r}
 		}
 	case look.Gate:
-		// Who is at the gate waits for any permit; who has the gate does so at the slots.
+		// A waiter of the gate waits for any permit, and so does the holder of the gate, which
+		// waits at the slots.
 		for _, party := range append(k.Holders[:len(k.Holders):len(k.Holders)], k.Waiters...) {
 			if known(party) {
 				g.wait(party).gate = k.Name
@@ -87,8 +89,8 @@ func (g *Graph) Add(k look.Key) {
 	}
 }
 
-// known reports whether a party is a process that may live. A lease of a dead one ends by itself,
-// and what another library does is not known.
+// known reports whether a party is a process that may live. The lease of a dead process ends by
+// itself, and it is not known what another library does.
 func known(p look.Party) bool { return !p.Foreign() && p.Life != look.Gone }
 
 func processOf(p look.Party) Process { return Process{p.Host, p.PID} }
@@ -119,8 +121,8 @@ func (r *resource) add(p *process, party look.Party) {
 	p.holds = append(p.holds, r)
 }
 
-// heldOnlyBy reports whether nobody else holds the key. A process that waits for itself has two
-// goroutines, or is two processes in containers of one name: that is no deadlock.
+// heldOnlyBy reports whether nobody else holds the key. A process that waits for itself is no
+// deadlock: it has two goroutines, or it is two processes in containers of one name.
 func (r *resource) heldOnlyBy(id Process) bool {
 	for _, h := range r.holders {
 		if h.Process != id {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 )
 
-// LocalParents reads who has started the processes of this host. Of those, holdfast waits for its
-// command, and others may not.
+// LocalParents reads who has started the processes of this host. A holdfast waits for its command.
+// Other programs may not wait.
 func LocalParents() Parents {
 	return Parents{
 		Host: look.Host(),

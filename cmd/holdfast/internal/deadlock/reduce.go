@@ -2,9 +2,9 @@ package deadlock
 
 import "iter"
 
-// reduce leaves processes stuck (open > 0) that wait, whatever the others do: it lets those go on
-// that wait for nothing, takes what they hold for released, and so on until nobody can go on. What
-// is then left is deadlocked, or waits for what is.
+// reduce leaves those processes stuck (open > 0) that wait whatever the others do. It lets
+// processes go on that wait for nothing, counts what they hold as released, and repeats this until
+// no process can go on. The processes that are left are deadlocked, or wait for one that is.
 func (g *Graph) reduce() {
 	var goOn []*process
 	for _, p := range g.processes {
@@ -79,8 +79,8 @@ func (r *resource) release() (goOn []*process) {
 	return goOn
 }
 
-// prune takes those out of the stuck that are in no cycle because nobody stuck waits for them. Else
-// a long queue behind a cycle would be searched once for each who stands in it.
+// prune takes out stuck processes that no stuck process waits for, because they are in no cycle.
+// Otherwise a long queue behind a cycle would be searched once for each waiter.
 func (g *Graph) prune() {
 	var out []*process
 	for _, p := range g.processes {

@@ -14,8 +14,8 @@ type Parents struct {
 // maxParents ends a search for ancestors, whatever the system says.
 const maxParents = 1000
 
-// Link adds that a process waits for the end of another that it runs, as holdfast run does: what
-// its command waits for, it waits for. Call it when all keys were added.
+// Link adds to the graph that a process waits for the end of another one that it runs, as holdfast
+// run does. So it waits for what its command waits for. Call Link when all keys were added.
 func (g *Graph) Link(parents Parents) {
 	for _, p := range g.sorted() {
 		id := p.Process

@@ -8,8 +8,9 @@ import (
 )
 
 // Still looks at the keys of a cycle once more, and reports whether the same acquisitions hold them
-// and the same wait. As an owner value is never used again, all of them then did so at the same
-// time: before, each key was looked at in another moment. The error is that of inspect.
+// and the same ones wait. The first look saw each key at another moment. An owner value is never
+// used again, so if both looks agree, all of them held and waited at the same time. The error is
+// that of inspect.
 func (c Cycle) Still(ctx context.Context,
 	inspect func(ctx context.Context, full string) (look.Key, error)) (bool, error) {
 	for i, s := range c {
@@ -27,8 +28,8 @@ func (c Cycle) Still(ctx context.Context,
 	return true, nil
 }
 
-// waits reports whether the process still waits for the key. Those who want a permit take turns at
-// its slots, so there anybody counts.
+// waits reports whether the process still waits for the key. Processes that want a permit take
+// turns at its slots, so there any of them counts.
 func (s Step) waits(k look.Key) bool {
 	if k.Kind == look.Permit {
 		return len(k.Waiters) > 0

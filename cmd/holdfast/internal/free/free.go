@@ -1,5 +1,5 @@
-// Package free takes a lock away from one acquisition, the one that an operator has named, and from
-// nobody else.
+// Package free takes a lock away from the one acquisition that an operator has named, and from no
+// other.
 package free
 
 import (
@@ -44,7 +44,7 @@ func (e *NotKnownError) Error() string { return fmt.Sprintf("%v: %v", e.Name, e.
 // Unwrap returns the reason.
 func (e *NotKnownError) Unwrap() error { return e.Err }
 
-// MaybeError says that the lock may have been freed or not, as there was no answer.
+// MaybeError says that the lock may or may not have been freed, because there was no answer.
 type MaybeError struct{ Err error }
 
 // Error says what there was in place of an answer.
@@ -78,9 +78,9 @@ func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
 	return key, holder, nil
 }
 
-// Free frees the key while the holder holds it, both as Holder has returned them, and looks at it
-// once more; unseen is why it could not. It fails with a *NotHeldError, a *MaybeError, or the error
-// of the backend; nothing was freed then, but for a *MaybeError.
+// Free frees the key if the holder still holds it, both as Holder has returned them. Then it looks
+// at the key once more; unseen is why it could not. Free fails with a *NotHeldError, a *MaybeError,
+// or the error of the backend. Nothing was freed then, except perhaps with a *MaybeError.
 func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now look.Key, unseen,
 	err error) {
 	result, err := look.Bounded(ctx, l.View.Patience,

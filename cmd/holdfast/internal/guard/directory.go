@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// directory keeps each resource in files of its own, which fence.File makes: what is guarded there
-// is a file that has the resource's name in it.
+// directory keeps each resource in files of its own, which fence.File makes. The file that is
+// guarded there contains the resource's name.
 type directory struct{ path string }
 
 // OpenDirectory returns the store in a directory of this machine. It looks at nothing yet.

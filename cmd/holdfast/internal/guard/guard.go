@@ -1,6 +1,6 @@
 // Package guard keeps the newest token of resources in stores that a shell script can name: Redis,
-// and a directory of this machine. Package sqlguard has those in databases, whose drivers take
-// their time at the start of each program that has them.
+// and a directory of this machine. Stores in databases are in package sqlguard, because their
+// drivers make each start of a program slower.
 package guard
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // Store keeps the largest token that was accepted for each resource. Its methods fail with
-// ErrInvalid, ErrUnavailable and ErrUnknown of package fence, and with the store's own errors, all
-// of which but ErrUnknown say that nothing was changed.
+// ErrInvalid, ErrUnavailable and ErrUnknown of package fence, and with the store's own errors.
+// After any error but ErrUnknown, nothing was changed.
 type Store interface {
 	// Init makes what the store needs, unless it is there.
 	Init(ctx context.Context) error

@@ -21,7 +21,7 @@ type redis struct {
 }
 
 // OpenRedis connects to the deployment of a URL that redishold takes, and returns the store whose
-// keys are the resources behind the prefix. It may take the time that redishold has for that.
+// keys are the resources behind the prefix. It may take as long as redishold may take to connect.
 func OpenRedis(url, prefix string) (Store, error) {
 	option, err := redishold.ClientOption(url)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// mostCalls is how many calls of a View may be under way. It is more than any use needs: a backend
-// that does not keep to the end of a context must not be given ever more calls to keep.
+// mostCalls is how many calls of a View may be under way. That is more than any use needs. The
+// limit is for a backend that does not return when a context ends: it must not get more and more
+// calls.
 const mostCalls = 64
 
 // calls counts the calls of the backend that have not returned.
@@ -25,8 +26,8 @@ func (c *calls) begin(v *View) error {
 
 func (c *calls) end() { c.count.Add(-1) }
 
-// Ask calls f as Bounded does, with the patience of the View, unless too many calls of it have not
-// returned yet: a backend may keep those that nobody waits for any more.
+// Ask calls f as Bounded does, with the patience of the View. It fails if too many calls of the
+// View have not returned yet, because a backend may keep calls that nobody waits for any more.
 func Ask[T any](ctx context.Context, v *View, f func(context.Context) (T, error)) (T, error) {
 	if err := v.calls.begin(v); err != nil {
 		var zero T

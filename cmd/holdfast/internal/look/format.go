@@ -12,9 +12,9 @@ import (
 // Format is a template for the line of a key.
 type Format struct{ template *template.Template }
 
-// NewFormat reads a template of text/template. What it can name has the names that JSON has, and
-// holder, which is the holder whose lease lasts longest. It fails if the template is wrong, or if
-// it would fail with each key.
+// NewFormat reads a template of text/template. The template can use the names of the JSON output,
+// and holder, which is the holder whose lease lasts longest. NewFormat fails if the template is
+// wrong, or if it would fail with every key.
 func NewFormat(text string) (*Format, error) {
 	t, err := template.New("format").Option("missingkey=error").Parse(text)
 	if err != nil {

@@ -65,9 +65,9 @@ func (k Key) TooLong(limit time.Duration, m *Memory, now time.Time) (leaks []Lea
 	return leaks
 }
 
-// Leaks returns what of each key was left behind. A lease whose end is not known, as on etcd, has
-// one. Another library may set the end of a lease in a second step, so Leaks looks again at keys
-// that have no end, all together. If that fails, it returns what it knows without.
+// Leaks returns what of each key was left behind. A lease whose end is not known, as on etcd, does
+// have an end. Another library may set the end of a lease in a second step, so Leaks looks again at
+// keys that have no end, all together. If that look fails, it returns what it knows without it.
 func (v *View) Leaks(ctx context.Context, keys []Key) (leaks [][]Leak, err error) {
 	leaks = make([][]Leak, len(keys))
 	var endless []string

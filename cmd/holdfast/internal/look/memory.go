@@ -19,8 +19,8 @@ const memoryHead = "holdfast leaks 1\n"
 // mostRemembered is how many holders a Memory keeps: 24 bytes each in memory.
 const mostRemembered = 1 << 20
 
-// Memory knows since when holders were seen, from one call of a command to the next. It stands in
-// for backends that do not keep since when a lock is held.
+// Memory knows when holders were first seen, from one call of a command to the next. It is for
+// backends that do not keep the time since when a lock is held.
 type Memory struct {
 	path   string
 	before map[uint64]int64 // when a holder was seen first, in milliseconds since 1970
@@ -55,8 +55,8 @@ func Remember(path string) (*Memory, error) {
 	return m, nil
 }
 
-// Since returns since when the party is known to hold the key: as the backend says, or since it was
-// seen first. It returns the zero time if that is now.
+// Since returns since when the party is known to hold the key: what the backend says, or when it
+// was first seen. It returns the zero time if it is first seen now.
 func (m *Memory) Since(k Key, p Party, now time.Time) time.Time {
 	if !p.Since.IsZero() || m.path == "" {
 		return p.Since
@@ -79,7 +79,8 @@ func (m *Memory) Since(k Key, p Party, now time.Time) time.Time {
 	return time.UnixMilli(at)
 }
 
-// Save writes what was seen into the file. If not all locks were seen, those of before are kept.
+// Save writes what was seen into the file. Unless whole is set, not all locks were seen, and it
+// keeps those that were in the file.
 func (m *Memory) Save(whole bool) error {
 	if m.path == "" {
 		return nil

@@ -16,12 +16,12 @@ const (
 	// Permit is one slot of a semaphore, which one holds at a time.
 	Permit Kind = "permit"
 
-	// Gate is where those who want a permit of a semaphore come one by one. Whoever has it waits
-	// for a permit. There is one for each number of permits that processes know.
+	// Gate is the key whose holder waits for a permit of a semaphore, one process at a time. There
+	// is one for each number of permits that processes use.
 	Gate Kind = "gate"
 
-	// Scout is had by one of those that have a gate. By it they tell that others know another
-	// number of permits.
+	// Scout is a key that the holder of one of the gates has. With it, holders of gates find out
+	// that others use another number of permits.
 	Scout Kind = "scout"
 )
 

@@ -23,7 +23,7 @@ func Host() string { return host }
 var host = driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(""))).Host
 
 // lifeOf looks for the process of an owner. A process in another container with this host's name
-// has a number of its own there, so here it looks gone, or like another one.
+// has another number there, so here it looks gone, or like another process.
 func lifeOf(o driver.Owner) Life {
 	if o.PID == 0 || o.Host != host {
 		return Elsewhere

@@ -25,7 +25,7 @@ func (a Acquisition) String() string {
 // the tokens of the holders are not known, or if several have it.
 func (a Acquisition) Among(k Key) (Party, bool, error) {
 	if a.Owner != "" {
-		// Of a value that is cut, others may begin like it.
+		// Other values may begin like a value that is cut.
 		i := slices.IndexFunc(k.Holders, func(p Party) bool { return p.Value == a.Owner && !p.Cut })
 		if i < 0 {
 			return Party{}, false, nil
@@ -66,8 +66,8 @@ func (k Key) Held() string {
 	}
 }
 
-// Consequences says what it means to free the key while the party holds it: a line for what is the
-// case, and one for what will happen.
+// Consequences says what it means to free the key while the party holds it: one line for what is so
+// now, and one for what will happen.
 func (k Key) Consequences(p Party) (is, will string) {
 	end := "its lease ends in " + leaseCell(p)
 	switch {

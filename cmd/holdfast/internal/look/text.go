@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Shown returns other people's text so that it is one word of printable text, and so that two texts
-// never look alike: quoted and escaped, unless it is plain. So it moves no cursor, changes no
-// colour, and does not reverse the direction of writing.
+// Shown returns other people's text as one word of printable text, quoted and escaped unless it is
+// plain. Two texts never look alike. The result moves no cursor, changes no colour, and does not
+// reverse the direction of writing.
 func Shown(text string) string {
 	plain := text != "" && text != "-" && utf8.ValidString(text) &&
 		!strings.ContainsFunc(text, func(r rune) bool {

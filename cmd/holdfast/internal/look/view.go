@@ -19,8 +19,8 @@ const (
 	// together is how many keys are inspected at the same time.
 	together = 8
 
-	// batchBytes is how much a batch may take in memory, about. A batch with values of another
-	// library that are very long, or with very many waiters, has fewer keys for it.
+	// batchBytes is about how much memory a batch may take. If values of another library are very
+	// long, or there are very many waiters, a batch has fewer keys.
 	batchBytes = 16 << 20
 
 	// partyBytes is what a party takes beside its value, about.
@@ -46,8 +46,9 @@ type SilentError struct{ Patience time.Duration }
 func (e *SilentError) Error() string { return fmt.Sprintf("no answer within %v", e.Patience) }
 
 // List calls show with the keys whose names begin with prefix, each with all of its waiters. It
-// gives as many at a time as fit into a batch, in order; of more than that, each batch is in order.
-// It returns the first error of the backend or of show; keys that were listed before are shown.
+// passes as many at a time as fit into a batch. Each batch is in order, but one batch is not in
+// order with the next. List returns the first error of the backend or of show, after it has shown
+// the keys that were listed before.
 func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -85,8 +86,8 @@ type listing struct {
 	err error
 }
 
-// listed lists on a goroutine of its own, as a backend may not keep to the end of ctx. The channel
-// is closed at the end of the list. The caller has begun a call, which ends with that.
+// listed lists on a goroutine of its own, because a backend may not return when ctx ends. The
+// channel is closed at the end of the list. The caller has begun a call, which ends then.
 func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
 	listed := make(chan listing)
 	go func() {
@@ -148,9 +149,9 @@ func (v *View) showAll(ctx context.Context, names []string, show func([]Key) err
 	return nil
 }
 
-// each inspects keys, several at the same time, and calls do with the place of each in names and
-// what is known of it, one call at a time. It begins no more when do returns false or one fails,
-// and returns how many it has begun with, which are then done.
+// each inspects keys, several at the same time. It calls do with the place of each key in names and
+// what is known of it, one call at a time. When do returns false or an inspection fails, it begins
+// no more. It returns how many it has begun, all of which are done then.
 func (v *View) each(ctx context.Context, names []string,
 	do func(i int, k Key) (more bool)) (begun int, err error) {
 	var (
@@ -169,7 +170,7 @@ func (v *View) each(ctx context.Context, names []string,
 				case err == nil:
 					ended = !do(i, key) || ended
 				case first == nil:
-					// The others would most likely fail as well, each after as long.
+					// The others would most likely fail too, each after the same time.
 					first, ended = err, true
 				}
 				mu.Unlock()
@@ -221,7 +222,7 @@ func (v *View) Inspect(ctx context.Context, name string) (Key, error) {
 			entries, _ := Ask(ctx, v,
 				func(ctx context.Context) ([]quorum.NodeEntry, error) {
 					return nodes.InspectNodes(ctx, full)
-				}) // what it fails with, Inspect fails with too
+				}) // Inspect fails with the same error
 			asked <- entries
 		}()
 	}
@@ -257,9 +258,8 @@ func (v *View) Semaphore(ctx context.Context, name string) (parts []Key, err err
 	return parts, err
 }
 
-// Bounded calls f, but does not wait for it for longer than patience, or than ctx lasts, whether it
-// keeps to the end of its context or not. Of a call that is late it waits a moment more for its own
-// words.
+// Bounded calls f, and waits for it until patience is over or ctx ends, even if f does not return
+// when its context ends. It then waits a moment more, so that a late call can say how it ended.
 func Bounded[T any](ctx context.Context, patience time.Duration,
 	f func(context.Context) (T, error)) (T, error) {
 	type result struct {
@@ -294,5 +294,5 @@ func Bounded[T any](ctx context.Context, patience time.Duration,
 	}
 }
 
-// moment is how long a call may take to say what has become of it when its time is over.
+// moment is how long a call may take to say how it ended after its time is over.
 const moment = time.Second

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
-// discreet is an error of a driver without what an address has in front of its @. A name is hidden
-// only where drivers and servers write one: it may be a word of the rest, too.
+// discreet is an error of a driver without what stands before the @ of an address. It hides a name
+// only where drivers and servers write one, because the name may also be a word of the rest.
 type discreet struct {
 	error
 	at backendurl.Database

@@ -26,8 +26,8 @@ import (
 // opener opens a database, and lets it be created if it is a file.
 type opener = func(create bool) (*sql.DB, error)
 
-// postgres hands the password to the driver apart from the address, which the driver repeats. One
-// that comes from somewhere else it adds to the address.
+// postgres hands the password to the driver apart from the address, because the driver's errors
+// repeat the address. It adds a password that comes from somewhere else to the address.
 func postgres(at *backendurl.Database, patience time.Duration) (opener, error) {
 	settings := map[string]string{"dbname": at.Name}
 	if at.User != "" {
@@ -74,13 +74,14 @@ func postgres(at *backendurl.Database, patience time.Duration) (opener, error) {
 	return func(bool) (*sql.DB, error) { return stdlib.OpenDB(*config), nil }, nil
 }
 
-// chooseHost leaves the other hosts their time when one does not answer, and of several takes one
-// that can be written: a standby does not have the newest token. What the environment says counts.
+// chooseHost shares the time among the hosts, so that one that does not answer leaves the others
+// time. Of several hosts it takes one that can be written, because a standby may not have the
+// newest token. What the environment says about either has precedence.
 func chooseHost(config *pgconn.Config, patience time.Duration) {
 	several := slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool {
 		return other.Host != config.Host || other.Port != config.Port // or it is without encryption
 	})
-	if several && config.ConnectTimeout == 0 { // a share for each, and one for what is to be done
+	if several && config.ConnectTimeout == 0 { // a share for each host, and one for the operation
 		config.ConnectTimeout = patience / time.Duration(len(config.Fallbacks)+2)
 	}
 	if several && config.ValidateConnect == nil {
@@ -123,7 +124,7 @@ func mySQL(at backendurl.Database, patience time.Duration) (opener, error) {
 	return func(bool) (*sql.DB, error) { return sql.OpenDB(connector), nil }, nil
 }
 
-// sqlite has who comes second wait for as long as there is time.
+// sqlite has the second of two writers wait for as long as there is time.
 func sqlite(at backendurl.Database, patience time.Duration) opener {
 	return func(create bool) (*sql.DB, error) {
 		mode := "rw"

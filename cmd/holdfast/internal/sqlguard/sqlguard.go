@@ -1,5 +1,5 @@
 // Package sqlguard keeps the newest token of resources in tables of databases. It is not part of
-// the command itself, at whose start its drivers would take their time.
+// the command itself, because its drivers would make each start slower.
 package sqlguard
 
 import (
@@ -33,9 +33,9 @@ var _ guard.Store = (*Store)(nil)
 // defaultTable is the name that sqlfence.Table has by default.
 const defaultTable = "holdfast_fence"
 
-// New returns the store at an address. It connects to nobody yet. patience is how long each
-// operation may take: what waits in a driver for as long is told so. It fails with ErrInvalid of
-// package fence for parameters that the driver does not take.
+// New returns the store at an address. It does not connect yet. patience is how long each operation
+// may take; drivers with a timeout of their own get it. New fails with ErrInvalid of package fence
+// for parameters that the driver does not take.
 func New(at backendurl.Database, patience time.Duration) (*Store, error) {
 	s := &Store{at: at, name: at.Table}
 	if s.name == "" {
@@ -68,8 +68,8 @@ func (s *Store) Init(ctx context.Context) error {
 	return s.use(true, func(db *sql.DB) error {
 		_, err := db.ExecContext(ctx, s.Schema())
 		if err != nil {
-			// PostgreSQL fails for all but one of those who create it at once. The table is all
-			// that was wanted.
+			// If several create the table at once, PostgreSQL fails for all but one. If the table
+			// is there now, all is well.
 			if _, failure := s.newest(ctx, db, defaultTable); failure == nil {
 				return nil
 			}

@@ -25,8 +25,8 @@ func authorities(parameter, path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// checkPostgresTLS fails if the address names authorities that cannot be read, or that nobody would
-// be verified by: who names them wants to be sure.
+// checkPostgresTLS fails if the address names authorities that cannot be read, or by which no
+// server would be verified. A user who names authorities wants servers to be verified.
 func checkPostgresTLS(config *pgconn.Config, rootCert string) error {
 	if rootCert == "" {
 		return nil
@@ -40,8 +40,8 @@ func checkPostgresTLS(config *pgconn.Config, rootCert string) error {
 	return nil
 }
 
-// verifiesNobody reports whether any server would do in the place of this one. A socket is a file,
-// which has owners.
+// verifiesNobody reports whether any other server would be accepted in place of this one. A socket
+// needs no check, because it is a file with an owner.
 func verifiesNobody(server *pgconn.FallbackConfig) bool {
 	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
 	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&

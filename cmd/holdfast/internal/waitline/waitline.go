@@ -43,10 +43,9 @@ type Line struct {
 // returns soon after ctx ends.
 type Since func(ctx context.Context, key string, holder holdfast.Holder) time.Time
 
-// New returns a Line for a wait for the locks with these names, of which one is waited for at a
-// time. width returns the columns of the terminal
-// behind out; it is nil if out is no terminal. The line calls since once for each holder in a row,
-// and Held calls it again; since may be nil.
+// New returns a Line for a wait for the locks with these names. The wait is for one of them at a
+// time. width returns the columns of the terminal behind out; it is nil if out is no terminal. The
+// line calls since once for each holder in a row, and Held calls it again; since may be nil.
 func New(out io.Writer, names []string, width func() int, since Since) *Line {
 	asking, ended := context.WithCancel(context.Background())
 	return &Line{
@@ -200,9 +199,10 @@ func (l *Line) Held(key string, holder holdfast.Holder, left time.Duration) stri
 	return l.describe(holder, at, left)
 }
 
-// describe describes a holder that got the lock at at, and whose lease has left to go; zero means
-// not known. Without at it says for how long this wait has known the holder. It adds that the lease
-// is renewed, so that nobody takes the rest of the lease for the rest of the wait.
+// describe describes a holder. at is when it got the lock, and left is what remains of its lease;
+// zero means not known. Without at, describe says for how long this wait has known the holder. It
+// adds that the lease is renewed, so that nobody takes the rest of the lease for the rest of the
+// wait.
 func (l *Line) describe(holder holdfast.Holder, at time.Time, left time.Duration) string {
 	text := Printable(holder.String())
 	if !at.IsZero() {

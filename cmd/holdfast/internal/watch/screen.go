@@ -11,7 +11,7 @@ import (
 )
 
 // Screen is what is shown. It knows nothing of the terminal: it takes keys, sizes and news, and
-// gives lines. All text of it is printable.
+// returns lines. All of its text is printable.
 type Screen struct {
 	title         string // where the locks are
 	prefix        string // of all keys
