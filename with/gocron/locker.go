@@ -123,7 +123,9 @@ func (r *run) Unlock(ctx context.Context) (err error) {
 	r.over.Do(func() {
 		l := r.locker
 		l.mu.Lock()
-		delete(l.runs, r.key)
+		if l.runs[r.key] == r { // else the next run has begun, after a loss
+			delete(l.runs, r.key)
+		}
 		l.mu.Unlock()
 		rest := time.Until(r.until)
 		if rest <= 0 {

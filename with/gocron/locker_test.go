@@ -230,6 +230,33 @@ func TestCloseIsNotTold(t *testing.T) {
 	})
 }
 
+// A run whose lock was lost ends when the next run of the job has begun in the same process: the
+// next one keeps its lock.
+func TestLateRunLeavesTheNextOneItsLock(t *testing.T) {
+	play(t, func(t *testing.T, f *fleet) {
+		p := f.process(0, 0)
+		late, err := p.jobs.Lock(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.lose("report")
+		f.memory.Faults().Lose("report") // the thief is gone
+		next, err := p.jobs.Lock(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		isLoss(t, "Unlock of the late run", late.Unlock(t.Context()))
+		if err := p.jobs.Task("report", func(_ context.Context, lock *holdfast.Lock) error {
+			return lock.Err()
+		})(t.Context()); err != nil {
+			t.Errorf("the next run failed with %v", err)
+		}
+		if err := next.Unlock(t.Context()); err != nil || !f.isFree("report") {
+			t.Errorf("Unlock = %v, free: %v", err, f.isFree("report"))
+		}
+	})
+}
+
 func TestTaskWithoutItsLock(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process(0, 0)
