@@ -15,6 +15,7 @@
 //	trace      what clients and servers said to each other
 //	history    what happened
 //	check      whether promises were kept, and whether what was said follows the rules of the model in spec
+//	adapters   the modules under with, while their server freezes, forgets and dies
 //	report     the same for people to read
 //	mutants    ways to break the library, each of which a check must notice
 //	torture    the command that runs all modes and writes the reports in docs
