@@ -246,6 +246,68 @@ func TestLossStopsAtOnce(t *testing.T) {
 	}
 }
 
+// A scheduler removes what it has told of itself after a loss as well, if need be over new
+// connections.
+func TestNothingIsLeftAfterALoss(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := newTicks()
+	close(s.goOn)
+	s.HeartbeatInterval = time.Second
+	left := make(chan []string, 1)
+	f.campaign(f.election(), f.redis,
+		func(term election.Term, redis asynq.RedisConnOpt) (withasynq.Scheduler, error) {
+			scheduler, err := s.scheduler("a")(term, redis)
+			return &reporting{scheduler, func() {
+				keys, err := f.client.Keys(context.Background(), "asynq:schedulers*").Result()
+				if err != nil {
+					t.Error(err)
+				}
+				left <- keys
+			}}, err
+		})
+	term := <-s.term
+	testserver.Eventually(t, "the scheduler is known", func() error {
+		entries, err := f.inspector.SchedulerEntries()
+		return errors.Join(err, testserver.Not(len(entries) == 1, "%v", entries))
+	})
+	f.disconnect()
+	f.lose(term)
+	if keys := <-left; len(keys) != 0 {
+		t.Errorf("%q are left", keys)
+	}
+}
+
+// reporting calls f when the scheduler has shut down.
+type reporting struct {
+	withasynq.Scheduler
+	f func()
+}
+
+func (r *reporting) Shutdown() {
+	r.Scheduler.Shutdown()
+	r.f()
+}
+
+// disconnect ends all connections to the database of the fleet but the one that asks.
+func (f *fleet) disconnect() {
+	f.Helper()
+	me, err := f.client.ClientID(f.Context()).Result()
+	if err != nil {
+		f.Fatal(err)
+	}
+	list, err := f.client.ClientList(f.Context()).Result()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for line := range strings.Lines(list) {
+		id := strings.TrimPrefix(strings.Fields(line)[0], "id=")
+		if strings.Contains(line, fmt.Sprintf(" db=%d ", f.redis.DB)) && id != fmt.Sprint(me) {
+			f.client.ClientKillByFilter(f.Context(), "ID", id)
+		}
+	}
+}
+
 // A manager that waits for its configuration does not shut down, and goes on. When it does, the
 // process campaigns again.
 func TestLossStopsAManagerThatStandsStill(t *testing.T) {
