@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/idempotency"
@@ -234,7 +235,11 @@ func TestUnlockAfterALoss(t *testing.T) {
 		if lock == lost {
 			t.Fatal("Held is the lock that was lost")
 		}
-		isLoss(t, "Unlock after a loss", locks.Unlock(key))
+		err := locks.Unlock(key)
+		isLoss(t, "Unlock after a loss", err)
+		if strings.Contains(err.Error(), key) {
+			t.Errorf("fiber's log would have the key: %v", err)
+		}
 		if lock.Err() != nil || locks.Held(key) != lock {
 			t.Errorf("the next lock has ended: %v", lock.Err())
 		}
@@ -262,6 +267,59 @@ func TestWait(t *testing.T) {
 		if !errors.Is(err, errShutdown) {
 			t.Errorf("Lock = %v, want the cause of the context", err)
 		}
+	})
+}
+
+// The end of the context ends waiting, and not the release of what is locked.
+func TestUnlockAfterTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		locks := f.locks(f.locker(), 0, withfiber.WithContext(ctx))
+		must(t, locks.Lock(key))
+		cancel()
+		must(t, locks.Unlock(key))
+		must(t, f.locks(f.locker(), 0).Lock(key))
+	})
+}
+
+// A program that closes its Locker is not told of what it has done.
+func TestCloseIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		locker := f.locker()
+		locks := f.locks(locker, 0, withfiber.WithOnError(func(_ string, err error) {
+			t.Errorf("told of %v", err)
+		}))
+		must(t, locks.Lock(key))
+		locker.Close()
+		synctest.Wait()
+	})
+}
+
+// A key is copied: fiber uses the memory of a request again.
+func TestMemoryOfKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		locks := f.locks(f.locker(), 0, withfiber.WithOnError(func(k string, err error) {
+			if k != key {
+				t.Errorf("told of %q", k)
+			}
+		}))
+		memory := []byte(key)
+		reused := unsafe.String(&memory[0], len(memory))
+		for range 3 {
+			must(t, locks.Lock(reused))
+			lost := locks.Held(key)
+			f.memory.Faults().Lose(key)
+			<-lost.Done()
+		}
+		locks.Unlock(reused)
+		clear(memory)
+		if locks.Held(key) == nil {
+			t.Error("the lock is not found")
+		}
+		synctest.Wait() // for what is told
 	})
 }
 

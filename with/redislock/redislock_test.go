@@ -239,8 +239,10 @@ func TestSameToken(t *testing.T) {
 			_, err = a.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: other})
 			s.is("Obtain with the token "+other, err, redislock.ErrNotObtained)
 		}
-		_, err = a.ObtainMulti(s.Context(), []string{"j", "k"}, time.Second, mine)
-		s.is("Obtain of other keys", err, redislock.ErrNotObtained)
+		for _, keys := range [][]string{{"j", "k"}, {"k", "l"}} {
+			_, err = a.ObtainMulti(s.Context(), keys, time.Second, mine)
+			s.is("Obtain of other keys", err, redislock.ErrNotObtained)
+		}
 		s.is("Release", second.Release(s.Context()), nil)
 		s.is("Release", first.Release(s.Context()), redislock.ErrLockNotHeld)
 		s.obtain(b, time.Second, mine)
