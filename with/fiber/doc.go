@@ -21,7 +21,8 @@
 // fiber's own lock waits for ever, also when the client is gone, and has no context. A [Locker]
 // waits for as long as [New] is told. A request that waits in vain fails with fiber's "failed to
 // lock", which wraps the [*holdfast.HeldError]: a fiber.ErrorHandler may answer 409 to it. The
-// request also fails if the backend does not answer. Its handler is not called then.
+// request also fails if the backend does not answer, up to 5 s after the wait. Its handler is not
+// called then.
 //
 // # A lock that is lost while the handler runs
 //

@@ -58,8 +58,8 @@ type Locker struct {
 }
 
 // New returns a Locker. A request waits for wait at most until another one with its key is done; 0
-// means not at all. New fails with holdfast.ErrInvalid if locker is nil, wait is negative, or an
-// option is nil.
+// means not at all. If the backend does not answer, it fails up to 5 s later. New fails with
+// holdfast.ErrInvalid if locker is nil, wait is negative, or an option is nil.
 func New(locker *holdfast.Locker, wait time.Duration, options ...Option) (*Locker, error) {
 	switch {
 	case locker == nil:

@@ -261,6 +261,18 @@ func TestWait(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second || !errors.As(err, &held) {
 			t.Errorf("Lock = %v after %v; want a HeldError after 5s", err, took)
 		}
+		client := f.memory.Client()
+		defer client.Close()
+		locker, err := holdfast.New(client)
+		must(t, err)
+		defer locker.Close()
+		client.Faults().Freeze()
+		defer client.Faults().Thaw()
+		began = time.Now()
+		err = f.locks(locker, 3*time.Second).Lock("other")
+		if took := time.Since(began); took != 8*time.Second || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Lock = %v after %v; want that nobody answers within 8s", err, took)
+		}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errShutdown)
 		defer cancel()
 		err = f.locks(f.locker(), time.Minute, withfiber.WithContext(ctx)).Lock(key)
