@@ -70,11 +70,11 @@
 // On a Cluster add +spublish +ssubscribe +sunsubscribe +cluster|slots +asking, of which Redis 6.2
 // knows only the last two; with a database other than 0, +select; with the wait parameter, +wait;
 // with durable=always, +config|get; to list locks, +scan; for a check, +config|get. Some more
-// commands are used if they are allowed. With +hlen and +hgetall a script shows who holds a lock of
-// Redisson, which is a hash. With +client|id and +client|kill, a broken connection surely carries
-// nothing any more before the next one is used. With +client|tracking a server tells when it has
-// lost all its data without a restart. Without that, waiters confirm each notice of a grant by
-// asking, and nobody notices when a server with durable=always is emptied.
+// commands are used if they are allowed. With +hlen and +hgetall, locks of Redisson, which are
+// hashes, are listed and shown. With +client|id and +client|kill, a broken connection surely
+// carries nothing any more before the next one is used. With +client|tracking a server tells when
+// it has lost all its data without a restart. Without that, waiters confirm each notice of a grant
+// by asking, and nobody notices when a server with durable=always is emptied.
 //
 // With [WithReadOnly] a user needs no more than +@read, on a Cluster +cluster|slots and with a
 // database other than 0 +select:

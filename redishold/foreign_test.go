@@ -166,6 +166,18 @@ func TestLocksOfRedisson(t *testing.T) {
 		}
 		server.Do(t, "PERSIST", "lock:plain")
 	}
+	for name, b := range others {
+		got := list(t, b, "lock:")
+		for key, lock := range locks {
+			lock.want.Key = "lock:" + key
+			if !sameEntry(got[lock.want.Key], lock.want) {
+				t.Errorf("%s: lists %+v; want %+v", name, got[lock.want.Key], lock.want)
+			}
+		}
+		if len(got) != len(locks) {
+			t.Errorf("%s: lists %d locks; want %d", name, len(got), len(locks))
+		}
+	}
 	many := []string{"HSET", "lock:many"}
 	for i := range 101 {
 		many = append(many, fmt.Sprintf("%s%d", one, i), "1")
@@ -189,6 +201,21 @@ func TestLocksOfRedisson(t *testing.T) {
 			if !protocol.IsServerError(err, "WRONGTYPE") || !driver.Permanent(err) {
 				t.Errorf("%s: %s, which is no lock: %+v, %v", name, key, got, err)
 			}
+		}
+	}
+	// Inspect takes this for a lock, as somebody has named it. In a list it is any hash.
+	server.Do(t, "HSET", "lock:counts", "user:1", "7")
+	server.Do(t, "SET", "lock:later", "x")
+	for name, b := range others {
+		if got := list(t, b, "lock:"); len(got) != len(locks)+1 || got["lock:later"].Key == "" {
+			t.Errorf("%s: lists %+v; want the %d locks", name, got, len(locks)+1)
+		}
+	}
+	less := open(t, looker(t, server), redishold.WithReadOnly())
+	for _, right := range []string{"-hgetall", "-hlen"} {
+		server.Do(t, "ACL", "SETUSER", "looks", right)
+		if got := list(t, less, "lock:"); len(got) != 1 || got["lock:later"].Key == "" {
+			t.Errorf("a user with %s lists %+v; want lock:later", right, got)
 		}
 	}
 	var sent int

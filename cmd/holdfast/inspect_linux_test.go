@@ -184,9 +184,13 @@ func TestInspectRedisson(t *testing.T) {
 				server.Do(t, "PEXPIRE", "lock:theirs", "3600000")
 				server.Do(t, "HSET", "lock:readers", "mode", "read", one, "1", two, "3")
 			}
+			lease := `(1h0m0s|59m\d+s)`
+			s.says(0, []string{"ls"}, `theirs +"`+one[:30]+`.* +- +- +- +`+lease+` +0`,
+				`readers +2 share it +- +- +- +no end +0`)
+			s.says(1, []string{"leaks"}, "readers: no-expiry: .*")
 			s.says(0, []string{"inspect", "theirs"},
 				`  held by  "`+one+`" of another library, 2 times`,
-				`  lease    (1h0m0s|59m\d+s), unless renewed`)
+				`  lease    `+lease+`, unless renewed`)
 			s.says(0, []string{"inspect", "readers"},
 				"  shared   by 2, each with a lease of its own",
 				`  held by  "`+one+`" of another library, once`,

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -426,5 +428,43 @@ func TestHangup(t *testing.T) {
 		case <-timeout:
 			t.Fatal("it does not end")
 		}
+	}
+}
+
+// TestLsOnATerminal: on a terminal what needs to be looked at is coloured, unless the user wants no
+// colours, and the columns are where they are without colours.
+func TestLsOnATerminal(t *testing.T) {
+	t.Parallel()
+	dir := locks(t)
+	p := start(t, dir, nil, "hold", longTTL, "größe/日本")
+	p.line()
+	short := start(t, dir, nil, "hold", longTTL, "x")
+	short.line()
+	shows := func(env ...string) string {
+		cmd := exec.Command(holdfastPath, "ls", "--on=file://"+dir)
+		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "NO_COLOR=")
+		}), append([]string{"TERM=xterm"}, env...)...)
+		ls, _ := startOnTerminal(t, 200, cmd)
+		ls.expectExit(0)
+		return ls.allStderr()
+	}
+	coloured := shows()
+	if !strings.Contains(coloured, "\x1b[1mNAME\x1b[0m") {
+		t.Errorf("the head is not bold: %q", coloured)
+	}
+	plain := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(coloured, "")
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		got := shows(env)
+		if strings.Contains(got, "\x1b") {
+			t.Errorf("%s: %q", env, got)
+		}
+		if head := strings.SplitN(got, "\n", 2)[0]; head != strings.SplitN(plain, "\n", 2)[0] {
+			t.Errorf("%s: the columns are in other places:\n%s%s", env, got, plain)
+		}
+	}
+	for _, p := range []*process{p, short} {
+		p.signal(syscall.SIGTERM)
+		p.expectExit(0)
 	}
 }

@@ -32,6 +32,12 @@ var thread = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[^:]+:[0-9]+(?:` + writerMark + `)?$`)
 })
 
+// redisson matches the same more strictly: the id of a client is a UUID.
+var redisson = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(?:` +
+		writerMark + `)?$`)
+})
+
 // errOtherType is what an inspection fails with if a key is a hash and no lock.
 const errOtherType = "WRONGTYPE the key is a hash, and no lock of Redisson"
 
@@ -99,4 +105,109 @@ func (b *Backend) inspectHash(ctx context.Context, keys Keys, key string,
 		return driver.Entry{Key: key}, nil // it was released meanwhile
 	}
 	return hashHolders(key, replies[0].List, replies[1])
+}
+
+// hashes yields the keys that are hashes and locks of Redisson. It asks for the sizes first, and of
+// those that are small enough for the fields, so many at a time that the answers have a megabyte.
+func (l *lister) hashes(conn Conn, waited map[string]bool) bool {
+	return l.scan(conn, globEscape(l.prefix)+"*", "hash", func(found []string) bool {
+		found = slices.DeleteFunc(found, func(key string) bool {
+			return Reserved(key) || !l.recent.add(key)
+		})
+		small, ok := l.small(conn, found)
+		for ok && len(small) > 0 {
+			bytes := int64(0)
+			n := slices.IndexFunc(small, func(h sized) bool {
+				bytes += h.bytes
+				return bytes > maxHash
+			})
+			if n < 0 {
+				n = len(small)
+			}
+			ok = l.read(conn, small[:max(n, 1)], waited)
+			small = small[max(n, 1):]
+		}
+		return ok
+	})
+}
+
+// sized is a hash that may be a lock.
+type sized struct {
+	key   string
+	bytes int64
+}
+
+// small returns the hashes that are not too large for a lock. There are none for a user who may not
+// read hashes.
+func (l *lister) small(conn Conn, keys []string) (hashes []sized, ok bool) {
+	commands := make([]Command, 0, 2*len(keys))
+	for _, key := range keys {
+		commands = append(commands, Command{"HLEN", key})
+	}
+	for _, key := range keys {
+		commands = append(commands, Command{"MEMORY", "USAGE", key}) // not all servers have that
+	}
+	if len(keys) == 0 {
+		return nil, true
+	}
+	replies := make([]Reply, len(commands))
+	if err := conn.Do(l.ctx, commands, replies); err != nil {
+		l.yield(driver.Entry{}, err)
+		return nil, false
+	}
+	lengths, sizes := replies[:len(keys)], replies[len(keys):]
+	if lengths[0].Kind == Failure &&
+		IsServerError(l.b.failure(conn, lengths[0], false), "NOPERM") {
+		return nil, true
+	}
+	for i, key := range keys {
+		size := sizes[i].Int
+		if sizes[i].Kind != Integer {
+			size = maxHash / 4
+		}
+		if n := lengths[i].Int; n > 0 && n <= maxHolders && size <= maxHash {
+			hashes = append(hashes, sized{key, size})
+		}
+	}
+	return hashes, l.right(conn, lengths)
+}
+
+// read yields those of the hashes that are locks, and takes them out of the keys that are waited
+// for.
+func (l *lister) read(conn Conn, hashes []sized, waited map[string]bool) bool {
+	commands := make([]Command, 0, 2*len(hashes))
+	for _, h := range hashes {
+		commands = append(commands, Command{"HGETALL", h.key}, Command{"PTTL", h.key})
+	}
+	replies := make([]Reply, len(commands))
+	if err := conn.Do(l.ctx, commands, replies); err != nil {
+		l.yield(driver.Entry{}, err)
+		return false
+	}
+	if replies[0].Kind == Failure &&
+		IsServerError(l.b.failure(conn, replies[0], false), "NOPERM") {
+		return true
+	}
+	if !l.right(conn, replies) {
+		return false
+	}
+	for i, h := range hashes {
+		entry, err := hashHolders(h.key, replies[2*i].List, replies[2*i+1])
+		if err != nil || !byRedisson(entry) {
+			continue
+		}
+		delete(waited, h.key)
+		if !l.yield(entry, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// byRedisson reports whether all holders are clients of Redisson, or ours.
+func byRedisson(e driver.Entry) bool {
+	return !slices.ContainsFunc(append(e.Sharers, e.Holder), func(p driver.Party) bool {
+		return p.Owner != "" && !redisson().MatchString(p.Owner) &&
+			driver.ParseOwner(p.Owner).PID == 0
+	})
 }

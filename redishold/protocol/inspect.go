@@ -84,9 +84,10 @@ func shortened(value string) string { return value[:min(len(value), maxOwner)] }
 
 // List yields every key that is held or waited for and begins with prefix, as [driver.Inspector]
 // describes. Every string whose key begins with prefix counts as held, whoever wrote it and
-// whatever it is, because an acquisition would find the key taken. Keys of other types are left
-// out, also locks of Redisson: an acquisition fails there and says why, and finding them would take
-// another scan of all keys. Holder is as [Backend.Inspect] describes it.
+// whatever it is, because an acquisition would find the key taken. A hash counts if it is a lock of
+// Redisson. Here the holders of such a lock need the ids of Redisson or of Holdfast: another hash
+// with numbers in it is no lock. Keys of other types are left out: an acquisition fails there and
+// says why. Holder is as [Backend.Inspect] describes it.
 //
 // List scans all keys of the deployment, in small steps. A server may return a key again when it
 // makes its table smaller, mostly soon after the first time. List remembers the keys that somebody
@@ -126,7 +127,7 @@ type lister struct {
 // those that are held, and so few enough to remember.
 func (l *lister) list(conn Conn) bool {
 	waited, ok := l.waited(conn)
-	if !ok || !l.held(conn, waited) {
+	if !ok || !l.held(conn, waited) || !l.hashes(conn, waited) {
 		return false
 	}
 	for key := range waited {
@@ -235,6 +236,11 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 		l.yield(driver.Entry{}, err)
 		return nil, false
 	}
+	return replies, l.right(conn, replies)
+}
+
+// right yields the first failure of the server among the replies.
+func (l *lister) right(conn Conn, replies []Reply) bool {
 	for _, reply := range replies {
 		// The type of a key may have changed since it was found.
 		if reply.Kind != Failure {
@@ -242,10 +248,10 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 		}
 		if err := l.b.failure(conn, reply, false); !IsServerError(err, "WRONGTYPE") {
 			l.yield(driver.Entry{}, err)
-			return nil, false
+			return false
 		}
 	}
-	return replies, true
+	return true
 }
 
 var globEscapes = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -37,6 +37,9 @@ func (s *scanned) reply(command protocol.Command) protocol.Reply {
 		if command[7] == "zset" {
 			return scanReply(0, s.queues)
 		}
+		if command[7] == "hash" {
+			return scanReply(0, nil)
+		}
 		number, _ := strconv.Atoi(command[1])
 		return scanReply((number+1)%s.pages, s.page(number))
 	case "GETRANGE":

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
+	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 )
@@ -21,12 +26,18 @@ PREFIX: who holds it, on which host, by which process, for how long, what remain
 of the lease, and how many wait. It changes nothing. A - is not known: Redis does
 not keep since when a lock is held. A process of this host that is not there any
 more is marked "(gone)". What another library holds is shown by its value, and a
-lease that never ends as "no end" (holdfast leaks). A key that is no string is no
-lock, and not in the list; who asks for that lock is told.
+lease that never ends as "no end" (holdfast leaks). A key that is no string and no
+lock of Redisson is not in the list; who asks for that lock is told.
 
 Each slot of a semaphore (holdfast run --permits) is a line of its own. So is its
 gate, which those who wait for a permit pass one by one, and the scouts' key, by
 which they tell whether all know the same number of permits.
+
+--after looks twice, so long apart, and adds whether the lease was renewed meanwhile:
+yes; no, and then the lock is free when its lease ends; or - if that is not known. A
+holder of Holdfast renews when a third of the lease is over, so 20s tell for a lease
+of 30s. etcd and ZooKeeper do not show leases. With many locks each block takes so
+long. A process that renews lives, though its work may be stuck.
 
 Names, labels and hosts that are no plain word are quoted and escaped. With many
 thousands of locks, each block of 4096 lines is in order. --json prints a line for
@@ -34,6 +45,9 @@ each, with all who share a lock:
   {"name":"nightly","key":"lock:nightly","kind":"lock","shared":false,"holders":
   [{"owner":"...","label":"backup","host":"h1","pid":71,"lease_ms":28000}],
   "waiting":0}
+
+On a terminal, what holdfast leaks would find is red, and what ends by itself yellow,
+unless NO_COLOR is set or TERM is dumb.
 
 --format prints a line for each by a template, as Go's text/template reads it, with
 the names that --json has: {{.name}} {{.waiting}} {{range .holders}}{{.pid}} {{end}}.
@@ -53,6 +67,7 @@ Exit codes:
   74  the output cannot be written`,
 		Example: `  holdfast ls
   holdfast ls --on redis://locks.example.com report/
+  holdfast ls --after 20s nightly
   holdfast ls --format '{{if gt .waiting 9}}{{.name}} {{.holder.host}}{{end}}'`,
 		Args: onePrefix("ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,12 +79,15 @@ Exit codes:
 				return err
 			}
 			defer v.close()
+			v.Again = f.after
 			return f.list(v, s, strings.Join(args, ""))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(cmd)
 	f.addJSON(cmd)
+	cmd.Flags().DurationVar(&f.after, "after", 0,
+		"look again after so long, and show which leases were renewed")
 	cmd.Flags().StringVar(&f.template, "format", "", "print a line by this `template` for each key")
 	return cmd
 }
@@ -77,12 +95,15 @@ Exit codes:
 // lsFlags are the flags of ls.
 type lsFlags struct {
 	lookFlags
+	after    time.Duration
 	template string
 	format   *look.Format // nil without a template
 }
 
 func (f *lsFlags) check(given func(flag string) bool) (err error) {
 	switch {
+	case f.after < 0:
+		return usagef("--after %v: must be 0s or more", f.after)
 	case !given("format"):
 		return nil
 	case f.json:
@@ -96,13 +117,13 @@ func (f *lsFlags) check(given func(flag string) bool) (err error) {
 
 // list prints the keys, batch by batch.
 func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
-	begun := false
+	begun, coloured := false, s.coloured()
 	var broken, wrong error
 	err := v.List(context.Background(), prefix, func(keys []look.Key) error {
 		var text bytes.Buffer
 		var rows [][]string
 		if !begun && !f.json && f.format == nil {
-			rows = append(rows, look.Head)
+			rows = append(rows, f.head(coloured))
 		}
 		begun = true
 		for _, k := range keys {
@@ -110,7 +131,7 @@ func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 			case f.json:
 				text.Write(k.JSON(false, nil, hidden))
 			case f.format == nil:
-				rows = append(rows, k.Row(ages))
+				rows = append(rows, f.row(k, coloured))
 			default:
 				if wrong = f.format.Write(&text, k); wrong != nil {
 					return wrong
@@ -130,4 +151,39 @@ func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 		_, _ = io.WriteString(s.err, message("no lock is held or waited for"))
 	}
 	return v.failure(err)
+}
+
+func (f *lsFlags) head(coloured bool) []string {
+	row := look.Head
+	if f.after > 0 {
+		row = look.HeadAgain
+	}
+	row = slices.Clone(row)
+	if coloured {
+		look.ColourHead(row)
+	}
+	return row
+}
+
+func (f *lsFlags) row(k look.Key, coloured bool) []string {
+	row := k.Row(ages)
+	if f.after > 0 {
+		row = k.RowAgain(ages)
+	}
+	if coloured {
+		k.Colour(row)
+	}
+	return row
+}
+
+// coloured reports whether the output is a terminal that shows colours, and the user wants them.
+func (s streams) coloured() bool {
+	out := s.out
+	if checked, ok := out.(*checkedWriter); ok {
+		out = checked.Writer
+	}
+	file, ok := out.(*os.File)
+	// The console of Windows wants to be told before it obeys what others do.
+	return ok && runtime.GOOS != "windows" && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }

@@ -52,7 +52,8 @@ func (f *Format) Write(w io.Writer, k Key) error {
 
 // noHolder has what JSON leaves out where it is not known.
 var noHolder = map[string]any{"owner": "", "label": "", "host": "", "pid": int64(0), "process": "",
-	"foreign": false, "token": int64(0), "since": "", "lease_ms": int64(0), "endless": false}
+	"foreign": false, "token": int64(0), "since": "", "lease_ms": int64(0), "endless": false,
+	"renewed": ""}
 
 // printableNames returns what a template can name, with what is missing.
 func printableNames(names, missing map[string]any) map[string]any {

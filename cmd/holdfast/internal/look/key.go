@@ -18,6 +18,8 @@ type Key struct {
 	Holders []Party
 	Waiters []Party // in order
 	Nodes   []Node  // of a set of servers, if they were asked
+
+	asked, answered time.Time // when it was looked at
 }
 
 // Party is a holder or a waiter.
@@ -30,6 +32,7 @@ type Party struct {
 	Count   int           // how often another library says that it is held; 0 if it does not
 	Cut     bool          // Value is only the beginning of a longer one
 	Life    Life
+	Renewed Renewed
 }
 
 // Foreign reports whether another library has written the value.
@@ -137,6 +140,7 @@ type (
 		Since   *time.Time   `json:"since,omitempty"`
 		LeaseMS int64        `json:"lease_ms,omitempty"`
 		Endless bool         `json:"endless,omitempty"`
+		Renewed Renewed      `json:"renewed,omitempty"`
 	}
 	jsonNode struct {
 		Node    string      `json:"node"`
@@ -176,7 +180,8 @@ func jsonParties(parties []Party) []jsonParty {
 	for _, p := range parties {
 		j := jsonParty{Owner: p.Value, Bytes: BytesOf(p.Value), Cut: p.Cut, Count: p.Count,
 			Label: p.Label, Host: p.Host, PID: p.PID, Process: p.Life, Foreign: p.Foreign(),
-			Token: p.Token, LeaseMS: p.Lease.Milliseconds(), Endless: p.Endless}
+			Token: p.Token, LeaseMS: p.Lease.Milliseconds(), Endless: p.Endless,
+			Renewed: p.Renewed}
 		if !p.Since.IsZero() {
 			j.Since = &p.Since
 		}

@@ -182,3 +182,32 @@ func TestLife(t *testing.T) {
 		}
 	}
 }
+
+// TestColour: what leaks would find is red, what ends by itself yellow, and a coloured cell takes
+// as much room as one without.
+func TestColour(t *testing.T) {
+	gone := look.Party{Owner: driver.Owner{Value: "v", PID: 7, Host: "h"}, Life: look.Gone,
+		Lease: time.Minute}
+	for _, test := range []struct {
+		key    look.Key
+		column int
+		want   string
+	}{
+		{look.Key{Holders: []look.Party{gone}}, 3, "\x1b[31m7 (gone)\x1b[0m"},
+		{look.Key{Holders: []look.Party{{Endless: true}}}, 5, "\x1b[31mno end\x1b[0m"},
+		{look.Key{Holders: []look.Party{{Renewed: look.No}}}, 6, "\x1b[33mno\x1b[0m"},
+		{look.Key{}, 1, "\x1b[33mnobody\x1b[0m"},
+		{look.Key{Holders: []look.Party{{Renewed: look.Yes}}}, 6, "yes"},
+	} {
+		row := test.key.RowAgain(func(time.Time) time.Duration { return 0 })
+		test.key.Colour(row)
+		if row[test.column] != test.want {
+			t.Errorf("%+v: column %d is %q; want %q", test.key, test.column, row[test.column],
+				test.want)
+		}
+	}
+	got := look.Table([][]string{{"\x1b[1mA\x1b[0m", "B"}, {"日本", "x"}})
+	if want := "\x1b[1mA\x1b[0m     B\n日本  x\n"; got != want {
+		t.Errorf("got\n%q want\n%q", got, want)
+	}
+}

@@ -2,11 +2,32 @@ package look
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
 // Head is the first row of the list.
 var Head = []string{"NAME", "HOLDER", "HOST", "PID", "FOR", "LEASE", "WAITING"}
+
+// HeadAgain is the first row of the list of those that looked again.
+var HeadAgain = slices.Insert(slices.Clone(Head), renewedColumn, "RENEWED")
+
+// The columns that colours are for.
+const (
+	holderColumn  = 1
+	pidColumn     = 3
+	leaseColumn   = 5
+	renewedColumn = 6
+)
+
+// RowAgain describes the key in one row, under HeadAgain.
+func (k Key) RowAgain(ages Ages) []string {
+	cell := unknown
+	if n := len(k.Holders); n > 0 && k.Holders[n-1].Renewed != NotKnown {
+		cell = string(k.Holders[n-1].Renewed)
+	}
+	return slices.Insert(k.Row(ages), renewedColumn, cell)
+}
 
 // unknown stands for what is not known.
 const unknown = "-"

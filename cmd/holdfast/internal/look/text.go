@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Shown returns other people's text as one word of printable text, quoted and escaped unless it is
@@ -95,8 +97,8 @@ func escapeJSON(line []byte) []byte {
 	return safe
 }
 
-// columns returns how many columns a printable text takes on most terminals.
-func columns(text string) int { return utf8.RuneCountInString(text) }
+// columns returns how many columns a printable text takes on most terminals, whatever its colour.
+func columns(text string) int { return ansi.StringWidth(text) }
 
 // Table writes rows with aligned columns.
 func Table(rows [][]string) string {

@@ -33,6 +33,10 @@ type View struct {
 	Prefix   string        // of all keys; names are shown without it
 	Patience time.Duration // how long the backend may say nothing
 
+	// Again is after how long List looks at each batch once more, and notes which leases were
+	// renewed meanwhile; 0 means that it does not.
+	Again time.Duration
+
 	// Batch is how many keys List has in memory at a time; 0 means as many as usual.
 	Batch int
 
@@ -135,6 +139,9 @@ func (v *View) showAll(ctx context.Context, names []string, show func([]Key) err
 			size += k.size()
 			return size < batchBytes
 		})
+		if v.Again > 0 && err == nil {
+			keys, err = v.lookAgain(ctx, keys)
+		}
 		slices.SortFunc(keys, func(a, b Key) int { return a.Compare(b.Name) })
 		if len(keys) > 0 {
 			if err := show(keys); err != nil {
@@ -196,13 +203,16 @@ func (v *View) each(ctx context.Context, names []string,
 func (v *View) Peek(ctx context.Context, full string) (Key, error) { return v.inspect(ctx, full) }
 
 func (v *View) inspect(ctx context.Context, full string) (Key, error) {
+	asked := time.Now()
 	e, err := Ask(ctx, v, func(ctx context.Context) (driver.Entry, error) {
 		return v.Backend.Inspect(ctx, full)
 	})
 	if err != nil {
 		return Key{}, err
 	}
-	return keyOf(e, v.Prefix, time.Now()), nil
+	k := keyOf(e, v.Prefix, time.Now())
+	k.asked, k.answered = asked, time.Now()
+	return k, nil
 }
 
 // nodesInspector is a backend of several nodes, each of which can be asked.
