@@ -113,7 +113,7 @@ func (a *acquisition) run(ctx context.Context) (driver.Result, error) {
 		if err := pause(ctx, tries); err != nil {
 			return driver.Result{}, cutOff(false, err)
 		}
-		p, nodes, err := a.b.plan(a.Key, synced)
+		p, nodes, err := a.b.plan(a.Key, "", synced)
 		if err != nil {
 			return driver.Result{}, err
 		}
@@ -183,10 +183,17 @@ func (a *acquisition) busy(p *plan, answer answer) driver.Result {
 	return r
 }
 
-// plan reads the slot of a key and begins a plan.
-func (b *Backend) plan(key string, synced bool) (*plan, names, error) {
-	nodes := b.names()
-	s, err := b.look(key, synced)
+// plan begins a plan on the slot of a key, which it reads unless it is likely to be as this Backend
+// has left it. The owner is whose claim is to end; empty for an acquisition.
+func (b *Backend) plan(key, owner string, synced bool) (p *plan, nodes names, err error) {
+	nodes = b.names()
+	var s *slot
+	if !synced {
+		s = b.recall.take(b.slotPath(b.slotOf(key)), owner, nodes.ours)
+	}
+	if s == nil {
+		s, err = b.look(key, synced)
+	}
 	if err != nil {
 		return nil, names{}, err
 	}
@@ -246,7 +253,7 @@ func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 		if err := pause(limited, tries); err != nil {
 			return driver.Result{}, &driver.Error{Err: errCrowded}
 		}
-		p, nodes, err := b.plan(c.key, synced)
+		p, nodes, err := b.plan(c.key, c.owner, synced)
 		if err != nil {
 			return driver.Result{}, err
 		}

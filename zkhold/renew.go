@@ -208,7 +208,7 @@ func (b *Backend) renewAlone(ctx context.Context, c driver.Claim, mine *claim,
 		if err := pause(ctx, tries); err != nil {
 			return driver.Result{}, cutOff(false, err)
 		}
-		p, nodes, err := b.plan(c.Key, true)
+		p, nodes, err := b.plan(c.Key, "", true)
 		if err != nil {
 			return driver.Result{}, err
 		}

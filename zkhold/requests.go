@@ -52,6 +52,7 @@ func (b *Backend) read(at string, sure bool) (*slot, error) {
 	if err != nil {
 		return nil, readFailed(err)
 	}
+	b.recall.found(at, stat.Version)
 	s := &slot{path: at, version: stat.Version, size: len(data)}
 	if s.record, err = decode(data); err != nil {
 		return nil, &driver.Error{Permanent: true, Err: fmt.Errorf("node %s: %w", at, err)}
@@ -97,6 +98,9 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 	}
 	sent := driver.LeaseClock()
 	_, err = b.client.Multi(p.operations(data, b.acl)...)
+	if err != nil {
+		b.recall.erred(p.path)
+	}
 	switch {
 	case conflict(err):
 		return false, nil
@@ -104,6 +108,8 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 		return false, writeFailed(err)
 	}
 	b.session.answered(id, sent, true)
+	p.size = len(data)
+	b.recall.wrote(p.slot)
 	return true, nil
 }
 

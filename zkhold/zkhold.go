@@ -45,6 +45,7 @@ type Backend struct {
 	ctx      context.Context // until Close
 	cancel   context.CancelFunc
 	turns    turns
+	recall   recall
 	running  sync.WaitGroup // requests and watches in the background
 
 	mu          sync.Mutex
