@@ -21,6 +21,11 @@
 // must be independent, so that one failure takes one node: they do not replicate each other and do
 // not share a host. They may be backends of different kinds.
 //
+// Nodes on etcd and ZooKeeper are no driver.Guarder, driver.Member or driver.Identifier. They
+// have to keep their data in a restart. Nothing notices that one of them is configured twice or was
+// replaced, and only the other nodes refuse a client of another set. Each node has to answer within
+// the node timeout ([WithNodeTimeout]), also where it waits for a disk.
+//
 // # Fencing tokens
 //
 // As long as no node loses its data, tokens rise from one acquisition of a key to the next, and
