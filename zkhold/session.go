@@ -28,6 +28,8 @@ type session struct {
 	last    time.Duration // when the last of them was sent
 	until   time.Duration // the session lives at least until then
 	known   chan struct{} // closed when there is a first session
+
+	distrust chan error // has the first failure to trust each other; its room is one
 }
 
 // share is the part of a session's timeout that a claim may count on.
@@ -71,6 +73,17 @@ func (s *session) answered(id int64, sent time.Duration, transaction bool) {
 	s.last = max(s.last, sent)
 	if transaction && sent-s.since >= s.timeout/4 {
 		s.until = max(s.until, sent+share(s.timeout))
+	}
+}
+
+// failed notes why there is no connection.
+func (s *session) failed(err error) {
+	if !distrusts(err) {
+		return
+	}
+	select {
+	case s.distrust <- err:
+	default:
 	}
 }
 
@@ -139,6 +152,9 @@ func (l *link) SetReadDeadline(at time.Time) error {
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
+	if err != nil {
+		l.session.failed(err) // a server may refuse a certificate that late
+	}
 	if room := greeting - len(l.head); room > 0 && n > 0 {
 		l.head = append(l.head, p[:min(n, room)]...)
 		if len(l.head) == greeting {
@@ -160,6 +176,7 @@ func (b *Backend) dial(network, address string, timeout time.Duration) (net.Conn
 	begun := driver.LeaseClock()
 	conn, err := b.dialer(network, address, timeout)
 	if err != nil {
+		b.session.failed(err)
 		return nil, err
 	}
 	b.mu.Lock()

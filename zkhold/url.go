@@ -3,6 +3,7 @@ package zkhold
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -24,10 +25,11 @@ type address struct {
 	root    string
 	session time.Duration // 0 if it is not named
 	login   string        // user:password; empty for none
+	tls     *tls.Config   // nil for none
 }
 
 // parameters are those that may follow '?'.
-var parameters = []string{"session", "password-file"}
+var parameters = []string{"session", "password-file", "tls-ca", "tls-cert", "tls-key"}
 
 // Validate reports whether [Open] takes the URL. It asks no server, and reads the file that the URL
 // names. It fails with ErrInvalid.
@@ -48,8 +50,13 @@ func parseURL(raw string) (*address, error) {
 
 func parseParts(raw string) (*address, error) {
 	scheme, rest, _ := strings.Cut(raw, "://")
-	if scheme != "zookeeper" {
-		return nil, errors.New("URL: must begin with zookeeper://")
+	a := &address{root: DefaultRoot}
+	switch scheme {
+	case "zookeeper":
+	case "zookeepers":
+		a.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	default:
+		return nil, errors.New("URL: must begin with zookeeper:// or zookeepers:// (for TLS)")
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -68,7 +75,6 @@ func parseParts(raw string) (*address, error) {
 		return nil, errors.New(
 			"URL: user name, password, path or parameters are not well formed: escape special characters with %")
 	}
-	a := &address{root: DefaultRoot}
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		a.root = "/" + path
 	}
@@ -85,7 +91,10 @@ func parseParts(raw string) (*address, error) {
 	if err := a.setSession(values["session"]); err != nil {
 		return nil, err
 	}
-	return a, a.setLogin(u.User, values["password-file"])
+	if err := a.setLogin(u.User, values["password-file"]); err != nil {
+		return nil, err
+	}
+	return a, a.loadTLS(values["tls-ca"], values["tls-cert"], values["tls-key"])
 }
 
 func (a *address) setServers(list string) error {
@@ -175,15 +184,17 @@ func readParameters(query string) (map[string]string, error) {
 // most. The caller closes the Backend. The form of a URL is
 //
 //	zookeeper://[user:password@]host[:port][,host[:port]...][/root]
+//	zookeepers://... for TLS, with the port that servers have for it (secureClientPort)
 //
 // Parameters are, after '?' and separated by '&': session, the timeout of the session, as
-// [WithSession] has it; and password-file, which has the password in its only line. With a user the
-// nodes that it makes are for that user alone, by the scheme digest of ZooKeeper, and without one
-// for everybody. The connection is not encrypted: see [WithDialer].
+// [WithSession] has it; password-file, which has the password in its only line; and tls-ca,
+// tls-cert and tls-key, files with certificates and key in PEM form. With a user the nodes that it
+// makes are for that user alone, by the scheme digest of ZooKeeper, and without one for everybody.
 //
 // It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option. It
 // fails with ErrUnavailable if no server can be reached or used, which is permanent if the user may
-// not use the root. No error holds a password.
+// not use the root, or if a certificate is refused before any server has answered. No error holds a
+// password.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -191,8 +202,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	}
 	b := &Backend{root: a.root, slots: slots, wanted: DefaultSession, presence: DefaultPresence,
 		timeout: DefaultTimeout, dialer: net.DialTimeout, acl: zk.WorldACL(zk.PermAll),
-		session: session{known: make(chan struct{})}, instance: strings.ToLower(rand.Text()),
-		claims: make(map[identity]*claim)}
+		session:  session{known: make(chan struct{}), distrust: make(chan error, 1)},
+		instance: strings.ToLower(rand.Text()), claims: make(map[identity]*claim)}
 	if a.session > 0 {
 		b.wanted = a.session
 	}
@@ -206,6 +217,9 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 		if err := o.apply(b); err != nil {
 			return nil, err
 		}
+	}
+	if a.tls != nil {
+		b.dialer = encrypted(b.dialer, a.tls)
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.client, _, err = zk.Connect(a.servers, b.wanted, zk.WithDialer(b.dial),
@@ -228,6 +242,8 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 	defer cancel()
 	select {
 	case <-b.session.known:
+	case why := <-b.session.distrust:
+		return &driver.Error{Permanent: true, Err: why}
 	case <-limited.Done():
 		return cutOff(false, fmt.Errorf("no server has answered: %w", limited.Err()))
 	}

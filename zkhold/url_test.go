@@ -48,7 +48,10 @@ func TestWrongURL(t *testing.T) {
 		"zookeeper://h?session=%zz", "zookeeper://hunter2@h", "zookeeper://:hunter2@h",
 		"zookeeper://u:hunter2@h?password-file=/dev/null", "zookeeper://u:hunt/er2@h",
 		"zookeeper://h?password-file=/dev/null", "zookeeper://u@h?password-file=/no/such/file",
-		"zookeeper://u%3av:hunter2@h", "zookeeper://u:%zzhunter2@h"} {
+		"zookeeper://u%3av:hunter2@h", "zookeeper://h?tls-ca=/dev/null",
+		"zookeepers://h?tls-cert=/dev/null", "zookeepers://h?tls-ca=/dev/null",
+		"zookeepers://h?tls-ca=/no/such/file", "zookeepers://h?tls-cert=/dev/null&tls-key=/dev/null",
+		"zookeeper://u:%zzhunter2@h"} {
 		err := Validate(url)
 		var e *driver.Error
 		if !errors.As(err, &e) || !errors.Is(err, driver.ErrInvalid) {

@@ -128,7 +128,8 @@ func WithTimeout(timeout time.Duration) Option {
 	})
 }
 
-// WithDialer sets what makes connections, for TLS or a proxy. Default net.DialTimeout.
+// WithDialer sets what makes connections, for a proxy or another TLS than that of a URL with
+// zookeepers, which is spoken over these connections. Default net.DialTimeout.
 func WithDialer(dialer Dialer) Option {
 	return option(func(b *Backend) error {
 		if dialer == nil {

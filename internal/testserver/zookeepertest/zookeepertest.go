@@ -30,7 +30,9 @@ type Server struct {
 // The libraries that the server needs, in the directories where Debian and others keep them.
 var (
 	libraries = []string{"zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-nop.jar",
-		"metrics-core.jar", "snappy-java.jar"}
+		"metrics-core.jar", "snappy-java.jar", "netty-handler.jar", "netty-buffer.jar",
+		"netty-codec.jar", "netty-common.jar", "netty-resolver.jar", "netty-transport.jar",
+		"netty-transport-native-epoll.jar", "netty-transport-native-unix-common.jar"}
 	directories = []string{"/usr/share/java", "/usr/local/share/java"}
 )
 

@@ -13,7 +13,7 @@ type scheme struct {
 	params   map[string]string // parameters it takes, and what they mean
 	prefix   string            // put before every name, unless the parameter prefix says otherwise
 	noServer bool              // an address has a path but neither host nor user
-	program  string            // the one that has the client; empty: every program has it
+	program  string            // only that one has the client; empty: each has
 
 	// limits returns the limits of leases with these parameters, of an address that parse accepts.
 	// nil: no limits.
@@ -42,7 +42,8 @@ var schemes = map[string]scheme{
 	"rediss+cluster": redisScheme("rediss+cluster", "host[:port][,host[:port]...]"),
 	"postgres":       postgresLocks("postgres"),
 	"postgresql":     postgresLocks("postgresql"),
-	"zookeeper":      zooKeeperScheme(),
+	"zookeeper":      zooKeeperScheme("zookeeper"),
+	"zookeepers":     zooKeeperScheme("zookeepers"),
 	"redlock": redlockScheme("redlock",
 		"[user[:password]@]host[:port],host[:port],host[:port]...[/database]"),
 	"redlocks": redlockScheme("redlocks",

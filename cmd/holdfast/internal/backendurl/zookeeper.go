@@ -5,16 +5,19 @@ import "time"
 // zooKeeperSession is the timeout of a session unless the address has another one.
 const zooKeeperSession = 40 * time.Second
 
-// zooKeeperScheme returns the scheme of locks in ZooKeeper, whose addresses package zkhold parses.
-func zooKeeperScheme() scheme {
-	s := clientScheme(ZooKeeperProgram, "zookeeper",
-		"[user:password@]host[:port][,host[:port]...][/root]",
-		map[string]string{
-			"prefix":        prefixHelp + "; none unless set",
-			"password-file": "file with the password",
-			"session": "timeout of the session; " + zooKeeperSession.String() +
-				" unless set. A TTL is three quarters of it at most",
-		})
+// zooKeeperScheme returns a scheme of locks in ZooKeeper, whose addresses package zkhold parses.
+func zooKeeperScheme(name string) scheme {
+	params := map[string]string{
+		"prefix":        prefixHelp + "; none unless set",
+		"password-file": "file with the password",
+		"session": "timeout of the session; " + zooKeeperSession.String() +
+			" unless set. A TTL is three quarters of it at most",
+	}
+	if name == "zookeepers" {
+		addCertificates(params)
+	}
+	s := clientScheme(ZooKeeperProgram, name,
+		"[user:password@]host[:port][,host[:port]...][/root]", params)
 	s.limits = func(params map[string]string) limits {
 		session, err := time.ParseDuration(params["session"])
 		if err != nil {

@@ -1,0 +1,64 @@
+//go:build unix
+
+package zookeepertest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// StartTLS is Start for a server that asks clients for certificates, at the address that it returns
+// for TLS. The files are in PEM form. At its own address it speaks in the open.
+func StartTLS(t testing.TB, ca, cert, key string) (s Server, secured string, err error) {
+	port := strconv.Itoa(testserver.FreePort(t))
+	s, err = prepare(t, "secureClientPortAddress=127.0.0.1", "secureClientPort="+port,
+		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"ssl.keyStore.location="+store, "ssl.keyStore.type=PEM",
+		"ssl.trustStore.location="+authorities, "ssl.trustStore.type=PEM", "ssl.clientAuth=need",
+		// It would look for the host of a client in the certificate.
+		"ssl.hostnameVerification=false")
+	if err != nil {
+		return Server{}, "", err
+	}
+	if err := s.bring(ca, cert, key); err != nil {
+		return Server{}, "", errors.Join(err, s.Remove())
+	}
+	if err := s.Run(); err != nil {
+		return Server{}, "", errors.Join(err, s.Remove())
+	}
+	return s, net.JoinHostPort("127.0.0.1", port), nil
+}
+
+// The files of a server, in the directory where it runs.
+const store, authorities = "server.pem", "authorities.pem"
+
+// bring puts the files where the server may read them: a key and its certificate in one, the key in
+// the only form that it knows.
+func (s Server) bring(ca, cert, key string) error {
+	trusted, err := os.ReadFile(ca)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		return err
+	}
+	own := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	own = append(own, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: pair.Certificate[0]})...)
+	return errors.Join(os.WriteFile(filepath.Join(s.Dir, store), own, 0o644),
+		os.WriteFile(filepath.Join(s.Dir, authorities), trusted, 0o644))
+}
