@@ -288,6 +288,23 @@ func TestContextEndsTheMinimum(t *testing.T) {
 	})
 }
 
+// A program that closes its Locker is not told of what it has done.
+func TestCloseIsNotTold(t *testing.T) {
+	play(t, func(t *testing.T, f *fleet) {
+		p := f.process()
+		job := p.job(0, func(ctx context.Context, _ *holdfast.Lock) error {
+			p.locker.Close()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		job.Run()
+		synctest.Wait()
+		if told := p.errors(&p.told); len(told) != 0 {
+			t.Errorf("told %v", told)
+		}
+	})
+}
+
 func TestErrorsAreTold(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process()

@@ -206,6 +206,12 @@ func TestLossBeforeRun(t *testing.T) {
 		if err := d.Unlock(); err != nil {
 			t.Errorf("Unlock = %v, want nothing that was not said", err)
 		}
+		s.memory.Faults().Lose("db")
+		if err := d.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		s.lose()
+		isLoss(t, "Unlock of the next lock, of whose loss nobody has heard", d.Unlock())
 	})
 }
 
