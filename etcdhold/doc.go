@@ -44,9 +44,9 @@
 // # Order
 //
 // A free key is taken by one transaction. Waiters are served in the order in which they came to
-// etcd, or by ticket. A release is one transaction if nobody waits. Otherwise it reads the queue
-// first, and a second transaction hands the key over, under the waiter's own lease. The waiter
-// learns of it by a watch.
+// etcd, or by ticket. A release is one transaction if nobody waits. Otherwise, or if the claim has
+// waited itself, it reads the queue first, and a second transaction hands the key over, under the
+// waiter's own lease. The waiter learns of it by a watch.
 //
 // Calls of one Backend for one key take effect one after the other. If an answer is missing, the
 // request may still arrive: the lease is then given no more claims, a release leaves a tombstone
