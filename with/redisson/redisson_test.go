@@ -513,6 +513,30 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// A request that arrives after its release, as one whose connection was given up, takes no lock.
+func TestAcquireAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s)
+	warm(t, b)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute}
+	s.Freeze()
+	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ended, claim)
+	s.Thaw()
+	if !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("Acquire = %v, want ErrUnknown", err)
+	}
+	if _, err := b.Release(within(t), claim); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Acquire(within(t), claim) // as the request that is late
+	if err != nil || r.State != driver.Busy || fmt.Sprint(s.Do(t, "EXISTS", "k")) != "0" {
+		t.Errorf("%v, %v; want that the late request is refused", r.State, err)
+	}
+}
+
 // Tokens rise when a fleet moves from one layout to the other.
 func TestTokensRiseOverLayouts(t *testing.T) {
 	t.Parallel()
