@@ -70,8 +70,7 @@
 //
 // What remains of a lease is not told: Result.ExpiresIn and Party.ExpiresIn are 0. The Backend is
 // not made to be a node of package quorum, so it is no driver.Guarder, no driver.Member and no
-// driver.Identifier: ZooKeeper has a quorum of its own. It is no driver.Checker: ZooKeeper tells a
-// client nothing of its settings.
+// driver.Identifier: ZooKeeper has a quorum of its own.
 //
 // The client knows the scheme digest of ZooKeeper, a user and a password, and no SASL.
 //

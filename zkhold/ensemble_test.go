@@ -5,12 +5,16 @@ package zkhold_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/zookeepertest"
+	"github.com/holdfast-go/holdfast/zkhold"
 )
 
 // A leader whose followers do not answer may have been replaced. It does not know that for a while,
@@ -20,14 +24,28 @@ func TestLeaderWithoutMajority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var opened atomic.Bool
+	all := open(t, fmt.Sprintf("zookeeper://%s,%s,%s", leader.Address, followers[0].Address,
+		followers[1].Address), zkhold.WithTimeout(2*time.Second), zkhold.WithDialer(
+		func(network, at string, limit time.Duration) (net.Conn, error) {
+			if !opened.Load() { // the session may begin at any server
+				at = leader.Address
+			}
+			return net.DialTimeout(network, at, limit)
+		}))
+	opened.Store(true)
+	expectCodes(t, all, "an ensemble")
 	b := open(t, "zookeeper://"+leader.Address)
 	c := claim("k")
 	c.TTL = long / 4 * 3 // the longest: what was answered before the renewal proves too little
 	acquire(t, b, c, driver.Held)
 	renew(t, b, driver.Held, c)
-	for _, f := range followers {
+	for i, f := range followers {
 		f.Freeze()
 		t.Cleanup(f.Thaw)
+		if i == 0 {
+			expectCodes(t, all, "one of three hangs", "unreachable "+f.Address)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

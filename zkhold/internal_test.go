@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,6 +203,20 @@ func TestHosts(t *testing.T) {
 		}
 		if want.connected {
 			h.Connected()
+		}
+	}
+}
+
+// A session that is longer than was asked for is found, as one that is shorter is. The servers of
+// the tests grant what is asked for.
+func TestCheckOfALongSession(t *testing.T) {
+	for granted, want := range map[time.Duration]string{time.Minute: "", 0: "",
+		time.Hour: "at least", time.Second: "at most, so a TTL is 750ms"} {
+		b := &Backend{wanted: time.Minute}
+		b.session.timeout = granted
+		f, found := b.checkSession()
+		if found != (want != "") || !strings.Contains(f.Summary, want) {
+			t.Errorf("of %v, %v are granted: %+v", b.wanted, granted, f)
 		}
 	}
 }

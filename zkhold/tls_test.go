@@ -24,6 +24,7 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(func() { s.Remove() })
 	own := "&tls-cert=" + c.ClientCert + "&tls-key=" + c.ClientKey
 	b := open(t, "zookeepers://"+address+"?tls-ca="+c.CA+own)
+	expectCodes(t, b, "over TLS", "single-member")
 	a := claim("k")
 	acquire(t, b, a, driver.Held)
 	acquire(t, b, claim("k"), driver.Busy)

@@ -200,10 +200,11 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("zkhold: %w", err)
 	}
-	b := &Backend{root: a.root, slots: slots, wanted: DefaultSession, presence: DefaultPresence,
-		timeout: DefaultTimeout, dialer: net.DialTimeout, acl: zk.WorldACL(zk.PermAll),
+	b := &Backend{servers: a.servers, root: a.root, slots: slots, wanted: DefaultSession,
+		presence: DefaultPresence, timeout: DefaultTimeout, dialer: net.DialTimeout,
+		acl: zk.WorldACL(zk.PermAll), claims: make(map[identity]*claim),
 		session:  session{known: make(chan struct{}), distrust: make(chan error, 1)},
-		instance: strings.ToLower(rand.Text()), claims: make(map[identity]*claim)}
+		instance: strings.ToLower(rand.Text())}
 	if a.session > 0 {
 		b.wanted = a.session
 	}

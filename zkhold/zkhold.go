@@ -29,12 +29,14 @@ const MinSession = time.Second
 const minPresence = 100 * time.Millisecond
 
 // Backend keeps locks in ZooKeeper. It implements driver.Backend, driver.Notifier,
-// driver.Inspector, driver.Sharer and driver.Limited, and is safe for concurrent use.
+// driver.Inspector, driver.Checker, driver.Sharer and driver.Limited, and is safe for concurrent
+// use.
 type Backend struct {
 	client   *zk.Conn
 	session  session
 	instance string        // in the names of its nodes, and of no other Backend's
 	nodes    atomic.Uint64 // how many have a name
+	servers  []string
 	root     string
 	slots    uint32 // how many; another number only in tests
 	acl      []zk.ACL
@@ -59,6 +61,7 @@ var _ interface {
 	driver.Backend
 	driver.Notifier
 	driver.Inspector
+	driver.Checker
 	driver.Sharer
 	driver.Limited
 } = (*Backend)(nil)

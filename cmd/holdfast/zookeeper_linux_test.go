@@ -56,6 +56,7 @@ func TestZooKeeperExitCodes(t *testing.T) {
 		{"shown", []string{"ls"}, 0},
 		{"described", []string{"inspect", "held"}, 0},
 		{"nothing left behind", []string{"leaks"}, 0},
+		{"examined", []string{"doctor"}, 0},
 		{"another", []string{"release", "--yes", "--owner=x", "held"}, 70},
 	} {
 		p := command(test.args...)
