@@ -91,9 +91,10 @@ func shortened(value string) string { return value[:min(len(value), maxOwner)] }
 //
 // List scans all keys of the deployment, in small steps. A server may return a key again when it
 // makes its table smaller, mostly soon after the first time. List remembers the keys that somebody
-// waits for and the last few thousand keys, so it yields such a key once. If a key's slot moves to
-// another server meanwhile, List yields the key twice. A key that is shared or only waited for
-// takes a round trip of its own.
+// waits for and the last few thousand keys, so it yields such a key once. The former take some 60
+// bytes each and the key itself: 80 MB for a million different keys that are waited for. If a key's
+// slot moves to another server meanwhile, List yields the key twice. A key that is shared or only
+// waited for takes a round trip of its own.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -179,7 +180,7 @@ func (l *lister) waited(conn Conn) (keys map[string]bool, ok bool) {
 		func(found []string) bool {
 			for _, queue := range found {
 				if key, ok := lockOf(queue); ok && strings.HasPrefix(key, l.prefix) {
-					keys[key] = true
+					keys[strings.Clone(key)] = true // and not the name of its queue
 				}
 			}
 			return true
