@@ -88,6 +88,7 @@ func TestEtcdExitCodes(t *testing.T) {
 	holder.expectExit(0)
 	waiter.expectExit(0)
 
+	everyExitCode(t, url, "etcd://127.0.0.1:1")
 	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()

@@ -119,6 +119,7 @@ func TestPostgres(t *testing.T) {
 	ends(0, holder)
 	ends(0, waiter)
 
+	everyExitCode(t, url, "postgres://127.0.0.1:1/db")
 	doctor := run(url, nil, "doctor")
 	doctor.expectExitOf(func(code int) bool { return code <= 1 }, "0 or 1")
 	if text := strings.Join(doctor.rest(), "\n"); !strings.Contains(text, "fsync") {

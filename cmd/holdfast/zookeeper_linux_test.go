@@ -71,6 +71,7 @@ func TestZooKeeperExitCodes(t *testing.T) {
 	holder.expectExit(0)
 	waiter.expectExit(0)
 
+	everyExitCode(t, url, "zookeeper://127.0.0.1:1")
 	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()
