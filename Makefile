@@ -9,6 +9,9 @@ GOCYCLO     := v0.6.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
+# The oldest Go that the modules promise to build with.
+OLDEST_GO   := go$(shell awk '$$1 == "go" {print $$2}' go.mod)
+
 # A GOWORK=off in the environment would leave the satellites out of every target without a word.
 export GOWORK := $(CURDIR)/go.work
 # The checkout may belong to another user, as on CI. Then git does not tell its version, and go build, which tests
@@ -115,6 +118,7 @@ fetch: ## Download the modules and tools that the other targets need
 	GOOS=windows CGO_ENABLED=0 go list -deps $(call packages,released,[.]$$$$|cmd) >/dev/null
 	go run $(STATICCHECK) -version
 	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
+	GOTOOLCHAIN=$(OLDEST_GO) go version
 
 .PHONY: check
 check: check-format check-vet check-systems check-static check-complexity check-tidy check-api ## Check format, vet, staticcheck, complexity, go.mod and the folder api
@@ -201,7 +205,7 @@ torture: test-needs ## Test on real servers under faults for DURATION, PARALLEL 
 	go run ./itest/torture -duration $(DURATION) -parallel $(PARALLEL) -seed $(or $(SEED),0) -report docs
 
 .PHONY: try-release
-try-release: ## Release this commit in a copy, get every module from there as others do, and run README's program and the command
+try-release: ## Release this commit in a copy, get every module from there with the oldest Go, and run README's program and the command
 	go test -C scripts/release -count=1 -timeout 20m -tags whole -v -run '^TestOthersCanUseTheRelease$$' .
 
 .PHONY: vulnerabilities
