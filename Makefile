@@ -9,6 +9,8 @@ GOCYCLO     := v0.6.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
+NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+
 # The oldest Go that the modules promise to build with.
 OLDEST_GO   := go$(shell awk '$$1 == "go" {print $$2}' go.mod)
 
@@ -48,6 +50,8 @@ PORTS ?= 6390
 # For how long torture goes on, in all modes together, and how many of them run at once.
 DURATION ?= 30m
 PARALLEL ?= 1
+# The version that dist and image make, v0.1.0, which has tags. Empty: the commit that is checked out.
+VERSION ?=
 # On which server of which Debian suite test-server runs.
 SERVER ?= valkey-server@sid
 
@@ -75,7 +79,7 @@ absent = $(if $(wildcard spec/check.sh),,spec)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid"
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid VERSION="
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -207,6 +211,20 @@ torture: test-needs ## Test on real servers under faults for DURATION, PARALLEL 
 .PHONY: try-release
 try-release: ## Release this commit in a copy, get every module from there with the oldest Go, and run README's program and the command
 	go test -C scripts/release -count=1 -timeout 20m -tags whole -v -run '^TestOthersCanUseTheRelease$$' .
+
+.PHONY: dist
+dist: ## Make archives, packages, formula and checksums of the programs in dist, of this commit or VERSION=v0.1.0
+	scripts/dist.sh $(NFPM) $(VERSION)
+
+.PHONY: image
+image: ## Build the container image of the command, of this commit or VERSION=v0.1.0
+	scripts/install.sh image
+	scripts/image.sh $(VERSION)
+
+.PHONY: try-dist
+try-dist: ## Make what dist and image make of this commit as a release, install it and run it, as root
+	scripts/install.sh image dist
+	HOLDFAST_NFPM=$(NFPM) go test -C scripts/release -count=1 -timeout 60m -tags whole -v -run '^Test(Packages|Image)$$' .
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Ask vuln.go.dev for weaknesses that are known of what the modules call

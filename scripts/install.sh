@@ -6,6 +6,8 @@
 #   scripts/install.sh spec   for make spec: the model checker
 #   scripts/install.sh up     for make up: a Redis to try things on
 #   scripts/install.sh board  for make board-test: Chromium
+#   scripts/install.sh image  for make image: buildah
+#   scripts/install.sh dist   for make try-dist, beside that: rpm and ruby, to try packages
 #   scripts/install.sh bench  for make bench: the servers and foreign clients that Holdfast is measured beside
 #
 # Where everything is there it changes nothing, and needs neither root nor a network. Without root it installs
@@ -100,6 +102,14 @@ has_mariadb() { { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } && command
 
 has_chromium() { command -v chromium; }
 
+has_buildah() { command -v buildah; }
+
+has_roots() { [ -s /etc/ssl/certs/ca-certificates.crt ]; }
+
+has_rpm() { command -v rpm; }
+
+has_ruby() { command -v ruby; }
+
 has_spin() { command -v spin; }
 
 needs_of() {
@@ -132,6 +142,14 @@ needs_of() {
 	up)
 		need "redis-server 6.2 or newer" has_redis redis-server
 		;;
+	image)
+		need "buildah, to build the image" has_buildah buildah
+		need "the roots of TLS, for the image" has_roots ca-certificates
+		;;
+	dist)
+		need "rpm, to try its package" has_rpm rpm
+		need "ruby, to read the formula" has_ruby ruby
+		;;
 	bench)
 		need "redis-server 6.2 or newer" has_redis redis-server
 		need "etcd and etcdctl" has_etcd etcd-server etcd-client
@@ -142,7 +160,7 @@ needs_of() {
 		need "node and npm" has_npm nodejs npm
 		;;
 	*)
-		echo "install.sh: unknown purpose \"$1\": test, spec, up, board or bench" >&2
+		echo "install.sh: unknown purpose \"$1\": test, spec, up, board, image, dist or bench" >&2
 		exit 64
 		;;
 	esac

@@ -58,7 +58,7 @@ func TestDeployDocumentNames(t *testing.T) {
 	}
 	const help = "cmd/holdfast/internal/cli/testdata/"
 	known := inRepository(t, help+"run.txt") + inRepository(t, help+"lead.txt") +
-		" --max-txn-ops  --prefix " // of etcd
+		" --max-txn-ops  --prefix  --from " // of etcd, and of recipes for images
 	for _, f := range regexp.MustCompile("[` ](--[a-z-]+)").FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(known, f[1]+" ") {
 			t.Errorf("no such flag: %s", f[1])
