@@ -126,6 +126,8 @@ func TestPostgres(t *testing.T) {
 		t.Errorf("doctor says of a server with fsync off: %s", text)
 	}
 
+	looksTheSame(t, url, 1)
+
 	loser := run(url, nil, "run", "--ttl=9s", "lost", "--", "sleep", "3600")
 	testserver.Eventually(t, "the lock is taken away", func() error {
 		return testserver.Not(taken(t, s.DSN()) == 1, "it is not held yet")

@@ -72,6 +72,8 @@ func TestZooKeeperExitCodes(t *testing.T) {
 	waiter.expectExit(0)
 
 	everyExitCode(t, url, "zookeeper://127.0.0.1:1")
+	looksTheSame(t, url, 0)
+
 	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()

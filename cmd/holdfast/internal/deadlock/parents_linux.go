@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 )
 
@@ -20,13 +22,24 @@ func LocalParents() Parents {
 		},
 		Waits: func(pid int) bool {
 			name, _, _ := stat(pid)
-			return name == program
+			return slices.Contains(programs(), name)
 		},
 	}
 }
 
-// program is the name under which the system knows holdfast.
-const program = "holdfast"
+// programs returns the names under which the system knows holdfast and what it becomes for locks on
+// some servers.
+func programs() []string {
+	names := []string{"holdfast", backendurl.EtcdProgram, backendurl.PostgresProgram,
+		backendurl.ZooKeeperProgram}
+	for i, name := range names {
+		names[i] = name[:min(len(name), longestName)]
+	}
+	return names
+}
+
+// longestName is what the system keeps of a name.
+const longestName = 15
 
 // stat reads the name of a process, and the number of its parent.
 func stat(pid int) (name string, parent int, ok bool) {
