@@ -43,6 +43,10 @@
 // Histograms are classic and native ones. The server picks: one that takes native histograms drops
 // the classic ones unless it is told to keep them.
 //
+// A scrape costs the same however many locks are held. BenchmarkScrape gathers in 0.16 ms and 71 KB
+// with 100,000 held locks of one resource, as with 100 (0.20 ms, 66 KB), and with 100 resources in
+// 15 ms and 1.7 MB (13 ms, 1.5 MB), on two busy cores in November 2026.
+//
 // From the Lockers' own counters, for each name given to [Metrics.Follow], exact at each scrape:
 //
 //	holdfast_held                            locks held now
