@@ -158,10 +158,12 @@ func TestLeadRestarts(t *testing.T) {
 // TestLeadGoesOnAfterASignalForTheCommand: a daemon that has read its settings again, and ends much
 // later, is started again.
 func TestLeadGoesOnAfterASignalForTheCommand(t *testing.T) {
-	p := startLead(t, locks(t), "listener")
+	p := startLead(t, locks(t), "listener", "--grace=0s")
 	p.expect("ready")
-	p.signal(syscall.SIGHUP)
-	p.expect(strconv.Itoa(int(syscall.SIGHUP)))
+	for range 2 { // nor is it killed when the grace is over
+		p.signal(syscall.SIGHUP)
+		p.expect(strconv.Itoa(int(syscall.SIGHUP)))
+	}
 	p.stdin.Close()
 	p.expect("ready")
 	p.signal(syscall.SIGTERM)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -257,6 +259,55 @@ func TestStoppedCommandEnds(t *testing.T) {
 			job.expectReport("exit " + strconv.Itoa(kind.code(syscall.SIGTERM)))
 		})
 	}
+}
+
+// TestCommandThatDoesNotEnd: a command that goes on after SIGTERM, SIGINT or SIGHUP is killed when
+// the grace is over, with what it has started, and the lock is free. On a terminal an interactive
+// shell does so after SIGTERM, and vi and less after SIGINT.
+func TestCommandThatDoesNotEnd(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	const grace = "--grace=300ms"
+	killed := func(t *testing.T, p *process, dir string, sig syscall.Signal) {
+		t.Helper()
+		p.signal(sig)
+		p.expectExit(128 + int(syscall.SIGKILL))
+		p.expectStderr(`holdfast: the command has not ended within 300ms of ` +
+			unix.SignalName(sig) + `, and gets SIGKILL\r?\n`)
+		start(t, dir, nil, "run", "--no-wait", "name", "--", "true").expectExit(0)
+	}
+	programs := programs(t)
+	for name, sig := range map[string]syscall.Signal{"bash": syscall.SIGTERM,
+		"less": syscall.SIGINT, "vi": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			dir := locks(t)
+			args := append([]string{grace, "name", "--"}, programs[name].args...)
+			p := onTerminal(t, dir, args...)
+			p.expectStderr(programs[name].shows)
+			killed(t, p.process, dir, sig)
+		})
+	}
+	for name, script := range map[string]string{
+		"ignores":   `trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done`,
+		"waits":     `trap '' TERM INT HUP; sh -c 'echo ready; exec sleep 1000'`,
+		"own group": `trap '' TERM INT HUP; set -m; sh -c 'echo ready; exec sleep 1000' & wait`,
+	} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+			t.Run(fmt.Sprint(name, " ", sig), func(t *testing.T) {
+				dir := locks(t)
+				p := start(t, dir, nil, "run", longTTL, grace, "name", "-c", script)
+				p.expect("ready")
+				killed(t, p, dir, sig)
+				p.rest() // returns when no process has stdout open
+			})
+		}
+	}
+	t.Run("lead", func(t *testing.T) {
+		dir := locks(t)
+		p := start(t, dir, nil, "lead", longTTL, grace, "name", "-c",
+			`trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done`)
+		p.expect("ready")
+		killed(t, p, dir, syscall.SIGTERM)
+	})
 }
 
 // stops waits until a stopper is stopped and holdfast has said so. line is the stopper's output.

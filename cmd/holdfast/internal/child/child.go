@@ -31,8 +31,14 @@
 //
 // If a child stops for another reason than the terminal, holdfast warns and keeps the lock, because
 // whoever continues the child does not know of holdfast. A stopped child does not see a signal that
-// ends programs (SIGTERM, SIGINT, SIGHUP, SIGQUIT), so it gets SIGCONT as well. If it goes on
-// stopping itself, it is killed when Options.Grace is over.
+// ends programs (SIGTERM, SIGINT, SIGHUP, SIGQUIT), so it gets SIGCONT as well.
+//
+// # A child that does not end
+//
+// A child that was told to end by SIGTERM, SIGINT or SIGHUP has Options.Grace. Then it is killed
+// with its group and, on Linux, with other groups that it has made. Otherwise a program that
+// ignores the signal, as an interactive shell ignores SIGTERM, would keep the lock for ever. A key
+// on the terminal comes to the child alone, which may do with it what it likes.
 //
 // # When holdfast itself is killed
 //
@@ -83,9 +89,12 @@ type Options struct {
 	// Signals are passed on to the child's process group. See Signals.
 	Signals <-chan os.Signal
 
-	// Grace applies to a child that is stopped, or stops, after one of Signals told it to end. It
-	// is continued each time, and gets SIGKILL after Grace if it goes on stopping.
+	// Grace is the time from a signal that tells the child to end (SIGTERM, SIGINT, SIGHUP) to
+	// SIGKILL. After SIGQUIT, only a child that stops itself gets SIGKILL.
 	Grace time.Duration
+
+	// Reloads says that SIGHUP tells the child to read its settings again, and not to end.
+	Reloads bool
 
 	// Lost is called once, if the lease ends before the child does. It returns the grace: the time
 	// from SIGTERM to SIGKILL for the process group. 0 means SIGKILL at once. It must not block.

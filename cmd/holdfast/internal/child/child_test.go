@@ -103,6 +103,7 @@ func start(t *testing.T, grace time.Duration, script string) *run {
 		}, child.Options{
 			Lease:   r.lease,
 			Signals: r.signals,
+			Grace:   guard,
 			Lost:    func(err error) time.Duration { r.losses <- err; return grace },
 			Warn: func(err error) {
 				if !strings.Contains(err.Error(), "the command is stopped by SIGSTOP") {

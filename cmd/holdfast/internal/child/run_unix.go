@@ -128,7 +128,8 @@ type supervisor struct {
 	passed []syscall.Signal // the signals that were passed on
 	// fires when the grace of a child that was told to end is over; nil if it was not told
 	told   <-chan time.Time
-	defied int // how often the child has stopped since it was told to end
+	must   syscall.Signal // the signal after which the child must end; 0 if none came
+	defied int            // how often the child has stopped since it was told to end
 }
 
 // supervise returns when the child is gone, and after a loss its process group as well.
@@ -191,7 +192,11 @@ func (s *supervisor) signal(sig syscall.Signal) {
 // continued, and again each time that it stops until the grace is over: see childStopped.
 func (s *supervisor) pass(sig syscall.Signal) {
 	ends := slices.Contains(ending, sig)
-	if ends && s.told == nil {
+	must := s.mustEnd(sig) && s.must == 0
+	if must {
+		s.must = sig
+	}
+	if must || ends && s.told == nil {
 		s.told = time.After(s.options.Grace) // before childStopped, which asks for it
 	}
 	if s.reap() { // learn the present state of the child
@@ -208,9 +213,16 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
+// mustEnd reports whether the child must end after the signal. SIGQUIT has some programs show what
+// they do and go on, and SIGHUP has services read their settings again.
+func (s *supervisor) mustEnd(sig syscall.Signal) bool {
+	return sig == syscall.SIGTERM || sig == syscall.SIGINT ||
+		sig == syscall.SIGHUP && !s.options.Reloads
+}
+
 // endDefiant runs when the grace of a child that was told to end is over. It kills a child that
-// stops itself each time it is continued. A child that runs may have more to do, or use the signal
-// for something else.
+// must end. After another signal it kills a child that stops itself each time it is continued, but
+// not one that runs.
 func (s *supervisor) endDefiant() {
 	// On a busy machine it may have stopped, or ended, within the grace and unseen.
 	if s.reap() {
@@ -219,7 +231,11 @@ func (s *supervisor) endDefiant() {
 	if s.ended {
 		return
 	}
-	if s.defied > 1 {
+	if s.must != 0 && s.options.Grace > 0 {
+		s.options.Warn(fmt.Errorf("the command has not ended within %v of %s, and gets SIGKILL",
+			s.options.Grace, unix.SignalName(s.must)))
+	}
+	if s.must != 0 || s.defied > 1 {
 		s.kill()
 	}
 	s.told, s.defied = nil, 0
@@ -246,9 +262,7 @@ func (s *supervisor) lose() (grace <-chan time.Time) {
 func (s *supervisor) kill() {
 	s.killed = true
 	s.signal(syscall.SIGKILL)
-	if s.result.Lost != nil {
-		s.killOthers()
-	}
+	s.killOthers()
 }
 
 // maxPasses bounds how often killOthers looks again: a program may make new groups for ever.

@@ -34,8 +34,9 @@ and SIGKILL after --grace. Then lead stands by again. The same happens at the en
 of --max-hold, with half of --ttl as the grace at most. If the backend does not
 answer, lead says so and campaigns on.
 
-Signals are passed on to COMMAND while it runs. When COMMAND ends after SIGTERM,
-SIGINT or SIGQUIT, or is killed by a signal that was passed on, lead ends too. It
+Signals are passed on to COMMAND while it runs. It gets SIGKILL --grace after
+SIGTERM or SIGINT, but not after SIGHUP. When COMMAND ends after SIGTERM, SIGINT
+or SIGQUIT, or is killed by a signal that was passed on, lead ends too. It
 releases the lock at once, and the next leads. On standby, a signal that ends
 programs ends lead. If holdfast is killed, what run says holds here: on Linux
 COMMAND is killed too. If holdfast is stopped (SIGSTOP), nobody renews the lease,

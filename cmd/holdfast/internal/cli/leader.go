@@ -212,6 +212,7 @@ func (l *leader) lead(ctx context.Context, term election.Term) error {
 		Lease:   lease{ctx, term},
 		Signals: signals,
 		Grace:   j.grace,
+		Reloads: true,
 		Again:   true,
 		Lost: func(reason error) time.Duration {
 			grace := j.graceFor(reason)

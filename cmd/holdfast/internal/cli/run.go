@@ -174,13 +174,16 @@ if somebody removes it, and at the end of --max-hold. COMMAND and all that it
 has started then get SIGTERM, and SIGKILL after --grace. After --max-hold the
 grace is half of --ttl at most, because the lease is not renewed any more.
 
-Signals that holdfast gets are passed on to COMMAND and what it has started.
-When holdfast itself is killed, they are killed too on Linux; on FreeBSD only
-COMMAND is; on other systems they run on, and the lock ends with its lease.
+Signals that holdfast gets are passed on to COMMAND and what it has started. If
+COMMAND has not ended --grace after SIGTERM, SIGINT or SIGHUP, it and what it has
+started get SIGKILL. A key on a terminal, as control-C, goes to COMMAND alone.
+When holdfast itself is killed, COMMAND and what it has started are killed too on
+Linux; on FreeBSD only COMMAND is; on other systems all run on, and the lock ends
+with its lease.
 Programs of another user (sudo) and programs in a session of their own are out of
 reach. So are programs in a process group of their own: timeout makes one unless
 it has --foreground, and a shell with job control (set -m) makes one for each job.
-But on Linux a lost lock ends these as well.
+But on Linux a lost lock, and SIGKILL after --grace, end these as well.
 
 After the end of COMMAND a signal gives the release of the lock one more second;
 the exit code is still that of COMMAND. Programs that COMMAND leaves in the
@@ -194,7 +197,7 @@ job control. Continue both by fg or bg: COMMAND goes on if the lease has lasted,
 and is ended otherwise. kill -CONT would continue COMMAND without its lock. If
 COMMAND is stopped elsewhere, holdfast says so and keeps the lock. SIGTERM, SIGINT,
 SIGHUP and SIGQUIT then also continue COMMAND, so that it can end; if it stops
-again instead, it gets SIGKILL after --grace.
+again instead, it gets SIGKILL after --grace, after SIGQUIT too.
 
 The backend (--on, HOLDFAST_URL; parameters: holdfast help addresses) is one of:
   ` + strings.Join(backendurl.Forms(), "\n  ") + `
