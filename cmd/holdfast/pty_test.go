@@ -199,14 +199,30 @@ func (s *session) ready() (pid int) {
 // expectReport waits for a report of the shell about its job.
 func (s *session) expectReport(want string) {
 	s.t.Helper()
+	if got := s.report(want); got != want {
+		s.t.Fatalf("the job: %s, want %s; terminal: %q", got, want, s.stderr)
+	}
+}
+
+// report returns what happens next to the job.
+func (s *session) report(want string) (got string) {
+	s.t.Helper()
 	select {
-	case got := <-s.reports:
-		if got != want {
-			s.t.Fatalf("the job: %s, want %s; terminal: %q", got, want, s.stderr)
-		}
+	case got = <-s.reports:
 	case <-time.After(guard):
 		s.t.Fatalf("nothing happens to the job, want %s", want)
 	}
+	return got
+}
+
+// code returns the exit code with which the job ends.
+func (s *session) code() (code int) {
+	s.t.Helper()
+	got := s.report("its end")
+	if _, err := fmt.Sscanf(got, "exit %d", &code); err != nil {
+		s.t.Fatalf("the job: %s, want its end; terminal: %q", got, s.stderr)
+	}
+	return code
 }
 
 func (s *session) order(what string) {
