@@ -68,11 +68,11 @@ func (b *Backend) ours(err error) error {
 }
 
 // Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
-// queued, and present for the presence, or for its TTL if that is shorter. ctx ends the call: what
-// was sent takes effect nevertheless, and later calls for the key come after it.
+// queued, and present for the presence, or for its TTL if that is shorter. ctx ends the call, but
+// what was sent still takes effect, and later calls for the key come after it.
 //
-// It fails with ErrInvalid for a claim that is not allowed, such as a TTL below MinTTL; with
-// ErrUnknown if the answer did not come; and else with ErrUnavailable.
+// Acquire fails with ErrInvalid for a claim that is not allowed, for example with a TTL below
+// MinTTL. It fails with ErrUnknown if the answer did not come, and otherwise with ErrUnavailable.
 func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if err := validate(c); err != nil {
 		return driver.Result{}, err
@@ -95,7 +95,7 @@ type acquisition struct {
 	used                 []*lease // each counts the acquisition as a claim
 }
 
-// acquire makes the acquisition. caller is the context of who asks.
+// acquire makes the acquisition. caller is the caller's context.
 func (b *Backend) acquire(caller, ctx context.Context, c driver.Claim,
 	start time.Duration) (driver.Result, error) {
 	mine, fresh := b.claimOf(c)
@@ -147,7 +147,7 @@ func (a *acquisition) run(caller, ctx context.Context) (driver.Result, error) {
 	}
 }
 
-// step plans once what to do, and does it. If that did not end the acquisition, it returns the
+// step plans once what to do, and does it. If the acquisition has not ended then, step returns the
 // state to go on with.
 func (a *acquisition) step(ctx context.Context, now *state) (r driver.Result, after *state,
 	err error) {
@@ -214,8 +214,8 @@ func (a *acquisition) equip(ctx context.Context, answer answer) (lacked bool, er
 	return false, nil
 }
 
-// take takes a key that nobody has, in one step, and returns its token. If somebody has it, it
-// returns the state, and nil if its lease was gone.
+// take takes a key that nobody has, in one step, and returns its token. If somebody has the key,
+// take returns the state. If the acquisition's lease was gone, the state is nil.
 func (a *acquisition) take(ctx context.Context) (token uint64, after *state, err error) {
 	if err := a.needHold(ctx); err != nil {
 		return 0, nil, err
@@ -242,8 +242,8 @@ func (a *acquisition) take(ctx context.Context) (token uint64, after *state, err
 	return token, nil, nil
 }
 
-// failed says what an error of a transaction under the lease means. nil: the lease was gone, and
-// nothing was done.
+// failed returns what an error of a transaction under the lease means. nil means that the lease was
+// gone and nothing was done.
 func (a *acquisition) failed(under *lease, err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -308,7 +308,7 @@ func (a *acquisition) busy(now *state, answer answer) driver.Result {
 	}
 	r.Presence = a.presence
 	a.b.waiting(a.mine, answer.mine, now.revision, a.presence)
-	// The dead are those of before: our own place may be new.
+	// Only waiters from before can be dead, because our own place may be new.
 	for i, w := range p.waiters {
 		if w.owner == a.Owner {
 			r.Place = i + 1
@@ -338,9 +338,10 @@ func pause(caller, ctx context.Context, tries int) error {
 	return nil
 }
 
-// Release ends a hold or leaves the queue, as driver.Backend describes. ctx ends the call, not its
-// effect: it goes on in the background, and also if it fails, until the claim is gone. It fails
-// with ErrUnknown if the answer did not come, and else with ErrUnavailable.
+// Release frees the key or leaves its queue, as driver.Backend describes. ctx ends the call, not
+// its effect. If ctx ends or the call fails, the release goes on in the background until the claim
+// is gone. Release fails with ErrUnknown if the answer did not come, and otherwise with
+// ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if len(c.Key) == 0 || len(c.Key) > driver.MaxKeyLen || c.Owner == "" {
 		return driver.Result{}, validate(c)
@@ -358,8 +359,8 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 	})
 }
 
-// release ends the claim, and forgets it if that succeeds. With late it is because its time is
-// over: then a claim that another process has taken over stays.
+// release ends the claim, and forgets it if that succeeds. late says that the claim ends because
+// its time is over. Then a claim that another process has taken over stays.
 func (b *Backend) release(ctx context.Context, c *claim, late bool) (driver.Result, error) {
 	n := b.layout.names(c.key)
 	now, r, err := b.releaseAtOnce(ctx, n, c)
@@ -381,9 +382,9 @@ func (b *Backend) release(ctx context.Context, c *claim, late bool) (driver.Resu
 	return r, nil
 }
 
-// releaseAtOnce ends a hold in one step if nobody waits. If somebody does, it returns the state. It
-// does not try if the claim has waited itself: then others are likely to wait, and a transaction
-// that is refused is written to etcd's log all the same, which costs more than to look first.
+// releaseAtOnce frees the key in one step if nobody waits. If somebody waits, it returns the state.
+// It does not try if the claim has waited itself: then others are likely to wait, and etcd writes
+// even a refused transaction to its log, which costs more than a look first.
 func (b *Backend) releaseAtOnce(ctx context.Context, n names, c *claim) (*state, driver.Result,
 	error) {
 	b.mu.Lock()
@@ -444,7 +445,7 @@ func (b *Backend) releaseStep(ctx context.Context, n names, c *claim, now *state
 	return after, driver.Result{State: answer.state}, nil
 }
 
-// goOn lets in those whom one transaction had no room for.
+// goOn lets in the waiters for which one transaction had no room.
 func (b *Backend) goOn(key string) {
 	b.turns.take(key, func() {
 		ctx, cancel := context.WithTimeout(b.ctx, b.timeout)
@@ -464,8 +465,8 @@ func (b *Backend) takenOver(now *state, owner string) bool {
 	return false
 }
 
-// putStones puts tombstones of a claim that has too many for the transaction that ends it. A call
-// that has failed many times without an answer leaves as many leases behind.
+// putStones puts tombstones of a claim that has too many of them for the transaction that ends it.
+// A call that has failed many times without an answer leaves as many leases behind.
 func (b *Backend) putStones(ctx context.Context, n names, c *claim, stones []stone,
 	leases []*lease) (*state, error) {
 	many := min(len(stones), maxAlone)
@@ -503,7 +504,7 @@ func (b *Backend) stones(n names, c *claim) (stones []stone, leases []*lease) {
 	return stones, leases
 }
 
-// bury finds out which of the leases are gone: nothing arrives under these any more.
+// bury finds out which of the leases are gone. No request arrives under these any more.
 func (b *Backend) bury(ctx context.Context, c *claim, leases []*lease) error {
 	for _, x := range leases {
 		_, err := b.leases.ask(ctx, x.id)

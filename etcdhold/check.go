@@ -19,9 +19,9 @@ import (
 )
 
 // Check asks every endpoint of the client for its version, its leader and its alarms, and tries
-// whether the user has the rights that locks need; it writes nothing. It fails with ErrUnavailable
-// if no endpoint answers. One that does not costs as long as [WithTimeout] says, or half of the
-// time that ctx has left if that is less.
+// whether the user has the rights that locks need. It writes nothing. It fails with ErrUnavailable
+// if no endpoint answers. An endpoint that does not answer costs as long as [WithTimeout] says, or
+// half of the time that ctx has left if that is less.
 func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	endpoints := b.client.Endpoints()
 	answers, err := b.askAll(ctx, endpoints)
@@ -70,7 +70,7 @@ type statement struct {
 	err    error
 }
 
-// askAll asks the endpoints, all at once: one that hangs takes no time from the others.
+// askAll asks all endpoints at once, so one that hangs takes no time from the others.
 func (b *Backend) askAll(ctx context.Context, endpoints []string) ([]statement, error) {
 	limited, cancel, err := b.looking(ctx)
 	if err != nil {
@@ -178,8 +178,8 @@ func revokesLate(version string) bool {
 	return major == 3 && (minor < 4 || minor == 4 && patch < 31 || minor == 5 && patch < 13)
 }
 
-// checkRights tries whether the user may do what locks need, by a transaction that is never
-// executed: etcd looks at the rights for both of its branches first.
+// checkRights tries whether the user may do what locks need. The branch of its transaction that
+// needs the rights is never executed, but etcd first looks at the rights for both branches.
 func (b *Backend) checkRights(ctx context.Context) ([]driver.Finding, error) {
 	n := b.layout.names("check")
 	from := b.layout.locks()

@@ -21,7 +21,7 @@ const (
 )
 
 // claim is a claim that this Backend has made, from its first request on. Its lease of etcd may be
-// kept alive for the sake of others, so this process ends it when its own time is over.
+// kept alive for other claims, so this process ends the claim when its own time is over.
 type claim struct {
 	identity
 
@@ -43,7 +43,8 @@ type claim struct {
 	failures  int           // to end it
 }
 
-// claimOf returns the claim, which it makes if there is none. Until it is settled nothing ends it.
+// claimOf returns the claim, and makes it if there is none. Nothing ends the claim until it is
+// settled.
 func (b *Backend) claimOf(c driver.Claim) (mine *claim, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,8 +64,8 @@ func (b *Backend) find(c driver.Claim) *claim {
 	return b.claims[identity{c.Key, c.Owner}]
 }
 
-// dead returns what tells whether a party is one of this Backend whose time is over. No other
-// process needs to know: etcd ends what this process can not.
+// dead returns a function that reports whether a party is a claim of this Backend whose time is
+// over. Other processes need not know that: if this process cannot end the claim, etcd does.
 func (b *Backend) dead(key string) func(*party) bool {
 	now := driver.LeaseClock()
 	return func(p *party) bool {
@@ -128,8 +129,8 @@ func (b *Backend) waiting(c *claim, p *party, revision int64, presence time.Dura
 	b.extend(c, presence)
 }
 
-// outdated reports whether a waiter's record has to be written again: the tokens it wants follow
-// its clock anyway, so only a jump counts.
+// outdated reports whether a waiter's record has to be written again. The tokens that a waiter
+// proposes follow its clock, so only a jump counts.
 func (b *Backend) outdated(c *claim, asks driver.Claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,8 +192,9 @@ func (b *Backend) extend(c *claim, d time.Duration) {
 	b.arm(c, c.deadline)
 }
 
-// arm has the claim looked at then. A timer that is due earlier stays: it finds the claim renewed,
-// which is cheaper than to move it with every renewal. Called with mu held.
+// arm sets the timer that looks at the claim at that time. A timer that is due earlier stays: it
+// finds the claim renewed, which is cheaper than to move it with every renewal. Called with mu
+// held.
 func (b *Backend) arm(c *claim, at time.Duration) {
 	if c.timer != nil && c.due <= at {
 		return
@@ -251,7 +253,7 @@ func (b *Backend) end(c *claim) {
 	b.rearm(c, driver.LeaseClock()+min(time.Second<<min(c.failures, 5), 30*time.Second))
 }
 
-// abandon has the claim ended in the background, as its release has failed.
+// abandon has the claim ended in the background, because its release has failed.
 func (b *Backend) abandon(c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package etcdhold is a backend on etcd, version 3.4 or newer: locks and shared locks that survive
-// the loss of servers, without a clock that matters.
+// Package etcdhold is a backend on etcd, version 3.4 or newer. Its locks and shared locks survive
+// the loss of servers, and depend on no wall clock.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
 //	backend, err := etcdhold.New(client)
@@ -31,15 +31,14 @@
 // claim is granted or renewed only if etcd is sure to keep the lease for the whole TTL, counted
 // from before the request.
 //
-// A claim that nobody renews is ended to the moment by the process that made it, though others keep
-// its lease alive. If that process is killed, its lease ends it: after a third more than the TTL,
-// or a second more, and what etcd takes to notice, which is half a second. After a change of
-// leader etcd counts leases from their beginning again. While a process can keep leases alive and
-// cannot delete keys, as after its rights were taken away, a claim lasts as long as others with its
-// TTL.
+// The process that made a claim ends it on time if nobody renews it, although other claims keep its
+// lease alive. If that process is killed, the lease ends the claim: after a third more than the
+// TTL, at least a second more, and half a second in which etcd notices. After a change of leader
+// etcd counts leases from their beginning again. A process whose rights were taken away may be able
+// to keep leases alive but not to delete keys. Then a claim lasts as long as others with its TTL.
 //
-// A TTL is [MinTTL] at least. etcd counts in whole seconds, and makes leases longer that are
-// shorter than one and a half of its election timeout.
+// A TTL is [MinTTL] at least. etcd counts in whole seconds. It makes a lease at least one and a
+// half times its election timeout long.
 //
 // # Order
 //
@@ -49,9 +48,8 @@
 // waiter's own lease. The waiter learns of it by a watch.
 //
 // Calls of one Backend for one key take effect one after the other. If an answer is missing, the
-// request may still arrive: the lease is then given no more claims, a release leaves a tombstone
-// under it that the request finds, and the lease is revoked when its last claim has moved to
-// another one.
+// request may still arrive. Then the lease gets no more claims, a release leaves a tombstone under
+// it that the request finds, and the lease is revoked when its last claim has moved to another one.
 //
 // # Limits
 //
@@ -59,9 +57,8 @@
 // that were kept alive. Then a claim may be lost before its time. [Backend.Check] warns of it.
 // Whatever is written under a lock should be guarded by its token: see package fence.
 //
-// A server that has more than 128 operations in a transaction forbidden, by --max-txn-ops, must
-// have that at 128 or more. The Backend is not made to be a node of package quorum: etcd has a
-// quorum of its own.
+// A server's --max-txn-ops must be 128 or more, which is etcd's default. The Backend is not made to
+// be a node of package quorum, because etcd has a quorum of its own.
 //
-// What remains of a lease is not told: Result.ExpiresIn and Party.ExpiresIn are 0.
+// The Backend does not tell what remains of a lease: Result.ExpiresIn and Party.ExpiresIn are 0.
 package etcdhold

@@ -20,8 +20,8 @@ const (
 )
 
 // MinTTL is the shortest TTL of a claim, and the shortest presence. etcd counts leases in whole
-// seconds: what a process leaves behind that is killed lasts for two or more, so a shorter TTL
-// would promise what etcd does not keep.
+// seconds, and the claims of a killed process last for two or more. So a shorter TTL would promise
+// what etcd does not keep.
 const MinTTL = time.Second
 
 // closing bounds what Close does on the server.
@@ -65,8 +65,9 @@ type option func(*Backend) error
 
 func (f option) apply(b *Backend) error { return f(b) }
 
-// WithKeyspace sets what all keys in etcd begin with. All clients that are to exclude each other
-// need the same. Default [DefaultKeyspace]. The path of a URL does the same; the option prevails.
+// WithKeyspace sets the beginning of all keys in etcd. All clients that are to exclude each other
+// need the same. Default [DefaultKeyspace]. The path of a URL does the same; the option overrides
+// it.
 func WithKeyspace(keyspace string) Option {
 	return option(func(b *Backend) error {
 		if keyspace == "" {
@@ -78,8 +79,8 @@ func WithKeyspace(keyspace string) Option {
 }
 
 // WithPresence sets how long a waiter counts as present after it last asked, at least [MinTTL].
-// Default [DefaultPresence]. A claim with a shorter TTL is present for that only. A waiter whose
-// process is killed holds up those behind it for a third longer, and a second.
+// Default [DefaultPresence]. A claim with a shorter TTL is present for its TTL only. A waiter whose
+// process is killed delays those behind it for a third longer than its presence, and a second.
 func WithPresence(presence time.Duration) Option {
 	return option(func(b *Backend) error {
 		if presence < MinTTL || presence > driver.MaxTTL {
@@ -101,10 +102,10 @@ func WithTimeout(timeout time.Duration) Option {
 	})
 }
 
-// New returns a Backend that uses the client, which stays the caller's: close it after the Backend.
-// It asks no server. The client's own KV is used, without a wrapper that was put in its place: name
-// the namespace by [WithKeyspace]. It fails with ErrInvalid for a client without a connection and
-// for options that are not allowed.
+// New returns a Backend that uses the client. It asks no server. The client stays the caller's:
+// close it after the Backend. The Backend uses the client's own KV and bypasses a wrapper in its
+// place, so name a namespace with [WithKeyspace]. New fails with ErrInvalid for a client without a
+// connection and for options that are not allowed.
 func New(client *clientv3.Client, options ...Option) (*Backend, error) {
 	if client == nil || client.ActiveConnection() == nil {
 		return nil, invalid("the client is nil, or has no connection")
@@ -148,10 +149,11 @@ func (b *Backend) isClosed() bool {
 	return b.closed
 }
 
-// Close ends the Backend: its calls fail with ErrUnavailable, those under way as well or with
-// ErrUnknown, and it delivers no more notices. What it holds runs into its TTL, or up to a third
-// and a second more; what it has queued leaves. It waits for etcd for a second at most. It closes
-// a client that [Open] has made. Closing twice is safe.
+// Close ends the Backend. Later calls fail with ErrUnavailable, and calls under way with
+// ErrUnavailable or ErrUnknown. It delivers no more notices. Keys that it holds stay held until
+// their TTLs are over, or up to a third and a second longer. Its waiters leave their queues. Close
+// waits for etcd for a second at most. It closes a client that [Open] has made. Closing twice is
+// safe.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {

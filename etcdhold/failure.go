@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// attempt is one request that writes. It sees what the client's own errors do not tell: whether
-// anything was sent that may be executed.
+// attempt is one request that writes. It notes whether anything was sent that may be executed,
+// because the client's own errors do not tell.
 type attempt struct {
 	server peer.Peer // the last one that may execute it; without an address if there is none
 }
@@ -56,7 +56,7 @@ func (a *attempt) failed(err error) error {
 		Err: plain(err)}
 }
 
-// failure is the error of a request after which there is nothing to undo.
+// failure returns the error of a request that leaves nothing to undo.
 func failure(err error) error {
 	return &driver.Error{Permanent: permanent(err), Err: plain(err)}
 }
@@ -82,12 +82,12 @@ func isOneOf(err error, answers []error) bool {
 // refused reports whether nothing is written after that answer, now or later.
 func refused(err error) bool { return isOneOf(err, refusals) || isOneOf(err, unhelpful) }
 
-// permanent reports whether to ask again does not help.
+// permanent reports whether it does not help to ask again.
 func permanent(err error) bool {
 	if isOneOf(err, unhelpful) {
 		return true
 	}
-	// gRPC tells it only by its words. A connection that breaks fails a handshake as well: that
+	// gRPC tells it only in words. A connection that breaks also makes a handshake fail, but that
 	// passes.
 	text := err.Error()
 	return strings.Contains(text, "authentication handshake failed") &&

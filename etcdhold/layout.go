@@ -9,9 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// tokenCounters is how many counters of tokens there are. A key has one by its hash, which it
-// shares with others: so what is left of keys that nobody uses any more is bounded. All clients of
-// a keyspace have to agree on it.
+// tokenCounters is how many counters of tokens there are. A key's hash says which one it has, and
+// other keys share it. So what remains of unused keys is bounded. All clients of a keyspace have to
+// use the same number.
 const tokenCounters = 1024
 
 // layout says where in etcd things are. All keys begin with its text.
@@ -30,7 +30,7 @@ func (l layout) locks() string { return string(l) + "lock/" }
 // base is what all keys of one lock begin with, and no key of another lock.
 func (l layout) base(key string) string { return l.locks() + escape(key) + "\x00" }
 
-// escape changes the text so that a zero byte after it is its end. The order of bytes stays.
+// escape changes the text so that a zero byte behind it marks its end. The order of bytes stays.
 func escape(key string) string { return strings.ReplaceAll(key, "\x00", "\x00\xff") }
 
 // parse takes the key of a lock apart. ok is false for a key that is not ours.
@@ -107,7 +107,8 @@ func (r record) String() string {
 	return string(text)
 }
 
-// parseRecord reads a value. One that is not ours gives a record that excludes everybody else.
+// parseRecord reads a value. For a value that is not ours it returns a record that excludes
+// everybody else.
 func parseRecord(value []byte) record {
 	var r record
 	if json.Unmarshal(value, &r) != nil {
@@ -116,6 +117,6 @@ func parseRecord(value []byte) record {
 	return r
 }
 
-// digits is the text of a token, whatever its size: that of a smaller one is before it in the order
-// of bytes.
+// digits returns the text of a token of any size. In the order of bytes, a smaller token's text
+// comes before it.
 func digits(token uint64) string { return fmt.Sprintf("%020d", token) }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// class is what claims have in common that share a lease of etcd.
+// class is what the claims that share a lease of etcd have in common.
 type class struct {
 	waits   bool // they are in a queue, or were granted the key there
 	seconds int64
@@ -39,8 +39,8 @@ type flight struct {
 	err  error
 }
 
-// leases are those of this Backend. They are kept alive by those who use them, and end by
-// themselves when nobody does.
+// leases are the leases of this Backend. The calls that use a lease keep it alive. When no call
+// uses it any more, it ends by itself.
 type leases struct {
 	client pb.LeaseClient
 	ctx    context.Context // of the Backend
@@ -54,11 +54,11 @@ type leases struct {
 	all     map[clientv3.LeaseID]*lease
 }
 
-// slack is how much longer a lease of etcd is than what the claims need, at least.
+// slack returns how much longer than the claims need a lease of etcd is, at least.
 func slack(ttl time.Duration) time.Duration { return max(time.Second, ttl/3) }
 
-// classOf is the class for claims of that length. The lease is longer: so those that are made
-// between two keep-alives need none of their own.
+// classOf returns the class for claims of that length. The lease is longer than the claims, so
+// claims that are made between two keep-alives need no keep-alive of their own.
 func classOf(ttl time.Duration, waits bool) class {
 	length := ttl + slack(ttl)
 	return class{waits, int64((length + time.Second - 1) / time.Second)}
@@ -68,9 +68,9 @@ func classOf(ttl time.Duration, waits bool) class {
 func (c class) slack() time.Duration { return time.Duration(c.seconds) * time.Second / 4 }
 
 // ensure returns a lease of the class that etcd keeps at least until then. The caller counts as one
-// of its claims until it takes that back: else the lease could be retired and revoked between the
-// transaction of a claim and its answer. The error is a *driver.Error after which there is nothing
-// to undo.
+// of its claims until it takes that back. Otherwise the lease could be retired and revoked between
+// the transaction of a claim and its answer. The error is a *driver.Error after which there is
+// nothing to undo.
 func (l *leases) ensure(ctx context.Context, c class, until time.Duration) (*lease, error) {
 	for {
 		l.mu.Lock()
@@ -154,8 +154,8 @@ func (l *leases) grant(c class) *flight {
 	return f
 }
 
-// keepAlive has etcd count the lease from now on. Called with mu held. That the lease is gone is no
-// error: the caller finds another one.
+// keepAlive has etcd count the lease from now on. Called with mu held. It is no error if the lease
+// is gone, because then the caller finds another one.
 func (l *leases) keepAlive(x *lease) *flight {
 	if x.renewal != nil {
 		return x.renewal
@@ -182,8 +182,8 @@ func (l *leases) keepAlive(x *lease) *flight {
 	return x.renewal
 }
 
-// ask sends one keep-alive. The client's own KeepAliveOnce asks again without a pause for as long
-// as there is no server.
+// ask sends one keep-alive. It does not use the client's KeepAliveOnce, which asks again without a
+// pause for as long as there is no server.
 func (l *leases) ask(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -224,8 +224,8 @@ func (l *leases) lost(x *lease) {
 	l.forget(x)
 }
 
-// retire has the lease get no more claims. It ends when its last claim has ended or moved: until
-// then a request under it may still arrive whose answer is lost.
+// retire gives the lease no more claims. The lease ends when its last claim has ended or moved,
+// because until then a request whose answer was lost may still arrive under it.
 func (l *leases) retire(x *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,17 +262,17 @@ func (l *leases) revoke(ctx context.Context, x *lease) error {
 	return err
 }
 
-// close has nothing sent any more.
+// close sends nothing from now on.
 func (l *leases) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shut = true
 }
 
-// idle returns the leases that nobody needs when the Backend is closed: those of waiters, whom
-// nobody would tell that they were granted a key, and those without claims. held are those under
-// which a claim holds its key, as far as this process knows: they end by themselves, as whoever
-// was told of the grant may count on the key until then.
+// idle returns the leases that nobody needs when the Backend is closed: those without claims, and
+// those of waiters, because nobody would tell them of a grant. held are the leases under which a
+// claim holds its key, as far as this process knows. Those end by themselves, because a holder may
+// rely on its key until then.
 func (l *leases) idle(held map[*lease]bool) []*lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 
 // etcd takes 128 operations in a transaction. Each of them has two that look.
 const (
-	// maxTouched bounds how many of the dead one transaction removes, and how many waiters it lets
-	// in, each of which is removed from the queue as well.
+	// maxTouched bounds how many dead parties one transaction removes, and how many waiters it lets
+	// in. Each of these is also removed from the queue.
 	maxTouched = 40
 
-	// maxStones bounds the tombstones that a transaction puts besides, and maxAlone those of one
-	// that does nothing else.
+	// maxStones bounds the tombstones of a transaction that does other things too, and maxAlone
+	// those of one that does nothing else.
 	maxStones = 2
 	maxAlone  = 100
 )
 
-// plan is what one call changes about a lock. It starts from a state that was read, and becomes a
-// transaction that is executed only if nothing has changed that it relies on.
+// plan is what one call changes about a lock. It starts from a state that was read. It becomes a
+// transaction that is executed only if what it relies on has not changed.
 type plan struct {
 	names
 	*state
@@ -45,7 +45,7 @@ type stone struct {
 	key   string
 }
 
-// newPlan drops those of the state who are dead.
+// newPlan returns a plan for the state without its dead parties.
 func newPlan(n names, s *state, dead func(*party) bool) *plan {
 	copied := *s
 	p := &plan{names: n, state: &copied}
@@ -84,12 +84,12 @@ func (p *plan) draw(proposed, block uint64) uint64 {
 	return token
 }
 
-// settle passes a key that nobody holds to the first waiter, and lets in those who may share it.
+// settle passes a key that nobody holds to the first waiter, and lets in waiters that may share it.
 func (p *plan) settle() {
 	if len(p.holders) == 0 && len(p.waiters) > 0 {
 		p.free = true
 		p.letIn(p.waiters[0])
-		p.strict = p.strict || p.shared() // who comes now may share it, too
+		p.strict = p.strict || p.shared() // a newcomer may share it, too
 	}
 	for p.shared() && len(p.waiters) > 0 && p.waiters[0].record.Shared {
 		p.strict = true
@@ -161,12 +161,12 @@ func (p *plan) acquire(w want) answer {
 		return answer{state: driver.Held, mine: p.grant(w)}
 	}
 	if len(p.removed) > 0 {
-		p.anchor() // else nobody might be left whose release passes the key on
+		p.anchor() // otherwise perhaps nobody is left whose release passes the key on
 	}
 	return p.queue(w, mine && p.shared())
 }
 
-// admits reports whether the claim may hold the key, which is its own if mine.
+// admits reports whether the claim may hold the key. mine says that it holds the key already.
 func (p *plan) admits(w want, mine bool) bool {
 	if p.shared() {
 		return w.Shared && (mine || p.behind(w))
@@ -201,8 +201,8 @@ func (p *plan) grant(w want) *party {
 	return h
 }
 
-// anchor has the plan rely on one holder who stays. As long as that one is there, nobody has the
-// key alone who did not before.
+// anchor has the plan rely on one holder that stays. As long as that one holds the key, no other
+// claim gets it alone.
 func (p *plan) anchor() {
 	for _, h := range p.holders {
 		if h.created != 0 && !h.put {
@@ -212,9 +212,9 @@ func (p *plan) anchor() {
 	}
 }
 
-// block has the plan rely on what keeps those from the key who would share it: the first waiter, or
-// a holder who has it alone and may step down. If the plan takes somebody out of the queue, nobody
-// may have come who waits for that one.
+// block has the plan rely on what keeps claims that would share the key from it: the first waiter,
+// or a holder that has it alone and may step down. If the plan takes a waiter out of the queue, it
+// also relies on this: no claim has come since that waits behind that waiter.
 func (p *plan) block() {
 	for _, h := range p.holders {
 		if h.created != 0 && !h.put && !h.record.Shared {
@@ -280,7 +280,7 @@ func (p *plan) release(owner string, stones []stone) answer {
 		p.removed = append(p.removed, p.holders[i])
 		p.holders = slices.Delete(p.holders, i, i+1)
 	}
-	// Both, if a request to queue came late, when the claim had been granted already.
+	// The claim may be a holder and a waiter, if a request to queue came late, after the grant.
 	if i := find(p.waiters, owner); i >= 0 {
 		if a.state == driver.Lost {
 			a.state = driver.Busy
@@ -298,7 +298,7 @@ func (p *plan) release(owner string, stones []stone) answer {
 func (p *plan) pass() {
 	p.settle()
 	if len(p.holders) == 0 {
-		p.strict = true // nobody else would pass the key on to who comes now
+		p.strict = true // nobody else would pass the key on to a newcomer
 	}
 }
 
@@ -322,7 +322,7 @@ func (p *plan) renew(c driver.Claim, lease clientv3.LeaseID) answer {
 	}
 	if c.Shared && !h.record.Shared {
 		h.record.Shared, h.put = true, true
-		p.strict = true // who comes now may share it
+		p.strict = true // a newcomer may share it
 	}
 	if c.Block > 0 {
 		h.record.Token, h.record.Block, h.put = p.draw(uint64(c.Token), c.Block), c.Block, true
@@ -368,9 +368,10 @@ func (p *plan) transaction() (conditions []clientv3.Cmp, operations []clientv3.O
 			operations = append(operations, clientv3.OpDelete(x.key))
 		}
 	}
-	// Whether or not they are there: the key of a tombstone has its lease, and all have one value,
-	// so an earlier release that is executed late puts what is there already. That it was there,
-	// as after a release without an answer, must not keep the claim from being ended.
+	// Tombstones are put whether or not they are there. The key of a tombstone contains its lease,
+	// and all tombstones have one value, so an earlier release that is executed late puts what is
+	// there already. After a release without an answer a tombstone may be there, and that must not
+	// keep the claim from being ended.
 	for _, s := range p.stones {
 		operations = append(operations, clientv3.OpPut(s.key, "", clientv3.WithLease(s.lease)))
 	}

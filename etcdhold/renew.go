@@ -18,11 +18,12 @@ const (
 	maxParallel   = 16  // transactions of one Renew
 )
 
-// Renew extends each claim that still holds its key, as driver.Backend describes: by one keep-alive
-// for all with the same TTL, and one transaction that only reads for each 128 claims. A claim whose
-// terms change, or which was handed over, costs a transaction of its own.
+// Renew extends each claim that still holds its key, as driver.Backend describes. It takes one
+// keep-alive for all claims with the same TTL, and one transaction that only reads for each 128
+// claims. A claim whose terms change, or that was handed over, costs a transaction of its own.
 //
-// It fails with the error of ctx, and after Close; anything else is told for each claim.
+// Renew fails with the error of ctx, and after Close. Any other error is in the results of the
+// claims.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cutOff(false, err)
@@ -187,7 +188,7 @@ func (b *Backend) renewed(k known, ttl time.Duration) driver.State {
 	return driver.Held
 }
 
-// perhapsRenewed has the claim last as it does if the request whose answer is missing was executed.
+// perhapsRenewed has the claim last as if the request without an answer was executed.
 func (b *Backend) perhapsRenewed(c *claim, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,8 +200,8 @@ func (b *Backend) perhapsRenewed(c *claim, ttl time.Duration) {
 	b.arm(c, c.deadline) // it has no timer if it was another process's until now
 }
 
-// perhapsMoved has the lease counted for the claim, as long as there is one, if the request whose
-// answer is missing may have moved it there. If that lease is gone, it is forgotten.
+// perhapsMoved counts the claim under the lease if the request without an answer may have moved it
+// there. It does so for as long as the lease lasts. A lease that is gone is forgotten.
 func (b *Backend) perhapsMoved(c *claim, x *lease, err error) {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		b.leases.lost(x)
@@ -215,8 +216,8 @@ func (b *Backend) perhapsMoved(c *claim, x *lease, err error) {
 	c.perhaps = append(c.perhaps, x)
 }
 
-// vanished has a claim whose key is gone forgotten in its turn: an acquisition of the same claim
-// that is under way may have taken the key anew, and notes that when it has its answer.
+// vanished forgets a claim whose key is gone, in its turn. An acquisition of the same claim that is
+// under way may have taken the key anew, and notes that when it has its answer.
 func (b *Backend) vanished(k known) driver.State {
 	b.turns.take(k.mine.key, func() {
 		b.mu.Lock()
@@ -253,7 +254,7 @@ func (b *Backend) renew(ctx context.Context, c driver.Claim, start time.Duration
 	return r, err
 }
 
-// waitsFor reports whether the claim is in the queue, or an end of it is to be told to etcd.
+// waitsFor reports whether the claim is in the queue, or etcd still has to be told of its end.
 func (b *Backend) waitsFor(c *claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

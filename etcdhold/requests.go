@@ -46,7 +46,8 @@ func (b *Backend) commit(ctx context.Context, n names, conditions []clientv3.Cmp
 }
 
 // execute executes the operations if the conditions hold, and returns the revision. Otherwise it
-// returns the state, and 0. It is for what is done at once, as a rule: then nobody looks.
+// returns the state, and 0. It is for operations whose conditions mostly hold, because then the
+// state is not read.
 func (b *Backend) execute(ctx context.Context, n names, conditions []clientv3.Cmp,
 	operations ...clientv3.Op) (revision int64, otherwise *state, err error) {
 	answer, err := b.transact(ctx, conditions, operations, n.look())
@@ -71,8 +72,8 @@ func (b *Backend) transact(ctx context.Context, conditions []clientv3.Cmp,
 	return answer, nil
 }
 
-// get reads a range. It is a transaction, as the client repeats any other read until its context
-// ends, and then does not tell why.
+// get reads a range. It uses a transaction, because the client repeats any other read until its
+// context ends, and then does not tell why.
 func (b *Backend) get(ctx context.Context, from string, options ...clientv3.OpOption) (
 	*etcdserverpb.RangeResponse, error) {
 	answer, err := b.kv.Txn(ctx).Then(clientv3.OpGet(from, options...)).Commit()

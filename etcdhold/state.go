@@ -60,9 +60,9 @@ func splitKind(text string) (kind, owner string) {
 	return text[:1], text[1:]
 }
 
-// order gives each waiter its ticket, and sorts them. Who has come without one gets its clock,
-// raised over that of the one who came before: etcd knows the order of arrival, and no clock
-// changes it.
+// order gives each waiter its ticket, and sorts the waiters. The ticket of a waiter that came
+// without one is its clock, but above the ticket of the waiter that came before. So the order is
+// that of arrival, which etcd knows, and no clock changes it.
 func (s *state) order() {
 	slices.SortFunc(s.waiters, func(a, b *party) int { return cmp.Compare(a.created, b.created) })
 	last := uint64(0)

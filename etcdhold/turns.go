@@ -6,7 +6,7 @@ import (
 )
 
 // turns has the calls for one key take effect one after the other, in the order in which they were
-// made, also if a caller does not wait for the end.
+// made, even if a caller does not wait for the end.
 type turns struct {
 	mu    sync.Mutex
 	lines map[string][]*turn // those that wait; a key is there while one is under way
@@ -93,8 +93,8 @@ func (t *turns) drop(key string, mine *turn) bool {
 	return true
 }
 
-// do runs the call in its turn and waits for it, or until ctx ends. Then begun says whether it has
-// begun, and so goes on; if it must happen, it goes on in any case.
+// do runs the call in its turn, and waits until it has run or ctx ends. begun says whether the call
+// had begun when ctx ended; if it had, it goes on. If must is true, it goes on in any case.
 func (t *turns) do(ctx context.Context, key string, must bool, run func()) (begun bool, err error) {
 	mine := t.take(key, run)
 	select {

@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// The client sends a ping after so much silence, and gives the connection up if it is not answered.
-// etcd allows one every five seconds.
+// The client sends a ping after so much silence, and gives the connection up if the ping is not
+// answered. etcd allows one ping every five seconds.
 const (
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
@@ -230,10 +230,10 @@ func (a *address) loadTLS(caFile, certFile, keyFile string) error {
 	return nil
 }
 
-// Open returns a Backend on the servers that the URL names, and asks them for a sign of life. ctx
-// bounds that, not the Backend's life; without a server it takes [DefaultTimeout] at most for the
-// login, and as long as [WithTimeout] says after that. The caller closes the Backend. The forms of
-// a URL are
+// Open returns a Backend on the servers that the URL names, after one of them has answered. ctx
+// bounds that wait, not the Backend's life. Without a server Open takes [DefaultTimeout] at most
+// for the login, and as long as [WithTimeout] says after that. The caller closes the Backend. The
+// forms of a URL are
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/keyspace]
 //	etcds://... for TLS
@@ -241,12 +241,12 @@ func (a *address) loadTLS(caFile, certFile, keyFile string) error {
 //
 // Parameters are, after '?' and separated by '&': keyspace, in place of the path; password-file,
 // which has the password in its only line; tls-ca, tls-cert and tls-key, files with certificates
-// and key in PEM form. Where the URL has no user or no password, they come from ETCDCTL_USER (user,
-// or user:password) and ETCDCTL_PASSWORD.
+// and key in PEM form. If the URL has no user or no password, they come from ETCDCTL_USER (user, or
+// user:password) and ETCDCTL_PASSWORD.
 //
-// It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option. It
-// fails with ErrUnavailable if no server can be reached or used, which is permanent for a refused
-// login or certificate. No error holds a password.
+// Open fails with ErrInvalid if an option is not allowed or a part of the URL is wrong, which the
+// error names. It fails with ErrUnavailable if no server can be reached or used. That is permanent
+// for a refused login or certificate. No error contains a password.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -271,9 +271,9 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	return b, nil
 }
 
-// connect makes the client. One with a login asks a server at once, for as long as the client
-// lives, and does not tell why there is none: so that ends with ctx, and one without is asked
-// first.
+// connect makes the client. A client with a login asks a server at once, for as long as the client
+// lives, and does not tell why there is no server. So connect first asks with a client without a
+// login, and ends the other with ctx.
 func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 	if a.user != "" {
 		if err := a.reach(ctx); err != nil {
@@ -298,7 +298,7 @@ func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// reach finds out whether a server answers at all, whatever it says to who has no login.
+// reach finds out whether a server answers at all, whatever it answers to a client without a login.
 func (a *address) reach(ctx context.Context) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: a.endpoints, TLS: a.tls,
 		Logger: zap.NewNop()})

@@ -18,8 +18,9 @@ type subscriber struct {
 }
 
 // Notify calls f with the notices for claims that this Backend has queued, until stop is called. A
-// grant is told as soon as etcd tells it; a Freed notice says that a holder has gone without
-// handing over, as its lease has ended. f must not block, and not call the Backend or stop.
+// notice of a grant comes as soon as etcd tells of the grant. A Freed notice says that the lease of
+// a holder has ended, and that it has not handed the key over. f must not block, and must call
+// neither the Backend nor stop.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	s := &subscriber{f: f}
 	b.mu.Lock()
@@ -97,8 +98,8 @@ func (b *Backend) unwatch(c *claim) {
 }
 
 // follow watches the holders of the key. It watches from now on, not from the revision in which a
-// claim was queued: etcd looks only ten times a second for those who want to know of the past. What
-// happened in between is found by looking.
+// claim was queued, because etcd serves watches of the past only ten times a second. catchUp finds
+// what happened in between.
 func (b *Backend) follow(ctx context.Context, key string) {
 	n := b.layout.names(key)
 	from, end := n.holderRange()
@@ -131,7 +132,7 @@ func (b *Backend) catchUp(ctx context.Context, n names, key string) {
 	defer cancel()
 	now, err := b.read(limited, n)
 	if err != nil {
-		return // the next heartbeat finds out
+		return // the waiter finds out when it next asks
 	}
 	if len(now.holders) == 0 {
 		b.tell(driver.Notice{Kind: driver.Freed, Key: key})

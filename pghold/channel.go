@@ -32,8 +32,8 @@ const (
 	listenWait = time.Second
 )
 
-// prepare starts to listen before a claim first waits. It gives that half of the call's time, and a
-// second at most: a grant that is not heard costs as much.
+// prepare starts to listen before a claim first waits. It takes half of the call's time, and a
+// second at most, because a grant that is not heard costs a second too.
 func (c *channel) prepare(ctx context.Context, b *Backend) {
 	if c.live.Load() || b.config.quiet || b.config.notices == nil || !b.listeners.any() {
 		return
@@ -59,7 +59,7 @@ func (c *channel) prepare(ctx context.Context, b *Backend) {
 	}
 }
 
-// stop waits until the goroutine has ended; the life of the Backend has.
+// stop waits until the goroutine has ended. The context life of the Backend has ended before.
 func (c *channel) stop() {
 	c.mu.Lock()
 	c.ended = true
@@ -91,8 +91,8 @@ func (c *channel) run(b *Backend) {
 	}
 }
 
-// errPooled says that there is a pooler between the Backend and its server. Its LISTEN would go to
-// a connection of somebody else.
+// errPooled says that there is a pooler between the Backend and its server. LISTEN would be sent on
+// a connection that others use.
 var errPooled = errors.New("a pooler is between")
 
 // listen passes on notices until the connection fails. It calls ready when it hears.
@@ -153,8 +153,8 @@ func within(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// behindPooler reports whether the process that serves the connection is another one than the one
-// that greeted it: a pooler makes up the number in its greeting.
+// behindPooler reports whether the process that serves the connection is not the one that the
+// greeting named. A pooler makes up the number in its greeting.
 func behindPooler(ctx context.Context, conn *pgx.Conn) (pooled bool, err error) {
 	var pid int64
 	err = within(ctx, func(ctx context.Context) error {

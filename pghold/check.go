@@ -41,7 +41,7 @@ const rightsStatement = `SELECT
 const shortTimeout = time.Second
 
 // Check looks at the server for what weakens the promises, as driver.Checker describes, and changes
-// nothing. A server that cannot be asked is an error. The codes are:
+// nothing. If it cannot ask the server, it returns an error. The codes are:
 //
 //   - version: the server is too old.
 //   - role: the server is a standby, or the user's transactions are read-only.
@@ -122,8 +122,8 @@ func (e *examination) look(ctx context.Context, b *Backend) error {
 	return nil
 }
 
-// pooled reports whether notices cannot be heard because a pooler is between. What goes wrong here
-// is no finding: the Backend works without notices.
+// pooled reports whether notices cannot be heard because of a pooler. If this look itself fails,
+// that is no finding, because the Backend works without notices.
 func (b *Backend) pooled(ctx context.Context) bool {
 	if b.config.notices == nil || b.config.quiet {
 		return false
@@ -137,8 +137,8 @@ func (b *Backend) pooled(ctx context.Context) bool {
 	return err == nil && pooled
 }
 
-// outside returns how far a clock that was read between two moments is outside of them; negative if
-// it is before.
+// outside returns by how much a clock that was read between two moments shows a time outside of
+// them. The result is negative if the clock shows a time before them.
 func outside(clock, from, to time.Time) time.Duration {
 	// Without the monotonic readings: this compares wall clocks.
 	switch from, to = from.Round(0), to.Round(0); {

@@ -42,10 +42,10 @@ func newPgxDatabase(pool *pgxpool.Pool, links *links) *pgxDatabase {
 	return &pgxDatabase{pool: pool, links: links, mode: mode}
 }
 
-// query uses statements that are prepared once for a connection, if the pool does so: that takes
-// half of the server's work off. Where a pooler has another server's process on the connection by
-// then, that says so before it does anything, and from then on nothing is prepared or described. It
-// is one round trip both ways.
+// query uses statements that are prepared once for a connection, if the pool does so. That halves
+// the server's work. If a pooler has put another process of the server on the connection by then,
+// that process says so before it does anything, and from then on nothing is prepared or described.
+// Either way it is one round trip.
 func (d *pgxDatabase) query(ctx context.Context, statement string, args []any,
 	row func(scan func(...any) error) error) (sent bool, err error) {
 	mode := d.mode
@@ -60,7 +60,7 @@ func (d *pgxDatabase) query(ctx context.Context, statement string, args []any,
 	return sent, err
 }
 
-// greet sees whether a pooler is between. Nothing is prepared then.
+// greet finds out whether there is a pooler. If there is, nothing is prepared.
 func (d *pgxDatabase) greet(ctx context.Context) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -101,8 +101,8 @@ func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statemen
 	return !pgconn.SafeToRetry(err), err
 }
 
-// simple reports whether pgx writes values into a statement for this session: it refuses to where
-// they might be read in another way.
+// simple reports whether pgx writes values into the text of a statement for this session. It
+// refuses to do so if the server might read them in another way.
 func simple(conn *pgconn.PgConn) bool {
 	return conn.ParameterStatus("standard_conforming_strings") == "on" &&
 		conn.ParameterStatus("client_encoding") == "UTF8"
@@ -128,8 +128,8 @@ func (d *pgxDatabase) close() {
 	<-closed
 }
 
-// unhexed is the bytes that the server sends as hexadecimal digits. How it would write a bytea by
-// itself is a setting, bytea_output, of which pgx reads only one form.
+// unhexed is bytes that the server sends as hexadecimal digits. How the server writes a bytea by
+// itself is a setting, bytea_output, and pgx reads only one of its forms.
 type unhexed string
 
 // Scan implements sql.Scanner.

@@ -6,7 +6,8 @@
 //
 // or, with a pool of its own, pghold.Open(ctx, "postgres://localhost/app"). [NewSQL] takes a
 // *sql.DB. The locks are rows of tables in the schema holdfast; functions in SQL change them, each
-// in one statement and one round trip. PostgreSQL 11 or later is needed; the tests have run on 15.
+// in one statement and one round trip. Pghold needs PostgreSQL 11 or later. The tests have run on
+// 15.
 //
 // # What is stored
 //
@@ -26,56 +27,58 @@
 //
 // # Durability
 //
-// A crash of the server loses no lock and no token: what grants, renews or hands over a lock is on
-// the disk before it is answered, even if synchronous_commit is off for the user, the database or
-// the server. Only the presence of waiters is committed asynchronously. Two things are out of a
-// client's hands. With fsync off, which [Backend.Check] warns of, a failure of the machine forgets
-// or damages locks. And a standby that takes over and did not have to confirm each commit forgets
-// those of the last moments. Then a lock can be granted twice, unless the fencing token is checked
-// where it matters, or a restart guard is set (see driver.Guarder): the server then grants nothing
-// until every lease that it may have forgotten is over.
+// A crash of the server loses no lock and no token: a grant, a renewal or a handoff is on the disk
+// before it is answered, even if synchronous_commit is off for the user, the database or the
+// server. Only the presence of waiters is committed asynchronously. A client can do nothing about
+// two things. With fsync off, of which [Backend.Check] warns, a failure of the machine forgets or
+// damages locks. And a standby that takes over and did not have to confirm each commit forgets the
+// commits of the last moments. Then a lock can be granted twice, unless the store checks the
+// fencing token or a restart guard is set (see driver.Guarder). With a guard the server grants
+// nothing until every lease that it may have forgotten is over.
 //
-// A standby that confirms each commit, by synchronous_standby_names, has whatever was answered. A
-// wait for it that is cancelled ends as if it had confirmed: so who is handed a key by another
-// process asks the server before it counts as the holder. To cancel statements that wait for a
-// standby by hand, with pg_cancel_backend, has them answered as confirmed; end their connections
-// instead.
+// A standby that confirms each commit, by synchronous_standby_names, has whatever was answered. If
+// a wait for it is cancelled, the commit is answered as if the standby had confirmed it. So a
+// waiter that another process hands a key to asks the server before it counts as the holder. If you
+// cancel statements that wait for a standby by hand, with pg_cancel_backend, they are answered as
+// confirmed too; end their connections instead.
 //
 // # Poolers
 //
-// Nothing here needs a session: each request is one statement that commits by itself, on whichever
-// connection. It is prepared where that works, which is faster, and else neither prepared nor
-// described before (pgx.QueryExecModeExec): Open looks for a pooler, and New finds one by the first
-// statement that is not there any more, of which the server has executed nothing. So PgBouncer in
-// transaction mode will do. Only notices of a grant to a waiter of another process need a direct
-// connection, for LISTEN, which the Backend opens by itself when somebody waits: if it finds a
-// pooler it does without, and asks once a second, or [WithNotices] gives it another way.
+// Nothing here needs a session: each request is one statement that commits by itself, on any
+// connection. So PgBouncer in transaction mode will do. The statement is prepared if that works,
+// which is faster, and otherwise neither prepared nor described before (pgx.QueryExecModeExec).
+// Open looks for a pooler. New finds one when a prepared statement does not exist any more, and the
+// server has executed nothing of it then. Only notices of a grant to a waiter of another process
+// need a direct connection, for LISTEN. The Backend opens that connection by itself when somebody
+// waits. If it finds a pooler, it does without notices and asks once a second, unless [WithNotices]
+// gives it another way.
 //
 // # Settings of the session
 //
-// How the user's sessions write times, numbers and bytes, plan and compare does not matter. The
-// isolation level has to be read committed and transactions may not be read-only, which is how
-// PostgreSQL is delivered; else acquisitions fail with an error that says so. A statement_timeout
-// or lock_timeout ends requests that take longer, which then have had no effect: let them be longer
-// than a busy server needs, a second for example.
+// It does not matter how the user's sessions write times, numbers and bytes, plan, or compare. The
+// isolation level has to be read committed, and transactions must not be read-only. Both are
+// PostgreSQL's defaults. Otherwise acquisitions fail with an error that says so. A
+// statement_timeout or lock_timeout ends requests that take longer, which then have no effect. So
+// let these be longer than a busy server needs, for example a second.
 //
-// An idle_session_timeout ends connections of the pool, and the next request on such a one fails
-// with ErrUnavailable: an acquisition ends with that, a renewal is made again. A pgxpool looks at
-// connections that were idle for a second before it uses them, so it notices with a timeout of more
-// than that; a *sql.DB does not: give it a shorter SetConnMaxIdleTime.
+// An idle_session_timeout ends connections of the pool, and the next request on such a connection
+// fails with ErrUnavailable. An acquisition ends with that error; a renewal is made again. A
+// pgxpool looks at a connection that was idle for a second before it uses it, so it notices if the
+// timeout is longer than that. A *sql.DB does not look: give it a SetConnMaxIdleTime that is
+// shorter than the timeout.
 //
-// With the simple protocol, pgx takes no client_encoding but UTF8 and no setting of
-// standard_conforming_strings but on. New does without the simple protocol then; with NewSQL
-// requests fail, as ErrUnknown where something would be changed, though nothing was sent. So leave
-// out default_query_exec_mode=simple_protocol, or the settings.
+// With the simple protocol, pgx needs client_encoding to be UTF8 and standard_conforming_strings to
+// be on. With other settings New does without the simple protocol. With NewSQL requests fail, and
+// those that would change something fail with ErrUnknown although nothing was sent. So leave out
+// default_query_exec_mode=simple_protocol, or those settings.
 //
 // # Order
 //
 // A pool spreads requests over connections, so the Backend sends a request for a key when the one
 // before it, of the same key, has come back. The context of a call bounds the caller's wait, not
 // the request. A request that has no answer within five seconds is given up, with its connection.
-// If it was to acquire, it may still arrive; the release that follows has the server refuse it for
-// a minute.
+// An acquisition may then still arrive. The release that follows has the server refuse it for a
+// minute.
 //
 // # Access
 //

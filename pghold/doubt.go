@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// doubts are acquisitions of which a request may still be on its way, though the connection that
-// carried it was given up. The server has to remember the end of such an acquisition.
+// doubts are acquisitions of which a request may still be on its way although its connection was
+// given up. The server has to remember the end of such an acquisition.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]time.Time
@@ -14,7 +14,7 @@ type doubts struct {
 
 const (
 	// memory is how long the server remembers the end of an acquisition. A request that arrives
-	// later holds the key for its TTL, on behalf of nobody.
+	// later takes the key for its TTL, and nobody holds it.
 	memory = time.Minute
 
 	// maxDoubts bounds how many are kept. Each leaves when it is released.

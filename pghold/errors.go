@@ -37,7 +37,7 @@ func state(err error) string {
 }
 
 // elsewhere reports whether an error says that the connection leads to a server that serves no
-// locks any more: it is read-only, or goes.
+// locks any more, because it is read-only or shuts down.
 func elsewhere(err error) bool {
 	switch state(err) {
 	case "25006", "57P01", "57P02", "57P03":
@@ -46,8 +46,8 @@ func elsewhere(err error) bool {
 	return false
 }
 
-// failure returns the driver's error. sent says that the request may have reached the server. An
-// error that the server tells has rolled the request back, unless the connection was ended.
+// failure returns the driver's error. sent says that the request may have reached the server. If
+// the server answers with an error, the request was rolled back, unless the connection was ended.
 func (b *Backend) failure(err error, sent bool) *driver.Error {
 	e := &driver.Error{Node: b.name, Maybe: sent, Err: b.discreet(err)}
 	code := state(err)
@@ -71,8 +71,8 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 	return e
 }
 
-// discreet returns err in one line and without the user of the URL, where a server writes one: it
-// may be a piece of a password. The name may be a word of the rest, too.
+// discreet returns err in one line, and hides the user of the URL where servers write one, because
+// it may be a piece of a password. The name may also be a word of the rest, which stays.
 func (b *Backend) discreet(err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +119,9 @@ func permanentLogin(code string) bool {
 	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
 }
 
-// permanent reports whether the same request fails again until somebody changes something. That a
-// server which has taken writes takes none any more is an outage: another one may take over.
+// permanent reports whether the same request fails again until somebody changes something. If a
+// server has taken writes and takes none any more, that is an outage, because another server may
+// take over.
 func (b *Backend) permanent(code string) bool {
 	switch {
 	case code == "25006":

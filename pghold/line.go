@@ -19,8 +19,8 @@ const (
 )
 
 // line orders the requests of a Backend. A pool spreads them over connections, so a request is sent
-// only when the one before it, of the same key, has come back. The context of a caller bounds the
-// caller's wait, not the request: a request that was cut off might still take effect, and nobody
+// only when the one before it for the same key has come back. The context of a caller bounds the
+// caller's wait, not the request. A request that was cut off might still take effect, and nobody
 // would know when.
 type line struct {
 	mu       sync.Mutex
@@ -63,8 +63,9 @@ func (l *line) join(key, releaseOf string) (*place, error) {
 	return p, nil
 }
 
-// send reports whether a request whose turn has come is sent: somebody waits for it, or it is a
-// release, which must not be lost behind an acquisition that hangs, and no equal one comes behind.
+// send reports whether a request whose turn has come is sent. It is if somebody waits for it. A
+// release is sent in any case, unless an equal one comes behind it, because it must not be lost
+// behind an acquisition that hangs.
 func (l *line) send(p *place) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

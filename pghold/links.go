@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// links are the network connections of a pool. To close them ends what waits for a server that does
-// not answer: pgx would wait for 15 seconds, for the request to be cancelled.
+// links are the network connections of a pool. Closing them ends requests that wait for a server
+// that does not answer. pgx itself would wait for 15 seconds until the request is cancelled.
 type links struct {
 	dial pgconn.DialFunc
 

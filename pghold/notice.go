@@ -21,7 +21,7 @@ type listener struct{ f func(driver.Notice) }
 // Notify calls f with the notices for waiters of this Backend, as driver.Notifier describes, until
 // stop is called. If a call of the same Backend hands a key over, its answer brings the notice.
 // Notices from other processes come by LISTEN, over a connection of its own. A notice that is sent
-// while this connection is down is lost, and the waiter's next heartbeat finds its grant.
+// while this connection is down is lost, and the waiter finds its grant when it next asks.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	l := &listener{f: f}
 	b.listeners.mu.Lock()
@@ -50,8 +50,8 @@ func (b *Backend) tellAll(notices string) {
 	}
 }
 
-// tell passes a notice on, under the read lock, so that stop waits for calls that are under way. A
-// server that may have forgotten something, or may be about to, grants nothing by itself: the
+// tell passes a notice on, under the read lock, so that stop waits for calls that are under way.
+// The notice of a server that may have forgotten something, or may be about to, is no grant: the
 // waiter has to ask.
 func (b *Backend) tell(text string) {
 	text, unconfirmed := strings.CutSuffix(text, " ask")

@@ -33,10 +33,10 @@ const idle = 10 * time.Second
 // file .pgpass. Of several hosts it uses one that takes writes, unless target_session_attrs says
 // otherwise.
 //
-// It fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
-// ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: a refused login, a
-// database that does not exist, tables that are missing ([ErrMissing]). No error holds a password,
-// or the user of the URL.
+// Open fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
+// ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: it refuses the
+// login, the database does not exist, or the tables are missing ([ErrMissing]). No error contains a
+// password or the user of the URL.
 func Open(ctx context.Context, url string, options ...Option) (*Backend, error) {
 	c, err := configOf(options)
 	if err != nil {
@@ -68,8 +68,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	return b, nil
 }
 
-// Validate returns nil for a URL that [Open] takes, or the error that Open would fail with. It
-// connects to nobody; it reads the files that the URL names.
+// Validate returns nil for a URL that [Open] takes, and otherwise the error with which Open would
+// fail. It does not connect, but it reads the files that the URL names.
 func Validate(url string) error {
 	if _, err := parse(url, new(config)); err != nil {
 		return fmt.Errorf("pghold: %w", &driver.Error{Invalid: true, Err: err})
@@ -94,8 +94,8 @@ func (b *Backend) begin(ctx context.Context, d *pgxDatabase) error {
 }
 
 // matches fails if the tables are missing, or of another version than this package. It asks until
-// it has once found them in order: one round trip before the first acquisition. Functions of an
-// older version may do less for a lock than is promised, and say nothing of it.
+// it has found them in order once, which costs one round trip before the first acquisition.
+// Functions of an older version may keep less than is promised, and not tell.
 func (b *Backend) matches(ctx context.Context) error {
 	if b.matched.Load() {
 		return nil
@@ -125,8 +125,8 @@ func (b *Backend) inWords(err error) error {
 	return fmt.Errorf("pghold: %w", err)
 }
 
-// parse reads a URL. Any part of it may be a piece of a password, if a character was not escaped or
-// the '@' was forgotten. So errors quote nothing of it, but what pgx says of its parameters.
+// parse reads a URL. If a character was not escaped or the '@' was forgotten, any part of it may be
+// a piece of a password. So errors quote nothing of it, except what pgx says of its parameters.
 func parse(raw string, c *config) (*pgxpool.Config, error) {
 	u, query, err := split(raw)
 	if err != nil {
@@ -157,8 +157,8 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// checkFiles fails where pgx would go without what a file is for: a password, or certificates by
-// which the server is verified.
+// checkFiles fails if a file cannot be read and pgx would go on without it: without a password, or
+// without verifying the server.
 func checkFiles(config *pgxpool.Config, query url.Values) error {
 	if path := query.Get("passfile"); path != "" {
 		if _, err := os.ReadFile(path); err != nil {
@@ -175,8 +175,8 @@ func checkFiles(config *pgxpool.Config, query url.Values) error {
 	return nil
 }
 
-// verifiesNobody reports whether any server would do in the place of this one. A socket is a file,
-// which has owners.
+// verifiesNobody reports whether any other server would be accepted in place of this one. A socket
+// needs no check, because it is a file with an owner.
 func verifiesNobody(server *pgconn.FallbackConfig) bool {
 	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
 	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&

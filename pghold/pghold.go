@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Presence is how long a waiter counts as present after it asked; for its TTL if that is shorter.
-// It asks about three times in that span, so a notice that is lost costs a second.
+// Presence is how long a waiter counts as present after it last asked. If its TTL is shorter, it
+// counts for that time. A waiter asks about three times in that span, so a lost notice costs a
+// second.
 const Presence = 3 * time.Second
 
 // Backend keeps locks in a PostgreSQL database. It implements driver.Backend, driver.Notifier,
@@ -66,18 +67,18 @@ type config struct {
 
 // WithReadOnly has the Backend change nothing: Inspect, List, Check, Identity and Version work, and
 // everything else fails with [ErrReadOnly], as ErrUnavailable. It is for tools that look at locks,
-// as a user who may only SELECT. Default: locks can be acquired.
+// and for a user who may only SELECT. Default: locks can be acquired.
 func WithReadOnly() Option { return option(func(c *config) { c.readOnly = true }) }
 
-// WithDurable exempts the server from the quarantine of a restart guard (see driver.Guarder). It is
-// the operator's word that the server has never lost anything it had answered: it has always run
+// WithDurable exempts the server from the quarantine of a restart guard (see driver.Guarder). With
+// it the operator says that the server has never lost anything it had answered: it has always run
 // with fsync on, no standby has taken over that had not confirmed every commit, and its data were
 // never replaced by an older copy. Default: every restart and takeover counts.
 func WithDurable() Option { return option(func(c *config) { c.durable = true }) }
 
 // WithNotices has the Backend listen for grants over a connection of its own with this
 // configuration. It is for a pool that goes through PgBouncer or another pooler: notices need a
-// connection to the server itself. Without one a waiter learns of its grant when it asks next,
+// connection to the server itself. Without one a waiter learns of its grant when it next asks,
 // which it does once a second. Default: the configuration of the pool; for a *sql.DB no notices.
 func WithNotices(c *pgx.ConnConfig) Option {
 	return option(func(g *config) {
@@ -100,11 +101,11 @@ func WithMigration() Option { return option(func(c *config) { c.migrate = true }
 // New and NewSQL never connect. Default: Open connects.
 func WithoutConnecting() Option { return option(func(c *config) { c.lazy = true }) }
 
-// New returns a Backend over pool, which may be one that the application uses for other things. It
-// does not connect, and its Close leaves the pool open. The first acquisition looks at the version
-// of the tables, and fails with [ErrMissing] if it is another one. It prepares statements if the
-// pool's DefaultQueryExecMode does, which is faster, until it finds a pooler between that cannot do
-// it. It fails with ErrInvalid of package driver if pool or an option is nil.
+// New returns a Backend over pool. The application may use the pool for other things too. New does
+// not connect, and the Backend's Close leaves the pool open. The first acquisition looks at the
+// version of the tables, and fails with [ErrMissing] if it is another one. The Backend prepares
+// statements if the pool's DefaultQueryExecMode does, which is faster, until it finds a pooler that
+// cannot do it. New fails with ErrInvalid of package driver if pool or an option is nil.
 func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 	if pool == nil {
 		return nil, refuse("pool is nil")
@@ -120,9 +121,9 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 }
 
 // NewSQL is New for a database/sql pool, with the driver of pgx or with lib/pq. It has no notices
-// unless [WithNotices] says how to get them. With a driver that prepares statements by itself, as
-// that of pgx does unless its default_query_exec_mode is exec or simple_protocol, a pooler in
-// transaction mode has to support that.
+// unless [WithNotices] says how to get them. If the driver prepares statements by itself, a pooler
+// in transaction mode has to support that. The driver of pgx does so unless its
+// default_query_exec_mode is exec or simple_protocol.
 func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, refuse("db is nil")
@@ -165,9 +166,9 @@ func nameOf(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s:%d", c.Host, c.Port)
 }
 
-// Close ends what is under way, and closes the pool if Open made it. Keys that are held run into
-// their TTL. Calls after it fail with ErrUnavailable; those under way too, or with ErrUnknown if
-// they were sent. It returns nil; closing twice is safe.
+// Close ends what is under way, and closes the pool if Open made it. Keys that are held stay held
+// until their TTLs are over. Later calls fail with ErrUnavailable. So do calls under way, or with
+// ErrUnknown if they were sent. Closing twice is safe. The error is always nil.
 func (b *Backend) Close() error { return b.close() }
 
 // ready returns an error if a call cannot be made at all.
@@ -181,7 +182,7 @@ func (b *Backend) ready(ctx context.Context) error {
 	return nil
 }
 
-// writes returns an error if the Backend is only to look.
+// writes returns an error if the Backend may only read.
 func (b *Backend) writes() error {
 	if b.config.readOnly {
 		return &driver.Error{Permanent: true, Err: ErrReadOnly}
@@ -205,7 +206,7 @@ func (b *Backend) query(ctx context.Context, effect bool, statement string, args
 	return b.failure(err, sent && effect)
 }
 
-// maxOwner bounds owner values: they go through a NOTIFY, whose text is bounded.
+// maxOwner bounds owner values, because they go through a NOTIFY, whose text is bounded.
 const maxOwner = 1024
 
 // maxExact bounds tokens and tickets: they have to stay exact in JSON.

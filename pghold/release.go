@@ -10,9 +10,9 @@ import (
 const releaseStatement = `SELECT state, notices ` +
 	`FROM holdfast.release($1::bytea, $2::bytea, $3::bigint, $4::text)`
 
-// Release ends a hold or leaves the queue, as driver.Backend describes, in one round trip with the
-// grant to the next. If a request to acquire the claim may still be on its way, as its connection
-// has broken, the server refuses that for a minute.
+// Release frees the key or leaves its queue, as driver.Backend describes. The same round trip
+// grants the key to the next waiter. If a request to acquire the claim may still be on its way
+// because its connection has broken, the server refuses that request for a minute.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.writes(); err != nil {
 		return driver.Result{}, err

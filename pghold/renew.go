@@ -12,7 +12,8 @@ const renewStatement = `SELECT state, n, granted, waiting, remaining, notices FR
 	`$1::text::bytea[], $2::text::bytea[], $3::text::bigint[], $4::text::bigint[], ` +
 	`$5::text::bigint[], $6::text::boolean[], $7::text, $8::bigint, $9::text)`
 
-// renewChunk is how many claims are renewed in one statement. Others wait that long for the keys.
+// renewChunk is how many claims are renewed in one statement. Other calls for these keys wait until
+// the statement is done.
 const renewChunk = 1000
 
 // Renew extends each claim that still holds its key, as driver.Backend describes, a thousand of
@@ -102,7 +103,7 @@ func (b *Backend) renew(ctx context.Context, claims []driver.Claim,
 	return results, nil
 }
 
-// array is the text of an array, as PostgreSQL reads it: so no driver has to know arrays.
+// array is the text of an array as PostgreSQL reads it, so that no driver has to know arrays.
 type array []byte
 
 func (a *array) bytes(s string) {

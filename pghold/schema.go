@@ -19,11 +19,11 @@ var schema string
 const schemaVersion = 3
 
 // Schema returns the SQL that makes the schema holdfast with its tables and functions, for an
-// operator who makes them by hand, for example with psql. To run it again changes nothing.
+// operator who makes them by hand, for example with psql. Running it again changes nothing.
 func Schema() string { return schema }
 
-// DB is what [Migrate] needs of a database: a *pgxpool.Pool, a *pgxpool.Conn and a *pgx.Conn have
-// it. For a *sql.DB there is [SQL].
+// DB is what [Migrate] needs of a database. A *pgxpool.Pool, a *pgxpool.Conn and a *pgx.Conn are
+// one. For a *sql.DB there is [SQL].
 type DB interface {
 	// Exec runs statements; without arguments several, with semicolons between them.
 	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
@@ -49,9 +49,9 @@ func (m sqlMigration) QueryRow(ctx context.Context, statement string, args ...an
 
 // Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
 // processes may do so at the same time. The user has to be allowed to create a schema in the
-// database; where it is there already, any user will do. It fails with ErrUnavailable of package
-// driver, with [ErrRights] in the error if the user may not, and if the schema is of a newer
-// version.
+// database. If the schema is there already, any user will do. Migrate fails with ErrUnavailable of
+// package driver. [ErrRights] is in the error if the user may not create the schema. Migrate also
+// fails if the schema is of a newer version.
 func Migrate(ctx context.Context, db DB) error {
 	var version int
 	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)

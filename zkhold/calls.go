@@ -32,8 +32,8 @@ type result struct {
 }
 
 // inTurn makes a call in its turn, and returns its result, or an error if ctx or the timeout ends
-// before. The client of ZooKeeper knows no contexts: the turn then lasts until it has its answer or
-// has lost its connection, and the next one comes after it.
+// before. The client of ZooKeeper knows no contexts. So the turn still lasts until it has its
+// answer or has lost its connection, and the next one comes after it.
 func (b *Backend) inTurn(ctx context.Context, key string, must bool,
 	call func(context.Context) (driver.Result, error)) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -66,12 +66,12 @@ func (b *Backend) ours(err error) error {
 }
 
 // Acquire asks once for the claim, as driver.Backend describes. A busy claim with Queue set is
-// queued, and present for the presence, or for its TTL if that is shorter. ctx ends the call: what
-// was sent takes effect nevertheless, and later calls for the key come after it.
+// queued, and present for the presence, or for its TTL if that is shorter. ctx ends the call, but
+// what was sent still takes effect, and later calls for the key come after it.
 //
-// It fails with ErrInvalid for a claim that is not allowed, such as one with a TTL that is longer
-// than the session keeps; with ErrUnknown if the answer did not come, or the session is not sure to
-// last; and else with ErrUnavailable.
+// Acquire fails with ErrInvalid for a claim that is not allowed, for example with a TTL that is
+// longer than the session keeps. It fails with ErrUnknown if the answer did not come or the session
+// is not sure to last, and otherwise with ErrUnavailable.
 func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if err := b.validate(c); err != nil {
 		return driver.Result{}, err
@@ -106,7 +106,8 @@ func (c *claim) isIdle(b *Backend) bool {
 }
 
 func (a *acquisition) run(ctx context.Context) (driver.Result, error) {
-	synced := !a.mine.isIdle(a.b) // it is likely to change nothing, and then has to be sure
+	// If the claim is known, the call likely changes nothing. Then what it reads has to be new.
+	synced := !a.mine.isIdle(a.b)
 	w := want{Claim: a.Claim, at: uint64(time.Now().UnixMicro()),
 		refresh: a.b.outdated(a.mine, a.Claim)}
 	for tries := 0; ; tries++ {
@@ -145,8 +146,8 @@ func (a *acquisition) failed(err error) error {
 	return err
 }
 
-// finish notes and returns the outcome, as soon as it is sure that the session lasts for as long as
-// that says.
+// finish notes and returns the outcome, when it is sure that the session lasts as long as the
+// outcome says.
 func (a *acquisition) finish(p *plan, nodes names, answer answer) (driver.Result, error) {
 	lasts := a.TTL
 	switch {
@@ -223,9 +224,10 @@ func pause(ctx context.Context, tries int) error {
 	return ctx.Err()
 }
 
-// Release ends a hold or leaves the queue, as driver.Backend describes. ctx ends the call, not its
-// effect: it goes on in the background, and also if it fails, until the claim is gone. It fails
-// with ErrUnknown if the answer did not come, and else with ErrUnavailable.
+// Release frees the key or leaves its queue, as driver.Backend describes. ctx ends the call, not
+// its effect. If ctx ends or the call fails, the release goes on in the background until the claim
+// is gone. Release fails with ErrUnknown if the answer did not come, and otherwise with
+// ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if len(c.Key) == 0 || len(c.Key) > driver.MaxKeyLen || c.Owner == "" {
 		return driver.Result{}, b.validate(c)
@@ -243,8 +245,8 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 	})
 }
 
-// release ends the claim, and forgets it if that succeeds. With late it is because its time is
-// over: then a claim that another process has taken over stays.
+// release ends the claim, and forgets it if that succeeds. late says that the claim ends because
+// its time is over. Then a claim that another process has taken over stays.
 func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 	limited, cancel := context.WithTimeout(b.ctx, b.timeout) // other calls for the key wait for it
 	defer cancel()
@@ -263,8 +265,8 @@ func (b *Backend) release(c *claim, late bool) (driver.Result, error) {
 		}
 		answer := p.release(c.owner)
 		if !p.changed && !synced {
-			// What was read may be old, also for a leader that was replaced. Nobody would come back
-			// for what is left.
+			// What was read may be old, even on a leader, which may have been replaced. Nobody
+			// would come back for what is left.
 			if err := b.prove(); err != nil {
 				return driver.Result{}, readFailed(err)
 			}

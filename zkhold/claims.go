@@ -39,7 +39,8 @@ type claim struct {
 	failures int           // to end it
 }
 
-// claimOf returns the claim, which it makes if there is none. Until it is settled nothing ends it.
+// claimOf returns the claim, and makes it if there is none. Nothing ends the claim until it is
+// settled.
 func (b *Backend) claimOf(c driver.Claim) (mine *claim, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,8 +60,8 @@ func (b *Backend) find(c driver.Claim) *claim {
 	return b.claims[identity{c.Key, c.Owner}]
 }
 
-// dead returns what tells whether a party is one of this Backend whose time is over. No other
-// process needs to know: ZooKeeper ends what this process can not.
+// dead returns a function that reports whether a party is a claim of this Backend whose time is
+// over. Other processes need not know that: if this process cannot end the claim, ZooKeeper does.
 func (b *Backend) dead(key string, nodes namer) func(*party) bool {
 	now := driver.LeaseClock()
 	return func(p *party) bool {
@@ -98,8 +99,8 @@ func (b *Backend) waiting(c *claim, p *party, presence time.Duration) {
 	b.extend(c, presence)
 }
 
-// outdated reports whether a waiter's party has to be written again: the tokens it wants follow its
-// clock anyway, so only a jump counts.
+// outdated reports whether a waiter's party has to be written again. The tokens that a waiter
+// proposes follow its clock, so only a jump counts.
 func (b *Backend) outdated(c *claim, asks driver.Claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,8 +109,8 @@ func (b *Backend) outdated(c *claim, asks driver.Claim) bool {
 		uint64(asks.Token) > c.token+uint64(passed.Microseconds()))
 }
 
-// doubt notes that nobody knows whether a request for the claim was executed. It then lasts as it
-// does if it was.
+// doubt notes that nobody knows whether a request for the claim was executed. The claim then lasts
+// as if it was.
 func (b *Backend) doubt(c *claim, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,8 +141,9 @@ func (b *Backend) extend(c *claim, d time.Duration) {
 	b.arm(c, c.deadline)
 }
 
-// arm has the claim looked at then. A timer that is due earlier stays: it finds the claim renewed,
-// which is cheaper than to move it with every renewal. Called with mu held.
+// arm sets the timer that looks at the claim at that time. A timer that is due earlier stays: it
+// finds the claim renewed, which is cheaper than to move it with every renewal. Called with mu
+// held.
 func (b *Backend) arm(c *claim, at time.Duration) {
 	if c.timer != nil && c.due <= at {
 		return
@@ -199,7 +201,7 @@ func (b *Backend) end(c *claim) {
 	b.rearm(c, driver.LeaseClock()+min(time.Second<<min(c.failures, 5), 30*time.Second))
 }
 
-// abandon has the claim ended in the background, as its release has failed.
+// abandon has the claim ended in the background, because its release has failed.
 func (b *Backend) abandon(c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,12 +211,12 @@ func (b *Backend) abandon(c *claim) {
 	}
 }
 
-// granted notes that a claim was let in that queued with that node, and tells it.
+// granted notes that the claim that queued with that node was let in, and tells it.
 func (b *Backend) granted(id identity, node string, g grant) {
 	b.mu.Lock()
 	c := b.claims[id]
-	// A notice that is late may be of a grant that was over when the claim queued again: then it
-	// has another node.
+	// A late notice may be of a grant that was over when the claim queued again. Then the claim has
+	// another node.
 	tell := c != nil && c.phase == waits && c.node == node && !c.ending
 	if tell {
 		c.phase = holds

@@ -1,5 +1,5 @@
-// Package zkhold is a backend on ZooKeeper: locks and shared locks that survive the loss of
-// servers, without a clock that matters.
+// Package zkhold is a backend on ZooKeeper. Its locks and shared locks survive the loss of servers,
+// and do not depend on the servers' wall clocks.
 //
 //	backend, err := zkhold.Open(ctx, "zookeeper://h1,h2,h3")
 //	defer backend.Close()
@@ -10,46 +10,46 @@
 // Below the root, /holdfast unless it is set:
 //
 //   - slots/000 to slots/3ff: the locks, each in one of them by a hash of its key. The data is
-//     readable: the holders and waiters of each key, and the largest token granted. Slots stay, and
-//     what nobody holds or waits for is not in them.
-//   - below a slot an ephemeral node for each holder and each waiter. A party without its node has
+//     readable: the holders and waiters of each key, and the largest token granted. Slots stay, but
+//     have nothing of keys that nobody holds or waits for.
+//   - below a slot: an ephemeral node for each holder and each waiter. A party without its node has
 //     gone, whatever the data say.
 //
-// A call reads a slot, plans what it changes, and commits that by one transaction, on the condition
-// that nobody has changed the slot since. So what is handed over is never nobody's, tokens rise for
-// as long as the slot is there, and parents of keys need no cleaning.
+// A call reads a slot, plans what it changes, and commits that in one transaction, on the condition
+// that nobody has changed the slot since. So a key that is handed over is never free in between,
+// tokens rise for as long as the slot is there, and parents of keys need no cleaning.
 //
 // # Leases
 //
-// A Backend has one session, and its claims live in that. So a TTL is three quarters of the
-// session's timeout at most: with the default of 40 seconds, which is the most that a server grants
-// unless it is told otherwise, 30 seconds. For longer ones set a longer session, by [WithSession]
-// or ?session= in the URL, and the server's maxSessionTimeout. A server is to grant four ticks at
-// least.
+// A Backend has one session, and its claims live in that session. So a TTL is three quarters of the
+// session's timeout at most. The default timeout is 40 seconds, the most that a server grants
+// unless it is configured otherwise, and so a TTL is 30 seconds at most. For longer TTLs set a
+// longer session, by [WithSession] or ?session= in the URL, and the server's maxSessionTimeout. A
+// session should be four ticks of the server or longer.
 //
-// A claim that nobody renews is ended to the moment by the process that made it. If that process is
-// killed, or cut off, its claims end with its session: after its timeout, whatever their TTL, and
-// up to a tick more. To make that shorter, set a shorter session.
+// The process that made a claim ends it on time if nobody renews it. If that process is killed or
+// cut off, its claims end with its session: after the session's timeout, whatever their TTLs, and
+// up to a tick later. To make that shorter, set a shorter session.
 //
 // A claim is granted or renewed only if its session is sure to live for the whole TTL, counted from
-// before the request: by a transaction, to which a majority agreed, after other answers in which
-// the leader had a part, without a gap. All claims of a Backend are renewed by two requests to the
-// leader, one of them a transaction if the last one is too long ago, and one request to the server
-// for each, which only reads.
+// before the request. What makes sure is a transaction, to which a majority agreed, and before it
+// other answers in which the leader had a part, without a gap. All claims of a Backend are renewed
+// by two requests to the leader and one request per claim to the server, which only reads. One of
+// the two is a transaction if the last transaction is too long ago.
 //
-// The client gives up a session that it could not reach for its timeout, and makes another one.
-// Claims of the former are lost then, and the next renewal says so.
+// If the client could not reach its session for the timeout, it gives the session up and makes
+// another one. Then the claims of the former session are lost, and the next renewal says so.
 //
 // # Order
 //
 // Waiters are served in the order in which they came, or by ticket. The order of arrival is by the
 // waiters' clocks, but a newcomer never comes before a waiter that is already there. A waiter that
-// gets the key learns of it by a watch on its own node, so nobody is woken in vain. If a holder
+// gets the key learns of it from a watch on its own node, so no other waiter is woken. If a holder
 // dies, the first waiter finds out when it asks again, which it does three times in its presence.
 //
-// Calls of one Backend for one key take effect one after the other. Nothing of a session takes
-// effect after a later request of it had its answer, or after its end: so a request whose answer is
-// missing is not executed later than that.
+// Calls of one Backend for one key take effect one after the other. No request of a session takes
+// effect after a later request of the session had its answer, or after the session has ended. So a
+// request whose answer is missing is not executed later than that.
 //
 // # Versions
 //
@@ -60,17 +60,17 @@
 //
 // [Backend.Close] ends the session, and with it what is held.
 //
-// A connection on which nothing comes any more is given up after two thirds of the session's
-// timeout, as the client has it, and only then another server is tried.
+// The client gives up a silent connection after two thirds of the session's timeout, and tries
+// another server only then.
 //
-// ZooKeeper takes a megabyte for the data of a node. A claim does not queue where the data of a
-// slot have half of that, which some two thousand waiters have: it is busy, and has to come back by
-// itself. Keys in one slot exclude nobody, but their transactions fail each other now and then, and
-// are tried again.
+// ZooKeeper takes a megabyte for the data of a node. If the data of a slot have half of that, which
+// takes some two thousand waiters, a claim does not queue: it is busy, and has to ask again. Keys
+// in one slot do not exclude each other, but now and then one's transaction makes another's fail,
+// which is tried again.
 //
-// What remains of a lease is not told: Result.ExpiresIn and Party.ExpiresIn are 0. The Backend is
-// not made to be a node of package quorum, so it is no driver.Guarder, no driver.Member and no
-// driver.Identifier: ZooKeeper has a quorum of its own.
+// The Backend does not tell what remains of a lease: Result.ExpiresIn and Party.ExpiresIn are 0.
+// ZooKeeper has a quorum of its own, so the Backend is not made to be a node of package quorum: it
+// is no driver.Guarder, no driver.Member and no driver.Identifier.
 //
 // The client knows the scheme digest of ZooKeeper, a user and a password, and no SASL.
 //

@@ -34,12 +34,12 @@ var unhelpful = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.Err
 // refused reports whether nothing is written after that answer, now or later.
 func refused(err error) bool { return errors.Is(err, zk.ErrNoServer) || isOneOf(err, unhelpful) }
 
-// writeFailed is the error of a request that writes.
+// writeFailed returns the error of a request that writes.
 func writeFailed(err error) error {
 	return &driver.Error{Maybe: !refused(err), Permanent: isOneOf(err, unhelpful), Err: err}
 }
 
-// readFailed is the error of a request after which there is nothing to undo.
+// readFailed returns the error of a request that leaves nothing to undo.
 func readFailed(err error) error {
 	return &driver.Error{Permanent: isOneOf(err, unhelpful), Err: err}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Inspect describes one key with its waiters. It does not tell what remains of leases: only the
-// process that holds a key knows. It fails with ErrUnavailable.
+// Inspect describes one key with its waiters. It does not tell what remains of leases, because only
+// the process that holds a key knows. It fails with ErrUnavailable.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	var entry driver.Entry
 	err := b.watching(ctx, func() error {
@@ -32,7 +32,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 	return entry, nil
 }
 
-// watching runs what only reads, until ctx or the timeout ends.
+// watching runs f, which only reads, until ctx or the timeout ends.
 func (b *Backend) watching(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return cutOff(false, err)

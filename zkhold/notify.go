@@ -18,9 +18,9 @@ type subscriber struct {
 }
 
 // Notify calls f with the notices for claims that this Backend has queued, until stop is called. A
-// grant is told as soon as ZooKeeper tells it. That a holder has gone without handing over, as its
-// session has ended, the first waiter finds when it asks again. f must not block, and not call the
-// Backend or stop.
+// notice of a grant comes as soon as ZooKeeper tells of the grant. If the session of a holder has
+// ended, so that it has not handed the key over, the first waiter finds out when it next asks. f
+// must not block, and must call neither the Backend nor stop.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) {
 	s := &subscriber{f: f}
 	b.mu.Lock()
@@ -62,8 +62,8 @@ func (b *Backend) tell(n driver.Notice) {
 	}
 }
 
-// follow has the node of a waiter watched, if anybody wants to know. Only who lets the waiter in
-// writes to it, so nobody is woken for nothing. Called with mu held.
+// follow watches the node of a waiter, if anybody listens to notices. Only the call that lets the
+// waiter in writes to the node, so nobody is woken in vain. Called with mu held.
 func (b *Backend) follow(c *claim) {
 	if c.followed == c.node || len(b.subscribers) == 0 || b.closed {
 		return

@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// plan is what one call changes about a lock. It starts from a slot that was read, whose record it
-// changes, and becomes a transaction that is executed only if nobody has changed the slot since.
+// plan is what one call changes about a lock. It starts from a slot that was read, and changes the
+// slot's record. It becomes a transaction that is executed only if nobody has changed the slot
+// since.
 type plan struct {
 	*slot
 	*lock
@@ -27,7 +28,8 @@ type namer interface {
 	next() string
 }
 
-// newPlan drops those of the lock who are dead, and those of other locks whose nodes are gone.
+// newPlan returns a plan for the slot without the dead parties of the lock, and without parties of
+// other locks whose nodes are gone.
 func newPlan(s *slot, key string, dead func(*party) bool, nodes namer) *plan {
 	p := &plan{slot: s, key: escape(key), nodes: nodes}
 	for name, l := range s.Locks {
@@ -43,7 +45,8 @@ func newPlan(s *slot, key string, dead func(*party) bool, nodes namer) *plan {
 	return p
 }
 
-// living drops those whose nodes are gone, and those who are dead for another reason.
+// living returns the parties without those whose nodes are gone, and without those that are dead
+// for another reason.
 func (p *plan) living(parties []*party, dead func(*party) bool) []*party {
 	return slices.DeleteFunc(parties, func(x *party) bool {
 		if p.live != nil && !p.live[x.Node] {
@@ -74,7 +77,7 @@ func (p *plan) draw(proposed, block uint64) uint64 {
 	return token
 }
 
-// settle passes a key that nobody holds to the first waiter, and lets in those who may share it.
+// settle passes a key that nobody holds to the first waiter, and lets in waiters that may share it.
 func (p *plan) settle() {
 	if len(p.Holders) == 0 && len(p.Waiters) > 0 {
 		p.letIn(p.Waiters[0])
@@ -145,7 +148,7 @@ func (p *plan) grant(w want) *party {
 	return h
 }
 
-// own gives the party a node of this session, if it has one of another.
+// own gives the party a node of this session, if its node is of another session.
 func (p *plan) own(x *party) {
 	if p.nodes.ours(x.Node) {
 		return

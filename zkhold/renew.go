@@ -12,13 +12,13 @@ import (
 // maxParallel bounds the requests of one Renew at a time.
 const maxParallel = 32
 
-// Renew extends each claim that still holds its key, as driver.Backend describes: by two requests
-// to the leader for all of them, of which one is a transaction if the last one is too long ago, and
-// one to the server for each, which only reads. A claim whose terms change, or which was handed
-// over, costs a transaction of its own.
+// Renew extends each claim that still holds its key, as driver.Backend describes. It takes two
+// requests to the leader for all claims, and one request per claim to the server, which only reads.
+// One of the two is a transaction if the last transaction is too long ago. A claim whose terms
+// change, or that was handed over, costs a transaction of its own.
 //
-// It fails with the error of ctx or that of the timeout, and after Close; anything else is told for
-// each claim.
+// Renew fails with the error of ctx or of the timeout, and after Close. Any other error is in the
+// results of the claims.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cutOff(false, err)

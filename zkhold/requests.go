@@ -18,8 +18,8 @@ func (b *Backend) slotsPath() string { return b.root + "/slots" }
 
 func (b *Backend) slotPath(name string) string { return b.slotsPath() + "/" + name }
 
-// look reads a slot, which it makes if there is none. With synced, what it reads is as new as
-// anything that anybody knew when it was called.
+// look reads a slot, and makes it if there is none. If synced is true, what it reads is at least as
+// new as what any process knew when look was called.
 func (b *Backend) look(key string, synced bool) (*slot, error) {
 	if synced {
 		if err := b.sync(b.root); err != nil {
@@ -40,10 +40,10 @@ func (b *Backend) look(key string, synced bool) (*slot, error) {
 	return s, err
 }
 
-// read reads a slot; nil if there is none. The nodes below it are read after its record: a party of
-// the record without a node is dead, or has left, in which case the record has changed. They are
-// not read if there are as many as parties, and so one for each, unless it has to be sure: somebody
-// else may have made a node.
+// read returns a slot, or nil if there is none. It reads the nodes below the slot after the record.
+// So a party of the record without a node is dead, or it has left and the record has changed. If
+// there are as many nodes as parties, each party has one, and read does not read them. With sure it
+// does, because somebody else may have made a node.
 func (b *Backend) read(at string, sure bool) (*slot, error) {
 	data, stat, err := b.client.Get(at)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -89,8 +89,8 @@ func (b *Backend) make(at string) error {
 	return err
 }
 
-// commit executes the plan if nobody has changed the slot since it was read. The error tells
-// whether it may have been executed.
+// commit executes the plan if nobody has changed the slot since it was read. The error says whether
+// the plan may have been executed.
 func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 	data := p.data()
 	if len(p.create) > 0 && len(data) > maxData {
@@ -113,12 +113,12 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 	return true, nil
 }
 
-// operations are the transaction. The first one fails if somebody has changed the slot. One for
-// each node fails if the session has ended that it belongs to.
+// operations returns the operations of the transaction. The first fails if somebody has changed the
+// slot. The operation for a node fails if the node's session has ended.
 func (p *plan) operations(data []byte, acl []zk.ACL) []any {
 	all := []any{&zk.SetDataRequest{Path: p.path, Data: data, Version: p.version}}
 	if p.version == wrapping {
-		// In the same step, so nobody sees the version that stands for any.
+		// This is in the same step, so nobody sees the version that stands for any version.
 		all = append(all, &zk.SetDataRequest{Path: p.path, Data: data, Version: -1})
 	}
 	for _, x := range p.create {

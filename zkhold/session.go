@@ -12,14 +12,14 @@ import (
 )
 
 // session is what is known of the session that the connection has now. The claims of the Backend
-// live as long as it does.
+// live as long as the session.
 //
 // A server counts a session from the last request that it had from the client. Only the leader ends
-// sessions, and hears of requests from the other servers with their next heartbeat, half a tick
-// later. So an answer proves that the session lives on for what is left of its timeout after a
-// quarter: if the leader had a part in that answer, and in others before it without a gap. And if a
-// majority had a part in it as well: the leader of a minority, which others have replaced already,
-// does not know that for some ticks, and goes on answering sync.
+// sessions. It hears of requests to the other servers with their next heartbeat, half a tick later.
+// So an answer proves that the session lives on for three quarters of its timeout, under two
+// conditions. The leader must have had a part in that answer, and in others before it without a
+// gap. And a majority must have had a part in it: the leader of a minority that was replaced
+// already does not know that for some ticks, and goes on answering sync.
 type session struct {
 	mu      sync.Mutex
 	id      int64         // 0: none
@@ -38,8 +38,8 @@ func share(timeout time.Duration) time.Duration { return timeout / 4 * 3 }
 // gap is the longest time between requests without a gap.
 func gap(timeout time.Duration) time.Duration { return timeout / 12 }
 
-// granted notes what a server has said of the session, over a connection that was begun then: the
-// leader has heard of the session since.
+// granted notes what a server has said of the session, over a connection that was begun at that
+// time. The leader has heard of the session since then.
 func (s *session) granted(id int64, timeout, begun time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *session) current() (id int64, timeout time.Duration) {
 	return s.id, s.timeout
 }
 
-// lasts reports whether it is still that session, and is sure to live until then.
+// lasts reports whether the session is still the same, and whether it is sure to live until then.
 func (s *session) lasts(id int64, until time.Duration) (same, sure bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *session) lasts(id int64, until time.Duration) (same, sure bool) {
 }
 
 // names names the nodes of one session of a Backend. If the session ends just then, a node may be
-// made in the next one: so its name says what Backend has made it, too.
+// made in the next session. So its name also says which Backend has made it.
 type names struct {
 	backend *Backend
 	id      int64
@@ -127,13 +127,13 @@ func (b *Backend) names() names {
 	return names{b, id}
 }
 
-// link is a connection to a server. It reads along what the client keeps to itself: which session
-// the server has granted, for how long.
+// link is a connection to a server. It reads what the client does not tell: which session the
+// server has granted, and for how long.
 type link struct {
 	net.Conn
 	session *session
 	begun   time.Duration
-	greet   time.Time // the end of what a server has for its first answer
+	greet   time.Time // until when the server may give its first answer
 	head    []byte    // of the first answer
 }
 
@@ -141,8 +141,9 @@ type link struct {
 // session in milliseconds, and its id.
 const greeting = 4 + 4 + 4 + 8
 
-// SetReadDeadline bounds the first answer. A server that was about to serve may never give it to
-// who came a moment too early, and the client waits for seven times the session's timeout.
+// SetReadDeadline bounds the wait for the first answer. A server that was about to serve may never
+// answer a client that came a moment too early, and the client would wait for seven times the
+// session's timeout.
 func (l *link) SetReadDeadline(at time.Time) error {
 	if len(l.head) < greeting && (at.IsZero() || at.After(l.greet)) {
 		at = l.greet
@@ -165,8 +166,9 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// greetingTime is how long a server has for its first answer: a third of the session's timeout, but
-// at least a second, in which a majority agrees to a session also on a busy machine.
+// greetingTime is how long a server may take for its first answer: a third of the session's
+// timeout, but at least a second. Within a second a majority agrees to a session even on a busy
+// machine.
 func greetingTime(timeout time.Duration) time.Duration {
 	return max(time.Second, min(timeout/3, DefaultTimeout))
 }
@@ -190,8 +192,7 @@ func (b *Backend) dial(network, address string, timeout time.Duration) (net.Conn
 	return b.conn, nil
 }
 
-// keep asks the leader for a sign of life all the time: for as long as it answers, the session
-// lives.
+// keep asks the leader again and again. For as long as the leader answers, the session lives.
 func (b *Backend) keep() {
 	for {
 		b.sync(b.root)
@@ -206,8 +207,8 @@ func (b *Backend) keep() {
 	}
 }
 
-// sync has what is read after it be as new as what any answer was based on that anybody had before
-// it.
+// sync makes later reads see at least what any answer before it was based on, whoever had that
+// answer.
 func (b *Backend) sync(path string) error {
 	id, _ := b.session.current()
 	sent := driver.LeaseClock()
@@ -230,7 +231,7 @@ func (b *Backend) prove() error {
 }
 
 // outlast waits until it is sure that the session lives until then. The caller has had an answer
-// from it. It fails if it is another session by now, or the end of the deadline comes.
+// from the session. outlast fails if there is another session by now, or at the deadline.
 func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
 	for {
 		same, sure := b.session.lasts(id, until)

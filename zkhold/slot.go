@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// slots is how many nodes keep the locks. A key is in one of them by its hash. So what ZooKeeper
-// keeps of keys that nobody uses any more is bounded, and there is no node to clean away. All
-// clients of a root have to agree on it.
+// slots is how many nodes keep the locks. A key's hash says in which it is. So what ZooKeeper keeps
+// of unused keys is bounded, and there is no node to clean away. All clients of a root have to use
+// the same number.
 const slots = 1024
 
 // maxRecord bounds the record of a slot in which a claim may still queue. ZooKeeper takes a
@@ -71,7 +71,7 @@ type grant struct {
 	Block uint64 `json:"block,omitempty"`
 }
 
-// encode returns the data of something of which all can be encoded.
+// encode returns the data of v, which can always be encoded.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -99,7 +99,7 @@ func decode(data []byte) (record, error) {
 	return r, nil
 }
 
-// escape makes valid text of any bytes, which stays readable.
+// escape makes valid and readable text of any bytes.
 func escape(s string) string {
 	if utf8.ValidString(s) && !strings.Contains(s, "%") {
 		return s

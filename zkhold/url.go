@@ -180,16 +180,17 @@ func readParameters(query string) (map[string]string, error) {
 }
 
 // Open returns a Backend on the servers that the URL names, with a session of its own. ctx bounds
-// the opening, not the Backend's life; without a server it takes as long as [WithTimeout] says at
-// most. The caller closes the Backend. The form of a URL is
+// the opening, not the Backend's life. Without a server Open takes at most as long as [WithTimeout]
+// says. The caller closes the Backend. The form of a URL is
 //
 //	zookeeper://[user:password@]host[:port][,host[:port]...][/root]
 //	zookeepers://... for TLS, with the port that servers have for it (secureClientPort)
 //
 // Parameters are, after '?' and separated by '&': session, the timeout of the session, as
 // [WithSession] has it; password-file, which has the password in its only line; and tls-ca,
-// tls-cert and tls-key, files with certificates and key in PEM form. With a user the nodes that it
-// makes are for that user alone, by the scheme digest of ZooKeeper, and without one for everybody.
+// tls-cert and tls-key, files with certificates and key in PEM form. With a user, the nodes that
+// the Backend makes are for that user alone, by the scheme digest of ZooKeeper. Without one they
+// are for everybody.
 //
 // It fails with ErrInvalid if a part of the URL is wrong, which the error names, or an option. It
 // fails with ErrUnavailable if no server can be reached or used, which is permanent if the user may
@@ -258,8 +259,9 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 	return nil
 }
 
-// firstRead reads the node that has the slots, if there is one: the first claim makes it. It goes
-// on until ctx ends if a connection breaks, as those to a server do that is about to end.
+// firstRead reads the node that has the slots, if it is there; the first claim makes it. If a
+// connection breaks, firstRead tries again until ctx ends, because connections to a server that is
+// about to end break.
 func (b *Backend) firstRead(ctx context.Context, login string) error {
 	for {
 		var err error
@@ -286,13 +288,13 @@ func (b *Backend) firstRead(ctx context.Context, login string) error {
 	}
 }
 
-// silent drops what the client would log: each call tells what fails.
+// silent drops what the client would log, because each call tells what fails.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
 // hosts are the servers to try, one after the other. The client's own list counts the first attempt
-// after a connection was lost as a failed round already: it would fail what was asked just then.
+// after a connection was lost as a failed round. Requests that were made just then would fail.
 type hosts struct {
 	mu    sync.Mutex
 	all   []string

@@ -77,7 +77,7 @@ type option func(*Backend) error
 func (f option) apply(b *Backend) error { return f(b) }
 
 // WithRoot sets the node below which everything is kept. All clients that are to exclude each other
-// need the same. Default [DefaultRoot]. The path of a URL does the same; the option prevails.
+// need the same. Default [DefaultRoot]. The path of a URL does the same; the option overrides it.
 func WithRoot(root string) Option {
 	return option(func(b *Backend) error {
 		names := strings.Split(root, "/")
@@ -93,10 +93,10 @@ func WithRoot(root string) Option {
 	})
 }
 
-// WithSession sets the timeout of the session that is asked for, at least [MinSession]: what a
-// process leaves behind that is killed lasts for as long, and a TTL is three quarters of it at
-// most. The server may grant another one: unless it is told otherwise, two to twenty of its ticks,
-// which is 4 to 40 seconds. It should be four ticks or more. Default [DefaultSession].
+// WithSession sets the timeout of the session that the Backend asks for, at least [MinSession]. The
+// claims of a killed process last for that long, and a TTL is three quarters of it at most. The
+// server may grant another timeout: unless it is configured otherwise, two to twenty of its ticks,
+// which is 4 to 40 seconds. The timeout should be four ticks or more. Default [DefaultSession].
 func WithSession(timeout time.Duration) Option {
 	return option(func(b *Backend) error {
 		if timeout < MinSession || timeout > driver.MaxTTL {
@@ -108,8 +108,8 @@ func WithSession(timeout time.Duration) Option {
 }
 
 // WithPresence sets how long a waiter counts as present after it last asked, from 100 milliseconds
-// on. Default [DefaultPresence]. A claim with a shorter TTL is present for that only. A waiter
-// whose process is killed holds up those behind it for as long as its session lasts.
+// on. Default [DefaultPresence]. A claim with a shorter TTL is present for its TTL only. A waiter
+// whose process is killed delays those behind it for as long as its session lasts.
 func WithPresence(presence time.Duration) Option {
 	return option(func(b *Backend) error {
 		if presence < minPresence || presence > driver.MaxTTL {
@@ -173,10 +173,10 @@ func (b *Backend) spawn(f func()) bool {
 	return !b.closed
 }
 
-// Close ends the Backend and its session: its calls fail with ErrUnavailable, those under way as
-// well or with ErrUnknown, and it delivers no more notices. What it holds is free, and what it has
-// queued leaves, at once if a server answers within a second, and else when the session ends by
-// itself. Closing twice is safe.
+// Close ends the Backend and its session. Later calls fail with ErrUnavailable, and calls under way
+// with ErrUnavailable or ErrUnknown. It delivers no more notices. Its keys become free and its
+// waiters leave their queues: at once if a server answers within a second, and otherwise when the
+// session ends by itself. Closing twice is safe.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Tx is a transaction: a pgx.Tx, or what [SQL] makes of a *sql.Tx. Outside of a transaction a lock
-// would end with its statement.
+// Tx is a transaction: a pgx.Tx, or what [SQL] returns for a *sql.Tx. Outside of a transaction a
+// lock would end with its statement.
 type Tx interface {
 	// QueryRow runs a statement that gives one row.
 	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
@@ -59,15 +59,16 @@ func (t Table) names() (table, id string, err error) {
 }
 
 // TryRow locks the row for the rest of the transaction, if nobody has it (FOR UPDATE NOWAIT). It
-// fails with holdfast.ErrHeld if another transaction has locked or changed it, and the transaction
-// is aborted then; with [ErrNotFound] if there is no such row; with holdfast.ErrInvalid for a name;
-// and else with the driver's error. ctx covers the statement.
+// fails with holdfast.ErrHeld if another transaction has locked or changed the row, and then the
+// transaction is aborted. It fails with [ErrNotFound] if there is no such row, with
+// holdfast.ErrInvalid for a name that is not allowed, and otherwise with the driver's error. ctx
+// bounds the statement.
 func (t Table) TryRow(ctx context.Context, tx Tx, id any) error {
 	return t.lock(ctx, tx, id, " FOR UPDATE NOWAIT")
 }
 
-// Row is TryRow that waits for another transaction, for wait at most, from a millisecond on. The
-// order in which waiters get the row is not defined.
+// Row is TryRow, but waits for another transaction, for wait at most. wait is a millisecond or
+// more. The order in which waiters get the row is not defined.
 func (t Table) Row(ctx context.Context, tx Tx, id any, wait time.Duration) error {
 	return waiting(ctx, tx, wait, func() error { return t.lock(ctx, tx, id, " FOR UPDATE") })
 }
@@ -83,10 +84,10 @@ func (t Table) lock(ctx context.Context, tx Tx, id any, how string) error {
 }
 
 // Next locks the first row that the condition selects and nobody has locked, and scans its ID into
-// id: the next job of a table of jobs, of which several workers take one each (FOR UPDATE SKIP
-// LOCKED). condition is what follows WHERE, which may end with ORDER BY, and is part of the
-// program; args are for its $1, $2 and so on. It fails with [ErrNotFound] if there is none, and the
-// transaction goes on; else as TryRow does.
+// id (FOR UPDATE SKIP LOCKED). So several workers take one job each from a table of jobs. condition
+// is what follows WHERE. It may end with ORDER BY, and is part of the program. args are for its $1,
+// $2 and so on. Next fails with [ErrNotFound] if there is no such row, and then the transaction
+// goes on. In all else it fails as TryRow does.
 //
 //	err := jobs.Next(ctx, tx, &id, "state = $1 ORDER BY created", "new")
 func (t Table) Next(ctx context.Context, tx Tx, id any, condition string, args ...any) error {
@@ -101,8 +102,8 @@ func (t Table) Next(ctx context.Context, tx Tx, id any, condition string, args .
 // TryKey takes the advisory lock with the name for the rest of the transaction, if nobody has it.
 // It fails with holdfast.ErrHeld if another transaction has it, and the transaction goes on. The
 // lock is on a number of 64 bits that PostgreSQL makes of the name (hashtextextended(key, 0)), so
-// two names may be one lock, once in a very long while. Other programs that take pg_advisory_lock
-// on that number exclude it. Once taken it may be taken again.
+// in very rare cases two names are one lock. Other programs that take pg_advisory_lock on that
+// number exclude it. A transaction that has the lock may take it again.
 func TryKey(ctx context.Context, tx Tx, key string) error {
 	var taken bool
 	err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
@@ -113,8 +114,8 @@ func TryKey(ctx context.Context, tx Tx, key string) error {
 	return inWords(err)
 }
 
-// Key is TryKey that waits for another transaction, for wait at most, from a millisecond on. It
-// fails with holdfast.ErrHeld when that has passed, and the transaction is aborted then.
+// Key is TryKey, but waits for another transaction, for wait at most. wait is a millisecond or
+// more. When it has passed, Key fails with holdfast.ErrHeld, and the transaction is aborted.
 func Key(ctx context.Context, tx Tx, key string, wait time.Duration) error {
 	return waiting(ctx, tx, wait, func() error {
 		var one int
@@ -123,7 +124,7 @@ func Key(ctx context.Context, tx Tx, key string, wait time.Duration) error {
 	})
 }
 
-// waiting has the statements of f wait for locks for that long, and no others.
+// waiting has the statements of f, and no others, wait for locks for that long.
 func waiting(ctx context.Context, tx Tx, wait time.Duration, f func() error) error {
 	if wait < time.Millisecond {
 		return fmt.Errorf("rowlock: %w: wait %v: must be at least 1ms", holdfast.ErrInvalid, wait)
@@ -139,8 +140,8 @@ func waiting(ctx context.Context, tx Tx, wait time.Duration, f func() error) err
 		return inWords(err)
 	}
 	locked := f()
-	// Also after a failure: that there is no such row aborts nothing. Where the transaction is
-	// aborted this fails, and the setting is gone with it.
+	// This is done after a failure too, because a missing row does not abort the transaction. If
+	// the transaction is aborted this fails, and the setting is gone with the transaction.
 	err = tx.QueryRow(ctx, set, before).Scan(&now)
 	if locked != nil {
 		return locked
