@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// maxWaits is of how many waits answers are kept. One more, and all are forgotten: what is
-	// there by then are waits whose end was not told.
+	// maxWaits is for how many waits answers are kept. If there is one more, all are forgotten,
+	// because most of them must be waits whose end was not told.
 	maxWaits = 10_000
 
 	// maxAnswers is how many answers a span tells: the first ones, and the last one.
 	maxAnswers = 16
 
-	// sameWait is how far the begins of one wait lie apart at most, as events give them: they tell
-	// how long ago it was, and come a moment later.
+	// sameWait is how far apart events may put the beginning of one wait. Events tell how long ago
+	// it was, and come a moment later.
 	sameWait = time.Second
 )
 
-// answers are those of the backend to the waits that are under way. They become events of the span
-// of the acquisition, which is made when its outcome is known.
+// answers are the backend's answers to the waits that are under way. They become events of the
+// acquisition's span, which is made when the outcome is known.
 type answers struct {
 	mu     sync.Mutex
 	byWait map[waitID]*wait
@@ -42,8 +42,8 @@ func waitOf(key string, caller context.Context) waitID {
 	return waitID{key, trace.SpanContextFromContext(caller).SpanID()}
 }
 
-// wait has the answers to one wait. Its end may not be told: of a set that could not be had, events
-// tell only the key that was missing.
+// wait has the answers to one wait. Perhaps its end is not told: if a set of keys could not be had,
+// events name only the key that was missing.
 type wait struct {
 	began time.Time
 	said  []answer
@@ -88,8 +88,8 @@ func (a *answers) add(e *holdfast.WaitingEvent) {
 	w.said = append(w.said, next)
 }
 
-// tell makes the answers events of the span of the acquisition that has waited, and that was asked
-// for at that time.
+// tell makes the answers events of the span of the acquisition that has waited and that was called
+// at that time.
 func (a *answers) tell(span trace.Span, id waitID, called time.Time) {
 	a.mu.Lock()
 	w := a.byWait[id]

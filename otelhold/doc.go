@@ -10,15 +10,15 @@
 //
 // The metrics are those of promhold: Prometheus' rules for names make the same names, types, labels
 // and buckets of them. So the alert rules and the dashboard of the directory deploy serve both.
-// Hence attributes have short names, with no namespace before them. What a log of
-// holdfast.WithLogger and a span both say, they say under the same name: key, token, held, reason,
-// margin, error. Durations are in seconds.
+// This is why attributes have short names without a namespace. If a log of holdfast.WithLogger and
+// a span both have a value, it has the same name in both: key, token, held, reason, margin, error.
+// Durations are in seconds.
 //
-// A key is no attribute of a metric: a key for each invoice would be a series for each invoice. The
-// function of [WithResource] maps keys to resources, which are the values of the attribute
-// resource. Without it there is one resource, "all". [UpTo] makes "invoice" of "invoice/42".
-// Whatever the function returns, there are at most [WithMaxResources] resources; further ones count
-// as "other". Spans have the resource as well, and the key only with [WithKeys].
+// A key is no attribute of a metric, because a key for each invoice would be a series for each
+// invoice. The function of [WithResource] maps keys to resources, which are the values of the
+// attribute resource. Without it there is one resource, "all". [UpTo] makes "invoice" of
+// "invoice/42". Whatever the function returns, there are at most [WithMaxResources] resources;
+// further ones count as "other". Spans have the resource as well, and the key only with [WithKeys].
 //
 // # Metrics
 //
@@ -40,10 +40,10 @@
 //	holdfast.renewal               histogram  from the request for a renewal to its answer
 //	holdfast.renewal_margin_ratio  histogram  what was left of the lease when it was renewed
 //
-// Those who wait and give up are no part of distributed_lock.wait: they are failures with the cause
+// Waiters that give up are no part of distributed_lock.wait: they are failures with the cause
 // timeout or cancelled. The cause held is that of a TryAcquire. A lock is lost with its lease if no
-// renewal was confirmed in time, or the backend no longer had it; the renewals that brought that to
-// light are "late" and "gone". "missed" ones had no answer, and are tried again. The margin is a
+// renewal was confirmed in time, or if the backend no longer had the lease; the renewals that found
+// this are "late" and "gone". "missed" renewals had no answer, and are tried again. The margin is a
 // share of the TTL that [Telemetry.Hooks] was given: in good health a little less than two thirds.
 // The first renewal of a lease that the backend's queue handed over is left out: that lease is
 // short by design.
@@ -85,28 +85,27 @@
 //	  event release unconfirmed  error; it is tried on in the background
 //
 // All are of the kind internal. The status is an error, with error.type, for a lock that was lost
-// and for an acquisition that failed, but for the causes held and cancelled: those are answers that
-// a caller asked for. Nested acquisitions have no spans.
+// and for an acquisition that failed. With the causes held and cancelled it is no error, because
+// the caller asked for that answer. Nested acquisitions have no spans.
 //
-// A span of an acquisition tells the first answers to the wait and the last one, 16 in all, without
-// those that say nothing new. One goroutine asks for all of a Locker that wait for a key on the
+// The span of an acquisition has the first answers to the wait and the last one, 16 in all, without
+// those that say nothing new. In a Locker one goroutine asks for all that wait for a key on the
 // same terms, so only its span has them. Calls for one key within one span of the caller are not
 // told apart.
 //
-// Without WithKeys spans have texts of errors only where the backend failed, in its own words,
-// which have three dots where they name the key. What is not UTF-8 becomes U+FFFD.
+// Without WithKeys, spans have texts of errors only if the backend failed. These are the backend's
+// own words, with three dots in place of the key. What is not UTF-8 becomes U+FFFD.
 //
 // # What they do not say
 //
 // Spans are made from hooks, after the event. So the calls of an instrumented client of a server
-// are no children of holdfast.acquire, but its siblings. Times are those of the events
-// nevertheless, but for three that hooks are not told: of a failure, an answer to a wait and a
-// renewal that was missed. They are as late as the hook is, which is long only if the provider
-// blocks. If a process does more than hooks can take, events are dropped, the Locker logs
-// that, and counters by resource fall short; what is observed does not. A lock whose release was
-// dropped has no span; nor have the oldest ones where a Locker holds more than 10,000 at a time
-// whose spans are recorded.
+// are siblings of holdfast.acquire, not its children. Still, spans have the times of the events,
+// except three that hooks are not told: that of a failure, of an answer to a wait, and of a missed
+// renewal. These are as late as the hook, which is much only if the provider blocks. If a process
+// does more than hooks can take, events are dropped, the Locker logs that, and counters by resource
+// fall short; observed metrics do not. A lock whose release was dropped has no span. If a Locker
+// holds more than 10,000 locks at a time whose spans are recorded, the oldest have no span either.
 //
-// Held and waiting locks are not told apart by resource: give Lockers names instead. Of calls of
-// the backend only renewals are timed, as hooks are told of no other.
+// Held and waiting locks are not told apart by resource: give Lockers names instead. Of the calls
+// of the backend only renewals are timed, because hooks are told of no others.
 package otelhold

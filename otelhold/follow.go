@@ -34,8 +34,8 @@ var nodeStates = []quorum.NodeState{quorum.Unasked, quorum.Up, quorum.Down, quor
 	quorum.Refusing, quorum.Duplicate}
 
 // Follow adds what the Locker holds, and how many wait in it, to holdfast.held and holdfast.waiting
-// with the attribute locker=name. Lockers with one name are added up. stop ends that, as at the
-// Locker's end; calling it again does nothing.
+// with the attribute locker=name. Lockers with one name are added up. stop ends that; call it when
+// the Locker ends. Calling stop again does nothing.
 func (t *Telemetry) Follow(name string, locker *holdfast.Locker) (stop func()) {
 	f := &followedLocker{strings.ToValidUTF8(name, "\uFFFD"), locker}
 	t.mu.Lock()
@@ -48,9 +48,10 @@ func (t *Telemetry) Follow(name string, locker *holdfast.Locker) (stop func()) {
 	}
 }
 
-// FollowNodes adds the state of the nodes of a quorum, as of one that redlock.Open returned. status
-// is its method Status; if that panics, collections go on without the nodes of this quorum. Of two
-// quorums with one name the later one counts. stop ends that; calling it again does nothing.
+// FollowNodes adds the state of the nodes of a quorum, for example of one that redlock.Open
+// returned. status is its method Status. If status panics, collections go on without the nodes of
+// this quorum. Of two quorums with one name the later one counts. stop ends that; calling it again
+// does nothing.
 func (t *Telemetry) FollowNodes(name string, status func() quorum.Status) (stop func()) {
 	f := &followedQuorum{strings.ToValidUTF8(name, "\uFFFD"), status}
 	t.mu.Lock()
@@ -73,8 +74,8 @@ func without[E comparable](all []E, one E) (rest []E) {
 	return rest
 }
 
-// observe is called at each collection. What it costs depends on the number of Lockers and nodes,
-// and not on that of locks. It asks no server.
+// observe is called at each collection. Its cost depends on the number of Lockers and nodes, not on
+// the number of locks. It asks no server.
 func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 	t.mu.Lock()
 	f := t.followed
@@ -102,8 +103,8 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 	return nil // an error would keep an exporter from all other metrics
 }
 
-// observeQuorum reports a panic of status as OpenTelemetry's libraries report errors: the goroutine
-// is that of an exporter, so a panic would end the program.
+// observeQuorum reports a panic of status in the way in which OpenTelemetry's libraries report
+// errors. The goroutine is that of an exporter, so a panic would end the program.
 func (t *Telemetry) observeQuorum(o metric.Observer, name string, status func() quorum.Status) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// maxHolds bounds holds: an end that the hooks were not told of, because they were too slow, would
-// stay for ever. The oldest ones are forgotten, and have no span: better none than one that lies.
+// maxHolds bounds holds. A hold whose end the hooks were not told of, because they were too slow,
+// would stay for ever. The oldest holds are forgotten and get no span, because no span is better
+// than one that lies.
 const maxHolds = 10_000
 
 // holdID is what the events of a lock have in common. Readers that share a lease have one token.
@@ -59,8 +60,8 @@ func (h *holds) remove(e *list.Element) *openHold {
 	return hold
 }
 
-// take removes the hold that has ended just now after that time, and returns it, or nil. Of several
-// readers it is the one that was granted at about the right time.
+// take removes and returns the hold that has just ended after lasting for held, or returns nil. Of
+// several readers it takes the one that was granted at about the right time.
 func (h *holds) take(id holdID, held time.Duration) *openHold {
 	granted := time.Now().Add(-held)
 	h.mu.Lock()

@@ -27,8 +27,8 @@ var (
 	marginBuckets = []float64{.1, .2, .33, .4, .5, .6, .65, .7}
 )
 
-// newInstruments makes the instruments. Prometheus' rules for names make those of promhold of them,
-// and with the same descriptions.
+// newInstruments makes the instruments. By Prometheus' rules for names they become those of
+// promhold. They have the same descriptions.
 func newInstruments(meter metric.Meter) (instruments, error) {
 	m := maker{meter: meter}
 	i := instruments{
@@ -93,7 +93,7 @@ func (m *maker) counter(name, unit, description string) metric.Int64Counter {
 	return c
 }
 
-// sum is for what can be added up.
+// sum makes an instrument for values that can be added up.
 func (m *maker) sum(name, unit, description string) metric.Int64ObservableUpDownCounter {
 	c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit),
 		metric.WithDescription(description))
@@ -101,7 +101,7 @@ func (m *maker) sum(name, unit, description string) metric.Int64ObservableUpDown
 	return c
 }
 
-// gauge is for what cannot.
+// gauge makes an instrument for values that cannot be added up.
 func (m *maker) gauge(name, unit, description string) metric.Int64ObservableGauge {
 	g, err := m.meter.Int64ObservableGauge(name, metric.WithUnit(unit),
 		metric.WithDescription(description))

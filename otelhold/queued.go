@@ -8,10 +8,10 @@ const maxQueued = 10_000
 
 // queuedLeases knows the leases of a Locker that came out of the backend's queue and were not
 // renewed yet. Such a lease lasts for what is left of the waiter's presence, which is less than a
-// TTL, and the first renewal makes it a whole one. So the margin of that renewal says nothing.
+// TTL, and the first renewal makes it a whole one. So the margin of that renewal means nothing.
 //
-// Events do not tell where a lease came from. A lease counts as queued if the Locker was told
-// before that its acquisition waits. That may leave out the first margin of one that was not.
+// Events do not tell where a lease came from. A lease counts as queued if the backend said before
+// that the acquisition waits. That may leave out the first margin of a lease that was not queued.
 type queuedLeases struct {
 	mu      sync.Mutex
 	waiting map[string]struct{} // keys
@@ -53,7 +53,7 @@ func (q *queuedLeases) acquired(key string, slot int) {
 	if _, ok := q.waiting[key]; !ok {
 		return
 	}
-	if slot < 0 { // each who waits for a permit is told once, so others may still wait
+	if slot < 0 { // others may still wait: each waiter for a permit is told once
 		delete(q.waiting, key)
 	}
 	if len(q.fresh) >= maxQueued {

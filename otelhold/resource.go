@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Other is the resource of all keys whose own one is too many, or has a name of more than
-// maxResourceLen bytes.
+// Other is the resource of keys whose own resource would be one too many, or has a name of more
+// than 128 bytes.
 const Other = "other"
 
 // maxResourceLen is how long the name of a resource may be: it is in each data point.

@@ -34,9 +34,9 @@ type Telemetry struct {
 	followed  followed
 }
 
-// New returns Telemetry to give to Lockers: see [Telemetry.Hooks] and [Telemetry.Follow]. Of one
-// provider, make one. It fails with holdfast.ErrInvalid for an option that is nil, and with the
-// provider's error if that refuses an instrument.
+// New returns Telemetry to give to Lockers: see [Telemetry.Hooks] and [Telemetry.Follow]. Make one
+// for each provider. New fails with holdfast.ErrInvalid for an option that is nil, and with the
+// provider's error if the provider refuses an instrument.
 func New(options ...Option) (*Telemetry, error) {
 	var c config
 	for i, o := range options {
@@ -72,7 +72,7 @@ func New(options ...Option) (*Telemetry, error) {
 	return t, nil
 }
 
-// Close ends what is observed at each collection: what is held, who waits, and the nodes of
+// Close ends what is observed at each collection: held locks, waiting calls, and the nodes of
 // quorums. Hooks go on, and end with their Locker. Close Lockers first, so that the spans of their
 // locks end. The error is that of the meter provider. Calling Close again does nothing.
 func (t *Telemetry) Close() error { return t.registration.Unregister() }

@@ -36,14 +36,14 @@ func (o *observer) about(key string, s *series) []attribute.KeyValue {
 	return []attribute.KeyValue{s.resource}
 }
 
-// text is an attribute with other people's text. An exporter would drop all that it has gathered
-// for one text that is not UTF-8, and a key may be any bytes.
+// text returns an attribute with other people's text in valid UTF-8. A key may be any bytes, and
+// for one text that is not UTF-8 an exporter would drop all that it has gathered.
 func text(name, value string) attribute.KeyValue {
 	return attribute.String(name, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
-// words appends the text of an error about the key to attributes, as error. Without keys it is only
-// what the backend said, if that is what failed: all other texts may name keys.
+// words appends the text of an error about the key to attributes, as error. Without keys, it
+// appends only what the backend said if the backend failed, because all other texts may name keys.
 func (o *observer) words(attributes []attribute.KeyValue, key string,
 	err error) []attribute.KeyValue {
 	if !o.keys {
@@ -60,7 +60,7 @@ func (o *observer) words(attributes []attribute.KeyValue, key string,
 	return append(attributes, text("error", o.discreet(key, err.Error())))
 }
 
-// discreet takes the key out of what a backend said, unless spans have keys: some name it.
+// discreet takes the key out of what a backend said, unless spans have keys. Some backends name it.
 func (o *observer) discreet(key, said string) string {
 	if o.keys {
 		return said
@@ -102,8 +102,8 @@ func (o *observer) traceGrant(e *holdfast.AcquiredEvent, s *series) context.Cont
 	return ctx
 }
 
-// traceFailure makes the span of an acquisition that failed, and returns a context with it. That a
-// TryAcquire finds the key held, and that the caller gives up, are no errors.
+// traceFailure makes the span of an acquisition that failed, and returns a context with it. It is
+// no error if a TryAcquire finds the key held, or if the caller gives up.
 func (o *observer) traceFailure(e *holdfast.RefusedEvent, s *series,
 	cause string) context.Context {
 	now, parent := time.Now(), e.Context
@@ -131,8 +131,8 @@ func fail(span trace.Span, cause string) {
 	span.SetStatus(codes.Error, cause)
 }
 
-// traceRenewal notes on the spans of the locks that rest on the lease that a renewal failed. One
-// that ended the lease comes after the loss, and finds no span.
+// traceRenewal notes on the spans of the locks that rest on the lease that a renewal failed. The
+// event of a renewal that ended the lease comes after the loss, and finds no span.
 func (o *observer) traceRenewal(e *holdfast.RenewedEvent) {
 	if e.Err == nil {
 		return

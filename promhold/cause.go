@@ -28,9 +28,9 @@ func kind(e *holdfast.AcquiredEvent) string {
 	}
 }
 
-// failures are the causes of failures, and the errors that they are found by, in order: the error
-// of a context comes with its cause, which may be any error. Only held comes before, as its error
-// is found by its type.
+// failures are the causes of failures, and the errors by which they are found. The order counts,
+// because the error of a context comes with its cause, which may be any error. Only held comes
+// before these, because its error is found by its type.
 var failures = []struct {
 	cause string
 	err   error
@@ -44,7 +44,7 @@ var failures = []struct {
 	{held, holdfast.ErrHeld},
 }
 
-// The values of the label cause of failures that are no error's.
+// The values of the label cause of failures that are not found by an error.
 const (
 	held  = "held"
 	other = "other"

@@ -7,11 +7,11 @@
 //
 // # Resources
 //
-// A key is no label: a key for each invoice would be a series for each invoice. [WithResource]
-// maps keys to resources, which are the values of the label resource. Without it there is one
-// resource, "all". [UpTo] makes "invoice" of "invoice/42". Whatever the function returns, there are
-// at most [WithMaxResources] resources; further ones count as "other". Each has about 80 series
-// in the text format.
+// A key is no label, because a key for each invoice would be a series for each invoice.
+// [WithResource] maps keys to resources, which are the values of the label resource. Without it
+// there is one resource, "all". [UpTo] makes "invoice" of "invoice/42". Whatever the function
+// returns, there are at most [WithMaxResources] resources; further ones count as "other". Each has
+// about 80 series in the text format.
 //
 // # Metrics
 //
@@ -30,18 +30,18 @@
 //	holdfast_renewal_seconds                 from the request for a renewal to its answer
 //	holdfast_renewal_margin_ratio            what was left of the lease when a renewal was confirmed
 //
-// Those who wait and give up are no part of distributed_lock_wait_seconds: they are failures with
-// the cause timeout or cancelled. The cause held is that of a TryAcquire. A lock is lost with its
-// lease if no renewal was confirmed in time, or the backend no longer had it; the renewals that
-// brought that to light are "late" and "gone". "missed" ones had no answer, and are tried again.
+// Waiters that give up are no part of distributed_lock_wait_seconds: they are failures with the
+// cause timeout or cancelled. The cause held is that of a TryAcquire. A lock is lost with its lease
+// if no renewal was confirmed in time, or if the backend no longer had the lease; the renewals that
+// found this are "late" and "gone". "missed" renewals had no answer, and are tried again.
 //
 // The margin is the best early sign. A lease is renewed after a third of it, so the margin is a
-// little less than two thirds. Under a third, renewals are late or fail, and the next thing to come
-// is a loss. It is a share of the TTL that [Metrics.Hooks] was given. The first renewal of a lease
-// that the backend's queue handed over is left out: that lease is short by design.
+// little less than two thirds. If it is under a third, renewals are late or fail, and a loss comes
+// next. It is a share of the TTL that [Metrics.Hooks] was given. The first renewal of a lease that
+// the backend's queue handed over is left out: that lease is short by design.
 //
-// Histograms are classic and native ones. The server picks: one that takes native histograms drops
-// the classic ones unless it is told to keep them.
+// Histograms are both classic and native. A server that takes native histograms drops the classic
+// ones unless it is told to keep them.
 //
 // A scrape costs the same however many locks are held. BenchmarkScrape gathers in 0.16 ms and 71 KB
 // with 100,000 held locks of one resource, as with 100 (0.20 ms, 66 KB), and with 100 resources in
@@ -62,12 +62,12 @@
 //
 // # What they do not say
 //
-// Held and waiting locks are not told apart by resource: the hooks do not say when a wait begins,
-// and tell of losses of what was never granted to a caller. Give Lockers names instead. Hooks are
-// told a moment after the event. If a process does more than they can take, events are dropped, the
-// Locker logs that, and the counters by resource fall short; the gauges do not. Of calls of the
-// backend only renewals are timed, as hooks are told of no other. Why a lease was lost, the causes
-// of losses do not say: the log does.
+// Held and waiting locks are not told apart by resource, because hooks do not say when a wait
+// begins, and they tell of losses of leases that no caller was granted. Give Lockers names instead.
+// Hooks are told a moment after the event. If a process does more than they can take, events are
+// dropped, the Locker logs that, and the counters by resource fall short; the gauges do not. Of the
+// calls of the backend only renewals are timed, because hooks are told of no others. The causes of
+// losses do not say why a lease was lost; the log does.
 //
 // Alerts, rules and a dashboard for these metrics are in the directory deploy of the repository,
 // and docs/alerts.md says what to do.

@@ -55,8 +55,8 @@ var nodeStates = []quorum.NodeState{quorum.Unasked, quorum.Up, quorum.Down, quor
 	quorum.Refusing, quorum.Duplicate}
 
 // Follow adds what the Locker holds, and how many wait in it, to holdfast_held and holdfast_waiting
-// with the label locker=name. Lockers with one name are added up. stop ends that, as at the
-// Locker's end; calling it again does nothing.
+// with the label locker=name. Lockers with one name are added up. stop ends that; call it when the
+// Locker ends. Calling stop again does nothing.
 func (m *Metrics) Follow(name string, locker *holdfast.Locker) (stop func()) {
 	f := &followedLocker{strings.ToValidUTF8(name, "\uFFFD"), locker}
 	m.mu.Lock()
@@ -69,10 +69,10 @@ func (m *Metrics) Follow(name string, locker *holdfast.Locker) (stop func()) {
 	}
 }
 
-// FollowNodes adds the state of the nodes of a quorum, as of one that redlock.Open returned. status
-// is its method Status; if that panics, slog.Default logs it, and scrapes go on without the nodes
-// of this quorum. Of two quorums with one name the later one counts. stop ends that; calling it
-// again does nothing.
+// FollowNodes adds the state of the nodes of a quorum, for example of one that redlock.Open
+// returned. status is its method Status. If status panics, slog.Default logs it, and scrapes go on
+// without the nodes of this quorum. Of two quorums with one name the later one counts. stop ends
+// that; calling it again does nothing.
 func (m *Metrics) FollowNodes(name string, status func() quorum.Status) (stop func()) {
 	f := &followedQuorum{strings.ToValidUTF8(name, "\uFFFD"), status}
 	m.mu.Lock()
@@ -120,8 +120,8 @@ func (m *Metrics) collectFollowed(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// collectQuorum logs a panic of status: the goroutine is that of the registry, so a panic would end
-// the program. An invalid metric would say the same, but fail the scrape as a whole.
+// collectQuorum logs a panic of status. The goroutine is that of the registry, so a panic would end
+// the program. An invalid metric could tell of the panic as well, but the whole scrape would fail.
 func collectQuorum(metrics chan<- prometheus.Metric, name string, status func() quorum.Status) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -136,8 +136,8 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What it costs depends on the number of resources,
-// Lockers and nodes, and not on that of locks. It asks no server.
+// Collect implements prometheus.Collector. Its cost depends on the number of resources, Lockers and
+// nodes, not on the number of locks. It asks no server.
 func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	for _, v := range m.vectors() {
 		v.Collect(metrics)

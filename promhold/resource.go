@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Other is the resource of all keys whose own one is too many, or has a name of more than
-// maxResourceLen bytes.
+// Other is the resource of keys whose own resource would be one too many, or has a name of more
+// than 128 bytes.
 const Other = "other"
 
 // maxResourceLen is how long the name of a resource may be: it is in each line of a scrape.

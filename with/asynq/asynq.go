@@ -22,12 +22,13 @@ var (
 )
 
 // Run campaigns until ctx ends, as election.Election.Run does, and returns its error. For each term
-// it calls build, and starts what that returns; at the end of the term it shuts that down. build
-// makes a new scheduler each time, with the connection it is given, which makes clients as redis
-// does; they are closed at the end of the term. The term has a token.
+// it calls build, starts the scheduler that build returns, and shuts it down at the end of the
+// term. build makes a new scheduler each time, with the connection that it is given. That
+// connection makes clients as redis does, and they are closed at the end of the term. The term has
+// a token.
 //
-// An error of build or of Start ends the term: it is told to election.WithOnError, and after a
-// pause Run campaigns again, or returns it, with election.WithStopOnError. Run fails with
+// An error of build or of Start ends the term. It is told to election.WithOnError, and after a
+// pause Run campaigns again. With election.WithStopOnError Run returns it instead. Run fails with
 // holdfast.ErrInvalid if an argument is nil.
 func Run(ctx context.Context, e *election.Election, redis asynq.RedisConnOpt,
 	build func(term election.Term, redis asynq.RedisConnOpt) (Scheduler, error)) error {

@@ -16,8 +16,8 @@ type gate struct {
 	redis asynq.RedisConnOpt
 	term  election.Term
 
-	// over ends with the lock. That is later than the term if that ends on purpose: what is being
-	// enqueued then should be.
+	// over ends with the lock. If the term ends on purpose, the lock ends later, because what is
+	// being enqueued then should still be enqueued.
 	over   context.Context
 	cancel context.CancelCauseFunc
 
@@ -52,8 +52,8 @@ func (g *gate) MakeRedisClient() any {
 	return client
 }
 
-// close ends what the term has left behind: a scheduler that failed to start does not close its
-// client.
+// close ends what the term has left behind, because a scheduler that failed to start does not close
+// its client.
 func (g *gate) close() {
 	g.cancel(nil)
 	g.mu.Lock()

@@ -23,7 +23,7 @@ type Storage struct {
 	onError func(name string, err error)
 
 	mu   sync.Mutex
-	held map[string][]*holdfast.Lock // by name; several while a loss is not unlocked yet
+	held map[string][]*holdfast.Lock // by name; several while a lost lock is not unlocked yet
 }
 
 var _ interface {
@@ -45,9 +45,9 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(s *Storage) { s.lock = append(s.lock, options...) })
 }
 
-// WithOnError has f told that a lock was lost before it was unlocked (a [*holdfast.LostError]), at
-// the loss, on a goroutine of its own. Default, and with nil: it is logged as a warning with
-// slog.Default.
+// WithOnError has f called when a lock was lost before it was unlocked (a [*holdfast.LostError]),
+// at the loss, on a goroutine of its own. Default, also with a nil f: the loss is logged as a
+// warning with slog.Default.
 func WithOnError(f func(name string, err error)) Option {
 	return option(func(s *Storage) { s.onError = f })
 }
@@ -118,12 +118,13 @@ func (s *Storage) keep(name string, lock *holdfast.Lock) {
 	})
 }
 
-// Unlock releases the lock of that name. A lock that was lost before is nothing to release, and no
-// error. Unlock fails if nothing is locked, and with holdfast.ErrUnavailable, holdfast.ErrUnknown
-// or the error of ctx if the release is not confirmed: it then goes on in the background.
+// Unlock releases the lock of that name. If the lock was lost before, there is nothing to release,
+// and Unlock returns nil. Unlock fails if nothing is locked, and with holdfast.ErrUnavailable,
+// holdfast.ErrUnknown or the error of ctx if the release is not confirmed: it then goes on in the
+// background.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	// The oldest: if there are several, it is the one that was lost. Whoever has the newest then
-	// releases it later than it could.
+	// This takes the oldest. If there are several, that one was lost. Then the caller that has the
+	// newest releases it later than it could.
 	s.mu.Lock()
 	locks := s.held[name]
 	if len(locks) == 0 {
@@ -141,10 +142,10 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return err
 }
 
-// RenewLockLease sees to it that the lock of that name is held. Locks are renewed by themselves, so
-// the duration is not used. A lock that was lost is waited for anew, until ctx ends. certmagic
-// calls it before each attempt, and then looks whether the attempt is needed still. It fails with
-// the errors of [holdfast.Locker.Acquire], and if nothing is locked.
+// RenewLockLease makes sure that the lock of that name is held. Locks are renewed by themselves, so
+// the duration is not used. If the lock was lost, RenewLockLease waits for it anew, until ctx ends.
+// certmagic calls it before each attempt, and then looks whether the attempt is still needed. It
+// fails with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	locks := s.held[name]
@@ -158,7 +159,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	if err := s.Lock(ctx, name); err != nil {
 		return err
 	}
-	// In the place of the one that was lost, as there will be one Unlock for both.
+	// The new lock takes the place of the lost one, because there will be one Unlock for both.
 	return s.Unlock(ctx, name)
 }
 

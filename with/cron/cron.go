@@ -39,18 +39,18 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(c *config) { c.lock = append(c.lock, options...) })
 }
 
-// WithOnError has f told of what went wrong with a run, by the name of the job: the lock was lost
-// while the job ran, or before the minimum time was over (a [*holdfast.LostError], told at the
-// loss, once); it could not be asked for (holdfast.ErrUnavailable, for one); its release was not
-// confirmed; or the job returned an error. It is not told of a lock that another has, or of a loss
-// by holdfast.Locker.Close. Calls may come from several goroutines at once. Default, and with nil:
-// errors are logged as warnings with slog.Default.
+// WithOnError has f called with the name of the job when something went wrong with a run: the lock
+// was lost while the job ran or before the minimum time was over (a [*holdfast.LostError], told
+// once, at the loss); the lock could not be asked for (for example holdfast.ErrUnavailable); its
+// release was not confirmed; or the job returned an error. f is not called if another process has
+// the lock, or for a loss by holdfast.Locker.Close. Calls may come from several goroutines at once.
+// Default, also with a nil f: errors are logged as warnings with slog.Default.
 func WithOnError(f func(name string, err error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
 
-// WithOnSkip has f called when a run is skipped because another has the lock; err is the
-// [*holdfast.HeldError], which says who. Default: nobody is told.
+// WithOnSkip has f called when a run is skipped because another process has the lock. err is the
+// [*holdfast.HeldError], which says who has it. Default: nothing is called.
 func WithOnSkip(f func(name string, err error)) Option {
 	return option(func(c *config) { c.onSkip = f })
 }
@@ -75,7 +75,7 @@ func NewJob(locker *holdfast.Locker, name string, atLeast time.Duration,
 }
 
 // SkipIfHeld returns a cron.JobWrapper that runs a job under the lock of that name, as [NewJob]
-// does. The job is not told if the lock is lost, and runs on. SkipIfHeld fails as NewJob does.
+// does. If the lock is lost, the job is not told and runs on. SkipIfHeld fails as NewJob does.
 func SkipIfHeld(locker *holdfast.Locker, name string, atLeast time.Duration,
 	options ...Option) (cron.JobWrapper, error) {
 	w, err := newWrapper(locker, name, atLeast, options)
@@ -159,7 +159,7 @@ func (w *wrapper) run(f func(context.Context, *holdfast.Lock) error) {
 	}
 	var once sync.Once
 	tell := func(err error) {
-		// That the program has closed the Locker is no news to it.
+		// If the program has closed the Locker, it knows of the loss.
 		if err != nil && !errors.Is(err, holdfast.ErrReleased) &&
 			!errors.Is(err, holdfast.ErrClosed) {
 			once.Do(func() { w.onError(w.name, err) })

@@ -1,4 +1,4 @@
-// Package withcron has a job of robfig/cron v3 run once in a fleet, under a lock of Holdfast.
+// Package withcron runs a job of robfig/cron v3 once in a fleet, under a lock of Holdfast.
 //
 //	c := cron.New()
 //	report, err := withcron.NewJob(locker, "report", 5*time.Second,
@@ -16,8 +16,8 @@
 // cron.WithChain all jobs of a Cron would have one lock, and each would run only while no other
 // does.
 //
-// A job that finds the lock held is skipped. It does not wait: whoever has the lock runs the job
-// now, so to wait would mean to run it twice.
+// A job that finds the lock held is skipped. It does not wait: the process that has the lock runs
+// the job now, so after a wait the job would run twice.
 //
 // # Clocks that differ
 //
@@ -34,7 +34,7 @@
 //
 // # A lock that is lost while the job runs
 //
-// Another process may have the lock then, and start the job. cron has no context for jobs, and no
+// Then another process may have the lock and start the job. cron has no context for jobs, and no
 // way to stop one. So:
 //
 //   - A job of [NewJob] has a context that ends when the lock is lost, before anybody else can have

@@ -25,7 +25,7 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// WithContext sets a context that ends all waiting, as of a server that shuts down. Default
+// WithContext sets a context that ends all waiting, for example when a server shuts down. Default
 // context.Background.
 func WithContext(ctx context.Context) Option {
 	return option(func(c *config) { c.ctx = ctx })
@@ -37,9 +37,9 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(c *config) { c.lock = append(c.lock, options...) })
 }
 
-// WithOnError has f told when a lock is lost while its handler runs: a [*holdfast.LostError], by
-// the idempotency key. Calls may come from several goroutines at once. Default, and with nil: it is
-// logged as a warning with slog.Default, without the key, which may be a secret.
+// WithOnError has f called with the idempotency key and a [*holdfast.LostError] when a lock is lost
+// while its handler runs. Calls may come from several goroutines at once. Default, also with a nil
+// f: the loss is logged as a warning with slog.Default, without the key, which may be a secret.
 func WithOnError(f func(key string, err error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
@@ -103,8 +103,8 @@ func New(locker *holdfast.Locker, wait time.Duration, options ...Option) (*Locke
 //   - holdfast.ErrInvalid for a key that Holdfast does not allow, as one of more than 1,024 bytes;
 //   - the cause of the context of [WithContext].
 //
-// The text of errors leaves out the key and who has it, as fiber.DefaultErrorHandler sends it to
-// the client; errors.As finds what is wrapped.
+// The text of errors leaves out the key and who has it, because fiber.DefaultErrorHandler sends the
+// text to the client. errors.As finds what is wrapped.
 func (l *Locker) Lock(key string) error {
 	key = strings.Clone(key) // fiber reuses the memory of requests
 	lock, err := l.acquire(key)
@@ -136,12 +136,12 @@ func (l *Locker) acquire(key string) (*holdfast.Lock, error) {
 	if !errors.Is(err, errWaited) {
 		return lock, err
 	}
-	// So that the error says who has it.
+	// TryAcquire is called for its error, which says who has the lock.
 	return l.locker.TryAcquire(l.ctx, key, l.lock...)
 }
 
 // Unlock releases the lock of an idempotency key. After a loss it fails with a
-// [*holdfast.LostError], and if nobody has confirmed the release, as holdfast.Lock.Release does.
+// [*holdfast.LostError]. If the release is not confirmed, it fails as holdfast.Lock.Release does.
 // For a key that is not locked it does nothing.
 func (l *Locker) Unlock(key string) error {
 	l.mu.Lock()
@@ -150,8 +150,9 @@ func (l *Locker) Unlock(key string) error {
 		l.mu.Unlock()
 		return nil
 	}
-	// Whose it is, is not known. The oldest are lost, so that nobody's is released too soon; a lock
-	// may be held until the handler returns that has lost another one.
+	// It is not known which handler has ended. The oldest locks are lost, so releasing the oldest
+	// releases no held lock too soon. But a lock may stay held until a handler returns that has
+	// lost another one.
 	lock := locks[0]
 	if len(locks) == 1 {
 		delete(l.held, key)
@@ -162,8 +163,8 @@ func (l *Locker) Unlock(key string) error {
 	return hide(lock.Release(context.WithoutCancel(l.ctx)))
 }
 
-// hidden is an error without its text, which names the key, and hosts of the fleet: fiber answers
-// clients with the text, and does not log keys.
+// hidden is an error without its text. The text names the key and hosts of the fleet, and fiber
+// answers clients with the text and does not log keys.
 type hidden struct {
 	text string
 	err  error
@@ -184,10 +185,10 @@ func hide(err error) error {
 	return &hidden{"withfiber: the backend of the locks does not answer, or refuses the key", err}
 }
 
-// Held returns the lock of an idempotency key, for the handler of the request that has it: its
-// context, and its fencing token. Call it as the handler begins: once the lock is lost, another
-// request of this process may have one on the same key. It is nil for a key that is not locked, as
-// in a request that the middleware passes on without a lock.
+// Held returns the lock of an idempotency key, for the handler of the request that has it. The lock
+// has a context and a fencing token. Call Held when the handler begins: once the lock is lost,
+// another request of this process may have a lock on the same key. Held returns nil for a key that
+// is not locked, for example in a request that the middleware passes on without a lock.
 func (l *Locker) Held(key string) *holdfast.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package withgocron has the jobs of gocron v2 run once in a fleet, by a lock of Holdfast or by an
+// Package withgocron runs the jobs of gocron v2 once in a fleet, by a lock of Holdfast or by an
 // election.
 //
 //	jobs, err := withgocron.New(locker, 5*time.Second)
@@ -26,13 +26,13 @@
 // holdfast.Locker last. A process that is killed leaves the lock to its TTL (holdfast.WithTTL), so
 // the minimum is kept then as well if the TTL is no shorter.
 //
-// With an Elector clocks matter only when the leader changes: a job that was due at about that time
-// may run on both leaders, one after the other, or on none.
+// With an Elector clocks matter only when the leader changes. A job that was due at about that time
+// may run on both leaders, one after the other, or on neither.
 //
 // # A lock that is lost while the job runs
 //
-// gocron makes the context of a job when the job is added, and not for each run. So it cannot be
-// cancelled for one run, and gocron has no other way to stop a job. What happens is this:
+// gocron makes the context of a job when the job is added, not for each run. So the context cannot
+// be cancelled for one run, and gocron has no other way to stop a job. What happens is this:
 //
 //   - A job that was made with [Locker.Task] or [Elector.Task] has a context of its own for each
 //     run. It ends when the lock is lost, before anybody else can have it; context.Cause gives the
@@ -47,7 +47,7 @@
 // # Errors
 //
 // gocron skips a run whose lock it does not get, whatever the reason. Its event listener
-// gocron.AfterLockError is given the error: a [*holdfast.HeldError] is as it should be, and
-// holdfast.ErrUnavailable means that nobody could say. A Locker does not wait for a lock: whoever
-// has it runs the job now, so to wait would mean to run it twice.
+// gocron.AfterLockError gets the error. A [*holdfast.HeldError] is as it should be;
+// holdfast.ErrUnavailable means that the backend could not say. A Locker does not wait for a lock:
+// the process that has it runs the job now, so after a wait the job would run twice.
 package withgocron

@@ -14,7 +14,7 @@ import (
 // ErrNotLeader says that this process does not lead, so it runs no job.
 var ErrNotLeader = errors.New("not the leader")
 
-// Elector has the jobs run where an election.Election leads. It is a gocron.Elector, for
+// Elector lets jobs run only where an election.Election leads. It is a gocron.Elector, for
 // gocron.WithDistributedElector. Make it with [NewElector]. It is safe for concurrent use.
 type Elector struct {
 	election *election.Election
@@ -42,7 +42,7 @@ func NewElector(e *election.Election) (*Elector, error) {
 
 // Run campaigns until ctx ends, as election.Election.Run does, and returns its error. When a term
 // is ended on purpose, the next process leads when the jobs of [Elector.Task] that run here have
-// returned, or the grace is over (election.WithGrace). Other jobs are not waited for.
+// returned, or when the grace is over (election.WithGrace). Run does not wait for other jobs.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.election.Run(ctx, func(ctx context.Context, t election.Term) error {
 		now := &term{Term: t, ctx: ctx}
@@ -60,9 +60,9 @@ func (e *Elector) set(t *term) {
 	e.term = t
 }
 
-// IsLeader returns nil if this process leads now, by its clock, and else an error that wraps
-// [ErrNotLeader] and, after a loss, a [*holdfast.LostError]. gocron calls it before each run and
-// skips the run with an error. ctx is not used: nobody is asked.
+// IsLeader returns nil if this process leads now, by its clock. Otherwise it returns an error that
+// wraps [ErrNotLeader] and, after a loss, a [*holdfast.LostError]. gocron calls it before each run,
+// and skips the run if there is an error. It makes no request, so ctx is not used.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -69,7 +69,7 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 
 // Task returns a function for gocron.NewTask that calls f with the lock of the run, and with a
 // context that ends with the lock or with the one that gocron gives. job is the name of the job,
-// which has to have it by gocron.WithName. The function returns the error of f, joined with a
+// which has to be set by gocron.WithName. The function returns the error of f, joined with a
 // [*holdfast.LostError] if the lock was lost before f returned. Without a lock it does not call f,
 // and fails with [ErrNotLocked].
 func (l *Locker) Task(job string, f func(ctx context.Context, lock *holdfast.Lock) error) func(
@@ -117,8 +117,9 @@ type run struct {
 	told   sync.Once
 }
 
-// Unlock releases the lock, or has it released when the minimum time is over. gocron calls it when
-// the job has ended, perhaps with a context that has ended as well, and drops the error.
+// Unlock releases the lock at once, or in the background when the minimum time is over. gocron
+// calls it when the job has ended, perhaps with a context that has ended as well, and drops the
+// error.
 func (r *run) Unlock(ctx context.Context) (err error) {
 	r.over.Do(func() {
 		l := r.locker
@@ -158,8 +159,8 @@ func (r *run) release(ctx context.Context) error {
 	return err
 }
 
-// tell reports what went wrong with the lock, once. That the program has closed the Locker is no
-// news to it.
+// tell reports what went wrong with the lock, once. If the program has closed the Locker, it knows
+// of the loss.
 func (r *run) tell(err error) {
 	if err != nil && !errors.Is(err, holdfast.ErrReleased) && !errors.Is(err, holdfast.ErrClosed) {
 		r.told.Do(func() { r.locker.config.onError(r.key, err) })

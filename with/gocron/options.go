@@ -26,11 +26,11 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(c *config) { c.lock = append(c.lock, options...) })
 }
 
-// WithOnError has f told of a lock that was lost while its job ran, or before the minimum time was
-// over (a [*holdfast.LostError]), and of a release that was not confirmed (holdfast.ErrUnavailable
-// or holdfast.ErrUnknown), but not of a loss by holdfast.Locker.Close. It is called once for each
-// run, at the loss, on a goroutine of its own or of gocron, perhaps for several jobs at once.
-// Default, and with nil: errors are logged as warnings with slog.Default.
+// WithOnError has f called when a lock was lost while its job ran or before the minimum time was
+// over (a [*holdfast.LostError]), and when a release was not confirmed (holdfast.ErrUnavailable or
+// holdfast.ErrUnknown). f is not called for a loss by holdfast.Locker.Close. It is called once for
+// each run, at the loss, on a goroutine of its own or of gocron, perhaps for several jobs at once.
+// Default, also with a nil f: errors are logged as warnings with slog.Default.
 func WithOnError(f func(job string, err error)) Option {
 	return option(func(c *config) { c.onError = f })
 }

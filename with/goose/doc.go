@@ -8,15 +8,15 @@
 //	defer cancel()
 //	results, err := provider.Up(ctx)
 //
-// The lock is where the holdfast.Locker keeps it, and not in the database. So it works behind a
-// pooler such as PgBouncer, which gives each transaction another connection, and with databases
-// that have no locks. All who migrate a database have to use it: goose's own locks do not know of
-// it.
+// The lock is where the holdfast.Locker keeps it, not in the database. So it works behind a pooler
+// such as PgBouncer, which gives each transaction another connection, and with databases that have
+// no locks. All processes that migrate a database have to use it, because goose's own locks do not
+// know of it.
 //
 // # A lock that is lost while migrations run
 //
-// Another process may start to migrate then. goose runs migrations with the context that Up was
-// called with, and asks its Locker nothing meanwhile. So:
+// Then another process may start to migrate. goose runs migrations with the context that Up was
+// called with, and does not ask its Locker meanwhile. So:
 //
 //   - With a context of [Locker.Context] the migration under way is interrupted, before anybody
 //     else can have the lock, and no other begins. In a transaction, which is goose's default, it
@@ -25,12 +25,12 @@
 //   - With any other context the migrations run on. The function of [WithOnError] is told at the
 //     loss, and the error of Up has a [*holdfast.LostError] joined when they are done.
 //
-// A process that is paused notices neither. The version table of goose is no guard against that: a
-// database that must not be migrated twice needs migrations that can be repeated, or a transaction
-// that fails the second time.
+// A process that is paused notices neither. The version table of goose does not protect from that:
+// a database that must not be migrated twice needs migrations that can be repeated, or a
+// transaction that fails the second time.
 //
 // # Waiting
 //
 // A process that finds the lock held waits for it until its context ends, and then usually finds
-// the migrations done. It asks for no number of retries: use context.WithTimeout.
+// the migrations done. It does not count retries: bound the wait with context.WithTimeout.
 package withgoose

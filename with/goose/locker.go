@@ -42,14 +42,14 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(l *Locker) { l.lock = append(l.lock, options...) })
 }
 
-// WithOnError has f told that the lock was lost while migrations run (a [*holdfast.LostError]), at
-// the loss, on a goroutine of its own. The error of Up has it too, when they are done. Default, and
-// with nil: it is logged as an error with slog.Default.
+// WithOnError has f called when the lock was lost while migrations run (a [*holdfast.LostError]),
+// at the loss, on a goroutine of its own. When they are done, the error of Up has the loss too.
+// Default, also with a nil f: the loss is logged as an error with slog.Default.
 func WithOnError(f func(error)) Option { return option(func(l *Locker) { l.onError = f }) }
 
-// New returns a Locker for the database whose migrations that key stands for: the same key in all
-// processes. It fails with holdfast.ErrInvalid if locker is nil, the key is empty, or an option is
-// nil.
+// New returns a Locker for the migrations of one database. The key stands for the database, and is
+// the same in all processes. It fails with holdfast.ErrInvalid if locker is nil, the key is empty,
+// or an option is nil.
 func New(locker *holdfast.Locker, key string, options ...Option) (*Locker, error) {
 	l := &Locker{locker: locker, key: key, turn: make(chan struct{}, 1),
 		held: make(chan *holdfast.Lock, 1)}
@@ -80,9 +80,9 @@ func New(locker *holdfast.Locker, key string, options ...Option) (*Locker, error
 
 type contextKey struct{ *Locker }
 
-// Context returns a context like parent that also ends when the lock is lost, which a goose call
-// with this context acquires; context.Cause then gives the [*holdfast.LostError]. Call cancel when
-// that call has returned.
+// Context returns a context like parent that also ends when the lock is lost; context.Cause then
+// returns the [*holdfast.LostError]. The lock is the one that a goose call with this context
+// acquires. Call cancel when that call has returned.
 func (l *Locker) Context(parent context.Context) (ctx context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(parent)
 	return context.WithValue(ctx, contextKey{l}, end), func() { end(nil) }
@@ -115,9 +115,9 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 }
 
 // Unlock releases the lock. goose calls it after migrations, with a context that does not end, and
-// joins its error to theirs: a [*holdfast.LostError] if the lock was lost before. A release that
-// was not confirmed goes on in the background and is no error: the migrations are done. db is not
-// used.
+// joins its error to theirs. It fails with a [*holdfast.LostError] if the lock was lost before. If
+// the release is not confirmed, it goes on in the background, and Unlock returns nil because the
+// migrations are done. db is not used.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	select {
 	case held := <-l.held:

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// DefaultWait is for how long a process waits for the lock: ten seconds, which is less than
+// DefaultWait is how long a process waits for the lock: ten seconds, which is less than
 // migrate.DefaultLockTimeout.
 const DefaultWait = 10 * time.Second
 
@@ -38,17 +38,17 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 	return option(func(c *config) { c.lock = append(c.lock, options...) })
 }
 
-// WithWait sets for how long to wait for the lock. It is positive, and shorter than the LockTimeout
-// of the migrate.Migrate. Default [DefaultWait].
+// WithWait sets how long to wait for the lock. It is positive, and shorter than the LockTimeout of
+// the migrate.Migrate. Default [DefaultWait].
 func WithWait(wait time.Duration) Option { return option(func(c *config) { c.wait = wait }) }
 
-// WithDriverLock has the driver's own lock taken as well, after that of Holdfast: for as long as
-// other processes know no other one. Default: it is not.
+// WithDriverLock also takes the driver's own lock, after that of Holdfast. Use it for as long as
+// some processes know only the driver's lock. Default: only the lock of Holdfast is taken.
 func WithDriverLock() Option { return option(func(c *config) { c.both = true }) }
 
-// WithOnError has f told that the lock was lost while migrations run (a [*holdfast.LostError]), at
-// the loss, on a goroutine of its own. Default, and with nil: it is logged as an error with
-// slog.Default.
+// WithOnError has f called when the lock was lost while migrations run (a [*holdfast.LostError]),
+// at the loss, on a goroutine of its own. Default, also with a nil f: the loss is logged as an
+// error with slog.Default.
 func WithOnError(f func(error)) Option { return option(func(c *config) { c.onError = f }) }
 
 // driver is a database driver with another lock.
@@ -63,10 +63,10 @@ type driver struct {
 	told bool           // a call has failed with the loss
 }
 
-// New returns a driver that is like inner, but has the lock of that key as its own. The key stands
-// for the database, and is the same in all processes. Closing it closes inner. New fails with
-// holdfast.ErrInvalid if locker or inner is nil, the key is empty, or an option is nil or out of
-// range.
+// New returns a driver that is like inner, but takes the lock of that key in place of inner's. The
+// key stands for the database, and is the same in all processes. Closing the driver closes inner.
+// New fails with holdfast.ErrInvalid if locker or inner is nil, the key is empty, or an option is
+// nil or out of range.
 func New(locker *holdfast.Locker, key string, inner database.Driver,
 	options ...Option) (database.Driver, error) {
 	c := config{wait: DefaultWait}
@@ -140,8 +140,8 @@ func (d *driver) Lock() error {
 	return nil
 }
 
-// Unlock releases the lock. It fails with a [*holdfast.LostError] if the lock was lost, and no call
-// has said so.
+// Unlock releases the lock. It fails with a [*holdfast.LostError] if the lock was lost and no call
+// has said so before.
 func (d *driver) Unlock() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,8 +168,8 @@ func (d *driver) Run(migration io.Reader) error {
 	return d.Driver.Run(migration)
 }
 
-// SetVersion marks the version. A migration that has run is marked as clean also after a loss:
-// until then its dirty mark has kept others out.
+// SetVersion marks the version. A migration that has run is marked as clean even after a loss.
+// Until then its dirty mark has kept others out.
 func (d *driver) SetVersion(version int, dirty bool) error {
 	if dirty {
 		if err := d.lost(); err != nil {

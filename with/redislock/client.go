@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	// ErrNotObtained: another has the lock, or, from Refresh, the caller has it no more.
+	// ErrNotObtained: somebody else has the lock. From Refresh: the caller does not have it any
+	// more.
 	ErrNotObtained = errors.New("redislock: not obtained")
 
 	// ErrLockNotHeld: the lock had ended when it was to be released.
@@ -56,19 +57,19 @@ var sites = struct {
 	of map[redis.UniversalClient]*site
 }{of: make(map[redis.UniversalClient]*site)}
 
-// New returns a Client over a go-redis client, which stays the caller's. It asks nobody: what is
-// wrong with client is the error of Obtain.
+// New returns a Client over a go-redis client, which stays the caller's. It makes no request. If
+// something is wrong with client, Obtain fails.
 func New(client RedisClient) *Client { return &Client{client: client} }
 
 // NewOver returns a Client over any backend of Holdfast: that of redishold.Open, which needs no
 // go-redis client, or of memhold.New, for tests. The old library has no such function.
 func NewOver(backend driver.Backend) *Client { return &Client{backend: backend} }
 
-// Close ends all locks of the go-redis client that the Client was made with, also those of other
-// Clients over it, or all of this Client's if NewOver has made it. It releases them, and frees what
-// they needed; client and backend stay open, and Clients may obtain new locks. It is not needed
-// where those live as long as the process. It returns the error of holdfast.Locker.Close. The old
-// library has no such method.
+// Close ends and releases all locks over the go-redis client that the Client was made with, also
+// those of other Clients over it. If NewOver has made the Client, it does so with all locks of this
+// Client. It frees what they needed. client and backend stay open, and Clients may obtain new
+// locks. A Client that lives as long as the process need not be closed. It returns the error of
+// holdfast.Locker.Close. The old library has no such method.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	s := c.site
@@ -132,7 +133,7 @@ func (c *Client) open() (*site, error) {
 }
 
 func newSite(backend driver.Backend) (*site, error) {
-	// Every try asks the server, as in the old library: nothing is handed over in memory.
+	// As in the old library, every try asks the server, and nothing is handed over in memory.
 	locker, err := holdfast.New(backend, holdfast.WithCohort(1, 0))
 	if err != nil {
 		return nil, err

@@ -27,19 +27,21 @@
 //   - Servers. Redis 6.2 or Valkey is needed, for more commands than before (see package redishold,
 //     Access): a fencing token is a counter, which is stored beside the locks.
 //   - The value in Redis is not token and metadata, but ends with them: Holdfast adds host, process
-//     and a random part of its own. Where they have more than 128 bytes or are not printable ASCII,
-//     only the token is there; [Lock.Metadata] has them all the same. A Token must be so.
+//     and a random part of its own. If both together have more than 128 bytes or are not printable
+//     ASCII, only the token is there. [Lock.Metadata] still returns the metadata. A Token must have
+//     at most 128 bytes of printable ASCII.
 //   - Token. With the same Token this process obtains its own lock again, as before, for the same
 //     keys. Another process does not: it would have a lock that somebody else has as well, with one
-//     fencing token for both. After a crash it waits for the TTL, at most. The whole Token counts:
-//     with the old library worker-1 takes over what worker-10 has, as its Token begins so.
+//     fencing token for both. After a crash it waits for the TTL at most. The whole Token counts.
+//     With the old library worker-1 takes over the lock of worker-10, because that Token begins
+//     like its own.
 //   - Time. A lock is valid for its TTL less one percent and two milliseconds, from before the
-//     request. When that is over it counts as lost, and Refresh and Release fail, where the old
+//     request. When that is over the lock counts as lost, and Refresh and Release fail. The old
 //     library succeeds for as long as Redis has the key. Less than 10 ms count as 10 ms.
 //   - [Lock.Refresh] with another TTL than the first: the keys in Redis keep the TTL with which
 //     they were obtained, and this process renews them, or releases them, so that the lock ends
 //     when it should. If the process is killed, they end by their first TTL.
-//   - [Lock.TTL] asks nobody. A key that was deleted is noticed by the next Refresh or Release.
+//   - [Lock.TTL] makes no request. The next Refresh or Release notices a key that was deleted.
 //   - Errors. [ErrNotObtained] and [ErrLockNotHeld] are the same values, to be compared with == as
 //     before, so they do not say who has the lock. Others are Holdfast's.
 //   - Several keys may be in different slots of a Cluster. They are obtained one after the other if

@@ -27,10 +27,11 @@ func (l *Lock) Key() string { return l.keys[0] }
 // Keys returns all keys.
 func (l *Lock) Keys() []string { return l.keys }
 
-// Token returns that of [Options], or the random one. It is no fencing token: [Lock.Held] has that.
+// Token returns the Token of [Options], or the random one. It is no fencing token: [Lock.Held] has
+// that.
 func (l *Lock) Token() string { return l.token }
 
-// Metadata returns those of [Options].
+// Metadata returns the Metadata of [Options].
 func (l *Lock) Metadata() string { return l.metadata }
 
 // label is what others see of the lock: token and metadata, if that is allowed, as in the old
@@ -51,9 +52,9 @@ func (l *Lock) label() string {
 // The old library has no such method.
 func (l *Lock) Held() *holdfast.LockSet { return l.held.set }
 
-// TTL returns what is left of the TTL, or 0 if the lock has ended. It asks nobody, and its error is
-// nil, or [ErrLockNotHeld] for a nil Lock. Work has to be done a little earlier: by the deadline of
-// [Lock.Held], which leaves out what clocks may differ by.
+// TTL returns what is left of the TTL, or 0 if the lock has ended. It makes no request. Its error
+// is nil, or [ErrLockNotHeld] for a nil Lock. Work has to end a little earlier: by the deadline of
+// [Lock.Held], which allows for clocks that differ.
 func (l *Lock) TTL(context.Context) (time.Duration, error) {
 	if l == nil {
 		return 0, ErrLockNotHeld
@@ -61,10 +62,10 @@ func (l *Lock) TTL(context.Context) (time.Duration, error) {
 	return l.held.left(), nil
 }
 
-// Refresh has the lock end ttl from now. It fails with [ErrNotObtained] if it has ended already, at
-// once. Where Redis does not answer, it tries again as the RetryStrategy says, and fails with
-// holdfast.ErrUnavailable or holdfast.ErrUnknown, or the error of ctx: the lock is then still held,
-// until its deadline.
+// Refresh has the lock end ttl from now. If the lock has ended already, it fails at once with
+// [ErrNotObtained]. If Redis does not answer, it tries again as the RetryStrategy says, and in the
+// end fails with holdfast.ErrUnavailable, holdfast.ErrUnknown or the error of ctx. Then the lock is
+// still held, until its deadline.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
 	if l == nil {
 		return ErrNotObtained
@@ -76,9 +77,9 @@ func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) err
 	})
 }
 
-// Release releases the lock. It fails with [ErrLockNotHeld] if it has ended already, and with
-// holdfast.ErrUnavailable, holdfast.ErrUnknown or the error of ctx if Redis does not confirm it:
-// the release then goes on in the background.
+// Release releases the lock. It fails with [ErrLockNotHeld] if the lock has ended already. If Redis
+// does not confirm the release, it fails with holdfast.ErrUnavailable, holdfast.ErrUnknown or the
+// error of ctx, and the release goes on in the background.
 func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return ErrLockNotHeld
@@ -113,8 +114,8 @@ func (h *held) left() time.Duration {
 	return max(0, time.Until(h.until))
 }
 
-// refresh has the lock end ttl from now. The keys are renewed for as long as they were obtained
-// for: a lease has one TTL.
+// refresh has the lock end ttl from now. The keys are renewed with the TTL with which they were
+// obtained, because a lease has one TTL.
 func (h *held) refresh(ctx context.Context, ttl time.Duration) error {
 	asked := time.Now()
 	if err := h.set.Extend(ctx); err != nil {
@@ -157,8 +158,8 @@ func (h *held) keep() {
 		select {
 		case <-timer.C:
 			if left > h.ttl/3 {
-				// If it fails, it is tried again a third later; if that was all, the lock is lost,
-				// and its context says so.
+				// If it fails, it is tried again a third of the TTL later. If no time is left for
+				// that, the lock is lost, and its context says so.
 				ctx, cancel := context.WithTimeout(context.Background(), h.ttl/3)
 				h.set.Extend(ctx)
 				cancel()

@@ -86,7 +86,7 @@ func (e *ears) freed(key string) {
 	}
 }
 
-// listen has the claim hear of the key, if anybody wants to know.
+// listen has the claim hear of the key, if anybody listens to notices.
 func (e *ears) listen(key, owner string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +116,7 @@ func (e *ears) leave(key, owner string) {
 	}
 }
 
-// own is how many of those who listen for the key are of this Backend.
+// own returns how many of the listeners for the key are of this Backend.
 func (e *ears) own(key string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -190,7 +190,7 @@ func (e *ears) heard(event any) {
 	case *redis.Message:
 		channel = event.Channel
 	case *redis.Subscription:
-		// Whoever released the key before was not heard, also while the connection was broken.
+		// A release before this, also while the connection was broken, was not heard.
 		if event.Kind == "subscribe" {
 			channel = event.Channel
 		}

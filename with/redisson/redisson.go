@@ -44,15 +44,16 @@ func New(client *redis.Client) (*Backend, error) {
 		doubtful: make(map[string]time.Time)}, nil
 }
 
-// Close gives up the subscription and ends calls that are under way. Keys that are held run into
-// their TTL. Calls after it fail with ErrUnavailable. It returns nil; closing twice is safe.
+// Close gives up the subscription and ends calls that are under way. Keys that are held stay held
+// until their TTLs are over. Later calls fail with ErrUnavailable. Closing twice is safe. The error
+// is always nil.
 func (b *Backend) Close() error {
 	b.ears.close()
 	return b.redis.Close()
 }
 
 // Notify calls f with a Freed notice when a lock that a claim of this Backend waits for may be
-// free, until stop is called. f must not block, and not call the Backend or stop.
+// free, until stop is called. f must not block, and must call neither the Backend nor stop.
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) { return b.ears.notify(f) }
 
 const (
@@ -118,8 +119,8 @@ func endOf(key, owner string) string {
 // leaves no trace, and with Queue set it is told when the key may be free (see Notify). A claim
 // that wants to share the key gets it alone.
 //
-// It fails with ErrInvalid for a claim that is not allowed; with ErrUnknown if the answer did not
-// come; and else with ErrUnavailable, for good if the key is no lock.
+// Acquire fails with ErrInvalid for a claim that is not allowed, with ErrUnknown if the answer did
+// not come, and otherwise with ErrUnavailable. That is permanent if the key is no lock.
 func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if err := validate(c); err != nil {
 		return driver.Result{}, err
@@ -176,8 +177,8 @@ func (b *Backend) note(owner string, err error, took time.Duration) {
 	b.doubtful[owner] = time.Now()
 }
 
-// Release ends a hold, as driver.Backend describes, and wakes those who wait, of Redisson too. It
-// fails with ErrUnknown if the answer did not come, and else with ErrUnavailable.
+// Release frees the key, as driver.Backend describes, and notifies waiters, also those of Redisson.
+// It fails with ErrUnknown if the answer did not come, and otherwise with ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
 	if err := validate(driver.Claim{Key: c.Key, Owner: c.Owner, TTL: memory}); err != nil {
 		return driver.Result{}, err
@@ -214,8 +215,8 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 const batch = 100
 
 // Renew extends each claim that still holds its key, as driver.Backend describes, a hundred with
-// one request. Result.Waiting says that somebody else listens for the release of the key, as those
-// who wait for an RLock do.
+// one request. Result.Waiting says that somebody else listens for the release of the key, as
+// waiters for an RLock do.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Err: err}
@@ -294,7 +295,7 @@ func strange(what string, reply protocol.Reply) error {
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// milliseconds rounds up: a lease must not end before its holder believes.
+// milliseconds rounds up, because a lease must not end before its holder believes that it does.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

@@ -3,8 +3,8 @@
 //
 //	sed -i s,github.com/go-redsync/redsync/v4,github.com/holdfast-go/holdfast/with/redsync, *.go
 //
-// That is: what was redsync/v4 is this package, and what was redsync/v4/redis/goredis/v9, the pool
-// over a go-redis client, is redsync/redis/goredis/v9 here.
+// So redsync/v4 becomes this package, and redsync/v4/redis/goredis/v9, the pool over a go-redis
+// client, becomes redsync/redis/goredis/v9.
 //
 //	client := goredislib.NewClient(&goredislib.Options{Addr: "localhost:6379"})
 //	rs := redsync.New(goredis.NewPool(client))
@@ -16,21 +16,20 @@
 // A mutex of the same name on the same servers is the same key in both libraries, without a prefix:
 // a string with a TTL that exists while somebody has the lock. So processes that have moved and
 // those that have not exclude each other, over one server and over several, and a fleet can move
-// one process after the other, and back. What tests of this repository check of that is in
-// redishold/interop.
+// one process after the other, and back. The tests of that are in redishold/interop.
 //
 // # What is new
 //
 // [Mutex.Held] gives the lock as Holdfast knows it: its fencing token, for the stores that it
 // protects; a channel and a context that end when the lock is lost; its deadline. [WithRenewal] has
-// the lock renewed until it is unlocked. When no other process uses the old library any more,
-// [WithQueue] has those who wait served in the order in which they came, and at once.
+// the lock renewed until it is unlocked. When no process uses the old library any more, [WithQueue]
+// has waiters served at once and in the order in which they came.
 //
 // # What is different, and why
 //
-//   - Pools. Those for go-redis v6 to v8, redigo, rueidis and valkey-go are not here: Holdfast has
-//     no backend over these clients. package redis beside this one makes a Pool of any backend of
-//     Holdfast, and package redishold has one that needs no client. A Pool gives a backend, and not
+//   - Pools. There are none for go-redis v6 to v8, redigo, rueidis and valkey-go. Package redis
+//     beside this one makes a Pool of any backend of Holdfast: for example of redishold.New over a
+//     client of rueidis, or of redishold.Open, which needs no client. A Pool returns a backend, not
 //     connections, so a Pool of your own has to be written anew.
 //   - Servers. Redis 6.2 or Valkey is needed, for more commands than before (see package redishold,
 //     Access): a fencing token is a counter, which is stored beside the locks.
@@ -48,8 +47,8 @@
 //     holdfast.ErrInvalid at once, without further tries.
 //   - After [Mutex.Unlock] of a lock that is lost, errors.Is finds [ErrLockAlreadyExpired], also
 //     when another has it by now. The old library gives [ErrTaken] then.
-//   - With several pools Nodes of [ErrTaken] is empty, there is no [ErrNodeTaken], and what servers
-//     say is in an error that wraps [ErrFailed], with their names: a majority has decided.
+//   - With several pools a majority decides. So Nodes of [ErrTaken] is empty, there is no
+//     [ErrNodeTaken], and what servers say is in an error that wraps [ErrFailed], with their names.
 //   - [WithFailFast] and [WithShufflePools] do nothing. All servers are asked at once, and nobody
 //     waits for those that a majority does not need.
 //   - Unlock and tries that failed clean up in the background, also when their context has ended:
@@ -58,8 +57,8 @@
 //     once (see Reentrancy in package holdfast).
 //   - A [Mutex] is safe for concurrent use, so one goroutine may extend it while another works.
 //
-// There is no quarantine for servers that restart, as before: a server that loses its data in a
-// restart may give away a lock that is held, and with several pools so may a majority that has such
-// a server. Package redishold/redlock has one. Its clients and those of this package cannot use the
-// same servers, as they would not agree on it, and are refused.
+// As before, there is no quarantine for servers that restart. A server that loses its data in a
+// restart may grant a lock that is held. With several pools so may a majority that contains such a
+// server. Package redishold/redlock has a quarantine. Its clients and those of this package cannot
+// use the same servers: they do not agree on the quarantine, and are refused.
 package redsync

@@ -9,19 +9,20 @@ import (
 )
 
 var (
-	// ErrFailed: the lock was not acquired, as the context ended or no majority answered. What it
-	// was is wrapped too.
+	// ErrFailed: the lock was not acquired, because the context ended or no majority answered. The
+	// reason is wrapped too.
 	ErrFailed = errors.New("redsync: failed to acquire lock")
 
-	// ErrExtendFailed: the lock was not extended. What it was is wrapped too.
+	// ErrExtendFailed: the lock was not extended. The reason is wrapped too.
 	ErrExtendFailed = errors.New("redsync: failed to extend lock")
 
 	// ErrLockAlreadyExpired: the lock had ended when it was to be unlocked.
 	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 )
 
-// ErrTaken says that another holds the lock, or, from Extend, that the caller does not. It wraps
-// the error of Holdfast: a [*holdfast.HeldError] says who holds it. Errors are pointers to it.
+// ErrTaken says that somebody else holds the lock or, from Extend, that the caller does not hold
+// it. It wraps the error of Holdfast: a [*holdfast.HeldError] says who holds the lock. Errors are
+// pointers to an ErrTaken.
 type ErrTaken struct {
 	Nodes []int // the server's place among the pools; empty with several
 
@@ -36,7 +37,7 @@ func (e ErrTaken) Error() string {
 // Unwrap returns the error of Holdfast.
 func (e ErrTaken) Unwrap() error { return e.err }
 
-// ErrNodeTaken is there so that programs compile. Nothing returns it.
+// ErrNodeTaken exists only so that programs compile. Nothing returns it.
 type ErrNodeTaken struct {
 	Node int // the server's place among the pools
 }
@@ -46,7 +47,7 @@ func (e ErrNodeTaken) Error() string { return fmt.Sprintf("node #%d: lock alread
 
 // RedisError says that the only server gave no answer that counts. Err wraps
 // holdfast.ErrUnavailable, holdfast.ErrUnknown, or why the context has ended. Errors are pointers
-// to it.
+// to a RedisError.
 type RedisError struct {
 	Node int   // the server's place among the pools
 	Err  error // what went wrong
@@ -58,7 +59,7 @@ func (e RedisError) Error() string { return fmt.Sprintf("node #%d: %v", e.Node, 
 // Unwrap returns what went wrong.
 func (e RedisError) Unwrap() error { return e.Err }
 
-// taken is the error for a lock that another holds, or that its holder has lost.
+// taken returns the error for a lock that somebody else holds, or that its holder has lost.
 func (m *Mutex) taken(err error) error {
 	e := &ErrTaken{err: err}
 	if len(m.redsync.pools) == 1 {
@@ -67,7 +68,7 @@ func (m *Mutex) taken(err error) error {
 	return e
 }
 
-// noAnswer is the error for servers that did not answer. kind is ErrFailed or ErrExtendFailed.
+// noAnswer returns the error for servers that did not answer. kind is ErrFailed or ErrExtendFailed.
 func (m *Mutex) noAnswer(kind, err error) error {
 	if len(m.redsync.pools) == 1 {
 		return &RedisError{Err: err}
@@ -75,7 +76,7 @@ func (m *Mutex) noAnswer(kind, err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// refusal is the error for the last try.
+// refusal returns the error of the last try.
 func (m *Mutex) refusal(err error) error {
 	if errors.Is(err, holdfast.ErrHeld) || errors.Is(err, errQueued) {
 		return m.taken(err)
@@ -88,7 +89,7 @@ func hopeless(err error) bool {
 	return errors.Is(err, holdfast.ErrInvalid) || errors.Is(err, holdfast.ErrClosed)
 }
 
-// ended is the error for a context that has ended.
+// ended returns the error for a context that has ended.
 func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrFailed, context.Cause(ctx))
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Mutex is a lock on one key. Make it with [Redsync.NewMutex]. It may be locked again after it was
-// unlocked or lost. It is safe for concurrent use, but it is one lock: a goroutine that locks it
-// while another one of the process has it waits for that one, and then has it.
+// unlocked or lost. It is safe for concurrent use, but it is one lock: if a goroutine locks it
+// while another goroutine has it, the first waits for the other, and then has it.
 //
 // The lock is not renewed (but see [WithRenewal]): it ends with its expiry unless it is extended.
 type Mutex struct {
@@ -48,8 +48,8 @@ func (m *Mutex) Value() string {
 	return m.value
 }
 
-// Until returns until when the lock is valid, as of the last Lock or Extend; with [WithRenewal] as
-// of now. It is zero before the first.
+// Until returns the time until which the lock is valid, as of the last Lock or Extend, or with
+// [WithRenewal] as of now. It is zero before the first Lock.
 func (m *Mutex) Until() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,9 +185,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext releases the lock, and reports whether it was held until now. If not, the error
-// wraps [ErrLockAlreadyExpired] and, after a loss, a [*holdfast.LostError]. Without an answer it is
-// a [*RedisError], or with several pools one that wraps [ErrFailed]: the release then goes on in
-// the background. ctx bounds the wait for it.
+// wraps [ErrLockAlreadyExpired] and, after a loss, a [*holdfast.LostError]. Without an answer the
+// error is a [*RedisError], or with several pools one that wraps [ErrFailed]. Then the release goes
+// on in the background. ctx bounds the wait for the release.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	lock := m.Held()
 	if lock == nil {
@@ -209,7 +209,7 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // ExtendContext renews the lock to its whole expiry, and reports whether it did. If the lock has
 // ended it fails with a [*ErrTaken] that wraps [ErrExtendFailed] and, after a loss, a
 // [*holdfast.LostError]. Without an answer the error is a [*RedisError], or with several pools one
-// that wraps ErrExtendFailed: the lock is then still held, until its deadline.
+// that wraps ErrExtendFailed. Then the lock is still held, until its deadline.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	ctx = or(ctx)
 	lock := m.Held()
@@ -239,7 +239,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
 
 // ValidContext reports whether the servers say that the lock is held with the value of this Mutex.
-// That may have changed when it returns. Without an answer the error is as that of UnlockContext.
+// That may have changed when it returns. Without an answer the error is that of UnlockContext.
 //
 // Deprecated: use Until, or Held.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {

@@ -34,9 +34,9 @@ func WithRetryDelayFunc(delayFunc DelayFunc) Option {
 	return OptionFunc(func(m *Mutex) { m.delayFunc = delayFunc })
 }
 
-// WithSetNXOnExtend has Extend acquire the lock anew if it is lost and nobody else has it. Another
-// may have had it meanwhile, so its token is larger then, and contexts of the former one have
-// ended.
+// WithSetNXOnExtend has Extend acquire the lock anew if it is lost and nobody else has it. Somebody
+// else may have had it meanwhile, so the new lock has a larger token, and contexts of the former
+// lock have ended.
 func WithSetNXOnExtend() Option { return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true }) }
 
 // WithDriftFactor sets the part of the expiry set aside for clocks that run at different rates, at
@@ -52,32 +52,34 @@ func WithTimeoutFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
 }
 
-// WithGenValueFunc sets what makes the value of each acquisition. It must not repeat itself, and
-// has at most 128 bytes of printable ASCII. Its error is that of Lock. Default: 16 random bytes in
-// base64.
+// WithGenValueFunc sets the function that makes the value of each acquisition. A value must not
+// repeat, and has at most 128 bytes of printable ASCII. An error of the function is the error of
+// Lock. Default: 16 random bytes in base64.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 	return OptionFunc(func(m *Mutex) { m.genValueFunc = genValueFunc })
 }
 
 // WithValue sets the value of a lock that another Mutex has acquired, in this process or another,
-// so that this one extends and unlocks it. The other one learns of the end as of a loss. While its
-// process lives, that ends the lock when it has not been extended there, whatever was done here.
+// so that this Mutex extends and unlocks it. To the other Mutex the unlock looks like a loss. While
+// its process lives, that process ends the lock unless it is extended there, whatever was done
+// here.
 func WithValue(v string) Option { return OptionFunc(func(m *Mutex) { m.value = v }) }
 
-// WithFailFast is there so that programs compile: nobody waits for servers that a majority does not
-// need.
+// WithFailFast exists only so that programs compile. Lock never waits for servers that a majority
+// does not need.
 func WithFailFast(bool) Option { return OptionFunc(func(*Mutex) {}) }
 
-// WithShufflePools is there so that programs compile: all servers are asked at once.
+// WithShufflePools exists only so that programs compile. All servers are asked at once.
 func WithShufflePools(bool) Option { return OptionFunc(func(*Mutex) {}) }
 
-// WithRenewal has the lock renewed until Unlock, for as long as the process lives, so that no work
-// takes longer than the expiry. If it is lost all the same, [Mutex.Held] tells. The old library has
+// WithRenewal has the lock renewed until Unlock, for as long as the process lives, so work may take
+// longer than the expiry. If the lock is lost all the same, [Mutex.Held] tells. The old library has
 // no such option.
 func WithRenewal() Option { return OptionFunc(func(m *Mutex) { m.renew = true }) }
 
-// WithQueue has Lock wait in the queue of the servers, for as long as the tries would take with
-// their delays, in place of trying again. Those who wait are served in the order in which they
-// came, and as soon as the lock is free. A lock that a process with the old library has unlocked is
-// noticed within a second: use it when there are none any more. The old library has no such option.
+// WithQueue has Lock wait in the queue of the servers instead of trying again, for as long as the
+// tries would take with their delays. Waiters are served in the order in which they came, and as
+// soon as the lock is free. If a process with the old library unlocks a lock, waiters notice within
+// a second, so use WithQueue when there are no such processes any more. The old library has no such
+// option.
 func WithQueue() Option { return OptionFunc(func(m *Mutex) { m.queue = true }) }

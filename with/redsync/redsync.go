@@ -36,14 +36,14 @@ type site struct {
 	backend driver.Backend
 }
 
-// New returns a Redsync over these pools. With several, which must be servers that know nothing of
-// each other, a lock is held by a majority of them. New asks nobody: what is wrong with a pool is
-// the error of Lock.
+// New returns a Redsync over these pools. With several pools, a lock is held on a majority of them;
+// they must be servers that know nothing of each other. New makes no request. If something is wrong
+// with a pool, Lock fails.
 func New(pools ...redis.Pool) *Redsync {
 	return &Redsync{pools: pools, sites: make(map[terms]*site)}
 }
 
-// NewMutex returns a mutex of that name, which is the key in Redis. It asks nobody.
+// NewMutex returns a mutex of that name, which is the key in Redis. It makes no request.
 func (r *Redsync) NewMutex(name string, options ...Option) *Mutex {
 	m := &Mutex{
 		redsync: r,
@@ -99,7 +99,7 @@ func (r *Redsync) site(m *Mutex) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Every try asks the servers, as in the old library: nothing is handed over in memory.
+	// As in the old library, every try asks the servers, and nothing is handed over in memory.
 	locker, err := holdfast.New(backend, holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0))
 	if err != nil {
 		backend.Close()
@@ -139,7 +139,8 @@ func (r *Redsync) open(t terms) (driver.Backend, error) {
 	if len(nodes) == 1 {
 		return nodes[0], nil
 	}
-	// No quarantine: the old library has none, and new servers would grant nothing for its time.
+	// There is no quarantine: the old library has none, and new servers would grant nothing for
+	// that time.
 	q, err := quorum.New(nodes, quorum.WithGuard(0), quorum.WithDrift(t.drift),
 		quorum.WithNodeTimeout(t.timeout))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// owner returns the owner value of whoever holds the lock, if it has the value of this Mutex: as
-// its label, or, if the old library has written it, as a whole. Otherwise it returns "".
+// owner returns the owner value of the lock's holder if it has the value of this Mutex: as its
+// label or, if the old library has written it, as a whole. Otherwise it returns "".
 func (m *Mutex) owner(ctx context.Context) (s *site, owner string, err error) {
 	value := m.Value()
 	if value == "" {
@@ -32,7 +32,7 @@ func (m *Mutex) owner(ctx context.Context) (s *site, owner string, err error) {
 }
 
 // unlockByValue releases a lock that another Mutex has acquired. The backend compares the owner
-// value again, so whoever has the lock by then is safe.
+// value again, so it releases no lock that somebody else has by then.
 func (m *Mutex) unlockByValue(ctx context.Context) (bool, error) {
 	s, owner, err := m.owner(ctx)
 	switch {

@@ -4,8 +4,8 @@ package redis
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// Pool is one Redis deployment, or another backend of Holdfast. Those of package goredis beside
-// this one have a go-redis client.
+// Pool is one Redis deployment, or another backend of Holdfast. A Pool of package goredis beside
+// this one has a go-redis client.
 type Pool interface {
 	// Backend returns a backend for one Redsync, which closes it.
 	Backend() (driver.Backend, error)
