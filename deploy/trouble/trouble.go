@@ -1,6 +1,5 @@
-// Package trouble is a workload for the tests of deploy. Everything happens in it that the metrics
-// of promhold and otelhold count, the bad things too, over and over again. It runs on locks in
-// memory.
+// Package trouble is a workload for the tests of deploy. Everything that the metrics of promhold
+// and otelhold count happens in it again and again, the bad things too. It runs on locks in memory.
 package trouble
 
 import (
@@ -32,11 +31,11 @@ type workload struct {
 	memory  *memhold.Backend
 }
 
-// Run makes trouble until ctx ends, and counts it in all metrics. ready is called when the lock is
-// held that nobody else is ever granted: what is counted from then on is no first grant of it. The
-// error is that of a Locker that could not be made.
+// Run makes trouble until ctx ends, and counts it in all metrics. One lock is held for good, and
+// Run calls ready when it is: no grant that is counted from then on is the first grant of that
+// lock. The error is that of a Locker that could not be made.
 func Run(ctx context.Context, ready func(), metrics ...Metrics) error {
-	// Those who wait are told often that the key is still held.
+	// Waiters are told often that the key is still held.
 	w := &workload{metrics, memhold.New(memhold.WithPresence(time.Second))}
 	defer w.memory.Close()
 
@@ -204,7 +203,7 @@ func (w *workload) handsOver(ctx context.Context) error {
 	})
 }
 
-// isRefused tries to have what another one has.
+// isRefused tries to acquire locks that others hold.
 func (w *workload) isRefused(ctx context.Context) error {
 	return w.repeat(ctx, "refused", 0, func(l *holdfast.Locker, _ memhold.Faults) {
 		l.TryAcquire(ctx, "stuck/1")

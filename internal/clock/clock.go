@@ -21,9 +21,10 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// noise is how much suspended time may be left out: twice by the comparison of two clocks that
-// cannot be read at once, and once by that of the wall clock's lead. Three times as much is less
-// than the constant part of the drift allowance, which therefore covers it.
+// noise is how much suspended time one comparison of two clocks may leave out, because they cannot
+// be read at once. There are three comparisons: two of clocks, and one of the wall clock's lead.
+// Three times noise is less than the constant part of the drift allowance, which therefore covers
+// it.
 const noise = time.Millisecond / 2
 
 var (
@@ -35,8 +36,8 @@ var (
 
 	host suspends
 
-	// simulated is what SimulateSuspend has added to the suspended time, hidden what
-	// SimulateHiddenSuspend has.
+	// simulated is what SimulateSuspend has added to the suspended time, and hidden what
+	// SimulateHiddenSuspend has added.
 	simulated, hidden atomic.Int64
 
 	// readBoot is sinceBoot, but in tests.
@@ -45,10 +46,10 @@ var (
 
 // Now reads the lease clock. It never goes back.
 //
-// It asks the clock that counts suspended time only if the wall clock has moved against the
-// monotonic one since that was last asked, as it does in a suspend. That clock costs a system call,
-// several times as much as all the rest. Somebody who sets the wall clock back by just what a
-// suspend has taken hides that, until the next [Look].
+// The clock that counts suspended time costs a system call, which is several times as much as all
+// the rest. So Now asks it only if the wall clock has moved against the monotonic clock since the
+// last time, as it does in a suspend. If somebody sets the wall clock back by exactly the time of a
+// suspend, the suspend stays hidden until the next [Look].
 func Now() Instant {
 	t := time.Now()
 	elapsed := t.Sub(base)
@@ -73,14 +74,14 @@ func Look() Instant {
 	return look(t.Round(0).Sub(base.Round(0)) - elapsed)
 }
 
-// bubble is the time of a synctest bubble, which begins before this process did: the host's clocks
-// know nothing of it.
+// bubble returns the time of a synctest bubble. A bubble's time begins before the process did, and
+// the host's clocks know nothing of it.
 func bubble(elapsed time.Duration) Instant {
 	return Instant(elapsed) + Instant(simulated.Load())
 }
 
 func look(lead time.Duration) Instant {
-	// Read the clock that counts suspended time first: a delay between the two readings then makes
+	// Read the clock that counts suspended time first. Then a delay between the two readings makes
 	// the suspended time look smaller, never larger.
 	begun := time.Since(base)
 	boot := readBoot() - offset + time.Duration(hidden.Load())
@@ -98,14 +99,15 @@ type suspends struct {
 // known returns the suspended time that is counted, if the wall clock's lead shows that there was
 // no suspend since it was noted.
 func (s *suspends) known(lead time.Duration) (slept time.Duration, ok bool) {
-	// The lead first: it is noted after the time that goes with it.
+	// The lead is read first, because it is noted after the time that belongs to it.
 	moved := lead - time.Duration(s.lead.Load())
 	return time.Duration(s.counted.Load()), -noise < moved && moved < noise
 }
 
-// note counts the suspended time, as a clock has shown it after the lead was read, and returns what
-// is counted by now. It may have shown as much too little as the reading took. If that was long, as
-// when the goroutine did not run in between, the lead is not noted: the next reading asks again.
+// note counts the suspended time that a clock has shown after the lead was read, and returns what
+// is counted now. The clock may have shown too little, by as much as the reading took. If the
+// reading took long, for example because the goroutine did not run in between, the lead is not
+// noted, and the next reading asks again.
 func (s *suspends) note(slept, lead, took time.Duration) time.Duration {
 	old := s.counted.Load()
 	for slept-time.Duration(old) >= noise && !s.counted.CompareAndSwap(old, int64(slept)) {

@@ -13,7 +13,7 @@ const boottime = 7
 // the same clock for all processes of the host.
 func SinceBoot() time.Duration { return sinceBoot() }
 
-// sinceBoot makes the system call itself, as the standard library has no other way to this clock.
+// sinceBoot makes the system call itself, because the standard library has no way to this clock.
 // The call cannot fail: every Linux that Go runs on has the clock.
 func sinceBoot() time.Duration {
 	var now syscall.Timespec

@@ -7,7 +7,7 @@ import "time"
 // SinceBoot returns a clock that all processes of the host share. Here it is the wall clock.
 func SinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// sinceBoot is the wall clock: outside of Linux the standard library reads no clock that counts
-// suspended time. A wall clock that is set forward ends leases early, which is safe. One that is
-// set back hides as much suspended time.
+// sinceBoot is the wall clock, because outside of Linux the standard library reads no clock that
+// counts suspended time. If the wall clock is set forward, leases end early, which is safe. If it
+// is set back, that much suspended time is hidden.
 func sinceBoot() time.Duration { return SinceBoot() }

@@ -1,5 +1,5 @@
 // Package patch breaks the library on purpose, so that tests can show that they notice. A patch
-// says what is replaced by what in which files; the go command applies it while it builds, and the
+// says what is replaced by what in which files. The go command applies it while it builds, and the
 // files stay as they are.
 package patch
 
@@ -30,8 +30,8 @@ func Root() (string, error) {
 }
 
 // Overlay applies patches, named without their extension, to copies of files in dir, and returns
-// the file that go build wants with -overlay. It fails if a patch does not fit: the code has
-// changed then, and the patch has to.
+// the file that go build wants with -overlay. It fails if a patch does not fit. Then the code has
+// changed, and the patch has to change too.
 func Overlay(dir string, patches fs.FS, names ...string) (path string, err error) {
 	root, err := Root()
 	if err != nil {
@@ -183,7 +183,7 @@ func parse(text []byte) (changes []change, err error) {
 		if c.file == "" || len(c.old) == 0 {
 			return nil, fmt.Errorf("place %d names no file, or nothing to replace", i+1)
 		}
-		// A line may go on behind what is given of it.
+		// The last line of old may be only the beginning of a line.
 		changes[i].old = bytes.TrimSuffix(c.old, []byte("\n"))
 		changes[i].new = bytes.TrimSuffix(c.new, []byte("\n"))
 	}

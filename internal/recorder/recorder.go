@@ -1,5 +1,5 @@
-// Package recorder has a testing.TB that may fail: it records that it has failed, and the test
-// around it goes on. With it the tests of a test suite show that the suite notices what is broken.
+// Package recorder has a testing.TB that may fail: it records the failure, and the test around it
+// goes on. With it the tests of a test suite show that the suite notices broken code.
 package recorder
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Recorder is a TB that fails by itself only. All else it leaves to its TB, that of the test around
-// it.
+// Recorder is a TB that keeps its failures to itself. It leaves all else to its TB, which is that
+// of the test around it.
 type Recorder struct {
 	testing.TB
 

@@ -7,5 +7,5 @@
 // It is internal, so no user depends on it. It is in the kernel's module, so that the tests of all
 // modules can import it. They could not import a module that is never released: go mod tidy also
 // reads the tests of what a module imports, so it would fail for every user. A package here keeps
-// its path, as a release that imports it may be combined with any later kernel.
+// its path, because a release that imports it may be combined with any later kernel.
 package testserver

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// Ports are tried one after the other, from a random one on: so two test processes at the same time
-// rarely try the same.
+// Ports are tried one after the other, from a random one on, so two test processes at the same time
+// rarely try the same port.
 const firstPort, lastPort = 10_000, 32_000
 
 var ports atomic.Int64 // tried so far, and where that began
 
 func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
-// reserved has what keeps the ports for this process until it ends. Nothing closes them: a server
-// may be started again on its port, and a port where nobody may listen must stay so.
+// reserved has what keeps the ports for this process until it ends. They are never closed, because
+// a server may be started again on its port, and a port where nobody may listen must stay so.
 var reserved struct {
 	sync.Mutex
 	all []io.Closer
@@ -61,8 +61,9 @@ func reserve(port int, distances []int) bool {
 	return true
 }
 
-// keep takes the port of UDP, which no server uses: so other test processes see that the port is
-// taken before the server listens, and when it is stopped. It returns nil if the port is not free.
+// keep takes the port of UDP, which no server uses. So other test processes see that the port is
+// taken, even before the server listens and while it is stopped. keep returns nil if the port is
+// not free.
 func keep(port int) io.Closer {
 	if port > lastPort {
 		return nil

@@ -66,7 +66,8 @@ func (p *Process) Run() error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// First: another server that has its port by now would be taken for it.
+		// This comes first. Otherwise another server that has the port by now would be taken for
+		// this one.
 		select {
 		case <-exited:
 			return fmt.Errorf("%s ended: %v: %s", p.name(), cmd.ProcessState, p.Log())
@@ -115,8 +116,9 @@ func (p *Process) signal(s syscall.Signal) (exited <-chan struct{}) {
 	return p.exited
 }
 
-// Freeze stops the process in its tracks: connections stay open and nothing is answered. The signal
-// goes to one of its threads, and until that one is run the others may go on, so it waits for all.
+// Freeze stops the process: connections stay open and nothing is answered. The signal goes to one
+// of its threads, and until that thread runs the others may go on, so Freeze waits until all have
+// stopped.
 func (p *Process) Freeze() {
 	if p.signal(syscall.SIGSTOP) == nil {
 		return
@@ -173,8 +175,8 @@ func (p *Process) Remove() error {
 	return os.RemoveAll(p.Dir)
 }
 
-// EndWith has the process killed when the test is over, and its log shown if the test has failed.
-// name returns the name of the server for the log.
+// EndWith kills the process when the test is over, and shows its log if the test has failed. name
+// returns the name of the server for the log.
 func (p *Process) EndWith(t testing.TB, name func() string) {
 	t.Cleanup(func() {
 		p.Kill()
@@ -217,12 +219,13 @@ func Find(program, install string, dirs ...string) (string, error) {
 		program, install, exec.ErrNotFound)
 }
 
-// Prepare makes a directory for a server that several tests share, which Remove removes. If this
-// process is root, which database servers refuse, the server and its commands run as the account,
+// Prepare makes a directory for a server that several tests share. Remove removes it. Database
+// servers refuse root, so if this process is root, the server and its commands run as the account,
 // or as nobody if there is no such account.
 func Prepare(account string) (*Process, error) {
-	// Not in a test's own directory, which only this user may enter, and whose name may be longer
-	// than a socket's may be. Nor is root's $TMPDIR always open to the account.
+	// It is not in a test's own directory, which only this user may enter, and whose name may be
+	// too long for a socket. It is not always in $TMPDIR either, because root's may be closed to
+	// the account.
 	parent, root := "", os.Geteuid() == 0
 	if root {
 		parent = "/tmp"

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// spawner starts all processes on one thread that never ends: a parent-death signal comes when the
-// thread ends that started the process.
+// spawner starts all processes on one thread that never ends, because the parent-death signal comes
+// when the thread that started the process ends.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {

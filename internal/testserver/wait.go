@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Patience bounds every wait for a server that runs. It is long, as the machine may be busy. No
+// Patience bounds every wait for a server that runs. It is long because the machine may be busy. No
 // test waits for it to pass.
 const Patience = 2 * time.Minute
 

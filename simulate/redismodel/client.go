@@ -79,10 +79,10 @@ func (c *Client) SetLink(link Link) {
 	c.link = link
 }
 
-// Cut breaks the connection, if there is one: calls that have not been answered fail. What they
-// sent and the server has not taken yet still reaches it if arrive is set, until the next
-// connection has the server close this one; else it is lost. So are replies and notices on their
-// way.
+// Cut breaks the connection, if there is one. Calls that have not been answered fail. If arrive is
+// set, what they sent and the server has not taken yet still reaches it, until the next connection
+// has the server close this one. Otherwise it is lost. Replies and notices on their way are lost in
+// any case.
 func (c *Client) Cut(arrive bool) {
 	c.server.mu.Lock()
 	defer c.server.unlock()
@@ -164,7 +164,7 @@ func (t transport) Conn(ctx context.Context, _ uint16) (protocol.Conn, error) {
 	}
 	a := c.attempt
 	if a == nil {
-		// Not bound to the caller's context: the next call needs the connection too.
+		// The caller's context does not bound this, because the next call needs the connection too.
 		ctx, cancel := context.WithCancel(context.Background())
 		a = &attempt{done: make(chan struct{}), cancel: cancel}
 		c.attempt = a

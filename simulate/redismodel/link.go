@@ -3,8 +3,9 @@ package redismodel
 import "time"
 
 // Link says what happens to a Client's requests. Each function is called once for each request, or
-// gap, with the server's mutex held: so never twice at once, if Clients of different Servers draw
-// from different sources. A nil function means no delay, no gap, no cut. So does a negative time.
+// gap, with the server's mutex held. So it is never called twice at once if Clients of different
+// Servers draw from different sources. A nil function means no delay, no gap, no cut. So does a
+// negative time.
 type Link struct {
 	// Request is how long a request takes to the server, and Reply how long a reply, or a notice,
 	// takes back. Nothing overtakes what was sent before it on the same connection.
@@ -13,9 +14,9 @@ type Link struct {
 	// Gap is how long the server turns to others between two commands that were sent together.
 	Gap func() time.Duration
 
-	// Cut says whether the connection breaks in a request of that many commands: if cut is true,
-	// the server gets so many of them as arrive says, and no reply comes back. 0 loses the request,
-	// and all of them lose just the replies.
+	// Cut says whether the connection breaks in a request of that many commands. If cut is true,
+	// the server gets as many of them as arrive says, and no reply comes back. If arrive is 0, the
+	// request is lost. If all commands arrive, only the replies are lost.
 	Cut func(commands int) (arrive int, cut bool)
 }
 

@@ -147,8 +147,8 @@ func (s *Server) Start(on *Snapshot) {
 // Restart begins another run of the server on the data that it has.
 func (s *Server) Restart() { s.Start(s.Snapshot()) }
 
-// Pause stops the server in its tracks, as SIGSTOP would: connections stay open, can be made, and
-// carry requests, but nothing is answered until [Server.Resume].
+// Pause stops the server, as SIGSTOP would: connections stay open, can be made, and carry requests,
+// but nothing is answered until [Server.Resume].
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +184,8 @@ func (s *Server) wake() {
 	}
 }
 
-// ReplicaOf makes the server a read-only replica: it has primary's data from now on, or keeps its
-// own if that is nil. What the primary does later does not come to it. Connections stay.
+// ReplicaOf makes the server a read-only replica with the primary's data, or with its own if
+// primary is nil. What the primary does later does not come to it. Connections stay.
 func (s *Server) ReplicaOf(primary *Server) {
 	name, data, history := "elsewhere:6379", (*Snapshot)(nil), ""
 	if primary != nil {
@@ -235,8 +235,8 @@ func (s *Server) SetReplicas(n int) {
 	s.replicas = n
 }
 
-// Configure changes a setting, as CONFIG SET would. It only changes what the server tells: whether
-// it forgets is for [Server.Start] to say.
+// Configure changes a setting, as CONFIG SET would. It only changes what the server tells. Whether
+// the server forgets depends on [Server.Start].
 func (s *Server) Configure(name, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +254,8 @@ func (s *Server) Forbid(commands ...string) {
 	}
 }
 
-// Do carries out a command of somebody else, whatever state the server is in: a foreign client's,
-// or one of a test that wants to know. It needs no connection.
+// Do carries out a command, whatever state the server is in, as a foreign client would or for a
+// test that looks at the data. It needs no connection.
 func (s *Server) Do(command ...string) protocol.Reply {
 	s.mu.Lock()
 	defer s.unlock()
@@ -269,9 +269,9 @@ func (s *Server) Evict(key string) bool { return s.Do("DEL", key).Int == 1 }
 // Get returns a string value; empty if there is none.
 func (s *Server) Get(key string) string { return s.Do("GET", key).Str }
 
-// Keys returns the names of all keys that have not expired, in order, but those that stay for good,
-// of fences, of the set of nodes and of the memory: locks, queues and waiters, and whatever else
-// was left behind.
+// Keys returns the names of all keys that have not expired, in order: locks, queues and waiters,
+// and whatever else was left behind. It leaves out those that stay for good: fences, the set of
+// nodes, and the memory.
 func (s *Server) Keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

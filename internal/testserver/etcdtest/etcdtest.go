@@ -30,8 +30,8 @@ const (
 	peer   = "peer:0"
 )
 
-// noFsync is for the environment, as older servers do not know it. A crash of the process loses
-// nothing by it, and a slow disk can not fail a test.
+// noFsync is set in the environment, because older servers do not know it as a flag. A crash of the
+// process loses nothing by it, and a slow disk cannot fail a test.
 const noFsync = "ETCD_UNSAFE_NO_FSYNC=true"
 
 // Start starts an etcd on new data, on a socket in its own directory. Remove ends it.
@@ -52,8 +52,8 @@ func Start() (Server, error) {
 		"--listen-client-urls", scheme + client, "--advertise-client-urls", scheme + client,
 		"--listen-peer-urls", scheme + peer, "--initial-advertise-peer-urls", scheme + peer,
 		"--initial-cluster", "default=" + scheme + peer,
-		// Leases are one and a half of it at least, in whole seconds, and it waits for no other
-		// member.
+		// Leases are at least one and a half of the election timeout, in whole seconds. A short
+		// timeout does no harm here, because the server waits for no other member.
 		"--heartbeat-interval", "50", "--election-timeout", "500"}
 	p.Ready = func() error { return answers("unix", s.Socket) }
 	if err := s.Run(); err != nil {
@@ -65,7 +65,7 @@ func Start() (Server, error) {
 // Run starts the process, which was never started or has ended, on the data that it has, and waits
 // until it answers.
 func (s Server) Run() error {
-	// Who is killed leaves its sockets behind, and does not start where one is.
+	// A server that is killed leaves its sockets behind, and does not start where one is.
 	for _, name := range []string{client, peer} {
 		if err := os.Remove(filepath.Join(s.Dir, name)); err != nil && !os.IsNotExist(err) {
 			return err

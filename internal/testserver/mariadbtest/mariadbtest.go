@@ -27,9 +27,9 @@ func Start() (Server, error) {
 	return start(func(Server) error { return nil })
 }
 
-// StartTLS is Start for a server that listens on the port of 127.0.0.1, too. ca, cert and key are
-// files in PEM form: the authority of clients, and what it has itself. A user who is to encrypt is
-// made so.
+// StartTLS is Start for a server that also listens on the port of 127.0.0.1. ca, cert and key are
+// files in PEM form: the authority of clients, and the server's own certificate and key. To make a
+// user encrypt, create the user so.
 func StartTLS(port int, ca, cert, key string) (Server, error) {
 	return start(func(s Server) error {
 		s.Args = append(s.Args, "--skip-networking=0", "--bind-address=127.0.0.1",

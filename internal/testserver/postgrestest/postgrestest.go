@@ -31,15 +31,16 @@ func Start() (Server, error) {
 	return start(5432, func(Server) error { return nil })
 }
 
-// access lets everybody in by the socket; over TCP only with TLS: the user client by a certificate
-// in which that is the name, and others by a password.
+// access lets everybody in by the socket, and over TCP only with TLS. There the user client needs a
+// certificate with that name, and others need a password.
 const access = `local   all all              trust
 hostssl all client 127.0.0.1/32 cert
 hostssl all all    127.0.0.1/32 scram-sha-256
 `
 
-// StartTLS is Start for a server that listens on the port of 127.0.0.1, too, where it speaks only
-// TLS. ca, cert and key are files in PEM form: the authority of clients, and what it has itself.
+// StartTLS is Start for a server that also listens on the port of 127.0.0.1, where it speaks only
+// TLS. ca, cert and key are files in PEM form: the authority of clients, and the server's own
+// certificate and key.
 func StartTLS(port int, ca, cert, key string) (Server, error) {
 	return start(port, func(s Server) error {
 		s.Args = append(s.Args, "-c", "listen_addresses=127.0.0.1", "-c", "ssl=on")

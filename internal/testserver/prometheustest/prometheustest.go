@@ -51,7 +51,7 @@ func StartIn(dir, address, config string) (Server, error) {
 // Promtool returns the path of the program that checks and tries rules.
 func Promtool() (string, error) { return testserver.Find("promtool", Debian) }
 
-// answers asks whether it is ready: it listens before it has read its data.
+// answers asks whether the server is ready, because it listens before it has read its data.
 func answers(address string) (err error) {
 	conn, err := net.DialTimeout("tcp", address, testserver.Patience)
 	if err != nil {

@@ -20,13 +20,13 @@ type Cluster struct {
 }
 
 // nodeTimeout is how many milliseconds a server of a cluster may be silent before the others
-// declare it failed. It is longer than any pause of a busy machine: a cluster with a failed server
-// serves nothing.
+// declare it failed. It is longer than any pause of a busy machine, because a cluster with a failed
+// server serves nothing.
 const nodeTimeout = "600000"
 
 // StartCluster starts a cluster with its slots spread evenly over the shards. No replica takes over
-// by itself: a failover loses what its primary has confirmed meanwhile, and a busy machine must not
-// bring one about. See [Cluster.TakeOver].
+// by itself. A failover loses what the primary has confirmed meanwhile, and a busy machine must not
+// cause one. See [Cluster.TakeOver].
 func StartCluster(t testing.TB, shards, replicas int, options ...Option) *Cluster {
 	t.Helper()
 	c := &Cluster{Replicas: make([][]*Server, shards)}

@@ -90,8 +90,8 @@ func claimsInSlot(t *testing.T, b driver.Backend) (claims []driver.Claim) {
 	return claims
 }
 
-// awaitRenewed waits until one renewal has renewed all claims of claimsInSlot. One that takes long
-// on a busy machine is unknown, and asked for again.
+// awaitRenewed waits until one renewal has renewed all claims of claimsInSlot. A renewal that takes
+// long on a busy machine is unknown, and is made again.
 func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when string) {
 	t.Helper()
 	testserver.Eventually(t, "all are renewed "+when, func() error {
@@ -113,10 +113,11 @@ func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when st
 	})
 }
 
-// AcquireInMovingSlot moves a slot and asks b for locks in it meanwhile, and fails the test unless
-// each answer is the truth: while some keys of a slot are at one server and some at the other, no
-// server acquires or releases a lock with several keys (ASK, TRYAGAIN). So the lock is unavailable
-// and nothing was done, and it is neither taken nor perhaps acquired. Afterwards all works.
+// AcquireInMovingSlot moves a slot and asks b for locks in it meanwhile. It fails the test unless
+// each answer is true. While some keys of a slot are at one server and some at the other, no server
+// acquires or releases a lock with several keys (ASK, TRYAGAIN). So the answer must be that the
+// lock is unavailable and nothing was done; not that it is held, and not that it may have been
+// acquired. Afterwards all works.
 func AcquireInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	t.Helper()
 	holder, free := claimIn("{moved}held"), claimIn("{moved}free")

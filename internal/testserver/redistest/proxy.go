@@ -27,8 +27,8 @@ type Proxy struct {
 	closed  bool
 }
 
-// pong is the reply to a PING, which libraries send by themselves over connections that are idle.
-// It is never cut, as it is not what a test is about.
+// pong is the reply to a PING, which libraries send by themselves over idle connections. It is
+// never cut, because it is not what a test is about.
 const pong = "+PONG\r\n"
 
 // Replies says what becomes of what the server sends.
@@ -87,14 +87,14 @@ func (p *Proxy) SetReplies(r Replies) {
 	p.changed.Broadcast()
 }
 
-// Spare has replies that begin with one of these passed on, whatever is said about replies.
+// Spare has replies that begin with one of these passed on, whatever SetReplies says.
 func (p *Proxy) Spare(prefixes ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spare = prefixes
 }
 
-// Refuse has new connections closed as soon as they are made, or not.
+// Refuse sets whether new connections are closed as soon as they are made.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +165,9 @@ func (p *Proxy) serve() {
 	}
 }
 
-// add has Break find the link. It refuses one that was made while Refuse or the end of the test was
-// called: Break may be over, and the link would pass on what nobody may hear any more.
+// add adds the link to those that Break closes. It refuses a link that was made while Refuse was
+// called or the test ended. Break may be over then, and the link would pass on what nobody may hear
+// any more.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Client is a connection for tests: one command at a time, and no client library whose ways could
-// hide something.
+// Client is a connection for tests. It sends one command at a time, and uses no client library,
+// which could hide something.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader

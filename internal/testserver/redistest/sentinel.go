@@ -62,15 +62,16 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 		"dir " + s.Dir,
 		"sentinel monitor " + PrimaryName + " " + host + " " + primaryPort + " 2",
 		"sentinel down-after-milliseconds " + PrimaryName + " " + nodeTimeout,
-		// One that takes longer is given up, and a replica that is a primary by then is called
-		// back.
+		// A takeover that takes longer is given up, and a replica that is a primary by then becomes
+		// a replica again.
 		"sentinel failover-timeout " + PrimaryName + " " + nodeTimeout,
 		"sentinel parallel-syncs " + PrimaryName + " 1",
 	}
 	if primary.secret != "" {
 		config = append(config, "sentinel auth-pass "+PrimaryName+" "+primary.secret)
 	}
-	// Not arguments: a Sentinel keeps what it learns in its file.
+	// The settings are in a file, not in arguments, because a Sentinel keeps what it learns in its
+	// file.
 	file := filepath.Join(s.Dir, "sentinel.conf")
 	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func (s *Sentinels) TakeOver(t testing.TB) {
 		if role.([]any)[0] == "master" {
 			return nil
 		}
-		// One that is not ready for it, or about it already, says so.
+		// A Sentinel that is not ready for it, or does it already, says so.
 		reply, err := s.Sentinels[0].Try("SENTINEL", "FAILOVER", PrimaryName)
 		return fmt.Errorf("a Sentinel says %v, %w", reply, err)
 	})

@@ -27,8 +27,8 @@ var version = sync.OnceValues(func() (v [2]int, err error) {
 	return v, nil
 })
 
-// AtLeast reports whether the servers that tests start are of the version, of Redis or of Valkey,
-// or later: older ones lack some of the settings and commands that a test uses to make its case.
+// AtLeast reports whether the servers that tests start are of that version of Redis or Valkey, or
+// later. Older ones lack some settings and commands that tests use.
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
 	v, err := version()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// loyalty is how many ticks the servers of an ensemble bear with each other: a leader whose
+// loyalty is how many ticks the servers of an ensemble wait for each other. A leader whose
 // followers stand still does not notice for a minute.
 const loyalty = 600
 

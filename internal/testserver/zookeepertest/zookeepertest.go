@@ -49,8 +49,8 @@ func Start(t testing.TB) (Server, error) {
 	return s, nil
 }
 
-// prepare makes a server that does not run yet, with these lines in its configuration. With some it
-// is one of an ensemble.
+// prepare makes a server that does not run yet, with these lines in its configuration. If there are
+// any, it is one of an ensemble.
 func prepare(t testing.TB, lines ...string) (Server, error) {
 	p, err := testserver.Prepare("zookeeper")
 	if err != nil {
@@ -67,8 +67,8 @@ func prepare(t testing.TB, lines ...string) (Server, error) {
 	return Server{p, address}, nil
 }
 
-// Command returns what runs a server with its data in the directory, where it writes the
-// configuration, and with these lines in that. With some it is one of an ensemble.
+// Command returns what runs a server with its data in the directory, and writes the configuration
+// there, with these lines in it. If there are any, the server is one of an ensemble.
 func Command(dir, address string, lines ...string) (path string, args []string, err error) {
 	java, err := testserver.Find("java", "default-jre-headless")
 	if err != nil {
@@ -142,7 +142,8 @@ func Mode(address string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	// Not for long: who has connected while the server was starting may never be answered.
+	// The deadline is short, because a client that connected while the server was starting may
+	// never get an answer.
 	conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return "", err
