@@ -15,7 +15,8 @@ import (
 const pageSize = 1000
 
 // Inspect describes one key with its waiters. It does not tell what remains of leases, because etcd
-// keeps them for longer than a claim lasts. It fails with ErrUnavailable.
+// keeps them for longer than a claim lasts. ctx and [WithTimeout] bound the call. It fails with
+// ErrUnavailable.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	limited, cancel, err := b.looking(ctx)
 	if err != nil {

@@ -160,7 +160,8 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 }
 
 // Release frees the key or leaves its queue, as driver.Backend describes. It frees the key at once,
-// even if a child has inherited files (see [Backend.Inherit]). It fails as [Backend.Acquire] does.
+// even if a child has inherited files (see [Backend.Inherit]). ctx bounds the wait: a release that
+// is queued still takes effect. It fails as [Backend.Acquire] does.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	return b.one(ctx, jobRelease, claim)
 }
@@ -187,7 +188,8 @@ func (b *Backend) one(ctx context.Context, kind jobKind,
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) { return b.notices.listen(f) }
 
 // Identity names the directory. It is the same for every spelling of dir, and stays the same until
-// the machine is restarted. It fails after Close and when the directory was removed.
+// the machine is restarted. It fails when ctx has ended, after Close, and when the directory was
+// removed.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := b.usable(ctx); err != nil {
 		return "", err

@@ -59,7 +59,8 @@ func (b *Backend) list(ctx context.Context, prefix string,
 	return failure
 }
 
-// Inspect describes one key with its waiters. It fails as [Backend.List] does.
+// Inspect describes one key with its waiters. ctx is looked at before the call. It fails as
+// [Backend.List] does.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if err := b.readable(ctx); err != nil {
 		return driver.Entry{}, b.dir.wrap(err)

@@ -23,7 +23,7 @@ func (b *Backend) Belongs(ctx context.Context) (driver.Set, error) {
 }
 
 // Move moves the memory from one set to another, if it belongs to from. It returns the set that the
-// memory belongs to afterwards. It fails as Belongs does.
+// memory belongs to afterwards. ctx is looked at before the call. It fails as Belongs does.
 func (b *Backend) Move(ctx context.Context, from, to driver.Set) (driver.Set, error) {
 	return b.belongs(ctx, func(m *memory) {
 		if m.set == from {

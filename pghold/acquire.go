@@ -12,7 +12,11 @@ const acquireStatement = `SELECT state, granted, encode(holder, 'hex'), remainin
 
 // Acquire asks once for the claim, as driver.Backend describes, in one round trip, or two if it is
 // the first. A busy claim with Queue set is queued and present for [Presence], or for its TTL if
-// that is shorter. If the tables are missing or of another version, it fails with [ErrMissing].
+// that is shorter. ctx bounds the wait, not the request. Acquire fails with ErrInvalid for a claim
+// that is not allowed, with ErrUnknown if the request was sent and no answer came, and otherwise
+// with ErrUnavailable. [ErrMissing] is in the error if the tables are missing or of another
+// version, and [ErrReadOnly] after [WithReadOnly]. In quarantine and under another set it fails as
+// driver.Guarder and driver.Member describe.
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.claims(&claim); err != nil {
 		return driver.Result{}, err

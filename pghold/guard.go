@@ -66,14 +66,14 @@ func (b *Backend) Join(set driver.Set) {
 	b.want.Store(&set)
 }
 
-// Belongs returns the set that the database remembers, as driver.Member describes. It fails with
-// ErrUnavailable.
+// Belongs returns the set that the database remembers, as driver.Member describes. ctx bounds the
+// wait. It fails with ErrUnavailable.
 func (b *Backend) Belongs(ctx context.Context) (driver.Set, error) {
 	return b.set(ctx, false, "SELECT member FROM holdfast.server")
 }
 
-// Move has the database remember another set, as driver.Member describes. It fails with
-// ErrUnavailable or ErrUnknown.
+// Move has the database remember another set, as driver.Member describes. ctx bounds the wait, not
+// the request. It fails with ErrUnavailable, or with ErrUnknown if no answer came.
 func (b *Backend) Move(ctx context.Context, from, to driver.Set) (driver.Set, error) {
 	if err := b.writes(); err != nil {
 		return driver.Set{}, err
@@ -100,7 +100,7 @@ func (b *Backend) set(ctx context.Context, effect bool, statement string,
 }
 
 // Identity returns a value for this run of this server: its system identifier and when it was
-// started. It fails with ErrUnavailable.
+// started. ctx bounds the wait. It fails with ErrUnavailable.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	type names struct{ identity, version string }
 	found, err := aside(ctx, b, false, func(ctx context.Context) (n names, err error) {

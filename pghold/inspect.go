@@ -53,8 +53,8 @@ const (
 	waits
 )
 
-// Inspect describes one key, as driver.Inspector says, in one snapshot. It fails with
-// ErrUnavailable.
+// Inspect describes one key, as driver.Inspector says, in one snapshot. ctx bounds the wait. It
+// fails with ErrUnavailable.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	entries, err := aside(ctx, b, false, func(ctx context.Context) ([]driver.Entry, error) {
 		return b.look(ctx, inspectStatement, []byte(key))
@@ -66,7 +66,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 }
 
 // List yields every key with the prefix that is held or waited for, as driver.Inspector says, in
-// the order of the keys. Each thousand of them is a snapshot. It fails with ErrUnavailable.
+// the order of the keys. Each thousand of them is a snapshot. ctx ends the iteration with an error.
+// It fails with ErrUnavailable.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		for last := ""; ; {

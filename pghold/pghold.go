@@ -123,7 +123,7 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 // NewSQL is New for a database/sql pool, with the driver of pgx or with lib/pq. It has no notices
 // unless [WithNotices] says how to get them. If the driver prepares statements by itself, a pooler
 // in transaction mode has to support that. The driver of pgx does so unless its
-// default_query_exec_mode is exec or simple_protocol.
+// default_query_exec_mode is exec or simple_protocol. NewSQL fails as New does.
 func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, refuse("db is nil")

@@ -12,7 +12,9 @@ const releaseStatement = `SELECT state, notices ` +
 
 // Release frees the key or leaves its queue, as driver.Backend describes. The same round trip
 // grants the key to the next waiter. If a request to acquire the claim may still be on its way
-// because its connection has broken, the server refuses that request for a minute.
+// because its connection has broken, the server refuses that request for a minute. ctx bounds the
+// wait: a release is sent even if nobody waits for it any more. Release fails with ErrUnknown if
+// the request was sent and no answer came, and otherwise with ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := b.writes(); err != nil {
 		return driver.Result{}, err

@@ -17,7 +17,9 @@ const renewStatement = `SELECT state, n, granted, waiting, remaining, notices FR
 const renewChunk = 1000
 
 // Renew extends each claim that still holds its key, as driver.Backend describes, a thousand of
-// them in one round trip.
+// them in one round trip. ctx bounds the wait, not the requests. Renew fails with ErrUnknown or
+// ErrUnavailable for up to a thousand claims. With more, the error of a thousand is in their
+// results. A claim that is not allowed has ErrInvalid in its result.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.writes(); err != nil {
 		return nil, err

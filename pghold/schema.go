@@ -49,9 +49,9 @@ func (m sqlMigration) QueryRow(ctx context.Context, statement string, args ...an
 
 // Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
 // processes may do so at the same time. The user has to be allowed to create a schema in the
-// database. If the schema is there already, any user will do. Migrate fails with ErrUnavailable of
-// package driver. [ErrRights] is in the error if the user may not create the schema. Migrate also
-// fails if the schema is of a newer version.
+// database. If the schema is there already, any user will do. ctx bounds the migration. Migrate
+// fails with ErrUnavailable of package driver. [ErrRights] is in the error if the user may not
+// create the schema. Migrate also fails if the schema is of a newer version.
 func Migrate(ctx context.Context, db DB) error {
 	var version int
 	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)

@@ -34,8 +34,8 @@ func (f commonOption) applyToOpen(g *config)          { f(&g.options) }
 func (f commonOption) applyToNew(o *protocol.Options) { f(o) }
 
 // WithTLS has connections use TLS with this configuration, whatever the URL says about it. The
-// server's name for verification is the host connected to, unless the configuration sets one. nil
-// changes nothing.
+// server's name for verification is the host connected to, unless the configuration sets one.
+// Default, also with nil: what the URL says.
 func WithTLS(c *tls.Config) Option {
 	return option(func(g *config) {
 		if c != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // Inspect describes one key with its waiters. It does not tell what remains of leases, because only
-// the process that holds a key knows. It fails with ErrUnavailable.
+// the process that holds a key knows. ctx and [WithTimeout] bound the call. It fails with
+// ErrUnavailable.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	var entry driver.Entry
 	err := b.watching(ctx, func() error {

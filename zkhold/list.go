@@ -16,8 +16,8 @@ import (
 
 // List yields every key that is held or waited for and begins with prefix, without its waiters, in
 // no order. It reads 32 slots at a time, and no more until the caller has taken what is in them, so
-// the whole is no snapshot. It fails as [Backend.Inspect] does. The timeout bounds the whole list,
-// without the time that the caller takes.
+// the whole is no snapshot. It fails as [Backend.Inspect] does. ctx ends the iteration with an
+// error. The timeout bounds the whole list, without the time that the caller takes.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := ctx.Err(); err != nil {

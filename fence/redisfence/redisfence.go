@@ -56,7 +56,7 @@ import (
 type Eval func(ctx context.Context, script string, keys []string, args []any) (any, error)
 
 // Guard writes to Redis by commands that are executed only if the token is not older than one that
-// was accepted.
+// was accepted. It is safe for concurrent use if Eval is.
 type Guard struct {
 	_ struct{} // keyed literals only: fields will be added
 

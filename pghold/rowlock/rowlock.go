@@ -68,7 +68,8 @@ func (t Table) TryRow(ctx context.Context, tx Tx, id any) error {
 }
 
 // Row is TryRow, but waits for another transaction, for wait at most. wait is a millisecond or
-// more. The order in which waiters get the row is not defined.
+// more. The order in which waiters get the row is not defined. When wait has passed, Row fails with
+// holdfast.ErrHeld, and the transaction is aborted. In all else it fails as TryRow does.
 func (t Table) Row(ctx context.Context, tx Tx, id any, wait time.Duration) error {
 	return waiting(ctx, tx, wait, func() error { return t.lock(ctx, tx, id, " FOR UPDATE") })
 }
@@ -103,7 +104,7 @@ func (t Table) Next(ctx context.Context, tx Tx, id any, condition string, args .
 // It fails with holdfast.ErrHeld if another transaction has it, and the transaction goes on. The
 // lock is on a number of 64 bits that PostgreSQL makes of the name (hashtextextended(key, 0)), so
 // in very rare cases two names are one lock. Other programs that take pg_advisory_lock on that
-// number exclude it. A transaction that has the lock may take it again.
+// number exclude it. A transaction that has the lock may take it again. ctx bounds the statement.
 func TryKey(ctx context.Context, tx Tx, key string) error {
 	var taken bool
 	err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
@@ -115,7 +116,8 @@ func TryKey(ctx context.Context, tx Tx, key string) error {
 }
 
 // Key is TryKey, but waits for another transaction, for wait at most. wait is a millisecond or
-// more. When it has passed, Key fails with holdfast.ErrHeld, and the transaction is aborted.
+// more. When it has passed, Key fails with holdfast.ErrHeld, and the transaction is aborted. ctx
+// bounds the statements.
 func Key(ctx context.Context, tx Tx, key string, wait time.Duration) error {
 	return waiting(ctx, tx, wait, func() error {
 		var one int

@@ -11,7 +11,10 @@ import (
 
 // Acquire asks once for the claim, as [driver.Backend] describes. Without contention it takes one
 // round trip with four plain commands. With contention it takes one round trip with a script, and
-// the first time one more. A shared claim always takes one round trip with a script.
+// the first time one more. A shared claim always takes one round trip with a script. ctx bounds the
+// call, not its effect. Acquire fails with ErrInvalid for a claim that is not allowed, with
+// ErrUnknown if the claim may have been granted, and otherwise with ErrUnavailable, also in
+// quarantine and under another set (see [driver.Guarder] and [driver.Member]).
 func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := validate(&claim); err != nil {
 		return driver.Result{}, err

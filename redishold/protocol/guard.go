@@ -129,8 +129,8 @@ type looks struct {
 	servers map[string]*Server
 }
 
-// Identity returns the run_id of the server, or of all primaries of a cluster. It fails with
-// ErrUnavailable if one of them cannot be reached.
+// Identity returns the run_id of the server, or of all primaries of a cluster. ctx bounds the call.
+// It fails with ErrUnavailable if one of them cannot be reached.
 func (b *Backend) Identity(ctx context.Context) (string, error) {
 	if err := b.ready(ctx); err != nil {
 		return "", err

@@ -63,7 +63,7 @@ func (b *Backend) Join(set driver.Set) {
 }
 
 // Belongs returns the set that the server remembers, as [driver.Member] describes. A cluster has
-// one for all its servers. It fails with ErrUnavailable, or ErrUnknown.
+// one for all its servers. ctx bounds the call. It fails with ErrUnavailable or ErrUnknown.
 func (b *Backend) Belongs(ctx context.Context) (driver.Set, error) {
 	if b.options.ReadOnly {
 		return b.belongsPlainly(ctx)

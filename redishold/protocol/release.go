@@ -6,7 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Release frees the key or leaves its queue, as [driver.Backend] describes.
+// Release frees the key or leaves its queue, as [driver.Backend] describes. ctx bounds the call,
+// not its effect. It fails with ErrUnknown if the release may have taken effect, and otherwise with
+// ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
 	result, err := b.release(ctx, claim, doubtful)

@@ -23,7 +23,9 @@ const (
 
 // Renew extends every claim that still holds its key, as [driver.Backend] describes. On a cluster
 // it asks the shards side by side. A shard that does not answer leaves its claims Unknown and does
-// not delay the others.
+// not delay the others. ctx bounds the call. Renew fails with ErrUnknown or ErrUnavailable if
+// nothing is known of any claim. Otherwise the error of a claim is in its result; a claim that is
+// not allowed has ErrInvalid there.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err

@@ -216,7 +216,9 @@ const batch = 100
 
 // Renew extends each claim that still holds its key, as driver.Backend describes, a hundred with
 // one request. Result.Waiting says that somebody else listens for the release of the key, as
-// waiters for an RLock do.
+// waiters for an RLock do. ctx bounds the call. Renew fails with ErrUnknown or ErrUnavailable if
+// one request was enough for all claims. Otherwise the error of a claim is in its result; a claim
+// that is not allowed has ErrInvalid there.
 func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Err: err}
