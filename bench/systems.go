@@ -225,8 +225,8 @@ func openTwoUpdates(ctx context.Context, at site, _ time.Duration) (*locker, err
 	}, nil
 }
 
-// openListenNotify takes a row and gives it back with a notice, which whoever waits hears. That is
-// no lock: a holder that dies keeps the row.
+// openListenNotify takes a row and gives it back with a notice, which waiters hear. That is no
+// lock: a holder that dies keeps the row.
 func openListenNotify(ctx context.Context, at site, _ time.Duration) (*locker, error) {
 	pool, err := openRows(ctx, at)
 	if err != nil {
@@ -350,7 +350,7 @@ func (e *env) requests(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("the requests of %q are not counted", name)
 }
 
-// etcdRequests counts messages, also those of streams, as keep-alives are.
+// etcdRequests counts messages, also those of streams, such as keep-alives.
 func etcdRequests(ctx context.Context, address string) (n float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {

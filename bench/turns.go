@@ -11,7 +11,7 @@ import (
 
 // measureAll has the drivers take turns. A driver that hangs is left out from then on. A driver
 // that fails gets its next turn, because a short stall of the machine can cause an error; the error
-// is reported all the same.
+// is still reported.
 func (s *scenario) measureAll(ctx context.Context, e *env) *results {
 	r := &results{s, make(map[string][]sample), make(map[string]error)}
 	leave, err := e.enter(ctx, s)

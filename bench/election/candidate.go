@@ -56,8 +56,9 @@ func campaign(kind, address string) error {
 	return campaignHoldfast(ctx, kind, address, ttl, resign)
 }
 
-// act acts as the leader while leads says so, and writes when that began, and when it last did. The
-// clock is read before leads is asked: so a process that was stopped in between did not act.
+// act acts as the leader while leads says so, and writes when it began to act and when it last
+// acted. It reads the clock before it asks leads, so a process that was stopped in between did not
+// act.
 func act(ctx context.Context, leads func() bool) {
 	first, last := int64(0), int64(0)
 	for {

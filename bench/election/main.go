@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command election compares how long nobody leads, whether two ever lead at once, and what a leader
-// and two candidates that wait cost: for holdfast's election on Redis and in a directory, and for
-// etcd's concurrency.Election. Candidates are processes, which it starts, kills and stops itself,
-// as it does the servers.
+// Command election compares holdfast's election on Redis and in a directory with etcd's
+// concurrency.Election: how long nobody leads, whether two ever lead at once, and what a leader and
+// two waiting candidates cost. Candidates are processes. It starts, kills and stops them and the
+// servers itself.
 //
 //	go run ./bench/election -rounds 10 -changes 1000
 //

@@ -26,7 +26,7 @@ type Finding struct {
 	// where and when it was broken, and between which answers of servers; empty if there is nothing
 	// to say about that
 	Because string
-	// nothing was shown, as a search or a probe took too long; that is a violation, too
+	// nothing was shown, because a search or a probe took too long; that is a violation, too
 	Open bool
 }
 
@@ -192,7 +192,7 @@ func tokens(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// sameTokens are tokens of a key that two have who may not.
+// sameTokens finds tokens of a key that two acquisitions have although they may not.
 func sameTokens(key string, granted []*history.Acquisition) (found []Finding) {
 	owners := make(map[uint64]*history.Acquisition)
 	for _, a := range granted {
@@ -253,12 +253,12 @@ func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
 	})
 }
 
-// register: the guarded store answers, as it is in the laboratory's own process, and takes what a
-// rightful holder writes, and lets one read that shares the key. (What it takes never goes back:
-// the register itself sees to that, and reports what it should not have seen.) Whoever made it
-// refuse had a larger token and was granted the lock before, to write: only what explains that is
-// an excuse, and if there is nobody it is the token that is wrong, or the store. And what is there
-// does not change while somebody reads it.
+// register: the guarded store answers, because it is in the laboratory's own process. It takes what
+// a rightful holder writes, and lets a holder read that shares the key. (The register itself makes
+// sure that what it takes never goes back, and reports what it should not have seen.) If it
+// refuses, an acquisition with a larger token must have been granted the lock before, to write.
+// Only what explains that grant is an excuse. If there is no such acquisition, the token is wrong,
+// or the store. And the value does not change while somebody reads it.
 func register(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -295,8 +295,8 @@ func overtook(run *history.Run, a, b *history.Acquisition) bool {
 	return a.Token > b.Token && a.End() > leased(run, b)
 }
 
-// loss: whoever lost a lock was told before the next acquisition was granted that does not share
-// the key with it, if the process ran.
+// loss: a holder that lost a lock, and whose process ran, was told before the next acquisition was
+// granted that does not share the key with it.
 func loss(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -325,9 +325,9 @@ func loss(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// ranBadly reports whether the process did not run all the time from the deadline to the moment, as
-// far as it noticed, and whether that explains that it was told as late as it was. Its own clock of
-// stalls is as coarse as its ticks, and what is shorter than the shortest stall may be one.
+// ranBadly reports whether the process stood still at times between the deadline and the moment, as
+// far as it noticed, and whether that explains why it was told so late. It measures stalls only as
+// finely as its ticks, so a time shorter than the shortest stall may be one too.
 func ranBadly(run *history.Run, a *history.Acquisition, told, moment int64) bool {
 	const tick, much = int64(20 * time.Millisecond), int64(100 * time.Millisecond)
 	if told-min(a.Until, moment) <= int64(history.Unnoticed) {

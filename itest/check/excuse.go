@@ -71,8 +71,8 @@ func brokenAt(run *history.Run, server, key string, at span) (fault history.Reco
 	return history.Record{}, false
 }
 
-// leasesFor are those that servers have given for an acquisition, by server: those of the owner
-// value whose grant had the acquisition's token.
+// leasesFor returns the leases that servers have given for an acquisition, by server: those of the
+// owner value whose grant had the acquisition's token.
 func leasesFor(run *history.Run, rules Rules, a *history.Acquisition) map[string][]lease {
 	said := run.CallsOf(a.Client, a.Key)
 	var owners []string

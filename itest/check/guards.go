@@ -59,10 +59,10 @@ func Guards(run *history.Run) (counts []Guarded) {
 	return counts
 }
 
-// guards: what comes with a smaller token than one that was accepted before is refused, and nothing
-// else is; what is accepted is written, and nothing else is. So no update through a guard is lost,
-// and the token that a store has never goes back. And so many writes came too late as were to be
-// tried on each store: otherwise nothing was shown.
+// guards: a guard refuses writes with a smaller token than one that was accepted before, and no
+// others. What is accepted is written, and nothing else is. So no update through a guard is lost,
+// and a store's token never goes back. And on each store as many writes came too late as were to be
+// tried; otherwise nothing was shown.
 func guards(run *history.Run, rules Rules) (found []Finding) {
 	all := triesOf(run)
 	left := make(map[place][]uint64)

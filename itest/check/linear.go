@@ -45,7 +45,7 @@ type lockStep struct {
 	token uint64 // of an acquisition
 }
 
-// separator is behind the name of each who shares a lock. No name has it.
+// separator is behind the name of each owner that shares a lock. No name contains it.
 const separator = "\n"
 
 // then gives the state after a step, if it can be made.
@@ -74,7 +74,7 @@ func (s lockState) then(in lockStep) (bool, lockState) {
 	}
 }
 
-// joined is the state with one more who shares the lock.
+// joined returns the state with one more owner that shares the lock.
 func (s lockState) joined(owner string, token uint64) lockState {
 	all := append(strings.SplitAfter(s.sharers, separator), owner+separator)
 	slices.Sort(all)
@@ -161,8 +161,8 @@ func unexplained(run *history.Run, rules Rules,
 			kept[a] = kept[a] || why == ""
 		}
 	}
-	// A lease that one of a set waits with, or that is passed on, may be lost before it is granted,
-	// and somebody else be in between.
+	// A lease with which a set waits, or that is passed on, may be lost before it is granted, and
+	// somebody else may have the lock in between.
 	for i, a := range part {
 		for _, other := range part[:i] {
 			if !(a.Shared && other.Shared) && overtook(run, other, a) && !kept[a] {

@@ -87,8 +87,8 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// sole: at one node a key is one owner's at a time, or that of several who share it, from when it
-// has said so until the lease ends or the owner lets go; unless the node forgets or breaks an
+// sole: at one node, one owner at a time has a key, or several share it, from the node's answer
+// until the lease ends or the owner lets go. It does not hold for a node that forgets or breaks an
 // assumption.
 func sole(run *history.Run, rules Rules) (found []Finding) {
 	unseen := unseenDowngrades(run)

@@ -131,8 +131,9 @@ func together(run *history.Run, name string, all []*history.Acquisition) (found 
 	return found
 }
 
-// idlePermits finds who waited for a permit for long while one was free and nothing was broken.
-// What counts are slots that all know: one that knows no others may be first in the queue.
+// idlePermits finds acquisitions that waited long for a permit while one was free and nothing was
+// broken. Only slots that all processes know count, because a process that knows no others may be
+// first in the queue.
 func idlePermits(run *history.Run, rules Rules) (found []Finding) {
 	for name, all := range semaphores(run) {
 		least, _ := known(all)
@@ -152,8 +153,8 @@ func idlePermits(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// keptPermits finds each process that has kept a slot for long, as servers say, though nobody there
-// had it and nothing was broken.
+// keptPermits finds each process that has kept a slot for long, as servers say, although nobody in
+// it had the permit and nothing was broken.
 func keptPermits(run *history.Run, rules Rules) (found []Finding) {
 	for name, all := range semaphores(run) {
 		_, most := known(all)

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// unstable is a value that changed while one who shares the key read it, though nobody wrote too
-// late. That one cannot be kept out: a guard remembers no token of a reader. Whoever died may have
-// written what nobody has recorded.
+// unstable finds a value that changed while a holder that shares the key read it, although nobody
+// wrote too late. A late writer cannot be kept out here, because a guard remembers no token of a
+// reader. A client that died may have written what nobody has recorded.
 func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 	granted []*history.Acquisition) (found []Finding) {
 	last := history.Record{}
@@ -32,8 +32,8 @@ func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 	return found
 }
 
-// excuseUntil is the first excuse for a reader beside somebody who had the key alone, was granted
-// it before the moment, and had it when the reader was granted it or later.
+// excuseUntil returns the first excuse for a reader beside an acquisition that had the key alone,
+// was granted it before the moment, and had it when the reader was granted it or later.
 func excuseUntil(run *history.Run, rules Rules, a *history.Acquisition,
 	granted []*history.Acquisition, moment int64) (reason, because string) {
 	for _, other := range granted {

@@ -12,14 +12,14 @@ import (
 // longestIdle is for how long a key may be free while somebody waits for it and nothing is broken.
 const longestIdle = int64(time.Second + Slack)
 
-// LongestIdle is the bound of the checks idle and sets, and for how long one who waits may come
-// later than another one and have a key first.
+// LongestIdle is the bound of the checks idle and sets. It is also how much later than another one
+// a waiter may come and still have a key first.
 const LongestIdle = time.Duration(longestIdle)
 
 // idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
-// wake-up may cost a second, not the patience of whoever waits. For one who would share it, it is
-// free while nobody has it alone, or waits to. The same holds for permits, see idlePermits; and no
-// process keeps a permit that nobody there has, see keptPermits.
+// wake-up may cost a second, but not all of a waiter's patience. For a waiter that would share it,
+// a key is free while nobody has it alone or waits to. The same is checked for permits (see
+// idlePermits), and that no process keeps a permit that nobody in it has (see keptPermits).
 func idle(run *history.Run, rules Rules) (found []Finding) {
 	for key, asked := range byKey(run) {
 		disturbed := disturbed(run, rules, key)
@@ -47,7 +47,8 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 	return oneEach(slices.Concat(found, idlePermits(run, rules), keptPermits(run, rules)))
 }
 
-// byKey are all acquisitions, but for those of permits: who waits for one waits for any slot.
+// byKey returns all acquisitions except those of permits, because a waiter for a permit waits for
+// any slot.
 func byKey(run *history.Run) map[string][]*history.Acquisition {
 	asked := make(map[string][]*history.Acquisition)
 	for _, a := range run.Acquisitions {
@@ -83,8 +84,8 @@ func freed(a *history.Acquisition) int64 {
 	return a.End()
 }
 
-// blocked are the spans in which the key was not there for an acquisition, as one of the others of
-// the key had it, or was to have it before.
+// blocked returns the spans in which an acquisition could not have the key, because another
+// acquisition had it or was to have it before.
 func blocked(run *history.Run, a *history.Acquisition,
 	others []*history.Acquisition) (spans []span) {
 	from, to := a.Asked, answered(run, a)
@@ -158,8 +159,8 @@ func sets(run *history.Run, rules Rules) (found []Finding) {
 	return oneEach(found)
 }
 
-// starvation: while nothing is broken, whoever waits is not overtaken by one of another process who
-// came much later, whether they read or write. Who waits behind others of its own process is not at
+// starvation: while nothing is broken, a waiter is not overtaken by one of another process that
+// came much later, whether they read or write. A waiter behind others of its own process is not at
 // the server yet, and neither is a set for all of its keys. Over several servers the order rests on
 // the clocks of clients.
 func starvation(run *history.Run, rules Rules) (found []Finding) {

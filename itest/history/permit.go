@@ -14,13 +14,13 @@ func SlotKey(semaphore string, slot int) string {
 	return semaphore + permitMark + strconv.Itoa(slot)
 }
 
-// GateKey is the key that whoever knows of so many permits of a semaphore, and waits for any, has
-// first.
+// GateKey returns the key that a process with that number of permits needs first when it waits for
+// any permit of the semaphore.
 func GateKey(semaphore string, permits int) string {
 	return semaphore + permitMark + "gate" + strconv.Itoa(permits)
 }
 
-// ScoutKey is the key by which those who wait tell whether others know another number of permits.
+// ScoutKey returns the key by which waiters find out whether others know another number of permits.
 func ScoutKey(semaphore string) string { return semaphore + permitMark + "scout" }
 
 // SemaphoreKeys are all keys of a semaphore of which everybody knows so many permits, or fewer: its

@@ -53,7 +53,7 @@ func busPort(own string) (string, error) {
 }
 
 // startCluster starts the servers as a cluster, in which none finds another one down yet. No
-// replica takes over by itself: who does when is what the nemesis draws. Each server tells clients
+// replica takes over by itself: the nemesis draws which does and when. Each server tells clients
 // that it is at the end of a link, which all of them share. It is one function because servers
 // become a cluster by these steps, in this order.
 func (r *run) startCluster(ctx context.Context) (err error) {
@@ -208,8 +208,8 @@ func migrate(from, to *Node, slot uint16, pause time.Duration) error {
 	}
 }
 
-// hand has all servers know that another one serves the slot. The new one comes first: the former
-// has to know nobody else who does.
+// hand tells all servers that another one serves the slot. The new server is told first, so that
+// the former never sends clients to a server that does not serve the slot yet.
 func hand(from, to *Node, slot uint16) error {
 	id, err := to.Do("CLUSTER", "MYID")
 	if err != nil {

@@ -178,8 +178,8 @@ type run struct {
 	size      int           // of it: the first of nodes
 }
 
-// fail records that the laboratory itself does not work. What it has seen is no proof then, and is
-// kept all the same.
+// fail records that the laboratory itself does not work. What it has seen is no proof then, but is
+// kept.
 func (r *run) fail(err error) { r.violated(Broken, "%v", err) }
 
 // violated records something that must not be.
@@ -561,7 +561,7 @@ func (r *run) inspect(ctx context.Context) {
 			r.crashed(node.Kill())
 			continue
 		}
-		// A lease of somebody who was killed may still run.
+		// The lease of a client that was killed may still run.
 		within := r.config.TTL + r.config.Patience
 		if left := eventually(ctx, within, node.lockClients); left != "" {
 			r.violated("leaks", "%s still has connections: %s", node.Name, left)
@@ -622,8 +622,8 @@ func (r *run) stop() {
 	}
 }
 
-// freeAddress is one that nobody listens on. It is on a loopback address that nobody else is likely
-// to use, so the port stays free while its server is down.
+// freeAddress returns an address on which nobody listens. It is a loopback address that nobody else
+// is likely to use, so the port stays free while its server is down.
 func freeAddress() (addr string, err error) {
 	for range 100 {
 		host := net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250)))

@@ -146,8 +146,8 @@ func (l *link) carry(client *net.TCPConn) {
 	l.mu.Unlock()
 }
 
-// pass carries one direction, in the parts that next reads. The end of it is passed on as
-// everything else is: not through a fault.
+// pass carries one direction, in the parts that next reads. It passes on the end of the stream like
+// everything else: not during a fault.
 func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool) ([]byte, error),
 	w *way) {
 	split := func() bool {
@@ -197,7 +197,7 @@ func (l *link) identify(sender func(head []byte) string) {
 	l.sender = sender
 }
 
-// identified notes who sends on a connection, from the first of what that reads.
+// identified notes who sends on a connection, from the first bytes.
 func (l *link) identified(p *pipe,
 	next func(func() bool) ([]byte, error)) func(func() bool) ([]byte, error) {
 	known := false

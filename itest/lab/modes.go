@@ -25,12 +25,12 @@ var Promises = append(manned(
 ), Stores)
 
 // Stores is the mode in which clients write to every store that has a guard. Its lease is short,
-// since most of the time is spent waiting for one to end.
+// because most of the time is spent waiting for one to end.
 var Stores = Config{Nodes: 1, Persistence: Always, GoRedis: true, Stores: true, Stale: 200,
 	Clients: 8, Keys: 4, TTL: 400 * time.Millisecond}
 
 // Limits are the modes in which the nemesis also breaks what the documentation says that exclusion
-// rests on. Two holders are to be expected there, and tokens have to hold all the same.
+// rests on. There two holders are to be expected, and tokens still have to rise.
 var Limits = manned(
 	Config{Nodes: 1, Persistence: Memory, GoRedis: true, Limits: true},
 	Config{Nodes: 1, Persistence: EverySec, GoRedis: true, Limits: true},

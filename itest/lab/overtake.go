@@ -14,8 +14,8 @@ import (
 // overtaken is the name of the only fault there.
 const overtaken = "pause past the lease"
 
-// overtaking stops holders between their read and their write, until another holder has come, as
-// often as it takes: what they write then comes too late. One loop decides everything.
+// overtaking stops holders between their read and their write until another holder has come, as
+// often as needed. What they write then comes too late. One loop decides everything.
 //
 // A client says that it has read, with its token and whether every guard has let it, and writes
 // only when it is ordered to. Then it says that it has written, with the same. Clients of one key
@@ -133,7 +133,7 @@ func (o *overtaking) hear(w word) error {
 	return nil
 }
 
-// pass lets go on who was overtaken by somebody who has read, or also written, by now.
+// pass lets clients go on that were overtaken by a holder that has read, or also written, by now.
 func (o *overtaking) pass(w word, written bool) {
 	for c, p := range o.paused {
 		if c.key == w.client.key && p.token < w.token && (written || !p.written) {

@@ -279,7 +279,7 @@ func (p *postgres) unready() ([]string, error) {
 
 func (p *postgres) leader() (*member, error) { return p.servers[p.primary].member, nil }
 
-// brittle is nothing: nobody else takes over by itself.
+// brittle returns nothing, because no standby takes over by itself.
 func (p *postgres) brittle() string { return "" }
 
 func (p *postgres) left() (found []string, err error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// sentinel watches over a primary and its replica. It finds none of them down: who takes over when
-// is what the nemesis draws.
+// sentinel watches over a primary and its replica. It finds none of them down: the nemesis draws
+// which takes over and when.
 type sentinel struct {
 	*redistest.Server
 	process *process

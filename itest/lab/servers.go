@@ -56,7 +56,8 @@ var serverFaults = []fault{
 		n.restart("restart", some(n.draw, n.run.nodes), n.while(), false)
 	}},
 	{name: "rolling restart", weight: 1, do: func(n *nemesis) {
-		// With a quarantine, as an operator would do it: one is back before the next one goes.
+		// With a quarantine servers restart as an operator would do it: one is back before the next
+		// one stops.
 		for _, node := range n.run.nodes {
 			n.restart("rolling restart", []*Node{node}, 100*time.Millisecond, false)
 			time.Sleep(n.run.config.Guard + time.Second)
@@ -121,9 +122,9 @@ var serverFaults = []fault{
 	{name: "replica", weight: 1, only: func(c *Config) bool {
 		return c.voters() > 1 && (c.Limits || c.Guard > 0 && c.Skew == 0)
 	}, do: func(n *nemesis) {
-		// It loses what it has, has the other one's data for a while, and no restart shows it: that
-		// is for the quarantine, too.
-		// One that is of no set takes no part in it: whoever forgets its set may be of another.
+		// The server loses its data and has the other one's data for a while, and no restart shows
+		// it. The quarantine is for that, too. A server without a set takes no part, because one
+		// that forgets its set may belong to another.
 		order := n.draw.Perm(n.run.size)
 		node, primary := n.run.nodes[order[0]], n.run.nodes[order[1]]
 		over := n.forget("replica", []*Node{node}, n.forgotten(unguard))

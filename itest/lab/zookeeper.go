@@ -110,7 +110,7 @@ func (z *zooKeeper) leader() (leader *member, err error) {
 	return leader, nil
 }
 
-// brittle is nothing: who was the leader can do nothing without a majority.
+// brittle returns nothing, because a former leader can do nothing without a majority.
 func (z *zooKeeper) brittle() string { return "" }
 
 func (z *zooKeeper) left() (found []string, err error) {

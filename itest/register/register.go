@@ -1,7 +1,7 @@
 // Package register is what the locks of the laboratory protect: a counter for each key, kept three
-// times. Two of them are guarded, one in memory and one in a row of a database: they refuse whoever
-// comes with a smaller token than they have seen. The third one takes every write, and shows what
-// would have been lost without a guard.
+// times. Two of them are guarded, one in memory and one in a row of a database: they refuse a
+// smaller token than one that they have seen. The third takes every write, and shows what would
+// have been lost without a guard.
 package register
 
 import (
@@ -160,8 +160,8 @@ func (s *service) Do(args Args, reply *Reply) error {
 	return nil
 }
 
-// do is the guard: a larger token than all before passes, and an equal one if it is the same
-// acquisition's. Only that of who writes is remembered.
+// do is the guard. A larger token than all before passes, and so does an equal one of the same
+// acquisition. Only the token of a writer is remembered.
 func (c *cell) do(args Args, report func(key, text string)) bool {
 	if args.Token < c.token {
 		return false

@@ -84,7 +84,7 @@ func number(path string) (uint64, error) {
 	return strconv.ParseUint(string(all), 10, 64)
 }
 
-// replace writes a whole file, as everybody does who has no guard.
+// replace writes a whole file, as programs without a guard do.
 func replace(path string, value uint64) error {
 	beside := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := os.WriteFile(beside, []byte(text(value)), 0o644); err != nil {

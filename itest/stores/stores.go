@@ -1,8 +1,8 @@
 // Package stores is every kind of store that has a guard, as the laboratory writes to it: a counter
 // for each key, which is read and written through the guard, and a twin of it that nothing guards.
 //
-// A further kind is a type with the methods of [Store], and a row of [Kinds]; if it needs a server,
-// also where that is, in package job, and its start, in package lab.
+// A further kind is a type with the methods of [Store], and a row of [Kinds]. If it needs a server,
+// package job says where that is, and package lab starts it.
 package stores
 
 import (
@@ -15,16 +15,15 @@ import (
 	"github.com/holdfast-go/holdfast/itest/job"
 )
 
-// Store is one kind of store, as one process has it open. Who writes is the holder of a lock with
-// the token. It is used by one goroutine at a time. A guard that refuses fails with
-// *fence.StaleError.
+// Store is one kind of store, as one process has it open. The writer is the holder of a lock with
+// the token. One goroutine at a time uses it. A guard that refuses fails with *fence.StaleError.
 type Store interface {
 	// Create makes counters and twins with the value 0. It is called once, before all others.
 	Create(ctx context.Context, keys []string) error
 
-	// Enter reads a counter through the guard, in one step with it: from then on smaller tokens are
-	// refused, so nobody who came before writes between this read and the write that follows, and
-	// nobody who comes later has written what it reads.
+	// Enter reads a counter through the guard, in one step with it. From then on smaller tokens are
+	// refused. So no earlier holder writes between this read and the write that follows, and no
+	// later holder has written what Enter reads.
 	Enter(ctx context.Context, key string, token fence.Token) (value uint64, err error)
 
 	// Write sets a counter through the guard.

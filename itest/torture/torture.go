@@ -178,8 +178,8 @@ func (s *session) fail(m mode, err error) {
 	}
 }
 
-// write writes the report after each mode, since what was seen so far is not to be lost with what
-// comes.
+// write writes the report after each mode, so that what was seen so far is not lost if a later mode
+// fails.
 func (s *session) write() error {
 	if s.dir == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package trace records what a client and each node said to each other, as the rules of the model
-// in spec/fencing.pml speak of it: who was granted which tokens at which node, which node raised
-// its own to them, and which token an acquisition was completed with.
+// Package trace records what a client and each node said to each other, in the terms of the model
+// in spec/fencing.pml: who was granted which tokens at which node, which node raised its token to
+// them, and with which token an acquisition was completed.
 package trace
 
 import (

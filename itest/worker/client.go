@@ -76,8 +76,8 @@ func (t *terms) share() {
 	t.options = append(t.options, holdfast.WithShared())
 }
 
-// mayShare draws whether the lock is shared, and when. One who mostly reads comes again and again
-// while others wait to write.
+// mayShare draws whether the lock is shared, and when. A goroutine that mostly reads comes again
+// and again while others wait to write.
 func (t *terms) mayShare(draw *rand.Rand, reads bool) {
 	switch n := draw.IntN(6); {
 	case n < 2 || reads && n < 5:
@@ -150,8 +150,9 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(err)})
 }
 
-// rest waits after an attempt that failed, unless it was since somebody has the key: there may be
-// nobody to ask just now, and whoever asks all the time leaves no time of the machine for others.
+// rest waits after an attempt that failed, unless it failed because somebody has the key. Perhaps
+// no server answers just now, and a client that asks all the time would take the machine's time
+// from others.
 func (c *client) rest(ctx context.Context, draw *rand.Rand, err error) {
 	if !errors.Is(err, holdfast.ErrHeld) {
 		pause(ctx, between(draw, 0, c.TTL/2))
@@ -188,8 +189,8 @@ func deadline(lock *holdfast.Lock) int64 {
 	return history.Now() + int64(time.Until(deadline))
 }
 
-// late does what no program can avoid to do at times: between the look at its lock and the write
-// that this allows, something else happens.
+// late does what no program can always avoid: between the look at its lock and the write, something
+// else happens.
 func (c *client) late(ctx context.Context, orders <-chan string) error {
 	lock, err := c.locker.Acquire(ctx, c.Keys[0], holdfast.WithoutRenewal())
 	if err != nil {

@@ -68,8 +68,8 @@ func (h *holding) extended() {
 	}
 }
 
-// downgrade has others share the key. It reports whether that was confirmed; if not, they may share
-// it all the same.
+// downgrade has others share the key. It reports whether that was confirmed. If not, they may share
+// it nevertheless.
 func (h *holding) downgrade() bool {
 	h.shared = true
 	h.c.log.Add(history.Record{Kind: history.Lower, Op: h.op})

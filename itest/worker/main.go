@@ -1,6 +1,6 @@
 // Command worker is one client of the laboratory: a process that uses the library as a service
-// would, on a few keys, and records what it does. It ends when its standard input does, as it does
-// with its parent.
+// would, on a few keys, and records what it does. It ends when its standard input ends, which
+// happens when its parent ends.
 package main
 
 import (

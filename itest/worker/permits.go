@@ -26,7 +26,8 @@ func (t *terms) permit(permits int) {
 	t.options = append(t.options, holdfast.WithPermits(permits))
 }
 
-// keyOf is the key of a lock, of its slot if it is a permit: that is what a guard goes by.
+// keyOf returns the key of a lock, or of its slot if it is a permit. That is the resource for a
+// guard.
 func keyOf(lock *holdfast.Lock) string {
 	if slot := lock.Slot(); slot >= 0 {
 		return history.SlotKey(lock.Key(), slot)

@@ -84,8 +84,8 @@ func (r *reads) whole() bool {
 	return true
 }
 
-// write adds to the counters that were read, and one to their twins. More is another number each
-// time, so it can be told who has written what is there.
+// write adds more to the counters that were read, and one to their twins. more is another number
+// each time, so it is known whose write is there.
 func (r *reads) write(c *client, op int, lock *holdfast.Lock, more uint64) {
 	var all sync.WaitGroup
 	for _, one := range *r {
