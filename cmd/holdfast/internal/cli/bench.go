@@ -38,10 +38,10 @@ The last column says how many round trips the median is worth. One thing is done
 a time, in turns, so this is no load test. It shows what holdfast adds to the network
 and the server, and how steady these are. The first turn is not counted.
 
-There are --count turns, but for no longer than --time, and one at least. All is done
-on new keys, whose names begin with holdfast-bench/ and have a random part.
-They are free when bench ends, also by a signal; if bench is killed or the backend
-fails, they end within 10s. Who looks for locks meanwhile sees them. The user needs
+There are --count turns, but for no longer than --time, and at least one. They use
+new keys, whose names begin with holdfast-bench/ and have a random part.
+The keys are free when bench ends, also by a signal; if bench is killed or the
+backend fails, they end within 10s. Meanwhile holdfast ls shows them. The user needs
 the rights that locks need. --json prints a line for each, with times in
 microseconds:
   {"what":"pair","times":1000,"p50_us":190.5,"p99_us":402.1,"max_us":911.7,

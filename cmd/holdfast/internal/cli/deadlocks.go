@@ -29,18 +29,18 @@ each ring of processes, the shortest ones, and nothing if there is none:
   possible deadlock of 2 processes:
     backup (pid 71 on h1) holds accounts and waits for ledger
     report (pid 88 on h2) holds ledger and waits for accounts
-What it finds it looks at again, after --after, and prints it if all of them still
-hold and wait, by the same acquisitions. A ring ends when one process of it gives
-up or ends, or when its lock is freed (holdfast release).
+It looks at each ring again, after --after, and prints it if all of its processes
+still hold and wait, by the same acquisitions. A ring ends when one of its processes
+gives up or ends, or when its lock is freed (holdfast release).
 
 A process is known by its host and its number; its labels are only shown. So what is
-found is possible, and no proof:
+found is a possible deadlock, and no proof:
   - Of a process with several goroutines, the one that holds may be another than the
     one that waits, and then nobody is stuck. A longer --after tells more.
   - Two containers with one host name look like one host.
-  - Who waits for a limited time gives up by itself.
+  - A process that waits for a limited time gives up by itself.
 And these are not seen:
-  - a lock that stays held for ever, as its key has no end: see holdfast leaks.
+  - a lock that stays held for ever because its key has no end: see holdfast leaks.
   - a process that waits for a lock that it holds itself. Mostly that is two
     goroutines, and goroutines that wait in one process are not shown by the backend.
   - what a process waits for besides locks. Only of holdfast run, on this host (on

@@ -23,16 +23,16 @@ does not answer, or belongs to another set. It changes nothing. What it finds is
 graded:
   failure  a promise does not hold
   warning  a promise is weaker than it could be
-  note     worth to know, nothing to do
+  note     worth knowing, nothing to do
 The worst comes first. The word in brackets is stable, for programs, and the name of
 a section in docs/doctor.md of the source, which says more. --json prints a line for
 each:
   {"severity":"warning","code":"persistence","node":"h1:6379",
   "summary":"...","advice":"..."}
 
-What keeps the backend from being opened, as a lone Redis that is a replica or tables
-that are missing, is no finding but an error. Doctor asks for no lock, so it does not
-see whether a user of Redis may write; holdfast run does.
+If the backend cannot be opened, for example because a lone Redis is a replica or
+tables are missing, that is no finding but an error. Doctor asks for no lock, so it
+does not see whether a user of Redis may write; holdfast run does.
 
 On Redis the user needs +info and +time beside the category @read, and +config|get,
 without which doctor says what it could not see.

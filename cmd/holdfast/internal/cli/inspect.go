@@ -18,21 +18,21 @@ func newInspect(s streams) *cobra.Command {
 process lives if it is on this host, what remains of the lease, the token if it is
 known (Redis keeps none), and each waiter in order. It changes nothing.
 
-A holder on another host shows that it lives by its lease: it renews it three times
-in the span of --ttl. So if what remains gets less and less, the holder hangs, is
-paused, or is cut off. (etcd does not tell what remains.) A waiter counts as present
-for three seconds after it asked; on etcd for ten, and for a third more if its process
-was killed.
-A process in another container that has the name of this host may look gone, as it
-has another number there.
+The lease shows whether a holder on another host lives: a holder renews its lease
+three times in the span of --ttl. So if what remains gets less and less, the holder
+hangs, is paused, or is cut off. (etcd does not tell what remains.) A waiter counts
+as present for three seconds after it asked; on etcd for ten, and for a third more if
+its process was killed.
+A process in another container that has the name of this host may look gone, because
+it has another number there.
 
 Over a set of servers (redlock) it also shows what each server says: which have
 granted the lock, which are behind, and which do not answer and why. If no majority
 answers it shows the others, and fails.
 
 If NAME is a semaphore (holdfast run --permits), inspect shows each slot that is
-held or waited for, the gate, where those who wait pass one by one, and the scouts'
-key, by which they tell whether all know the same number of permits. To find them
+held or waited for, the gate, which waiters pass one by one, and the scouts' key, by
+which they find out whether all know the same number of permits. To find them
 it looks at all keys of the server, in small steps.
 
 What another library holds is shown by its value: quoted, escaped, and cut after 40

@@ -24,26 +24,27 @@ func newLeaks(s streams) *cobra.Command {
 		Long: `Leaks looks at the locks whose names begin with PREFIX for what nobody will free in
 time, and changes nothing. It prints a line for each, and nothing if there is none:
   no-expiry     the key has no end, so it stays until somebody removes it. This
-                library sets an end always; another one may not, and somebody may
-                have taken it away (PERSIST).
+                library always sets an end. Another library may not, or somebody
+                may have removed it (PERSIST).
   process-gone  the holder was a process of this host that is not there any more.
                 The lock ends with its lease. Call leaks on each host to find all.
-  waiter-gone   the same of one who waits. He counts as present for a few seconds,
-                and until then nobody behind him gets the lock.
-  held-long     the lock is held for longer than --longer-than, which you say: what
-                is usual differs from lock to lock, so call leaks once for each
-                PREFIX. The holder may be stuck, and renew all the same.
+  waiter-gone   the same for a waiter. It counts as present for a few seconds, and
+                until then nobody behind it gets the lock.
+  held-long     the lock is held for longer than --longer-than says. What is usual
+                differs from lock to lock, so call leaks once for each PREFIX. The
+                holder may be stuck, although it renews.
 
-Redis does not keep since when a lock is held. There --longer-than needs --remember:
-a file in which leaks notes whom it has seen holding, so that the next call, from
-cron or from monitoring, knows who holds still. A lock that is taken and given back
-in between has another holder, and begins anew. Each command line has a file of its
-own; it has no names or passwords in it.
+Redis does not keep the time since when a lock is held. There --longer-than needs
+--remember: a file in which leaks notes which holders it has seen, so that the next
+call, from cron or from monitoring, knows which of them still hold. A lock that was
+released and taken again has another holder, and its time begins anew. Use another
+file for each command line. It has no names or passwords in it.
 
-In a directory locks end with their process, so nothing is left by one. A process in another
-container that has the name of this host looks gone, as it has another number there:
-call leaks in the container, or look whether the lease is renewed. Over a set of
-servers (redlock) only what holds on a majority is looked at.
+In a directory locks end with their process, so a process leaves nothing behind. A
+process in another container that has the name of this host looks gone, because it
+has another number there: call leaks in the container, or look whether the lease is
+renewed. Over a set of servers (redlock) leaks looks only at what is held on a
+majority.
 
 Holdfast release frees such a lock, by the owner that --json and holdfast inspect
 show. --json prints a line for each lock, as ls does, with what was found:

@@ -23,15 +23,15 @@ func newLs(s streams) *cobra.Command {
 		Short: "List the locks that are held or waited for",
 		Long: `Ls lists every lock that somebody holds or waits for and whose name begins with
 PREFIX: who holds it, on which host, by which process, for how long, what remains
-of the lease, and how many wait. It changes nothing. A - is not known: Redis does
-not keep since when a lock is held. A process of this host that is not there any
-more is marked "(gone)". What another library holds is shown by its value, and a
-lease that never ends as "no end" (holdfast leaks). A key that is no string and no
-lock of Redisson is not in the list; who asks for that lock is told.
+of the lease, and how many wait. It changes nothing. A - means not known: Redis does
+not keep the time since when a lock is held. A process of this host that is not
+there any more is marked "(gone)". A lock of another library is shown by its value,
+and a lease that never ends as "no end" (holdfast leaks). A key that is no string and
+no lock of Redisson is not in the list; an attempt to lock it fails and says so.
 
-Each slot of a semaphore (holdfast run --permits) is a line of its own. So is its
-gate, which those who wait for a permit pass one by one, and the scouts' key, by
-which they tell whether all know the same number of permits.
+Each slot of a semaphore (holdfast run --permits) is a line of its own. So are its
+gate, which waiters for a permit pass one by one, and the scouts' key, by which they
+find out whether all know the same number of permits.
 
 --after looks twice, so long apart, and adds whether the lease was renewed meanwhile:
 yes; no, and then the lock is free when its lease ends; or - if that is not known. A

@@ -35,16 +35,16 @@ func newRelease(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release [flags] NAME",
 		Short: "Free a lock that another holds",
-		Long: `Release frees the lock NAME while exactly the acquisition holds it that --owner or
---token names, as holdfast inspect shows it. If it has ended meanwhile, nothing is
-freed: the lock of whoever came next is safe, also in the very moment. Redis does
-not keep tokens; there --owner is needed.
+		Long: `Release frees the lock NAME if exactly the acquisition that --owner or --token names
+still holds it, as holdfast inspect shows it. If that acquisition has ended, nothing
+is freed, so the lock of the next holder is always safe. Redis does not keep tokens;
+there --owner is needed.
 
-This does not stop the holder. It works on until it hears of the loss: at its next
-renewal, which comes three times in the span of its --ttl; holdfast run then ends
+This does not stop the holder. It works on until its next renewal tells it of the
+loss; a renewal comes three times in the span of its --ttl. Holdfast run then ends
 its command. Until then the next holder works beside it, and only a store that
 checks tokens keeps the two apart (holdfast help fence). So end the holder itself
-if you can. Release is for one that hangs, or that is gone and has left a long
+if you can. Release is for a holder that hangs, or that is gone and has left a long
 lease.
 
 On a terminal, release says what will happen and asks. --yes does not ask; without
