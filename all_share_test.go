@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -91,6 +92,65 @@ func TestAllRefusesSharedKeysThatAreNotAllowed(t *testing.T) {
 			t.Error(err)
 		}
 		b.releaseAll(b.acquireAll(l, []string{"a", "b"})) // nothing was left
+	})
+}
+
+// releaser is a Lock or a LockSet.
+type releaser interface{ Release(context.Context) error }
+
+// Writing in one's own read is refused at once over the context of a set too, and of a permit that
+// was taken in it. Nothing is held then.
+func TestWritingInOnesOwnReadOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		set := b.acquireAll(l, []string{"a", "b"}, holdfast.WithSharedKeys("a"))
+		permit, err := l.Acquire(set.Context(background), "a", holdfast.WithPermits(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		keys := []string{"0", "a", "b", "c"} // "a" is in the middle of what is asked for
+		for from, ctx := range map[string]context.Context{
+			"set": set.Context(background), "permit": permit.Context(set.Context(background)),
+		} {
+			for name, acquire := range map[string]func() (releaser, error){
+				"Acquire":       func() (releaser, error) { return l.Acquire(ctx, "a") },
+				"TryAcquire":    func() (releaser, error) { return l.TryAcquire(ctx, "a") },
+				"AcquireAll":    func() (releaser, error) { return l.AcquireAll(ctx, keys) },
+				"TryAcquireAll": func() (releaser, error) { return l.TryAcquireAll(ctx, keys) },
+				"DoAll": func() (releaser, error) {
+					return set, l.DoAll(ctx, keys, func(context.Context, *holdfast.LockSet) error {
+						t.Errorf("DoAll in a %s has called its function", from)
+						return nil
+					})
+				},
+			} {
+				got, err := acquire()
+				if err == nil { // so that the test ends
+					got.Release(background)
+				}
+				mustBe(t, err, holdfast.ErrInvalid)
+				if err == nil || !strings.Contains(err.Error(), `"a" is held shared`) ||
+					!strings.Contains(err.Error(), "wait for") {
+					t.Errorf("%s in a %s: %v", name, from, err)
+				}
+			}
+			b.mustBeFree(other, "0")
+			b.mustBeFree(other, "c")
+			inner, err := l.Acquire(ctx, "b") // that is held alone
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.release(inner)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("refused after %v", took)
+		}
+		b.release(permit)
+		b.releaseAll(set)
+		b.releaseAll(b.acquireAll(l, keys))
 	})
 }
 
