@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,35 +40,40 @@ type call struct {
 	sharedKeys []string // of a set: the keys that are shared; nil: WithSharedKeys was not given
 }
 
+// configs are what calls with options change and read, and leave.
+var configs = sync.Pool{New: func() any { return new(config) }}
+
 // call returns a call with the caller's options. It fails with ErrInvalid.
 func (l *Locker) call(key string, wait bool, options []AcquireOption) (call, error) {
 	a := call{key: key, wait: wait}
-	config := &l.config
+	c := &l.config
 	if len(options) > 0 {
-		own := l.config
+		own := configs.Get().(*config)
+		defer configs.Put(own)
+		*own = l.config
 		for i, o := range options {
 			if o == nil {
 				return a, nilOption(i)
 			}
-			o.applyToAcquire(&own)
+			o.applyToAcquire(own)
 		}
 		if err := own.validate(); err != nil {
 			return a, err
 		}
-		if err := takes(l.backend, &own); err != nil {
+		if err := takes(l.backend, own); err != nil {
 			return a, keyError("acquire", key, err)
 		}
-		config = &own
+		c = own
 	}
-	a.terms = terms{ttl: config.ttl, renew: config.renew, shared: config.shared,
-		permits: config.permits}
+	a.terms = terms{ttl: c.ttl, renew: c.renew, shared: c.shared,
+		permits: c.permits}
 	if !a.terms.shared {
 		a.since = clock.Now() // for a reader that joins, this would double the cost of the call
 	}
-	a.sharedKeys = config.sharedKeys
-	a.maxHold, a.suffix = config.maxHold, l.suffix
-	if config.label != l.config.label {
-		a.suffix = driver.OwnerSuffix(config.label)
+	a.sharedKeys = c.sharedKeys
+	a.maxHold, a.suffix = c.maxHold, l.suffix
+	if c.label != l.config.label {
+		a.suffix = driver.OwnerSuffix(c.label)
 	}
 	return a, nil
 }

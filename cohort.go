@@ -159,16 +159,19 @@ func (c *cohort) span(h *lease) time.Duration {
 }
 
 // serve gives the next waiter a turn, or all waiters if they share the key. If the backend must be
-// asked first, the next waiter leads. serve reports false if nobody waits. The caller holds
-// shard.mu; nobody leads, and no exclusive turn is in progress.
-func (c *cohort) serve() bool {
+// asked first, the next waiter leads. serve reports false if nobody waits. now is the time if the
+// caller has just read the clock, or 0. The caller holds shard.mu; nobody leads, and no exclusive
+// turn is in progress.
+func (c *cohort) serve(now clock.Instant) bool {
 	w := c.waiters.pop()
 	if w == nil {
 		return false
 	}
-	for ; w != nil; w = c.waiters.pop() {
+	for ; w != nil; w, now = c.waiters.pop(), 0 {
 		// The clock decides whether the next turn may begin, so it is read for each turn.
-		now := clock.Now()
+		if now == 0 {
+			now = clock.Now()
+		}
 		if !c.mayPass(now) {
 			c.startLead()
 			w.ready <- outcome{lead: true}
@@ -220,7 +223,7 @@ func (c *cohort) serveOrRetire() {
 	if c.lease != nil {
 		c.bring()
 	}
-	if c.serve() {
+	if c.serve(0) {
 		return
 	}
 	if c.lease != nil {

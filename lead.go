@@ -160,7 +160,7 @@ func (c *cohort) firstTurn(a *call, h *lease, now clock.Instant, ended error) (*
 	}
 	lock := c.giveTurn(a, now)
 	if c.terms.shared {
-		c.serve()
+		c.serve(0)
 	}
 	return lock, nil
 }

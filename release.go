@@ -26,7 +26,12 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	passes := !stays && c.lease == h && c.waiters.first != nil
 	// If the release stays in memory, the clock tells whether the lock was held until now.
 	// Otherwise the backend does.
-	if ended == nil && (passes || stays) && clock.Now() >= h.deadline {
+	local := passes || stays
+	var now clock.Instant
+	if local {
+		now = clock.Now()
+	}
+	if ended == nil && local && now >= h.deadline {
 		tell := c.expire(h)
 		err := l.err
 		s.mu.Unlock()
@@ -41,7 +46,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	}
 	switch {
 	case passes:
-		c.handOver(l, h, ended, tell)
+		c.handOver(l, h, now, ended, tell)
 		return ended
 	case stays:
 		s.mu.Unlock()
@@ -70,11 +75,12 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 	return claim, leads
 }
 
-// handOver passes the lease to the first waiter. The caller holds shard.mu, which handOver unlocks.
-func (c *cohort) handOver(l *Lock, h *lease, ended error, tell func()) {
+// handOver passes the lease to the first waiter, at now. The caller holds shard.mu, which handOver
+// unlocks.
+func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tell func()) {
 	locker := c.locker
 	toScout := c.waiters.first.call.watch != nil
-	c.serve()
+	c.serve(now)
 	c.resume(h, ended != nil)
 	local, turns, waiting := !c.leading, c.turns, c.waiters.length
 	if c.semaphore != nil {

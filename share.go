@@ -80,7 +80,7 @@ func (c *cohort) freshSpan(ctx context.Context, a *call,
 	case ended == nil && c.mayPass(now):
 		c.leading = false
 		lock = c.giveTurn(a, now)
-		c.serve()
+		c.serve(0)
 		return lock, true, nil
 	case ended == nil:
 		c.letGo()

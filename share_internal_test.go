@@ -119,7 +119,7 @@ func TestReaderThatWasToAskGivesUp(t *testing.T) {
 		s.mu.Lock()
 		w := l.pool.get(&call{key: "key", terms: c.terms})
 		c.waiters.push(w)
-		c.serve()
+		c.serve(0)
 		s.mu.Unlock()
 		c.withdraw(w)
 		synctest.Wait()

@@ -73,7 +73,9 @@ var reasons = []struct{ scenario, subject, text string }{
 		"a slot is a key of its own, whose name has to be made, and the semaphore a list of slots beside it"},
 	{"permits", "at least 0.9",
 		"all slots of a semaphore have one mutex and one list of those who wait, since a slot has to come to the first of them in one " +
-			"step; sixteen keys have sixteen"},
+			"step; sixteen keys have sixteen. On a backend in memory a turn takes a seventh more processor time than with keys (1.74 us and " +
+			"1.53 us); the rest is waiting for that mutex, four fifths of it behind a release, which under it reads the clock, makes the next " +
+			"lock and wakes who gets it"},
 	{"held-", "client CPU",
 		"each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
 			"third of what is left is the client library writing the longer command"},
