@@ -1,0 +1,160 @@
+package withcontrollerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Defaults of Elect for the elector of the manager.
+const (
+	// DefaultRetryPeriod is how often a standby asks who leads, at most; up to 2.2 times as long
+	// may pass.
+	DefaultRetryPeriod = time.Second
+
+	// DefaultRenewDeadline is how long after a loss the manager ends, with DefaultRetryPeriod.
+	DefaultRenewDeadline = 2 * time.Second
+)
+
+// Elect returns the options with an election by a lock of that name. Make one manager with them,
+// and end the process when its Start has returned. lock are options of the lock, for example
+// holdfast.WithTTL: how long nobody leads after the leader's process was killed.
+//
+// LeaderElection, LeaderElectionResourceLockInterface, LeaderElectionReleaseOnCancel and
+// LeaderElectionID are set, and BaseContext is wrapped. RetryPeriod, RenewDeadline and
+// LeaseDuration, which count in spite of their documentation, have other defaults:
+// [DefaultRetryPeriod], [DefaultRenewDeadline] and twice that. The elector compares only the two
+// former with the clock.
+//
+// Elect asks nobody. It fails with holdfast.ErrInvalid if locker is nil, the name empty or too
+// long, an option of the lock nil, or LeaderElectionResourceLockInterface is set already.
+func Elect(options manager.Options, locker *holdfast.Locker, name string,
+	lock ...holdfast.AcquireOption) (manager.Options, error) {
+	switch {
+	case locker == nil:
+		return options, invalid("locker is nil: make one with holdfast.New")
+	case name == "" || len(name) > driver.MaxKeyLen:
+		return options, invalid("name %.40q has %d bytes: must have 1 to %d", name, len(name),
+			driver.MaxKeyLen)
+	case options.LeaderElectionResourceLockInterface != nil:
+		return options, invalid("%q: LeaderElectionResourceLockInterface is set already: leave it "+
+			"out", name)
+	}
+	for i, o := range lock {
+		if o == nil {
+			return options, invalid("%q: lock option %d is nil: leave it out", name, i+1)
+		}
+	}
+	r := &record{locker: locker, name: name, base: newBase(options.BaseContext)}
+	r.options = append(append(r.options, lock...), holdfast.WithExclusive())
+	r.base.token = r.token
+	host, _ := os.Hostname()
+	r.identity = fmt.Sprintf("%s_%d", host, os.Getpid())
+	options.LeaderElection = true
+	options.LeaderElectionResourceLockInterface = r
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaderElectionID = name
+	options.BaseContext = func() context.Context { return r.base }
+	setDefault(&options.RetryPeriod, DefaultRetryPeriod)
+	setDefault(&options.RenewDeadline, DefaultRenewDeadline)
+	setDefault(&options.LeaseDuration, 2**options.RenewDeadline)
+	return options, nil
+}
+
+func setDefault(d **time.Duration, value time.Duration) {
+	if *d == nil {
+		*d = &value
+	}
+}
+
+// record is a lock as an elector sees it: a record that it reads and writes.
+type record struct {
+	locker   *holdfast.Locker
+	name     string
+	identity string
+	options  []holdfast.AcquireOption
+	base     *base
+	asked    int // by one goroutine, that of the elector
+
+	// lock is nil until it was taken, and then stays: a second one would be another term, which the
+	// elector would take for a renewal of the first.
+	lock atomic.Pointer[holdfast.Lock]
+}
+
+var _ resourcelock.Interface = (*record)(nil)
+
+func (r *record) token() (holdfast.Token, bool) {
+	if lock := r.lock.Load(); lock != nil {
+		return lock.Token(), true
+	}
+	return 0, false
+}
+
+// Get says who leads: this process, another, or nobody. It fails after the lock has ended.
+func (r *record) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	who, err := r.holder(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.asked++
+	now := &resourcelock.LeaderElectionRecord{HolderIdentity: who,
+		// The elector waits that long when it has seen the same bytes before, which it never has:
+		// whether another leads is asked, and not counted.
+		LeaseDurationSeconds: 3600, LeaderTransitions: r.asked}
+	raw, err := json.Marshal(now)
+	return now, raw, err
+}
+
+// holder returns who leads, or an empty text.
+func (r *record) holder(ctx context.Context) (string, error) {
+	if lock := r.lock.Load(); lock != nil {
+		return r.identity, lock.Err()
+	}
+	entry, err := r.locker.Inspect(ctx, r.name)
+	if err != nil || entry.Holder.Owner == "" {
+		return "", err
+	}
+	return "the holder " + entry.Holder.Owner, nil
+}
+
+// Create does what Update does. There is always a record.
+func (r *record) Create(ctx context.Context, now resourcelock.LeaderElectionRecord) error {
+	return r.Update(ctx, now)
+}
+
+// Update takes the lock, once; says whether it is still held; or releases it, if nobody shall lead.
+func (r *record) Update(ctx context.Context, now resourcelock.LeaderElectionRecord) error {
+	lock := r.lock.Load()
+	switch {
+	case now.HolderIdentity == "" && lock != nil:
+		return lock.Release(ctx)
+	case lock != nil:
+		return lock.Err()
+	}
+	lock, err := r.locker.TryAcquire(ctx, r.name, r.options...)
+	if err != nil {
+		return err
+	}
+	r.lock.Store(lock)
+	held := lock.Context(context.Background())
+	context.AfterFunc(held, func() { r.base.end(context.Cause(held)) })
+	return nil
+}
+
+// RecordEvent does nothing: there is no object that could have events.
+func (r *record) RecordEvent(string) {}
+
+// Identity returns what Get says while this process leads.
+func (r *record) Identity() string { return r.identity }
+
+// Describe names the lock in logs.
+func (r *record) Describe() string { return r.name }
