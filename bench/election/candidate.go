@@ -50,8 +50,11 @@ func campaign(kind, address string) error {
 		}
 		stop()
 	}()
-	if kind == "etcd" {
+	switch kind {
+	case "etcd":
 		return campaignEtcd(ctx, address, ttl, resign)
+	case "client-go", "client-go-release":
+		return campaignClientGo(ctx, address, ttl, kind == "client-go-release", resign)
 	}
 	return campaignHoldfast(ctx, kind, address, ttl, resign)
 }
@@ -120,10 +123,14 @@ func campaignHoldfast(ctx context.Context, kind, address string, ttl time.Durati
 	return nil
 }
 
+func dialEtcd(address string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{address},
+		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
+
 func campaignEtcd(ctx context.Context, address string, ttl time.Duration,
 	resign <-chan struct{}) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address},
-		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	client, err := dialEtcd(address)
 	if err != nil {
 		return err
 	}

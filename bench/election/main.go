@@ -1,9 +1,10 @@
 //go:build linux
 
-// Command election compares holdfast's election on Redis and in a directory with etcd's
-// concurrency.Election: how long nobody leads, whether two ever lead at once, and what a leader and
-// two waiting candidates cost. Candidates are processes. It starts, kills and stops them and the
-// servers itself.
+// Command election compares how long nobody leads, whether two ever lead at once, and what a leader
+// and two candidates that wait cost: for holdfast's election on Redis and in a directory, for
+// etcd's concurrency.Election, and for client-go's leaderelection with its record in etcd.
+// Candidates are processes, which it starts, kills, stops and cuts off itself, as it does the
+// servers.
 //
 //	go run ./bench/election -rounds 10 -changes 1000
 //
@@ -30,7 +31,8 @@ func main() {
 	rounds := flag.Int("rounds", 10, "how often the leader ends in each way")
 	changes := flag.Int("changes", 1000, "changes of the leader in the search for overlaps")
 	idle := flag.Duration("idle", 20*time.Second, "for how long requests are counted")
-	only := flag.String("only", "", "redis, directory or etcd, with commas; default: all")
+	only := flag.String("only", "",
+		"redis, directory, etcd, client-go or client-go-release, with commas; default: all")
 	flag.Parse()
 	if err := compare(*rounds, *changes, *idle, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "election:", err)
@@ -53,12 +55,13 @@ func compare(rounds, changes int, idle time.Duration, only string) error {
 	}
 	fmt.Printf("Lease %v, three candidates, %d rounds: median (smallest to largest).\n\n", lease,
 		rounds)
-	fmt.Println("| | orderly stop | kill -9 | SIGSTOP |")
-	fmt.Println("|---|---|---|---|")
+	fmt.Println("| | orderly stop | kill -9 | SIGSTOP | partition |")
+	fmt.Println("|---|---|---|---|---|")
 	for _, r := range results {
-		fmt.Printf("| %s | %s | %s | %s |\n", r.name, r.gaps[terminate], r.gaps[kill], r.gaps[stop])
+		fmt.Printf("| %s | %s | %s | %s | %s |\n", r.name, r.gaps[terminate], r.gaps[kill],
+			r.gaps[stop], r.gaps[partition])
 	}
-	fmt.Println("\n| | changes | of these by kill -9, SIGSTOP " +
+	fmt.Println("\n| | changes | of these by kill -9, SIGSTOP, partition " +
 		"| overlaps, of these after SIGSTOP | requests/s while idle |")
 	fmt.Println("|---|---|---|---|---|")
 	for _, r := range results {
@@ -66,8 +69,8 @@ func compare(rounds, changes int, idle time.Duration, only string) error {
 		if r.requests >= 0 {
 			requests = fmt.Sprintf("%.2f", r.requests)
 		}
-		fmt.Printf("| %s | %d | %d, %d | %d, %d | %s |\n", r.name, r.changes, r.faults[kill],
-			r.faults[stop], r.overlaps, r.afterStop, requests)
+		fmt.Printf("| %s | %d | %d, %d, %d | %d, %d | %s |\n", r.name, r.changes, r.faults[kill],
+			r.faults[stop], r.faults[partition], r.overlaps, r.afterStop, requests)
 	}
 	return nil
 }

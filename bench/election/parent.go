@@ -35,6 +35,7 @@ const (
 	terminate
 	kill
 	stop
+	partition // from the server, until another leads
 )
 
 // gaps are times without a leader.
@@ -76,12 +77,14 @@ type event struct {
 
 // candidate is a process that campaigns.
 type candidate struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	wire *wire // nil: there is no server
 }
 
 // fleet is three candidates.
 type fleet struct {
+	place   *place
 	env     []string
 	events  chan event
 	all     []*candidate
@@ -92,10 +95,9 @@ type fleet struct {
 	changes int
 }
 
-func newFleet(c contender, address string, ttl time.Duration) (*fleet, error) {
-	f := &fleet{events: make(chan event, 1000), stopped: make(map[int64]bool)}
-	f.env = append(os.Environ(), kindVariable+"="+c.kind, addressVariable+"="+address,
-		leaseVariable+"="+ttl.String())
+func newFleet(c contender, p *place, ttl time.Duration) (*fleet, error) {
+	f := &fleet{place: p, events: make(chan event, 1000), stopped: make(map[int64]bool)}
+	f.env = append(os.Environ(), kindVariable+"="+c.kind, leaseVariable+"="+ttl.String())
 	for range 3 {
 		if err := f.join(); err != nil {
 			return f, err
@@ -111,7 +113,14 @@ func (f *fleet) join() error {
 		return err
 	}
 	c := &candidate{cmd: exec.Command(self)}
-	c.cmd.Env, c.cmd.Stderr = f.env, os.Stderr
+	address := f.place.directory
+	if address == "" {
+		if c.wire, err = newWire(f.place.network, f.place.server); err != nil {
+			return err
+		}
+		address = f.place.scheme + c.wire.address()
+	}
+	c.cmd.Env, c.cmd.Stderr = append(slices.Clone(f.env), addressVariable+"="+address), os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -141,6 +150,9 @@ func (f *fleet) join() error {
 func (f *fleet) leave(c *candidate) {
 	c.in.Close()
 	_ = c.cmd.Wait()
+	if c.wire != nil {
+		c.wire.close()
+	}
 	f.all = slices.DeleteFunc(f.all, func(o *candidate) bool { return o == c })
 }
 
@@ -208,6 +220,8 @@ func (f *fleet) end(w way) (time.Duration, error) {
 	case stop:
 		f.stopped[f.since] = true
 		err = old.cmd.Process.Signal(syscall.SIGSTOP)
+	case partition:
+		old.wire.setCut(true)
 	}
 	if err != nil {
 		return 0, err
@@ -222,6 +236,8 @@ func (f *fleet) end(w way) (time.Duration, error) {
 		err = f.join()
 	case stop:
 		err = old.cmd.Process.Signal(syscall.SIGCONT)
+	case partition:
+		old.wire.setCut(false)
 	}
 	return gap, err
 }
@@ -249,10 +265,10 @@ func measure(c contender, rounds, changes int, idle time.Duration) (result, erro
 		return r, err
 	}
 	defer place.close()
-	if err := r.measureGaps(c, place.address, rounds); err != nil {
+	if err := r.measureGaps(c, place, rounds); err != nil {
 		return r, err
 	}
-	if err := r.measureChanges(c, place.address, changes); err != nil {
+	if err := r.measureChanges(c, place, changes); err != nil {
 		return r, err
 	}
 	if place.requests != nil {
@@ -261,16 +277,19 @@ func measure(c contender, rounds, changes int, idle time.Duration) (result, erro
 	return r, err
 }
 
-func (r *result) measureGaps(c contender, address string, rounds int) error {
-	f, err := newFleet(c, address, lease)
+func (r *result) measureGaps(c contender, p *place, rounds int) error {
+	f, err := newFleet(c, p, lease)
 	defer f.close()
 	if err == nil {
 		err = f.next(0)
 	}
 	for range rounds {
-		for _, w := range []way{terminate, kill, stop} {
+		for _, w := range []way{terminate, kill, stop, partition} {
 			if err != nil {
 				return err
+			}
+			if w == partition && p.directory != "" {
+				continue
 			}
 			f.settle(time.Second) // all candidates wait
 			var gap time.Duration
@@ -281,8 +300,8 @@ func (r *result) measureGaps(c contender, address string, rounds int) error {
 	return err
 }
 
-func (r *result) measureChanges(c contender, address string, changes int) error {
-	f, err := newFleet(c, address, lease)
+func (r *result) measureChanges(c contender, p *place, changes int) error {
+	f, err := newFleet(c, p, lease)
 	defer f.close()
 	if err == nil {
 		err = f.next(0)
@@ -297,6 +316,10 @@ func (r *result) measureChanges(c contender, address string, changes int) error 
 			w = stop
 		case 2:
 			w = terminate
+		case 3:
+			if p.directory == "" {
+				w = partition
+			}
 		}
 		r.faults[w]++
 		_, err = f.end(w)
@@ -308,7 +331,7 @@ func (r *result) measureChanges(c contender, address string, changes int) error 
 }
 
 func measureIdle(c contender, p *place, span time.Duration) (float64, error) {
-	f, err := newFleet(c, p.address, idleLease)
+	f, err := newFleet(c, p, idleLease)
 	defer f.close()
 	if err == nil {
 		err = f.next(0)

@@ -31,8 +31,10 @@ type contender struct {
 
 // place is where candidates meet.
 type place struct {
-	address string
-	close   func()
+	// scheme stands before the address of the wire by which a candidate reaches the server.
+	scheme, network, server string
+	directory               string // in place of a server
+	close                   func()
 	// how many come in a span; nil: there is no server
 	requests func(ctx context.Context, span time.Duration) (float64, error)
 }
@@ -41,11 +43,13 @@ var contenders = []contender{
 	{"holdfast, Redis", "redis", openRedis},
 	{"holdfast, directory", "directory", openDirectory},
 	{"etcd concurrency.Election", "etcd", openEtcd},
+	{"client-go, record in etcd", "client-go", openEtcd},
+	{"the same with ReleaseOnCancel", "client-go-release", openEtcd},
 }
 
 func openDirectory() (*place, error) {
 	dir, err := os.MkdirTemp("", "election")
-	return &place{address: dir, close: func() { os.RemoveAll(dir) }}, err
+	return &place{directory: dir, close: func() { os.RemoveAll(dir) }}, err
 }
 
 func openRedis() (*place, error) {
@@ -73,12 +77,12 @@ func openRedis() (*place, error) {
 			break
 		}
 	}
-	return &place{"redis://" + address, func() {
+	return &place{scheme: "redis://", network: "tcp", server: address, close: func() {
 		client.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		os.RemoveAll(dir)
-	}, func(_ context.Context, span time.Duration) (float64, error) {
+	}, requests: func(_ context.Context, span time.Duration) (float64, error) {
 		return monitored(address, span)
 	}}, err
 }
@@ -118,8 +122,8 @@ func openEtcd() (*place, error) {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Clean(s.Socket))
 		}}}
-	return &place{s.Endpoint(), func() { _ = s.Remove() },
-		func(ctx context.Context, span time.Duration) (float64, error) {
+	return &place{network: "unix", server: s.Socket, close: func() { _ = s.Remove() },
+		requests: func(ctx context.Context, span time.Duration) (float64, error) {
 			before, err := messages(ctx, client)
 			if err != nil {
 				return 0, err
