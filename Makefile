@@ -63,6 +63,8 @@ LENGTHY := $(KERNEL)/quorum $(KERNEL)/internal/hygiene
 # Packages whose dependencies have data races of their own: the Cluster client of go-redis 9.22 changes the list of its nodes
 # while others read it.
 RACY := $(KERNEL)/goredishold/...
+# Packages whose dependencies, those of Kubernetes, take minutes to compile once more for the race detector.
+WEIGHTY := $(KERNEL)/with/controllerruntime/...
 
 # Evaluated where they are used. With no package at all, go test would be content with the current directory.
 kernel     = $(or $(filter-out $(LENGTHY),$(shell go list -e ./...)),$(error go list finds no package))
@@ -90,10 +92,10 @@ test-needs:
 test-quick: test-needs
 	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
 test-lengthy: test-needs
-	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY),$(satellites))
+	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY) $(WEIGHTY),$(satellites))
 	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^Test(Simulation|Conformance|TenThousandHeld)$$' $(KERNEL)/quorum
 	HOLDFAST_HISTORIES=$(STACK_HISTORIES) $(GO_TEST) -v -run '^Test(Simulation|Histories.*|Races)$$' $(filter $(KERNEL)/simulate/...,$(satellites))
-	$(if $(filter $(RACY),$(satellites)),$(GO_TEST) $(filter $(RACY),$(satellites)))
+	$(if $(filter $(RACY) $(WEIGHTY),$(satellites)),$(GO_TEST) $(filter $(RACY) $(WEIGHTY),$(satellites)))
 
 .PHONY: test-kernel
 test-kernel: ## Test the library alone, which needs nothing but Go
@@ -128,8 +130,9 @@ fetch: ## Download the modules and tools that the other targets need
 check: check-format check-vet check-systems check-static check-complexity check-tidy check-api ## Check format, vet, staticcheck, complexity, go.mod and the folder api
 
 # The packages of all modules that are listed with one of the words, but for those that begin with one of the directories.
-packages = $(shell awk '$$1 ~ /^($(1))$$/ && $$2 !~ /^($(2))/ {print $$2 == "." ? "./..." : "./" $$2 "/..."}' scripts/modules.txt)
-ON_UNIX = $(call packages,released|internal,bench)
+packages = $(shell awk '$$1 ~ /^($(1))$$/ && $$2 !~ "^($(2))" {print $$2 == "." ? "./..." : "./" $$2 "/..."}' scripts/modules.txt)
+# What is the same on every system, and whose dependencies take minutes to compile for each, is vetted for one.
+ON_UNIX = $(call packages,released|internal,bench|with/controllerruntime)
 
 .PHONY: check-format check-vet check-systems check-static check-complexity check-tidy check-api
 check-format:
