@@ -158,7 +158,7 @@ func (b *Backend) checkMembers(ctx context.Context,
 				Code: "lease-revocation", Node: endpoint,
 				Summary: fmt.Sprintf("A member of version %s that was the leader may end leases that were kept alive.",
 					version),
-				Advice: "Use etcd 3.4.31, 3.5.13 or newer, and check the fencing tokens."})
+				Advice: "Use etcd 3.4.31, 3.5.13 or newer, where that is much rarer, and check the fencing tokens."})
 		}
 	}
 	return found

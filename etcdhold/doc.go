@@ -55,13 +55,13 @@
 //
 // etcd before 3.4.31 and 3.5.13 has an error by which a member that was the leader may end leases
 // that were kept alive. Then a claim may be lost before its time. [Backend.Check] warns of it.
-// Newer ones look whether they lead before they end a lease, but not in the moment in which a
-// process goes on that stood still: on 3.6.16 our laboratory saw two holders of a key for some
-// milliseconds.
+// Newer ones look whether they lead before they end a lease, but, it seems, not in the moment in
+// which a process goes on that stood still: on 3.6.16 a test under faults saw two holders of a key
+// for 46 milliseconds.
 // Whatever is written under a lock should be guarded by its token: see package fence.
 //
-// A server's --max-txn-ops must be 128 or more, which is etcd's default. The Backend is not made to
-// be a node of package quorum, because etcd has a quorum of its own.
+// A server's --max-txn-ops must be 128 or more, which is etcd's default. The Backend can be a node of
+// package quorum, which says what such a node lacks, but etcd has a quorum of its own.
 //
 // The Backend does not tell what remains of a lease: Result.ExpiresIn and Party.ExpiresIn are 0.
 package etcdhold

@@ -28,7 +28,6 @@ type etcd struct {
 	all     []*member
 	peers   []*link            // to the member of the same number, for the others
 	clients []*clientv3.Client // of the laboratory, to the member of the same number
-	mended  bool               // it is of a version without the error that etcdhold warns of
 }
 
 // peer is a member as the others know it.
@@ -49,11 +48,6 @@ func (e *etcd) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := exec.CommandContext(ctx, program, "--version").Output()
-	if err != nil {
-		return err
-	}
-	e.mended = mended(string(version))
 	var cluster []string
 	addresses, err := freeAddresses(2 * e.run.config.Nodes)
 	if err != nil {
@@ -97,22 +91,8 @@ func (e *etcd) start(ctx context.Context) error {
 	return e.run.startAll(e.all)
 }
 
-// mended reports whether a version of etcd is without the error by which a member that was the
-// leader ends leases that were kept alive.
-func mended(says string) bool {
-	var major, minor, patch int
-	if _, err := fmt.Sscanf(says, "etcd Version: %d.%d.%d", &major, &minor, &patch); err != nil {
-		return false
-	}
-	return minor == 4 && patch >= 31 || minor == 5 && patch >= 13 || minor > 5 || major > 3
-}
-
-func (e *etcd) brittle() string {
-	if e.mended {
-		return ""
-	}
-	return revokes
-}
+// brittle is the same for all versions: newer ones do it more rarely.
+func (e *etcd) brittle() string { return revokes }
 
 // sender is the ID of the member that has sent what begins so; empty if it does not say.
 func sender(head []byte) string {

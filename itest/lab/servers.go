@@ -23,7 +23,7 @@ const (
 	jumps    = "a server's wall clock was set forward (R39)"
 	runsFast = "a server's wall clock ran faster than the drift allowance (R19)"
 	takeover = "a replica took over that had not heard of the last locks (R4)"
-	revokes  = "an etcd of before 3.4.31 or 3.5.13 ended leases of others when it was the leader no more"
+	revokes  = "an etcd ended leases of others when it was the leader no more"
 	evicts   = "a server evicted keys"
 	deleted  = "somebody deleted the key of a lock"
 )

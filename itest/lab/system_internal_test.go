@@ -11,19 +11,6 @@ import (
 	"time"
 )
 
-// Some versions of etcd end leases of others, so in the modes that promise everything no leader of
-// theirs may stand still.
-func TestVersionsOfEtcd(t *testing.T) {
-	for version, want := range map[string]bool{
-		"3.4.23": false, "3.4.30": false, "3.4.31": true, "3.5.12": false, "3.5.13": true,
-		"3.6.0": true, "4.0.0": true, "unknown": false,
-	} {
-		if got := mended("etcd Version: " + version + "\nGit SHA: x\n"); got != want {
-			t.Errorf("%s is mended: %v", version, got)
-		}
-	}
-}
-
 // A member is cut off from the others by what it says of itself: they all come by the same address.
 func TestSenderOfPeers(t *testing.T) {
 	for head, want := range map[string]string{

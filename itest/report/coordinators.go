@@ -26,7 +26,7 @@ leader is killed on purpose, and in ZooKeeper frozen. In etcd it is cut off from
 takes over from a primary that was killed, that stands still and goes on later, or that it can not hear, and the former primary begins anew as standby; replication is held; an operator cancels statements and
 ends connections. In ZooKeeper clients are cut off for longer than their session.
 
-Where assumptions are broken: an etcd of before 3.4.31 or 3.5.13, as Debian 12 has it, ends leases of others when a leader that stood still goes on, so in the mode where every promise has to hold no leader stands still. (The first run of all let one do so, and saw two holders within 30 seconds.) And a
+Where assumptions are broken: an etcd ends leases of others when a leader that stood still goes on, versions before 3.4.31 and 3.5.13, as Debian 12 has them, within seconds, and 3.6.16 now and then; so in the mode where every promise has to hold no leader stands still. (The first run of all let one do so, and saw two holders within 30 seconds.) And a
 standby of PostgreSQL takes over that did not have to confirm what the primary answered, with synchronous_commit off.
 
 ## What it does not show
