@@ -121,7 +121,7 @@ fetch: ## Download the modules and tools that the other targets need
 	GOOS=darwin CGO_ENABLED=0 go list -deps -test $(ON_UNIX) >/dev/null
 	GOOS=freebsd CGO_ENABLED=0 go list -deps -test $(ON_UNIX) >/dev/null
 	GOOS=windows CGO_ENABLED=0 go list -deps -test ./... ./cmd/holdfast/... >/dev/null
-	GOOS=windows CGO_ENABLED=0 go list -deps $(call packages,released,[.]$$$$|cmd) >/dev/null
+	GOOS=windows CGO_ENABLED=0 go list -deps $(call packages,released,[.]$$$$|cmd|with/controllerruntime) >/dev/null
 	go run $(STATICCHECK) -version
 	go run github.com/fzipp/gocyclo/cmd/gocyclo@$(GOCYCLO) -over 1000 driver
 	GOTOOLCHAIN=$(OLDEST_GO) go version
@@ -145,7 +145,7 @@ check-systems:
 	GOOS=darwin CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=freebsd CGO_ENABLED=0 go vet $(ON_UNIX)
 	GOOS=windows CGO_ENABLED=0 go vet ./... ./cmd/holdfast/...
-	GOOS=windows CGO_ENABLED=0 go build $(call packages,released,[.]$$$$|cmd)
+	GOOS=windows CGO_ENABLED=0 go build $(call packages,released,[.]$$$$|cmd|with/controllerruntime)
 	GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/holdfast/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./filehold ./redishold/protocol ./cmd/holdfast/...
 check-static:

@@ -181,8 +181,8 @@
 // A turn costs n requests, sent together, to enter the queues of all slots, and n requests to leave
 // them. So use hundreds of permits only where they are held for long. If a process dies while it
 // has the gate, others wait for the TTL of the gate, which is five seconds or the TTL of the
-// permits if that is shorter, and for the time in which the backend's queue notices a dead waiter. On
-// ZooKeeper they wait for the end of its session, which is 40 seconds unless set.
+// permits if that is shorter, and for the time in which the backend's queue notices a dead waiter.
+// On ZooKeeper they wait for the end of its session, which is 40 seconds unless set.
 // If the backend does not answer requests for the gate for that long, scouts go on without it, in
 // no order.
 //

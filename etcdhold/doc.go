@@ -60,8 +60,8 @@
 // for 46 milliseconds.
 // Whatever is written under a lock should be guarded by its token: see package fence.
 //
-// A server's --max-txn-ops must be 128 or more, which is etcd's default. The Backend can be a node of
-// package quorum, which says what such a node lacks, but etcd has a quorum of its own.
+// A server's --max-txn-ops must be 128 or more, which is etcd's default. The Backend can be a node
+// of package quorum, which says what such a node lacks, but etcd has a quorum of its own.
 //
 // The Backend does not tell what remains of a lease: Result.ExpiresIn and Party.ExpiresIn are 0.
 package etcdhold

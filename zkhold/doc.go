@@ -69,8 +69,8 @@
 // which is tried again.
 //
 // The Backend does not tell what remains of a lease: Result.ExpiresIn and Party.ExpiresIn are 0.
-// The Backend can be a node of package quorum, which says what such a node lacks, but ZooKeeper has a
-// quorum of its own.
+// The Backend can be a node of package quorum, which says what such a node lacks, but ZooKeeper has
+// a quorum of its own.
 //
 // The client knows the scheme digest of ZooKeeper, a user and a password, and no SASL.
 //
