@@ -35,7 +35,7 @@ COUNT     ?= 1
 PACKAGES  ?= work
 BENCHTIME ?= 1s
 # How many random histories of quorums the tests run without the race detector: about two minutes of two CPUs. CI runs
-# 10000.
+# 6000.
 HISTORIES ?= 4000
 # How many random histories of the whole stack: about two minutes of one CPU.
 STACK_HISTORIES ?= 2000
