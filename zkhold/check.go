@@ -88,6 +88,7 @@ func (b *Backend) command(server, word string, patience time.Duration) (string, 
 // What srvr answers, in the words of ZooKeeper.
 var (
 	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9]+)\.([0-9]+)\.([0-9]+)`)
+	oldVersion  = regexp.MustCompile(`^([0-2]\.|3\.[0-3]$)`)
 	modeLine    = regexp.MustCompile(`(?m)^Mode: ([a-z-]+)`)
 )
 
@@ -125,7 +126,7 @@ func (b *Backend) judge(answers []string, failures []error) (found []driver.Find
 }
 
 // tooOld reports whether a version is below 3.4, which has brought transactions.
-func tooOld(v []string) bool { return v[1] < "3" && len(v[1]) == 1 || v[1] == "3" && v[2] < "4" }
+func tooOld(v []string) bool { return oldVersion.MatchString(v[1] + "." + v[2]) }
 
 // lookInside says what the session can see. modes are the parts of the servers that have told.
 func (b *Backend) lookInside(modes []string) ([]driver.Finding, error) {
@@ -229,8 +230,13 @@ func (b *Backend) checkRights() (found []driver.Finding, err error) {
 			// Nobody writes there. The root of ZooKeeper may even be for nobody to write.
 			fails = &zk.CheckVersionRequest{Path: at, Version: never}
 		}
-		_, err := b.client.Multi(&zk.CreateRequest{Path: path.Join(at, "check-"+b.instance),
-			Acl: b.acl, Flags: zk.FlagEphemeral}, fails)
+		node := path.Join(at, "check-"+b.instance)
+		operations := []any{&zk.CreateRequest{Path: node, Acl: b.acl, Flags: zk.FlagEphemeral}}
+		if path.Dir(at) == b.slotsPath() {
+			// A release deletes what an acquisition has made. There are no other nodes to delete.
+			operations = append(operations, &zk.DeleteRequest{Path: node, Version: -1})
+		}
+		_, err := b.client.Multi(append(operations, fails)...)
 		switch {
 		case isOneOf(err, []error{zk.ErrNoAuth, zk.ErrInvalidACL}):
 			return append(found, driver.Finding{Severity: driver.Failure, Code: "rights",

@@ -71,6 +71,8 @@ func TestCheckOfServers(t *testing.T) {
 		{"of another ensemble", serves + "follower\n", []string{"several-ensembles"}},
 		{"old", strings.Replace(serves, "3.8.0", "3.3.6", 1) + "follower\n",
 			[]string{"version other:1", "several-ensembles"}},
+		{"newer than any", strings.Replace(serves, "3.8.0", "3.10.0", 1) + "follower\n",
+			[]string{"several-ensembles"}},
 		{"hangs", "", []string{"unreachable other:1", "single-member"}},
 	} {
 		var opened atomic.Bool
@@ -101,9 +103,12 @@ func TestCheckOfServers(t *testing.T) {
 func TestCheckOfRights(t *testing.T) {
 	client := direct(t)
 	all, reads := zk.WorldACL(zk.PermAll), zk.WorldACL(zk.PermRead)
+	keeps := zk.WorldACL(zk.PermAll &^ zk.PermDelete)
 	for _, test := range []struct {
-		name  string
-		nodes []string // below the root, which is the first; a ! stands for those nobody may write
+		name string
+		// below the root, which is the first; a ! stands for those nobody may write, and a + for
+		// those below which nobody may delete
+		nodes []string
 		want  []string
 	}{
 		{"a new root", nil, []string{"single-member"}},
@@ -113,6 +118,9 @@ func TestCheckOfRights(t *testing.T) {
 		{"slots to read", []string{"", "!/slots"}, []string{"rights", "single-member"}},
 		{"a slot to read", []string{"", "/slots", "!/slots/000"},
 			[]string{"rights", "single-member"}},
+		{"a slot to keep", []string{"", "/slots", "+/slots/000"},
+			[]string{"rights", "single-member"}},
+		{"slots to keep", []string{"+", "+/slots", "/slots/000"}, []string{"single-member"}},
 	} {
 		url := newURL(t)
 		_, path, _ := strings.Cut(strings.TrimPrefix(url, "zookeeper://"), "/")
@@ -125,13 +133,16 @@ func TestCheckOfRights(t *testing.T) {
 			if strings.HasPrefix(node, "!") {
 				node, acl = node[1:], reads
 			}
+			if strings.HasPrefix(node, "+") {
+				node, acl = node[1:], keeps
+			}
 			if _, err := client.Create(root+node, nil, 0, acl); err != nil {
 				t.Fatal(err)
 			}
 		}
 		expectCodes(t, open(t, url), test.name, test.want...)
 		for _, node := range test.nodes {
-			node = strings.TrimPrefix(node, "!")
+			node = strings.TrimLeft(node, "!+")
 			children, stat, err := client.Children(root + node)
 			if err != nil || stat.Version != 0 || len(children) > 1 ||
 				strings.Contains(strings.Join(children, ""), "check") {
