@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -51,7 +52,13 @@ func (b *Backend) examine(patience time.Duration) ([]driver.Finding, error) {
 	failures := make([]error, len(b.servers))
 	var asking sync.WaitGroup
 	for i, server := range b.servers {
-		asking.Go(func() { answers[i], failures[i] = b.command(server, "srvr", patience) })
+		asking.Go(func() {
+			answer, err := b.command(server, "srvr", patience)
+			if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
+				err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+			}
+			answers[i], failures[i] = answer, err
+		})
 	}
 	asking.Wait()
 	found, modes := b.judge(answers, failures)

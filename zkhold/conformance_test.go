@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 		TTL:      10 * time.Minute,
 		Patience: testserver.Patience,
 		Capabilities: drivertest.Capabilities{
-			Notify: true, Inspect: true, Share: true,
+			Notify: true, Inspect: true, Check: true, Share: true,
 			Queue: true, Holder: true, Expiry: true,
 			CanLose: true, CanCutReply: true, CanFreeze: true, CanKillHolder: true,
 		},

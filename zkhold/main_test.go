@@ -125,6 +125,7 @@ type cutConn struct {
 
 	pending []byte // of an answer that was read and not yet passed on
 	greeted bool
+	command bool // it has no frames
 }
 
 // interests reports whether the request is one whose answer may be lost. A frame has a length, a
@@ -144,6 +145,9 @@ func interests(frame []byte) bool {
 
 // Write passes a request on. The client writes each in one piece.
 func (c *cutConn) Write(frame []byte) (int, error) {
+	if len(frame) == 4 { // such as srvr, which is sent before anything is read
+		c.command = true
+	}
 	if c.cutter.armed.Load() && interests(frame) {
 		c.mu.Lock()
 		c.asked[binary.BigEndian.Uint32(frame[4:])] = true
@@ -153,6 +157,9 @@ func (c *cutConn) Write(frame []byte) (int, error) {
 }
 
 func (c *cutConn) Read(p []byte) (int, error) {
+	if c.command {
+		return c.Conn.Read(p)
+	}
 	if len(c.pending) == 0 {
 		if err := c.next(); err != nil {
 			return 0, err
