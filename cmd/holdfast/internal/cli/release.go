@@ -99,7 +99,7 @@ func (f *releaseFlags) which(given func(flag string) bool) (which look.Acquisiti
 	switch {
 	case given("owner") == given("token"):
 		return which, usagef("say which acquisition, by one of --owner and --token; " +
-			"holdfast inspect shows both")
+			"holdfast inspect shows the owner, and the token where the backend keeps it")
 	case given("owner") && f.owner == "":
 		return which, usagef("--owner is empty; holdfast inspect shows the value, " +
 			"and what has an empty one is removed with the tools of the server")
