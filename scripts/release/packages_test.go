@@ -125,7 +125,7 @@ func TestImage(t *testing.T) {
 	}
 	container := u.run("buildah", "from", "--pull-never", image)
 	root := u.run("buildah", "mount", container)
-	t.Cleanup(func() { u.run("buildah", "umount", container) })
+	defer u.run("buildah", "umount", container) // in a Cleanup its context would have ended
 	out := u.run("buildah", "inspect", "--format",
 		"{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}}", container)
 	if out != "65532:65532 [/usr/bin/holdfast]" {
