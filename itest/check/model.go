@@ -175,12 +175,12 @@ func unseenDowngrades(run *history.Run) map[string]int64 {
 // downgrades: a Downgrade that returned without an error was confirmed: the backend has shared the
 // key for this process meanwhile.
 func downgrades(run *history.Run, rules Rules) (found []Finding) {
-	type asker struct{ client, key string }
-	confirmed := make(map[asker][]history.Record)
+	type clientKey struct{ client, key string }
+	confirmed := make(map[clientKey][]history.Record)
 	for _, c := range run.Calls {
 		if c.Name == history.Renew && c.Shared && c.Outcome == held &&
 			(c.Target == whole) == (rules.Nodes > 1) {
-			by := asker{c.Client, c.Key}
+			by := clientKey{c.Client, c.Key}
 			confirmed[by] = append(confirmed[by], c)
 		}
 	}
@@ -188,7 +188,7 @@ func downgrades(run *history.Run, rules Rules) (found []Finding) {
 		if a.Lowered == 0 {
 			continue
 		}
-		if !slices.ContainsFunc(confirmed[asker{a.Client, a.Key}], func(c history.Record) bool {
+		if !slices.ContainsFunc(confirmed[clientKey{a.Client, a.Key}], func(c history.Record) bool {
 			return c.At >= a.Lower && c.Until <= a.Lowered
 		}) {
 			found = append(found, Finding{Check: "downgrades", Key: a.Key, At: a.Lowered,

@@ -103,15 +103,15 @@ type Run struct {
 	Sets         map[string]int // of how many servers each process knows, if that was recorded
 	Start, End   int64          // of the first and the last record
 
-	of map[asker][]int // indexes of Calls
+	of map[clientKey][]int // indexes of Calls
 }
 
-// asker is a process that asks for a key.
-type asker struct{ client, key string }
+// clientKey is a process that asks for a key.
+type clientKey struct{ client, key string }
 
 // CallsOf are the calls of a process for a key, in the order in which they began.
 func (r *Run) CallsOf(client, key string) (calls []Record) {
-	for _, i := range r.of[asker{client, key}] {
+	for _, i := range r.of[clientKey{client, key}] {
 		calls = append(calls, r.Calls[i])
 	}
 	return calls
@@ -239,7 +239,7 @@ func inTime(records []Record) []Record {
 // each kind of record has its line or two here, and there is no other place to look for them.
 func Assemble(records []Record) *Run {
 	records = inTime(records)
-	run := &Run{Sets: make(map[string]int), of: make(map[asker][]int)}
+	run := &Run{Sets: make(map[string]int), of: make(map[clientKey][]int)}
 	type id struct {
 		client string
 		op     int
@@ -331,7 +331,7 @@ func Assemble(records []Record) *Run {
 	}
 	run.Calls = inTime(run.Calls)
 	for i, c := range run.Calls {
-		run.of[asker{c.Client, c.Key}] = append(run.of[asker{c.Client, c.Key}], i)
+		run.of[clientKey{c.Client, c.Key}] = append(run.of[clientKey{c.Client, c.Key}], i)
 	}
 	return run
 }

@@ -39,16 +39,16 @@ type Group struct {
 	cancel context.CancelFunc
 
 	workers workers
-	calls   flight
+	calls   inFlight
 
 	reporting sync.Mutex // one change after the other
 }
 
 // NewGroup makes a Group without nodes.
 func NewGroup(c Config) *Group {
-	g := &Group{config: c, calls: newFlight()}
+	g := &Group{config: c, calls: newInFlight()}
 	g.base, g.cancel = context.WithCancel(context.Background())
-	g.workers.keep, g.workers.alive = c.Keep, newFlight()
+	g.workers.keep, g.workers.alive = c.Keep, newInFlight()
 	return g
 }
 

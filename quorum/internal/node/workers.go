@@ -11,8 +11,8 @@ type Job interface{ Run() }
 type workers struct {
 	mu     sync.Mutex
 	idle   []chan Job
-	keep   int    // how many goroutines may be idle
-	alive  flight // goroutines
+	keep   int      // how many goroutines may be idle
+	alive  inFlight // goroutines
 	closed bool
 }
 
