@@ -9,17 +9,18 @@ const blpopDoesLess = "each handoff is a script that looks after the queue, and 
 // scenario's name, and of the driver's name or the goal's text. The first match counts.
 var reasons = []struct{ scenario, subject, text string }{
 	{"etcd-latency", "p50 at most 0.7",
-		"the Mutex waits for etcd's log twice as well, by a Txn and a delete, which nothing durable goes below: so both take the time " +
-			"of two bare Txns and what the client does"},
+		"the Mutex, too, waits twice for etcd's log: for a Txn and for a delete. Nothing durable can " +
+			"do with less. So both take the time of two bare Txns and that of the client"},
 	{"etcd-latency", "p50 at most 1.15",
-		"both write two entries to the log; ours have a second put, for the token, a lease, and a look at those who wait: 540 us on " +
-			"top of 1,950 with two cores for client and server, of which the client has 390"},
+		"both write two entries to the log. Ours also have a second put for the token, a lease, and a " +
+			"look at those who wait. That takes 540 us on top of 1,950 with two cores for client and " +
+			"server, of which the client has 390"},
 	{"etcd-handover", "p50 at most",
-		"a handover has one entry of the log, and the watch that tells it; the Mutex takes 100 ms only where its watch begins in the " +
-			"past, as on a busy server, and else 5 ms"},
+		"a handover writes one entry to the log, and a watch tells of it. The Mutex takes 100 ms only " +
+			"if its watch begins in the past, as on a busy server; otherwise it takes 5 ms"},
 	{"zookeeper-latency", "p50 at most",
-		"the recipe waits for the log of the server twice as well; ours writes the record of the slot beside the node, in transactions " +
-			"of two operations, which take 1.3 ms a pair where a node alone takes 0.9"},
+		"the recipe, too, waits twice for the server's log. Ours also writes the record of the slot " +
+			"beside the node. Its transactions of two operations take 1.3 ms a pair; a node alone takes 0.9"},
 	{"", advisory,
 		"an advisory lock is an entry in the memory of one PostgreSQL, tied to a connection: no lease, nothing to renew, no token, " +
 			"a connection for every holder and every waiter, and gone with the server"},
@@ -41,15 +42,19 @@ var reasons = []struct{ scenario, subject, text string }{
 		"one script each, without tokens and without a queue; its spread shows two speeds, and which one a run gets depends on which " +
 			"processors client and server happen to get"},
 	{"throughput-1000", "",
-		"a connection has room for 480 requests on their way, so that it costs 384 KiB and not 901; with more goroutines each waits for " +
-			"room, with a timer of its own: with room for 2,000 a pair took 17 us of the client instead of 30"},
+		"a connection has room for 480 requests on their way, so it costs 384 KiB and not 901. Beyond " +
+			"480 goroutines, each waits for room, with a timer of its own. With room for 2,000, a pair " +
+			"took 17 us of the client instead of 30"},
 	{"throughput", "at least 0.8",
-		"the processors are what is full, and both server and client do more for each acquisition: the token, the look at the queue"},
+		"the processors are full, and server and client do more for each acquisition: they draw a " +
+			"token and look at the queue"},
 	{"throughput", "at least 1.3",
-		"with a token and a queue for each acquisition, without either for the peer's, the server has more to do"},
+		"the server does more for each acquisition: it has a token and a queue, and the peer's has " +
+			"neither"},
 	{"contended", "at least 100",
-		"on a machine of which the peers get that many, they do so since one goroutine takes again what it has just released, " +
-			"see jain; Holdfast passes the lock on each time, and two cores bound how fast goroutines can wake each other"},
+		"on some machines peers reach this number because one goroutine takes again what it has just " +
+			"released, see jain. Holdfast passes the lock on each time, and two cores bound how fast " +
+			"goroutines can wake each other"},
 	{"contended", "without local", blpopDoesLess},
 	{"processes", rueidisLock,
 		"most locks go from one goroutine of a process to the next, on purpose, see locks per second; the row " +
@@ -70,25 +75,30 @@ var reasons = []struct{ scenario, subject, text string }{
 	{"five-set", "p50 at most",
 		"processor time is the bound: eight keys on five nodes are forty acquisitions"},
 	{"permit-latency", "p50 at most",
-		"a slot is a key of its own, whose name has to be made, and the semaphore a list of slots beside it"},
+		"a slot is a key of its own, so its name has to be made; and the semaphore keeps a list of its " +
+			"slots"},
 	{"permits", "at least 0.9",
-		"all slots of a semaphore have one mutex and one list of those who wait, since a slot has to come to the first of them in one " +
-			"step; sixteen keys have sixteen. On a backend in memory a turn takes a seventh more processor time than with keys (1.74 us and " +
-			"1.53 us); the rest is waiting for that mutex, four fifths of it behind a release, which under it reads the clock, makes the next " +
-			"lock and wakes who gets it"},
+		"all slots of a semaphore have one mutex and one list of those who wait, since a slot has to " +
+			"come to the first of them in one step; sixteen keys have sixteen. On a backend in memory a " +
+			"turn takes a seventh more processor time than with keys (1.74 us and 1.53 us). The rest is " +
+			"waiting for that mutex. Four fifths of that wait is behind a release, which holds it while it " +
+			"reads the clock, makes the next lock and wakes its holder"},
 	{"held-", "client CPU",
-		"each lock has a deadline of its own, a place in the order of due times, and a result that is taken in by itself; about a " +
-			"third of what is left is the client library writing the longer command"},
+		"each lock has a deadline of its own, a place in the order of due times, and a result that is " +
+			"read for it alone. About a third of the rest is spent in the client library, which writes a " +
+			"longer command"},
 	{"five-latency", "p50 at most",
 		"each node does more for each acquisition, as on one server, and the client compares five answers for the token"},
 	{"five-", redsyncFast,
 		"it does not wait for the nodes that it does not need, has no tokens to compare, and leaves keys on nodes that fail"},
 	{"five-latency", "redsync", "it sends one plain SET to each node and has no tokens to compare"},
 	{"five-throughput", "at least",
-		"the processors are what is full; each node does more for each acquisition, and the client compares five answers for the token"},
+		"the processors are full: each node does more for each acquisition, and the client compares " +
+			"five answers for the token"},
 	{"five-throughput", "redsync", "it sends one plain SET to each node and has no tokens to compare"},
 	{"five-one-killed", redsyncRueidis,
-		"this client fails at once where nothing listens, so it is as with four nodes; no tokens"},
+		"this client fails at once where nothing listens, so it works as with four nodes; it has no " +
+			"tokens"},
 	{"five-handover", "p50 at most",
 		"a release is a round trip to a majority, the push of the grants by a majority another half, and they are compared as acquisitions are"},
 }
