@@ -55,7 +55,7 @@ func newFence(s streams) *cobra.Command {
 		Example: `  # once
   holdfast fence init --on postgres://books.example.com/ledger
 
-  # crontab: the job writes only if nobody who got the lock later has begun to
+  # crontab: the job writes only if no later holder of the lock has begun to write
   HOLDFAST_FENCE_URL=postgres://books.example.com/ledger
   0 3 * * *  holdfast run -q --no-wait -E 0 nightly -c 'holdfast fence advance ledger && post-entries'`,
 	}
@@ -65,17 +65,17 @@ func newFence(s streams) *cobra.Command {
 
 // fenceHelp is written out, stores included, because it is read at each start of the program.
 const fenceHelp = `A command of holdfast run has a fencing token in HOLDFAST_TOKEN, a number that is
-larger for every later holder of the lock. Fence keeps, in a store of your
-choice, the largest token of each resource that was advanced to, and refuses a
-smaller one. So a holder that was paused for longer than its lease, and goes on
-when another has begun to write, is told before it writes.
+larger for every later holder of the lock. Fence keeps the largest accepted
+token of each resource in a store of your choice, and refuses a smaller one. So
+a holder that was paused for longer than its lease learns before it writes that
+a later holder has begun to write.
 
-RESOURCE is the name of what is written. It always goes with the tokens of one
-lock: those of two locks cannot be compared.
+RESOURCE is the name of what is written. Use only tokens of one lock for it:
+those of two locks cannot be compared.
 
-A call is a look before the write, and no part of it: who is paused between the
-two still writes. What closes this last gap is a store that compares the token
-in the write itself:
+The call comes before the write and is no part of it: a holder that is paused
+between the two still writes. Only a store that compares the token in the write
+itself closes this gap:
   UPDATE accounts SET balance = 90, fence = 34 WHERE id = 7 AND fence <= 34
 See https://github.com/holdfast-go/holdfast/blob/main/docs/fencing.md.
 
@@ -93,11 +93,11 @@ The store (--on, HOLDFAST_FENCE_URL; parameters: holdfast help stores) is one of
   sqlite:///path/of/file
 
 Exit codes:
-  0   it is done; of advance: no larger token was advanced to before
+  0   it is done; of advance: no larger token was accepted before
   64  the command line, the token, the resource or the address is wrong
   69  the store cannot be used, does not answer, or was never set up (holdfast
       fence init); of advance: do not write, but it may be called again
-  70  of advance: a larger token was advanced to, so the lock was lost to a later
+  70  of advance: a larger token was accepted, so the lock was lost to a later
       holder: do not write
   71  the system is short of files, processes or memory
   74  the output cannot be written`
@@ -133,7 +133,7 @@ func newShow(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [flags] RESOURCE",
 		Short: "Print the largest token that was accepted",
-		Long: `Show prints the largest token of RESOURCE that was advanced to, or 0 if none was.
+		Long: `Show prints the largest token of RESOURCE that was accepted, or 0 if none was.
 
 Exit codes and stores: holdfast help fence.`,
 		Args: oneResource("show"),

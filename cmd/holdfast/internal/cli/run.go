@@ -153,16 +153,16 @@ the variables above, the name and the token of each lock, numbered by its place 
 the command line: HOLDFAST_KEY_1, HOLDFAST_TOKEN_1, HOLDFAST_KEY_2 and so on. What
 is said of the lock below holds for each of them, and the loss of one ends COMMAND.
 
-With --shared, for commands that only read, any number of holders that say so have
-the lock together, or one that does not. All wait in one queue: a reader does not
-overtake a writer that waits. With several names, all are shared. Tokens are for
-what writers write: a store that has seen one reader's may refuse another's.
+With --shared, any number of calls hold the lock together. A call without --shared
+holds it alone. Use --shared for commands that only read. All wait in one queue: a
+reader does not overtake a writer that waits. With several names, all are shared.
+Do not send a reader's token to a store: it may then refuse another reader's.
 
 With --permits N, at most N calls hold NAME at a time. Each has one of N slots, and
 COMMAND its number in HOLDFAST_SLOT, from 0 to N-1. Tokens rise for each slot, so a
 store has to compare them slot by slot. All calls should give the same N; if they
-do not, at most the largest N hold NAME. A lock NAME is another thing, and keeps
-nobody from a permit. Several names cannot have permits.
+do not, at most the largest N hold NAME. Without --permits, NAME is
+another lock, which keeps nobody from a permit. Several names cannot have permits.
 
 With --metrics-file, run leaves metrics in Prometheus' text format for the textfile
 collector of node_exporter: its exit code and when it ended, whether it got its
