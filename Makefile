@@ -61,8 +61,8 @@ GO_TEST := go test -shuffle=on -timeout 40m $(TESTFLAGS)
 # Packages of the kernel whose tests take minutes, or do not depend on it: once, not for every number of CPUs.
 LENGTHY := $(KERNEL)/quorum $(KERNEL)/internal/hygiene
 # Packages whose dependencies have data races of their own: the Cluster client of go-redis 9.22 changes the list of its nodes
-# while others read it.
-RACY := $(KERNEL)/goredishold/...
+# while others read it, and that of ZooKeeper, 1.0.4, its watches while it sends them again to another server.
+RACY := $(KERNEL)/goredishold/... $(KERNEL)/zkhold/...
 # Packages whose dependencies, those of Kubernetes, take minutes to compile once more for the race detector.
 WEIGHTY := $(KERNEL)/with/controllerruntime/...
 
