@@ -23,6 +23,7 @@
 //	a store that must refuse late writers       holdfast/fence, and packages below it
 //	many processes of which one leads           holdfast/election
 //	gocron, cron, goose, certmagic, others      holdfast/with/gocron and so on
+//	code that takes a sync.Locker               holdfast/syncview
 //	a Prometheus that should see all of it      holdfast/promhold
 //	OpenTelemetry, for metrics and spans        holdfast/otelhold
 //	a system that has no backend yet            holdfast/driver, holdfast/drivertest
