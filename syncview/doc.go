@@ -1,5 +1,5 @@
-// Package syncview shows a lock of Holdfast as a sync.Locker, for code that takes nothing else, such
-// as sync.Cond.
+// Package syncview shows a lock of Holdfast as a sync.Locker, for code that takes nothing else,
+// such as sync.Cond.
 //
 //	view, err := syncview.New(ctx, locker, "invoice/42",
 //		syncview.WithOnError(func(key string, err error) { stop(err) }))
@@ -15,14 +15,14 @@
 // first whether Do can go around the call, with a sync.Mutex for the library. These are the limits
 // of a [View]:
 //
-//   - Lock cannot fail. While the backend does not answer it asks again, after random pauses of five
-//     seconds at most, until the context of [New] ends. Then it panics, since it cannot return
+//   - Lock cannot fail. While the backend does not answer it asks again, after random pauses of
+//     five seconds at most, until the context of [New] ends. Then it panics, since it cannot return
 //     without the lock. The hooks of the holdfast.Locker are told of each attempt that failed.
 //   - The code between Lock and Unlock does not learn of a loss, and runs on while others have the
 //     lock. The function of [WithOnError] is told, before anybody else can have the lock unless the
-//     process is paused, but it cannot stop that code. Code that knows the View can use [View.Held]:
-//     its context ends at the loss, and a store that compares its token refuses late writes (package
-//     fence).
+//     process is paused, but it cannot stop that code. Code that knows the View can use
+//     [View.Held]: its context ends at the loss, and a store that compares its token refuses late
+//     writes (package fence).
 //   - Unlock cannot say that the lock was lost. Who has to know asks Held's Err before Unlock.
 //
 // # Goroutines of one View

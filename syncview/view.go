@@ -31,33 +31,33 @@ func WithLockOptions(options ...holdfast.AcquireOption) Option {
 }
 
 // WithOnError has f called with the key and a [*holdfast.LostError] when a lock is lost before
-// Unlock, once for each lock, on a goroutine of its own. This includes a lock that ended because the
-// holdfast.Locker was closed. Default, also with a nil f: the loss is logged as a warning with
+// Unlock, once for each lock, on a goroutine of its own. This includes a lock that ended because
+// the holdfast.Locker was closed. Default, also with a nil f: the loss is logged as a warning with
 // slog.Default.
 func WithOnError(f func(key string, err error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
 
-// View is a sync.Locker on one key. Make it with [New]. It is safe for concurrent use, and locked by
-// one goroutine at a time, which need not be the one that calls Unlock.
+// View is a sync.Locker on one key. Make it with [New]. It is safe for concurrent use, and locked
+// by one goroutine at a time, which need not be the one that calls Unlock.
 type View struct {
 	config
 	ctx    context.Context
 	locker *holdfast.Locker
 	key    string
 
-	// turn is full from Lock to Unlock. It keeps goroutines of this View apart even after a loss, so
-	// Unlock always means the lock that held has.
+	// turn is full from Lock to Unlock. It keeps goroutines of this View apart even after a loss,
+	// so Unlock always means the lock that held has.
 	turn chan struct{}
 
 	mu   sync.Mutex
 	held *holdfast.Lock
 }
 
-// New returns a View of the lock on key. It makes no request. ctx ends all waiting, and says nothing
-// about locks that are held. New fails with holdfast.ErrInvalid if ctx or locker is nil, or if the
-// key or an option is not allowed. It finds that out by an acquisition whose context has ended,
-// which the hooks of locker see as refused.
+// New returns a View of the lock on key. It makes no request. ctx ends all waiting, and says
+// nothing about locks that are held. New fails with holdfast.ErrInvalid if ctx or locker is nil, or
+// if the key or an option is not allowed. It finds that out by an acquisition whose context has
+// ended, which the hooks of locker see as refused.
 func New(ctx context.Context, locker *holdfast.Locker, key string, options ...Option) (*View,
 	error) {
 	switch {
@@ -88,8 +88,8 @@ func New(ctx context.Context, locker *holdfast.Locker, key string, options ...Op
 	return v, nil
 }
 
-// Lock waits until it has the lock. If the backend does not answer, it asks again. It panics with an
-// error, and has no lock, if that cannot help:
+// Lock waits until it has the lock. If the backend does not answer, it asks again. It panics with
+// an error, and has no lock, if that cannot help:
 //   - with the error of the context of [New] and its cause, if that has ended;
 //   - with holdfast.ErrClosed if the holdfast.Locker was closed;
 //   - with holdfast.ErrInvalid if the backend does not allow the lock, such as its TTL.
@@ -152,8 +152,8 @@ func (v *View) TryLock() bool {
 	panic(fmt.Errorf("syncview: %w", err))
 }
 
-// Unlock releases the lock. After a loss it only lets the next goroutine of this View have its turn.
-// If the backend does not confirm the release, that goes on in the background, as that of
+// Unlock releases the lock. After a loss it only lets the next goroutine of this View have its
+// turn. If the backend does not confirm the release, that goes on in the background, as that of
 // holdfast.Lock.Release does. Unlock panics if the View is not locked.
 func (v *View) Unlock() {
 	v.mu.Lock()
@@ -167,8 +167,8 @@ func (v *View) Unlock() {
 	lock.Release(context.Background())
 }
 
-// Held returns the lock, from Lock to Unlock, also after a loss. It has a context that ends with the
-// lock, and a fencing token. At other times it returns nil. Leave its release to Unlock.
+// Held returns the lock, from Lock to Unlock, also after a loss. It has a context that ends with
+// the lock, and a fencing token. At other times it returns nil. Leave its release to Unlock.
 func (v *View) Held() *holdfast.Lock {
 	v.mu.Lock()
 	defer v.mu.Unlock()
