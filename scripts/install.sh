@@ -138,6 +138,7 @@ needs_of() {
 	board)
 		need "redis-server 6.2 or newer" has_redis redis-server
 		need "Chromium, to look at the board with" has_chromium chromium
+		need "node and npm, for axe-core, which knows what a screen reader needs" has_npm nodejs npm
 		;;
 	up)
 		need "redis-server 6.2 or newer" has_redis redis-server

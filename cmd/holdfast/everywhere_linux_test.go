@@ -73,3 +73,33 @@ func looksTheSame(t *testing.T, url string, doctor int) {
 		`  one/1 \(.*\) waits for one/2`, `  one/2 \(.*\) waits for one/1`)
 	s.release()
 }
+
+// mayOnlyLook has a user who may only look see a lock with its holder and its waiter by every
+// command that looks, and free nothing. looks is the address with that user, doctor the exit code
+// of that command. Of Redis, tests of each command say so.
+func mayOnlyLook(t *testing.T, url, looks string, doctor int) {
+	t.Helper()
+	s := &site{t: t, name: "server", url: url, looks: looks}
+	const ttl = "--ttl=5m"
+	s.hold(ttl, "--label=backup", "rights/1")
+	s.wait(ttl, "--label=next", "rights/1")
+	s.says(0, []string{"ls", "rights/"}, "rights/1 +backup .* 1")
+	s.says(0, []string{"inspect", "rights/1"}, "  held by  backup .*", `    1\.  next .*`)
+	for _, command := range [][]string{{"leaks", "rights/"}, {"deadlocks", "--after=0s"}} {
+		if out, _ := s.ask(0, command...); out != "" {
+			t.Errorf("%v finds %s", command, out)
+		}
+	}
+	s.says(doctor, []string{"doctor"}, ".*rights.*")
+	all := keys(t, first(s.ask(0, "ls", "--json", "rights/")))
+	if len(all) != 1 || len(all[0].Holders) != 1 {
+		t.Fatalf("ls --json has %+v; want a holder", all)
+	}
+	_, text := s.ask(69, "release", "--yes", "rights/1", "--token",
+		fmt.Sprint(all[0].Holders[0].Token))
+	if !strings.Contains(text, "rights") && !strings.Contains(text, "permission denied") {
+		t.Errorf("release says %q; want that the rights are missing", text)
+	}
+	s.says(0, []string{"ls", "rights/"}, "rights/1 +backup .* 1")
+	s.release()
+}

@@ -127,6 +127,10 @@ func TestPostgres(t *testing.T) {
 	}
 
 	looksTheSame(t, url, 1)
+	execute(t, "pgx", s.DSN(), "CREATE ROLE looks LOGIN PASSWORD '"+hidden+"'",
+		"GRANT USAGE ON SCHEMA holdfast TO looks",
+		"GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO looks")
+	mayOnlyLook(t, url, strings.Replace(url, "holdfast:", "looks:", 1), 1)
 
 	loser := run(url, nil, "run", "--ttl=9s", "lost", "--", "sleep", "3600")
 	testserver.Eventually(t, "the lock is taken away", func() error {

@@ -284,6 +284,7 @@ function write(line, r, stuck) {
   }
   line.marks.replaceChildren(...marks);
   line.row.classList.toggle('open', r.id === opened);
+  line.name.setAttribute('aria-expanded', r.id === opened);
   const p = first(r), one = r.held === 1;
   const [, holder, host, held, lease, waiting] = line.cells;
   put(holder, holderText(r));
@@ -320,7 +321,7 @@ function open(id) {
   document.body.classList.toggle('with-detail', id !== '');
   if (id === '') {
     const line = lines.get(was);
-    if (line) line.name.focus();
+    (line ? line.name : $('locks')).focus();
     return;
   }
   const r = state.rows.get(id);
@@ -375,6 +376,7 @@ function describe(d) {
   if (mark === refresh.mark) return;
   refresh.mark = mark;
   put($('detail-head'), d.name);
+  const had = $('detail-body').contains(document.activeElement);
   replace($('detail-body'),
     d.trouble ? el('p', { class: 'bad' }, d.trouble) : null,
     kinds[d.kind] ? el('p', { class: 'quiet' }, kinds[d.kind]) : null,
@@ -390,6 +392,12 @@ function describe(d) {
       number(d.waiting - d.waiters.length) + ' more') : null,
     d.nodes.length ? [el('h3', {}, 'What each server says'),
       el('ul', { class: 'servers' }, d.nodes.map((n) => says(d, n)))] : null);
+  if (had) keepFocus();
+}
+
+// keepFocus has the keyboard go on from the lock when the button that had the focus is gone.
+function keepFocus() {
+  if (document.activeElement === document.body && opened) $('detail-head').focus();
 }
 
 function life(p) {
@@ -489,8 +497,7 @@ function totals() {
   };
   const find = (words) => () => {
     $('find').value = words;
-    page = 0;
-    arrange();
+    found();
     $('locks').scrollIntoView({ block: 'start' });
   };
   const go = (id) => () => {
@@ -616,7 +623,7 @@ document.addEventListener('keydown', (e) => {
   } else if (e.key === 'Escape' && !$('free').open) {
     if (e.target === $('find') && $('find').value) {
       $('find').value = '';
-      arrange();
+      found();
     } else if (opened) open('');
   } else if (e.key === 'ArrowDown' && e.target === $('find')) {
     e.preventDefault();
@@ -644,9 +651,20 @@ function focusRow(i) {
   if (row) row.querySelector('button').focus();
 }
 
+// found shows what the field finds, and says how much that is when the typing is over.
+function found() {
+  page = 0;
+  arrange();
+  clearTimeout(found.timer);
+  found.timer = setTimeout(() => say($('count').textContent), 500);
+}
+
 const turn = (by) => () => {
   page += by;
   arrange();
+  // A button that cannot be used any more would take the focus with it.
+  if ($('after').disabled) $('before').focus({ preventScroll: true });
+  if ($('before').disabled) $('after').focus({ preventScroll: true });
   $('locks').scrollIntoView({ block: 'start' });
 };
 
@@ -674,16 +692,14 @@ $('theme').addEventListener('click', () => {
     // It is for this visit only.
   }
 });
-$('find').addEventListener('input', () => {
-  page = 0;
-  arrange();
-});
+$('find').addEventListener('input', found);
 $('before').addEventListener('click', turn(-1));
 $('after').addEventListener('click', turn(1));
 $('close').addEventListener('click', () => open(''));
 $('window').addEventListener('change', tick);
 $('free-no').addEventListener('click', () => $('free').close());
 $('free-yes').addEventListener('click', release);
+$('free').addEventListener('close', keepFocus);
 $('login-form').addEventListener('submit', (e) => {
   e.preventDefault();
   login($('token').value);
