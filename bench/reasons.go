@@ -18,6 +18,19 @@ var reasons = []struct{ scenario, subject, text string }{
 	{"etcd-handover", "p50 at most",
 		"a handover writes one entry to the log, and a watch tells of it. The Mutex takes 100 ms only " +
 			"if its watch begins in the past, as on a busy server; otherwise it takes 5 ms"},
+	{"etcd-latency", "etcd",
+		"ours have a second put for the token, and a look at those who wait; the Mutex has neither"},
+	{"zookeeper-handover", "zookeeper",
+		"the recipe deletes a node, and that is all that the next one has to know; ours writes in the same transaction who holds " +
+			"the key now, with its token"},
+	{"etcd-contended", "at least",
+		"after 64 turns in memory a request asks whether another process waits, which takes as long as half a turn of the Mutex; " +
+			"WithCohort allows more turns"},
+	{"postgres-latency", "p50 at most 1.3",
+		"both wait twice for the disk; ours call two functions that look at the queue, the guard and the counter, and take half a " +
+			"millisecond more for a pair, half of it in the client; the slower the disk, the less that is"},
+	{"zookeeper-held", "at most a request",
+		"the client can not read many nodes in one request, so each renewal is one read"},
 	{"zookeeper-latency", "p50 at most",
 		"the recipe, too, waits twice for the server's log. Ours also writes the record of the slot " +
 			"beside the node. Its transactions of two operations take 1.3 ms a pair; a node alone takes 0.9"},
