@@ -291,7 +291,13 @@ func openPGLock(ctx context.Context, at site, _ time.Duration) (*locker, error) 
 			return held{lock: lock}, err
 		},
 		release: func(ctx context.Context, h held) error {
-			return client.ReleaseContext(ctx, h.lock.(*pglock.Lock))
+			err := client.ReleaseContext(ctx, h.lock.(*pglock.Lock))
+			if errors.Is(err, pglock.ErrLockAlreadyReleased) {
+				// Its lease has ended, or a heartbeat came in between. Then the next one waits for
+				// the end of the lease, as with any other release: waiters are told of none.
+				return nil
+			}
+			return err
 		},
 		close: func() { db.Close() },
 	}, nil
