@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/postgrestest"
+	"github.com/holdfast-go/holdfast/pghold"
 )
 
 // TestNoticeOfWhatNoStandbyHas has a handover that no standby confirms, and whose request is given
@@ -23,8 +24,18 @@ func TestNoticeOfWhatNoStandbyHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Remove() })
-	holder := open(t, urlOf(s, "&create=true&application_name=holder"))
-	waiter := open(t, urlOf(s, ""))
+	waiter := open(t, urlOf(s, "&create=true"))
+	// One session, so that it is known when it has heard of the standby.
+	held, err := pgxpool.New(t.Context(), urlOf(s, "&application_name=holder&pool_max_conns=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	holder, err := pghold.New(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
 	notices := make(chan driver.Notice, 10)
 	defer waiter.Notify(func(n driver.Notice) { notices <- n })()
 	pool, err := pgxpool.New(t.Context(), urlOf(s, ""))
@@ -42,9 +53,11 @@ func TestNoticeOfWhatNoStandbyHas(t *testing.T) {
 		run(t, pool, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
 		run(t, pool, "SELECT pg_reload_conf()")
 		testserver.Eventually(t, "the server waits for standbys", func() error {
-			var now string
-			err := pool.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&now)
-			return errors.Join(err, testserver.Not(now == names, "%q", now))
+			var here, there string
+			const show = "SHOW synchronous_standby_names"
+			return errors.Join(pool.QueryRow(t.Context(), show).Scan(&here),
+				held.QueryRow(t.Context(), show).Scan(&there),
+				testserver.Not(here == names && there == names, "%q and %q", here, there))
 		})
 	}
 	standby("nobody")
