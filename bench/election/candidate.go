@@ -55,6 +55,8 @@ func campaign(kind, address string) error {
 		return campaignEtcd(ctx, address, ttl, resign)
 	case "client-go", "client-go-release":
 		return campaignClientGo(ctx, address, ttl, kind == "client-go-release", resign)
+	case "consul":
+		return campaignConsul(ctx, address, resign)
 	}
 	return campaignHoldfast(ctx, kind, address, ttl, resign)
 }

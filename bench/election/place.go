@@ -45,6 +45,7 @@ var contenders = []contender{
 	{"etcd concurrency.Election", "etcd", openEtcd},
 	{"client-go, record in etcd", "client-go", openEtcd},
 	{"the same with ReleaseOnCancel", "client-go-release", openEtcd},
+	{"Consul, api.Lock", "consul", openConsul},
 }
 
 func openDirectory() (*place, error) {
