@@ -34,8 +34,7 @@ BENCH     ?= .
 COUNT     ?= 1
 PACKAGES  ?= work
 BENCHTIME ?= 1s
-# How many random histories of quorums the tests run without the race detector: about two minutes of two CPUs. CI runs
-# 6000.
+# How many random histories of quorums the tests run without the race detector: about two minutes of two CPUs.
 HISTORIES ?= 4000
 # How many random histories of the whole stack: about two minutes of one CPU.
 STACK_HISTORIES ?= 2000

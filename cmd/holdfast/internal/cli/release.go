@@ -89,7 +89,7 @@ Exit codes:
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.owner, "owner", "", "`value` of the acquisition, as inspect shows it")
-	flags.StringVar(&f.token, "token", "", "`number` of the acquisition, as inspect shows it")
+	flags.StringVar(&f.token, "token", "", "`number` of the acquisition, where inspect shows one")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	return cmd
 }
