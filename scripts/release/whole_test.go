@@ -68,8 +68,8 @@ func TestOthersCanUseTheRelease(t *testing.T) {
 	}
 	program.WriteString(")\n\nfunc main() {\n" + firstProgram(t, root) + "}\n")
 	write(t, filepath.Join(u.dir, "main.go"), program.String())
-	// Getting a module may raise what one that was got before needs, whose checksum is then missing,
-	// as are those of what only other packages of the modules import.
+	// Getting a module may raise what an earlier one needs, whose checksum is then missing, as are
+	// those of what only other packages of the modules import.
 	if out := u.run("go", "run", "-mod=mod", "."); out != "paying invoice/42" {
 		t.Errorf("the README's program printed %q", out)
 	}
