@@ -80,8 +80,9 @@ func (l *Lock) Err() error {
 }
 
 // Context returns a context that is derived from parent and ends when parent ends or the lock ends.
-// After the end of the lock, context.Cause returns what [Lock.Err] returns. There is nothing to
-// cancel: the context's resources are freed when it ends. Context panics if parent is nil.
+// After the end of the lock, context.Cause returns what [Lock.Err] returns, unless only Release
+// finds that the lock was lost: the cause is then still ErrReleased. There is nothing to cancel:
+// the context's resources are freed when it ends. Context panics if parent is nil.
 //
 // Acquiring the key again on the same Locker with this context, or with one derived from it, gives
 // a nested Lock at once (see [Locker.Acquire]). So the lock does not exclude goroutines that share
@@ -139,11 +140,11 @@ func (l *Lock) Extend(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the lock. Whatever it returns, Done is closed, the lock's contexts are cancelled
-// with ErrReleased as the cause, and nothing renews the lock any more. If goroutines of the same
-// Locker wait for the key on the same terms, Release passes the lease to the first of them (see
-// Waiting in the package documentation). Otherwise the backend frees the key or hands it to another
-// waiter.
+// Release ends the lock. Whatever it returns, Done is closed, the lock's contexts have ended, with
+// ErrReleased as the cause if the lock had not ended before, and nothing renews the lock any
+// more. If goroutines of the same Locker wait for the key on the same terms, Release passes the
+// lease to the first of them (see Waiting in the package documentation). Otherwise the backend
+// frees the key or hands it to another waiter.
 //
 // Release returns nil if the lock was held until now, a [*LostError] if it was lost before, and
 // ErrReleased if it was released before. So a deferred Release after an explicit one does no harm.
