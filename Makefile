@@ -71,7 +71,7 @@ lengthy    = $(filter $(LENGTHY),$(shell go list -e ./...))
 satellites = $(or $(addsuffix /...,$(filter-out $(KERNEL),$(shell go list -m))),$(error go list finds no module))
 
 # Targets whose part of the project is not in this tree.
-absent = $(if $(wildcard spec/check.sh),,spec)
+absent = $(if $(wildcard models/check.sh),,models)
 
 # Two targets at once would take each other's time.
 .NOTPARALLEL:
@@ -193,10 +193,10 @@ mutants-quorum: ## Show that the tests and the simulation of quorums notice when
 fuzz: ## Run each fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
-.PHONY: spec
-spec: ## Check the models of exclusion and of fencing tokens
-	scripts/install.sh spec
-	spec/check.sh
+.PHONY: models
+models: ## Check the models of exclusion and of fencing tokens
+	scripts/install.sh models
+	models/check.sh
 
 .PHONY: itest
 itest: test-needs ## Test on real servers under faults for some minutes, in all modes

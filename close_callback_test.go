@@ -30,8 +30,8 @@ func (c *closing) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	return c.Backend.Acquire(ctx, claim)
 }
 
-// Close returns although a call of the backend does not, which calls Close itself here. It tells of
-// keys that were left before, too.
+// Close returns although a request to the backend does not, which calls Close itself here. It tells
+// of keys that were left before, too.
 func TestCloseFromTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &closing{Backend: memhold.New()}

@@ -17,16 +17,22 @@ import (
 //	leading    leading && lease == nil: a goroutine acquires or releases the key at the backend
 //	fresh run  leading && lease != nil: a goroutine asks for a fresh run, or a fresh span if the
 //	           key is shared; then others may hold the key meanwhile
-//	gone       removed from its shard
+//	retired    removed from its shard
 //
-// A cohort that is gone has no waiters, and neither has one that holds a shared key. Code that ends
-// a state serves the next waiter.
+// A cohort that is retired has no waiters, and neither has one that holds a shared key. Code that
+// ends a state serves the next waiter.
+//
+// A run is turns on one lease, one after the other or shared, without a question to the backend.
+// The span of WithCohort and the lease's tokens bound it. A fresh run is the next one on the same
+// lease; for it one goroutine leads, and asks whether another process waits.
 //
 // A turn that has reached its maximum hold is in limbo: its holder has been told that the lock is
 // lost, but the key stays taken until the holder releases it or the lease ends.
 //
 // An acquisition joins its cohort in call.go. The leader talks to the backend in lead.go. A holder
-// ends its turn in release.go. The lease that turns rest on is in lease.go.
+// ends its turn in release.go. The lease that turns rest on is in lease.go. If the key is a slot of
+// a semaphore, the goroutines that want a permit wait in the semaphore, and come to the cohort of
+// the slot that becomes free first (see semaphore.go).
 type cohort struct {
 	locker *Locker
 	shard  *shard
@@ -41,7 +47,7 @@ type cohort struct {
 	pending *pendingClaim // under way, or left by its leader to the next one
 	// the semaphore whose slot the key is, while the cohort is in shard.keys; else nil
 	semaphore *semaphore
-	since     clock.Instant // when the run of turns began
+	runBegan  clock.Instant // when the run of turns began
 	turns     int           // of the run, so far
 	answered  bool          // the backend has answered an acquisition
 	silent    clock.Instant // as lease.silent, of the last lease
@@ -92,7 +98,7 @@ func (s *shard) remove(c *cohort) {
 }
 
 // startRun begins a new run of turns.
-func (c *cohort) startRun(now clock.Instant) { c.since, c.turns = now, 0 }
+func (c *cohort) startRun(now clock.Instant) { c.runBegan, c.turns = now, 0 }
 
 // giveTurn gives the next turn to a call. The caller holds shard.mu.
 func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
@@ -101,9 +107,9 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	if l.cohort != nil {
 		l = new(Lock)
 	}
-	l.cohort, l.token, l.maxHold, l.granted, l.lease = c, h.next, a.maxHold, now, h
+	l.cohort, l.token, l.maxHold, l.granted, l.lease = c, h.nextToken, a.maxHold, now, h
 	if !c.terms.shared { // those who share the lease share its token
-		h.next++
+		h.nextToken++
 	}
 	c.turns++
 	c.countHeld(1)
@@ -115,29 +121,29 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	return l
 }
 
-// mayPass reports whether the next turn of the run may begin without a question to the backend. The
-// caller holds shard.mu.
-func (c *cohort) mayPass(now clock.Instant) bool {
+// mayGiveTurn reports whether the next turn of the run may begin without a question to the backend.
+// The caller holds shard.mu.
+func (c *cohort) mayGiveTurn(now clock.Instant) bool {
 	h := c.lease
 	switch {
-	case h == nil || now.Sub(c.since) >= c.span(h):
+	case h == nil || now.Sub(c.runBegan) >= c.span(h):
 		return false
-	case h.next > h.last:
+	case h.nextToken > h.lastToken:
 		return false // the run has used up its block of tokens
 	case !c.terms.renew:
 		return false // nobody renews the lease, so each turn needs a full one
 	default:
 		// Normally the watchdog keeps more than half of the lease ahead. If less than a third is
 		// left, renewals fail, so ask.
-		return h.deadline.Sub(now) > h.granted/3
+		return h.deadline.Sub(now) > h.length/3
 	}
 }
 
-// outage returns the time from which an outage counts, for a goroutine that leads from start on.
-// The goroutine gives up if it has no answer within a TTL from that time. Time in which nothing was
-// asked is not part of an outage. outage returns 0 if the backend has never answered: then the
-// first failure ends the wait. The caller holds shard.mu.
-func (c *cohort) outage(start clock.Instant) clock.Instant {
+// outageFrom returns the time from which an outage counts, for a goroutine that leads from start
+// on. The goroutine gives up if it has no answer within a TTL from that time. Time in which nothing
+// was asked is not part of an outage. outageFrom returns 0 if the backend has never answered this
+// cohort: then the first failure ends the wait. The caller holds shard.mu.
+func (c *cohort) outageFrom(start clock.Instant) clock.Instant {
 	switch {
 	case !c.answered:
 		return 0
@@ -172,7 +178,7 @@ func (c *cohort) serve(now clock.Instant) bool {
 		if now == 0 {
 			now = clock.Now()
 		}
-		if !c.mayPass(now) {
+		if !c.mayGiveTurn(now) {
 			c.startLead()
 			w.ready <- outcome{lead: true}
 			break
@@ -194,6 +200,22 @@ func (c *cohort) startLead() {
 	c.leading = true
 	c.locker.tasks.Add(1) // until the goroutine has ended its lead
 }
+
+// These end a lease:
+//
+//	drop       in memory only. The caller sees to the key. All that follow call it
+//	giveBack   nobody is left for it: the key is released in the background
+//	vacate     the last lock on it was released: the caller releases the key, within its context
+//	loseLease  it is lost, and so are the turns on it. The key is not released
+//	expire     it is lost because its validity is over: the key is also released in the background
+//
+// And letGo ends no lease, but has no more turns begin on it: the last lock on it vacates it.
+//
+// These end a turn:
+//
+//	release      at its holder's wish
+//	returnTurn   its caller gave up before it learned of the turn
+//	loseTurn     it is lost, with its lease or at its maximum hold (loseOverdue)
 
 // drop ends a lease of the cohort in memory. The caller holds shard.mu, and releases the key at the
 // backend if need be.
@@ -221,7 +243,7 @@ func (c *cohort) giveBack(h *lease) {
 // tasks; nobody leads, and no exclusive turn is in progress.
 func (c *cohort) serveOrRetire() {
 	if c.lease != nil {
-		c.bring()
+		c.fetchWaiter() // of the semaphore, if the key is a slot
 	}
 	if c.serve(0) {
 		return
@@ -300,7 +322,7 @@ func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 	if current && !c.leading { // a leader finds out by itself
 		c.serveOrRetire()
 	}
-	return tells.call
+	return tells.run
 }
 
 // loseOverdue ends the turns that have reached their maximum hold at now. The caller holds
@@ -320,7 +342,7 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 			h.limit = limit
 		}
 	}
-	return tells.call
+	return tells.run
 }
 
 // many is a list of functions.
@@ -328,11 +350,11 @@ type many []func()
 
 // call calls the functions one after the other. If one panics, the others are called all the same,
 // and then the panic goes on.
-func (m many) call() {
+func (m many) run() {
 	next := 0
 	defer func() {
 		if next < len(m) {
-			m[next:].call()
+			m[next:].run()
 		}
 	}()
 	for next < len(m) {

@@ -64,7 +64,7 @@ func (l *Locker) nested(ctx context.Context, fullKey string, a *call) (*Lock, er
 			s.mu.Unlock()
 			continue
 		}
-		if !a.terms.shared && !root.cohort.alone(root.lease) {
+		if !a.terms.shared && !root.cohort.exclusive(root.lease) {
 			s.mu.Unlock()
 			return nil, invalid("%q is held shared by the lock that the context comes from: "+
 				"an exclusive acquisition would wait for that lock; release it first, or ask "+

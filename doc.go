@@ -45,8 +45,8 @@
 //     session (see package zkhold).
 //   - Loss is told in time. [Lock.Done] is closed, and every context from [Lock.Context] cancelled,
 //     no later than the end of the validity, and so before anybody else can hold the key. This
-//     holds even if the backend is frozen. It does not hold while the process itself is paused: see
-//     Caveats.
+//     holds even if the backend is frozen. It does not hold while the process itself is paused (see
+//     Caveats), or if the backend loses the key: the next renewal tells of that.
 //   - Honest errors. There is a separate error value for each of these: the key is held by another,
 //     the lock is lost, the backend is unavailable, the outcome is unknown, an argument is invalid,
 //     the context ended.
@@ -92,12 +92,13 @@
 //
 // # Waiting
 //
-// The terms of an acquisition are its TTL, whether its lease is renewed, and whether it shares the
-// key. Goroutines of one [Locker] that ask for a key on the same terms wait in memory, in the order
-// in which they asked. One of them waits in the queue of the backend for all. When they have the
-// key, they hand it to each other without a round trip, and each gets a Token of its own. With
-// [WithoutRenewal] they keep that order, but each of them asks the backend for a full lease.
-// Goroutines that ask on other terms wait in the queue of the backend, as another process does.
+// The terms of an acquisition are its TTL, whether its lease is renewed, whether it shares the key,
+// and of how many permits it is one (see Semaphores). Goroutines of one [Locker] that ask for a key
+// on the same terms wait in memory, in the order in which they asked. One of them waits in the
+// queue of the backend for all. When they have the key, they hand it to each other without a round
+// trip, and each gets a Token of its own. With [WithoutRenewal] they keep that order, but each of
+// them asks the backend for a full lease. Goroutines that ask on other terms wait in the queue of
+// the backend, as another process does.
 //
 // Each goroutine that has the key has a turn, and turns that follow each other in memory are a run.
 // [WithCohort] bounds a run, so that other processes get their turn. At the end of a run the Locker

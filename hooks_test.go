@@ -130,6 +130,10 @@ func TestHooksAndStats(t *testing.T) {
 				t.Errorf("the log lacks %q:\n%s", want, log.String())
 			}
 		}
+		if n := strings.Count(log.String(), "renewal missed"); n != 1 {
+			t.Errorf("the log has %d renewals that were missed, want 1 besides the loss:\n%s", n,
+				log.String())
+		}
 		got := l.Stats()
 		want := holdfast.Stats{Acquired: 3, Refused: 1, Released: 2, Lost: 1, Renewed: 2,
 			RenewalsMissed: 1}

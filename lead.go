@@ -9,9 +9,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
+// This file is the leader's talk with the backend, from top to bottom:
+//
+//   - If the cohort still has a lease, the run of turns on it is over. The leader asks for a fresh
+//     run (freshRun; for readers freshSpan in share.go). If it gets one, its own turn begins.
+//   - Otherwise it asks for the key (ask): a request (question), a pause or a notice (sleep,
+//     pushed), and the next request.
+//   - That ends with a lease and the first turn on it (begin), or with an error (giveUp).
+
 // lead talks to the backend for the cohort until the caller has the key or has to give up. On entry
-// the caller leads and is a counted task; lead ends both. start is a reading of the clock from
-// before the call.
+// the caller leads and is a counted task (see Locker.tasks); lead ends both. start is a reading of
+// the clock from before the call.
 func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *Lock, err error) {
 	returned := false
 	defer func() {
@@ -21,7 +29,7 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 		c.locker.tasks.Done()
 	}()
 	c.shard.mu.Lock()
-	h, answered := c.lease, c.outage(start)
+	h, outageFrom := c.lease, c.outageFrom(start)
 	c.shard.mu.Unlock()
 	decided, begun := false, start
 	if h != nil {
@@ -33,50 +41,26 @@ func (c *cohort) lead(ctx context.Context, a *call, start clock.Instant) (lock *
 		if !decided {
 			start = clock.Now()
 			c.shard.mu.Lock()
-			answered = c.outage(begun)
+			outageFrom = c.outageFrom(begun)
 			c.shard.mu.Unlock()
 		}
 	}
 	if !decided {
-		lock, err = c.ask(ctx, a, start, answered)
+		lock, err = c.ask(ctx, a, start, outageFrom)
 	}
 	returned = true
 	return lock, err
 }
 
-// unwind ends the lead after the backend or the caller's context has panicked, so that others can
-// lead. The panic goes on.
-func (c *cohort) unwind() {
-	s := c.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !c.leading {
-		return
-	}
-	c.leading = false
-	switch {
-	case c.terms.shared:
-		c.letGo()
-	case c.lease != nil:
-		c.giveBack(c.lease)
-	}
-	if p := c.pending; p != nil {
-		c.pending = nil
-		c.locker.addressees.forget(p)
-		c.locker.cleanUp(p.claim) // it may have been granted
-	}
-	c.serveOrRetire()
-}
-
 // freshRun is called at the end of a run of turns. It asks the backend to renew the lease, to
 // reserve tokens for the next run, and to say whether another process waits. If one waits, freshRun
-// passes the key on (see WithCohort). decided is false if the cohort has no lease any more and has
-// to ask for the key anew.
+// yields the key to it: it releases the key (see WithCohort). decided is false if the cohort has no
+// lease any more and has to ask for the key anew.
 //
-// If the key came out of the backend's queue, freshRun passes it on without asking. Where one
-// process had to wait, others mostly wait too, and the question would cost a round trip in which
-// nobody works. If nobody waits after all, the cohort acquires the key again, and its next run ends
-// with the question.
+// If the key came out of the backend's queue, freshRun yields it without asking. Where one process
+// had to wait, others mostly wait too, and the question would cost a round trip in which nobody
+// works. If nobody waits after all, the cohort acquires the key again, and its next run ends with
+// the question.
 //
 // If the fresh run is not confirmed, freshRun gives up the lease, whatever the reason, because
 // nobody can say whether another process waits.
@@ -91,7 +75,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		s.mu.Unlock()
 		return nil, true, err
 	}
-	if !ok || c.passOnUnasked(ctx, h) {
+	if !ok || c.yieldUnasked(ctx, h) {
 		return nil, false, nil
 	}
 	claim := h.claim()
@@ -111,7 +95,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		c.drop(h)
 		claim = h.claim()
 		s.mu.Unlock()
-		c.passOn(ctx, claim)
+		c.yield(ctx, claim)
 		return nil, false, nil
 	}
 	defer s.mu.Unlock()
@@ -120,7 +104,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		return nil, false, nil // the lease has ended meanwhile, and is being cleaned up
 	case result.State == driver.Held && result.Token > 0 && !result.Waiting && now < h.deadline:
 		l.highest.saw(result.Token, claim.Block, wall)
-		h.next, h.last = result.Token, result.Token+Token(claim.Block)-1
+		h.nextToken, h.lastToken = result.Token, result.Token+Token(claim.Block)-1
 		h.confirm(start, claim.TTL)
 		if now >= h.deadline {
 			break
@@ -138,36 +122,9 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 	return nil, false, nil
 }
 
-// giveUpRun gives up a lease whose fresh run was not confirmed. The caller holds shard.mu and may
-// raise tasks.
-func (c *cohort) giveUpRun(h *lease, result driver.Result) {
-	if result.State == driver.Lost {
-		c.drop(h)
-	} else {
-		c.giveBack(h)
-	}
-}
-
-// firstTurn starts a run on the lease. It gives the first turn to the call, and further ones to
-// waiters if they share the key. If the call's context has ended, with the error ended, the first
-// turn goes to the next waiter. The caller holds shard.mu and may raise tasks; nobody leads.
-func (c *cohort) firstTurn(a *call, h *lease, now clock.Instant, ended error) (*Lock, error) {
-	c.startRun(now)
-	if ended != nil {
-		c.locker.watchdog.schedule(h)
-		c.serveOrRetire()
-		return nil, ended
-	}
-	lock := c.giveTurn(a, now)
-	if c.terms.shared {
-		c.serve(0)
-	}
-	return lock, nil
-}
-
-// passOnUnasked passes the key on if it came out of the backend's queue, and reports whether it
-// did. The caller has reserved the request that changes the lease.
-func (c *cohort) passOnUnasked(ctx context.Context, h *lease) bool {
+// yieldUnasked yields the key if it came out of the backend's queue, and reports whether it did.
+// The caller has reserved the request that changes the lease.
+func (c *cohort) yieldUnasked(ctx context.Context, h *lease) bool {
 	s := c.shard
 	s.mu.Lock()
 	if c.lease != h || !h.queued {
@@ -177,13 +134,13 @@ func (c *cohort) passOnUnasked(ctx context.Context, h *lease) bool {
 	claim := h.claim()
 	c.drop(h)
 	s.mu.Unlock()
-	c.passOn(ctx, claim)
+	c.yield(ctx, claim)
 	return true
 }
 
-// passOn releases a key for which another process waits. The caller leads, and has dropped the
+// yield releases a key for which another process waits. The caller leads, and has dropped the
 // claim's lease. If the release is not confirmed, or ctx ends, it goes on in the background.
-func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
+func (c *cohort) yield(ctx context.Context, claim driver.Claim) {
 	confirmed := false
 	defer func() { // even if the backend or the context panics
 		if !confirmed {
@@ -194,11 +151,21 @@ func (c *cohort) passOn(ctx context.Context, claim driver.Claim) {
 	confirmed = err == nil
 }
 
+// giveUpRun gives up a lease whose fresh run was not confirmed. The caller holds shard.mu and may
+// raise tasks.
+func (c *cohort) giveUpRun(h *lease, result driver.Result) {
+	if result.State == driver.Lost {
+		c.drop(h)
+	} else {
+		c.giveBack(h)
+	}
+}
+
 // ask acquires the key at the backend. start is a reading of the clock from before the first
-// request. answered is the time from which an outage counts (see outage).
-func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant) (*Lock, error) {
+// request. An outage counts from outageFrom (see cohort.outageFrom).
+func (c *cohort) ask(ctx context.Context, a *call, start, outageFrom clock.Instant) (*Lock, error) {
 	l := c.locker
-	p := c.takePending(a, answered)
+	p := c.takePending(a, outageFrom)
 	r := &p.first
 	if r.locker != nil {
 		r = new(request) // another leader has used p.first
@@ -233,7 +200,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, answered clock.Instant
 				return nil, &HeldError{Key: a.key, Holder: driver.ParseOwner(result.Holder),
 					ExpiresIn: result.ExpiresIn}
 			}
-			if !known {
+			if !known { // its place may be lost, and an old notice be under way
 				p = c.replacePending(a, p)
 				start = clock.Now()
 				continue
@@ -278,45 +245,6 @@ func (c *cohort) question(ctx context.Context, a *call, p *pendingClaim,
 	return result, err
 }
 
-// shortRenewal says when a lease from a notice is first renewed: after its length divided by
-// shortRenewal. On Redis, where the presence of a waiter is three seconds, that is after 50 ms,
-// which is also DefaultCohortSpan.
-const shortRenewal = 60
-
-// grant is what the backend has granted.
-type grant struct {
-	start  clock.Instant // when the request left; the lease counts from here
-	length time.Duration
-	token  Token
-	block  uint64
-	short  bool // the lease is to be renewed soon
-	queued bool // the claim has waited in the backend's queue
-}
-
-// pushed returns the grant that a notice brings, or false if there is none that can be used. The
-// grant lasts for the presence in the backend's last answer, counted from when that request was
-// sent. It never lasts longer than the TTL, so that a renewal cannot shorten it.
-//
-// A notice cannot be used after a request without an answer, because that request may have changed
-// the presence; the leader asks again. It cannot be used without renewal either, because such a
-// lock needs a full lease from the start.
-func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
-	if n.Kind != driver.Granted || n.Token == 0 || p.failed > 0 || p.presence == 0 ||
-		!c.terms.renew {
-		return grant{}, false
-	}
-	now := clock.Now()
-	g := grant{
-		start:  p.present,
-		length: min(p.presence, c.terms.ttl),
-		token:  n.Token,
-		block:  min(max(n.Block, 1), p.claim.Block),
-		short:  true,
-		queued: true,
-	}
-	return g, now < g.start.Add(c.locker.config.validity(g.length))
-}
-
 func (l *Locker) tellWaiting(ctx context.Context, a *call, result driver.Result) {
 	hook := l.config.hooks.Waiting
 	if hook == nil || a.terms.scouted() {
@@ -353,6 +281,45 @@ func (c *cohort) sleep(ctx context.Context, p *pendingClaim,
 	}
 }
 
+// grant is what the backend has granted.
+type grant struct {
+	start  clock.Instant // when the request left; the lease counts from here
+	length time.Duration
+	token  Token
+	block  uint64
+	short  bool // the lease is to be renewed soon
+	queued bool // the claim has waited in the backend's queue
+}
+
+// pushed returns the grant that a notice brings, or false if there is none that can be used. The
+// grant lasts for the presence in the backend's last answer, counted from when that request was
+// sent. It never lasts longer than the TTL, so that a renewal cannot shorten it.
+//
+// A notice cannot be used after a request without an answer, because that request may have changed
+// the presence; the leader asks again. It cannot be used without renewal either, because such a
+// lock needs a full lease from the start.
+func (c *cohort) pushed(p *pendingClaim, n driver.Notice) (grant, bool) {
+	if n.Kind != driver.Granted || n.Token == 0 || p.failed > 0 || p.presence == 0 ||
+		!c.terms.renew {
+		return grant{}, false
+	}
+	now := clock.Now()
+	g := grant{
+		start:  p.present,
+		length: min(p.presence, c.terms.ttl),
+		token:  n.Token,
+		block:  min(max(n.Block, 1), p.claim.Block),
+		short:  true,
+		queued: true,
+	}
+	return g, now < g.start.Add(c.locker.config.validity(g.length))
+}
+
+// shortRenewal says when a lease from a notice is first renewed: after its length divided by
+// shortRenewal. On Redis, where the presence of a waiter is three seconds, that is after 50 ms,
+// which is also DefaultCohortSpan.
+const shortRenewal = 60
+
 // begin starts a lease with what the backend has granted, and gives the caller its turn. It fails
 // if the validity is already over, ctx has ended, or the Locker is closed.
 func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (*Lock, error) {
@@ -373,7 +340,7 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 		h = new(lease)
 	}
 	h.cohort, h.owner, h.index, h.shared = c, p.claim.Owner, -1, c.terms.shared
-	h.next, h.last = g.token, g.token+Token(g.block)-1
+	h.nextToken, h.lastToken = g.token, g.token+Token(g.block)-1
 	h.confirm(g.start, g.length)
 	h.queued = g.queued
 	if g.short {
@@ -398,10 +365,28 @@ func (c *cohort) begin(ctx context.Context, a *call, p *pendingClaim, g grant) (
 	return nil, err
 }
 
-// giveUp ends the caller's lead. It returns the error of ctx if that has ended, and else err. If
-// ctx has ended and others wait, the next leader takes over the pending claim, with its place in
-// the backend's queue. It does so too if goesOn is true: a single attempt has failed, but a waiter
-// may try again. If the backend has failed in another way, all waiters get the same error.
+// firstTurn starts a run on the lease. It gives the first turn to the call, and further ones to
+// waiters if they share the key. If the call's context has ended, with the error ended, the first
+// turn goes to the next waiter. The caller holds shard.mu and may raise tasks; nobody leads.
+func (c *cohort) firstTurn(a *call, h *lease, now clock.Instant, ended error) (*Lock, error) {
+	c.startRun(now)
+	if ended != nil {
+		c.locker.watchdog.schedule(h)
+		c.serveOrRetire()
+		return nil, ended
+	}
+	lock := c.giveTurn(a, now)
+	if c.terms.shared {
+		c.serve(0)
+	}
+	return lock, nil
+}
+
+// giveUp ends the caller's lead without a lease. It returns the error of ctx if that has ended, and
+// else err. If ctx has ended and others wait, the next leader takes over the pending claim, with
+// its place in the backend's queue. It does so too if goesOn is true: a single attempt has failed,
+// but a waiter may try again. If the backend has failed in another way, all waiters get the same
+// error.
 func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error,
 	goesOn bool) error {
 	s := c.shard
@@ -428,4 +413,28 @@ func (c *cohort) giveUp(ctx context.Context, a *call, p *pendingClaim, err error
 	}
 	c.serveOrRetire()
 	return err
+}
+
+// unwind ends the lead after the backend or the caller's context has panicked, so that others can
+// lead. The panic goes on.
+func (c *cohort) unwind() {
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.leading {
+		return
+	}
+	c.leading = false
+	switch {
+	case c.terms.shared:
+		c.letGo()
+	case c.lease != nil:
+		c.giveBack(c.lease)
+	}
+	if p := c.pending; p != nil {
+		c.pending = nil
+		c.locker.addressees.forget(p)
+		c.locker.cleanUp(p.claim) // it may have been granted
+	}
+	c.serveOrRetire()
 }

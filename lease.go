@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// errGone is the reason of a loss that the backend has reported.
-var errGone = errors.New("the backend no longer has it: it expired or was removed")
+// errKeyGone is the reason of a loss that the backend has reported.
+var errKeyGone = errors.New("the backend no longer has it: it expired or was removed")
 
 // lease is a grant of the backend under one owner value, with its renewals and the locks that rest
 // on it: at most one lock, or any number if the lease is shared.
@@ -31,9 +31,9 @@ type lease struct {
 	// Guarded by cohort.shard.mu:
 	locks lockList      // the locks that rest on the lease, held or in limbo
 	limit clock.Instant // the earliest end of a maximum hold; 0: no lock has one
-	// the length of the last grant: the TTL, or less after a handoff by the backend
-	granted    time.Duration
-	next, last Token // the tokens that are left
+	// of the last grant: the TTL, or less after a handoff by the backend
+	length               time.Duration
+	nextToken, lastToken Token // the tokens that are left
 	// when the first request since the last answer was sent; 0: the last request was answered
 	silent   clock.Instant
 	deadline clock.Instant // the end of the validity
@@ -45,9 +45,9 @@ type lease struct {
 	// as the backend has confirmed; only the request that was reserved may change it
 	shared bool
 	// how long the watchdog's next renewal may take; only the watchdog reads it
-	bound    time.Duration
-	answered chan struct{} // closed when asking ends; nil unless somebody waits for that
-	err      error         // of the last renewal, if it was not confirmed
+	bound   time.Duration
+	settled chan struct{} // closed when asking ends; nil unless somebody waits for that
+	err     error         // of the last renewal, if it was not confirmed
 
 	// Guarded by watchdog.mu:
 	early time.Duration // how long before it is due the watchdog may renew the lease
@@ -72,11 +72,11 @@ func (h *lease) limitBy(l *Lock) (first bool) {
 }
 
 // confirm notes that the backend has granted a request that was sent at start: the lease lasts for
-// granted from then. The caller holds shard.mu.
-func (h *lease) confirm(start clock.Instant, granted time.Duration) {
-	h.silent, h.granted = 0, granted
-	h.deadline = start.Add(h.cohort.locker.config.validity(granted))
-	h.renewAt = start.Add(granted / 3)
+// length from then. The caller holds shard.mu.
+func (h *lease) confirm(start clock.Instant, length time.Duration) {
+	h.silent, h.length = 0, length
+	h.deadline = start.Add(h.cohort.locker.config.validity(length))
+	h.renewAt = start.Add(length / 3)
 	h.err = nil
 }
 
@@ -104,13 +104,13 @@ func (h *lease) reserve(ctx context.Context) (bool, error) {
 			s.mu.Unlock()
 			return there, nil
 		}
-		if h.answered == nil {
-			h.answered = make(chan struct{})
+		if h.settled == nil {
+			h.settled = make(chan struct{})
 		}
-		answered := h.answered
+		settled := h.settled
 		s.mu.Unlock()
 		select {
-		case <-answered:
+		case <-settled:
 		case <-ctx.Done():
 			return false, contextError(ctx)
 		}
@@ -120,9 +120,9 @@ func (h *lease) reserve(ctx context.Context) (bool, error) {
 // settle notes that the request that changes the lease has ended. The caller holds shard.mu.
 func (h *lease) settle() {
 	h.asking = false
-	if h.answered != nil {
-		close(h.answered)
-		h.answered = nil
+	if h.settled != nil {
+		close(h.settled)
+		h.settled = nil
 	}
 }
 

@@ -54,9 +54,11 @@ func (l *Lock) Deadline() time.Time {
 }
 
 // Done returns a channel that is closed when the lock ends, by Release or by a loss. After a loss
-// the channel is closed no later than the deadline, and so before anybody else can hold the key.
-// But a process that is paused at the deadline learns of the loss only when it runs again (see
-// Caveats in the package documentation). The Token is for that case.
+// the channel is closed no later than the deadline, and so before the key can pass to anybody else.
+// There are two exceptions. If the backend itself loses the key, because it is deleted or evicted,
+// the channel is closed when the next renewal is answered. And a process that is paused at the
+// deadline learns of the loss only when it runs again (see Caveats in the package documentation).
+// The Token is for both cases.
 func (l *Lock) Done() <-chan struct{} {
 	l = l.self()
 	s := l.cohort.shard
@@ -112,12 +114,14 @@ func (l *Lock) Context(parent context.Context) context.Context {
 }
 
 // Extend renews the lease now, to the full TTL. Leases are renewed automatically, so Extend is
-// needed only with [WithoutRenewal]. On success the deadline has moved, though not beyond the
-// maximum hold. ctx bounds the wait for the backend.
+// needed only with [WithoutRenewal]. After a success the lease counts anew, from when Extend sent
+// its request. The deadline follows it, but stays at the end of the maximum hold if that is sooner.
+// ctx bounds the wait for the backend.
 //
 // Extend fails with a [*LostError] if the lock is lost, with ErrReleased if it was released, and
 // with ErrInvalid if ctx is nil. If the backend does not answer, Extend fails with ErrUnavailable,
-// ErrUnknown or the error of ctx. The lock is then still held, until its deadline.
+// ErrUnknown or the error of ctx. The lock is then still held: until its deadline, or for longer if
+// a later renewal succeeds.
 func (l *Lock) Extend(ctx context.Context) error {
 	l = l.self()
 	if ctx == nil {

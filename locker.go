@@ -58,7 +58,7 @@ type shard struct {
 	leases leaseList          // all leases, also of cohorts that are not in keys
 	// those that have a cohort or a waiter
 	semaphores map[semaphoreKey]*semaphore
-	// by the name of a semaphore that is gone: the slot that was held last
+	// by the name of a semaphore that was retired: the slot that was held last
 	lastSlots map[string]int
 	closed    bool // Close has ended what was in it
 }
@@ -119,9 +119,10 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // Lock. ctx bounds only the wait: the Lock stays held after ctx has ended. A key is 1 to 1,024
 // arbitrary bytes, prefix included (see [WithPrefix]).
 //
-// Goroutines of this Locker that ask on the same terms (the TTL, renewed or not, shared or not) get
-// the key in the order in which they asked. Between different terms, and between processes, the
-// backend's queue decides, if it has one.
+// Goroutines of this Locker that ask on the same terms (the TTL, renewed or not, shared or not, of
+// how many permits) get the key in the order in which they asked. Between different terms, between
+// processes, and if local handoff is switched off (see [WithCohort]), the backend's queue decides,
+// if it has one.
 //
 // If ctx comes from [Lock.Context] of a lock on the key that this Locker still holds, Acquire
 // returns a nested Lock at once, and ignores all options except WithShared: see Reentrancy in the
@@ -140,9 +141,12 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 //
 // If the backend does not answer, the wait ends
 //   - at once, if the error is permanent (see driver.Permanent);
-//   - after one request, if the backend has never answered a request for this key;
-//   - after two requests, if it has never answered and the first may have taken effect;
+//   - after one request, if the backend has not answered before;
+//   - after two requests, if it has not answered before and the first may have taken effect;
 //   - otherwise after a whole TTL without an answer.
+//
+// It has answered before if it answered this call, or goroutines of this Locker that have held the
+// key or waited for it on the same terms, one after the other, until this call began.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }
@@ -195,15 +199,15 @@ func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 
 // Close ends every wait with ErrClosed, and every lock with a [*LostError] that wraps ErrClosed. It
 // releases all keys, and waits for these releases and for those that go on in the background. If
-// the backend does not answer, it waits for five seconds at most. The backend stays open. Closing
-// again does nothing and returns nil.
+// the backend does not answer, Close waits for five seconds at most. The backend stays open.
+// Closing again does nothing and returns nil.
 //
 // Close returns an error if keys may stay locked until their TTL ends, including keys of earlier
 // releases in the background. The error wraps the error of each such key, and its text names five
-// of them at most. If a call of the backend does not return when its context ends, Close returns a
-// second later, with an error that also wraps ErrUnknown. Otherwise, when Close has returned, no
-// goroutine of the Locker is left except those that call hooks and the logger. So a hook may call
-// Close.
+// of them at most. If a request to the backend does not return even when its context ends, after
+// these five seconds, Close returns another second later, with an error that also wraps ErrUnknown.
+// Otherwise, when Close has returned, no goroutine of the Locker is left except those that call
+// hooks and the logger. So a hook may call Close.
 //
 // There are two things that Close cannot know, and so it may return nil although a key is still
 // taken. A request that was given up may still be in the network. If no later release is answered,
@@ -234,14 +238,14 @@ func (l *Locker) Close() error {
 			l.unnotify()
 		}
 	}()
-	// Close must return even if a call of the backend outlives its context, or waits for Close.
+	// Close must return even if a request to the backend outlives its context, or waits for Close.
 	stuck := make(chan struct{})
 	late := time.AfterFunc(closeTime+time.Second, func() { close(stuck) })
 	defer late.Stop()
 	select {
 	case <-done:
 	case <-stuck:
-		return fmt.Errorf("holdfast: close: a call of the backend has not returned: %w",
+		return fmt.Errorf("holdfast: close: a request to the backend has not returned: %w",
 			append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
 	}
 	if left := l.unreleased.errors(); len(left) > 0 {
@@ -275,7 +279,7 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 		after = append(after, h.cohort.loseLease(h, ErrClosed))
 	}
 	s.mu.Unlock()
-	l.contain(after.call)
+	l.contain(after.run)
 	return claims
 }
 

@@ -51,7 +51,7 @@ func (o *observer) run() {
 		}
 	}()
 	for event := o.next(); event != nil; event = o.next() {
-		o.call(event)
+		o.handle(event)
 	}
 	finished = true
 }
@@ -84,8 +84,8 @@ func (o *observer) next() func() {
 	return event
 }
 
-// call passes on one event, and logs a panic. If the logger panics then, that panic is dropped.
-func (o *observer) call(event func()) {
+// handle calls event, and logs a panic. If the logger panics then, that panic is dropped.
+func (o *observer) handle(event func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			defer func() { _ = recover() }()

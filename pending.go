@@ -23,21 +23,23 @@ type pendingClaim struct {
 	// the owner value of the last known holder of the key; guarded by cohort.shard.mu
 	holder string
 
-	trace    bool          // the backend may know the claim
-	maybe    bool          // a request may have taken effect, and no later one was answered
-	asked    clock.Instant // when the first request was sent; 0: none was
-	answered clock.Instant // when the last request that was answered was sent; see outage
-	present  clock.Instant // when the last request that found the claim queued was sent
-	presence time.Duration // what that request was answered; 0: not queued
-	failed   int           // requests in a row without an answer
-	polls    int           // answers so far from a backend without queue and notices
+	trace bool          // the backend may know the claim
+	maybe bool          // a request may have taken effect, and no later one was answered
+	asked clock.Instant // when the first request was sent; 0: none was
+	// the time from which an outage counts (see cohort.outageFrom), or when the last request that
+	// was answered was sent; 0: the backend has never answered
+	outageFrom clock.Instant
+	present    clock.Instant // when the last request that found the claim queued was sent
+	presence   time.Duration // what that request was answered; 0: not queued
+	failed     int           // requests in a row without an answer
+	polls      int           // answers so far from a backend without queue and notices
 
 	first request // of the leader that made the claim; it saves an allocation
 }
 
-// takePending returns the claim that the last leader left, or a new one. answered is the time from
-// which an outage counts (see outage).
-func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
+// takePending returns the claim that the last leader left, or a new one. An outage counts from
+// outageFrom (see cohort.outageFrom).
+func (c *cohort) takePending(a *call, outageFrom clock.Instant) *pendingClaim {
 	l := c.locker
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
@@ -49,7 +51,7 @@ func (c *cohort) takePending(a *call, answered clock.Instant) *pendingClaim {
 			TTL:   c.terms.ttl,
 
 			Shared: c.terms.shared,
-		}, answered: answered}
+		}, outageFrom: outageFrom}
 		c.pending = p
 	}
 	if a.wait && l.pushes {
@@ -74,7 +76,7 @@ func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 	c.shard.mu.Lock()
 	c.abandon(p)
 	c.shard.mu.Unlock()
-	next := c.takePending(a, p.answered)
+	next := c.takePending(a, p.outageFrom)
 	next.claim.Ticket = p.claim.Ticket
 	return next
 }
@@ -89,7 +91,7 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	p.holder = result.Holder
 	c.answered, c.silent = true, 0
 	c.shard.mu.Unlock()
-	p.answered, p.failed, p.maybe = start, 0, false
+	p.outageFrom, p.failed, p.maybe = start, 0, false
 	if result.Presence == 0 {
 		p.presence = 0
 		return true // the claim is not queued, so pushed ignores notices
@@ -113,10 +115,10 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 // wait ends at once. But if the first request may have taken effect, the leader asks once more,
 // because it may have the key.
 func (p *pendingClaim) outlasts(err error, start clock.Instant) bool {
-	if p.answered == 0 {
+	if p.outageFrom == 0 {
 		return isUnknown(err) && p.failed == 0
 	}
-	return start.Sub(p.answered) < p.claim.TTL
+	return start.Sub(p.outageFrom) < p.claim.TTL
 }
 
 // noteFailure notes whether a request that failed may have left something at the backend. err is

@@ -20,13 +20,13 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 	}
 	h := l.lease
 	if c.lease == h {
-		c.bring()
+		c.fetchWaiter() // of the semaphore, if the key is a slot
 	}
-	stays := !l.last() || c.asksForSpan(h)
-	passes := !stays && c.lease == h && c.waiters.first != nil
+	stays := !l.last() || c.asksForSpan(h) // others need the lease
+	handsOver := !stays && c.lease == h && c.waiters.first != nil
 	// If the release stays in memory, the clock tells whether the lock was held until now.
 	// Otherwise the backend does.
-	local := passes || stays
+	local := handsOver || stays
 	var now clock.Instant
 	if local {
 		now = clock.Now()
@@ -45,7 +45,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		c.countHeld(-1)
 	}
 	switch {
-	case passes:
+	case handsOver:
 		c.handOver(l, h, now, ended, tell)
 		return ended
 	case stays:
@@ -63,7 +63,7 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 // caller releases the claim. If leads is true, it leads the cohort until then. The caller holds
 // shard.mu.
 func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
-	claim, leads = h.claim(), c.alone(h)
+	claim, leads = h.claim(), c.exclusive(h) // else it may be shared, and others need not wait
 	current := c.lease == h
 	c.drop(h)
 	if leads {
@@ -147,7 +147,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 		}
 		if leads {
 			c.leading = false
-			c.bring() // the slot is free now
+			c.fetchWaiter() // the slot is free now
 			c.serveOrRetire()
 		}
 		s.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 // foundLost reports a loss that only the answer to the release has shown. Until now the lock
 // counted as released.
 func (c *cohort) foundLost(l *Lock) error {
-	err := l.lostError(errGone)
+	err := l.lostError(errKeyGone)
 	c.shard.mu.Lock()
 	l.err = err
 	c.shard.mu.Unlock()

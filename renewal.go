@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// maxBatch is how many leases one call of the backend renews.
+// maxBatch is how many leases one request to the backend renews.
 const maxBatch = 1000
 
 // renewable reports whether the watchdog is to renew the lease. It does not renew a lease on which
@@ -57,7 +57,7 @@ func (w *watchdog) renew(leases []*lease) {
 
 // renewalTime returns the time bound of a request that changes the lease. After a handoff the lease
 // is short, so the bound is short too, to leave time for another request.
-func (h *lease) renewalTime() time.Duration { return requestTime(h.granted) }
+func (h *lease) renewalTime() time.Duration { return requestTime(h.length) }
 
 func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 	claims := make([]driver.Claim, len(batch))
@@ -102,7 +102,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	if lock := h.locks.first; lock != nil {
 		event.Token = lock.token
 	}
-	tell := func() {}
+	tell, missed := func() {}, false
 	var err error
 	switch {
 	case margin <= 0:
@@ -117,15 +117,15 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		}
 		w.schedule(h)
 	case result.State == driver.Lost:
-		err = event.loss(errGone)
-		tell = c.loseLease(h, errGone)
+		err = event.loss(errKeyGone)
+		tell = c.loseLease(h, errKeyGone)
 	default:
 		if err = result.Err; err == nil {
 			err = &driver.Error{Maybe: true, Err: fmt.Errorf("backend answered a renewal with %v",
 				result.State)}
 		}
-		h.err = err
-		h.renewAt = now.Add(h.granted/60 + rand.N(h.granted/30))
+		h.err, missed = err, true
+		h.renewAt = now.Add(h.length/60 + rand.N(h.length/30))
 		if !c.terms.gate {
 			l.counters.renewalsMissed.Add(1)
 		}
@@ -133,7 +133,7 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	}
 	s.mu.Unlock()
 	l.contain(tell)
-	if err != nil {
+	if missed { // a loss is logged for each lock that is lost
 		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
 	}
 	if hook := l.config.hooks.Renewed; hook != nil && !c.terms.gate {
@@ -156,9 +156,9 @@ func (c *cohort) extend(ctx context.Context, h *lease) error {
 // the error of renewed.
 func (c *cohort) renew(ctx context.Context, h *lease,
 	claim driver.Claim) (driver.Result, error) {
-	answered := false
+	returned := false
 	defer func() {
-		if !answered { // the backend or the context panicked: the watchdog goes on renewing
+		if !returned { // the backend or the context panicked: the watchdog goes on renewing
 			c.shard.mu.Lock()
 			defer c.shard.mu.Unlock()
 			h.settle()
@@ -173,7 +173,7 @@ func (c *cohort) renew(ctx context.Context, h *lease,
 	now := clock.Now()
 	result := one(results, err)
 	result.Err = r.explain(result.Err) // it calls the caller's context, so not under the mutex
-	answered = true
+	returned = true
 	return result, c.locker.watchdog.renewed(h, start, now, claim, result)
 }
 

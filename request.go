@@ -21,10 +21,10 @@ func requestTime(ttl time.Duration) time.Duration {
 	return min(max(ttl/6, min(50*time.Millisecond, ttl/2)), maxRequestTime)
 }
 
-// request is the context of one call of the backend. It ends with the caller's context, after a
-// time of its own, or with the Locker's life. It costs one allocation. It makes a timer only if the
-// backend calls Done, because the timer is most of the cost of context.WithTimeout and a backend in
-// memory does not need it.
+// request is one request to the backend, as the context that the backend gets. It ends with the
+// caller's context, after a time of its own, or with the Locker's life. It costs one allocation. It
+// makes a timer only if the backend calls Done, because the timer is most of the cost of
+// context.WithTimeout and a backend in memory does not need it.
 type request struct {
 	context.Context // the caller's
 	locker          *Locker
@@ -92,8 +92,8 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// acquire, renew, release and inspect make the call of the backend and end the request, even if the
-// backend panics, because the Locker goes on after a panic.
+// acquire, renew, release and inspect call the backend and end the request, even if the backend
+// panics, because the Locker goes on after a panic.
 func (r *request) acquire(claim driver.Claim) (driver.Result, error) {
 	defer r.end()
 	return r.locker.backend.Acquire(r, claim)
@@ -131,7 +131,7 @@ func backoff(n int) time.Duration {
 	return span/2 + rand.N(span/2)
 }
 
-// explain turns the error of a call of the backend into one for the caller: the error of the
+// explain turns the error of a request to the backend into one for the caller: the error of the
 // caller's context if that has ended, and otherwise an error that wraps ErrUnavailable, ErrUnknown
 // or ErrInvalid. If the request's own time bound was reached, the error does not wrap
 // context.DeadlineExceeded, because the caller's context has not ended.

@@ -91,8 +91,8 @@ func (b *trap) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	return b.Backend.Inspect(ctx, key)
 }
 
-// A call of the backend that panics leaves nothing that waits for the end of the Locker, or of the
-// caller's context.
+// A request to the backend that panics leaves nothing that waits for the end of the Locker, or of
+// the caller's context.
 //
 // Fails if the code is broken like this: a method of request without defer.
 func TestPanicLeavesNothingRegistered(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 //   - If nobody waits, a call of Acquire tries a slot and then a few others. A call of TryAcquire
 //     tries all of them.
 //   - All waiters are in one list. When a turn ends, its cohort takes the first waiter of the list,
-//     as if it had waited for that slot (see bring). So permits are handed over in memory.
+//     as if it had waited for that slot (see fetchWaiter). So permits are handed over in memory.
 //   - While somebody waits, a scout waits at the backend for all slots (see scout.go).
 //
 // All keys of a semaphore are in the shard of its name. With local handoff switched off, every
@@ -128,9 +128,9 @@ func (c *cohort) delist() {
 	m.retire()
 }
 
-// bring moves the first waiter of the semaphore to this cohort, unless the cohort already has a
-// waiter. The caller holds shard.mu, and serves the cohort in the same step.
-func (c *cohort) bring() {
+// fetchWaiter moves the first waiter of the semaphore to this cohort, unless the cohort already has
+// a waiter. The caller holds shard.mu, and serves the cohort in the same step.
+func (c *cohort) fetchWaiter() {
 	if c.semaphore == nil || c.waiters.first != nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (m *semaphore) drained() {
 // search is one call's search for a free slot.
 type search struct {
 	tried   slotSet
-	flight  int   // 1, 4, 16 and so on: the next step asks for 1 slot, 3, 15 and so on
+	step    int   // 1, 4, 16 and so on: the next requests are for 1 slot, 3, 15 and so on
 	again   bool  // this is the second search through all slots
 	refusal error // the HeldError of a slot that was taken
 	failure error // the error of a slot that gave no answer
@@ -165,7 +165,7 @@ type search struct {
 
 // permit acquires any slot, as enter acquires one key.
 func (l *Locker) permit(ctx context.Context, full string, a *call) (*Lock, bool, error) {
-	s, key, f := l.shard(full), semaphoreKey{name: full, terms: a.terms}, search{flight: 1}
+	s, key, f := l.shard(full), semaphoreKey{name: full, terms: a.terms}, search{step: 1}
 	done := ctx.Done() // before any cohort leads: it may panic
 	for {
 		s.mu.Lock()
@@ -214,14 +214,14 @@ func (m *semaphore) next(f *search, wait bool) (cohorts []*cohort) {
 	if m.waiters.first != nil {
 		return nil
 	}
-	if wait && f.flight > 1+few || m.allTried(f) {
+	if wait && f.step > 1+few || m.allTried(f) {
 		if !wait || f.again || f.refusal != nil || !isUnknown(f.failure) {
 			return nil
 		}
-		*f = search{flight: 1, again: true}
+		*f = search{step: 1, again: true}
 	}
-	cohorts = m.found(&f.tried, min(max(f.flight-1, 1), maxSideBySide))
-	f.flight *= 1 + few
+	cohorts = m.newCohorts(&f.tried, min(max(f.step-1, 1), maxSideBySide))
+	f.step *= 1 + few
 	return cohorts
 }
 
@@ -240,16 +240,16 @@ func (m *semaphore) allTried(f *search) bool {
 func (m *semaphore) notFound(a *call, f *search) error {
 	switch {
 	case !a.wait:
-		return m.held(a, f.refusal, f.failure)
+		return m.heldError(a, f.refusal, f.failure)
 	case f.failure != nil && f.refusal == nil:
 		return f.failure
 	}
 	return nil
 }
 
-// found makes cohorts for up to n slots that have no cohort and were not tried yet. The caller, who
-// holds shard.mu, leads all of them.
-func (m *semaphore) found(tried *slotSet, n int) (cohorts []*cohort) {
+// newCohorts makes cohorts for up to n slots that have no cohort and were not tried yet. The
+// caller, who holds shard.mu, leads all of them.
+func (m *semaphore) newCohorts(tried *slotSet, n int) (cohorts []*cohort) {
 	permits := m.key.terms.permits
 	for i := 0; i < permits && len(cohorts) < n; i++ {
 		slot := (m.last + i) % permits
@@ -382,9 +382,9 @@ func goesOn(ctx context.Context, err error) bool {
 		!driver.Permanent(err)
 }
 
-// held returns the error of a TryAcquire that got no slot. The error of a slot that gave no answer
-// comes first, because that slot may be free. The caller holds shard.mu.
-func (m *semaphore) held(a *call, refusal, failure error) error {
+// heldError returns the error of a TryAcquire that got no slot. The error of a slot that gave no
+// answer comes first, because that slot may be free. The caller holds shard.mu.
+func (m *semaphore) heldError(a *call, refusal, failure error) error {
 	switch {
 	case failure != nil:
 		return failure

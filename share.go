@@ -24,9 +24,9 @@ func shares(backend driver.Backend) bool {
 	return ok && b.Shares()
 }
 
-// alone reports whether the lease is certainly exclusive, now and for its next turn. It is not once
-// a Downgrade has been requested. The caller holds shard.mu.
-func (c *cohort) alone(h *lease) bool { return !c.terms.shared && c.lease == h }
+// exclusive reports whether the lease is certainly exclusive, now and for its next turn. It is not
+// once a Downgrade has been requested. The caller holds shard.mu.
+func (c *cohort) exclusive(h *lease) bool { return !c.terms.shared && c.lease == h }
 
 // join gives the call a turn on the cohort's lease. It returns nil if no turn may begin on the
 // lease. The caller holds shard.mu; the cohort is shared and nobody leads.
@@ -35,7 +35,7 @@ func (c *cohort) join(a *call) *Lock {
 	if a.since == 0 {
 		a.since = now
 	}
-	if !c.mayPass(now) {
+	if !c.mayGiveTurn(now) {
 		return nil
 	}
 	return c.giveTurn(a, now)
@@ -77,7 +77,7 @@ func (c *cohort) freshSpan(ctx context.Context, a *call,
 		c.startRun(now)
 	}
 	switch {
-	case ended == nil && c.mayPass(now):
+	case ended == nil && c.mayGiveTurn(now):
 		c.leading = false
 		lock = c.giveTurn(a, now)
 		c.serve(0)
@@ -115,8 +115,9 @@ func (c *cohort) letGo() {
 // changed, if ctx is nil, the backend cannot share keys, the lock is a permit, or it is a nested
 // one: only the outermost is downgraded, since who has that counts on it. It fails with
 // ErrUnavailable, ErrUnknown or the error of ctx if there is no answer. The lock is then still
-// held, until its deadline, but the holder must not count on being alone any more, nor on others
-// being let in: call Downgrade again, or release the lock. ctx bounds the wait for the answer.
+// held, and renewed if it was before. But the holder can no longer count on being alone, nor on
+// others being let in: call Downgrade again, or release the lock. ctx bounds the wait for the
+// answer.
 //
 // Once Downgrade has asked the backend, whatever the answer, the release of this lock does not hand
 // the key over in memory, and a nested acquisition without WithShared fails with ErrInvalid.

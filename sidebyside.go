@@ -21,7 +21,7 @@ func sideBySide(n int, f func(i int)) {
 		wait  sync.WaitGroup
 		next  atomic.Int64
 		fault atomic.Pointer[any]
-		gone  atomic.Bool
+		exited atomic.Bool
 	)
 	call := func(i int) {
 		returned := false
@@ -29,7 +29,7 @@ func sideBySide(n int, f func(i int)) {
 			if p := recover(); p != nil {
 				fault.CompareAndSwap(nil, &p)
 			} else if !returned {
-				gone.Store(true)
+				exited.Store(true)
 			}
 		}()
 		f(i)
@@ -46,7 +46,7 @@ func sideBySide(n int, f func(i int)) {
 	switch p := fault.Load(); {
 	case p != nil:
 		panic(*p)
-	case gone.Load():
+	case exited.Load():
 		runtime.Goexit()
 	}
 }

@@ -13,10 +13,10 @@ import (
 type Token = driver.Token
 
 const (
-	// maxLead is how far ahead of its clock a Locker reserves tokens beyond the one that it needs,
+	// maxAhead is how far ahead of its clock a Locker reserves tokens beyond the one that it needs,
 	// in microseconds. Tokens follow the clock, so that they keep rising if a backend loses its
 	// counter. The less they are ahead of the clock, the sooner it has caught up with them.
-	maxLead = 1_000_000
+	maxAhead = 1_000_000
 
 	// maxBelieved is how far ahead of its clock a Locker believes a token, in microseconds: a day.
 	// If somebody has set a counter of one key wrongly, the error must not spread to other keys.
@@ -50,10 +50,10 @@ func (h *highest) saw(first Token, block, wall uint64) {
 }
 
 // block returns how many tokens to reserve when first is proposed: one for each turn that a run may
-// have, but none that is more than maxLead ahead of the wall clock, except the first. Goroutines
+// have, but none that is more than maxAhead ahead of the wall clock, except the first. Goroutines
 // that share a lease share one token.
 func (c *cohort) block(first Token, wall uint64) uint64 {
-	limit := wall + maxLead
+	limit := wall + maxAhead
 	if c.terms.shared || uint64(first) >= limit {
 		return 1
 	}

@@ -11,7 +11,7 @@ type waiter struct {
 	// Guarded by cohort.shard.mu:
 	cohort     *cohort // of a waiter for a permit: the cohort of the slot that came to it
 	prev, next *waiter
-	queued     bool
+	listed     bool // in a waiterList
 }
 
 // outcome ends the wait of a waiter: with a lock, with the order to lead, or with an error.
@@ -62,7 +62,7 @@ type waiterList struct {
 }
 
 func (l *waiterList) push(w *waiter) {
-	w.prev, w.next, w.queued = l.last, nil, true
+	w.prev, w.next, w.listed = l.last, nil, true
 	if l.last != nil {
 		l.last.next = w
 	} else {
@@ -74,7 +74,7 @@ func (l *waiterList) push(w *waiter) {
 
 // pushFront puts a waiter back in its place: before all others.
 func (l *waiterList) pushFront(w *waiter) {
-	w.prev, w.next, w.queued = nil, l.first, true
+	w.prev, w.next, w.listed = nil, l.first, true
 	if l.first != nil {
 		l.first.prev = w
 	} else {
@@ -94,7 +94,7 @@ func (l *waiterList) pop() *waiter {
 
 // remove reports whether w was in the list.
 func (l *waiterList) remove(w *waiter) bool {
-	if !w.queued {
+	if !w.listed {
 		return false
 	}
 	if w.prev != nil {
@@ -107,7 +107,7 @@ func (l *waiterList) remove(w *waiter) bool {
 	} else {
 		l.last = w.prev
 	}
-	w.prev, w.next, w.queued = nil, nil, false
+	w.prev, w.next, w.listed = nil, nil, false
 	l.length--
 	return true
 }

@@ -138,7 +138,7 @@ func (w *watchdog) attend() (renew []*lease) {
 			first := w.heap[0]
 			ahead := first.due.Sub(now)
 			if ahead <= 0 || len(renew) > 0 && ahead <= first.lease.early {
-				// The lease stays in the heap until inspect moves it or somebody ends it.
+				// The lease stays in the heap until examine moves it or somebody ends it.
 				h = first.lease
 			}
 		}
@@ -146,22 +146,22 @@ func (w *watchdog) attend() (renew []*lease) {
 		if h == nil {
 			return renew
 		}
-		if w.inspect(h, now, len(renew) > 0) {
+		if w.examine(h, now, len(renew) > 0) {
 			renew = append(renew, h)
 		}
 	}
 }
 
-// inspect ends what is over at now, and reports whether the lease is to be renewed. It is if its
-// renewal is due, or nearly due if early is true.
-func (w *watchdog) inspect(h *lease, now clock.Instant, early bool) (renew bool) {
+// examine ends what is over at now, and reports whether the lease is to be renewed. It is if its
+// renewal is due, or nearly due if other renewals go out now.
+func (w *watchdog) examine(h *lease, now clock.Instant, others bool) (renew bool) {
 	s := h.cohort.shard
 	s.mu.Lock()
 	tell, over := w.judge(h, now)
 	if !over {
 		if h.renewable() && !h.asking {
 			ahead := h.renewAt.Sub(now)
-			renew = ahead <= 0 || early && ahead <= h.slack()
+			renew = ahead <= 0 || others && ahead <= h.slack()
 			h.asking, h.bound = renew, h.renewalTime()
 		}
 		w.schedule(h)

@@ -15,7 +15,7 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/holdfast-go/holdfast/deploy/trouble"
+	"github.com/holdfast-go/holdfast/deploy/workload"
 	"github.com/holdfast-go/holdfast/otelhold"
 	"github.com/holdfast-go/holdfast/promhold"
 )
@@ -82,7 +82,7 @@ func TestPrometheusSeesTheSameOfOpenTelemetry(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- trouble.Run(ctx, func() {}, metrics, telemetry) }()
+		go func() { done <- workload.Run(ctx, func() {}, metrics, telemetry) }()
 		time.Sleep(5*time.Second + 5*time.Millisecond)
 		synctest.Wait()
 		want, got := gatherSeries(t, registry), gatherSeries(t, converted)

@@ -1,5 +1,10 @@
-// Package deploy holds files for operators: recording rules and alerts for Prometheus in the folder
-// prometheus, a dashboard for Grafana in the folder grafana, and units of systemd in the folder
-// systemd. Its Go code is only tests, which try these files on a real Prometheus. Package trouble
-// is their workload. docs/alerts.md says what to do when an alert fires.
+// Package deploy holds what operators install, in folders:
+//
+//	prometheus   recording rules and alerts; docs/alerts.md says what to do when an alert fires
+//	grafana      a dashboard
+//	systemd      units
+//	packages     recipes of the packages for Debian, RPM and Homebrew
+//
+// The Containerfile makes the image (make image). The package's Go code is only tests, which try
+// these files. Package workload makes the traffic that rules and dashboard are tried on.
 package deploy

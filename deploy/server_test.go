@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/holdfast-go/holdfast/deploy/trouble"
+	"github.com/holdfast-go/holdfast/deploy/workload"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/prometheustest"
 	"github.com/holdfast-go/holdfast/promhold"
@@ -60,7 +60,7 @@ func startTrouble(t *testing.T) (address string) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- trouble.Run(ctx, func() { close(ready) }, metrics) }()
+	go func() { done <- workload.Run(ctx, func() { close(ready) }, metrics) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

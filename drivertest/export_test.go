@@ -3,7 +3,7 @@ package drivertest
 import (
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/recorder"
+	"github.com/holdfast-go/holdfast/internal/faketb"
 )
 
 // RuleNames returns the names of all rules.
@@ -39,7 +39,7 @@ func Broken(t *testing.T, harness Harness, name string) (failed bool, log string
 			t.Fatalf("rule %s does not apply to the harness", name)
 		}
 		harness.inTime(t, func(t *testing.T) {
-			rec := &recorder.Recorder{TB: t}
+			rec := &faketb.Recorder{TB: t}
 			rec.Run(func() { harness.check(rec, r) })
 			failed, log = rec.Failed(), rec.Text()
 		})

@@ -7,15 +7,15 @@
 //
 // Its folders:
 //
-//	job        what a client process is told to do
+//	job        what a client process (worker) is told to do
 //	worker     the client process, which uses the library as a service would
-//	register   the guarded store that the locks protect
+//	counters   what the locks protect: a counter for each key, guarded and not
 //	stores     every kind of store that has a guard, each with a twin without one
 //	lab        servers, clients, the network between them, and the nemesis that breaks all of it
-//	trace      what clients and servers said to each other
+//	modeltrace what clients and servers said to each other, in the words of the models
 //	history    what happened
-//	check      whether promises were kept, and whether what was said follows the rules of the model in spec
-//	adapters   the modules under with, while their server freezes, forgets and dies
+//	check      whether promises were kept, and whether what was said follows the model of the tokens
+//	with       the modules of the folder with, while their server freezes, forgets and dies
 //	report     the same for people to read
 //	mutants    ways to break the library, each of which a check must notice
 //	torture    the command that runs all modes and writes the reports in docs

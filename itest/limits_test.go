@@ -13,10 +13,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/itest/counters"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
 	"github.com/holdfast-go/holdfast/itest/lab"
-	"github.com/holdfast-go/holdfast/itest/register"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/redishold"
 )
@@ -187,7 +187,7 @@ func TestR31_FsyncAlwaysKeepsLocks(t *testing.T) {
 func guarded(t *testing.T) (socket string, store *rpc.Client) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
-	r, err := register.Open(socket, filepath.Join(t.TempDir(), "db"), func(key, text string) {
+	r, err := counters.Open(socket, filepath.Join(t.TempDir(), "db"), func(key, text string) {
 		t.Errorf("%s: %s", key, text)
 	})
 	if err != nil {
@@ -210,8 +210,8 @@ func dial(t *testing.T, socket string) *rpc.Client {
 // enter lets the store know of a holder, as every holder does first.
 func enter(t *testing.T, store *rpc.Client, lock *holdfast.Lock, owner string) {
 	t.Helper()
-	var reply register.Reply
-	if err := store.Call("Register.Do", register.Args{Key: lock.Key(), Owner: owner,
+	var reply counters.Reply
+	if err := store.Call("Counters.Do", counters.Args{Key: lock.Key(), Owner: owner,
 		Token: uint64(lock.Token()), Enter: true}, &reply); err != nil || !reply.Accepted {
 		t.Fatalf("the rightful holder %s was refused: %v", owner, err)
 	}
@@ -222,7 +222,7 @@ func TestK3_PauseAfterTheCheckIsRefusedByTheGuard(t *testing.T) {
 	nodes := servers(t, 1, lab.Memory)
 	socket, store := guarded(t)
 	paused, err := lab.StartClient(build(t), t.TempDir(),
-		job.Job{Keys: []string{"key"}, TTL: lease, Late: true, Register: socket}, nodes)
+		job.Job{Keys: []string{"key"}, TTL: lease, Late: true, Counters: socket}, nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +254,8 @@ func TestK4_LateWriteIsRefusedByTheGuard(t *testing.T) {
 
 	network := filepath.Join(t.TempDir(), "n")
 	deliver := slowNetwork(t, network, socket)
-	var reply register.Reply
-	write := dial(t, network).Go("Register.Do", register.Args{Key: "key", Owner: "first",
+	var reply counters.Reply
+	write := dial(t, network).Go("Counters.Do", counters.Args{Key: "key", Owner: "first",
 		Token: uint64(first.Token())}, &reply, nil)
 
 	next := acquire(t, locker(t, nodes)) // when the lease has run out

@@ -35,7 +35,7 @@
 // the acquisition holds the key there. So for any two complete acquisitions there is a node that
 // has acknowledged both tokens, and the acquisition that held the key there later has the larger
 // one. Usually nodes agree at once, and one round trip is enough. [Counts.SecondRounds] counts the
-// exceptions. The directory spec has models of this in Promela.
+// exceptions. Models of this in Promela are in the folder models.
 //
 // [Quorum.Adopt] does not copy tokens to new nodes. After a change of the set, tokens rise if every
 // majority of the new set has a node that knew the last token, or if the clients' clocks agree.
@@ -58,7 +58,7 @@
 // # Exclusion
 //
 // Two acquisitions of one key are never valid at the same time, unless both share it, if all of the
-// following holds. The theorem in spec/README.md assumes the same, and the numbers at the end of
+// following holds. The theorem in models/README.md assumes the same, and the numbers at the end of
 // each item are its numbers.
 //
 //  1. One set. All clients have the same nodes, under whatever names, and the same guard. Nodes

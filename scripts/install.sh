@@ -3,7 +3,7 @@
 # with Go, into the directory bin of GOPATH.
 #
 #   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
-#   scripts/install.sh spec   for make spec: the model checker
+#   scripts/install.sh models for make models: the model checker
 #   scripts/install.sh up     for make up: a Redis to try things on
 #   scripts/install.sh board  for make board-test: Chromium
 #   scripts/install.sh image  for make image: buildah
@@ -131,7 +131,7 @@ needs_of() {
 			need "node and npm, for foreign clients to exclude" has_npm nodejs npm
 		fi
 		;;
-	spec)
+	models)
 		need "spin, the model checker" has_spin spin
 		need "a C compiler, which spin calls" has_compiler gcc libc6-dev
 		;;
@@ -161,14 +161,14 @@ needs_of() {
 		need "node and npm" has_npm nodejs npm
 		;;
 	*)
-		echo "install.sh: unknown purpose \"$1\": test, spec, up, board, image, dist or bench" >&2
+		echo "install.sh: unknown purpose \"$1\": test, models, up, board, image, dist or bench" >&2
 		exit 64
 		;;
 	esac
 }
 
 if [ $# -eq 0 ]; then
-	set -- test spec up
+	set -- test models up
 fi
 # It takes two minutes of two processors, once.
 if [[ " $* " == *" test "* ]] && ! has_versitygw >/dev/null 2>&1; then

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/internal/recorder"
+	"github.com/holdfast-go/holdfast/internal/faketb"
 )
 
 // DefaultPatience is the default of Harness.Patience.
@@ -104,7 +104,7 @@ func Catches(t *testing.T, harness Harness, names ...string) {
 		}
 		t.Run(name, func(t *testing.T) {
 			harness.inTime(t, func(t *testing.T) {
-				rec := &recorder.Recorder{TB: t}
+				rec := &faketb.Recorder{TB: t}
 				rec.Run(func() { harness.check(rec, rules[i]) })
 				if !rec.Failed() {
 					t.Errorf("rule %s does not notice that the guard is broken", name)

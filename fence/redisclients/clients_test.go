@@ -1,5 +1,3 @@
-// Package redisclients has only tests: of package redisfence, on real servers, with the clients
-// go-redis and rueidis. It is a module of its own, and never released, since it needs them.
 package redisclients
 
 import (

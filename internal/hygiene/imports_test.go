@@ -59,7 +59,7 @@ var ofNeverReleased = map[string]bool{
 // allowed are the packages that may import banned ones: tests that others import, and packages for
 // programs that speak HTTP anyway.
 var allowed = map[string][]string{
-	"testing": {"drivertest", "fence/fencetest", "internal/recorder", servers,
+	"testing": {"drivertest", "fence/fencetest", "internal/faketb", servers,
 		servers + "/etcdtest", servers + "/redistest", servers + "/versitytest",
 		servers + "/zookeepertest"},
 	"net/http": {"fence/httpfence", servers + "/versitytest"},

@@ -10,7 +10,7 @@ import (
 )
 
 // mapsOfTheCode are the documents that say where in the code something is.
-var mapsOfTheCode = []string{"CONTRIBUTING.md", "DESIGN.md", "spec/README.md"}
+var mapsOfTheCode = []string{"CONTRIBUTING.md", "DESIGN.md", "models/README.md"}
 
 // ofOthers are documents that name what was, or what is in other libraries.
 var ofOthers = []string{"CHANGELOG.md", "docs/compared.md"}
@@ -146,7 +146,7 @@ func TestHygieneNamesInDocumentsSelfTest(t *testing.T) {
 				"`t.Cleanup` `ab.go`",
 		}, nil},
 		{"a method that is gone", map[string]string{"ab.go": code,
-			"spec/README.md": "`waiter.alike`"}, []string{"no waiter has this name in it"}},
+			"models/README.md": "`waiter.alike`"}, []string{"no waiter has this name in it"}},
 		{"a type that is gone", map[string]string{"ab.go": code,
 			"DESIGN.md": "`pendingClaim.sleep`"}, []string{"no type or package pendingClaim"}},
 		{"a function that is gone", map[string]string{"ab.go": code,

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/recorder"
+	"github.com/holdfast-go/holdfast/internal/faketb"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -138,7 +138,7 @@ func TestEndWith(t *testing.T) {
 		"fails":  {true, "broken\nlog of the server:\nhello\n\n"},
 	} {
 		s := newServer(newDir(t), serving)
-		rec := &recorder.Recorder{TB: t}
+		rec := &faketb.Recorder{TB: t}
 		rec.Run(func() {
 			s.EndWith(rec, func() string { return "the server" })
 			if err := s.Run(); err != nil {

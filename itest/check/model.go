@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// What nodes and clients said to each other, against the rules of the model in spec/fencing.pml, so
-// that model and code can not drift apart. Of calls, only what was answered counts: the rest may or
-// may not have had an effect.
+// What nodes and clients said to each other, against the rules of the model in models/fencing.pml,
+// so that model and code can not drift apart. Of calls, only what was answered counts: the rest may
+// or may not have had an effect.
 
 const (
 	whole = "all"

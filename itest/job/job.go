@@ -40,7 +40,7 @@ type Job struct {
 	GoRedis    bool   // by goredishold, not by redishold
 	Late       bool   // look at the lock, be told to go on, and only then write
 	Log        string // file of the history
-	Register   string // socket of the guarded store
+	Counters   string // socket of the guarded store
 	// write to all of these, for one key, and wait between the read and the write for an order;
 	// nil for none
 	Stores *Stores

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/itest/check"
+	"github.com/holdfast-go/holdfast/itest/counters"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
-	"github.com/holdfast-go/holdfast/itest/register"
 )
 
 // prefix is in front of the keys of locks.
@@ -172,7 +172,7 @@ type run struct {
 	stores    *job.Stores // that clients write to; nil for none
 	ends      []func()    // of what they consist of
 	clients   []*client
-	register  *register.Register
+	register  *counters.Server
 	socket    string
 	guard     time.Duration // of the set of servers, as it is by now
 	size      int           // of it: the first of nodes
@@ -367,7 +367,7 @@ func (r *run) start(ctx context.Context) (err error) {
 	}
 	r.socket = filepath.Join(sockets, "register")
 	report := func(key, text string) { r.violated("register", "%s: %s", key, text) }
-	if r.register, err = register.Open(r.socket, filepath.Join(dir, "register.db"),
+	if r.register, err = counters.Open(r.socket, filepath.Join(dir, "register.db"),
 		report); err != nil {
 		return err
 	}
@@ -493,7 +493,7 @@ func (r *run) job() job.Job {
 	j := job.Job{Seed: r.config.Seed, TTL: r.config.TTL, Guard: r.config.Guard, Wait: r.config.Wait,
 		Patience: r.config.Patience, Work: r.config.Work, Skew: r.config.Skew,
 		Workers: r.config.Workers, Hasty: r.config.Hasty, Sets: r.config.Sets,
-		Sharing: r.config.Sharing, Register: r.socket}
+		Sharing: r.config.Sharing, Counters: r.socket}
 	for i := range r.config.Keys {
 		j.Keys = append(j.Keys, "key"+strconv.Itoa(i+1))
 	}

@@ -18,21 +18,21 @@ const Guards = "torture-guards.md"
 
 const guardsHead = `# Writes that came too late
 
-Processes hold a lock on a Redis, read a counter in each of these stores through its guard, and are
-stopped by SIGSTOP past their lease, until another holder has read, or has also written. Then they
-go on, do not look at their lock any more, and write. That is what a pause does to any program
-between its last look and its write. Beside each counter is a twin without a guard, which the same
-processes read and write by the same steps. [fencing.md](fencing.md) explains the guards;
+Processes hold a lock on a Redis, and read a counter in each of these stores through its guard. Then
+SIGSTOP stops them past their lease, until another holder has read, or has also written. When they
+go on, they do not look at their lock any more, and write. Any program that is paused between its
+last look and its write does the same. Beside each counter is a twin without a guard, which the same
+processes read and write by the same steps. [fencing.md](fencing.md) explains the guards, and
 [torture.md](torture.md) says what else the laboratory does.
 
 `
 
 const guardsFoot = `
-A write is too late if a larger token had been accepted before it began, and if it was answered.
-Updates that are lost without a guard are those that were written to the twin and are not in it at
-the end. A checker also sees that each guard refuses nothing else, that the token in its store never
-goes back, that who is let in reads what was accepted last and nothing else, and that this is what
-the counter ends with.
+A write is too late if a larger token had been accepted before it began, and if it was answered. An
+update is lost without a guard if it was written to the twin and is not in it at the end. A checker
+also sees that each guard refuses nothing else, and that the token in its store never goes back.
+Whoever is let in must read what was accepted last and nothing else, and the counter must end with
+that.
 `
 
 // writeGuards writes the page, if a run had guarded stores. Otherwise that of an earlier report
@@ -69,7 +69,7 @@ func writeGuards(dir string, env Environment, runs []*Run) error {
 		fmt.Fprintf(&b, "**The checker found that %d promises of guards were broken.**\n\n", wrong)
 	}
 	if unanswered > 0 {
-		fmt.Fprintf(&b, "For %d requests there was no answer of a guard in time.\n\n", unanswered)
+		fmt.Fprintf(&b, "To %d requests a guard did not answer in time.\n\n", unanswered)
 	}
 	table(&b, stores)
 	b.WriteString(guardsFoot)

@@ -92,41 +92,83 @@ func (e Environment) again() string {
 
 const head = `# What the fault laboratory saw
 
-Real redis-servers, client processes that use the library as a service would, a network between them that can be spoiled, and a nemesis
-that breaks all of it, drawing from a seed. Locks are on a single Redis, over three or five (Redlock), in a Cluster, or behind a Sentinel; half of the clients use redishold and half goredishold, but where their clocks are set all use redishold.
-Everything that clients saw was recorded on one clock and then checked: exclusion, tokens,
-guarded writes, reads of what must not change meanwhile, linearizability (by Porcupine), loss told in time, permits never more than there are, downgrades confirmed, turns of readers, writers and sets, wake-ups, liveness, what is left behind, and, of what clients and servers said to each
-other, the rules of the model of the tokens in ` + "`spec`" + `. A run that has shown nothing fails: see ` + "`itest/check`" + `. What the laboratory is made of is
-in the package documentation of ` + "`itest`" + `; ` + "`make mutants`" + ` shows that each check can fail.
+The laboratory runs real redis-servers, and client processes that use the library as a service
+would. The network between them can be spoiled. A nemesis breaks all of it, and draws what it does
+from a seed. Locks are on a single Redis, over three or five servers (Redlock), in a Cluster, or
+behind a Sentinel. Half of the clients use redishold and half goredishold. Where clients' clocks are
+set, all use redishold.
+
+Everything that clients saw was recorded on one clock and then checked:
+
+- exclusion, tokens, permits never more than there are, and downgrades that are confirmed;
+- guarded writes, and reads of what must not change meanwhile;
+- linearizability (by Porcupine);
+- loss told in time;
+- turns of readers, writers and sets, wake-ups, and liveness;
+- what is left behind;
+- what clients and servers said to each other, by the rules of the model of the tokens in ` + "`models`" + `.
+
+A run that has shown nothing fails: see ` + "`itest/check`" + `. The package documentation of ` + "`itest`" + ` says
+what the laboratory is made of. ` + "`make mutants`" + ` shows that each check can fail.
 
 `
 
 const scope = `## What is drawn
 
-Each client draws from a seed of its own: keys that it has alone, or shares as a reader, or is downgraded on while it works; sets of two or three keys in any order, some of them shared; permits of a semaphore, of which half of the clients know three and the others two, as while a new number is rolled out; how long it waits and holds, whether the lock is renewed, and whether it looks at its lock at all. All faults of a mode come up in turns. In all modes: processes that lock are paused and killed; the network holds, loses, delays, resets, refuses and half closes what travels on it, and splits
-pipelines; servers are frozen, killed and restarted, one after the other too, lose their power unless they keep nothing, run out of memory, forget scripts, end connections, refuse
-subscriptions, and have wall clocks that run up to 0.4 % too fast or too slow; only where replicas take over they are not restarted. Over several servers with a quarantine: they are replicas of each
-other for a while, and, where they do not keep everything, come back with older data and have their persistence changed in the file and while they run. In modes of their own:
-servers are replaced by empty ones, as an operator does it by another guard and Adopt, while clients are restarted one after the other; a set of three servers grows to five and
-shrinks again, by Adopt likewise; slots of a Cluster
-without replicas are moved; servers that never allow a subscription; clients whose wall clocks are set anew every other second; TLS between clients and servers; holders that write to every kind of store that has a guard, and are stopped past their lease in between (see [torture-guards.md](torture-guards.md)), with no other fault. Where assumptions are broken, further:
-servers forget, evict, have keys deleted, and have wall clocks that jump or run at quite another rate; and, in modes of their own, a replica takes over
-that may have been cut off from its primary before: by a Sentinel, where both are primaries for a while, or in a Cluster.
+**Each client** draws from a seed of its own. It takes single keys: alone, shared as a reader, or
+downgraded while it works. It takes sets of two or three keys in any order, some of them shared. It
+takes permits of a semaphore. Half of the clients know three permits and the others two, as in a
+rollout of a new number. It also draws how long it waits and holds, whether the lock is renewed, and
+whether it looks at its lock at all.
+
+**The faults** of a mode come up in turns. In all modes:
+
+- Processes that lock are paused and killed.
+- The network holds, loses, delays, resets, refuses and half closes connections, and splits
+  pipelines.
+- Servers are frozen, killed and restarted, also one after the other. They lose their power, unless
+  they keep nothing. They run out of memory, forget scripts, end connections and refuse
+  subscriptions. Their wall clocks run up to 0.4 % too fast or too slow. Where replicas take over,
+  servers are not restarted.
+
+Where several servers have a quarantine, they are also replicas of each other for a while. If they
+do not keep everything, they come back with older data, and their persistence is changed in the file
+and while they run.
+
+Modes of their own have these:
+
+- An operator replaces servers by empty ones, with another guard and Adopt, while clients are
+  restarted one after the other.
+- A set of three servers grows to five and shrinks again, by Adopt.
+- Slots of a Cluster without replicas are moved.
+- Servers never allow a subscription.
+- The wall clocks of clients are set anew every other second.
+- Clients speak TLS with servers.
+- Holders write to every kind of store that has a guard, and are stopped past their lease before
+  they write (see [torture-guards.md](torture-guards.md)). There are no other faults.
+
+Where assumptions are broken, servers also forget and evict keys, and keys are deleted. Wall clocks
+of servers jump, or run at quite another rate. In modes of their own a replica takes over that may
+have been cut off from its primary before: by a Sentinel, where both are primaries for a while, or
+in a Cluster.
 
 ## What it does not show
 
-All processes are on one machine, and no host is suspended. The network is a proxy in the laboratory's process. A power failure is a kill that takes away
-what the server had not synced, or, with a sync every second, what was written within the last one. No server is added to a
-Cluster or leaves it, and no slot moves where it has replicas. There is no Valkey and no
-Redis but the one named above. Foreign clients do not take part. They and a suspended host
-have tests of their own.
+All processes are on one machine, and no host is suspended. The network is a proxy in the
+laboratory's process. A power failure is a kill that also takes what the server had not synced, or,
+with a sync every second, what was written within the last second. No server is added to a Cluster
+or leaves it, and no slot moves where it has replicas. There is no Valkey, and no Redis but the one
+named above. Foreign clients do not take part. They, and a suspended host, have tests of their own.
 
-What clients and servers say to each other is checked against the model in all modes; a Cluster counts as one server there, since the key of a lock and its
-tokens are moved together. Where replicas take over the rules hold from one failover to the next, as what the former primary has granted may be
-forgotten.
+What clients and servers say to each other is checked against the model in all modes. A Cluster
+counts as one server there, because the key of a lock moves together with its tokens. Where replicas
+take over, the rules hold from one failover to the next, because what the former primary granted may
+be forgotten.
 
-Two holders of a key are put down to an assumption if it was broken at the server that granted the key to both, on that key, and between its two answers.
-Over several servers that has to hold for each that granted it to both, and of two majorities one did; what was broken elsewhere is no excuse.
+Two holders of a key count as excused only if an assumption was broken at the server that granted
+the key to both, on that key, and between its two answers. Over several servers this must be so for
+each server that granted it to both, and of two majorities at least one server did. What was broken
+elsewhere is no excuse.
 
 `
 
@@ -174,7 +216,7 @@ func summary(b *bytes.Buffer, env Environment, machine string, runs []*Run) {
 			"when they hit is up to the machine. The duration is that of all modes together, of which %d at most ran at once.\n\n",
 		machine, env.again(), env.Parallel)
 	if env.Checked != "" {
-		fmt.Fprintf(b, "What was recorded was checked again by the checks of commit %s.\n\n",
+		fmt.Fprintf(b, "The records were checked again, by the checks of commit %s.\n\n",
 			env.Checked)
 	}
 	if env.Modes != "" {
@@ -182,7 +224,7 @@ func summary(b *bytes.Buffer, env Environment, machine string, runs []*Run) {
 	}
 	if len(env.Missing) > 0 {
 		fmt.Fprintf(b,
-			"**The laboratory itself did not work in these modes, of which nothing is known: %s.**\n\n",
+			"**In these modes the laboratory itself did not work, so nothing is known of them: %s.**\n\n",
 			strings.Join(env.Missing, "; "))
 	}
 	verdict(b, runs)
@@ -206,7 +248,7 @@ func sections(b *bytes.Buffer, dir string, runs []*Run) error {
 		}
 		fmt.Fprintf(b, "Calls of Acquire that got no lock: %s.\n\n", tally(counts.Errors))
 		fmt.Fprintf(b,
-			"%v of it: who held which key, with the last digits of the token; grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\nAll that was recorded of it: `%s`, which `go run ./itest/torture -recheck` checks again.\n\n",
+			"%v of it: who held which key, with the last digits of the token. Grey is what was broken, pale red what broke an assumption, red two holders at once, dashed what the checks found.\n\n![Timeline](%s)\n\nIts whole record: `%s`, which `go run ./itest/torture -recheck` checks again.\n\n",
 			span, picture, Archive(r.number))
 	}
 	return nil
@@ -248,14 +290,14 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 		}
 	}
 	fmt.Fprintf(b,
-		"**%d violations in %s of faults, with %d acquisitions.** %d searches for an order of the steps, or probes, were given up, and showed nothing. ",
+		"**%d violations in %s of faults, with %d acquisitions.** %d searches for an order of the steps, or probes, were given up and showed nothing. ",
 		violations, short(total), granted, open)
 	switch {
 	case len(limits) == 0 && violations == 0:
 		b.WriteString("No lock was held twice.\n")
 	case len(limits) > 0:
 		b.WriteString(
-			"A lock was held twice where an assumption was broken that the documentation names")
+			"A lock was held twice where an assumption that the documentation names was broken")
 		if violations == 0 {
 			b.WriteString(", and nowhere else")
 		}
@@ -271,8 +313,8 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 		b.WriteString("Tokens rose without exception, also there. ")
 	}
 	fmt.Fprintf(b,
-		"Some clients go on writing whatever their lock says, as a process does that is paused between looking and writing: "+
-			"guards refused %d writes. In our laboratory %d updates would have been lost without a guard: **a lock alone does not protect data**.\n\n",
+		"Some clients write whatever their lock says, like a process that is paused between its look and its write. "+
+			"Guards refused %d writes. In our laboratory %d updates would have been lost without a guard: **a lock alone does not protect data**.\n\n",
 		refused, undone)
 }
 
@@ -296,10 +338,10 @@ func figures(b *bytes.Buffer, runs []*Run) {
 			c.Watch.Waits, c.Excused, c.Violated)
 	}
 	b.WriteString(
-		"\nAn outage is a time in which nobody was granted anything: the nemesis may well have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine was too busy while the laboratory's own process did not run. Permits are the acquisitions of semaphores that were granted. Probes acquire each key, and all permits at once, when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy; in such a time waits are judged, if they are long enough to show that a wake-up was lost. A run without a probe fails, and so does one that was never undisturbed for long enough.\n\n")
+		"\nAn outage is a time in which nobody was granted anything; the nemesis may have stopped all servers. Pauses are stops of clients, and stalls of more than 100 ms that they noticed. The machine counts as too busy while the laboratory's own process did not run. Permits are the acquisitions of semaphores that were granted. Probes acquire each key, and all permits at once, when the faults are over. Undisturbed is the longest time in which clients were at work, nothing was broken and the machine was not too busy. In such a time waits are judged, if they are long enough to show that a wake-up was lost. A run fails if it has no probe, or was never undisturbed for long enough.\n\n")
 	if waits == 0 {
 		b.WriteString("No wait was long enough to be judged: " +
-			"that no wake-up is lost is shown by the simulator alone.\n\n")
+			"only the simulator shows that no wake-up is lost.\n\n")
 	}
 }
 

@@ -112,7 +112,7 @@ func TestReportOfGuards(t *testing.T) {
 			"| file | 4 | 2 | 0 | 2 |", nil},
 		{history.Refused, "too late.\n\n**The checker found that 2 promises of guards were broken.**\n",
 			"| file | 4 | 2 | 0 | 2 |", []check.Finding{wrong}},
-		{history.Refused, "too late.\n\nFor 2 requests there was no answer of a guard in time.\n",
+		{history.Refused, "too late.\n\nTo 2 requests a guard did not answer in time.\n",
 			"| file | 4 | 2 | 0 | 2 |", []check.Finding{slow}},
 		{history.Accepted, "**The guards\naccepted 2 of 2 writes that came too late.**",
 			"| file | 4 | 2 | 2 | 2 |", nil},

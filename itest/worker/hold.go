@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/itest/counters"
 	"github.com/holdfast-go/holdfast/itest/history"
-	"github.com/holdfast-go/holdfast/itest/register"
 )
 
 // holding is a lock at work.
@@ -17,7 +17,7 @@ type holding struct {
 	op     int
 	lock   *holdfast.Lock
 	shared bool           // it may not be alone, so it only reads
-	known  register.Reply // what the store said last
+	known  counters.Reply // what the store said last
 	until  int64          // the last deadline that was recorded
 }
 
@@ -83,7 +83,7 @@ func (h *holding) downgrade() bool {
 // use does with the store what the lock allows. It reports whether the guard let it.
 func (h *holding) use(enter bool) bool {
 	if h.shared {
-		return h.ask(history.Look, register.Args{Look: true})
+		return h.ask(history.Look, counters.Args{Look: true})
 	}
 	return h.write(enter)
 }
@@ -91,14 +91,14 @@ func (h *holding) use(enter bool) bool {
 // write adds one to the counter in the store, or only enters. It reports whether the guard let it.
 func (h *holding) write(enter bool) bool {
 	return h.ask(history.Write,
-		register.Args{Enter: enter, Read: h.known.Value, Loose: h.known.Loose})
+		counters.Args{Enter: enter, Read: h.known.Value, Loose: h.known.Loose})
 }
 
-func (h *holding) ask(kind history.Kind, args register.Args) bool {
+func (h *holding) ask(kind history.Kind, args counters.Args) bool {
 	args.Key, args.Token = keyOf(h.lock), uint64(h.lock.Token())
 	args.Owner = fmt.Sprintf("%s/%d", h.c.Client, h.op)
 	r := history.Record{Kind: kind, At: history.Now(), Op: h.op, Outcome: history.Unanswered}
-	if err := h.c.store.Call("Register.Do", args, &h.known); err == nil {
+	if err := h.c.store.Call("Counters.Do", args, &h.known); err == nil {
 		r.Outcome = history.Refused
 		if h.known.Accepted {
 			r.Outcome, r.Value = history.Accepted, h.known.Value

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-go/holdfast/goredishold"
 	"github.com/holdfast-go/holdfast/itest/history"
 	"github.com/holdfast-go/holdfast/itest/job"
+	"github.com/holdfast-go/holdfast/itest/modeltrace"
 	"github.com/holdfast-go/holdfast/itest/stores"
-	"github.com/holdfast-go/holdfast/itest/trace"
 	"github.com/holdfast-go/holdfast/pghold"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/redishold"
@@ -53,7 +53,7 @@ func run() error {
 	if j.Serve {
 		return stores.Serve(*j.Stores, j.Keys, func() { fmt.Println("ready") })
 	}
-	store, err := dialStore(j.Register)
+	store, err := dialStore(j.Counters)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func open(j *job.Job, log *history.Log) (driver.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return trace.NewAll(q, log, prefix), nil
+	return modeltrace.NewAll(q, log, prefix), nil
 }
 
 func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, error) {
@@ -195,14 +195,14 @@ func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, e
 		if err != nil {
 			return nil, err
 		}
-		return trace.NewServers(backend, log, name, prefix), nil
+		return modeltrace.NewServers(backend, log, name, prefix), nil
 	}
 	if !j.GoRedis {
 		backend, err := redishold.Open(context.Background(), url, redishold.WithoutConnecting())
 		if err != nil {
 			return nil, err
 		}
-		return trace.NewNode(backend, log, name, prefix, nil), nil
+		return modeltrace.NewNode(backend, log, name, prefix, nil), nil
 	}
 	client, err := openGoRedis(url, j.TTL)
 	if err != nil {
@@ -213,12 +213,12 @@ func openNode(j *job.Job, log *history.Log, name, url string) (driver.Backend, e
 		return nil, err
 	}
 	// The application closes its client itself: the backend leaves it open.
-	return trace.NewNode(backend, log, name, prefix, client.Close), nil
+	return modeltrace.NewNode(backend, log, name, prefix, client.Close), nil
 }
 
 // openServers opens a backend on servers that are one to their clients. It goes on until one of
 // them is there.
-func openServers(url string) (b trace.Quorum, err error) {
+func openServers(url string) (b modeltrace.Quorum, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reach)
 	defer cancel()
 	for {

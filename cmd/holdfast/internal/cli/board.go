@@ -38,24 +38,23 @@ waits for whom, with deadlocks in red; the servers of a set; and what holdfast
 doctor finds. It prints the address of the page and serves it until a signal ends
 it. The page is part of this program and loads nothing from anywhere else.
 
-Whatever is shown, one reader looks at the backend for all who watch, and nobody
-looks while no page is open. Up to 10000 locks are shown. Each look asks for all of
-them, and on Redis for all keys of the server, in small steps: with very many keys
-set --every higher. When the server does not answer, the page says so and how old
-the rest is, and board goes on asking.
+One reader looks at the backend for all pages, and only while a page is open. Up to
+10000 locks are shown. Each look asks for all of them; on Redis it asks for all keys
+of the server, in small steps. With very many keys, set --every higher. When the
+server does not answer, the page says so and how old the rest is, and board goes on
+asking.
 
-It changes nothing, and the user needs the rights that ls and doctor need. With
---allow-release the page can also free a lock, as holdfast release does and after
-the same check: while exactly the acquisition holds it that was shown. Then the user
-needs the rights that locks need, and whoever looks needs a token. Board makes one
-up, which is a part of the address that it prints; or it reads the one of
---token-file. What was freed is said on stderr.
+Board changes nothing, and the user needs the rights that ls and doctor need. With
+--allow-release the page can also free a lock, as holdfast release does: only while
+the acquisition that was shown still holds it. Then the user needs the rights that
+locks need, and whoever looks needs a token. Board makes up a token and prints it as
+a part of the address, or reads the one in --token-file. Stderr says what was freed.
 
-Without a token, every user of this machine can look. So --listen takes another
-address than one of this machine itself only with a token. What is sent is not
-encrypted: from elsewhere, come by ssh -L 8420:127.0.0.1:8420, or put a server that
-speaks TLS in front. Browsers must call the board by an IP address, by localhost, or
-by a name of --host. Addresses: holdfast help addresses.
+Without a token, every user of this machine can look. So --listen takes an address
+that is not a loopback address only with a token. Nothing that is sent is encrypted:
+from another machine, use ssh -L 8420:127.0.0.1:8420, or put a server that speaks
+TLS in front. Browsers must call the board by an IP address, by localhost, or by a
+name of --host. Addresses: holdfast help addresses.
 
 Exit codes:
   64     the command line is wrong, or the backend cannot show its locks

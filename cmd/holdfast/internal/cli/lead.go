@@ -58,11 +58,11 @@ file is replaced as a whole, at every change and every 5 s, and removed when lea
 ends: if it is older than 15 s, holdfast was killed or hangs.
 
 A candidate with --preferred=false leads, but gives up when one with --preferred
-waits: COMMAND then gets SIGTERM as if the lock was lost, but keeps the lock until
-it has ended. It gives up at most once a minute.
+waits. Then COMMAND gets SIGTERM as if the lock were lost, but lead keeps the lock
+until COMMAND has ended. It gives up at most once a minute.
 
-As a service of systemd with Type=notify, lead is ready when it stands by or leads,
-and tells which. With WatchdogSec= it says that it works.
+As a service of systemd with Type=notify, lead reports that it is ready when it
+stands by or leads, and which of the two. With WatchdogSec= it reports that it works.
 
 The flags mean what they mean in run. Addresses: holdfast help addresses.
 

@@ -1,16 +1,16 @@
-package recorder_test
+package faketb_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/recorder"
+	"github.com/holdfast-go/holdfast/internal/faketb"
 )
 
 // The test around a recorder goes on where a test would end. Clean-ups run, the last one first.
 func TestFailsForItselfOnly(t *testing.T) {
 	var order []string
-	rec := &recorder.Recorder{TB: t}
+	rec := &faketb.Recorder{TB: t}
 	rec.Run(func() {
 		rec.Cleanup(func() { order = append(order, "first") })
 		rec.Cleanup(func() {
@@ -30,7 +30,7 @@ func TestFailsForItselfOnly(t *testing.T) {
 	if t.Failed() {
 		t.Error("the test around it has failed")
 	}
-	calm := &recorder.Recorder{TB: t}
+	calm := &faketb.Recorder{TB: t}
 	calm.Run(func() { calm.Log("fine") })
 	if calm.Failed() || calm.Text() != "fine\n" {
 		t.Errorf("without a failure failed is %v, and the text %q", calm.Failed(), calm.Text())

@@ -1,4 +1,4 @@
-package register_test
+package counters_test
 
 import (
 	"net/rpc"
@@ -7,13 +7,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/itest/register"
+	"github.com/holdfast-go/holdfast/itest/counters"
 )
 
 // store is a register with a client of it, and what it has reported.
 type store struct {
 	t        *testing.T
-	register *register.Register
+	register *counters.Server
 	client   *rpc.Client
 	reports  []string
 }
@@ -24,7 +24,7 @@ func open(t *testing.T) *store {
 	dir := t.TempDir()
 	var err error
 	// It reports before it answers, so the test sees it.
-	if s.register, err = register.Open(filepath.Join(dir, "s"), filepath.Join(dir, "db"),
+	if s.register, err = counters.Open(filepath.Join(dir, "s"), filepath.Join(dir, "db"),
 		func(key, text string) {
 			s.reports = append(s.reports, key)
 		}); err != nil {
@@ -38,10 +38,10 @@ func open(t *testing.T) *store {
 	return s
 }
 
-func (s *store) do(args register.Args) register.Reply {
+func (s *store) do(args counters.Args) counters.Reply {
 	s.t.Helper()
-	var reply register.Reply
-	if err := s.client.Call("Register.Do", args, &reply); err != nil {
+	var reply counters.Reply
+	if err := s.client.Call("Counters.Do", args, &reply); err != nil {
 		s.t.Fatal(err)
 	}
 	return reply
@@ -59,25 +59,25 @@ func (s *store) reported(want ...string) {
 
 func TestGuardKeepsSmallerTokensOut(t *testing.T) {
 	s := open(t)
-	first := s.do(register.Args{Key: "k", Owner: "a", Token: 5, Enter: true})
-	if written := s.do(register.Args{Key: "k", Owner: "a", Token: 5, Read: first.Value,
+	first := s.do(counters.Args{Key: "k", Owner: "a", Token: 5, Enter: true})
+	if written := s.do(counters.Args{Key: "k", Owner: "a", Token: 5, Read: first.Value,
 		Loose: first.Loose}); !written.Accepted || written.Value != 1 {
 		t.Errorf("a rightful write got %+v", written)
 	}
-	second := s.do(register.Args{Key: "k", Owner: "b", Token: 6, Enter: true})
+	second := s.do(counters.Args{Key: "k", Owner: "b", Token: 6, Enter: true})
 	if !second.Accepted || second.Value != 1 || second.Loose != 1 {
 		t.Errorf("the next holder got %+v", second)
 	}
-	if late := s.do(register.Args{Key: "k", Owner: "a", Token: 5, Read: 1,
+	if late := s.do(counters.Args{Key: "k", Owner: "a", Token: 5, Read: 1,
 		Loose: 1}); late.Accepted || late.Value != 1 {
 		t.Errorf("a late write got %+v", late)
 	}
-	if other := s.do(register.Args{Key: "other", Owner: "a", Token: 5,
+	if other := s.do(counters.Args{Key: "other", Owner: "a", Token: 5,
 		Enter: true}); !other.Accepted {
 		t.Errorf("another key got %+v", other)
 	}
 	s.reported()
-	if got, want := s.register.Counts(), (register.Counts{Accepted: 4, Refused: 1}); got != want {
+	if got, want := s.register.Counts(), (counters.Counts{Accepted: 4, Refused: 1}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 }
@@ -85,13 +85,13 @@ func TestGuardKeepsSmallerTokensOut(t *testing.T) {
 // A guard remembers the tokens of those who write, and no reader's.
 func TestReaders(t *testing.T) {
 	s := open(t)
-	look := func(token uint64) register.Reply {
-		return s.do(register.Args{Key: "k", Owner: "r", Token: token, Look: true})
+	look := func(token uint64) counters.Reply {
+		return s.do(counters.Args{Key: "k", Owner: "r", Token: token, Look: true})
 	}
 	if first := look(3); !first.Accepted || first.Value != 0 {
 		t.Errorf("who reads first got %+v", first)
 	}
-	s.do(register.Args{Key: "k", Owner: "a", Token: 5})
+	s.do(counters.Args{Key: "k", Owner: "a", Token: 5})
 	if later := look(9); !later.Accepted || later.Value != 1 || later.Loose != 1 {
 		t.Errorf("a reader got %+v", later)
 	}
@@ -101,7 +101,7 @@ func TestReaders(t *testing.T) {
 	if late := look(4); late.Accepted {
 		t.Errorf("a reader whom a writer has overtaken got %+v", late)
 	}
-	if again := s.do(register.Args{Key: "k", Owner: "a", Token: 5, Read: 1,
+	if again := s.do(counters.Args{Key: "k", Owner: "a", Token: 5, Read: 1,
 		Loose: 1}); !again.Accepted {
 		t.Errorf("who wrote before got %+v", again)
 	}
@@ -114,11 +114,11 @@ func TestReaders(t *testing.T) {
 // it.
 func TestLostUpdateIsCounted(t *testing.T) {
 	s := open(t)
-	s.do(register.Args{Key: "k", Owner: "b", Token: 6, Enter: true})
-	s.do(register.Args{Key: "k", Owner: "a", Token: 5})
-	s.do(register.Args{Key: "k", Owner: "b", Token: 6})
+	s.do(counters.Args{Key: "k", Owner: "b", Token: 6, Enter: true})
+	s.do(counters.Args{Key: "k", Owner: "a", Token: 5})
+	s.do(counters.Args{Key: "k", Owner: "b", Token: 6})
 	if got, want := s.register.Counts(),
-		(register.Counts{Accepted: 2, Refused: 1, Lost: 1}); got != want {
+		(counters.Counts{Accepted: 2, Refused: 1, Lost: 1}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 	s.reported()
@@ -126,10 +126,10 @@ func TestLostUpdateIsCounted(t *testing.T) {
 
 func TestWhatMustNotBeIsReported(t *testing.T) {
 	s := open(t)
-	s.do(register.Args{Key: "k", Owner: "a", Token: 5, Enter: true})
-	s.do(register.Args{Key: "k", Owner: "b", Token: 5, Enter: true})
+	s.do(counters.Args{Key: "k", Owner: "a", Token: 5, Enter: true})
+	s.do(counters.Args{Key: "k", Owner: "b", Token: 5, Enter: true})
 	s.reported("k")
-	s.do(register.Args{Key: "k", Owner: "b", Token: 5, Read: 7})
+	s.do(counters.Args{Key: "k", Owner: "b", Token: 5, Read: 7})
 	s.reported("k", "k")
 }
 
@@ -141,7 +141,7 @@ func TestFileOfAnyName(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(dir, "db")
-		r, err := register.Open(filepath.Join(t.TempDir(), "s"), file, func(string, string) {})
+		r, err := counters.Open(filepath.Join(t.TempDir(), "s"), file, func(string, string) {})
 		if err != nil {
 			t.Fatalf("Open(%q): %v", file, err)
 		}

@@ -1,7 +1,7 @@
-// Package trace records what a client and each node said to each other, in the terms of the model
-// in spec/fencing.pml: who was granted which tokens at which node, which node raised its token to
-// them, and with which token an acquisition was completed.
-package trace
+// Package modeltrace records what a client and each node said to each other, in the terms of the
+// model in models/fencing.pml: who was granted which tokens at which node, which node raised its
+// token to them, and with which token an acquisition was completed.
+package modeltrace
 
 import (
 	"context"

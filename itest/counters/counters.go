@@ -1,8 +1,8 @@
-// Package register is what the locks of the laboratory protect: a counter for each key, kept three
+// Package counters is what the locks of the laboratory protect: a counter for each key, kept three
 // times. Two of them are guarded, one in memory and one in a row of a database: they refuse a
 // smaller token than one that they have seen. The third takes every write, and shows what would
 // have been lost without a guard.
-package register
+package counters
 
 import (
 	"database/sql"
@@ -35,8 +35,8 @@ type Reply struct {
 	Loose    uint64 // of the other one
 }
 
-// Register serves clients on a socket.
-type Register struct {
+// Server serves clients on a socket.
+type Server struct {
 	listener net.Listener
 	report   func(key, text string) // takes what must not be
 	database *sql.DB
@@ -62,7 +62,7 @@ type Counts struct {
 }
 
 // Open makes a register that listens on the socket, with its row in the database file.
-func Open(socket, file string, report func(key, text string)) (*Register, error) {
+func Open(socket, file string, report func(key, text string)) (*Server, error) {
 	// What counts is that the row goes through SQL, not that it survives a power failure.
 	// The name is a URL, in which a path may not have every letter.
 	name := url.URL{Scheme: "file", Path: file,
@@ -83,14 +83,14 @@ func Open(socket, file string, report func(key, text string)) (*Register, error)
 		database.Close()
 		return nil, err
 	}
-	r := &Register{report: report, database: database, guarded: guarded,
+	r := &Server{report: report, database: database, guarded: guarded,
 		cells: make(map[string]*cell)}
 	if r.listener, err = net.Listen("unix", socket); err != nil {
 		database.Close()
 		return nil, err
 	}
 	server := rpc.NewServer()
-	if err := server.RegisterName("Register", (*service)(r)); err != nil {
+	if err := server.RegisterName("Counters", (*service)(r)); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -107,24 +107,24 @@ func Open(socket, file string, report func(key, text string)) (*Register, error)
 }
 
 // Close ends it.
-func (r *Register) Close() {
+func (r *Server) Close() {
 	r.listener.Close()
 	r.database.Close()
 }
 
 // Counts returns the totals so far.
-func (r *Register) Counts() Counts {
+func (r *Server) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
 }
 
 // service is what clients call.
-type service Register
+type service Server
 
 // Do enters, looks or writes.
 func (s *service) Do(args Args, reply *Reply) error {
-	r := (*Register)(s)
+	r := (*Server)(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cells[args.Key]
@@ -187,7 +187,7 @@ func (c *cell) do(args Args, report func(key, text string)) bool {
 }
 
 // inRow is the same guard in SQL.
-func (r *Register) inRow(args Args) (accepted bool, err error) {
+func (r *Server) inRow(args Args) (accepted bool, err error) {
 	if args.Look {
 		err = r.database.QueryRow("SELECT token <= ? FROM guarded WHERE key = ?",
 			int64(args.Token), args.Key).Scan(&accepted)
@@ -206,7 +206,7 @@ func (r *Register) inRow(args Args) (accepted bool, err error) {
 }
 
 // Compare reports where row and register differ.
-func (r *Register) Compare() error {
+func (r *Server) Compare() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, c := range r.cells {

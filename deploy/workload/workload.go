@@ -1,6 +1,6 @@
-// Package trouble is a workload for the tests of deploy. Everything that the metrics of promhold
+// Package workload is a workload for the tests of deploy. Everything that the metrics of promhold
 // and otelhold count happens in it again and again, the bad things too. It runs on locks in memory.
-package trouble
+package workload
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package recorder has a testing.TB that may fail: it records the failure, and the test around it
+// Package faketb has a testing.TB that may fail: it records the failure, and the test around it
 // goes on. With it the tests of a test suite show that the suite notices broken code.
-package recorder
+package faketb
 
 import (
 	"fmt"
