@@ -16,7 +16,7 @@ import (
 
 // Random sets of a few keys, in all orders, over several processes, with other terms, cancelled
 // waits, attempts that do not wait, single keys in between, and requests that are late or whose
-// answers are lost. Checked:
+// answers are lost. It checks:
 //   - no two sets that are held have a key in common;
 //   - who waits without a time limit gets the keys: there is no deadlock, and nobody starves;
 //   - nothing is left: see bench.check.

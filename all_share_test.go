@@ -98,8 +98,8 @@ func TestAllRefusesSharedKeysThatAreNotAllowed(t *testing.T) {
 // releaser is a Lock or a LockSet.
 type releaser interface{ Release(context.Context) error }
 
-// Writing in one's own read is refused at once over the context of a set too, and of a permit that
-// was taken in it. Nothing is held then.
+// If the context holds a key shared, an exclusive acquisition of that key is refused at once, also
+// if it is the context of a set, or of a permit that was taken in the set. Nothing is held then.
 func TestWritingInOnesOwnReadOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -154,8 +154,8 @@ func TestWritingInOnesOwnReadOfASet(t *testing.T) {
 	})
 }
 
-// A list without names says nothing of a set, which a program may have computed, and is a mistake
-// wherever the option is.
+// A list without names changes nothing in a set, because a program may have computed it. Everywhere
+// else the option is refused, even without names.
 func TestWithSharedKeysWithoutNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -35,7 +35,7 @@ func (b *bench) releaseAll(set *holdfast.LockSet) {
 	}
 }
 
-// later has AcquireAll run elsewhere, and tells when it waits.
+// later runs AcquireAll on another goroutine, and says when it waits.
 func (b *bench) later(l *holdfast.Locker, keys []string,
 	options ...holdfast.AcquireOption) chan *holdfast.LockSet {
 	got := make(chan *holdfast.LockSet, 1)
@@ -190,7 +190,8 @@ func TestTryAllLeavesNothing(t *testing.T) {
 		if !errors.As(err, &held) || held.Key != "c" || held.Holder.Label != "elsewhere" {
 			t.Errorf("got %v, want that \"c\" is held elsewhere", err)
 		}
-		// Not a moment later: whoever comes next must not be refused by a set that failed.
+		// They are put back before the set returns its error: the next caller must not be refused
+		// because of a set that has failed.
 		for _, key := range []string{"a", "b"} {
 			b.mustBeFree(l, key)
 			b.mustBeFree(other, key)
@@ -237,8 +238,8 @@ func TestAllWaitsInTheOrderOfKeys(t *testing.T) {
 	})
 }
 
-// Callers that name the same keys in all orders, in one process and several, on one set of terms
-// and others, all get them.
+// Callers name the same keys in all orders, in one process and several, on the same terms and
+// others. All of them get the keys.
 func TestAllOrdersEndWithoutDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -313,7 +314,7 @@ func TestAllAlternates(t *testing.T) {
 	}
 }
 
-// A set that finds many of its keys taken makes few attempts in vain.
+// A set that finds many of its keys taken makes few attempts that fail.
 func TestAllAsksInLinearNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(time.Hour))
@@ -381,7 +382,7 @@ func TestLossBeforeAllAreHeld(t *testing.T) {
 			b.release(lock)
 			synctest.Wait()
 			if taken {
-				// It waits for a, so it may not hold what comes after.
+				// It waits for a, so it may not hold the keys after a.
 				b.mustBeFree(other, "b")
 				b.mustBeFree(other, "c")
 				b.release(next)
@@ -398,7 +399,7 @@ func TestLossBeforeAllAreHeld(t *testing.T) {
 	}
 }
 
-// Without renewal, leases run down during a wait. The set begins with full ones all the same.
+// Without renewal, leases run down during a wait. The set still begins with full leases.
 func TestAllWithoutRenewalBeginsWithFullLeases(t *testing.T) {
 	for _, waits := range []time.Duration{20 * time.Second, 50 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -510,8 +511,8 @@ func TestFirstLossEndsTheSet(t *testing.T) {
 	})
 }
 
-// Err does not wait for timers: a process that was paused learns from the clock. Nor does Deadline
-// say after the end of a set that other locks go on.
+// Err does not wait for timers: a process that was paused learns of the loss from the clock. After
+// the end of a set, Deadline does not say that other locks go on.
 func TestErrOfASetReadsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -535,7 +536,7 @@ func TestErrOfASetReadsTheClock(t *testing.T) {
 	})
 }
 
-// A key that was lost is waited for only when what comes after it was put back.
+// A set waits for a key that it has lost only after it has put back the keys behind it.
 func TestLossOfAnEarlierKeyPutsLaterOnesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -553,7 +554,7 @@ func TestLossOfAnEarlierKeyPutsLaterOnesBack(t *testing.T) {
 	})
 }
 
-// A loss that only the release finds is told by Release, and then by Err.
+// Release tells of a loss that only the release finds, and so does Err after it.
 func TestReleaseOfASetFindsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -570,7 +571,7 @@ func TestReleaseOfASetFindsALoss(t *testing.T) {
 	})
 }
 
-// A lock of the set that is released alone ends the set, and Release sees to the others.
+// If one lock of the set is released by itself, the set ends, and Release sees to the others.
 func TestReleaseOfOneLockEndsTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -590,7 +591,7 @@ func TestReleaseOfOneLockEndsTheSet(t *testing.T) {
 	})
 }
 
-// Every lock is released, whatever becomes of the others.
+// Every lock is released, even if the release of another fails.
 func TestReleaseOfASetJoinsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -619,8 +620,8 @@ func TestReleaseOfASetJoinsErrors(t *testing.T) {
 	})
 }
 
-// A context of one of its locks counts as the background context for the release of a set also if
-// the set ended first, and by another one.
+// For the release of a set, a context of one of its locks counts as the background context, even if
+// another lock has ended the set before.
 func TestReleaseOfASetWithAContextOfALockThatEndedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -719,7 +720,7 @@ func TestContextOfASetCarriesAllLocks(t *testing.T) {
 			t.Errorf("a context from nowhere: %v", err)
 		}
 
-		// A set within the set: what ctx holds is nested, the rest is acquired.
+		// A set within a set: keys that ctx holds are nested, and the others are acquired.
 		inner, err := l.AcquireAll(ctx, []string{"d", "between", "b", "a"},
 			holdfast.WithMaxHold(time.Minute))
 		if err != nil {
@@ -751,7 +752,7 @@ func TestContextOfASetCarriesAllLocks(t *testing.T) {
 	})
 }
 
-// The parent's end ends the context, and frees what it needs.
+// When the parent ends, the context ends, and what it needs is freed.
 func TestContextOfASetEndsWithItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -881,7 +882,7 @@ func TestPanicWhileAllAreAcquired(t *testing.T) {
 	})
 }
 
-// A backend that ends the goroutine, as a failing test does, ends that of the caller.
+// If a backend ends its goroutine, as a failing test does, the caller's goroutine ends too.
 func TestGoexitWhileAllAreAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -940,7 +941,7 @@ func TestCloseWhileAllAreWaitedFor(t *testing.T) {
 	})
 }
 
-// A backend that refuses one key refuses the set; one whose answer is lost is asked again.
+// If the backend refuses one key, the set fails. If an answer is lost, the set asks again.
 func TestAllWithErrorsOfTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -972,7 +973,7 @@ func TestAllWithErrorsOfTheBackend(t *testing.T) {
 			b.mustBeFree(other, key)
 		}
 
-		// That a key is held is an answer, whatever another attempt says.
+		// "Held" is an answer, whatever the other attempts say.
 		lock := b.acquire(other, "c")
 		faults.Inject(memhold.Fault{Calls: memhold.Acquires, Key: "b", Times: 1,
 			Err: errors.New("refused")})
@@ -1083,7 +1084,7 @@ func TestDoAll(t *testing.T) {
 	})
 }
 
-// DoAll tells of a loss also if its function has released the set, or one lock of it, as Do does.
+// DoAll tells of a loss even if its function has released the set, or one lock of it, as Do does.
 func TestDoAllTellsALossAfterAReleaseByItsFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -1112,7 +1113,7 @@ func TestDoAllTellsALossAfterAReleaseByItsFunction(t *testing.T) {
 	})
 }
 
-// Hooks and counters tell of keys only when their set is complete, and of one refusal for a set.
+// Hooks and counters report the keys of a set only when it is complete, and one refusal for a set.
 func TestHooksTellOfCompleteSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -1147,7 +1148,7 @@ func TestHooksTellOfCompleteSets(t *testing.T) {
 	})
 }
 
-// What a set gives back while others of the Locker wait for it goes to them.
+// If a set gives back a key for which others of the Locker wait, the key goes to them.
 func TestAllGivesBackToLocalWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -1175,8 +1176,8 @@ func TestAllGivesBackToLocalWaiters(t *testing.T) {
 	})
 }
 
-// A set whose leases nothing renews is extended when it is complete. A key that turns out to be
-// lost then is acquired again.
+// A set whose leases are not renewed is extended when it is complete. If a key turns out to be lost
+// then, the key is acquired again.
 func TestLossFoundByTheExtensionOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -1205,8 +1206,8 @@ func TestLossFoundByTheExtensionOfASet(t *testing.T) {
 	})
 }
 
-// A key of a set that was nested in a lock is acquired, if that lock ends before the set is
-// complete.
+// A key of a set may be nested in a lock that ends before the set is complete. Then the key is
+// acquired.
 func TestNestedKeyThatIsLostIsAcquiredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -1235,7 +1236,8 @@ func TestNestedKeyThatIsLostIsAcquiredAgain(t *testing.T) {
 	})
 }
 
-// The maximum hold of a set counts from when it is complete, also if nothing renews its leases.
+// The maximum hold of a set counts from when the set is complete, even if its leases are not
+// renewed.
 func TestMaxHoldOfASetWithoutRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// The renewal of a long lease has the time bound of a long lease, though short ones are renewed at
+// The renewal of a long lease has the time bound of a long lease, even if short ones are renewed at
 // the same time.
 func TestLongLeaseBesideShortOnes(t *testing.T) {
 	for _, short := range []bool{false, true} {
@@ -50,7 +50,8 @@ type mute struct{ context.Context }
 
 func (mute) Done() <-chan struct{} { panic("a context's fault") }
 
-// A lease by handoff is short. Its renewal is given up in time for another one.
+// A lease that came by a handoff is short. Its renewal is given up early, so that there is time for
+// another one.
 func TestShortLeaseIsRenewedAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -76,7 +77,7 @@ func TestShortLeaseIsRenewedAgainInTime(t *testing.T) {
 	})
 }
 
-// A waiter whose context panics does not get the key, which nobody would release.
+// A waiter whose context panics does not get the key. It would never be released.
 func TestPanicOfAWaitersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -165,8 +165,8 @@ func TestAcquireBehindASetAsksAgain(t *testing.T) {
 	})
 }
 
-// The second request is the last, as the backend has never answered. What both may have left is
-// removed.
+// The second request is the last, because the backend has never answered. What both may have left
+// is removed.
 func TestAcquireBehindASingleAttemptAsksTwiceInAll(t *testing.T) {
 	for name, first := range single {
 		t.Run(name, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestAcquireBehindASingleAttemptAsksTwiceInAll(t *testing.T) {
 	}
 }
 
-// A single attempt that was refused, or failed for good, tells those who wait: one request is what
-// they have as well.
+// If a single attempt was refused, or failed for good, those who wait fail too: they have had one
+// request as well.
 func TestAcquireBehindASingleAttemptThatWasRefused(t *testing.T) {
 	for name, refusal := range map[string]*driver.Error{"refused": errRefused,
 		"for good": errForGood} {
@@ -238,8 +238,8 @@ func TestReadersBehindASingleAttempt(t *testing.T) {
 	}
 }
 
-// Who gives up while the lead comes to it leaves the claim to the next one, and the last of them
-// removes it.
+// A waiter that gives up just as it is to lead leaves the claim to the next one. The last of them
+// removes the claim.
 func TestWaiterBehindASingleAttemptGivesUp(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -282,7 +282,8 @@ func TestCloseBehindASingleAttempt(t *testing.T) {
 	})
 }
 
-// An outage that begins after the backend has answered another's attempt is sat out.
+// An outage that begins after the backend has answered the attempt of another one does not end the
+// wait.
 //
 // Fails if the code is broken like this: heard without c.answered.
 func TestOutageBehindASingleAttemptThatWasAnswered(t *testing.T) {
@@ -302,8 +303,8 @@ func TestOutageBehindASingleAttemptThatWasAnswered(t *testing.T) {
 	})
 }
 
-// A lease that the cohort lets go, as others rest on it, is an answer as well: an outage is sat out
-// for a TTL.
+// If the cohort lets a lease go because others rest on it, that counts as an answer too: an outage
+// ends the wait only after a TTL.
 //
 // Fails if the code is broken like this: begin without c.answered.
 func TestOutageAfterALeaseThatWasLetGo(t *testing.T) {

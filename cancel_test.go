@@ -107,8 +107,8 @@ func TestCancelAtEveryStep(t *testing.T) {
 					synctest.Wait()
 					for range others {
 						wait.Go(func() {
-							// A hanging backend fails those behind as well; what counts is that
-							// they return.
+							// If the backend hangs, those behind fail as well. They must all
+							// return.
 							if lock, err := l.Acquire(background, "key"); err == nil {
 								b.release(lock)
 							}
@@ -238,7 +238,7 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 					path.LoseNotices(true)
 					time.AfterFunc(time.Second, func() { path.LoseNotices(false) })
 				case 5:
-					// With the mutex: nobody may note a later token before takenAway is set.
+					// Under the mutex, so that nobody notes a later token before takenAway is set.
 					mu.Lock()
 					if path.Lose("key") {
 						takenAway.Store(time.Now().UnixNano())
@@ -295,8 +295,8 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 		seen[lock.Token()] = true
 		last = max(last, lock.Token())
 		mu.Unlock()
-		// If a key is taken away behind the holder's back there are two holders for a while: that
-		// is what tokens are for.
+		// If a key is taken away from its holder, there are two holders for a while. Tokens are for
+		// that.
 		if n := inside.Add(1); n != 1 && !trouble && lock.Err() == nil {
 			t.Errorf("%d inside", n)
 		}
@@ -367,7 +367,7 @@ func TestReleaseAtFrozenBackend(t *testing.T) {
 	})
 }
 
-// R8: a holder that overran does not touch the lock of the next.
+// R8: a holder that holds beyond its lease does not touch the next holder's lock.
 func TestR8LateReleaseDoesNotTouchNextHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -389,8 +389,8 @@ func TestR8LateReleaseDoesNotTouchNextHolder(t *testing.T) {
 	})
 }
 
-// A caller gives up while its request waits to be sent. If the backend knows that it never was,
-// nothing is released: where callers are impatient, that would be a request for each of them.
+// A caller gives up while its request waits to be sent. If the backend knows that it was never
+// sent, nothing is released: with impatient callers, that would be a request for each.
 func TestGivenUpBeforeItWasSent(t *testing.T) {
 	for _, sent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sent=%v", sent), func(t *testing.T) {

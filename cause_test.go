@@ -38,7 +38,7 @@ func TestReleaseWithTheContextOfALostLock(t *testing.T) {
 	})
 }
 
-// The same when the context ends during the request.
+// The same if the context ends during the request.
 func TestReleaseDuringWhichAnotherLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

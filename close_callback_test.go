@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// closing is a backend that gives up its Locker, as a wrapper does that sees a fatal error.
+// closing is a backend that closes its Locker, as a wrapper does that sees a fatal error.
 type closing struct {
 	*memhold.Backend
 	l *holdfast.Locker
@@ -30,8 +30,8 @@ func (c *closing) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	return c.Backend.Acquire(ctx, claim)
 }
 
-// Close returns although a request to the backend does not, which calls Close itself here. It tells
-// of keys that were left before, too.
+// Close returns even if a request to the backend does not, because it calls Close itself. Close
+// also reports keys that were left before.
 func TestCloseFromTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &closing{Backend: memhold.New()}

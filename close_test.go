@@ -61,7 +61,7 @@ func TestCloseReleasesEverything(t *testing.T) {
 	})
 }
 
-// Close does not wait for ever for a backend that hangs, and says what it could not do.
+// Close does not wait for ever for a backend that hangs, and says which keys it could not release.
 func TestCloseAtFrozenBackendIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -80,7 +80,7 @@ func TestCloseAtFrozenBackendIsBounded(t *testing.T) {
 	})
 }
 
-// Close waits for clean-ups that a caller did not want to wait for.
+// Close waits for clean-ups for which the caller did not wait.
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Several hooks and the log are told side by side: one that blocks or panics keeps nothing from the
+// Several hooks and the log are told in parallel: one that blocks or panics does not hold up the
 // others.
 func TestObserversDoNotDisturbEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

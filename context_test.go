@@ -27,7 +27,7 @@ func (c *brittle) Err() error {
 	return c.Context.Err()
 }
 
-// A context that panics when it is asked, whenever that is, leaves the key to others.
+// If a context panics when it is asked, at whatever step, others get the key.
 func TestPanicOfTheContextHangsTheKey(t *testing.T) {
 	for n := int64(0); n < 8; n++ {
 		for _, fails := range []bool{false, true} {
@@ -68,8 +68,8 @@ func TestPanicOfTheContextHangsTheKey(t *testing.T) {
 	}
 }
 
-// A context that panics when its waiter gives up, with or without an outcome on its way, leaves no
-// waiter whose turn nobody takes.
+// If a context panics when its waiter gives up, with or without an outcome on its way, its turn
+// goes to the next waiter.
 func TestPanicOfAWaitersContextLeavesNothing(t *testing.T) {
 	for _, turns := range []int{2, 64} { // the waiter is to lead, or gets a turn
 		for _, late := range []bool{false, true} {
@@ -116,7 +116,7 @@ func TestPanicOfAWaitersContextLeavesNothing(t *testing.T) {
 	}
 }
 
-// guarded is a context that ends with a lock, as one writes it by hand.
+// guarded is a context that ends with a lock, as a program may write one.
 type guarded struct {
 	context.Context
 	lock *holdfast.Lock
@@ -158,7 +158,7 @@ func TestContextThatAsksALock(t *testing.T) {
 }
 
 // It is not asked under a mutex when an Extend gets no answer either. If it panics then, the lock
-// goes on.
+// stays held.
 func TestContextOfAnExtendThatAsksTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// Whoever finds by Err that the lock is over, before any timer has, has all told at once: the
+// If Err finds that the lock is over before a timer has fired, everybody is told at once: the
 // channel, contexts and the hook.
 func TestErrThatFindsALossTellsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestMethodsOfAHandle(t *testing.T) {
 	})
 }
 
-// Keys of a set that are nested are neither extended before the set is complete nor told to hooks,
-// nor counted.
+// Keys of a set that are nested are not extended before the set is complete, not reported to hooks,
+// and not counted.
 func TestNestedKeysOfASetAreTheirOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -167,7 +167,7 @@ func TestNestedKeysOfASetAreTheirOwners(t *testing.T) {
 	})
 }
 
-// A set whose leases are not renewed fails if one of them is not extended, whichever it is.
+// A set whose leases are not renewed fails if any of them is not extended.
 func TestAllWithoutRenewalFailsIfOneIsNotExtended(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ func (b *bench) mustKeepOut(l *holdfast.Locker) {
 	mustBe(b.t, err, holdfast.ErrHeld)
 }
 
-// Downgrade lets readers in, those that wait as well, and no writer. Handle, token, contexts and
-// nested locks stay.
+// Downgrade lets readers in, also those that wait already, and no writer. Handle, token, contexts
+// and nested locks stay.
 func TestDowngrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -75,7 +75,7 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
-// Without others that wait, readers of the same Locker come in, by a claim of their own.
+// If nobody else waits, readers of the same Locker get in, with a claim of their own.
 func TestDowngradeLetsOwnReadersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -162,7 +162,8 @@ func TestDowngradeRefused(t *testing.T) {
 	})
 }
 
-// A nested write that began before a Downgrade shares its fate; one after it is refused.
+// A nested lock from before a Downgrade ends with the downgraded lock. An exclusive one after the
+// Downgrade is refused.
 func TestNestedLocksOfADowngradedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -204,7 +205,7 @@ func (m *modes) note(_ string, c driver.Claim) {
 	m.shared[c.Owner] = m.shared[c.Owner] || c.Shared
 }
 
-// A lock that is released while it is downgraded: the next turn is exclusive, on another lease.
+// A lock is released while it is downgraded. The next turn is exclusive, on another lease.
 func TestReleaseDuringADowngrade(t *testing.T) {
 	for _, when := range []string{"before it left", "before its answer"} {
 		t.Run(when, func(t *testing.T) {
@@ -295,7 +296,7 @@ func TestDowngradeAfterAHandoffChangesNothing(t *testing.T) {
 	}
 }
 
-// A lock that is lost, or whose validity ends, while it is downgraded.
+// A lock is lost, or its validity ends, while it is downgraded.
 func TestLossDuringADowngrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -329,7 +330,7 @@ func TestLossDuringADowngrade(t *testing.T) {
 	})
 }
 
-// Without an answer the lock stays, nobody gets it handed over, and it can be downgraded again.
+// Without an answer the lock stays held, is handed over to nobody, and can be downgraded again.
 func TestDowngradeWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  memhold.Fault
@@ -387,7 +388,7 @@ func TestDowngradeWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Two at once ask once.
+// Two Downgrades at once ask once.
 func TestDowngradeTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

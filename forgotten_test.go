@@ -20,7 +20,7 @@ func (c lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A Lock that its holder has lost sight of can never be released, and the log says so.
+// If its holder no longer refers to a Lock, it can never be released, and the log says so.
 func TestForgottenLockIsLogged(t *testing.T) {
 	backend := memhold.New()
 	defer backend.Close()
@@ -68,8 +68,8 @@ func forget(t *testing.T, l *holdfast.Locker, held, released, nested string) con
 	return acquire(t.Context(), held).Context(t.Context())
 }
 
-// The locks of a set that its holder has lost sight of are reported, though the set's contexts and
-// the locks themselves refer to what the set stands for.
+// If the holder of a set no longer refers to it, its locks are reported, although the set's
+// contexts and the locks themselves refer to the set's inner part.
 func TestForgottenSetIsLogged(t *testing.T) {
 	backend := memhold.New()
 	defer backend.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// FuzzKey: a key is either refused as invalid, or can be locked, excludes itself and no other, and
-// leaves nothing behind.
+// FuzzKey: a key is either refused as invalid, or it can be locked, excludes itself and no other
+// key, and leaves nothing behind.
 func FuzzKey(f *testing.F) {
 	f.Add("lock:", "invoice/42", "invoice/43")
 	f.Add("", "", "a")

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// Without renewal no turn is handed over in memory: each asks the backend, and has a full lease.
+// Without renewal no turn is handed over in memory: each turn asks the backend, and has a full
+// lease.
 func TestTurnWithoutRenewalAsksTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -128,7 +129,7 @@ func TestLabelIsThatOfTheLease(t *testing.T) {
 	})
 }
 
-// The context of a lock is nothing to another Locker.
+// The context of a lock means nothing to another Locker.
 func TestContextOfAnotherLocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -141,8 +142,8 @@ func TestContextOfAnotherLocker(t *testing.T) {
 	})
 }
 
-// Without local handoff every turn asks the backend, so its token is larger also if the key went
-// away under the lease, and another process had a turn in between.
+// Without local handoff every turn asks the backend. So its token is larger even if the key was
+// lost during the lease, and another process had a turn in between.
 func TestTokensRiseWithoutHandoffThoughTheKeyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// The heap is compared with a list while holds come, move and go.
+// The heap is compared with a list while leases come, move and go.
 func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// callers writes down whose context the hooks are told. Each caller's has the caller's name.
+// callers records whose context the hooks get. Each caller's context has the caller's name.
 type callers struct {
 	mu    sync.Mutex
 	lines []string
@@ -52,7 +52,7 @@ func (c *callers) hooks() holdfast.Hooks {
 	}
 }
 
-// expect compares what hooks were told since the last time. Repetitions count once.
+// expect compares what hooks were told since the last call of expect. Repetitions count once.
 func (c *callers) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// recorder writes down what hooks are told.
+// recorder records what hooks are told.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -167,14 +167,14 @@ func TestRenewalNamesTheToken(t *testing.T) {
 	})
 }
 
-// A renewal that finds the lock lost says so in the words of every loss.
+// If a renewal finds the lock lost, its error has the words of every loss.
 func TestRenewalOfALostLockIsALoss(t *testing.T) {
 	for name, lose := range map[string]func(memhold.Faults){
 		"deleted": func(f memhold.Faults) { f.Lose("key") },
 		"answered too late": func(f memhold.Faults) {
 			f.Freeze()
-			// Not when the watchdog looks for suspends, four times a second: the answer comes
-			// first.
+			// Not at a time at which the watchdog looks for suspends, four times a second: the
+			// answer comes first.
 			time.AfterFunc(3700*time.Millisecond, func() {
 				clock.SimulateSuspend(time.Minute)
 				f.Thaw()

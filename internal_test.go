@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A turn that is returned after its maximum hold, since its caller gave up, does not keep the key.
+// A turn is returned after its maximum hold, because its caller gave up. It does not keep the key.
 func TestReturnedTurnIsReleasedAfterItsMaximumHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -72,14 +72,14 @@ func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
 			t.Fatal("a request that has ended waits for the Locker's end")
 		}
 	}
-	// One more may be that of another test's timer, while its function runs.
+	// One more may belong to another test's timer, while its function runs.
 	if after := runtime.NumGoroutine(); after > before+100 {
 		t.Errorf("%d goroutines after 1,000 requests, %d before", after, before)
 	}
 }
 
-// The caller learns what the backend found out about why it did not answer, but does not mistake
-// the bound of a request for its own deadline.
+// The caller learns why the backend did not answer, but does not take the time bound of a request
+// for its own deadline.
 func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
 	memory := memhold.New()
 	defer memory.Close()
@@ -110,8 +110,8 @@ func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
 	}
 }
 
-// Tokens do not run away from the clock, however fast acquisitions are, so that they go on rising
-// when a counter is lost.
+// Tokens stay near the clock, however fast acquisitions are, so that they go on rising if a counter
+// is lost.
 func TestTokensStayNearTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -149,8 +149,8 @@ func TestTokensStayNearTheClock(t *testing.T) {
 	})
 }
 
-// A counter that somebody set wrongly does not spread: a Locker does not carry it over to other
-// keys.
+// If somebody has set a counter wrongly, the error does not spread: a Locker does not carry it over
+// to other keys.
 func TestHighestDoesNotBelieveEverything(t *testing.T) {
 	var h highest
 	wall := clock.Microseconds()
@@ -166,7 +166,7 @@ func TestHighestDoesNotBelieveEverything(t *testing.T) {
 	}
 }
 
-// When a turn is returned after its maximum hold, the next turn has a lease that is renewed again.
+// If a turn is returned after its maximum hold, the lease of the next turn is renewed again.
 func TestReturnedTurnIsHandedOnAndRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -193,7 +193,7 @@ func TestReturnedTurnIsHandedOnAndRenewed(t *testing.T) {
 		<-lock.Done()
 		s := lock.cohort.shard
 		s.mu.Lock()
-		// as wait does whose context ended, and which did not run until now
+		// as wait does if its context ended, and its goroutine has not run until now
 		lock.cohort.returnTurn(lock)
 		s.mu.Unlock()
 		second := <-next
@@ -205,8 +205,8 @@ func TestReturnedTurnIsHandedOnAndRenewed(t *testing.T) {
 	})
 }
 
-// A hint that comes before the leader has run does not displace the grant, so the leader need not
-// ask.
+// A notice that the key may be free does not replace a grant that the leader has not read yet. So
+// the leader need not ask.
 func TestHintDisplacesNoGrant(t *testing.T) {
 	granted, freed := driver.Notice{Kind: driver.Granted, Token: 1},
 		driver.Notice{Kind: driver.Freed}
@@ -257,7 +257,7 @@ func TestPanicLeavesNobodyWaiting(t *testing.T) {
 	}
 }
 
-// Tokens rise above those of a fresh run, too, where the backend has lost its counter.
+// Tokens also rise above those of a fresh run if the backend has lost its counter.
 func TestTokensRiseAboveAFreshRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // all at one moment: the clock is no help
 		memory := memhold.New()
@@ -299,7 +299,7 @@ func TestTokensRiseAboveAFreshRun(t *testing.T) {
 	})
 }
 
-// A check of a lease for its holder marks no renewal as under way: nobody would make it.
+// The check of a lease for its holder does not mark a renewal as under way: nobody would make it.
 func TestCheckRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -328,7 +328,7 @@ func TestCheckRenewsNothing(t *testing.T) {
 	})
 }
 
-// A Locker remembers no more keys left to their TTLs than there are.
+// Of keys that were left to their TTLs, a Locker remembers only those whose TTL has not ended.
 func TestUnreleasedForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unreleased
@@ -349,8 +349,8 @@ func TestUnreleasedForgets(t *testing.T) {
 	})
 }
 
-// A set that fails leaves nothing with the locks that some of its keys were nested in: who tries
-// again and again while holding one of the keys must not fill the memory.
+// A set that fails leaves nothing with the locks in which some of its keys were nested. A caller
+// that holds one of the keys and tries again and again must not fill the memory.
 func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
 	memory := memhold.New()
 	defer memory.Close()
@@ -436,8 +436,8 @@ func TestRenewalAnsweredAtTheDeadlineIsALoss(t *testing.T) {
 	})
 }
 
-// A Downgrade that waits for a renewal asks for nothing any more if the maximum hold is over then:
-// until the release nobody else is to have the key.
+// A Downgrade waits for a renewal, and the maximum hold ends in that time. Then it asks for nothing
+// any more: until the release nobody else may have the key.
 func TestDowngradeAfterTheMaximumHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -478,7 +478,7 @@ func TestDowngradeAfterTheMaximumHold(t *testing.T) {
 	})
 }
 
-// A set has ended from the start if a lock of it was lost at the last moment.
+// A set has ended from the start if one of its locks was lost at the last moment.
 func TestSetOfALockThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -508,7 +508,8 @@ func TestSetOfALockThatHasEnded(t *testing.T) {
 	})
 }
 
-// What a set nests has an owner that has a handle on it already: the set has none of its own.
+// A lock that a set nests has an owner with a handle on it already. The set has no handle of its
+// own for it.
 func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
 	backend := memhold.New()
 	defer backend.Close()
@@ -536,8 +537,7 @@ func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
 	}
 }
 
-// A Downgrade that waits for a renewal under way fails if its context ends first, and has changed
-// nothing.
+// A Downgrade waits for a renewal. If its context ends first, it fails and has changed nothing.
 func TestDowngradeThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()

@@ -24,9 +24,9 @@ func validity(ttl time.Duration) time.Duration {
 	return ttl - time.Duration(float64(ttl)*holdfast.DefaultDrift) - 2*time.Millisecond
 }
 
-// bench is a memory with Lockers on it, as many processes on one server. When the test ends it
-// closes the Lockers and checks that nothing is left: no key at the backend, nothing counted as
-// held or waiting.
+// bench is a backend in memory with Lockers on it, like processes on one server. When the test
+// ends, it closes the Lockers and checks that nothing is left: no key at the backend, and nothing
+// that counts as held or waiting.
 type bench struct {
 	t       *testing.T
 	memory  *memhold.Backend
@@ -279,7 +279,7 @@ func (b *limited) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 	return b.Backend.Acquire(ctx, c)
 }
 
-// What the backend will never grant is known before anything is sent: a Locker's own TTL from New.
+// What the backend will never grant is refused before anything is sent; a Locker's own TTL, by New.
 func TestTTLThatTheBackendDoesNotTake(t *testing.T) {
 	b := newBench(t)
 	backend := &limited{Backend: b.memory}
@@ -394,7 +394,7 @@ func TestDo(t *testing.T) {
 		}()
 		b.mustBeFree(other, "key")
 
-		// The caller's context ends inside: the key is released all the same.
+		// The caller's context ends inside. The key is still released.
 		ctx, cancel := context.WithCancel(background)
 		err = l.Do(ctx, "key", func(ctx context.Context, _ *holdfast.Lock) error {
 			cancel()

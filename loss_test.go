@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A lock that reached its maximum hold, and was then found gone by its release, is lost once.
+// If a lock has reached its maximum hold, and its release then finds it gone, it counts as lost
+// once.
 func TestOneLockIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -52,7 +53,7 @@ func TestLossFoundByReleaseIsTold(t *testing.T) {
 	})
 }
 
-// A clean-up comes a second after the backend answers again, at the latest.
+// A clean-up comes at most a second after the backend answers again.
 func TestCleanUpComesWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

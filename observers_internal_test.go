@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// The events that wait are bounded, even if there is always something to tell.
+// The number of events that wait is bounded, even if there is always a new one.
 func TestObserversDoNotGrow(t *testing.T) {
 	var log bytes.Buffer
 	o := observer{logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -40,7 +40,7 @@ func TestObserversDoNotGrow(t *testing.T) {
 	}
 }
 
-// Dropped events are told also when there is always something to tell.
+// Dropped events are reported even if there is always a new event.
 func TestDroppedEventsAreTold(t *testing.T) {
 	var log bytes.Buffer
 	o := observer{logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -70,8 +70,8 @@ func TestDroppedEventsAreTold(t *testing.T) {
 	close(start)
 }
 
-// Only a lock that is still held when its handle is garbage is reported: no released and no lost
-// one, even if it was lost to its maximum hold and its lease still runs.
+// Only a lock that is still held when its handle is garbage is reported. A released or lost one is
+// not, even if it was lost at its maximum hold and its lease goes on.
 func TestForgottenLockMustBeHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -125,7 +125,8 @@ func (s slowRelease) Release(ctx context.Context, c driver.Claim) (driver.Result
 	return s.Backend.Release(context.WithoutCancel(ctx), c)
 }
 
-// A lock whose Release is under way is not forgotten, even if that is the last use of it.
+// A lock whose Release is under way does not count as forgotten, even if that is the last use of
+// it.
 func TestLockIsInUseUntilReleaseReturns(t *testing.T) {
 	backend := slowRelease{memhold.New(), make(chan struct{}), make(chan struct{})}
 	defer backend.Close()

@@ -154,7 +154,7 @@ func TestHooksMayDoAnything(t *testing.T) {
 	}
 }
 
-// Events that nobody takes are bounded, and the log tells that some were dropped.
+// The number of events that nobody takes is bounded, and the log says how many were dropped.
 func TestObserversThatAreTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -196,7 +196,7 @@ func (h panickingHandler) Handle(context.Context, slog.Record) error {
 	panic("a logger's fault")
 }
 
-// A logger that panics harms nobody, and is told of what comes next.
+// A logger that panics harms nobody, and gets the next event.
 func TestLoggerMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -58,7 +58,7 @@ func (f *fragile) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 	return f.Backend.Release(ctx, c)
 }
 
-// A panic of the backend that the caller recovers from leaves the key to others, and Close returns.
+// If the caller recovers from a panic of the backend, others get the key, and Close returns.
 func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
 	calls := map[string]func(t *testing.T, l *holdfast.Locker, lock *holdfast.Lock){
 		"acquire": func(t *testing.T, l *holdfast.Locker, _ *holdfast.Lock) {
@@ -161,7 +161,7 @@ func (c *touchy) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A context that panics as a lock ends keeps nobody else from being told, and nobody from the key.
+// If a context panics as a lock ends, all others are still told, and the key becomes free.
 func TestContextThatPanicsAsItsLockEnds(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestContextThatPanicsAsItsLockEnds(t *testing.T) {
 	}
 }
 
-// A context that panics as a set ends keeps nobody else from being told, and nobody from its keys.
+// If a context panics as a set ends, all others are still told, and its keys become free.
 func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -248,8 +248,8 @@ func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
 	})
 }
 
-// A context that panics as its lock is lost is logged: in a goroutine of the Locker nobody could
-// recover from it. It keeps nobody else who shares the lease from being told.
+// If a context panics as its lock is lost, that is logged, because nobody could recover from a
+// panic in a goroutine of the Locker. All others on the lease are still told.
 //
 // Fails if the code is broken like this: contain without recover, or many.call without defer.
 func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
@@ -324,7 +324,8 @@ func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
 	}
 }
 
-// A nil context is refused where that is safe, and does not keep a lock from being released.
+// A nil context is refused where that is safe. A release with a nil context still releases the
+// lock.
 func TestNilContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // endOfRun is the end of a run of turns: a goroutine has its turn, and the span is over. Another
-// waits, of the same process, and then one of another process.
+// goroutine of the same process waits, and after it one of another process.
 type endOfRun struct {
 	bench   *bench
 	backend *pushing // of the process
@@ -27,8 +27,8 @@ type endOfRun struct {
 	renewed  atomic.Int64 // renewals of it
 }
 
-// newEndOfRun makes one. ctx is that of the goroutine of the process that waits, and release makes
-// the release of the run's lease.
+// newEndOfRun makes an endOfRun. ctx is the context of the goroutine that waits in the process
+// itself, and release stands in for the release of the lease of the run.
 func newEndOfRun(t *testing.T, ctx context.Context,
 	release func(context.Context, driver.Claim) (driver.Result, error)) *endOfRun {
 	b := newBench(t)
@@ -105,8 +105,8 @@ func (e *endOfRun) passes() {
 	}
 }
 
-// When a run has ended and another process waits, nobody has a turn from when the release leaves,
-// however long it takes, and the key goes there.
+// A run has ended and another process waits. From when the release is sent, nobody has a turn,
+// however long the release takes, and the key goes to the other process.
 func TestR1_NoTurnWhileTheKeyIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const onItsWay = 4 * time.Second // a request may take five
@@ -130,8 +130,8 @@ func TestR1_NoTurnWhileTheKeyIsPassedOn(t *testing.T) {
 	})
 }
 
-// A release of which the answer is lost, or the request, or both in silence, is repeated, and there
-// is one holder.
+// The release is repeated if its answer is lost, or the request, or both without an error. There is
+// one holder.
 func TestR1_LostReleaseAtTheEndOfARun(t *testing.T) {
 	for _, lost := range []string{"answer", "request", "silence"} {
 		t.Run(lost, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestR1_LostReleaseAtTheEndOfARun(t *testing.T) {
 	}
 }
 
-// Who passes the key on waits no longer than its context, and the key is passed on all the same.
+// The goroutine that yields the key waits no longer than its context, and the key is still yielded.
 func TestCancelledWhileTheKeyIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)

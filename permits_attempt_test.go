@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// takeFirst has other hold the slot that l asks for first: l then asks for three more together. It
-// returns that permit, of four.
+// takeFirst has other hold the slot that l asks for first, so that l then asks for three more
+// together. It returns that permit, one of four.
 func (b *bench) takeFirst(l, other *holdfast.Locker) *holdfast.Lock {
 	b.t.Helper()
 	lock := b.acquire(l, "deploy", holdfast.WithPermits(4))
@@ -32,7 +32,7 @@ func (b *bench) takeFirst(l, other *holdfast.Locker) *holdfast.Lock {
 	return taken
 }
 
-// breaking is brittle in Done as well.
+// breaking is a brittle context that panics in Done, too.
 type breaking struct{ brittle }
 
 func (c *breaking) Done() <-chan struct{} {
@@ -42,7 +42,7 @@ func (c *breaking) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A context that panics while several slots are asked together keeps no permit.
+// If a context panics while several slots are asked for together, no permit stays taken.
 func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
 	for calls, panicked := int64(1), true; panicked; calls++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
 	}
 }
 
-// Of slots that are asked together, one that was granted at once is not had once the context has
-// ended while another slot did not answer.
+// Several slots are asked for together. One is granted at once, and another does not answer until
+// the context has ended. Then the call gets no permit.
 func TestNoPermitAfterTheContextEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -99,7 +99,7 @@ func TestNoPermitAfterTheContextEnded(t *testing.T) {
 	})
 }
 
-// Spare permits that cannot be given back at once keep nobody beyond its context.
+// If spare permits cannot be given back at once, the call waits no longer than its context.
 func TestSparePermitsAreGivenBackWithinTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

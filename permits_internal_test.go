@@ -25,7 +25,7 @@ func onePermit(t *testing.T) (*memhold.Backend, *Locker, *Lock) {
 	return memory, l, lock
 }
 
-// A permit that the scout gets when nobody waits any more is free again.
+// If the scout gets a permit when nobody waits any more, the permit is free again.
 func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, lock := onePermit(t)
@@ -42,7 +42,8 @@ func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
 	})
 }
 
-// Nothing is kept of a semaphore that is not used, but for a few names the slot that was held last.
+// Nothing is kept of a semaphore that is not in use, except, for a few names, the slot that was
+// held last.
 func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 	for _, turns := range []int{1, DefaultCohortTurns} {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 	}
 }
 
-// Who gives up just as a permit comes gives it back.
+// A waiter that gives up just as a permit comes gives the permit back.
 func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, lock := onePermit(t)
@@ -106,7 +107,7 @@ func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 	})
 }
 
-// A permit that was lost before the scout could hand it on goes to nobody.
+// A permit that is lost before the scout can pass it on goes to nobody.
 func TestLostPermitGoesToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, l, lock := onePermit(t)
@@ -123,7 +124,7 @@ func TestLostPermitGoesToNobody(t *testing.T) {
 	})
 }
 
-// A permit that its waiter gives back goes to the next who waits, in memory and at once.
+// A permit that its waiter gives back goes to the next waiter, in memory and at once.
 func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -150,7 +151,7 @@ func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
 		w.ready <- outcome{lock: lock}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		// It takes either of what has come, so until it takes the end of ctx.
+		// A select takes any of what has come, so it may take the end of ctx.
 		for o, _ := lock.cohort.semaphore.await(ctx, ctx.Done(), w); o.err == nil; {
 			w = l.pool.get(&call{})
 			w.cohort = lock.cohort

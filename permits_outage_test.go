@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// An outage shorter than the TTL ends no wait in memory, also if a lease of this Locker ends in it.
-// The time in which nothing was asked, since a lease was not to be renewed, is no outage.
+// An outage shorter than the TTL does not end a wait in memory, even if a lease of this Locker ends
+// in it. Time in which nothing was asked, because no lease was due for renewal, does not count.
 func TestShortOutageWhileALeaseEnds(t *testing.T) {
 	const ttl = time.Minute
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestLongOutageWhileALeaseEnds(t *testing.T) {
 	}
 }
 
-// A refusal for good ends the wait for a permit at once.
+// A permanent error ends the wait for a permit at once.
 func TestPermanentRefusalEndsTheWaitForAPermit(t *testing.T) {
 	for _, key := range []string{"", "deploy@permit/gate2", "deploy@permit/1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestPermanentRefusalEndsTheWaitForAPermit(t *testing.T) {
 	}
 }
 
-// A slot that was silent and is granted then is not silent any more.
+// A slot that was silent does not count as silent any more once it is granted.
 func TestGrantedSlotIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = time.Minute
@@ -175,7 +175,7 @@ func TestGrantedSlotIsNotSilent(t *testing.T) {
 	})
 }
 
-// When answers are lost, a waiter has one claim for each slot, as it has for a lock: each claim
+// When answers are lost, a waiter has one claim for each slot, as it has for a lock. Each claim
 // that is given up would have to be released, for a TTL.
 func TestOneClaimForEachSlotInAnOutage(t *testing.T) {
 	const ttl = 5 * time.Minute
@@ -222,7 +222,7 @@ func TestOneClaimForEachSlotInAnOutage(t *testing.T) {
 	}
 }
 
-// A Close while several slots are asked is told as that.
+// If Close comes while several slots are asked for, the call fails with ErrClosed.
 func TestCloseWhileSlotsAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -270,7 +270,7 @@ func TestStatsDoNotCountTheGate(t *testing.T) {
 }
 
 // A permit that passes from one goroutine of a Locker to another is handed over locally, whether
-// the scout stood in between or not.
+// the scout was in between or not.
 func TestPermitFromTheSameLockerIsLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -16,7 +16,7 @@ import (
 
 // Random permits of a few semaphores, over several processes, with other terms, cancelled waits,
 // attempts that do not wait, requests that are late or whose answers are lost, and processes that
-// are cut off. Checked:
+// are cut off. It checks:
 //   - no two valid permits of a semaphore have the same slot, so never more than n hold it;
 //   - the tokens of each slot rise;
 //   - a permit that is free while somebody waits is taken within a bound;

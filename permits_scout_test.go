@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// Who knows fewer permits does not keep those who know more from the slots that it does not know.
+// A process that knows fewer permits does not keep those that know more from the other slots.
 func TestFewerPermitsDoNotHoldUpMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -46,7 +46,7 @@ func TestFewerPermitsDoNotHoldUpMore(t *testing.T) {
 	})
 }
 
-// The log tells of different numbers where two wait at the same time.
+// The log warns of different numbers of permits where two processes wait at the same time.
 func TestScoutsTellDifferentNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -69,8 +69,8 @@ func TestScoutsTellDifferentNumbers(t *testing.T) {
 	})
 }
 
-// A wait does not end in an outage that is shorter than the TTL because the scout had waited for
-// the gate for longer than that.
+// An outage shorter than the TTL does not end a wait, even if the scout has waited for the gate for
+// longer than the TTL.
 func TestShortOutageAfterALongWaitForTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -97,7 +97,7 @@ func TestShortOutageAfterALongWaitForTheGate(t *testing.T) {
 	})
 }
 
-// Outages of one slot after the other are no outage of all.
+// Outages of single slots, one after the other, do not add up to an outage of all.
 func TestOutagesOfSlotsDoNotAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -123,7 +123,7 @@ func TestOutagesOfSlotsDoNotAddUp(t *testing.T) {
 	})
 }
 
-// A gate that gives no answer keeps nobody from slots that do.
+// A gate that gives no answer does not keep waiters from slots that do.
 func TestPermitsWithoutAGate(t *testing.T) {
 	for _, fault := range []memhold.Fault{{Err: driver.ErrUnavailable}, {CutReply: true}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPermitsWithoutAGate(t *testing.T) {
 	}
 }
 
-// An answer that is lost is asked for once more by who waits, as it is for a lock.
+// If an answer is lost, a waiter asks once more, as it does for a lock.
 func TestLostAnswerOfAPermitIsAskedForAgain(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestTurnOfTheScoutLastsForItsSlots(t *testing.T) {
 	})
 }
 
-// Each turn of the scout ends a span after its first permit, not the first turn alone.
+// Each turn of the scout ends a span after its first permit, and not only the first turn.
 func TestEveryTurnOfTheScoutEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -287,7 +287,7 @@ func TestEveryTurnOfTheScoutEnds(t *testing.T) {
 	})
 }
 
-// Who comes just as the last one has given up is not told of that.
+// A caller that comes just as the last waiter has given up is not told of that.
 func TestWhoComesAsTheScoutTurnsBackWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -321,7 +321,8 @@ func TestWhoComesAsTheScoutTurnsBackWaits(t *testing.T) {
 	})
 }
 
-// Who comes while a permit is being released asks for it when it is, without the scout.
+// A caller that comes while a permit is being released asks for it after the release, without the
+// scout.
 func TestPermitThatIsBeingReleasedIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 10 * time.Millisecond
@@ -373,8 +374,8 @@ func TestGateOfABackendThatTakesNoShortTTL(t *testing.T) {
 	})
 }
 
-// A slot that comes free in a turn of the scout that has brought it is taken as soon as any other,
-// however many slots there are.
+// A slot that becomes free in a turn of the scout that has brought it already is taken as soon as
+// any other slot, however many there are.
 func TestSlotOfALongTurnIsTaken(t *testing.T) {
 	for _, n := range []int{40, 200} {
 		synctest.Test(t, func(t *testing.T) {
@@ -412,7 +413,7 @@ func TestSlotOfALongTurnIsTaken(t *testing.T) {
 	}
 }
 
-// A handoff tells how many wait, also if the scout stands in between.
+// A handoff tells how many wait, even if the scout is in between.
 func TestHandoffToTheScoutCountsWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

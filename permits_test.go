@@ -106,7 +106,7 @@ func TestPermitsAreNoLockOfThatName(t *testing.T) {
 		if s := permit.String(); !strings.Contains(s, `permit 0 of "deploy"`) {
 			t.Errorf("permit is %q", s)
 		}
-		// Nested in what the context carries, and in nothing else.
+		// An acquisition is nested in the permit that its context carries, and in no other.
 		ctx := lock.Context(background)
 		_, err := l.TryAcquire(ctx, "deploy", holdfast.WithPermits(1))
 		mustBe(t, err, holdfast.ErrHeld)
@@ -166,8 +166,8 @@ func TestPermitsAreRefused(t *testing.T) {
 	})
 }
 
-// A permit that comes free goes to the first who waits, whichever slot it is, and whether in this
-// process or another.
+// A permit that becomes free goes to the first waiter, whichever slot it is, in this process or
+// another.
 func TestPermitsGoToTheFirstWhoWaits(t *testing.T) {
 	for _, handoff := range []bool{true, false} {
 		for _, elsewhere := range []bool{false, true} {
@@ -208,8 +208,8 @@ func TestPermitsGoToTheFirstWhoWaits(t *testing.T) {
 	}
 }
 
-// Waiters of one Locker get permits in the order in which they asked, from those that it has and
-// from those of others.
+// Waiters of one Locker get permits in the order in which they asked, both those that the Locker
+// has and those of others.
 func TestPermitsKeepTheOrderInALocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -244,8 +244,8 @@ func TestPermitsKeepTheOrderInALocker(t *testing.T) {
 	})
 }
 
-// Processes get permits in the order in which they began to wait at the gate, also while those of
-// the first keep all permits busy with waiters of their own.
+// Processes get permits in the order in which they began to wait at the gate, even while waiters of
+// the first process keep all permits busy.
 func TestPermitsGoOnToOtherProcesses(t *testing.T) {
 	// With the longer hold, the scout of the busy process has waiters all the time.
 	for _, hold := range []time.Duration{3 * time.Millisecond, 30 * time.Millisecond} {
@@ -412,7 +412,7 @@ func TestMaximumHoldOfAPermitThatWasWaitedFor(t *testing.T) {
 	})
 }
 
-// A permit that is not renewed, and that the scout has brought, ends with its maximum hold too.
+// A permit that the scout has brought, and that is not renewed, ends at its maximum hold too.
 func TestMaximumHoldOfAPermitThatIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -428,7 +428,7 @@ func TestMaximumHoldOfAPermitThatIsNotRenewed(t *testing.T) {
 	})
 }
 
-// Who gives up leaves nothing behind, and keeps nobody from a permit.
+// A waiter that gives up leaves nothing behind, and keeps nobody from a permit.
 func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -458,8 +458,8 @@ func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 	})
 }
 
-// Of permits that come at once, one waiter takes one, and the others are free, whatever it was
-// about to do when they came.
+// If several permits come at once, a waiter takes one, and the others are free, whatever the waiter
+// was about to do when they came.
 func TestPermitsThatComeTogether(t *testing.T) {
 	for delay := range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -487,8 +487,8 @@ func TestPermitsThatComeTogether(t *testing.T) {
 	}
 }
 
-// A process that died as it waited with the gate costs the others no more than the gate's lease:
-// five seconds, or the TTL if that is shorter.
+// A process that has died while it waited with the gate costs the others no more than the gate's
+// lease: five seconds, or the TTL if that is shorter.
 func TestPermitsOutliveADeadScout(t *testing.T) {
 	outliveADeadScout(t, 3*time.Second, 5*time.Second)
 }
@@ -497,8 +497,8 @@ func TestPermitsOutliveADeadScoutWithAShortTTL(t *testing.T) {
 	outliveADeadScout(t, 500*time.Millisecond, 2*time.Second, holdfast.WithTTL(time.Second))
 }
 
-// outliveADeadScout has a process with the options die with the gate, and another one wait behind
-// it for at most that long.
+// outliveADeadScout has a process with these options die with the gate, and another wait behind it
+// for at most that time.
 func outliveADeadScout(t *testing.T, presence, most time.Duration, options ...holdfast.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(presence))
@@ -525,8 +525,8 @@ func outliveADeadScout(t *testing.T, presence, most time.Duration, options ...ho
 	})
 }
 
-// While a semaphore is used with different numbers of permits, at most the larger one hold it, and
-// the log says so.
+// While a semaphore is used with different numbers of permits, at most the larger number hold one,
+// and the log says so.
 func TestDifferentNumbersOfPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -566,7 +566,7 @@ func TestDifferentNumbersOfPermits(t *testing.T) {
 	})
 }
 
-// An outage is told to all who wait, after a TTL; a shorter one costs nobody the wait.
+// After an outage of a TTL, all who wait are told. A shorter one ends no wait.
 func TestPermitsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -684,7 +684,7 @@ func TestCloseBeforeTheScoutSetsOut(t *testing.T) {
 	})
 }
 
-// A failure of one turn of the scout is not told to those who wait in the next.
+// If a turn of the scout fails, those who wait in the next turn are not told.
 func TestFailureOfATurnIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -761,8 +761,8 @@ func TestPermitsKeepTheOrderInMemory(t *testing.T) {
 	})
 }
 
-// A slot that another process has left is taken after the span at the latest by who waits in this
-// one for those that it has itself, and by nobody who came later.
+// A slot that another process has left is taken after at most the span, by a caller that waits in
+// this process for slots that it has itself, and by no later caller.
 func TestNewcomersDoNotOvertakeWhoWaitsForPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -790,8 +790,8 @@ func TestNewcomersDoNotOvertakeWhoWaitsForPermits(t *testing.T) {
 	})
 }
 
-// Who was to have a permit at the end of a run, and finds it gone to another process, is still the
-// first of those who wait.
+// A waiter that was to have a permit at the end of a run, and finds that it went to another
+// process, is still the first of those who wait.
 func TestPermitsKeepTheOrderAtTheEndOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -815,7 +815,7 @@ func TestPermitsKeepTheOrderAtTheEndOfARun(t *testing.T) {
 	})
 }
 
-// A process whose last permit has ended sends its scout at once.
+// A process whose last permit has ended starts its scout at once.
 func TestPermitsAreWaitedForAtOnceWithoutAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -835,8 +835,8 @@ func TestPermitsAreWaitedForAtOnceWithoutAnother(t *testing.T) {
 	})
 }
 
-// An outage that is shorter than the TTL ends no wait, also if the scout has just set out, or has
-// just begun another turn.
+// An outage that is shorter than the TTL ends no wait, even if the scout has just begun its first
+// or another turn.
 func TestPermitsInAShortOutage(t *testing.T) {
 	for _, waited := range []time.Duration{0, 10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// A key that was waited for at the backend goes on at the end of its run without a question: who
-// waits there has it one round trip earlier. A key that was free is asked for again.
+// If the process had to wait at the backend for a key, the run ends with a release and without a
+// question, so those who wait there have the key one round trip earlier. If the key was free, the
+// run ends with the question.
 func TestQueuedRunPassesTheKeyOnUnasked(t *testing.T) {
 	for _, lostNotices := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestQueuedRunPassesTheKeyOnUnasked(t *testing.T) {
 	}
 }
 
-// Readers that had to queue ask after half the span whether somebody waits, and after a whole one
-// once nobody did.
+// Readers that had to queue ask after half the span whether somebody waits. Once nobody did, they
+// ask after a whole span.
 func TestReadersThatQueuedAskAfterHalfTheSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const span = holdfast.DefaultCohortSpan

@@ -12,7 +12,7 @@ import (
 
 func TestReentrancyFollowsTheContext(t *testing.T) { testReentrancy(t) }
 
-// With a log the caller has a handle on the lock, which must not be told from the lock.
+// With a log the caller has a handle on the lock, which must count as the lock itself.
 func TestReentrancyWithHandles(t *testing.T) {
 	testReentrancy(t, holdfast.WithLogger(slog.New(slog.DiscardHandler)))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// register is a context that counts what waits for its end. It is none of package context's own, so
-// that package registers with it.
+// register is a context that counts what waits for its end. It is not of a type of package context,
+// so that package context registers with it.
 type register struct {
 	context.Context
 	mu         sync.Mutex
@@ -47,7 +47,7 @@ func (r *register) counts() (registered, left int) {
 	return r.registered, r.left
 }
 
-// trap is a backend of which calls panic that have asked their context for Done.
+// trap is a backend whose calls panic after they have asked their context for Done.
 type trap struct {
 	*memhold.Backend
 	mu   sync.Mutex

@@ -50,8 +50,8 @@ func TestShortLeasesEndInTime(t *testing.T) {
 	})
 }
 
-// A lease that comes due while the watchdog looks after another one is looked after next: it was
-// not due by the reading of the clock that they share.
+// While the watchdog looks after one lease, another comes due: not by the reading of the clock that
+// they share. It is looked after next.
 func TestLeaseThatComesDueMeanwhileIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(memhold.New())

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A lost lease ends all readers that rest on it, and no other.
+// When a lease is lost, all readers on it are lost, and no others.
 func TestLossIsToldToAllReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -74,7 +74,7 @@ func TestReadersEndWithTheirLease(t *testing.T) {
 	})
 }
 
-// A release that comes after the validity finds the lock lost, though nobody asks the backend.
+// A release after the validity has ended finds the lock lost, even if nobody asks the backend.
 func TestReaderThatLeavesOthersKnowsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -157,7 +157,8 @@ func TestReadersReleaseInAnyOrder(t *testing.T) {
 		}
 		releases := backend.releases.Load()
 
-		// With a dead context nobody waits for an answer, and the key becomes free all the same.
+		// With a context that has ended, nobody waits for an answer, and the key still becomes
+		// free.
 		first, last := b.read(l), b.read(l)
 		if err := first.Release(dead); err != nil {
 			t.Errorf("a release in memory with a dead context: %v", err)
@@ -171,7 +172,8 @@ func TestReadersReleaseInAnyOrder(t *testing.T) {
 	})
 }
 
-// Who comes when the last reader has gone founds a new lease, and waits for no release.
+// A reader that comes when the last one has gone begins a new lease, and does not wait for the
+// release.
 func TestReaderAfterTheLastHasAnotherClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -194,8 +196,8 @@ func TestReaderAfterTheLastHasAnotherClaim(t *testing.T) {
 	})
 }
 
-// When the leader gives up, the next reader goes on with its claim. When a waiter does, nothing
-// changes.
+// If the leader gives up, the next reader goes on with its claim. If another waiter gives up,
+// nothing changes.
 func TestCancelledReadersPassTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -333,7 +335,7 @@ func TestCloseEndsReaders(t *testing.T) {
 	})
 }
 
-// A panic of the backend that one reader recovers from does not harm the others.
+// If one reader recovers from a panic of the backend, the others go on unharmed.
 func TestPanicAmongReaders(t *testing.T) {
 	calls := []string{"acquire", "acquired", "release", "renew", "span", "downgrade"}
 	for _, call := range calls {
@@ -410,7 +412,7 @@ func TestPanicAmongReaders(t *testing.T) {
 	}
 }
 
-// A reader that was lost sight of is logged; the others and the key stay.
+// A reader whose Lock nobody refers to any more is logged. The others and the key stay.
 func TestForgottenReaderIsLogged(t *testing.T) {
 	backend := memhold.New()
 	defer backend.Close()

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A reader that gave up before it saw its turn may be the last one on a lease that begins no more:
-// then that is released. Otherwise it stays for the others.
+// A reader that gave up before it saw its turn may be the last one on a lease on which no more
+// turns begin. Then the lease is released. Otherwise it stays for the others.
 func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -48,8 +48,8 @@ func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 	})
 }
 
-// While a reader asks for the next span, others give up turns before they saw them: the lease
-// stays, since the one that asks goes on with it.
+// While a reader asks for the next span, others give up turns that they have not seen yet. The
+// lease stays, because the reader that asks goes on with it.
 func TestTurnsReturnedBetweenSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -98,8 +98,8 @@ func TestTurnsReturnedBetweenSpans(t *testing.T) {
 	})
 }
 
-// A reader that is told to ask for the next span may have given up at the same moment. Those inside
-// keep their lease, and the next reader asks.
+// A reader that is to ask for the next span may give up at the same moment. Those inside keep their
+// lease, and the next reader asks.
 func TestReaderThatWasToAskGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -145,7 +145,7 @@ func TestReaderThatWasToAskGivesUp(t *testing.T) {
 	})
 }
 
-// The question for the next span draws a token; the Locker proposes none below it later.
+// The question for the next span draws a token. The Locker proposes none below it later.
 func TestTokenDrawnBetweenSpansIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -175,8 +175,8 @@ func TestTokenDrawnBetweenSpansIsSeen(t *testing.T) {
 	})
 }
 
-// A lease that lets no reader join in memory when it was just renewed is let go, so that somebody
-// releases it: here the answer takes so long that little of the lease is left.
+// If a lease that was just renewed lets no reader join in memory, the cohort lets it go, so that
+// somebody releases it. Here the answer takes so long that little of the lease is left.
 func TestNextSpanOnAShortLease(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestNextSpanOnAShortLease(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			// A renewal may have begun as late as the release, and Close waits less long for it.
+			// A renewal may begin as late as the release, and Close does not wait that long for it.
 			time.Sleep(DefaultTTL)
 			synctest.Wait()
 			if e, err := memory.Inspect(ctx, "key"); err != nil || len(e.Sharers) != 0 {
@@ -233,7 +233,7 @@ func (b *slowRenewals) Renew(ctx context.Context, c []driver.Claim) ([]driver.Re
 	return results, err
 }
 
-// A lease that has no lock when it is let go goes at once: nobody else would release it.
+// A lease on which no lock rests when the cohort lets it go is released at once: nobody else would.
 func TestLetGoWithoutALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()
@@ -326,8 +326,8 @@ func TestNothingIsKeptOfReaders(t *testing.T) {
 	})
 }
 
-// A Downgrade may come too late, when the next turn is on the lease already. The watchdog may have
-// passed the lease over meanwhile, as a request was reserved: it must be told again.
+// A Downgrade may come too late, when the lease has passed to the next turn. The watchdog may have
+// left out the lease in between, because a request was reserved. It must be told again.
 func TestDowngradeThatComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memhold.New()

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// Readers and writers of several Lockers, on all terms, with and without faults of their paths: no
+// Readers and writers of several Lockers, on all terms, with and without faults on their paths: no
 // reader is ever beside a writer, tokens are as promised, and nothing is left behind.
 func TestReadersAndWriters(t *testing.T) {
 	for _, turns := range []int{1, 3, holdfast.DefaultCohortTurns} {
@@ -32,7 +32,7 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 }
 
-// section is what the lock guards: it knows who is inside, and which tokens were seen.
+// section is what the lock guards. It knows who is inside, and which tokens were seen.
 type section struct {
 	t             *testing.T
 	mu            sync.Mutex
@@ -41,7 +41,7 @@ type section struct {
 	read, written holdfast.Token          // the largest token of a reader, and of a writer
 }
 
-// latest returns what an acquisition that begins now has to exceed.
+// latest returns the token that an acquisition that begins now must exceed.
 func (s *section) latest(shared bool) holdfast.Token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *section) enter(lock *holdfast.Lock, shared bool, above holdfast.Token) 
 	s.note(lock, shared)
 }
 
-// note has the lock count as a reader's or a writer's, and checks that it may be inside. One that
-// has just been lost does not count: its goroutine will leave at the same moment of fake time.
+// note counts the lock as a reader's or a writer's, and checks that it may be inside. A lock that
+// has just been lost does not count: its goroutine leaves at the same moment of fake time.
 func (s *section) note(lock *holdfast.Lock, shared bool) {
 	s.inside[lock] = shared
 	if shared {
@@ -177,10 +177,11 @@ func stressReaders(t *testing.T, seed uint64, turns int, trouble bool) {
 		}
 		work()
 		if !shared && random.IntN(3) == 0 && lock.Err() == nil {
-			// From the call on it is a reader: whatever the answer, others may be let in.
+			// From the call on it counts as a reader: whatever the answer, others may be let in.
 			s.downgrade(lock)
 			shared = true
-			// The lock's own context, as nobody is inside any more who has lost it.
+			// The lock's own context, because a goroutine that has lost the lock is not inside any
+			// more.
 			if err := lock.Downgrade(lock.Context(ctx)); err != nil && !expected(l, err) &&
 				!errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("downgrade: %v", err)
@@ -209,7 +210,7 @@ func stressReaders(t *testing.T, seed uint64, turns int, trouble bool) {
 	b.release(b.acquire(lockers[0], "key"))
 }
 
-// disturb has the paths misbehave until done is closed, in ways that take no key from its holder.
+// disturb makes the paths misbehave until done is closed, in ways that take no key from its holder.
 func disturb(seed uint64, paths []memhold.Faults, done chan struct{}) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for {

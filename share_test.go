@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// tap is a backend that counts calls, calls hook with each claim of one, and then after each answer
-// to a renewal.
+// tap is a backend that counts calls. It calls hook with the claim of each call, and then after
+// each answer to a renewal.
 type tap struct {
 	*memhold.Backend
 	acquires, renewals, releases atomic.Int64
@@ -39,7 +39,7 @@ func (t *tap) before(hook func(call string, c driver.Claim)) {
 	t.hook = hook
 }
 
-// answered has then called after each answer to a renewal.
+// answered sets what is called after each answer to a renewal.
 func (t *tap) answered(then func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *tap) Release(ctx context.Context, c driver.Claim) (driver.Result, error
 	return t.Backend.Release(ctx, c)
 }
 
-// expect fails the test unless the backend has had so many calls.
+// expect fails the test unless the backend has had these numbers of calls.
 func (t *tap) expect(test *testing.T, when string, acquires, renewals, releases int64) {
 	test.Helper()
 	if a, r, x := t.acquires.Load(), t.renewals.Load(), t.releases.Load(); a != acquires ||
@@ -118,8 +118,8 @@ func (b *bench) sharers() int {
 	return len(e.Sharers)
 }
 
-// readAnew returns a reader on a lease of its own: for the one before it, the backend does not say
-// whether somebody waits.
+// readAnew returns a reader on a lease of its own, because the backend does not say whether
+// somebody waits when the span of the lease before it ends.
 func (b *bench) readAnew(l *holdfast.Locker, backend *tap) *holdfast.Lock {
 	b.t.Helper()
 	time.Sleep(holdfast.DefaultCohortSpan)
@@ -176,7 +176,7 @@ func TestReadersShareOneClaim(t *testing.T) {
 	})
 }
 
-// A reader that finds another one inside asks nobody.
+// A reader that finds another one inside does not ask the backend.
 func TestReaderJoinsInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -212,7 +212,7 @@ func TestReaderJoinsInMemory(t *testing.T) {
 	})
 }
 
-// spans are the ways in which a lease stops to let readers join in memory.
+// spans are the reasons for which readers no longer join a lease in memory.
 var spans = map[string]struct {
 	span  time.Duration
 	after time.Duration // when the span is over
@@ -223,7 +223,7 @@ var spans = map[string]struct {
 		after: validity(holdfast.DefaultTTL) - holdfast.DefaultTTL/3},
 }
 
-// When its span is over, or less than a third of the lease is left, the next reader asks whether
+// When the span is over, or less than a third of the lease is left, the next reader asks whether
 // somebody waits. If nobody does, the lease is renewed, and the next span begins.
 func TestNextSpan(t *testing.T) {
 	for name, c := range spans {
@@ -272,8 +272,8 @@ func TestNextSpan(t *testing.T) {
 	}
 }
 
-// If a writer waits when a span is over, or the backend does not say whether one does, readers have
-// a new claim from there. Those inside stay, and with the last of them their claim ends.
+// If a writer waits when a span is over, or the backend does not say whether one does, later
+// readers make a new claim. Those inside stay, and their claim ends with the last of them.
 func TestLastSpan(t *testing.T) {
 	for name, c := range spans {
 		for _, silent := range []bool{false, true} {
@@ -346,7 +346,7 @@ func TestLastSpan(t *testing.T) {
 	}
 }
 
-// While one reader asks for the next span, the others come and go: those that come wait for the
+// While one reader asks for the next span, the others come and go. Those that come wait for the
 // answer, and the lease stays when the last one inside has left.
 func TestReadersComeAndGoBetweenSpans(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
@@ -479,7 +479,7 @@ func giveUpBetweenSpans(t *testing.T, moment string, inside, waits bool) {
 	b.mustBeFree(other, "key")
 }
 
-// A writer, of another Locker or the same, gets the key within the span and the longest hold,
+// A writer of another Locker or the same one gets the key within the span and the longest hold,
 // however many readers come.
 func TestReadersDoNotStarveAWriter(t *testing.T) {
 	for _, same := range []bool{false, true} {
@@ -588,7 +588,7 @@ func TestReadersWithALeaseOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TryAcquire asks with a claim of its own while another reader waits for the backend's answer.
+// While another reader waits for the backend's answer, TryAcquire asks with a claim of its own.
 func TestTryAcquireDoesNotWaitForAnotherReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -666,7 +666,8 @@ func TestSharedByDefault(t *testing.T) {
 	})
 }
 
-// Reading in one's own write, or read, is nested. Writing in one's own read is refused at once.
+// With the context of a lock, an acquisition that shares is nested in a shared or exclusive lock.
+// An exclusive one in a shared lock is refused at once.
 func TestReentrancyOfReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -729,7 +730,7 @@ func TestReentrancyOfReaders(t *testing.T) {
 	})
 }
 
-// The end of a lease that begins no more leaves the next one as it is.
+// A lease on which no more turns begin may end. The next lease stays as it is.
 func TestEndOfALeaseLeavesTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

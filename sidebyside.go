@@ -18,9 +18,9 @@ func sideBySide(n int, f func(i int)) {
 		return
 	}
 	var (
-		wait  sync.WaitGroup
-		next  atomic.Int64
-		fault atomic.Pointer[any]
+		wait   sync.WaitGroup
+		next   atomic.Int64
+		fault  atomic.Pointer[any]
 		exited atomic.Bool
 	)
 	call := func(i int) {

@@ -30,7 +30,7 @@ func newPushing(b *bench) *pushing {
 
 func (p *pushing) Notify(f func(driver.Notice)) (stop func()) { return p.memory.Notify(f) }
 
-// A waiter that is cancelled while it asks for a fresh run gives the lease up, though a renewal
+// A waiter that is cancelled while it asks for a fresh run gives up the lease, even if a renewal
 // from before is answered after it: nobody can say whether another process waits.
 func TestR1CancelledFreshRunGivesTheLeaseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestR1OtherTermsAreAnotherCohort(t *testing.T) {
 		if n := asked.Load() - before; n != 2 {
 			t.Errorf("the backend was asked %d times by TryAcquire on other terms, want 2", n)
 		}
-		// Held and waited for on all terms at once, by many, some of whom give up.
+		// The key is held and waited for on all terms at once, by many, some of whom give up.
 		var inside atomic.Int64
 		var last atomic.Uint64
 		time.AfterFunc(time.Second, func() { b.release(lock) })
@@ -306,8 +306,8 @@ func TestR1NoticeAfterUnansweredHeartbeatIsAskedFor(t *testing.T) {
 	})
 }
 
-// A waiter that the backend has not heard of for longer than it counts as present comes back to its
-// place.
+// If the backend has not heard of a waiter for longer than its presence, the waiter comes back to
+// its place.
 func TestWaiterComesBackToItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -347,8 +347,8 @@ func TestWaiterComesBackToItsPlace(t *testing.T) {
 	})
 }
 
-// An outage costs a key only its own length, even if those who wait have much shorter leases than
-// the one that ended.
+// An outage delays a key only by its own length, even if those who wait have much shorter leases
+// than the one that ended.
 func TestCleanUpLastsAsLongAsTheLease(t *testing.T) {
 	for _, waiting := range []time.Duration{time.Second, 30 * time.Second} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {

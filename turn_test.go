@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// renewing is a backend that calls after when a renewal has been made.
+// renewing is a backend that calls after when it has made a renewal.
 type renewing struct {
 	*memhold.Backend
 	after func(driver.Claim)
@@ -26,7 +26,7 @@ func (r *renewing) Renew(ctx context.Context, c []driver.Claim) ([]driver.Result
 	return results, err
 }
 
-// next has a goroutine acquire the key behind a lock that is held, and tells when it waits.
+// next has a goroutine acquire the key behind a lock that is held, and says when it waits.
 func next(l *holdfast.Locker, ctx context.Context,
 	options ...holdfast.AcquireOption) chan *holdfast.Lock {
 	got := make(chan *holdfast.Lock, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// errNoLogin is a refusal that asking again does not help against.
+// errNoLogin is a permanent error.
 var errNoLogin = &driver.Error{Node: "db1", Permanent: true, Err: errors.New("no login")}
 
 // mustBeUnknown fails the test unless err says that the outcome is unknown, and nothing else, but
@@ -29,7 +29,7 @@ func mustBeUnknown(t *testing.T, err error, last *driver.Error) {
 	}
 }
 
-// An acquisition of which one request may have taken effect is of unknown outcome, though a later
+// If one request of an acquisition may have taken effect, its outcome is unknown, even if a later
 // request was surely refused.
 //
 // Fails if the code is broken like this: told returns err as it is.
@@ -118,7 +118,7 @@ func TestUnknownOutcomeOfAWaiterForAPermit(t *testing.T) {
 	})
 }
 
-// An answer settles what came before it: after it, a refusal is a refusal.
+// An answer settles earlier requests: after it, a refusal is a refusal.
 //
 // Fails if the code is broken like this: heard without p.maybe.
 func TestAnswerSettlesAnUnknownOutcome(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAnswerSettlesAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The cause of a context says nothing of a request, also if it is a backend's error.
+// The cause of a context says nothing about a request, even if it is an error of a backend.
 func TestUnknownOutcomeIsNotTheContexts(t *testing.T) {
 	for name, options := range map[string][]holdfast.AcquireOption{"lock": nil,
 		"permit": {holdfast.WithPermits(1)}} {

@@ -78,7 +78,7 @@ func TestHandoffIsValidForThePresence(t *testing.T) {
 	})
 }
 
-// A short lease by handoff does not stop the handoffs in memory behind it.
+// A short lease from a handoff does not stop the handoffs in memory that follow.
 func TestRunGoesOnAfterHandoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -156,7 +156,7 @@ func TestLostNoticeCostsAtMostASecond(t *testing.T) {
 	})
 }
 
-// late keeps notices back.
+// late holds back notices.
 type late struct {
 	*memhold.Backend
 	deliver func()
@@ -180,8 +180,8 @@ func (l *late) Notify(f func(driver.Notice)) (stop func()) {
 	})
 }
 
-// A notice may come so late that its grant has ended and the waiter has queued again. It is not
-// taken for a new grant: somebody else holds the key.
+// A notice may come so late that its grant has ended and the waiter has queued again. It does not
+// count as a new grant: somebody else holds the key.
 func TestR1LateNoticeIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -216,7 +216,7 @@ func TestR1LateNoticeIsNotTaken(t *testing.T) {
 	})
 }
 
-// R2: a holder that is gone costs its TTL, a waiter that is gone costs its presence.
+// R2: a holder that is gone blocks others for its TTL, a waiter that is gone for its presence.
 func TestR2DeadHolderCostsItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memhold.WithPresence(3*time.Second))
@@ -260,7 +260,7 @@ func (f *freeing) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 	return f.Backend.Release(ctx, c)
 }
 
-// A notice to everybody who waits for a key wakes those, and no others.
+// A notice to all who wait for a key wakes them, and nobody else.
 func TestNoticeToEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -284,7 +284,7 @@ func TestNoticeToEverybody(t *testing.T) {
 	})
 }
 
-// A waiter without a place in a queue asks when the lease that is in its way ends.
+// A waiter without a place in a queue asks when the holder's lease ends.
 func TestDeadHolderIsNotWaitedForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -312,7 +312,7 @@ func (p *polling) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 	return p.Backend.Acquire(ctx, c)
 }
 
-// R21, R22: where polling is all there is, delays are random and longer than an acquisition takes.
+// R21, R22: if a backend has only polling, delays are random and longer than an acquisition takes.
 func TestR21R22PollingDelaysAreRandomAndLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, roundTrip := range []time.Duration{0, 100 * time.Millisecond} {
@@ -456,7 +456,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A reply that is lost leaves the key maybe ours: asking again settles it.
+// If a reply is lost, the key may be ours. Asking again settles it.
 func TestLostReplyIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -529,7 +529,7 @@ func TestCohortIsBoundedByTime(t *testing.T) {
 	})
 }
 
-// Unless told otherwise a process has 64 turns, or as many as begin within 50 ms.
+// By default a process has 64 turns, or as many as begin within 50 ms.
 func TestCohortDefaults(t *testing.T) {
 	for work, want := range map[time.Duration]int64{0: 64, 9 * time.Millisecond: 6} {
 		synctest.Test(t, func(t *testing.T) {
@@ -565,7 +565,7 @@ func TestCohortDefaults(t *testing.T) {
 	}
 }
 
-// Switched off, no turn is given in memory.
+// With local handoff switched off, no turn is given in memory.
 func TestCohortOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -623,7 +623,7 @@ func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, wo
 	wait.Wait()
 }
 
-// A turn checks what is left of the lease: if it is over, the key is asked for anew.
+// A turn checks what is left of the lease. If it is over, the cohort asks for the key anew.
 func TestHandoffChecksValidity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -664,9 +664,9 @@ func TestHandoffWithOtherTermsRenewsFirst(t *testing.T) {
 	})
 }
 
-// R9, R35: a renewal of a turn that is over may reach the backend after the first one of the next
-// turn, whose lease is longer. The lease is the short one then, and the holder knows, though every
-// later renewal is lost.
+// R9, R35: a renewal from a turn that is over may reach the backend after the first renewal of the
+// next turn, whose lease is longer. Then the lease is the short one, and the holder knows, even if
+// every later renewal is lost.
 func TestRenewalOfAnEarlierTurnComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

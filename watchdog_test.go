@@ -50,7 +50,7 @@ func TestR20FrozenBackendEndsLockAtOldDeadline(t *testing.T) {
 	}
 }
 
-// The error of a loss is of no other kind, whatever the errors of the renewals before it were.
+// The error of a loss wraps no other error, whatever the errors of the renewals before it were.
 func TestLossIsOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -99,8 +99,8 @@ func TestRenewalIsRetriedWithinValidity(t *testing.T) {
 	})
 }
 
-// An answer that comes after the old deadline is too late, though the backend did renew: the holder
-// has been told of the loss, and the key is released at once.
+// An answer after the old deadline is too late, even if the backend did renew: the holder has been
+// told of the loss, and the key is released at once.
 func TestRenewalAnsweredTooLateIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -230,8 +230,8 @@ func TestWithoutRenewal(t *testing.T) {
 	})
 }
 
-// K6: a suspend is noticed by the watchdog too if somebody has set the wall clock back by just as
-// much meanwhile.
+// K6: the watchdog notices a suspend even if somebody has set the wall clock back by just as much
+// in the meantime.
 func TestK6HiddenSuspendEndsLock(t *testing.T) {
 	b := newBench(t)
 	l, _ := b.locker(holdfast.WithTTL(time.Hour))
@@ -246,7 +246,7 @@ func TestK6HiddenSuspendEndsLock(t *testing.T) {
 	}
 }
 
-// K6: time in which the host is suspended counts, though no timer ran.
+// K6: time in which the host is suspended counts, although no timer ran.
 func TestK6SuspendEndsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -265,7 +265,7 @@ func TestK6SuspendEndsLock(t *testing.T) {
 		}
 		mustBe(t, lock.Err(), holdfast.ErrLost)
 
-		// A suspend that leaves validity does no harm.
+		// A suspend that is shorter than the validity does no harm.
 		lock = b.acquire(l, "key")
 		clock.SimulateSuspend(20 * time.Second)
 		time.Sleep(time.Minute)
@@ -276,8 +276,8 @@ func TestK6SuspendEndsLock(t *testing.T) {
 	})
 }
 
-// A lease may have ended in a suspend, with its holder not told yet. Then HeldError.ExpiresIn is
-// not negative.
+// A lease may have ended in a suspend, when its holder was not told yet. Then HeldError.ExpiresIn
+// is not negative.
 func TestHeldErrorAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -353,8 +353,8 @@ func TestR18LateGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// R11, R15: a lease counts from before the request was sent, whichever way was slow; what is left
-// is the TTL without the time that passed, and without the drift allowance (R16).
+// R11, R15: a lease counts from before the request was sent, whether the request or its answer was
+// slow. What is left is the TTL less the time that passed, and less the drift allowance (R16).
 func TestR11R15LeaseCountsFromBeforeItsRequest(t *testing.T) {
 	for name, slow := range map[string]memhold.Fault{
 		"request": {Calls: memhold.Acquires, Times: 1, Delay: 1500 * time.Millisecond},
@@ -471,7 +471,7 @@ func TestRenewalsAreBatched(t *testing.T) {
 	})
 }
 
-// One claim of a batch that has no outcome, or is lost, does not touch the others.
+// If one claim of a batch has no outcome, or is lost, the others are renewed as usual.
 func TestBatchWithMixedOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -491,8 +491,8 @@ func TestBatchWithMixedOutcomes(t *testing.T) {
 	})
 }
 
-// A batch that hangs holds up the renewals of other locks no longer than its own time bound, and
-// not at all those that are due at another time.
+// A batch that hangs delays the renewals of other locks by at most its own time bound, and those
+// that are due at another time not at all.
 func TestHangingBatchDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memhold.New()
@@ -523,9 +523,8 @@ func TestHangingBatchDelaysNoOther(t *testing.T) {
 	})
 }
 
-// Lockers that begin and end side by side: their watchdogs start in the same moment. With a timer
-// that is due when it is set, the race detector crashes here (see "No timer channels" in
-// DESIGN.md).
+// Lockers begin and end in parallel, so their watchdogs start in the same moment. With a timer that
+// is due when it is set, the race detector crashes here (see "No timer channels" in DESIGN.md).
 func TestWatchdogsStartAtTheSameTime(t *testing.T) {
 	use := func(backend driver.Backend, key string) error {
 		l, err := holdfast.New(backend)
