@@ -33,8 +33,7 @@ func (c *odd) Done() <-chan struct{}       { c.count(); return c.Context.Done() 
 func (c *odd) Err() error                  { c.count(); return c.Context.Err() }
 func (c *odd) Value(key any) any           { c.count(); return c.Context.Value(key) }
 
-// A context of Run that panics, or ends its goroutine, at whatever moment of a term leaves no lock
-// behind.
+// If a context of Run panics, or ends its goroutine, at any moment of a term, no lock stays behind.
 func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 	for name, do := range map[string]func(){"panic": func() { panic("odd") },
 		"goexit": runtime.Goexit} {
@@ -81,7 +80,7 @@ func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 	}
 }
 
-// A context of Run that panics, or ends its goroutine, as the term ends keeps nobody in Resign.
+// If a context of Run panics, or ends its goroutine, as the term ends, Resign still returns.
 //
 // Fails if the code is broken like this: release without defer, or end without defer.
 func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {

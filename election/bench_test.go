@@ -55,8 +55,8 @@ func play(t *testing.T, f func(s *stage)) {
 	})
 }
 
-// enter checks, when a function begins, that nobody else leads: what the others' contexts say is
-// what was promised. exit has to be called at its end.
+// enter checks, when a function begins, that nobody else leads. The others' contexts must have
+// ended, as promised. exit must be called at the function's end.
 func (s *stage) enter(who string, ctx context.Context, term election.Term) (exit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,9 +87,9 @@ func (s *stage) enter(who string, ctx context.Context, term election.Term) (exit
 	}
 }
 
-// mustBeAlone checks a function that begins. One who does not know yet that it has lost the lock
-// may also begin, after the next leader has: it may have had the lock for a while, and looked for a
-// preferred candidate. The caller holds s.mu.
+// mustBeAlone checks a function that begins. A candidate that does not know yet that it has lost
+// the lock may also begin, after the next leader: it may have had the lock for a while, and looked
+// for a preferred candidate. The caller holds s.mu.
 func (s *stage) mustBeAlone(begins *reign) {
 	mayLead := func(r *reign) bool { return s.excused != nil && s.excused(r) }
 	if mayLead(begins) {

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A context of Run that panics when the grace is over and the lock is released, in a goroutine that
-// nobody can recover in, is told, and leaves no lock.
+// If a context of Run panics when the grace is over and the lock is released, in a goroutine in
+// which nobody can recover, that is reported, and no lock stays behind.
 //
 // Fails if the code is broken like this: contain without recover.
 func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
@@ -112,8 +112,8 @@ func mustFind(t *testing.T, err, target error) {
 	}
 }
 
-// A context of Run that panics, or ends its goroutine, at whatever moment, in whatever goroutine of
-// Run, leaves no lock and no second key.
+// If a context of Run panics, or ends its goroutine, at any moment and in any goroutine of Run,
+// neither the lock nor the second key stays behind.
 //
 // Fails if the code is broken like this: first or campaign without contain.
 func TestContextThatPanicsInWhatWatches(t *testing.T) {

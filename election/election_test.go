@@ -94,7 +94,7 @@ func TestStopOnError(t *testing.T) {
 	})
 }
 
-// An error that comes when the term was ended from outside does not end Run.
+// An error after the term was ended from outside does not end Run.
 func TestStopOnErrorNotAfterALoss(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a", election.WithStopOnError())
@@ -233,7 +233,7 @@ func TestErrorsOfCampaigns(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.mustLead("a")
 
-		// After a term, campaigns that fail pause as briefly again as at first.
+		// After a term, the pauses between campaigns that fail begin as short as at first.
 		a.errors() // those of the first campaigns
 		remove = a.client.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
 			Err: errors.New("refused")})
@@ -311,7 +311,7 @@ func runOnce(locker *holdfast.Locker, options ...election.Option) error {
 	return e.Run(background, untilEnd)
 }
 
-// On a Locker that shares by default there is one leader all the same.
+// On a Locker that shares by default there is still one leader.
 func TestExclusiveOnALockerThatShares(t *testing.T) {
 	play(t, func(s *stage) {
 		var all []*election.Election

@@ -59,7 +59,7 @@ func TestResignWaitsAsLongAsItsContext(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")
 		a.run(func(ctx context.Context, _ election.Term) error {
-			// With the context of the term, the function itself may call it.
+			// The function itself may call it, with the context of the term.
 			if err := a.Resign(ctx); !errors.Is(err, election.ErrResigned) {
 				t.Errorf("Resign in the function: %v", err)
 			}
@@ -100,7 +100,7 @@ func TestResignReportsARelease(t *testing.T) {
 	})
 }
 
-// A function that hangs holds the lock for the grace, which is longer than the lease, and no
+// A function that hangs holds the lock for the grace, which is longer than the lease, and then no
 // longer.
 func TestGrace(t *testing.T) {
 	const grace = 3 * ttl
@@ -172,8 +172,8 @@ func TestRunWaitsForWhatItTells(t *testing.T) {
 	})
 }
 
-// A function that runs on while another leads is no secret: the loss is told at once, and after the
-// grace that the function has not returned. Each is told once.
+// If a function runs on while another leads, that is reported: the loss at once, and after the
+// grace that the function has not returned. Each is reported once.
 func TestLossIsToldWhileTheFunctionRuns(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -208,7 +208,7 @@ func TestLossIsToldWhileTheFunctionRuns(t *testing.T) {
 	}
 }
 
-// The error of a release that did not wait for the function is told as well.
+// The error of a release that did not wait for the function is reported as well.
 func TestOverdueReleaseThatIsNotConfirmed(t *testing.T) {
 	play(t, func(s *stage) {
 		s.grace = time.Second
@@ -232,7 +232,7 @@ func TestOverdueReleaseThatIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// A context that has ended asks nobody.
+// With a context that has ended, nobody is asked.
 func TestRunAfterTheEnd(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")
@@ -265,7 +265,7 @@ func TestShutdownIsOneHandoff(t *testing.T) {
 	})
 }
 
-// A candidate that fails as soon as it leads must not have the others wait.
+// A candidate that fails as soon as it leads must not make the others wait.
 func TestFlappingCandidate(t *testing.T) {
 	play(t, func(s *stage) {
 		failed := 0
@@ -290,7 +290,7 @@ func TestFlappingCandidate(t *testing.T) {
 		if led < (now()-began)*9/10*10/70 {
 			t.Errorf("the steady candidate has led for %v of %v", led, now()-began)
 		}
-		// Half a largest pause each, at least, after the first few.
+		// After the first few pauses, each is at least half of the largest.
 		most := int((now()-began)/(election.DefaultMaxPause/2)) + 8
 		if failed > most || failed < 100 {
 			t.Errorf("the other has led %d times in %v, want 100 to %d", failed, now()-began, most)
@@ -298,7 +298,7 @@ func TestFlappingCandidate(t *testing.T) {
 	})
 }
 
-// The pause is the smallest again after a term that lasted.
+// After a term that lasted, the pause is the smallest again.
 func TestPauseIsShortAfterALongTerm(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")

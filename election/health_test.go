@@ -57,7 +57,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// The check that comes before the function holds up nobody, however it fails.
+// The check before the function delays nobody, however it fails.
 func TestFirstHealthCheck(t *testing.T) {
 	var hang chan struct{}
 	for _, test := range []struct {
@@ -99,7 +99,7 @@ func TestFirstHealthCheck(t *testing.T) {
 	}
 }
 
-// Resign and the end of Run do not wait for the check, which is not the function.
+// Resign and the end of Run wait for the function, not for the check.
 func TestEndInTheFirstHealthCheck(t *testing.T) {
 	play(t, func(s *stage) {
 		hang := make(chan struct{})
@@ -122,7 +122,7 @@ func TestEndInTheFirstHealthCheck(t *testing.T) {
 	})
 }
 
-// Who is not healthy does not lead.
+// A candidate that is not healthy does not lead.
 func TestHealthCheckComesFirst(t *testing.T) {
 	play(t, func(s *stage) {
 		var well atomic.Bool
@@ -146,7 +146,7 @@ func TestHealthCheckComesFirst(t *testing.T) {
 	})
 }
 
-// A check that hangs holds up Run, which leaves no goroutine, but not the next leader.
+// A check that hangs delays the end of Run, which leaves no goroutine, but not the next leader.
 func TestRunWaitsForTheCheck(t *testing.T) {
 	play(t, func(s *stage) {
 		hang := make(chan struct{})

@@ -133,7 +133,7 @@ func TestObserverMayStop(t *testing.T) {
 	})
 }
 
-// An observer may stop at an error, and asks nobody without a context.
+// An observer may stop at an error. With a nil context nobody is asked.
 func TestObserverMayStopAtAnError(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")

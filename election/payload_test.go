@@ -41,7 +41,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// What others write is all identity: programs without a payload, and other libraries.
+// What others write is the identity as a whole: programs without a payload, and other libraries.
 func TestNoPayload(t *testing.T) {
 	for label, want := range map[string]election.Leader{
 		"":            {},

@@ -145,7 +145,7 @@ func TestPreferredIsHealthy(t *testing.T) {
 	})
 }
 
-// A preferred candidate that falls ill while it waits shows itself no longer.
+// A preferred candidate that becomes unhealthy while it waits no longer shows itself.
 func TestPreferredFallsIll(t *testing.T) {
 	play(t, func(s *stage) {
 		var sick atomic.Bool
@@ -173,7 +173,7 @@ func TestPreferredFallsIll(t *testing.T) {
 	})
 }
 
-// A check that hangs in the campaign ends the showing in time, and fails the term.
+// If a check hangs in the campaign, the candidate stops showing itself in time, and the term fails.
 func TestHungCheckOfAPreferred(t *testing.T) {
 	play(t, func(s *stage) {
 		hang := make(chan struct{})
@@ -257,8 +257,8 @@ func TestBadPreferred(t *testing.T) {
 	}
 }
 
-// A preferred candidate that may not show itself is told so once, and campaigns and leads all the
-// same.
+// A preferred candidate without permission to show itself is told so once. It campaigns and leads
+// as usual.
 func TestPreferredThatMayNotShowItself(t *testing.T) {
 	play(t, func(s *stage) {
 		p := s.candidate("p", preferred())
@@ -277,7 +277,7 @@ func TestPreferredThatMayNotShowItself(t *testing.T) {
 	})
 }
 
-// A backend that does not answer the look is told of once, and the term goes on.
+// If the backend does not answer the look, that is reported once, and the term goes on.
 func TestLookingFails(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a", ordinary())
@@ -347,8 +347,8 @@ func TestNameForPreferred(t *testing.T) {
 	})
 }
 
-// Who loses the lock while it looks for a preferred candidate does not know that, and may begin
-// beside the next leader. It is told before its lease is over.
+// A candidate that loses the lock while it looks for a preferred candidate does not know that yet,
+// and may begin beside the next leader. It is told before its lease is over.
 func TestLossWhileItLooks(t *testing.T) {
 	play(t, func(s *stage) {
 		h := &history{stage: s, lost: make(map[holdfast.Token]time.Duration)}

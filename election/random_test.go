@@ -22,8 +22,8 @@ const (
 	changes   = 60 // of the leader, in each history
 )
 
-// TestRandomChanges has four candidates lead in turns through everything that can end a term, and
-// through what memhold can do to them. HOLDFAST_SEED repeats one history. The invariants:
+// TestRandomChanges has four candidates lead in turns, through everything that can end a term and
+// everything that memhold can do to them. HOLDFAST_SEED repeats one history. The invariants:
 //
 //   - nobody leads before the context of the former leader was cancelled, unless the memory was
 //     made to lose the key: then the one who lost it is told before its lease is over;
@@ -270,8 +270,8 @@ func (h *history) revive() {
 	}
 }
 
-// mustLetGo fails the test if the lock of a candidate that has panicked stays, although its path is
-// clear. A release that a fault has hit is made again within a second, or when its time is over.
+// mustLetGo fails the test if a candidate has panicked and its lock stays, although its path works.
+// A release that a fault has hit is made again within a second, or when its time is over.
 func (h *history) mustLetGo(a *actor) {
 	for until := now() + 7*time.Second; ; time.Sleep(100 * time.Millisecond) {
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Any minority may be down, refusing, hung or slow, and everything keeps its speed, from the first
+// Any minority may be down, refusing, hung or slow, and everything keeps its speed from the first
 // call on.
 func TestR3_MinorityFails(t *testing.T) {
 	for _, fault := range []struct {
@@ -93,7 +93,7 @@ func TestR13_NodeTimeout(t *testing.T) {
 	}
 }
 
-// A node whose client library ignores contexts holds nobody up.
+// A node whose client library ignores contexts delays nobody.
 func TestR13_NodeIgnoresContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -149,12 +149,12 @@ func (d *deafNode) Release(context.Context, driver.Claim) (driver.Result, error)
 	return driver.Result{}, errors.New("deaf")
 }
 
-// Held needs a majority and a rest of validity, measured from before the first request (R11, R14,
-// R15, R16), and what was got too late is given back (R18).
+// A claim is held only with a majority and some validity left, measured from before the first
+// request (R11, R14, R15, R16). What was granted too late is given back (R18).
 func TestR11R14R15R16R18_MajorityTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
-		// Just short enough, and the connections do not mind it.
+		// Just short enough, and the connections are not hurt.
 		a := c.client(quorum.WithNodeTimeout(9895 * time.Millisecond))
 		a.deaf()
 		for _, test := range []struct {
@@ -199,8 +199,8 @@ func TestR11R14R15R16R18_MajorityTooLate(t *testing.T) {
 	})
 }
 
-// A claim that queues is not given back when its majority came too late: it stays where it is, and
-// its caller must know, or nobody releases it.
+// A claim that queues is not given back if its majority came too late: it stays in the queues, and
+// its caller must know, or nobody would release it.
 func TestR18_LateClaimThatQueuesIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -223,8 +223,8 @@ func TestR18_LateClaimThatQueuesIsUnknown(t *testing.T) {
 	})
 }
 
-// A Locker whose host is suspended while its requests are on their way leaves nothing behind, if it
-// gives up when they were granted too late (K2).
+// A Locker's host is suspended while its requests are under way. If they were granted too late, the
+// Locker gives up and leaves nothing behind (K2).
 func TestK2_LateGrantToALockerLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -293,8 +293,8 @@ func TestK2_PauseBeforeReplies(t *testing.T) {
 	})
 }
 
-// Whatever was granted is given back at once when there is no majority, and also where no answer
-// came (R17, R24).
+// Without a majority, everything that was granted is given back at once, also where no answer came
+// (R17, R24).
 func TestR17_FailureReleasesAllNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -317,7 +317,8 @@ func TestR17_FailureReleasesAllNodes(t *testing.T) {
 	})
 }
 
-// R24: a loser frees what it got at once, so a third does not have to wait for anything to expire.
+// R24: a claim that fails frees what it got at once, so a third one does not have to wait until
+// something expires.
 func TestR24_LoserFreesParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -355,8 +356,8 @@ func TestR25_ReleaseAnywhere(t *testing.T) {
 	})
 }
 
-// R26: of several who ask at the same time at most one wins, and while it holds a majority nobody
-// else does.
+// R26: of several claims that ask at the same time at most one wins. While it holds a majority, no
+// other does.
 func TestR1R26_OneWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const contenders, rounds = 8, 50
@@ -427,8 +428,8 @@ func TestR2R27_PartitionCostsTTL(t *testing.T) {
 	})
 }
 
-// R28 is a limit: a network that parts whoever holds the key from the majority again and again
-// keeps everybody from it for as long as it goes on. Afterwards it works.
+// R28 is a limit: if the network cuts off each holder from the majority, again and again, nobody
+// gets the key for as long as that goes on. Afterwards it works.
 func TestR28_ContinuousPartitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -444,7 +445,7 @@ func TestR28_ContinuousPartitions(t *testing.T) {
 	})
 }
 
-// Busy and unavailable are told apart: busy needs the word of a majority.
+// Busy and unavailable differ: busy needs the answers of a majority.
 func TestBusyOrUnavailable(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -523,7 +524,8 @@ func TestBusyOrUnavailable(t *testing.T) {
 	}
 }
 
-// Permanent errors of nodes make the whole permanent, if they alone prevent a majority.
+// Permanent errors of nodes make the error of the Quorum permanent if they alone prevent a
+// majority.
 func TestPermanentError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)

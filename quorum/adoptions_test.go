@@ -34,7 +34,7 @@ func (c *client) serves() {
 	rest()
 }
 
-// adopting starts an adoption, which is at its wait when this returns.
+// adopting starts an adoption, which is in its wait when adopting returns.
 func (c *client) adopting() <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Adopt(context.Background(), 0) }()
@@ -42,7 +42,7 @@ func (c *client) adopting() <-chan error {
 	return done
 }
 
-// live returns the sets that a majority of their servers takes part for. Called with net.mu held.
+// live returns the sets for which a majority of their servers takes part. Called with net.mu held.
 func (c *cluster) live() (live []driver.Set) {
 	votes := make(map[driver.Set]int)
 	for _, s := range c.servers {
@@ -76,9 +76,9 @@ func (c *cluster) texts() string {
 	return strings.Join(texts, " ")
 }
 
-// Two operators adopt at once: one replaces server 2 by server 3, the other one takes that back, in
-// another order. The first one loses its way to server 1 at the end of its wait. What the second
-// one has read of the servers is out of date by then, so it must not go on.
+// Two operators adopt at once. One replaces server 2 by server 3, and the other takes that back, in
+// another order. The first one loses its way to server 1 at the end of its wait. By then, what the
+// second one has read of the servers is out of date, so it must not go on.
 func TestAdoptionTakenBackMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4)
@@ -112,8 +112,8 @@ func TestAdoptionTakenBackMeanwhile(t *testing.T) {
 	})
 }
 
-// An adoption that was taken back, and that is late, since it was stopped by Control-Z or waits for
-// longer, does not end the wait of a later one to the same set.
+// An adoption that was taken back, and that is late because it was stopped by Control-Z or waits
+// for longer, does not end the wait of a later adoption to the same set.
 func TestLateAdoptionEndsNoWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const longest = time.Minute
@@ -156,9 +156,9 @@ func TestLateAdoptionEndsNoWait(t *testing.T) {
 	})
 }
 
-// While an adoption waits, a server that stays loses its data, and a client of the old set has it
-// belong to that again. With the server that is left out it would be a majority, so no server may
-// take part for the new set.
+// While an adoption waits, a server that stays loses its data, and a client of the old set makes it
+// belong to the old set again. With the server that is left out it would be a majority, so no
+// server may take part for the new set.
 func TestAdoptionFindsThatAServerForgot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4)
@@ -187,8 +187,8 @@ func TestAdoptionFindsThatAServerForgot(t *testing.T) {
 	})
 }
 
-// An adoption that broke off is taken back, or replaced by one to a third set, which leaves out the
-// server that did not answer, as long as that was in its wait.
+// An adoption that broke off in its wait is taken back, or replaced by one to a third set. That set
+// leaves out the server that did not answer.
 func TestBrokenAdoption(t *testing.T) {
 	for name, back := range map[string][]int{"old": {0, 1, 2}, "third": {0, 2, 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -262,9 +262,9 @@ func TestAdoptionBrokenInTheEnd(t *testing.T) {
 	}
 }
 
-// Servers that are new to a set are a majority of it, and take part first. The others say by then
-// that they are of it, so an adoption that takes them back, and knows nothing of the new ones, is
-// refused.
+// Servers that are new to a set are a majority of it, and take part first. By then the others say
+// that they are of the set. So an adoption that takes them back, and knows nothing of the new ones,
+// is refused.
 func TestAdoptionOfMoreNewServersThanOld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 6)
@@ -290,8 +290,8 @@ func TestAdoptionOfMoreNewServersThanOld(t *testing.T) {
 	})
 }
 
-// Whatever is adopted, by whom, when, and wherever it breaks off: no two sets have a majority at
-// one time, and when one has, the leases of the one before have ended.
+// Whatever is adopted, by whom and when, and wherever it breaks off: no two sets have a majority at
+// the same time, and when a set has one, the leases of the set before have ended.
 func TestAdoptionsAtOnce(t *testing.T) {
 	sets := map[string][]int{"a": {0, 1, 2}, "b": {0, 1, 3}, "c": {0, 2, 3}, "d": {1, 2, 4},
 		"e": {0, 1, 2, 3}, "f": {0, 1, 2, 3, 4}, "g": {3, 4, 5, 0, 1}}

@@ -10,7 +10,8 @@ import (
 )
 
 // A wait for nodes that are late ends, even if its timer fires a little before the clock shows that
-// the time is over, as it does when the goroutine is stopped between setting it and reading that.
+// the time is over. That happens if the goroutine is stopped between setting the timer and reading
+// the clock.
 func TestLingerEndsAfterAnEarlyTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const early = time.Millisecond

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// instant is a node that grants everything at once. What is measured over it is what a Quorum
-// itself costs.
+// instant is a node that grants everything at once. Over it, one measures what a Quorum itself
+// costs.
 type instant struct{}
 
 func (instant) Acquire(_ context.Context, claim driver.Claim) (driver.Result, error) {
@@ -33,8 +33,7 @@ func (instant) Release(context.Context, driver.Claim) (driver.Result, error) {
 
 func (instant) Close() error { return nil }
 
-// pipelined answers from another goroutine, one for the node, as a connection does that is shared
-// by all calls.
+// pipelined answers from one more goroutine for each node, like a connection that all calls share.
 type pipelined struct {
 	instant
 	requests chan chan struct{}
@@ -71,9 +70,9 @@ func (p *pipelined) Close() error {
 	return nil
 }
 
-// BenchmarkPair compares an acquisition and a release over five nodes with the least that does it:
-// a goroutine for each node, and three answers to wait for. The floor has no bound on a call, no
-// order, and no token.
+// BenchmarkPair compares an acquisition and a release over five nodes with the least code that does
+// it: a goroutine for each node, and three answers to wait for. This floor has no bound on a call,
+// no order, and no token.
 func BenchmarkPair(b *testing.B) {
 	for _, kind := range []struct {
 		name string

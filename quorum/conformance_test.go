@@ -47,16 +47,16 @@ func (m *memories) open(t testing.TB, options ...quorum.Option) *quorum.Quorum {
 	return q
 }
 
-// cutter loses the reply of a call, when it is told to. And it returns when also the nodes that
-// were not waited for have answered: the suite looks from a second client at what exactly has
-// changed, places in the queue for example, while a Quorum only promises a majority.
+// cutter loses the reply of a call when it is told to. It also returns only when the nodes that
+// were not waited for have answered, because the suite looks from a second client at exactly what
+// has changed, such as places in the queue, while a Quorum only promises a majority.
 type cutter struct {
 	*quorum.Quorum
 	cut atomic.Bool
 }
 
 func (c *cutter) lost() error {
-	// Fake time passes when everything else has come to rest; by so much that who asks later is
+	// Fake time passes when everything else has come to rest, and by so much that a later caller is
 	// later by the nodes' clocks.
 	time.Sleep(10 * time.Microsecond)
 	if !c.cut.Swap(false) {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// slowMember is a node that takes a time to tell its set, and to move.
+// slowMember is a node that is slow to tell its set, and to move.
 type slowMember struct {
 	*memhold.Backend
 	takes time.Duration

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Three processes contend for one key for 20 seconds. Their clocks differ by much more than they
-// hold it, and the nodes' clocks by hours. It costs none of them anything: they get the key equally
-// often, within a tenth.
+// Three processes contend for one key for 20 seconds. Their clocks differ by much more than the
+// time for which they hold it, and the nodes' clocks by hours. None of them suffers: they get the
+// key equally often, within a tenth.
 func TestClientClocksCostNoTurns(t *testing.T) {
 	for _, skews := range [][]time.Duration{
 		{-2 * time.Second, 0, 2 * time.Second},
@@ -79,9 +79,9 @@ func contend(t *testing.T, skews []time.Duration) []int {
 	return turns
 }
 
-// The ticket is the time on the median node when the claim began to wait, whatever the client's own
-// clock says, to within the round trip in which the nodes were heard; also when the client's clock
-// is set meanwhile, and later.
+// The ticket is the time on the median node when the claim began to wait, to within the round trip
+// in which the nodes were heard. The client's own clock does not matter, even if it is set in the
+// meantime or later.
 func TestTicketIsTheNodesTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -129,8 +129,8 @@ func TestTicketIsTheNodesTime(t *testing.T) {
 	})
 }
 
-// A slow request, as the first one is while a connection is made, makes no ticket too late: a
-// waiter that came first is not put behind later ones.
+// A slow request, such as the first one while a connection is made, makes no ticket too late: a
+// waiter that came first does not get a place behind later ones.
 func TestSlowRequestMakesNoTicketLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)

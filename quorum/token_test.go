@@ -50,8 +50,8 @@ func TestR38_TokensRise(t *testing.T) {
 	})
 }
 
-// A server whose counter somebody set near the end costs that key its tokens, and no other key: one
-// on servers whose counters are sound gets tokens of its own time.
+// If somebody set the counter of a key near its end on a server, only that key runs out of tokens.
+// A key on servers whose counters are sound gets tokens of its own time.
 func TestBrokenCounterDoesNotSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -72,7 +72,7 @@ func TestBrokenCounterDoesNotSpread(t *testing.T) {
 	})
 }
 
-// While the nodes agree one round is enough. Where they do not, those behind are raised, which is
+// While the nodes agree, one round is enough. If they do not, those behind are raised, which is
 // counted.
 func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestSecondRoundOnlyIfNodesDisagree(t *testing.T) {
 	})
 }
 
-// A claim that is lost on a node before it was raised there is not complete, and is given back.
+// A claim that a node loses before its token was raised there is not complete, and is given back.
 func TestRaiseNeedsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -172,7 +172,7 @@ func TestR38_RenewalTokens(t *testing.T) {
 		}
 		a.release(claim, driver.Held)
 		rest()
-		// A majority that has but one node in common with any that may have acknowledged it.
+		// A majority that has only one node in common with any that may have acknowledged it.
 		c.crash(0, 1)
 		next := b.claim()
 		next.Token = 1
@@ -182,7 +182,7 @@ func TestR38_RenewalTokens(t *testing.T) {
 	})
 }
 
-// The simulation notices nodes that are wrong, each by the invariant that it breaks.
+// The simulation notices broken nodes, each by the invariant that it breaks.
 func TestSimulationNotices(t *testing.T) {
 	for _, test := range []struct {
 		name   string

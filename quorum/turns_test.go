@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// R24: while a minority hangs, all of the other nodes are needed, so the parts that several waiters
-// got have to meet in one hand. That is done by notices and within some node timeouts: nobody waits
-// until the kernel asks again by itself, which is after a second.
+// R24: while a minority hangs, all other nodes are needed, so the parts that several waiters got
+// have to come together at one waiter. Notices see to that within some node timeouts: nobody waits
+// until the kernel asks again by itself, after a second.
 func TestR24_TurnsWithMinorityHung(t *testing.T) {
 	const (
 		turns   = 50
@@ -71,8 +71,8 @@ func TestR24_TurnsWithMinorityHung(t *testing.T) {
 	}
 }
 
-// R24: nodes whose waiters are present for less than the quorum needs for an acquisition get their
-// keys to everybody all the same, if not in turns.
+// R24: if waiters are present at the nodes for less time than the quorum needs for an acquisition,
+// everybody still gets the key, though not in turns.
 func TestR24_ShortPresence(t *testing.T) {
 	for _, presence := range []time.Duration{time.Millisecond, 3 * time.Millisecond,
 		10 * time.Millisecond, 30 * time.Millisecond} {

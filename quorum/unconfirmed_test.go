@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// sides is two Quorums on the same three nodes in memory. Faults are those of the first one's ways.
+// sides is two Quorums on the same three nodes in memory. Faults are on the paths of the first one.
 type sides struct {
 	ours, theirs *quorum.Quorum
 	faults       []memhold.Faults
@@ -100,7 +100,7 @@ func (p *sides) known(t *testing.T, i int, key string) (holder string, waiters i
 }
 
 // Nodes without a queue: one hangs, then all refuse until the wait ends. The caller was told that
-// it does not wait, and then that nothing came of its requests, so it releases nothing.
+// it does not wait, and then that its requests failed, so it releases nothing.
 //
 // Fails if the code is broken like this: dismiss without q.giveBack.
 func TestR17_WaitThatEndsInRefusalsLeavesNothing(t *testing.T) {
@@ -158,7 +158,7 @@ func TestR17_WaitThatEndsInRefusalsLeavesNothing(t *testing.T) {
 	}
 }
 
-// The same if the node that hung carries the request out, and does not confirm its release.
+// The same if the node that hung carries out the request, and does not confirm its release.
 func TestR17_LateGrantBeforeRefusalsIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newSides(t, 30*time.Millisecond, 0)
@@ -189,8 +189,8 @@ func TestR17_LateGrantBeforeRefusalsIsGivenBack(t *testing.T) {
 	})
 }
 
-// A claim that its caller knows to wait, or to be held, or perhaps to be, is the caller's: nodes
-// that refuse for a moment do not cost it its place.
+// A claim belongs to its caller if the caller knows that it waits or is held, or may be: nodes that
+// refuse for a moment do not cost it its place.
 func TestRefusalsLeaveThePlaceInTheQueue(t *testing.T) {
 	refusal := memhold.Fault{Calls: memhold.Acquires, Err: driver.ErrUnavailable}
 	for name, ask := range map[string]func(t *testing.T, p *sides, c driver.Claim){

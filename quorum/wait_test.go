@@ -32,8 +32,8 @@ func (c *cluster) told(in chan driver.Notice, n int) driver.Notice {
 	}
 }
 
-// A release hands the key over to the waiter on a majority of nodes, which tell it so: it need not
-// ask. A minority that is gone does not matter.
+// A release hands the key over to the waiter on a majority of nodes, which tell the waiter so: it
+// need not ask. It does not matter if a minority is down.
 func TestHandoffByNotices(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 5} {
 		for gone := range n - n/2 {
@@ -84,8 +84,8 @@ func TestHandoffByNotices(t *testing.T) {
 	}
 }
 
-// Nodes that hand over with different tokens make no grant: the waiter is told to ask, which
-// settles them.
+// If nodes hand over with different tokens, that is no grant yet: the waiter is told to ask, which
+// settles the token.
 func TestHandoffWithDifferentTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -108,9 +108,9 @@ func TestHandoffWithDifferentTokens(t *testing.T) {
 	})
 }
 
-// R1: notices that come when the presence is over, as to a process that was stopped, are about a
-// grant that is over. The waiter is told to ask, not that it holds the key: it may be asking
-// already, and count the answer's presence for the grant.
+// R1: notices may come when the presence is over, for example to a process that was stopped. Then
+// the grant is over, too. The waiter is told to ask, and not that it holds the key: it may be
+// asking already, and would count the answer's presence for the grant.
 func TestR1_NoticesAfterThePresenceAreNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -132,8 +132,8 @@ func TestR1_NoticesAfterThePresenceAreNoGrant(t *testing.T) {
 	})
 }
 
-// R1: a grant that was made to a waiter while it was not present any more is over. A notice of it
-// that comes late, when it waits again, must not be taken for a new one.
+// R1: a grant to a waiter that was not present any more is over. A late notice of it, when the
+// waiter waits again, must not count as a new grant.
 func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -143,7 +143,7 @@ func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 		a.hold(holder)
 		waiting := b.queued()
 		presence := b.busy(waiting).Presence
-		// it does not ask in time: for all it knows it was granted the key, and lost it
+		// it does not ask in time, so it may have been granted the key and have lost it
 		time.Sleep(presence + roundTrip)
 		b.busy(waiting)
 		time.Sleep(roundTrip) // all have answered
@@ -167,9 +167,9 @@ func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 	})
 }
 
-// The waiter counts on a grant for as long as the last answer of a majority said that it is
-// present. Nodes that did not hear that question will drop it earlier, so what they hand over is no
-// part of a grant.
+// The waiter counts on a grant for as long as, by the last answer of a majority, it is present.
+// Nodes that did not get that request drop it earlier, so what they hand over is not part of a
+// grant.
 func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -196,8 +196,8 @@ func TestR1_HandoffLastsAsLongAsPromised(t *testing.T) {
 	})
 }
 
-// R24: waiters that were handed a part each do not keep each other from the key: all but one let
-// go, within the node timeout.
+// R24: waiters that were handed a part each do not keep each other from the key: within the node
+// timeout all but one give back their part.
 func TestR24_WaitersLetGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4)
@@ -228,9 +228,9 @@ func TestR24_WaitersLetGo(t *testing.T) {
 	})
 }
 
-// The first waiters of processes have places by the nodes' clocks, and if requests got lost the
-// nodes have them in different orders: on each node two others come first. These must not pass the
-// node to each other for ever.
+// The first waiters of processes have places by the nodes' clocks, and if requests got lost, nodes
+// have them in different orders: on each node two others come first. They must not pass the node to
+// each other for ever.
 func TestR24_FirstWaitersInDifferentOrders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes, longest = 5, time.Second // twenty node timeouts
@@ -290,8 +290,8 @@ func (c *client) turn(claim driver.Claim, in chan driver.Notice) {
 	}
 }
 
-// R17: where too few nodes keep a queue, a waiter that is told that it does not wait leaves
-// nothing: also not on a node that had not answered by then, or that does keep one.
+// R17: if too few nodes keep a queue, a waiter that is told that it does not wait leaves nothing
+// behind: also not on a node that had not answered by then, or that does keep a queue.
 func TestR17_WithoutAQueueNothingIsLeft(t *testing.T) {
 	for _, presence := range []time.Duration{0, 50 * time.Millisecond} {
 		bubble(t, func(t *testing.T) {
@@ -325,7 +325,8 @@ func TestR17_WithoutAQueueNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A waiter that gives up leaves the nodes that it holds and all queues, and the next is served.
+// A waiter that gives up leaves the nodes that it holds and all queues, and the next waiter is
+// served.
 func TestWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -348,8 +349,8 @@ func TestWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// R21, R22: a waiter that got only a part gives it back after a random time, so that several that
-// did do not meet again, and that time is clearly longer than it takes to ask.
+// R21, R22: a waiter that got only a part gives it back after a random time that is clearly longer
+// than asking takes. So several such waiters do not collide again.
 func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
 	kept := func(chance float64) (d time.Duration) {
 		bubble(t, func(t *testing.T) {
@@ -379,9 +380,9 @@ func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
 	}
 }
 
-// A claim is asked for, and given back while the answer is on its way: the answer, which says held,
-// is outdated when it comes. Counted as a vote it would make two holders of one server each, and of
-// the third together.
+// A claim is asked for, and given back while the answer is under way. So the answer, which says
+// held, is out of date when it comes. If it counted as a vote, one server would have two holders,
+// and with the third server each would have a majority.
 func TestOutdatedAnswerIsNoVote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)

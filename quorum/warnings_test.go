@@ -61,8 +61,8 @@ func TestDifferentVersions(t *testing.T) {
 	}
 }
 
-// distant is a node so far away that a call takes as long as each delay says, the last for all that
-// follow.
+// distant is a node that is far away: the nth call takes as long as the nth delay says, and later
+// ones as long as the last.
 type distant struct {
 	*memhold.Backend
 	delays []time.Duration
@@ -74,8 +74,8 @@ func (d *distant) Belongs(ctx context.Context) (driver.Set, error) {
 	return d.Backend.Belongs(ctx)
 }
 
-// A node whose calls take more than a third of the node timeout is found, and one that was slow
-// once is not.
+// A node whose calls take more than a third of the node timeout is found. One that was slow once is
+// not.
 func TestCheckFindsDistantNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const limit = 10 * time.Millisecond // a third of the node timeout

@@ -23,7 +23,7 @@ var (
 	errGone   = errors.New("group closed")
 )
 
-// fake is a backend that takes down what it is asked, and answers what it is told to.
+// fake is a backend that records what it is asked, and answers what it is told to.
 type fake struct {
 	mu     sync.Mutex
 	asked  []string // operation, key, owner
@@ -126,7 +126,7 @@ type outcome chan *Call
 
 func (o outcome) Answer(c *Call, _ driver.Result, err error) { o <- c }
 
-// call makes a call. What it returns has the call when that has ended.
+// call makes a call, and returns a place that has the call's outcome when the call has ended.
 func (t *table) call(n *Node, op Operation, owner string, change ...func(*Call)) outcome {
 	o := make(outcome, 1)
 	t.mu.Lock()
@@ -230,7 +230,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// An acquisition whose release has been asked for by the time of its turn is not made.
+// If the release of an acquisition was asked for before the acquisition's turn, the acquisition is
+// not made.
 func TestOverAcquisitionIsNotMade(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		keys, hang := newTable(), make(chan struct{})
@@ -246,7 +247,7 @@ func TestOverAcquisitionIsNotMade(t *testing.T) {
 	})
 }
 
-// A node that is down is left alone, but for one probe at a time, and for whoever needs it.
+// A node that is down is not asked, except by one probe at a time, and by callers that need it.
 func TestBreakerLeavesNodeAlone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		n, keys := nodes[0], newTable()
@@ -335,8 +336,8 @@ func TestPendingReleases(t *testing.T) {
 	})
 }
 
-// A node that answers, and takes no releases, is not asked for them again and again: the pause
-// between two attempts grows, and each is one call. When it takes them, all are made.
+// A node that answers but takes no releases is not asked for them all the time: the pause between
+// two attempts grows, and each attempt is one call. When the node takes them, all are made.
 func TestNodeThatTakesNoReleases(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -385,8 +386,8 @@ func TestNodeThatTakesNoReleases(t *testing.T) {
 	}
 }
 
-// A claim that is asked for and released over and over, while its node takes nothing, is one
-// pending release. More would push out those of others.
+// A claim that is asked for and released over and over, while its node takes nothing, has one
+// pending release. More would push out those of other claims.
 func TestPendingReleaseIsListedOnce(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		n, keys := nodes[0], newTable()
@@ -518,8 +519,8 @@ func TestPendingReleasesOfANodeThatWasDown(t *testing.T) {
 	})
 }
 
-// A node that is needed is asked though it turned out to be down while the call waited. A probe
-// that is not made lets another call be the probe.
+// A node that is needed is asked even if it turned out to be down while the call waited. If a probe
+// is not made, another call may be the probe.
 func TestCallsThatWaitedForANodeThatIsDown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		n, f, keys := nodes[0], fakes[0], newTable()
@@ -556,7 +557,7 @@ func TestCallsThatWaitedForANodeThatIsDown(t *testing.T) {
 	})
 }
 
-// A node that refuses for good answers: it is not down.
+// A node that fails with a permanent error answers: it is not down.
 func TestRefusingNodeIsNotDown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		n, keys := nodes[0], newTable()
