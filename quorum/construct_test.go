@@ -92,9 +92,9 @@ func TestTTLThatIsNotAllowed(t *testing.T) {
 	})
 }
 
-// R10: the nodes are independent. One server listed twice would have two votes, so it is refused,
-// at once or, where it was out of reach then, as soon as it says who it is: from then on it has one
-// vote.
+// R10: the nodes are independent. A server that is listed twice would have two votes, so it is
+// refused: at once, or, if it was out of reach then, as soon as it says who it is. From then on it
+// has one vote.
 func TestR10_SameServerTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -142,7 +142,7 @@ func TestR10_SameServerTwice(t *testing.T) {
 	})
 }
 
-// Every number of nodes works, and does so with as many of them gone as a majority may spare.
+// Every number of nodes works, even with as many of them down as a majority can spare.
 func TestEveryNumberOfNodes(t *testing.T) {
 	for n := 1; n <= quorum.MaxNodes; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestEveryNumberOfNodes(t *testing.T) {
 	}
 }
 
-// An even number is allowed, and explained to whoever asks; so are fewer than three, and a
+// An even number of nodes is allowed, and Check explains it; so are fewer than three, and a
 // quarantine that is off.
 func TestCheckExplainsTheShape(t *testing.T) {
 	for n, want := range map[int]string{1: "few-nodes", 2: "few-nodes", 3: "", 4: "even-nodes",
@@ -242,8 +242,8 @@ func TestMixedKinds(t *testing.T) {
 	}
 }
 
-// A majority that is out of reach at the start is no reason to fail: New returns within a second,
-// the first acquisition says what is wrong, and when the nodes come back it works.
+// New does not fail because a majority is out of reach: it returns within a second, the first
+// acquisition says what is wrong, and when the nodes are back, it works.
 func TestMajorityUnreachableAtStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -300,8 +300,8 @@ func TestR33_FreshNodes(t *testing.T) {
 	})
 }
 
-// Through a Locker, errors.Is and errors.As tell held by another, unavailable and quarantined
-// apart, also where nodes differ.
+// Through a Locker, errors.Is and errors.As tell apart held by another, unavailable, and
+// quarantined, also if nodes differ.
 func TestErrorsThroughLocker(t *testing.T) {
 	const busy, gone, fresh = "busy", "gone", "fresh"
 	for _, test := range []struct {
@@ -376,7 +376,7 @@ func TestErrorsThroughLocker(t *testing.T) {
 	}
 }
 
-// R20: whoever holds a lock through a Locker is told of its loss in time, though all nodes are
+// R20: the holder of a lock through a Locker is told of its loss in time, even if all nodes are
 // frozen: before another can have the key.
 func TestR20_LossIsToldInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {

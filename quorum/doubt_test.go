@@ -41,7 +41,8 @@ func (c *client) mustWait(claim driver.Claim, start time.Time, holder driver.Cla
 }
 
 // A claim got one node of three, gave it back, and then got the others. The node is late with the
-// release, and a renewal overtakes it: that answer must not count, as the node frees the key then.
+// release, and a renewal overtakes it. That answer must not count, because the node frees the key
+// then.
 func TestR1_LateReleaseIsNoVote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -102,8 +103,8 @@ func TestAnsweredReleaseIsAVoteAgain(t *testing.T) {
 	})
 }
 
-// The count of claims in doubt rises with a release, and is back at 0 when all nodes have answered:
-// while it is not, each renewal looks at each of its claims.
+// The count of claims in doubt rises with a release, and is 0 again when all nodes have answered.
+// While it is not 0, each renewal looks at each of its claims.
 func TestDoubtsAreCountedAsLongAsTheyLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, a, claim := held(t, 3)
@@ -138,7 +139,7 @@ func (*refusing) Release(context.Context, driver.Claim) (driver.Result, error) {
 	return driver.Result{}, &driver.Error{Permanent: true, Err: errors.New("no permission")}
 }
 
-// A release that a node will never take does not count once its claim is forgotten.
+// A release that a node will never take no longer counts once its claim is forgotten.
 func TestDoubtsEndWithTheirClaims(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// Two of five nodes are down, and the lock is had from the other three.
+// Two of five nodes are down, and the other three grant the lock.
 func ExampleNew() {
 	var nodes []driver.Backend // on servers: redlock.Open makes them, too
 	for i := range 5 {

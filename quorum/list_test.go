@@ -76,9 +76,9 @@ func racks(t *testing.T, nodes ...*rack) *quorum.Quorum {
 	return q
 }
 
-// TestListIsWhole: a list has each key of a majority once, and no other, also when a node hangs or
-// does not answer. When one fails in the middle of its list, which others relied on, the list goes
-// on without it, and only what it had listed may come twice.
+// TestListIsWhole: a list has each key of a majority once, and no other key, even if a node hangs
+// or does not answer. If a node on which others relied fails in the middle of its list, the list
+// goes on without it, and only what that node had listed may come twice.
 func TestListIsWhole(t *testing.T) {
 	full := func() *rack { return &rack{to: 500} }
 	breaks := func(after int) *rack { return &rack{to: 500, breaks: after} }
@@ -171,8 +171,8 @@ func TestListTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestInspectDoesNotWaitForOneThatIsLate: whoever asks for many keys waits for a node that hangs
-// once a second, and not for each key, as long as the others agree.
+// TestInspectDoesNotWaitForOneThatIsLate: a caller that asks for many keys waits for a node that
+// hangs once a second, and not for each key, as long as the others agree.
 func TestInspectDoesNotWaitForOneThatIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hangs := &rack{hangs: true, to: 1000}
@@ -187,7 +187,7 @@ func TestInspectDoesNotWaitForOneThatIsLate(t *testing.T) {
 		if took := time.Since(begun); took > 10*quorum.DefaultNodeTimeout {
 			t.Errorf("1000 keys took %v", took)
 		}
-		// What the others do not agree on is worth the wait.
+		// If the others do not agree, the node is worth waiting for.
 		q = racks(t, &rack{to: 500}, &rack{}, &rack{to: 500})
 		for i := range 3 {
 			if e, err := q.Inspect(t.Context(), hangs.entry(i).Key); err != nil ||

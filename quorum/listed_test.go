@@ -72,8 +72,9 @@ func TestKeyThatANodeListsTwice(t *testing.T) {
 	})
 }
 
-// A key that never ends on a majority is held for ever, also by an empty value; on fewer nodes it
-// is held until a majority has ended. A value that is cut is shown as cut.
+// A key that never ends on a majority counts as held for ever, even with an empty value. If it is
+// on fewer nodes, it is held until it has ended on a majority. A value that was cut is shown as
+// cut.
 func TestKeysWithoutAnEndAreShown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		endless := func(owner string) driver.Party {

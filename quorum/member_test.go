@@ -42,8 +42,8 @@ func (c *cluster) among(cl *client, guard time.Duration, options ...quorum.Optio
 	return cl
 }
 
-// disagrees makes an acquisition that must fail as the client is configured for another set than
-// the nodes.
+// disagrees makes an acquisition that must fail, because the client is configured for another set
+// than the nodes.
 func (c *client) disagrees(want, have string) {
 	c.cluster.t.Helper()
 	err := c.fail(c.claim())
@@ -58,7 +58,7 @@ func (c *client) disagrees(want, have string) {
 	}
 }
 
-// A client that has asked for no lock yet learns from Check that nodes belong to another set. When
+// A client that has not asked for a lock yet learns from Check that nodes belong to another set. If
 // it has asked, it learns that once.
 func TestCheckFindsAnotherSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -99,8 +99,9 @@ func TestCheckFindsAnotherSet(t *testing.T) {
 	})
 }
 
-// A change from 5 nodes to 7 that is rolled out over the clients does not give two holders: a
-// majority of five and one of seven need not have a node in common. Nor does one of the guard.
+// A change from 5 nodes to 7 that is rolled out over the clients does not give two holders,
+// although a majority of five and one of seven need not have a node in common. The same holds for a
+// change of the guard.
 func TestClientsOfDifferentSets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 7)
@@ -157,7 +158,7 @@ func TestAdopt(t *testing.T) {
 		grown.hold(grown.claim())
 		old.disagrees("5 nodes, quorum 3", "7 nodes, quorum 4")
 
-		// Once more there is nothing to do.
+		// The second time there is nothing to do.
 		if d := took(func() {
 			if err := grown.Adopt(context.Background(), 0); err != nil {
 				t.Errorf("Adopt again: %v", err)
@@ -168,8 +169,8 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// A set that could go on without the nodes that are moved is not broken up; every node has to
-// answer; and what was left half done is taken up again.
+// A set that could go on without the nodes that are moved is not broken up. Every node has to
+// answer. An adoption that was left half done goes on.
 func TestAdoptRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 7)
@@ -215,8 +216,8 @@ func TestAdoptRefuses(t *testing.T) {
 	})
 }
 
-// A node that no client of the old set has reached may be a new one, and the old one that it took
-// the place of may work on: the error names it. In a set with a name there is no such doubt.
+// A node that no client of the old set has reached may be new, and the old node in whose place it
+// is may still run. The error names the node. In a set with a name there is no such doubt.
 func TestAdoptBeforeAllNodesWereReached(t *testing.T) {
 	const guard = 20 * time.Second
 	for name, options := range map[string][]quorum.Option{"": nil,
@@ -251,9 +252,9 @@ func TestAdoptBeforeAllNodesWereReached(t *testing.T) {
 	}
 }
 
-// A server is put in the place of another that runs on, and some clients still have the old one: a
-// majority of the old three and one of the new three have no node in common. The old and the new
-// nodes tell them apart by the name of their set.
+// A server is put in the place of another that runs on, and some clients still have the old one. A
+// majority of the old three and one of the new three have no node in common. Both nodes tell the
+// sets apart by their names.
 func TestClientsOfReplacedServers(t *testing.T) {
 	const guard = 20 * time.Second
 	bubble(t, func(t *testing.T) {
@@ -291,8 +292,8 @@ func TestClientsOfReplacedServers(t *testing.T) {
 	})
 }
 
-// What was broken off when a majority had been moved already goes on, to the same set or to another
-// one; in the end no node knows of it any more.
+// An adoption that broke off after a majority had been moved goes on, to the same set or to another
+// one. In the end no node remembers it.
 func TestAdoptGoesOn(t *testing.T) {
 	const guard = 20 * time.Second
 	for name, corrected := range map[string]time.Duration{"the same set": time.Minute,
@@ -335,7 +336,8 @@ func TestAdoptGoesOn(t *testing.T) {
 	}
 }
 
-// New nodes that a client with a mistyped guard was the first to ask are moved to the right one.
+// If a client with a mistyped guard was the first to ask new nodes, they are moved to the right
+// guard.
 func TestAdoptMendsAMistypedGuard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)

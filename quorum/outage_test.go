@@ -23,8 +23,8 @@ func (c *cluster) refuse(servers ...int) {
 	})
 }
 
-// When the majority that is missing surely had no effect, the minority's grants are the Quorum's to
-// give back. The caller has nothing to clean up: not after an attempt, and after a wait its release
+// If the majority that is missing surely had no effect, the Quorum gives back what the minority
+// granted. The caller has nothing to clean up: not after an attempt, and after a wait its release
 // needs no majority.
 func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 	for _, queue := range []bool{false, true} {
@@ -127,7 +127,7 @@ func TestReleaseOfWhatMayBeThere(t *testing.T) {
 				"Release of a lock with three of five nodes gone: %v; want that the outcome is unknown",
 				err)
 		}
-		// Asking again in vain does not make the nodes forget what they were asked before.
+		// A second request that fails does not make the nodes forget the first.
 		again := a.claim()
 		c.restart(false, 0, 1, 2)
 		time.Sleep(2 * time.Second) // until it has been made good
@@ -227,8 +227,9 @@ func TestRefusingNodeIsSeen(t *testing.T) {
 	})
 }
 
-// A majority that answers after the node timeout, but while the error is still being put together,
-// has been given back already, and the error says so. A claim that queues was not, and is held.
+// A majority answers after the node timeout, but while the error is being made. Its grants have
+// been given back already, and the error says so. A claim that queues was not given back, and is
+// held.
 func TestMajorityAfterTheNodeTimeout(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

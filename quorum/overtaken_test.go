@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// An attempt that cannot succeed any more waits for the answers that say why, also where it has not
-// been sent yet: with one node of three down, a key that is held is not told as unavailable.
+// An attempt that cannot succeed any more still waits for the answers that say why, even if it has
+// not been sent to some nodes yet: with one node of three down, a key that is held must not be
+// reported as unavailable.
 func TestHeldKeyIsToldWithANodeDownAndOneBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mine, theirs []driver.Backend

@@ -2,8 +2,8 @@
 
 package quorum_test
 
-// The race detector makes everything some ten times as slow. make test runs what is cut short here
-// without it as well.
+// The race detector makes everything about ten times as slow. What is cut short here, make test
+// also runs without it.
 const (
 	defaultHistories = 300
 	manyLocks        = 1000 // held at once

@@ -119,7 +119,7 @@ func TestReleaseEndsWaitingAcquisition(t *testing.T) {
 					t.Errorf("held by %v; want not by %s", owners, claim.Owner)
 				}
 
-				// A node that goes down later is probed all the same.
+				// A node that goes down later is still probed.
 				c.freeze(0)
 				for i := range 1000 {
 					if i == 100 { // after some 300 ms
@@ -250,9 +250,9 @@ func TestNothingLeftBehindByHungNodes(t *testing.T) {
 	})
 }
 
-// A claim that is asked for again right after its nodes were cut off goes behind the release that
-// was sent to them and is lost. When that has failed the nodes count as down, and they are needed:
-// so they are asked nevertheless.
+// A claim is asked for again right after its nodes were cut off, so it waits behind the release
+// that was sent to them and is lost. When that has failed, the nodes count as down; but they are
+// needed, so they are still asked.
 func TestReleaseMadeGoodSparesLaterAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -303,7 +303,7 @@ func TestCallBehindOneThatHangs(t *testing.T) {
 }
 
 // Nodes may turn out to be needed one after the other: one that was left out when another fails,
-// and one whose turn never came. A call takes no longer than twice the node timeout nevertheless.
+// and one whose turn never came. Still, a call takes no longer than twice the node timeout.
 func TestReleaseIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 4) // of which three are needed
@@ -337,8 +337,8 @@ func TestReleaseIsBounded(t *testing.T) {
 	})
 }
 
-// A hung node's backlog is bounded: it is asked now and then, by one call at a time. One story:
-// down, and up again.
+// The backlog of a node that hangs is bounded: it is asked now and then, by one call at a time. The
+// test goes through one outage: down, and up again.
 func TestBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -393,8 +393,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// The breaker makes no operation fail: nodes that are down are asked after all if the others are
-// not enough.
+// The breaker makes no operation fail: if the others are not enough, nodes that are down are asked,
+// too.
 func TestBreakerYieldsToNeed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -419,7 +419,7 @@ func TestBreakerYieldsToNeed(t *testing.T) {
 	})
 }
 
-// A release is known to be done when a majority has done it, and else its outcome is unknown.
+// If a majority has released, the release is done. Otherwise its outcome is unknown.
 func TestReleaseOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, a, claim := held(t, 5)

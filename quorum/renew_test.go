@@ -116,7 +116,8 @@ func TestR17_LostRenewalLeavesNothing(t *testing.T) {
 	})
 }
 
-// R17: a claim that no node has any more, as its key was deleted, waits on none either.
+// R17: if no node has a claim any more, because its key was deleted, the claim does not wait on a
+// node either.
 func TestR17_LostRenewalLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -124,7 +125,7 @@ func TestR17_LostRenewalLeavesTheQueue(t *testing.T) {
 		other, claim := b.claim(), a.queued()
 		c.do(func() { c.servers[2].acquire(b.conns[2], other) })
 		a.hold(claim)
-		// Two more in the batch, which it takes all answers to decide.
+		// Two more claims are in the batch, so that all answers are needed to decide it.
 		second, third := a.claim(), a.claim()
 		second.Key, third.Key = "second", "third"
 		a.hold(second)
@@ -259,7 +260,7 @@ func TestRenewUnknown(t *testing.T) {
 	})
 }
 
-// Whoever ends a run of turns hears that others wait, and passes the key on as a whole.
+// The caller that ends a run of turns learns that others wait, and yields the key on all nodes.
 func TestWaitingIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -292,7 +293,8 @@ func TestWaitingIsTold(t *testing.T) {
 	})
 }
 
-// One node that says so is enough, whichever: the others may have been asked by nobody yet.
+// It is enough if one node, any of them, says so: the others may not have been asked by anybody
+// yet.
 func TestAnyNodeTellsThatSomebodyWaits(t *testing.T) {
 	for i := range 3 {
 		bubble(t, func(t *testing.T) {
@@ -332,8 +334,8 @@ func (u *unheard) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 	return results, err
 }
 
-// A lock may live by its runs of turns for long. Each time another minority of nodes gives no
-// answer at the end of a run: it goes on, and so it does when one node is down between them.
+// A lock may live for long by its runs of turns. At the end of each run another minority of nodes
+// gives no answer. The lock goes on, even if one node is down in between.
 func TestUnansweredRunsEndNoLock(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

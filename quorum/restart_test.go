@@ -32,7 +32,7 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 					if err != nil || r.State != driver.Held {
 						t.Fatalf("Acquire = %v, %v; the case is that it is granted", r.State, err)
 					}
-					// Both have a majority as far as they know. Here the tokens still rise: the
+					// As far as both know, they have a majority. Here the tokens still rise: the
 					// node that has forgotten its counter was proposed the time.
 					if r.Token <= first {
 						t.Errorf("token %d after %d", r.Token, first)
@@ -57,8 +57,8 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 	}
 }
 
-// When a majority has restarted without its data nothing can be locked until its quarantine is over
-// (R33), which the error says for how long. A new set of nodes begins like that.
+// If a majority has restarted without its data, nothing can be locked until its quarantine is over
+// (R33), and the error says for how long. A new set of nodes begins like that.
 func TestR33_MajorityRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)
@@ -126,8 +126,8 @@ func TestReleaseInQuarantine(t *testing.T) {
 	})
 }
 
-// R39, K1: a node whose clock jumps forward gives its key away early. With the other nodes that
-// could object out of reach, that is two holders, which is documented. The tokens tell them apart.
+// R39, K1: a node whose clock jumps forward gives its key away early. If the other nodes that could
+// object are out of reach, there are two holders, as documented. The tokens tell them apart.
 func TestR39K1_ForwardJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 5)

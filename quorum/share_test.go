@@ -100,8 +100,8 @@ func refusesToShare(t *testing.T, last driver.Backend) {
 	}
 }
 
-// Any number of readers have the key, or one writer. Each needs a majority, and what a dead writer
-// has left on a node keeps both out there.
+// Any number of readers have the key, or one writer. Each needs a majority. What a dead writer has
+// left on a node keeps both out there.
 func TestR1_SharersNeedAMajority(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -200,8 +200,8 @@ func TestR38_TokensOfReadersAreBetweenThoseOfWriters(t *testing.T) {
 	})
 }
 
-// A Downgrade is one when a majority has confirmed it. A node that has not heard of it keeps
-// readers out there until the next renewal.
+// A Downgrade is done when a majority has confirmed it. A node that has not heard of it keeps
+// readers out until the next renewal.
 func TestDowngradeOverNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, a, claim := held(t, 3)
@@ -232,9 +232,9 @@ func TestDowngradeOverNodes(t *testing.T) {
 	})
 }
 
-// A Downgrade that only one of three nodes has confirmed is not known to be one. The claim keeps
-// out all writers all the same, and the holder may go on either way: renewals in the old mode
-// change nothing, and those in the new one finish it.
+// If only one of three nodes has confirmed a Downgrade, nobody knows that it is done. The claim
+// still keeps out all writers, and the holder may go on either way: renewals in the old mode change
+// nothing, and those in the new mode complete the Downgrade.
 func TestDowngradeWithoutAMajority(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, a, claim := held(t, 3)
@@ -258,7 +258,7 @@ func TestDowngradeWithoutAMajority(t *testing.T) {
 		rest()
 		both := claim.Owner + " " + x.Owner
 		c.shares(both, both, both)
-		// The old mode, overtaken, takes nothing back.
+		// A late renewal in the old mode takes nothing back.
 		a.renew(claim, driver.Held)
 		rest()
 		c.shares(both, both, both)
