@@ -251,7 +251,7 @@ func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
 // If a context panics as its lock is lost, that is logged, because nobody could recover from a
 // panic in a goroutine of the Locker. All others on the lease are still told.
 //
-// Fails if the code is broken like this: contain without recover, or many.call without defer.
+// Fails if the code is broken like this: contain without recover, or many.run without defer.
 func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
 	for name, lose := range map[string]func(b *bench, l *holdfast.Locker, faults memhold.Faults){
 		"by the clock": func(_ *bench, _ *holdfast.Locker, faults memhold.Faults) {

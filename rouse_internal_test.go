@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"bytes"
+	"reflect"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -70,7 +71,8 @@ func TestLeaseThatComesDueMeanwhileIsNotForgotten(t *testing.T) {
 		s.mu.Lock()
 		time.Sleep(time.Nanosecond)
 		stacks := make([]byte, 1<<20)
-		for !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*watchdog).inspect")) {
+		examine := runtime.FuncForPC(reflect.ValueOf((*watchdog).examine).Pointer()).Name()
+		for !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(examine)) {
 			runtime.Gosched()
 		}
 		clock.SimulateSuspend(50 * time.Millisecond)

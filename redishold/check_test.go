@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// R10: a server with replicas is no independent one, and its locks may be forgotten in a failover.
+// R10: a server with replicas is not independent, and a failover may forget its locks.
 func TestR10_CheckFindsReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF("always"))
@@ -163,7 +163,8 @@ func TestCheckFindsAClockThatIsOff(t *testing.T) {
 	}
 }
 
-// A user that may not read the configuration gets what INFO tells, and that there may be more.
+// A user without permission to read the configuration gets what INFO tells, and a note that there
+// may be more.
 func TestCheckWithoutConfig(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -206,8 +207,8 @@ func TestCheckOfADeadServer(t *testing.T) {
 	})
 }
 
-// A durable server that may not tell that it was emptied is found by Check; others are asked with
-// each claim.
+// Check finds a durable server that has no way to say that it was emptied. The others are asked
+// with each claim.
 func TestCheckFindsABlindClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF("always"))

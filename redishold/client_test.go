@@ -52,7 +52,7 @@ func TestClientOption(t *testing.T) {
 	t.Run("Sentinels", func(t *testing.T) { reached(t, redistest.StartSentinels(t).URL()) })
 }
 
-// TestClientOptionBadInput: what is wrong is told as Open tells it, without the password.
+// TestClientOptionBadInput: errors have the words of Open's, without the password.
 func TestClientOptionBadInput(t *testing.T) {
 	_, err := redishold.ClientOption("redis://:hidden@a,b")
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "2 hosts") ||

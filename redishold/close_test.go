@@ -30,7 +30,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	// Closed while it connects to somebody who never answers.
+	// Closed while it connects to a server that never answers.
 	for range 3 {
 		b := open(t, "redis://"+silent, redishold.WithoutConnecting())
 		if _, err := b.Acquire(brief(t), newClaim("k")); !errors.Is(err, context.DeadlineExceeded) {

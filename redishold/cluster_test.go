@@ -55,7 +55,7 @@ func TestClusterRenewalIsNotHeldUpByOneShard(t *testing.T) {
 			t.Errorf("%s, shard frozen %v: %v, %v", claims[i].Key, frozen, r.State, r.Err)
 		}
 	}
-	// Neither is anything else on the other shards.
+	// Nor is anything else on the other shards.
 	mustBe(t, "acquire", driver.Held)(b.Acquire(ctx, newClaim(keyOf(t, c, 0, "other"))))
 }
 
@@ -74,7 +74,7 @@ func TestClusterSlotMovesUnderHolderAndWaiter(t *testing.T) {
 		if err != nil || results[0].State != driver.Held {
 			t.Errorf("Renew while the slot is being moved: %+v, %v", results, err)
 		}
-		// A lock whose keys are on two servers can be asked for at neither.
+		// If the keys of a lock are on two servers, neither of them can be asked for it.
 		another := newClaim("{" + protocol.Tag(protocol.Slot(key)) + "}")
 		if _, err := b.Acquire(t.Context(), another); !errors.Is(err, driver.ErrUnavailable) ||
 			driver.Permanent(err) {
@@ -113,7 +113,7 @@ func TestClusterFailover(t *testing.T) {
 	first := granted(t, b, claim)
 	c.Primaries[1].Kill()
 	c.TakeOver(t, 1)
-	// Without that confirmation, which nobody can give any more, and while a server is missing.
+	// Without that confirmation, which no server can give any more, and while a server is missing.
 	b = open(t, c.URL(), redishold.WithoutConnecting())
 	stillHeld(t, b, claim)
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
@@ -198,7 +198,7 @@ func TestClusterACLDocumentedMinimum(t *testing.T) {
 	refused(t, "redis+cluster://locks:secret@"+c.Primaries[0].Addr, true, "NOPERM", "'cluster")
 }
 
-// A process that waits in ever new slots does not keep a channel for each for ever.
+// A process that always waits in new slots does not keep a channel for each of them for ever.
 func TestClusterChannelsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)

@@ -36,7 +36,7 @@ func TestConformanceStandalone(t *testing.T) {
 			return drivertest.Store{
 				Open: func(t testing.TB) driver.Backend {
 					proxy := redistest.NewProxy(t, server)
-					// That the key is busy is not the end of an acquisition: it goes on to queue.
+					// "Busy" is not the end of an acquisition: it goes on to queue.
 					proxy.Spare("_\r\n")
 					b := open(t, proxy.URL())
 					proxies[b] = proxy

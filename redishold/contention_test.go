@@ -57,18 +57,19 @@ type guardedTurn struct {
 	Entered, Left time.Duration
 }
 
-// Processes with goroutines each increment a counter that another server keeps: they read it, and
+// Processes with several goroutines each increment a counter on another server: they read it, and
 // write what they read plus one. That server knows nothing of locks, but refuses a token smaller
-// than the largest it has seen. All the while one process after another is paused for longer than
-// its lease, in the middle of whatever it does. Two have local handoff, two have not. Invariants:
+// than the largest it has seen. Meanwhile one process after another is paused for longer than its
+// lease, in the middle of anything it does. Two processes have local handoff, two have not.
+// Invariants:
 //
 //   - no two turns overlap, as far as they were valid;
 //   - each has a larger token than the one before;
 //   - a token is refused only to who finds its lock lost, too;
 //   - no increment that was accepted is lost.
 //
-// With so short a lease a request has a few dozen milliseconds. That one is not answered by then is
-// no more than a failed try: whatever it has done meanwhile must not break an invariant.
+// With such a short lease a request has a few dozen milliseconds. A request that is not answered by
+// then is only a failed try: whatever it has done must not break an invariant.
 func TestProcessesGuardACounter(t *testing.T) {
 	t.Parallel()
 	span := contentionSpan
@@ -188,7 +189,7 @@ func startContender(t *testing.T, url, store string, run int) *contender {
 	return p
 }
 
-// report waits for the end of the process, which has been told, and returns what it has to tell.
+// report waits for the end of the process, which has been told to end, and returns its report.
 func (p *contender) report(t *testing.T) (h history) {
 	t.Helper()
 	if err := p.out.Decode(&h); err != nil {
@@ -246,8 +247,8 @@ func contend(order string) error {
 	return out.Encode(whole)
 }
 
-// guardedStore keeps a counter for whoever shows a token that is not smaller than those before.
-// With one argument it reads, with two it writes the second. It gives the counter, or -1.
+// guardedStore keeps a counter, which changes only with a token that is not smaller than those
+// before. With one argument it reads, with two it writes the second. It returns the counter, or -1.
 const guardedStore = `
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'token') or 0) then
 	return -1
@@ -275,7 +276,7 @@ func (h *history) contend(ctx context.Context, locker *holdfast.Locker, address 
 			continue
 		}
 		h.turn(lock, store)
-		// What was lost is no error of the release.
+		// A loss is not an error of the release.
 		if err := lock.Release(context.Background()); err != nil &&
 			!errors.Is(err, holdfast.ErrLost) {
 			h.failed("Release", err)

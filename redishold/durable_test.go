@@ -24,8 +24,8 @@ func TestR32_SettingsExemptNobody(t *testing.T) {
 	}
 }
 
-// The operator's word is checked against what the server says, and the server refused when it
-// contradicts or does not say.
+// The operator's word is checked against what the server says. The server is refused if it says
+// otherwise or does not say.
 func TestR32_DurableIsChecked(t *testing.T) {
 	t.Parallel()
 	for want, options := range map[string][]redistest.Option{

@@ -2,7 +2,7 @@ package redishold
 
 import "time"
 
-// WithChannels changes how many sharded channels are kept, and for how long one that nobody uses.
+// WithChannels changes how many sharded channels are kept, and for how long an unused one is.
 func WithChannels(most int, idle time.Duration) Option {
 	return option(func(g *config) { g.maxChannels, g.channelIdle = most, idle })
 }

@@ -40,7 +40,7 @@ func unanswered(t *testing.T, b *redishold.Backend, claim driver.Claim) {
 	})
 }
 
-// granted asks until the claim is granted, through whatever stands in the way.
+// granted asks until the claim is granted, whatever faults there are.
 func granted(t *testing.T, b *redishold.Backend, claim driver.Claim) driver.Result {
 	t.Helper()
 	var result driver.Result
@@ -160,7 +160,7 @@ func TestR32_QuarantineBoundToTheRun(t *testing.T) {
 	granted(t, b, tiny)
 }
 
-// What was sent before the connection broke, and arrives later, does not take effect behind what
+// Requests from before the connection broke may arrive later. They do not take effect after what
 // was sent since.
 func TestStragglersOfABrokenConnectionAreStopped(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func TestStragglersOfABrokenConnectionAreStopped(t *testing.T) {
 		return err
 	})
 	deliver()
-	// Whatever was delivered has been dealt with when a later connection is answered.
+	// What was delivered has been dealt with when a later connection is answered.
 	server.Do(t, "PING")
 	if value := server.Do(t, "GET", "k"); value != nil {
 		t.Errorf("the acquisition took effect after its release: %v", value)
@@ -260,7 +260,7 @@ func TestFrozenServerAndManyCalls(t *testing.T) {
 	calls.Wait()
 	server.Thaw()
 	server.Do(t, "FLUSHALL")
-	// A connection that is silent for seconds is given up, which is right.
+	// A connection that is silent for seconds is rightly given up.
 	short := time.Since(frozen) < time.Second
 	testserver.Eventually(t, "the abandoned requests are through", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -363,7 +363,7 @@ func TestFlushedUnderAHolder(t *testing.T) {
 	}
 }
 
-// Tokens come from clients' clocks, and rise though these do not agree by years.
+// Tokens come from clients' clocks, and rise even if these differ by years.
 func TestClientClocksFarOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -396,7 +396,7 @@ func TestServerRefusals(t *testing.T) {
 		!errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
 		t.Errorf("without memory: %v", err)
 	}
-	// What is held can be kept and given back all the same.
+	// What is held can still be renewed and released.
 	results, err := b.Renew(t.Context(), []driver.Claim{held})
 	if err != nil || results[0].State != driver.Held {
 		t.Errorf("Renew without memory: %+v, %v", results, err)
@@ -546,7 +546,7 @@ func TestListOfLargeForeignValues(t *testing.T) {
 	if owners[claim.Key] != claim.Owner || len(owners) != count+1 {
 		t.Errorf("%d keys; %s is held by %q", len(owners), claim.Key, owners[claim.Key])
 	}
-	// One that goes while it is listed is not held by nobody.
+	// A key that goes while it is listed must not be shown as held by nobody.
 	server.Do(t, "SET", "lock:empty", "")
 	for entry, err := range b.List(t.Context(), "lock:empty") {
 		if err != nil || entry.Holder.Owner != "" {
@@ -555,8 +555,8 @@ func TestListOfLargeForeignValues(t *testing.T) {
 	}
 }
 
-// Somebody else's value under a lock's key may be as long as the server allows. Nobody needs more
-// of it than an owner value has, and the connection that renews has to carry the answer.
+// Another program's value under a lock's key may be as long as the server allows. Only as much of
+// it is needed as an owner value has, and the connection that renews has to carry the answer.
 func TestLongForeignValueStaysOnTheServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -603,12 +603,12 @@ func TestLongForeignValueStaysOnTheServer(t *testing.T) {
 		if n := sent() - before; n > 1<<20 {
 			t.Errorf("%s: the server sent %d bytes", name, n)
 		}
-		// A copy for a script takes a busy server seconds, in which it serves nobody.
+		// A copy for a script takes a busy server seconds, in which it serves no other client.
 		if n := number("used_memory_lua"); n > 10<<20 {
 			t.Errorf("%s: the scripts take %d bytes of the server's memory", name, n)
 		}
 	}
-	// An empty value is somebody's all the same.
+	// An empty value is also a holder's.
 	server.Do(t, "SET", "empty", "")
 	b := direct
 	for range 2 {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// A fence that somebody has set to where no exact tokens are left says which one it is, and how to
-// repair it; the other slots go on.
+// If somebody has set a fence to where no exact tokens are left, the error says which one it is,
+// and how to repair it. The other slots go on.
 func TestFenceWithoutTokensLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -43,8 +43,8 @@ func list(t *testing.T, b *redishold.Backend, prefix string) map[string]driver.E
 	return entries
 }
 
-// What other programs have left under a lock's key blocks the lock, also if it is nothing at all,
-// and for ever if it has no end. An operator has to see it.
+// What other programs have left under a lock's key blocks the lock, also if it is empty, and for
+// ever if it does not expire. An operator must see it.
 func TestForeignKeysAreShown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -91,8 +91,8 @@ func sameEntry(a, b driver.Entry) bool {
 		slices.Equal(a.Waiters, b.Waiters)
 }
 
-// A key of another type is no lock. Who asks for it is told why, and it hides no other key, also if
-// a queue is left beside it.
+// A key of another type is not a lock. A caller that asks for it is told why, and it hides no other
+// key, even if a queue is left beside it.
 func TestKeysOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -226,7 +226,7 @@ func TestLocksOfRedisson(t *testing.T) {
 	}
 }
 
-// The longest owner value is a holder like any other. A longer value that begins like it is
+// The longest owner value is a holder like any other. A longer value that begins in the same way is
 // another's, and stays.
 func TestLongestOwnerIsNoOther(t *testing.T) {
 	t.Parallel()

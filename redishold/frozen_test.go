@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// Not parallel: it counts the goroutines of the process. Servers that stand still for ever hold up
-// nobody who leaves.
+// Not parallel: it counts the goroutines of the process. Servers that hang for ever do not keep
+// anybody from closing.
 func TestCloseLeavesNoGoroutineWhenServersStandStill(t *testing.T) {
 	server := redistest.Start(t)
 	cluster := redistest.StartCluster(t, 2, 0)

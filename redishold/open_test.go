@@ -23,8 +23,8 @@ import (
 const secret = "pass:w@rd/%?#"
 const escapedSecret = "pass%3Aw%40rd%2F%25%3F%23"
 
-// refused opens a URL in vain, checks the kind of the error and what it says, and that it keeps the
-// secret.
+// refused opens a URL, which must fail. It checks the kind of the error and what it says, and that
+// it hides the secret.
 func refused(t *testing.T, url string, permanent bool, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -290,7 +290,7 @@ func TestOpenBadInput(t *testing.T) {
 	})
 }
 
-// A server that does not want to talk says why before it hangs up.
+// A server that refuses to talk says why before it hangs up.
 func TestServerSaysWhy(t *testing.T) {
 	t.Parallel()
 	t.Run("protected mode", func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestServerSaysWhy(t *testing.T) {
 	})
 }
 
-// A server that listens but never answers costs the caller no more than its patience.
+// A server that listens but never answers costs the caller only the time that the caller waits.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	silent := pretend(t, func(string) string { return "" })
@@ -350,8 +350,8 @@ func TestOpenWithoutConnecting(t *testing.T) {
 	works(t, b)
 }
 
-// slams is a server that says something to each client and then hangs up, without having listened.
-// It returns its address.
+// slams is a server that says something to each client and then hangs up without listening. It
+// returns its address.
 func slams(t *testing.T, words string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

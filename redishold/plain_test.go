@@ -79,8 +79,8 @@ func TestPlainAcquisitionIsNotOursToTake(t *testing.T) {
 		driver.Held)(open(t, server.URL()).Acquire(t.Context(), first))
 }
 
-// A SET that has succeeded stands, whatever becomes of the script that is asked next: the outcome
-// is unknown, or the key would be left for its TTL.
+// A SET that has succeeded counts, whatever becomes of the script that is asked for next: the
+// outcome is unknown, or the key would be left for its TTL.
 func TestPlainAcquisitionWhoseScriptIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

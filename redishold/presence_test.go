@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// A waiter that could not ask for longer than it counts as present gets the key all the same: by
-// coming back, or by asking for what it was not told.
+// A waiter that could not ask for longer than its presence still gets the key: by coming back, or
+// by asking for what it was not told.
 func TestWaiterOutlivesItsPresence(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(t *testing.T, s *redistest.Server, p *redistest.Proxy,
@@ -89,8 +89,7 @@ func elapse(t *testing.T, d time.Duration) {
 	})
 }
 
-// stay has who waits now on a server with that clock be present for long, however slow the machine
-// is.
+// stay makes the waiters on a server with that clock present for long, however slow the machine is.
 func stay(t *testing.T, clock *redistest.Clock) {
 	t.Helper()
 	clock.Step(t, -time.Minute)

@@ -120,7 +120,8 @@ func flip(t *testing.T, server *redistest.Server) {
 
 // A server that was briefly a replica has lost its data in the same run and with the same uptime.
 // That counts as a restart, over a connection that it did not break, over one that is made again,
-// and for a client that comes later (R10, R32), and no word of the operator's helps.
+// and for a client that comes later (R10, R32), even if the operator says that the server is
+// durable.
 func TestR32_ReplicaForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, look := range map[string]func(t *testing.T, b *redishold.Backend,
@@ -166,7 +167,7 @@ func TestR32_ReplicaForAWhile(t *testing.T) {
 	}
 }
 
-// The deletion of all data, or their replacement, is noticed over connections that stay, too.
+// If all data are deleted or replaced, that is noticed over connections that stay, too.
 func TestR32_FlushCountsAsARestart(t *testing.T) {
 	t.Parallel()
 	for _, lose := range [][]string{{"FLUSHALL"}, {"FLUSHDB"}, {"SWAPDB", "0", "1"}} {
@@ -281,8 +282,8 @@ func TestR32_LossUnderABlindClient(t *testing.T) {
 }
 
 // A server takes part at once for a client that comes later, as long as it runs and its memory is
-// old. After a restart it sits the guard out from when it is asked, however long ago that was; and
-// one that is asked for the first time says why it takes no part.
+// old. After a restart it takes no part for the guard, from when it is first asked, however long
+// ago the restart was; and it says why when it is first asked.
 func TestR32_MemoryThatIsOldEnough(t *testing.T) {
 	t.Parallel()
 	server, clock := aged(t, redistest.WithAOF("always"))
@@ -316,8 +317,8 @@ func TestR32_MemoryThatIsOldEnough(t *testing.T) {
 	}
 }
 
-// The record of since when a server has had its data lies in the future when the server's clock was
-// set back. That costs the guard once more, and not all the time until then.
+// If the server's clock was set back, the record of since when it has had its data lies in the
+// future. That costs the guard once more, and not all the time until then.
 func TestK5_ClockSetBackBehindTheRecord(t *testing.T) {
 	t.Parallel()
 	server, clock := aged(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// looker is what the package's documentation says of a user who only looks.
+// looker is the user that the package's documentation describes for those who only look.
 func looker(t *testing.T, server *redistest.Server) (url string) {
 	t.Helper()
 	server.Do(t, "ACL", "SETUSER", "looks", "on", ">secret", "~lock:*", "~holdfast:*",
@@ -72,8 +72,8 @@ func isBetween(before, got, after driver.Entry) error {
 	return nil
 }
 
-// A user with +@read and nothing more sees the same as one who may do all, also where the clock of
-// the server is far from that of this machine, as TIME is none of +@read.
+// A user with only +@read sees the same as one with all rights, even if the clock of the server is
+// far from that of this machine: TIME is not part of +@read.
 func TestReadOnlyACL(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t)
@@ -111,7 +111,7 @@ func TestReadOnlyACL(t *testing.T) {
 	}
 }
 
-// A Backend that only reads sends nothing else, though its user may do all, and refuses what
+// A Backend that only reads sends nothing else, even if its user has all rights, and refuses what
 // changes something.
 func TestReadOnlySendsOnlyReads(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestReadOnlySendsOnlyReads(t *testing.T) {
 	}
 }
 
-// changes makes every call that would change something, which is refused.
+// changes makes every call that changes something. All must be refused.
 func changes(t *testing.T, b *redishold.Backend) {
 	t.Helper()
 	claim := newClaim("lock:free")

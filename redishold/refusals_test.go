@@ -48,8 +48,8 @@ func calls(b *redishold.Backend, held driver.Claim) map[string]func(context.Cont
 	}
 }
 
-// refusesAll fails the test unless every call says that the server has refused it, for now, in
-// these words; and the server has indeed done nothing.
+// refusesAll fails the test unless every call reports in these words that the server has refused it
+// for now, and the server has done nothing.
 func refusesAll(t *testing.T, b *redishold.Backend, held driver.Claim, code string) {
 	t.Helper()
 	for name, call := range calls(b, held) {
@@ -80,8 +80,8 @@ func both(t *testing.T, server *redistest.Server) map[string]*redishold.Backend 
 	return all
 }
 
-// While somebody's script runs for too long, the server refuses everything, and does nothing. Nor
-// has a script done anything that could be killed.
+// While another client's script runs for too long, the server refuses everything and does nothing.
+// A script of ours that could be killed has done nothing either.
 func TestServerBusyWithAScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithArgs("--lua-time-limit", "1"))
@@ -147,8 +147,8 @@ func TestServerCannotSave(t *testing.T) {
 	}
 }
 
-// Where a right is taken away between two commands of one acquisition, the server has done the
-// first, and the error says that it may have.
+// If a right is taken away between two commands of one acquisition, the server has done the first,
+// and the error says that it may have.
 func TestRightTakenAwayMidway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -17,7 +17,7 @@ func TestSentinelFailover(t *testing.T) {
 	first := granted(t, b, claim)
 	s.Primary.Kill()
 	s.TakeOver(t)
-	// Without it, which nobody can give any more.
+	// Without it: no server can give it any more.
 	b = open(t, s.URL())
 	stillHeld(t, b, claim)
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
@@ -59,8 +59,7 @@ func TestR4_FailoverLosesALock(t *testing.T) {
 	second.Token = driver.Token(time.Now().UnixMicro())
 	r2 := granted(t, b, second)
 	t.Logf("two hold the lock: token %d and token %d", r1.Token, r2.Token)
-	// The fence was forgotten as well. What tells the two apart is that tokens begin with the
-	// clock.
+	// The fence was forgotten as well. Only the clock in the tokens tells the two holders apart.
 	if r2.Token <= r1.Token {
 		t.Errorf("token %d after the failover, %d before", r2.Token, r1.Token)
 	}

@@ -91,9 +91,9 @@ func splitCommand(r *bufio.Reader) (raw []byte, command []string, err error) {
 	return raw, command, err
 }
 
-// The commands that take a free key are no single step. If the key is removed between any two of
-// them, by hand, by eviction or by a clock, and another owner takes it, what was drawn after that
-// is no grant (R7, R38).
+// The commands that take a free key are not one step. If the key is removed between any two of
+// them, by hand, by eviction or by a clock, and another owner takes it, tokens that were drawn
+// after that are not a grant (R7, R38).
 func TestR38_KeyRemovedBetweenPlainCommands(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"EXISTS", "ZADD", "GETRANGE"} {

@@ -163,7 +163,8 @@ func (b *bench) testArrivalOrder() {
 	b.want("C's ticket", b.do("ZSCORE", b.keys.Queue, ">C"), "4000000000000001")
 }
 
-// Who comes in the same microsecond as another comes after it, whatever the owner values are.
+// Of two waiters in the same microsecond, the second comes after the first, whatever the owner
+// values are.
 func (b *bench) testSameMicrosecond() {
 	b.acquire("A", "")
 	for ahead := range int64(50) {
@@ -445,9 +446,9 @@ func (b *bench) testNothingIsLeftBehind() {
 	b.wantOnly(b.keys.Fence)
 }
 
-// The commands that acquire without a script are not one step. Whatever comes between them, of
-// everybody whose acquisition completed, who started later has the larger token, and no two share
-// one.
+// The commands that acquire without a script are not one step. Whatever comes between them, of any
+// two acquisitions that completed, the one that started later has the larger token, and no two have
+// the same token.
 func TestR38_TokensRiseBetweenPlainCommands(t *testing.T) {
 	server := still(t)
 	b := newBench(t, server)

@@ -83,7 +83,7 @@ func (b *bench) testStrangers() {
 	b.want("the stranger's", b.do("GET", "lock:a"), "x")
 }
 
-// Whoever shared a lock that was lost has lost it for good, though the readers may still be there.
+// A reader of a lock that was lost has lost it for good, even if the set of readers is still there.
 func (b *bench) testStaleReaders() {
 	lose := map[string]func(){
 		"deleted": func() { b.do("DEL", "lock:a") },
@@ -177,8 +177,8 @@ func (b *bench) testNotAheadOfWaiters() {
 	b.want("D, as Y is dead", b.share("D", "", 10_000), 124)
 }
 
-// When nobody was told that the lock is free, the first who would share and asks has its turn, and
-// so have those behind it, but not the next writer.
+// If nobody was told that the lock is free, the first waiter that would share and asks has its
+// turn, and so have those behind it, but not the next writer.
 func (b *bench) testFreeWithWaiters() {
 	b.acquire("W", "")
 	b.share("A", "0", 10_000)
@@ -336,8 +336,7 @@ func (b *bench) testInspectShared() {
 	}
 }
 
-// What an exclusive claim sends has nothing to do with those that share, and is one round trip
-// each.
+// What an exclusive claim sends does not depend on readers, and is one round trip each.
 func TestExclusivePairSendsWhatItSentBefore(t *testing.T) {
 	f := &fake{answer: func(c protocol.Command) protocol.Reply {
 		switch c[0] {

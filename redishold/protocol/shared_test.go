@@ -153,8 +153,8 @@ func TestSharedSendsNothingForThoseWhoGaveUp(t *testing.T) {
 	})
 }
 
-// The release that is still sent when its caller is gone is sent once, however often it was asked
-// for meanwhile.
+// A release that is still sent when its caller is gone is sent once, however often it was asked
+// for.
 func TestSharedSendsARepeatedReleaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -21,10 +21,10 @@ func withClocks(t *testing.T, n int) (*cluster, []*redistest.Clock) {
 	return c, clocks
 }
 
-// R39, K1: a server whose clock is set forward gives a lease away early. With the two that could
-// object out of reach, that is two holders at the same time: a limit of the approach, which the
-// package documentation states. The tokens tell them apart, whatever the clocks say: here neither
-// client proposes one.
+// R39, K1: a server whose clock is set forward gives a lease away early. If the two servers that
+// could object are out of reach, there are two holders at the same time. The package documentation
+// states this limit of the approach. The tokens tell the holders apart, whatever the clocks say:
+// here neither client proposes one.
 func TestK1_R39_ForwardJumpGivesTwoHolders(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 5)
@@ -57,7 +57,7 @@ func TestK1_R39_ForwardJumpGivesTwoHolders(t *testing.T) {
 	}
 }
 
-// Where a majority can be reached, one clock that is set forward is no harm: the others object.
+// If a majority can be reached, one clock that is set forward does no harm: the others object.
 func TestK1_MinorityOfClocksJumps(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 5)
@@ -77,8 +77,8 @@ func TestK1_MinorityOfClocksJumps(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// K5: a clock that is set back makes leases longer, and that is all: nobody gets a lock early, and
-// everybody gets it in the end.
+// K5: a clock that is set back only makes leases longer: nobody gets a lock early, and everybody
+// gets it in the end.
 func TestK5_BackwardJumpOnlyDelays(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 3)
@@ -137,8 +137,8 @@ func TestR19_ClocksDisagree(t *testing.T) {
 
 // A server's uptime follows its wall clock, which may be set forward after a restart. A client that
 // was connected before the restart is not deceived: it knows since when the server was gone. Nor is
-// a later client, as the record of since when the server has had its data is gone too. A client
-// that comes after another jump is deceived, as the package documentation says (R39).
+// a later client, because the record of since when the server has had its data is gone too. A
+// client that comes after another jump is deceived, as the package documentation says (R39).
 func TestR39_ClockJumpEndsQuarantineEarly(t *testing.T) {
 	t.Parallel()
 	c, clocks := withClocks(t, 3)

@@ -65,9 +65,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// settled is a client whose calls return when also the nodes that were not waited for have
-// answered: the suite looks from a second client at what exactly has changed, while only a majority
-// is promised to have. And it loses a reply, when it is told to.
+// settled is a client whose calls return only when the nodes that were not waited for have
+// answered, too, because the suite looks from a second client at exactly what has changed, while
+// only a majority is promised to have changed. It also loses a reply when it is told to.
 //
 // A client takes it to be earlier than it is by as long as an answer took to come back, and its
 // waiters go ahead of others' by as much. So a call that queues a claim returns when more time has

@@ -23,7 +23,7 @@ import (
 //   - each turn has a larger token than the one before;
 //   - in the end nothing is left.
 //
-// That a busy machine has no answer in time is no more than a failed try.
+// An answer that a busy machine does not give in time is only a failed try.
 func TestR1_ContentionWithFaults(t *testing.T) {
 	t.Parallel()
 	random := newRandom(t)
@@ -78,8 +78,8 @@ func TestR1_ContentionWithFaults(t *testing.T) {
 					mu.Lock()
 					inside = nil
 					mu.Unlock()
-					// Of three servers that have the lock two may be gone: that is not said to be a
-					// release, and is one when they are back.
+					// Of three servers that have the lock, two may be gone. Then the release is not
+					// reported as done, and is done when they are back.
 					if err := lock.Release(ctx); err != nil &&
 						!errors.Is(err, holdfast.ErrUnknown) &&
 						!errors.Is(err, holdfast.ErrUnavailable) {
@@ -146,9 +146,9 @@ func (k *client) confirm(claim driver.Claim, token driver.Token, asked time.Time
 	return k.granted(claim).Token
 }
 
-// A waiter of another client is handed the lock with a minority of servers stopped: the release
-// grants it to the waiter, which need not ask. How soon it learns it is measured elsewhere; that
-// nobody waits for a lease to end is seen from its length.
+// A waiter of another client is handed the lock while a minority of servers is stopped: the release
+// grants it to the waiter, which need not ask. How soon it learns of that is measured elsewhere.
+// Its length shows that the waiter did not wait for a lease to end.
 func TestHandoffWithMinorityStopped(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)

@@ -29,10 +29,10 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, n))
 }
 
-// R2, R17, R24, R25: whatever becomes of an acquisition, when the servers answer again nothing of
-// it is left on any, long before a lease ends. In each round servers are stopped, cut off or
-// killed, of which there may be too many to get the lock; meanwhile locks are taken and given back,
-// waited for in vain, and given up.
+// R2, R17, R24, R25: when the servers answer again, nothing of an acquisition is left on any of
+// them, whatever became of it, and long before a lease ends. In each round servers are stopped, cut
+// off or killed, sometimes too many for the lock. Meanwhile locks are taken, given back, waited for
+// without success, and given up.
 func TestNothingLeftBehind(t *testing.T) {
 	t.Parallel()
 	const perRound = 12

@@ -147,9 +147,9 @@ func (s *scene) heldByFirst() {
 // minority is the two servers that a fault hits.
 var minority = []int{1, 3}
 
-// R3: whatever happens to a minority, in whatever phase, before a request or after its effect and
-// before its reply: the request ends as if nothing had happened, nobody else gets what is held, and
-// when the servers answer again nothing is left on any.
+// R3: whatever happens to a minority, in any phase, before a request or between its effect and its
+// reply, the request ends as if nothing had happened. Nobody else gets what is held, and when the
+// servers answer again, nothing is left on any.
 func TestR3_MinorityFailsInEveryPhase(t *testing.T) {
 	for _, fault := range serverFaults {
 		t.Run(fault.name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func (s *scene) beforeReply(request func(*scene) error,
 	}
 	err := <-done
 	for _, i := range minority {
-		// Replies that were kept back are of no use any more, whatever the fault was.
+		// Replies that were kept back are useless by now, whatever the fault was.
 		s.a.proxies[i].Break()
 		s.a.proxies[i].SetReplies(redistest.Pass)
 	}

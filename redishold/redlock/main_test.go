@@ -23,8 +23,8 @@ const patience = 2 * time.Minute
 // longTTL is a lease that no test waits for to end.
 const longTTL = 50 * time.Second
 
-// calm is for tests in which a node that is slow is none that is down: no pause of a busy machine
-// may look like one.
+// calm is for tests in which a slow node must not count as down: a pause of a busy machine may not
+// look like that.
 const calm = "restart-guard=0s&node-timeout=3s"
 
 // brisk is calm for leases that tests wait for the end of, and briefTTL the shortest one: a node
@@ -173,7 +173,7 @@ func (k *client) granted(claim driver.Claim) driver.Result {
 	return result
 }
 
-// renew renews the claim, of which the result must be as wanted.
+// renew renews the claim. The result must be as wanted.
 func (k *client) renew(claim driver.Claim, want driver.State) {
 	k.t.Helper()
 	ctx, cancel := limit()
@@ -184,7 +184,7 @@ func (k *client) renew(claim driver.Claim, want driver.State) {
 	}
 }
 
-// release releases the claim, of which the result must be as wanted.
+// release releases the claim. The result must be as wanted.
 func (k *client) release(claim driver.Claim, want driver.State) {
 	k.t.Helper()
 	ctx, cancel := limit()

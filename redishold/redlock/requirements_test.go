@@ -129,8 +129,8 @@ func TestR10_ReplicaIsNoVote(t *testing.T) {
 	}
 }
 
-// R7, R8, R25: a holder whose lease is over takes nothing away from the next one, by releasing or
-// by renewing, on any server; and releasing what one never had, or not any more, does no harm.
+// R7, R8, R25: a holder whose lease is over takes nothing from the next one, by a release or a
+// renewal, on any server. Releasing what one never had, or has no longer, does no harm.
 func TestR7_R8_R25_OverrunHolder(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
@@ -170,9 +170,9 @@ func TestR7_R8_R25_OverrunHolder(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// R14, R15, R16, R18, K2: a majority that is reached when the validity is over is none. Here the
-// replies are kept back for longer than the lease; a process that is paused in between looks the
-// same.
+// R14, R15, R16, R18, K2: a majority that is reached after the validity is over does not count.
+// Here the replies are kept back for longer than the lease; a process that is paused in between
+// looks the same.
 func TestK2_R14_R18_RepliesComeTooLate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
@@ -214,8 +214,8 @@ func TestK2_R14_R18_RepliesComeTooLate(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// R17, R24: who gets no majority gives back at once what it got, so nobody has to wait for that to
-// end; and it has not touched what another holds.
+// R17, R24: a claim without a majority gives back at once what it got, so nobody has to wait for
+// that to end. It has not touched what another holds.
 func TestR17_R24_LoserGivesBack(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
@@ -288,8 +288,8 @@ func TestR26_SimultaneousContenders(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// R27, R28: a network that parts holders from the servers costs the others a lease each time, and
-// no more; while it does so over and over nobody gets anything done, which is a limit of the
+// R27, R28: a network that cuts off holders from the servers costs the others a lease each time,
+// and no more. While it does so over and over, nobody makes progress, which is a limit of the
 // approach.
 func TestR27_R28_PartitionsCostALeaseEach(t *testing.T) {
 	t.Parallel()
@@ -320,8 +320,8 @@ func TestR27_R28_PartitionsCostALeaseEach(t *testing.T) {
 	b.release(last, driver.Held)
 }
 
-// R34, R35: a renewal counts when a majority has renewed. It does not make a lock that is gone, nor
-// take one from another, and with a minority of renewals it is not said to be held.
+// R34, R35: a renewal counts if a majority has renewed. It does not bring back a lock that is gone,
+// nor take one from another. If only a minority has renewed, the lock does not count as held.
 func TestR34_R35_RenewalNeedsAMajority(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)

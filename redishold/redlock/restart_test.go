@@ -115,8 +115,8 @@ func TestR29_R32_QuarantineKeepsASecondHolderOut(t *testing.T) {
 	}
 }
 
-// A renewed lock outlives that all five servers forget it, one pair after the other, as long as a
-// renewal comes in between.
+// A renewed lock survives if all five servers forget it, two at a time, as long as a renewal comes
+// in between.
 func TestR32_LockOutlivesAllServersInTurn(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
