@@ -27,12 +27,14 @@ const (
 	kindVariable    = "HOLDFAST_BENCH_CANDIDATE"
 	addressVariable = "HOLDFAST_BENCH_ADDRESS"
 	leaseVariable   = "HOLDFAST_BENCH_LEASE"
-
-	key = "leader"
+	keyVariable     = "HOLDFAST_BENCH_KEY"
 
 	// step is the time between two acts of a leader.
 	step = time.Millisecond
 )
+
+// key is what a candidate campaigns for.
+var key = os.Getenv(keyVariable)
 
 // campaign is a candidate. It leads until it reads a line, ends in order by SIGTERM, and writes a
 // line when it begins to act as a leader and one when it has ended.

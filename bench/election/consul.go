@@ -136,15 +136,15 @@ func ask(client *http.Client, url string, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// answered returns how many requests the agent answers in a span, by its own metrics. They are
-// those of the last ten seconds that are over.
+// answered returns how many requests the agent answers in a span, by its own metrics: those of
+// whole intervals of ten seconds, from the first that begins after the call.
 func answered(client *http.Client, address string, span time.Duration) (float64, error) {
 	const interval = 10 * time.Second
 	n, spans := 0, 0
 	last := ""
-	for range 2 * int(span/time.Second) {
+	for deadline := time.Now().Add(span + 3*interval); time.Now().Before(deadline); {
 		var metrics struct {
-			Timestamp string
+			Timestamp string // when the last interval that is over began
 			Samples   []struct {
 				Name   string
 				Count  int
@@ -154,19 +154,21 @@ func answered(client *http.Client, address string, span time.Duration) (float64,
 		if err := ask(client, "http://"+address+"/v1/agent/metrics", &metrics); err != nil {
 			return 0, err
 		}
-		if last != "" && metrics.Timestamp != last {
-			spans++
-			for _, s := range metrics.Samples {
-				if s.Name == "consul.api.http" && s.Labels["path"] != "v1_agent_metrics" {
-					n += s.Count
+		if metrics.Timestamp != last {
+			if spans > 1 { // two have begun before the call
+				for _, s := range metrics.Samples {
+					if s.Name == "consul.api.http" && s.Labels["path"] != "v1_agent_metrics" {
+						n += s.Count
+					}
 				}
 			}
+			spans++
 		}
 		last = metrics.Timestamp
 		time.Sleep(time.Second)
 	}
-	if spans == 0 {
-		return 0, fmt.Errorf("no metrics of %v are over after %v", interval, 2*span)
+	if spans < 3 {
+		return 0, fmt.Errorf("no metrics of %v are over after %v", interval, span+3*interval)
 	}
-	return float64(n) * span.Seconds() / (float64(spans) * interval.Seconds()), nil
+	return float64(n) * span.Seconds() / (float64(spans-2) * interval.Seconds()), nil
 }

@@ -31,26 +31,27 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 10, "how often the leader ends in each way")
 	changes := flag.Int("changes", 1000, "changes of the leader in the search for overlaps")
+	fleets := flag.Int("fleets", 1, "in how many elections side by side the leader changes")
 	idle := flag.Duration("idle", 20*time.Second, "for how long requests are counted")
 	only := flag.String("only", "",
 		"redis, directory, etcd, client-go, client-go-release or consul, with commas; "+
 			"default: all but consul, whose server has to be built")
 	flag.Parse()
-	if err := compare(*rounds, *changes, *idle, *only); err != nil {
+	if err := compare(*rounds, *changes, *fleets, *idle, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "election:", err)
 		os.Exit(1)
 	}
 }
 
 // compare measures each contender and writes the tables.
-func compare(rounds, changes int, idle time.Duration, only string) error {
+func compare(rounds, changes, fleets int, idle time.Duration, only string) error {
 	var results []result
 	for _, c := range contenders {
 		if only == "" && c.kind == "consul" ||
 			only != "" && !slices.Contains(strings.Split(only, ","), c.kind) {
 			continue
 		}
-		r, err := measure(c, rounds, changes, idle)
+		r, err := measure(c, rounds, changes, fleets, idle)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

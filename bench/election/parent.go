@@ -5,12 +5,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -95,9 +97,11 @@ type fleet struct {
 	changes int
 }
 
-func newFleet(c contender, p *place, ttl time.Duration) (*fleet, error) {
+// newFleet has three candidates campaign for a key that no other fleet has.
+func newFleet(c contender, p *place, ttl time.Duration, key string) (*fleet, error) {
 	f := &fleet{place: p, events: make(chan event, 1000), stopped: make(map[int64]bool)}
-	f.env = append(os.Environ(), kindVariable+"="+c.kind, leaseVariable+"="+ttl.String())
+	f.env = append(os.Environ(), kindVariable+"="+c.kind, leaseVariable+"="+ttl.String(),
+		keyVariable+"="+key)
 	for range 3 {
 		if err := f.join(); err != nil {
 			return f, err
@@ -175,16 +179,24 @@ func (f *fleet) note(e event) {
 	f.changes++
 }
 
+// errMissed says that another had come to lead just before the leader was ended.
+var errMissed = errors.New("another leads already")
+
 // next waits for a leader that has begun after this. It may be the one from before: one that has
-// resigned campaigns again, and others may not have begun to.
+// resigned campaigns again, and others may not have begun to. If the news of another one come that
+// has begun before this, next fails with errMissed: that one goes on.
 func (f *fleet) next(after int64) error {
 	timeout := time.After(patience)
+	was := f.since
 	for f.since <= after {
 		select {
 		case e := <-f.events:
 			f.note(e)
 		case <-timeout:
 			return fmt.Errorf("nobody leads within %v", patience)
+		}
+		if f.since != was && f.since <= after {
+			return errMissed
 		}
 	}
 	return nil
@@ -204,7 +216,7 @@ func (f *fleet) settle(d time.Duration) {
 }
 
 // end ends the leader in some way, and returns how long nobody led. It puts a candidate in the
-// place of one that has gone.
+// place of one that has gone. If the leader was none any more it fails with errMissed.
 func (f *fleet) end(w way) (time.Duration, error) {
 	old := f.leader
 	began := time.Now().UnixNano()
@@ -226,8 +238,9 @@ func (f *fleet) end(w way) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := f.next(began); err != nil {
-		return 0, err
+	missed := f.next(began)
+	if missed != nil && !errors.Is(missed, errMissed) {
+		return 0, missed
 	}
 	gap := time.Duration(f.since - began)
 	switch w {
@@ -238,6 +251,9 @@ func (f *fleet) end(w way) (time.Duration, error) {
 		err = old.cmd.Process.Signal(syscall.SIGCONT)
 	case partition:
 		old.wire.setCut(false)
+	}
+	if err == nil {
+		err = missed
 	}
 	return gap, err
 }
@@ -257,8 +273,8 @@ func (f *fleet) overlaps() (n, stopped int) {
 	return n, stopped
 }
 
-// measure runs all of it for one contender.
-func measure(c contender, rounds, changes int, idle time.Duration) (result, error) {
+// measure runs all of it for one contender, the changes in so many fleets side by side.
+func measure(c contender, rounds, changes, fleets int, idle time.Duration) (result, error) {
 	r := result{name: c.name, gaps: map[way]gaps{}, faults: map[way]int{}, requests: -1}
 	place, err := c.open()
 	if err != nil {
@@ -268,7 +284,7 @@ func measure(c contender, rounds, changes int, idle time.Duration) (result, erro
 	if err := r.measureGaps(c, place, rounds); err != nil {
 		return r, err
 	}
-	if err := r.measureChanges(c, place, changes); err != nil {
+	if err := r.measureFleets(c, place, changes, fleets); err != nil {
 		return r, err
 	}
 	if place.requests != nil {
@@ -278,7 +294,7 @@ func measure(c contender, rounds, changes int, idle time.Duration) (result, erro
 }
 
 func (r *result) measureGaps(c contender, p *place, rounds int) error {
-	f, err := newFleet(c, p, lease)
+	f, err := newFleet(c, p, lease, "gaps")
 	defer f.close()
 	if err == nil {
 		err = f.next(0)
@@ -291,17 +307,46 @@ func (r *result) measureGaps(c contender, p *place, rounds int) error {
 			if w == partition && p.directory != "" {
 				continue
 			}
-			f.settle(time.Second) // all candidates wait
 			var gap time.Duration
-			gap, err = f.end(w)
+			for gap, err = 0, errMissed; errors.Is(err, errMissed); {
+				f.settle(time.Second) // all candidates wait
+				gap, err = f.end(w)
+			}
 			r.gaps[w] = append(r.gaps[w], gap)
 		}
 	}
 	return err
 }
 
-func (r *result) measureChanges(c contender, p *place, changes int) error {
-	f, err := newFleet(c, p, lease)
+// measureFleets changes leaders in all fleets.
+func (r *result) measureFleets(c contender, p *place, changes, fleets int) error {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var all error
+	for i := range fleets {
+		group.Go(func() {
+			one := result{faults: map[way]int{}}
+			err := one.measureChanges(c, p, (changes+i)/fleets, fmt.Sprint("changes-", i))
+			mu.Lock()
+			defer mu.Unlock()
+			all = errors.Join(all, err)
+			for w, n := range one.faults {
+				r.faults[w] += n
+			}
+			r.changes += one.changes
+			r.overlaps += one.overlaps
+			r.afterStop += one.afterStop
+		})
+	}
+	group.Wait()
+	return all
+}
+
+func (r *result) measureChanges(c contender, p *place, changes int, key string) error {
+	if changes == 0 {
+		return nil
+	}
+	f, err := newFleet(c, p, lease, key)
 	defer f.close()
 	if err == nil {
 		err = f.next(0)
@@ -321,8 +366,11 @@ func (r *result) measureChanges(c contender, p *place, changes int) error {
 				w = partition
 			}
 		}
+		if _, err = f.end(w); errors.Is(err, errMissed) {
+			err = nil
+			continue
+		}
 		r.faults[w]++
-		_, err = f.end(w)
 	}
 	f.settle(2 * lease) // the stopped ones say when they last acted
 	r.changes = f.changes
@@ -331,7 +379,7 @@ func (r *result) measureChanges(c contender, p *place, changes int) error {
 }
 
 func measureIdle(c contender, p *place, span time.Duration) (float64, error) {
-	f, err := newFleet(c, p, idleLease)
+	f, err := newFleet(c, p, idleLease, "idle")
 	defer f.close()
 	if err == nil {
 		err = f.next(0)
