@@ -149,11 +149,11 @@ func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
 		return "", err
 	case ctx == nil:
 		return "", invalid("context is nil for %q: use context.Background()", a.key)
-	case ctx.Err() != nil:
-		return "", keyError("acquire", a.key, contextError(ctx))
 	case a.sharedKeys != nil:
 		return "", invalid("WithSharedKeys(%s) for %q alone: use WithShared",
 			quoted(a.sharedKeys), a.key)
+	case ctx.Err() != nil:
+		return "", keyError("acquire", a.key, contextError(ctx))
 	}
 	return full, nil
 }

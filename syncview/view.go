@@ -102,6 +102,12 @@ func (v *View) Lock() {
 	case <-v.ctx.Done():
 		panic(v.ended())
 	}
+	locked := false
+	defer func() {
+		if !locked { // also if a backend panics
+			<-v.turn
+		}
+	}()
 	ctx, cancel := v.waiting()
 	defer cancel()
 	pause := minPause
@@ -110,23 +116,21 @@ func (v *View) Lock() {
 		switch {
 		case err == nil:
 			v.hold(lock)
+			locked = true
 			return
 		case v.ctx.Err() != nil:
-			<-v.turn
 			panic(v.ended())
-		case unanswered(err):
-			sleep(ctx, pause/2+rand.N(pause/2))
-			pause = min(2*pause, maxPause)
-			continue
+		case !unanswered(err):
+			panic(fmt.Errorf("syncview: %w", err))
 		}
-		<-v.turn
-		panic(fmt.Errorf("syncview: %w", err))
+		sleep(ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, maxPause)
 	}
 }
 
 // TryLock makes one attempt and reports whether it has the lock. Without it, somebody else has the
 // lock or the backend has not answered. It panics as Lock does.
-func (v *View) TryLock() bool {
+func (v *View) TryLock() (locked bool) {
 	if v.ctx.Err() != nil {
 		panic(v.ended())
 	}
@@ -135,15 +139,18 @@ func (v *View) TryLock() bool {
 	default:
 		return false
 	}
+	defer func() {
+		if !locked {
+			<-v.turn
+		}
+	}()
 	ctx, cancel := v.waiting()
 	defer cancel()
 	lock, err := v.locker.TryAcquire(ctx, v.key, v.lock...)
-	if err == nil {
+	switch {
+	case err == nil:
 		v.hold(lock)
 		return true
-	}
-	<-v.turn
-	switch {
 	case v.ctx.Err() != nil:
 		panic(v.ended())
 	case errors.Is(err, holdfast.ErrHeld) || unanswered(err):
@@ -176,14 +183,14 @@ func (v *View) Held() *holdfast.Lock {
 }
 
 func (v *View) hold(lock *holdfast.Lock) {
+	v.mu.Lock()
+	v.held = lock
+	v.mu.Unlock()
 	context.AfterFunc(lock.Context(context.Background()), func() {
 		if err := lock.Err(); errors.Is(err, holdfast.ErrLost) {
 			v.onError(v.key, err)
 		}
 	})
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.held = lock
 }
 
 // waiting returns a context that ends with that of New and has none of its values: with those of a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/syncview"
 )
@@ -312,6 +313,41 @@ func TestLockPanicsWhenItCannotHaveTheLock(t *testing.T) {
 	})
 }
 
+// panics is a backend with a fault of its own.
+type panics struct {
+	driver.Backend
+	now atomic.Bool
+}
+
+func (b *panics) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if b.now.Load() {
+		panic(errBackend)
+	}
+	return b.Backend.Acquire(ctx, claim)
+}
+
+var errBackend = errors.New("the backend has a fault")
+
+func TestPanicOfABackendLeavesTheViewToOthers(t *testing.T) {
+	bubble(t, func(p *process) {
+		backend := &panics{Backend: p.memory.Client()}
+		locker, err := holdfast.New(backend)
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer locker.Close()
+		view, err := syncview.New(p.Context(), locker, key)
+		if err != nil {
+			p.Fatal(err)
+		}
+		backend.now.Store(true)
+		wantPanic(p.T, view.Lock, errBackend)
+		wantPanic(p.T, func() { view.TryLock() }, errBackend)
+		backend.now.Store(false)
+		passes(view)
+	})
+}
+
 func TestContextOfAViewLeavesAHeldLockAlone(t *testing.T) {
 	bubble(t, func(p *process) {
 		ctx, cancel := context.WithCancel(p.Context())
@@ -363,6 +399,10 @@ func TestNewRefusesWhatIsNotAllowed(t *testing.T) {
 		},
 		"nil lock option": func() (*syncview.View, error) {
 			return syncview.New(ctx, p.locker, key, syncview.WithLockOptions(nil))
+		},
+		"keys that are shared": func() (*syncview.View, error) {
+			return syncview.New(ctx, p.locker, key,
+				syncview.WithLockOptions(holdfast.WithSharedKeys(key)))
 		},
 		"short TTL": func() (*syncview.View, error) {
 			return syncview.New(ctx, p.locker, key, short)
