@@ -10,8 +10,9 @@ import (
 // when Inspect returns, so it cannot replace a lock. The Entry has the key as it was given, without
 // the prefix. If nobody holds the key or waits for it, only Key is set.
 //
-// Inspect makes one request, and ctx bounds the wait for its answer. If there is no answer, it
-// fails with the error of ctx, ErrUnavailable or ErrUnknown. It fails with ErrInvalid if ctx is
+// Inspect makes one request, and ctx bounds the wait for its answer; if ctx has ended already, it
+// makes none. If there is no answer, it fails with the error of ctx, ErrUnavailable or ErrUnknown.
+// It fails with ErrInvalid if ctx is
 // nil, the key is not allowed, or the backend cannot be inspected (driver.Inspector), and with
 // ErrClosed after Close.
 func (l *Locker) Inspect(ctx context.Context, key string) (driver.Entry, error) {
@@ -28,6 +29,8 @@ func (l *Locker) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 			"(driver.Inspector)", key, l.backend)
 	case l.closed.Load():
 		return driver.Entry{}, keyError("inspect", key, ErrClosed)
+	case ctx.Err() != nil:
+		return driver.Entry{}, keyError("inspect", key, contextError(ctx))
 	}
 	r := l.request(ctx, requestTime(l.config.ttl))
 	entry, err := r.inspect(backend, full)

@@ -50,6 +50,24 @@ func TestInspect(t *testing.T) {
 	})
 }
 
+// unasked is a backend that nobody may ask.
+type unasked struct {
+	driver.Backend
+	driver.Inspector
+}
+
+func TestInspectWithAnEndedContextAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l := b.lockerOn(unasked{Backend: b.memory}) // it panics
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		if _, err := l.Inspect(ended, "report"); !errors.Is(err, context.Canceled) {
+			t.Errorf("an ended context gives %v", err)
+		}
+	})
+}
+
 // opaque is a backend that shows nothing.
 type opaque struct{ driver.Backend }
 

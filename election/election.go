@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ type Election struct {
 
 // New returns an Election of that name, which is the key of the lock. It makes no request; Run
 // campaigns. New fails with holdfast.ErrInvalid if locker is nil, if the name is empty or too long,
-// or if an option is nil or out of range. Run fails with what only the Locker can check.
+// if an option is nil or out of range, or with [WithPreferred] if the backend does not show its
+// keys. Run fails with what only the Locker can check.
 func New(locker *holdfast.Locker, name string, options ...Option) (*Election, error) {
 	switch {
 	case locker == nil:
@@ -51,6 +53,14 @@ func New(locker *holdfast.Locker, name string, options ...Option) (*Election, er
 		len(name) > longest {
 		return nil, invalid("name %.40q has %d bytes: with WithPreferred at most %d are allowed",
 			name, len(name), longest)
+	}
+	if c.preference != indifferent {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := locker.Inspect(ended, name+preferredSuffix)
+		if errors.Is(err, holdfast.ErrInvalid) {
+			return nil, fmt.Errorf("election: WithPreferred: %w", err)
+		}
 	}
 	return &Election{locker: locker, name: name, config: c, telling: make(chan struct{}, 1),
 		checking: make(chan struct{}, 1)}, nil

@@ -118,9 +118,7 @@ func (t *term) lookOut(first func()) {
 		if err != nil && !failing && t.ctx.Err() == nil {
 			e.tellTerm(t.lock, err)
 		}
-		if failing = err != nil; errors.Is(err, holdfast.ErrInvalid) {
-			return
-		}
+		failing = err != nil
 	}
 }
 

@@ -306,28 +306,17 @@ func TestLookingFails(t *testing.T) {
 	})
 }
 
-// On a backend that shows nothing an ordinary candidate says so, and leads.
 func TestPreferredOnWhatShowsNothing(t *testing.T) {
 	play(t, func(s *stage) {
 		locker, err := holdfast.New(opaque{s.memory})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []error
-		e, err := election.New(locker, "scheduler", ordinary(),
-			election.WithOnError(func(err error) { told = append(told, err) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(background, time.Hour)
-		defer cancel()
-		led := false
-		_ = e.Run(ctx, func(ctx context.Context, term election.Term) error {
-			led = true
-			return untilEnd(ctx, term)
-		})
-		if len(told) != 1 || !errors.Is(told[0], holdfast.ErrInvalid) || !led {
-			t.Errorf("told %v, want ErrInvalid once; led: %v", told, led)
+		for _, is := range []bool{true, false} {
+			_, err := election.New(locker, "scheduler", election.WithPreferred(is))
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("WithPreferred(%v): %v, want ErrInvalid", is, err)
+			}
 		}
 		locker.Close()
 	})
