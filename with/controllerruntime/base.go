@@ -32,27 +32,34 @@ func newBase(users manager.BaseContextFunc) *base {
 	return b
 }
 
-// follow ends the context with the lock of the term. That is later than the term if that ends on
-// purpose: then the manager shuts down in its order. One that has not started yet has no order.
-func (b *base) follow(ctx context.Context, term election.Term, started <-chan struct{}) {
+// follow ends the context with the lock of the term, and has the manager stop when the term ends,
+// which is no later. If the term ends on purpose, the manager stops in its order, while the lock is
+// held. A manager that has not started yet has no order. After a loss the context ends before the
+// manager stops, which would end the contexts of its runnables without the cause.
+func (b *base) follow(ctx context.Context, term election.Term, started <-chan struct{},
+	stop context.CancelFunc) {
+	defer stop()
 	select {
-	case <-term.Done():
+	case <-ctx.Done():
 	case <-b.Done():
 		return
-	case <-ctx.Done():
-		select {
-		case <-started:
-			select {
-			case <-term.Done():
-			case <-b.Done():
-				return
-			}
-		default:
-			b.end(context.Cause(ctx))
-			return
-		}
 	}
-	b.end(term.Err())
+	if err := term.Err(); err != nil {
+		b.end(err)
+		return
+	}
+	select {
+	case <-started:
+	default:
+		b.end(context.Cause(ctx))
+		return
+	}
+	stop()
+	select {
+	case <-term.Done():
+		b.end(term.Err())
+	case <-b.Done():
+	}
 }
 
 type tokenKey struct{}

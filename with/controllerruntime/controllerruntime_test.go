@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/memhold"
@@ -52,10 +53,11 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // locker is that of another process.
-func (f *fleet) locker() *holdfast.Locker {
+func (f *fleet) locker() *holdfast.Locker { return f.lockerOver(f.memory.Client()) }
+
+func (f *fleet) lockerOver(client driver.Backend, options ...holdfast.Option) *holdfast.Locker {
 	f.Helper()
-	client := f.memory.Client()
-	locker, err := holdfast.New(client, holdfast.WithTTL(500*time.Millisecond))
+	locker, err := holdfast.New(client, append(options, holdfast.WithTTL(500*time.Millisecond))...)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -68,7 +70,12 @@ func (f *fleet) locker() *holdfast.Locker {
 
 func (f *fleet) election(options ...election.Option) *election.Election {
 	f.Helper()
-	e, err := election.New(f.locker(), name, append([]election.Option{
+	return f.electionOver(f.locker(), options...)
+}
+
+func (f *fleet) electionOver(l *holdfast.Locker, options ...election.Option) *election.Election {
+	f.Helper()
+	e, err := election.New(l, name, append([]election.Option{
 		election.WithPause(time.Millisecond, time.Millisecond),
 		election.WithOnError(func(error) {})}, options...)...)
 	if err != nil {
@@ -381,6 +388,12 @@ func TestErrors(t *testing.T) {
 	breaks := func(mgr manager.Manager, _ election.Term) error {
 		return mgr.Add(manager.RunnableFunc(func(context.Context) error { return errWork }))
 	}
+	hooks := func(mgr manager.Manager, _ election.Term) error {
+		mgr.GetWebhookServer().Register("/", http.NotFoundHandler())
+		return nil
+	}
+	isInvalid(t, "webhook in setup",
+		withcontrollerruntime.Run(t.Context(), e, nowhere, options(), hooks))
 	for what, s := range map[string]setup{"set up": fails, "run": breaks} {
 		err := withcontrollerruntime.Run(t.Context(), e, nowhere, options(), s)
 		if !errors.Is(err, errWork) {

@@ -36,7 +36,8 @@
 // their cause, before anybody else can have the lock. That takes a manager.Options.BaseContext,
 // which both functions set. Without it a manager ends the contexts of controllers only after all
 // runnables that need no leader have returned, and a LeaderElector notices the loss only when its
-// RenewDeadline is over, ten seconds by default.
+// RenewDeadline is over, ten seconds by default. Requests to webhooks have contexts of the HTTP
+// server, which do not end with the lock, and no token.
 //
 // What runs on after that, or in a process that was paused, only a token keeps out: [Token] has
 // that of the lock for the stores that a reconciler writes to (package fence). The Kubernetes API
@@ -49,6 +50,9 @@
 // returned. With [Run] no longer than the election's grace (election.WithGrace), which takes the
 // place of GracefulShutdownTimeout; with [Elect] no longer than that. Then their contexts end with
 // the lock.
+//
+// With [Elect], a standby that shuts down still takes the lock if it becomes free before what needs
+// no leader has returned, as it would take a Lease. Then it leads until that has returned.
 //
 // # What a resourcelock.Interface can keep
 //

@@ -3,6 +3,7 @@ package withcontrollerruntime_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	withcontrollerruntime "github.com/holdfast-go/holdfast/with/controllerruntime"
 )
@@ -18,10 +20,16 @@ import (
 // long.
 func (f *fleet) elected(all ...*work) manager.Manager {
 	f.Helper()
+	return f.electedOver(f.locker(), 40*time.Second, all...)
+}
+
+func (f *fleet) electedOver(l *holdfast.Locker, deadline time.Duration,
+	all ...*work) manager.Manager {
+	f.Helper()
 	o := options()
-	retry, deadline := 10*time.Millisecond, 40*time.Second
+	retry := 10 * time.Millisecond
 	o.RetryPeriod, o.RenewDeadline = &retry, &deadline
-	o, err := withcontrollerruntime.Elect(o, f.locker(), name)
+	o, err := withcontrollerruntime.Elect(o, l, name)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -168,13 +176,53 @@ func TestElectInvalid(t *testing.T) {
 	}
 	isInvalid(t, "no locker", elect(nil, name))
 	isInvalid(t, "no name", elect(f.locker(), ""))
+	isInvalid(t, "long name", elect(f.locker(), strings.Repeat("n", 1025)))
 	isInvalid(t, "no option", elect(f.locker(), name, nil))
+	isInvalid(t, "short TTL", elect(f.locker(), name, holdfast.WithTTL(time.Nanosecond)))
 	o, err := withcontrollerruntime.Elect(options(), f.locker(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = withcontrollerruntime.Elect(o, f.locker(), name)
 	isInvalid(t, "twice", err)
+}
+
+// hidden does not show its keys.
+type hidden struct{ driver.Backend }
+
+func TestElectOverABackendThatShowsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b, other := newWork(), newWork(), newWork()
+	other.forEverybody = true
+	elected := func(all ...*work) manager.Manager {
+		return f.electedOver(f.lockerOver(hidden{f.memory.Client()}), 40*time.Second, all...)
+	}
+	leave := f.begin(elected(a).Start)
+	<-a.started
+	refused := make(chan struct{}, 1)
+	client := f.memory.Client()
+	locker, err := holdfast.New(hidden{client}, holdfast.WithHooks(holdfast.Hooks{
+		Refused: func(holdfast.RefusedEvent) {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+		}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locker.Close() })
+	f.begin(f.electedOver(locker, 40*time.Second, b, other).Start)
+	<-other.started
+	for range 3 {
+		<-refused
+	}
+	if len(b.started) != 0 {
+		t.Error("two lead")
+	}
+	leave()
+	<-b.started
 }
 
 type contextKey struct{}

@@ -3,6 +3,7 @@ package withcontrollerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Defaults of Elect for the elector of the manager.
@@ -25,9 +25,9 @@ const (
 	DefaultRenewDeadline = 2 * time.Second
 )
 
-// Elect returns the options with an election by a lock of that name. Make one manager with them,
-// and end the process when its Start has returned. lock are options of the lock, for example
-// holdfast.WithTTL: how long nobody leads after the leader's process was killed.
+// Elect returns the options with an election by a lock of that name. Make one manager with them, as
+// two would lead together, and end the process when its Start has returned. lock are options of the
+// lock, for example holdfast.WithTTL: how long nobody leads after the leader's process was killed.
 //
 // LeaderElection, LeaderElectionResourceLockInterface, LeaderElectionReleaseOnCancel and
 // LeaderElectionID are set, and BaseContext is wrapped. RetryPeriod, RenewDeadline and
@@ -35,27 +35,31 @@ const (
 // [DefaultRetryPeriod], [DefaultRenewDeadline] and twice that. The elector compares only the two
 // former with the clock.
 //
-// Elect asks nobody. It fails with holdfast.ErrInvalid if locker is nil, the name empty or too
-// long, an option of the lock nil, or LeaderElectionResourceLockInterface is set already.
+// Elect asks nobody. It fails with holdfast.ErrInvalid if locker is nil, the name or an option of
+// the lock is not allowed, or LeaderElectionResourceLockInterface is set already. It finds out what
+// is not allowed by an acquisition whose context has ended, which the hooks of locker see as
+// refused.
+//
+// A standby looks whether the lock is held before it tries to take it. If the backend does not show
+// its keys (driver.Inspector), it tries each time, and the elector logs each time that it is held.
 func Elect(options manager.Options, locker *holdfast.Locker, name string,
 	lock ...holdfast.AcquireOption) (manager.Options, error) {
 	switch {
 	case locker == nil:
 		return options, invalid("locker is nil: make one with holdfast.New")
-	case name == "" || len(name) > driver.MaxKeyLen:
-		return options, invalid("name %.40q has %d bytes: must have 1 to %d", name, len(name),
-			driver.MaxKeyLen)
 	case options.LeaderElectionResourceLockInterface != nil:
 		return options, invalid("%q: LeaderElectionResourceLockInterface is set already: leave it "+
 			"out", name)
 	}
-	for i, o := range lock {
-		if o == nil {
-			return options, invalid("%q: lock option %d is nil: leave it out", name, i+1)
-		}
-	}
 	r := &record{locker: locker, name: name, base: newBase(options.BaseContext)}
 	r.options = append(append(r.options, lock...), holdfast.WithExclusive())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := locker.TryAcquire(ended, name, r.options...); errors.Is(err, holdfast.ErrInvalid) {
+		return options, fmt.Errorf("withcontrollerruntime: %w", err)
+	}
+	_, err := locker.Inspect(ended, name)
+	r.hidden = errors.Is(err, holdfast.ErrInvalid)
 	r.base.token = r.token
 	host, _ := os.Hostname()
 	r.identity = fmt.Sprintf("%s_%d", host, os.Getpid())
@@ -82,6 +86,7 @@ type record struct {
 	name     string
 	identity string
 	options  []holdfast.AcquireOption
+	hidden   bool // the backend does not show who holds the lock
 	base     *base
 	asked    int // by one goroutine, that of the elector
 
@@ -118,6 +123,9 @@ func (r *record) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 func (r *record) holder(ctx context.Context) (string, error) {
 	if lock := r.lock.Load(); lock != nil {
 		return r.identity, lock.Err()
+	}
+	if r.hidden {
+		return "", nil // Update finds out
 	}
 	entry, err := r.locker.Inspect(ctx, r.name)
 	if err != nil || entry.Holder.Owner == "" {

@@ -3,10 +3,12 @@ package withcontrollerruntime
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
@@ -20,10 +22,13 @@ import (
 // election.WithOnError, and after a pause Run campaigns again, or returns it, with
 // election.WithStopOnError.
 //
-// BaseContext and NewCache of the options are wrapped, GracefulShutdownTimeout and
+// A controller or another runnable is not started any more after the end of the term.
+//
+// BaseContext and NewCache of the options are wrapped, GracefulShutdownTimeout, WebhookServer and
 // Controller.SkipNameValidation set. Run fails with holdfast.ErrInvalid if an argument is nil, or
 // an option is set that decides who leads or that each process needs: LeaderElection,
-// LeaderElectionResourceLockInterface, HealthProbeBindAddress, PprofBindAddress, WebhookServer.
+// LeaderElectionResourceLockInterface, HealthProbeBindAddress, PprofBindAddress, WebhookServer. The
+// term ends with that error if setup registers a webhook.
 func Run(ctx context.Context, e *election.Election, config *rest.Config, options manager.Options,
 	setup func(mgr manager.Manager, term election.Term) error) error {
 	switch {
@@ -37,17 +42,20 @@ func Run(ctx context.Context, e *election.Election, config *rest.Config, options
 	}
 	return e.Run(ctx, func(ctx context.Context, term election.Term) error {
 		base := newBase(options.BaseContext)
+		var following sync.WaitGroup
+		defer following.Wait()
 		defer base.end(nil)
 		base.token = func() (holdfast.Token, bool) { return term.Token(), true }
 		mgr, err := manager.New(config, forTerm(options, base))
 		if err != nil {
 			return fmt.Errorf("withcontrollerruntime: make the manager for %v: %w", term, err)
 		}
-		if err := setup(mgr, term); err != nil {
+		if err := setup(gatedManager{mgr, base}, term); err != nil {
 			return fmt.Errorf("withcontrollerruntime: set up the manager for %v: %w", term, err)
 		}
-		go base.follow(ctx, term, mgr.Elected())
-		if err := mgr.Start(ctx); err != nil {
+		run, stop := context.WithCancel(context.WithoutCancel(ctx))
+		following.Go(func() { base.follow(ctx, term, mgr.Elected(), stop) })
+		if err := mgr.Start(run); err != nil {
 			return fmt.Errorf("withcontrollerruntime: run the manager for %v: %w", term, err)
 		}
 		return nil
@@ -62,8 +70,7 @@ func checkOptions(o manager.Options) error {
 		return invalid("the manager has an election of its own: leave LeaderElection and " +
 			"LeaderElectionResourceLockInterface out, or use Elect")
 	case isSet(o.HealthProbeBindAddress) || isSet(o.PprofBindAddress) || o.WebhookServer != nil:
-		return invalid("health probes, profiles and webhooks would be served by the leader alone: " +
-			"put them into a manager of their own, which runs always, or use Elect")
+		return errAlone
 	}
 	return nil
 }
@@ -75,6 +82,7 @@ func forTerm(o manager.Options, b *base) manager.Options {
 	o.GracefulShutdownTimeout = &forever // the election has a grace
 	skip := true
 	o.Controller.SkipNameValidation = &skip // the names of the terms before
+	o.WebhookServer = noWebhooks{webhook.NewServer(webhook.Options{})}
 	newCache := o.NewCache
 	if newCache == nil {
 		newCache = cache.New
@@ -87,19 +95,6 @@ func forTerm(o manager.Options, b *base) manager.Options {
 		return &waitingCache{c, b}, nil
 	}
 	return o
-}
-
-// waitingCache does not wait for anything after its end. A manager that starts waits for its cache
-// to be filled, or for ever: it does not look whether that has failed, and turns round on its
-// context without a pause.
-type waitingCache struct {
-	cache.Cache
-	base *base
-}
-
-// WaitForCacheSync also returns true if the context of all that could use the cache has ended.
-func (c *waitingCache) WaitForCacheSync(ctx context.Context) bool {
-	return c.Cache.WaitForCacheSync(ctx) || c.base.Err() != nil
 }
 
 // invalid returns an error that wraps holdfast.ErrInvalid and says what is wrong in full.
