@@ -36,8 +36,9 @@ find out whether all know the same number of permits.
 --after looks twice, so long apart, and adds whether the lease was renewed meanwhile:
 yes; no, and then the lock is free when its lease ends; or - if that is not known. A
 holder of Holdfast renews when a third of the lease is over, so 20s tell for a lease
-of 30s. etcd and ZooKeeper do not show leases. With many locks each block takes so
-long. A process that renews lives, though its work may be stuck.
+of 30s. Of several who share a lock one that renews is enough for yes. etcd and
+ZooKeeper do not show leases. With many locks each block takes so long. A process
+that renews lives, though its work may be stuck.
 
 Names, labels and hosts that are no plain word are quoted and escaped. With many
 thousands of locks, each block of 4096 lines is in order. --json prints a line for

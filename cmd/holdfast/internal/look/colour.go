@@ -31,7 +31,7 @@ func (k Key) Colour(row []string) {
 	if last.Endless {
 		colour(row, leaseColumn, red)
 	}
-	if last.Renewed == No {
+	if k.Renewed() == No {
 		colour(row, renewedColumn, yellow)
 	}
 }

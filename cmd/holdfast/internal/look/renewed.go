@@ -22,6 +22,24 @@ const (
 	No Renewed = "no"
 )
 
+// Renewed says whether the lock is renewed: Yes if one of those who have it renews its lease, and No
+// if none of them does, so that it is free when its last lease ends.
+func (k Key) Renewed() Renewed {
+	renewed := No
+	for _, p := range k.Holders {
+		switch p.Renewed {
+		case Yes:
+			return Yes
+		case NotKnown:
+			renewed = NotKnown
+		}
+	}
+	if len(k.Holders) == 0 {
+		return NotKnown
+	}
+	return renewed
+}
+
 // blur is how far the ends of one lease may lie apart by two looks at it: a backend may keep
 // seconds only, and the nodes of a set their own time.
 const blur = time.Second

@@ -72,3 +72,55 @@ func TestRenewed(t *testing.T) {
 		})
 	}
 }
+
+// TestRenewedBySeveral: of several who share a lock, one that renews is enough: the lock does not
+// end when the longest lease does. Only if nobody renews, it is free then.
+func TestRenewedBySeveral(t *testing.T) {
+	type sharer struct {
+		ttl    time.Duration
+		renews bool
+	}
+	for _, test := range []struct {
+		sharers []sharer
+		want    string
+	}{
+		{[]sharer{{time.Hour, false}, {30 * time.Second, true}}, "yes"},
+		{[]sharer{{40 * time.Second, false}, {30 * time.Second, true}}, "yes"},
+		{[]sharer{{40 * time.Second, true}, {30 * time.Second, false}}, "yes"},
+		{[]sharer{{40 * time.Second, false}, {35 * time.Second, false}}, "no"},
+		{[]sharer{{time.Hour, false}, {40 * time.Second, false}}, "-"}, // one may renew later
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			backend := memhold.New()
+			defer backend.Close()
+			for _, s := range test.sharers {
+				locker, err := holdfast.New(backend.Client(), holdfast.WithTTL(s.ttl))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer locker.Close()
+				options := []holdfast.AcquireOption{holdfast.WithShared()}
+				if !s.renews {
+					options = append(options, holdfast.WithoutRenewal())
+				}
+				if _, err := locker.Acquire(t.Context(), "k", options...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v := &look.View{Backend: backend, Patience: time.Hour, Again: 25 * time.Second}
+			if err := v.List(t.Context(), "", func(keys []look.Key) error {
+				row := keys[0].RowAgain(func(time.Time) time.Duration { return 0 })
+				if row[6] != test.want {
+					t.Errorf("%+v: renewed %s; want %s", test.sharers, row[6], test.want)
+				}
+				keys[0].Colour(row)
+				if yellow := row[6] != test.want; yellow != (test.want == "no") {
+					t.Errorf("%+v: coloured %v", test.sharers, yellow)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -23,8 +23,8 @@ const (
 // RowAgain describes the key in one row, under HeadAgain.
 func (k Key) RowAgain(ages Ages) []string {
 	cell := unknown
-	if n := len(k.Holders); n > 0 && k.Holders[n-1].Renewed != NotKnown {
-		cell = string(k.Holders[n-1].Renewed)
+	if renewed := k.Renewed(); renewed != NotKnown {
+		cell = string(renewed)
 	}
 	return slices.Insert(k.Row(ages), renewedColumn, cell)
 }
