@@ -46,6 +46,7 @@
 //
 //   - [Notifier] tells waiters that their turn has come.
 //   - [Inspector] lists keys, their holders and their waiters.
+//   - [BatchInspector] describes many keys at a time.
 //   - [Checker] examines the installation.
 //   - [Limited] allows only some TTLs.
 //   - [Sharer] grants shared claims.

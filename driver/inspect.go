@@ -20,6 +20,23 @@ type Inspector interface {
 	Inspect(ctx context.Context, key string) (Entry, error)
 }
 
+// BatchInspector is an Inspector that describes many keys at a time for less than each costs alone.
+// Whoever lists a million keys needs that.
+type BatchInspector interface {
+	Inspector
+
+	// InspectBatch describes each of the keys as Inspect does, in their order. The answers need not
+	// be of one moment. It returns when ctx ends; then the keys that have no answer have the error
+	// of ctx.
+	InspectBatch(ctx context.Context, keys []string) []Inspected
+}
+
+// Inspected is what InspectBatch says about one key.
+type Inspected struct {
+	Entry Entry
+	Err   error // as of Inspect
+}
+
 // Entry describes one key.
 type Entry struct {
 	Key     string  // the full key

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -177,7 +178,50 @@ func (s *suite) inspect(b driver.Backend, key string) driver.Entry {
 	if err != nil {
 		s.Fatalf("Inspect(%q): %v", key, err)
 	}
+	s.describes(ctx, b, e)
 	return e
+}
+
+// describes checks that a BatchInspector says of a key, also between others, what Inspect says.
+func (s *suite) describes(ctx context.Context, b driver.Backend, want driver.Entry) {
+	s.Helper()
+	in, ok := b.(driver.BatchInspector)
+	if !ok {
+		return
+	}
+	if all := in.InspectBatch(ctx, nil); len(all) != 0 {
+		s.Errorf("InspectBatch of no keys = %+v", all)
+	}
+	free := want.Key + " and nobody has this"
+	all := in.InspectBatch(ctx, []string{free, want.Key, free})
+	if len(all) != 3 {
+		s.Fatalf("InspectBatch describes %d of 3 keys", len(all))
+	}
+	for i, e := range all {
+		if e.Err != nil {
+			s.Fatalf("InspectBatch(%q): %v", want.Key, e.Err)
+		}
+		if i != 1 && (e.Entry.Key != free || len(owners(e.Entry)) > 0) {
+			s.Errorf("InspectBatch of a free key = %+v", e.Entry)
+		}
+	}
+	if got := all[1].Entry; got.Key != want.Key || !slices.Equal(owners(got), owners(want)) {
+		s.Errorf("InspectBatch = %+v; but Inspect = %+v", got, want)
+	}
+}
+
+// owners returns the values and tokens that an entry shows, and who has which part.
+func owners(e driver.Entry) (all []string) {
+	if e.Holder != (driver.Party{}) {
+		all = append(all, fmt.Sprint("holder ", e.Holder.Owner, e.Holder.Token))
+	}
+	for _, p := range e.Sharers {
+		all = append(all, fmt.Sprint("sharer ", p.Owner, p.Token))
+	}
+	for _, p := range e.Waiters {
+		all = append(all, fmt.Sprint("waiter ", p.Owner, p.Token))
+	}
+	return all
 }
 
 // unheld checks that Inspect shows nothing but the key.

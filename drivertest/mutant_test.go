@@ -27,6 +27,7 @@ type mutant struct {
 	close   func(b *memhold.Backend) error
 	notify  func(b *memhold.Backend, f func(driver.Notice)) func()
 	inspect func(b *memhold.Backend, ctx context.Context, key string) (driver.Entry, error)
+	batch   func(all []driver.Inspected) []driver.Inspected
 	list    func(b *memhold.Backend, ctx context.Context,
 		prefix string) iter.Seq2[driver.Entry, error]
 	guard    func(b *memhold.Backend, guard time.Duration)
@@ -85,6 +86,17 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Entry, error)
 		return b.m.inspect(b.Backend, ctx, key)
 	}
 	return b.Backend.Inspect(ctx, key)
+}
+
+func (b *backend) InspectBatch(ctx context.Context, keys []string) []driver.Inspected {
+	all := make([]driver.Inspected, len(keys))
+	for i, key := range keys {
+		all[i].Entry, all[i].Err = b.Inspect(ctx, key)
+	}
+	if b.m.batch != nil {
+		return b.m.batch(all)
+	}
+	return all
 }
 
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {

@@ -910,6 +910,24 @@ func inspectionMutants() []*mutant {
 		shown("shows the last waiter first", func(e *driver.Entry) {
 			slices.Reverse(e.Waiters)
 		}, "Inspect/WaitersInOrder"),
+		{name: "describes many keys in another order", red: []string{"Inspect/Holder"},
+			batch: func(all []driver.Inspected) []driver.Inspected {
+				if len(all) > 1 {
+					all[0], all[1] = all[1], all[0]
+				}
+				return all
+			}},
+		{name: "describes one of many keys", red: []string{"Inspect/FreeKey"},
+			batch: func(all []driver.Inspected) []driver.Inspected {
+				return all[:min(1, len(all))]
+			}},
+		{name: "leaves out waiters of many keys", red: []string{"Inspect/WaitersInOrder"},
+			batch: func(all []driver.Inspected) []driver.Inspected {
+				for i := range all {
+					all[i].Entry.Waiters = nil
+				}
+				return all
+			}},
 		{name: "lists with a pattern", red: []string{"List/ByPrefix"},
 			list: func(b *memhold.Backend, ctx context.Context,
 				prefix string) iter.Seq2[driver.Entry, error] {

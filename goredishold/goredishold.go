@@ -47,7 +47,7 @@ import (
 )
 
 // Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier,
-// driver.Inspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member and
+// driver.BatchInspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member and
 // driver.Identifier, and is safe for concurrent use.
 //
 // The client is the application's own, so no connection is told when the server loses its data.
@@ -118,7 +118,7 @@ func described(client redis.UniversalClient) string {
 var _ interface {
 	driver.Backend
 	driver.Notifier
-	driver.Inspector
+	driver.BatchInspector
 	driver.Checker
 	driver.Sharer
 	driver.Guarder

@@ -21,13 +21,17 @@ type reply[T any] struct {
 type inquiry[T any] struct {
 	ask func(context.Context, *node.Node) (T, error)
 
-	// but is a node that is not asked, as it has answered; nobody if there is none.
-	but int
+	// but is a node that is not asked, as it has answered with given; nobody if there is none.
+	but   int
+	given T
 
 	// late and enough spare whoever asks about many keys the moment that nodes have, for those that
 	// did not use it a short while ago, when what the others say is enough. Both may be nil.
-	late   lateness
+	late   *lateness
 	enough func([]reply[T]) bool
+
+	// moment is how long the others have when a majority has answered; 0 means the node timeout.
+	moment time.Duration
 }
 
 // nobody is no node.
@@ -39,28 +43,35 @@ func everybody[T any](ask func(context.Context, *node.Node) (T, error)) inquiry[
 }
 
 // lateness has, for each node, until when it is given no moment.
-type lateness []atomic.Int64
+type lateness struct {
+	until []atomic.Int64
+	span  time.Duration // how long a node that was late is given none
+}
 
-// lateFor is how long a node that was late is given no moment.
+// lateFor is the span for single questions.
 const lateFor = time.Second
 
-func (l lateness) is(node int, now clock.Instant) bool {
+func newLateness(nodes int, span time.Duration) *lateness {
+	return &lateness{make([]atomic.Int64, nodes), span}
+}
+
+func (l *lateness) is(node int, now clock.Instant) bool {
 	if l == nil {
 		return false
 	}
-	until := l[node].Load()
+	until := l.until[node].Load()
 	return until != 0 && now < clock.Instant(until)
 }
 
-func (l lateness) note(node int, now clock.Instant) {
+func (l *lateness) note(node int, now clock.Instant) {
 	if l != nil {
-		l[node].Store(int64(now.Add(lateFor)))
+		l.until[node].Store(int64(now.Add(l.span)))
 	}
 }
 
 // gather asks nodes a question that is about no claim. It returns when all have answered, when a
 // majority has and the others had a moment more, or when ctx ends. Replies are by node. A node that
-// has not answered, or was not asked, has an error.
+// has not answered has an error.
 func gather[T any](ctx context.Context, q *Quorum, what inquiry[T]) []reply[T] {
 	replies := make([]reply[T], len(q.nodes))
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,6 +82,7 @@ func gather[T any](ctx context.Context, q *Quorum, what inquiry[T]) []reply[T] {
 	for i, n := range q.nodes {
 		replies[i] = reply[T]{node: i, err: &driver.Error{Err: node.ErrNoReply}}
 		if i == what.but {
+			replies[i] = reply[T]{node: i, value: what.given}
 			o.good++
 			continue
 		}
@@ -85,7 +97,7 @@ func gather[T any](ctx context.Context, q *Quorum, what inquiry[T]) []reply[T] {
 	for given := false; !o.over(func() bool { return o.good >= q.need && what.enough(replies) }); {
 		if o.good >= q.need && !given {
 			given = true
-			moment := time.AfterFunc(max(q.config.timeout, DefaultNodeTimeout), lose)
+			moment := time.AfterFunc(max(q.config.timeout, DefaultNodeTimeout, what.moment), lose)
 			defer moment.Stop()
 		}
 		select {
@@ -111,7 +123,7 @@ type outstanding struct {
 	good    int          // how many have answered
 }
 
-func (o *outstanding) add(node int, late lateness) {
+func (o *outstanding) add(node int, late *lateness) {
 	if late.is(node, clock.Now()) {
 		o.spared[node] = true
 	} else {
@@ -133,7 +145,7 @@ func (o *outstanding) over(enough func() bool) bool {
 }
 
 // note notes those who were late.
-func (o *outstanding) note(late lateness) {
+func (o *outstanding) note(late *lateness) {
 	for node := range o.awaited {
 		late.note(node, clock.Now())
 	}

@@ -31,24 +31,28 @@ func (q *Quorum) Inspect(ctx context.Context, key string) (driver.Entry, error) 
 	if err := q.ready(ctx); err != nil {
 		return driver.Entry{}, err
 	}
-	replies := q.ask(ctx, key, nobody)
+	replies := q.ask(ctx, key)
 	if err := inspected(ctx, q, replies); err != nil {
 		return driver.Entry{}, err
 	}
-	var entries []driver.Entry
+	return q.merge(key, known(replies)), nil
+}
+
+// ask asks all nodes for what they know of a key. A node that was late within the last second is
+// not waited for if the others agree.
+func (q *Quorum) ask(ctx context.Context, key string) []reply[driver.Entry] {
+	return gather(ctx, q, inquiry[driver.Entry]{ask: inspect(key), but: nobody, late: q.late,
+		enough: q.agree})
+}
+
+// known returns what those say that have answered.
+func known(replies []reply[driver.Entry]) (entries []driver.Entry) {
 	for _, r := range replies {
 		if r.err == nil {
 			entries = append(entries, r.value)
 		}
 	}
-	return q.merge(key, entries), nil
-}
-
-// ask asks all nodes but one for what they know of a key. A node that was late within the last
-// second is not waited for if the others agree.
-func (q *Quorum) ask(ctx context.Context, key string, but int) []reply[driver.Entry] {
-	return gather(ctx, q, inquiry[driver.Entry]{ask: inspect(key), but: but, late: q.late,
-		enough: q.agree})
+	return entries
 }
 
 // inspect asks a node for what it knows of a key.

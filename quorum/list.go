@@ -13,14 +13,22 @@ import (
 )
 
 const (
-	// votesTogether is for how many keys of one node the others are asked at the same time, and so
-	// how many of its keys a list has in memory.
-	votesTogether = 32
+	// votesTogether is about how many keys of one node the others are asked in one call, and
+	// batchesTogether how many such calls are under way. With as many more that wait for the next
+	// call, a list has so many keys of a node in memory.
+	votesTogether   = 64
+	batchesTogether = 2
 
-	// listMoment is for how long a node may list nothing when a majority is done, if keys were left
-	// to it. That is longer than it may take for an answer: between two keys there may be many of
-	// other programs.
+	// listMoment is how long a node has for an answer about many keys when a majority has answered,
+	// and listPause how long it may list nothing when a majority is done, if keys were left to it.
+	// That is longer than its questions to others may take, as there may be many keys of other
+	// programs between two locks.
 	listMoment = time.Second
+	listPause  = 3 * listMoment
+
+	// listLate is for how long a node that was late is not waited for, if the others agree. It is
+	// long beside listMoment, so that a node that hangs costs a list little of its time.
+	listLate = 20 * listMoment
 )
 
 // List yields the keys that a majority of the nodes knows, as driver.Inspector describes, in no
@@ -29,9 +37,10 @@ const (
 // heard. Keys on fewer nodes are being acquired or given back, or a client that died left them
 // behind.
 //
-// The nodes list their keys side by side, and for each key the others are asked, so that memory
-// does not grow with the number of keys. A key that comes to a node or goes from it meanwhile may
-// be left out or come twice.
+// The nodes list their keys side by side, and the others are asked about them, many at a time, so
+// that memory does not grow with the number of keys. A key that comes to a node or goes from it
+// meanwhile may be left out or come twice, and so may one of a node that takes over a second for an
+// answer.
 //
 // It yields an *Error if no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
@@ -41,6 +50,7 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 			return
 		}
 		l := &list{q: q, prefix: prefix, lost: make([]bool, len(q.nodes)),
+			late: newLateness(len(q.nodes), listLate),
 			ends: make([]reply[struct{}], len(q.nodes))}
 		l.run(ctx, yield)
 	}
@@ -51,6 +61,7 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 type list struct {
 	q      *Quorum
 	prefix string
+	late   *lateness
 	ends   []reply[struct{}] // how the lists of the nodes ended
 
 	// lost are the nodes whose lists have failed, and to which keys belonged. Then there is another
@@ -106,7 +117,7 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 			l.q.group.Go(func() { l.node(ctx, n, i, all) })
 		}
 	}
-	moment := time.NewTimer(listMoment)
+	moment := time.NewTimer(listPause)
 	moment.Stop()
 	for open > 0 {
 		select {
@@ -140,13 +151,13 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 func (l *list) patience(relied []bool) time.Duration {
 	for i := range relied {
 		if relied[i] && l.ends[i].err != nil {
-			return max(l.q.config.timeout, listMoment)
+			return max(l.q.config.timeout, listPause)
 		}
 	}
 	return max(l.q.config.timeout, DefaultNodeTimeout)
 }
 
-// node has one node list its keys, and asks the others for each.
+// node has one node list its keys, and asks the others about them, many at a time.
 func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed) {
 	tell := func(k listed) {
 		select {
@@ -159,30 +170,81 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 		tell(listed{node: i, end: true, err: errNotInspected})
 		return
 	}
-	var votes sync.WaitGroup
-	var failure error
-	room := make(chan struct{}, votesTogether)
-	for e, err := range in.List(ctx, l.prefix) {
-		if failure = err; err != nil {
-			break
+	var failure error // is set when keys is closed
+	keys := make(chan driver.Entry, votesTogether)
+	l.q.group.Go(func() {
+		defer close(keys)
+		for e, err := range in.List(ctx, l.prefix) {
+			if failure = err; err != nil {
+				return
+			}
+			select {
+			case keys <- e:
+			case <-ctx.Done():
+				return
+			}
 		}
+	})
+	var votes sync.WaitGroup
+	room := make(chan struct{}, batchesTogether)
+	for batch := l.batch(ctx, keys); len(batch) > 0; batch = l.batch(ctx, keys) {
 		room <- struct{}{}
 		votes.Go(func() {
-			tell(l.vote(ctx, i, e))
+			l.vote(ctx, i, batch, tell)
 			<-room
 		})
 	}
 	votes.Wait()
-	tell(listed{node: i, end: true, err: failure})
+	if ctx.Err() == nil {
+		tell(listed{node: i, end: true, err: failure})
+	}
 }
 
-// vote asks the other nodes for a key that one of them has listed.
-func (l *list) vote(ctx context.Context, from int, e driver.Entry) listed {
-	if i := l.front(ctx, from, e.Key); i != nobody {
-		return listed{node: from, left: i}
+// batch waits for a key and returns it with those that are there already. It returns none at the
+// end of the list or of ctx.
+func (l *list) batch(ctx context.Context, keys <-chan driver.Entry) (batch []driver.Entry) {
+	select {
+	case e, more := <-keys:
+		if !more {
+			return nil
+		}
+		batch = append(batch, e)
+	case <-ctx.Done():
+		return nil
 	}
-	replies := l.q.ask(ctx, e.Key, from)
-	replies[from] = reply[driver.Entry]{node: from, value: e}
+	for len(batch) < votesTogether {
+		select {
+		case e, more := <-keys:
+			if !more {
+				return batch
+			}
+			batch = append(batch, e)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// vote asks the other nodes about keys that one of them has listed.
+func (l *list) vote(ctx context.Context, from int, batch []driver.Entry, tell func(listed)) {
+	batch = l.front(ctx, from, batch, tell)
+	if len(batch) == 0 {
+		return
+	}
+	listed := make([]driver.Inspected, len(batch))
+	for k, e := range batch {
+		listed[k].Entry = e
+	}
+	replies := l.q.askAll(ctx, keysOf(batch), inquiry[[]driver.Inspected]{but: from, given: listed,
+		late: l.late, moment: listMoment})
+	for k, e := range batch {
+		tell(l.count(from, e.Key, aboutKey(replies, k)))
+	}
+}
+
+// count says what becomes of a key, by what the nodes know of it.
+func (l *list) count(from int, key string, replies []reply[driver.Entry]) listed {
 	var know []int
 	var entries []driver.Entry
 	for i, r := range replies {
@@ -201,29 +263,45 @@ func (l *list) vote(ctx context.Context, from int, e driver.Entry) listed {
 	case owner != from:
 		k.left = owner
 	case len(know) >= l.q.need:
-		k.entry, k.yielded = l.q.merge(e.Key, entries), true
+		k.entry, k.yielded = l.q.merge(key, entries), true
 		k.entry.Waiters = nil
 	}
 	return k
 }
 
-// front returns the node to which most keys belong, if it knows the key and is not the one that has
-// listed it: then nobody else has to be asked.
-func (l *list) front(ctx context.Context, from int, key string) int {
+// front asks the node to which most keys belong, if it is not the one that has listed these. About
+// those that it knows nobody else has to be asked. It returns the others.
+func (l *list) front(ctx context.Context, from int, batch []driver.Entry,
+	tell func(listed)) (others []driver.Entry) {
 	i := slices.Index(l.lost, false)
-	if i == from || l.q.late.is(i, clock.Now()) {
-		return nobody
+	if i == from || l.late.is(i, clock.Now()) {
+		return batch
 	}
-	bounded, cancel := context.WithTimeout(ctx, max(l.q.config.timeout, DefaultNodeTimeout))
+	bounded, cancel := context.WithTimeout(ctx, max(l.q.config.timeout, listMoment))
 	defer cancel()
-	e, err := inspect(key)(bounded, l.q.nodes[i])
-	switch {
-	case err == nil && !unknown(e):
-		return i
-	case bounded.Err() != nil && ctx.Err() == nil:
-		l.q.late.note(i, clock.Now())
+	answers, err := inspectAll(keysOf(batch))(bounded, l.q.nodes[i])
+	if err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			l.late.note(i, clock.Now())
+		}
+		return batch
 	}
-	return nobody
+	for k, e := range batch {
+		if a := answers[k]; a.Err == nil && !unknown(a.Entry) {
+			tell(listed{node: from, left: i})
+		} else {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+func keysOf(batch []driver.Entry) []string {
+	keys := make([]string, len(batch))
+	for k, e := range batch {
+		keys[k] = e.Key
+	}
+	return keys
 }
 
 // first returns the first node that is not lost. There is one.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,10 @@ type rack struct {
 	from, to int // the numbers of its keys
 	hangs    bool
 	breaks   int // after so many keys its list fails; 0 never
+
+	takes time.Duration // an answer to InspectBatch
+
+	calls, asked atomic.Int64 // how often it was asked, and about how many keys altogether
 }
 
 func (r *rack) entry(i int) driver.Entry {
@@ -47,7 +53,24 @@ func (r *rack) List(ctx context.Context, _ string) iter.Seq2[driver.Entry, error
 	}
 }
 
+func (r *rack) InspectBatch(ctx context.Context, keys []string) []driver.Inspected {
+	r.calls.Add(1)
+	r.asked.Add(int64(len(keys)))
+	time.Sleep(r.takes) // in a bubble
+	all := make([]driver.Inspected, len(keys))
+	for i, key := range keys {
+		all[i].Entry, all[i].Err = r.inspect(ctx, key)
+	}
+	return all
+}
+
 func (r *rack) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	r.calls.Add(1)
+	r.asked.Add(1)
+	return r.inspect(ctx, key)
+}
+
+func (r *rack) inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if r.hangs {
 		<-ctx.Done()
 		return driver.Entry{}, &driver.Error{Err: ctx.Err()}
@@ -126,6 +149,86 @@ func TestListIsWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestListAsksOnce: about a lock that all nodes have, the first asks each of the others, and they
+// ask the first, all of them about many locks in one call.
+func TestListAsksOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const keys = 2000
+		nodes := []*rack{{to: keys}, {to: keys}, {to: keys}}
+		q := racks(t, nodes...)
+		n := 0
+		for _, err := range q.List(t.Context(), "k/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		for i, want := range []int64{2 * keys, keys, keys} {
+			if asked := nodes[i].asked.Load(); asked > want {
+				t.Errorf("node %d was asked about %d keys; want %d", i, asked, want)
+			}
+			if calls := nodes[i].calls.Load(); calls > want/8 {
+				t.Errorf("node %d was asked %d times; want %d at most", i, calls, want/8)
+			}
+		}
+		if n != keys {
+			t.Errorf("%d keys are listed; want %d", n, keys)
+		}
+	})
+}
+
+// TestListBearsOneThatIsSlow: a node that answers slowly, as on a busy machine, has its keys listed
+// once and not twice.
+func TestListBearsOneThatIsSlow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := &rack{to: 100, takes: 4 * quorum.DefaultNodeTimeout}
+		q := racks(t, first, &rack{to: 100}, &rack{to: 100})
+		n := 0
+		for _, err := range q.List(t.Context(), "k/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != 100 {
+			t.Errorf("%d keys are listed; want 100", n)
+		}
+	})
+}
+
+// TestInspectBatch: about many keys each node is asked once, and each key has the answer that
+// Inspect gives.
+func TestInspectBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nodes := []*rack{{to: 30}, {to: 20}, {from: 10, to: 30}}
+		q := racks(t, nodes...)
+		var keys []string
+		for i := range 40 {
+			keys = append(keys, nodes[0].entry(i).Key)
+		}
+		got := q.InspectBatch(t.Context(), keys)
+		for i, node := range nodes {
+			if n := node.calls.Load(); n != 1 {
+				t.Errorf("node %d was asked %d times; want once", i, n)
+			}
+		}
+		for i, key := range keys {
+			want, err := q.Inspect(t.Context(), key)
+			if err != nil || !reflect.DeepEqual(got[i], driver.Inspected{Entry: want}) {
+				t.Errorf("%s: %+v; want %+v, %v", key, got[i], want, err)
+			}
+		}
+		nodes[0].hangs, nodes[1].hangs = true, true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, e := range q.InspectBatch(ctx, keys) {
+			if !errors.Is(e.Err, context.DeadlineExceeded) {
+				t.Errorf("without a majority: %+v", e)
+			}
+		}
+	})
 }
 
 // TestListWithoutAMajority: if most lists fail, the list ends with an error that names the nodes.

@@ -14,14 +14,14 @@ import (
 
 // Quorum is a backend made of N backends. Make one with [New]. It is safe for concurrent use.
 //
-// Beside driver.Backend it implements driver.Notifier, driver.Inspector, driver.Checker,
+// Beside driver.Backend it implements driver.Notifier, driver.BatchInspector, driver.Checker,
 // driver.Limited, and driver.Sharer: it grants shared claims if all nodes do.
 type Quorum struct {
 	group  *node.Group
 	nodes  []*node.Node
 	need   int // how many make a majority
 	config config
-	late   lateness // for who asks about many keys
+	late   *lateness // for who asks about many keys
 
 	unsharing string // a node that grants no shared claims; empty if there is none
 
@@ -41,12 +41,12 @@ type Quorum struct {
 }
 
 var (
-	_ driver.Backend   = (*Quorum)(nil)
-	_ driver.Notifier  = (*Quorum)(nil)
-	_ driver.Inspector = (*Quorum)(nil)
-	_ driver.Checker   = (*Quorum)(nil)
-	_ driver.Limited   = (*Quorum)(nil)
-	_ driver.Sharer    = (*Quorum)(nil)
+	_ driver.Backend        = (*Quorum)(nil)
+	_ driver.Notifier       = (*Quorum)(nil)
+	_ driver.BatchInspector = (*Quorum)(nil)
+	_ driver.Checker        = (*Quorum)(nil)
+	_ driver.Limited        = (*Quorum)(nil)
+	_ driver.Sharer         = (*Quorum)(nil)
 )
 
 // New makes a Quorum of 1 to [MaxNodes] backends, which must be independent of each other; see the
@@ -99,7 +99,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 		}
 		q.nodes = append(q.nodes, node.New(q.group, i, name, b, c.random()))
 	}
-	q.late = make(lateness, len(q.nodes))
+	q.late = newLateness(len(q.nodes), lateFor)
 	q.unsharing = unsharing(q.nodes)
 	for _, n := range q.nodes {
 		if g, ok := n.Backend.(driver.Guarder); ok {

@@ -11,8 +11,8 @@ import (
 )
 
 // Backend keeps locks in a Redis deployment. It implements driver.Backend, driver.Notifier,
-// driver.Inspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member, driver.Identifier
-// and driver.Versioner, and is safe for concurrent use.
+// driver.BatchInspector, driver.Checker, driver.Sharer, driver.Guarder, driver.Member,
+// driver.Identifier and driver.Versioner, and is safe for concurrent use.
 type Backend = protocol.Backend
 
 // Option sets an option of [Open].
@@ -129,7 +129,7 @@ func nilOption(i int) error {
 var _ interface {
 	driver.Backend
 	driver.Notifier
-	driver.Inspector
+	driver.BatchInspector
 	driver.Checker
 	driver.Sharer
 	driver.Guarder

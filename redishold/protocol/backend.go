@@ -22,7 +22,7 @@ const Presence = 3 * time.Second
 const maxReplicas = 255
 
 // Backend keeps locks in one Redis deployment. It implements [driver.Backend], [driver.Notifier],
-// [driver.Inspector], [driver.Checker], [driver.Sharer], [driver.Guarder], [driver.Member],
+// [driver.BatchInspector], [driver.Checker], [driver.Sharer], [driver.Guarder], [driver.Member],
 // [driver.Identifier] and [driver.Versioner], and is safe for concurrent use.
 type Backend struct {
 	transport  Transport

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -42,6 +43,76 @@ func (b *Backend) inspectPlainly(ctx context.Context, key string) (driver.Entry,
 		entry.Holder = party(holder, replies[2])
 	}
 	return entry, nil
+}
+
+// inspectedTogether is how many keys that take more than a brief look InspectBatch looks at at the
+// same time.
+const inspectedTogether = 16
+
+// InspectBatch describes keys as [Backend.Inspect] does. Of a lock that one has and nobody waits
+// for, as most are, three commands tell all there is. These are sent for all keys together. The
+// other keys are inspected one by one.
+func (b *Backend) InspectBatch(ctx context.Context, keys []string) []driver.Inspected {
+	all := make([]driver.Inspected, len(keys))
+	var more []int
+	if b.transport.Cluster() {
+		shards := make(map[string][]int)
+		for i, key := range keys {
+			shard := b.transport.Shard(Slot(key))
+			shards[shard] = append(shards[shard], i)
+		}
+		for _, places := range shards {
+			more = append(more, b.brief(ctx, keys, places, all)...)
+		}
+	} else {
+		places := make([]int, len(keys))
+		for i := range places {
+			places[i] = i
+		}
+		more = b.brief(ctx, keys, places, all)
+	}
+	var looks sync.WaitGroup
+	room := make(chan struct{}, inspectedTogether)
+	for _, i := range more {
+		room <- struct{}{}
+		looks.Go(func() {
+			all[i].Entry, all[i].Err = b.Inspect(ctx, keys[i])
+			<-room
+		})
+	}
+	looks.Wait()
+	return all
+}
+
+// brief describes those of the keys, all of one server, that have a holder and no queue. It returns
+// the places of the others.
+func (b *Backend) brief(ctx context.Context, keys []string, places []int,
+	all []driver.Inspected) (others []int) {
+	if len(places) == 0 {
+		return nil
+	}
+	const each = 3
+	commands := make([]Command, 0, each*len(places))
+	for _, i := range places {
+		k := KeysOf(keys[i])
+		commands = append(commands, Command{"GETRANGE", k.Lock, "0", lastByte},
+			Command{"PTTL", k.Lock}, Command{"EXISTS", k.Queue})
+	}
+	replies, err := b.look(ctx, Slot(keys[places[0]]), 0, commands)
+	for at, i := range places {
+		if err != nil {
+			all[i].Err = err
+			continue
+		}
+		value, rest, queue := replies[each*at], replies[each*at+1], replies[each*at+2]
+		if value.Kind == String && value.Str != "" && value.Str != sharedValue &&
+			rest.Kind == Integer && rest.Int != noKey && queue.Kind == Integer && queue.Int == 0 {
+			all[i].Entry = driver.Entry{Key: keys[i], Holder: party(value, rest)}
+		} else {
+			others = append(others, i)
+		}
+	}
+	return others
 }
 
 // optional is the place of the first command of inspectPlainly that an ACL may forbid, or an old

@@ -22,8 +22,8 @@ const (
 	No Renewed = "no"
 )
 
-// Renewed says whether the lock is renewed: Yes if one of those who have it renews its lease, and No
-// if none of them does, so that it is free when its last lease ends.
+// Renewed says whether the lock is renewed: Yes if one of those who have it renews its lease, and
+// No if none of them does, so that it is free when its last lease ends.
 func (k Key) Renewed() Renewed {
 	renewed := No
 	for _, p := range k.Holders {

@@ -16,8 +16,11 @@ const (
 	// batch is how many keys List has in memory, and puts in order, at a time.
 	batch = 4096
 
-	// together is how many keys are inspected at the same time.
+	// together is how many questions about keys are asked at the same time.
 	together = 8
+
+	// severalKeys is how many keys are in one question to a backend that takes several.
+	severalKeys = 64
 
 	// batchBytes is about how much memory a batch may take. If values of another library are very
 	// long, or there are very many waiters, a batch has fewer keys.
@@ -168,23 +171,29 @@ func (v *View) each(ctx context.Context, names []string,
 		first error
 		todo  = make(chan int)
 	)
+	several := 1 // keys in a question
+	if _, ok := v.Backend.(driver.BatchInspector); ok {
+		several = severalKeys
+	}
 	for range min(together, len(names)) {
 		work.Go(func() {
 			for i := range todo {
-				key, err := v.inspect(ctx, names[i])
-				mu.Lock()
-				switch {
-				case err == nil:
-					ended = !do(i, key) || ended
-				case first == nil:
-					// The others would most likely fail too, each after the same time.
-					first, ended = err, true
-				}
-				mu.Unlock()
+				part := names[i:min(i+several, len(names))]
+				v.about(ctx, part, func(j int, key Key, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						ended = !do(i+j, key) || ended
+					case first == nil:
+						// The others would most likely fail too, each after the same time.
+						first, ended = err, true
+					}
+				})
 			}
 		})
 	}
-	for ; begun < len(names); begun++ {
+	for begun < len(names) {
 		mu.Lock()
 		stop := ended
 		mu.Unlock()
@@ -192,10 +201,49 @@ func (v *View) each(ctx context.Context, names []string,
 			break
 		}
 		todo <- begun
+		begun = min(begun+several, len(names))
 	}
 	close(todo)
 	work.Wait()
 	return begun, first
+}
+
+// about asks about keys and calls do with what is known of each, or why nothing is.
+func (v *View) about(ctx context.Context, names []string, do func(i int, k Key, err error)) {
+	in, ok := v.Backend.(driver.BatchInspector)
+	if !ok || len(names) == 1 {
+		for i, name := range names {
+			key, err := v.inspect(ctx, name)
+			do(i, key, err)
+		}
+		return
+	}
+	asked := time.Now()
+	all, err := Ask(ctx, v, func(ctx context.Context) ([]driver.Inspected, error) {
+		all := in.InspectBatch(ctx, names)
+		return all, all[0].Err // if there is no answer, there is none for the first either
+	})
+	now := time.Now()
+	if len(all) == 0 {
+		do(0, Key{}, err)
+		return
+	}
+	for i, e := range all {
+		switch {
+		case i == 0 && err != nil:
+			do(i, Key{}, err) // it may say that the time was over
+		case e.Err != nil:
+			do(i, Key{}, e.Err)
+		default:
+			do(i, v.keyOf(e.Entry, asked, now), nil)
+		}
+	}
+}
+
+func (v *View) keyOf(e driver.Entry, asked, answered time.Time) Key {
+	k := keyOf(e, v.Prefix, answered)
+	k.asked, k.answered = asked, answered
+	return k
 }
 
 // Peek describes the key that the backend knows by that name, without what the servers of a set say
@@ -210,9 +258,7 @@ func (v *View) inspect(ctx context.Context, full string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	k := keyOf(e, v.Prefix, time.Now())
-	k.asked, k.answered = asked, time.Now()
-	return k, nil
+	return v.keyOf(e, asked, time.Now()), nil
 }
 
 // nodesInspector is a backend of several nodes, each of which can be asked.

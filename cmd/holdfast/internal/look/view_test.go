@@ -100,6 +100,76 @@ func TestListKeepsLittle(t *testing.T) {
 	}
 }
 
+// batched is a backend that describes many keys in one call, and one of them not.
+type batched struct {
+	endless
+	calls atomic.Int64
+	wrong string // the key that it does not describe
+	hangs bool
+}
+
+func (b *batched) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	b.calls.Add(1)
+	return b.endless.Inspect(ctx, key)
+}
+
+func (b *batched) InspectBatch(ctx context.Context, keys []string) []driver.Inspected {
+	b.calls.Add(1)
+	all := make([]driver.Inspected, len(keys))
+	if b.hangs {
+		<-ctx.Done()
+	}
+	for i, key := range keys {
+		all[i].Entry, all[i].Err = b.endless.Inspect(ctx, key)
+		if key == b.wrong {
+			all[i] = driver.Inspected{Err: errWrong}
+		} else if b.hangs {
+			all[i] = driver.Inspected{Err: ctx.Err()}
+		}
+	}
+	return all
+}
+
+var errWrong = errors.New("not a lock")
+
+// TestListAsksInBatches: a backend that describes many keys in one call is asked so. If it does not
+// describe one of them, the others are shown, and the error is told.
+func TestListAsksInBatches(t *testing.T) {
+	list := func(b *batched) (shown int, err error) {
+		v := &look.View{Backend: b, Patience: time.Minute, Batch: 1000}
+		err = v.List(t.Context(), "", func(keys []look.Key) error {
+			for _, k := range keys {
+				if len(k.Holders) != 1 || k.Full == b.wrong {
+					t.Errorf("shows %+v", k)
+				}
+			}
+			shown += len(keys)
+			return nil
+		})
+		return shown, err
+	}
+	b := &batched{endless: endless{keys: 2001}}
+	if n, err := list(b); n != 2001 || err != nil {
+		t.Errorf("%d keys are shown, %v; want 2001", n, err)
+	}
+	if n := b.calls.Load(); n > 2001/50 {
+		t.Errorf("%d keys took %d calls", b.keys, n)
+	}
+	for _, wrong := range []string{"000000", "000007", "000063"} {
+		b := &batched{endless: endless{keys: 64}, wrong: wrong} // as many as in one call
+		if n, err := list(b); n != 63 || err != errWrong {
+			t.Errorf("%d keys are shown, %v; want 63 and %v", n, err, errWrong)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var silent *look.SilentError
+		n, err := list(&batched{endless: endless{keys: 100}, hangs: true})
+		if n != 0 || !errors.As(err, &silent) {
+			t.Errorf("%d keys are shown, %v; want none, and that there was no answer", n, err)
+		}
+	})
+}
+
 // TestListEndsWithShow: the error of show ends the list.
 func TestListEndsWithShow(t *testing.T) {
 	e := &endless{keys: 1000}
