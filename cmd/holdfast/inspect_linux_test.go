@@ -206,6 +206,13 @@ func TestInspectRedisson(t *testing.T) {
 				"nothing was freed") {
 				t.Errorf("release says %s", said)
 			}
+			for _, lock := range []string{"theirs", "readers"} {
+				said := s.free(64, lock, "--token", "17")
+				if strings.Contains(said, "--owner") || !strings.Contains(said,
+					"removed with the tools of the server; nothing was freed") {
+					t.Errorf("release of %s by a token says %s", lock, said)
+				}
+			}
 			s.says(0, []string{"inspect", "theirs"}, "  held by  .* 2 times")
 		})
 	}

@@ -121,6 +121,44 @@ func TestReleaseOfNobodyElse(t *testing.T) {
 	})
 }
 
+// TestReleaseOfWhatIsNoLock: a key of another type is named with its type, and is left alone. What
+// has no value that --owner could name is not said to be freed by it.
+func TestReleaseOfWhatIsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis", "redlock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, name)
+			for _, server := range s.servers {
+				server.Do(t, "RPUSH", "lock:list", "a")
+				server.Do(t, "SADD", "lock:set", "a")
+				server.Do(t, "HSET", "lock:hash", "a", "b")
+				server.Do(t, "SET", "lock:empty", "")
+				server.Do(t, "SET", "lock:long", strings.Repeat("x", 2000))
+			}
+			for _, kind := range []string{"list", "set", "hash"} {
+				for _, flags := range [][]string{{"--owner", "a"}, {"--token", "7"}} {
+					want := kind + ": nothing was freed: the key is a " + kind + ", and no lock"
+					if said := s.free(64, kind, flags...); !strings.Contains(said, want) ||
+						strings.Contains(said, "unavailable") {
+						t.Errorf("release of a %s says %s; want %s", kind, said, want)
+					}
+				}
+				if _, said := s.ask(69, "inspect", kind); !strings.Contains(said,
+					"a "+kind+", and no lock") {
+					t.Errorf("inspect of a %s says %s", kind, said)
+				}
+			}
+			for _, lock := range []string{"empty", "long"} {
+				if said := s.free(64, lock, "--token", "7"); strings.Contains(said, "--owner") ||
+					!strings.Contains(said, "with the tools of the server; nothing was freed") {
+					t.Errorf("release of %s says %s", lock, said)
+				}
+			}
+		})
+	}
+}
+
 // TestReleaseOfOne: of several who share a lock, and of the permits of a semaphore, one is freed.
 func TestReleaseOfOne(t *testing.T) {
 	sites(t, func(t *testing.T, s *site) {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -32,9 +33,42 @@ const (
 // and Cut is set. A key that does not expire is Endless: it is held for ever, even by an empty
 // value. If the key is a hash that is a lock of Redisson, its holders are shown, each with its
 // Count and the TTL of the key. The holders of a read-write lock in the mode "read" are Sharers.
-// Inspect fails with ErrUnavailable if the key is of another type or another hash, and with
-// ErrUnavailable or ErrUnknown if the server does not answer. ctx bounds it.
+// Inspect fails with ErrUnavailable if the key is of another type or another hash, and says of
+// which type it is (see [IsServerError], with the code WRONGTYPE). It fails with ErrUnavailable or
+// ErrUnknown if the server does not answer. ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
+	entry, err := b.inspect(ctx, key)
+	if IsServerError(err, "WRONGTYPE") {
+		err = b.ofAnotherType(ctx, key, err)
+	}
+	return entry, err
+}
+
+// ofAnotherType returns the error for a key that is no lock. It says of which type the key is, if
+// the server tells.
+func (b *Backend) ofAnotherType(ctx context.Context, key string, wrong error) error {
+	replies, err := b.look(ctx, Slot(key), 1, []Command{{"TYPE", key}})
+	if err != nil {
+		return wrong
+	}
+	text := ""
+	switch kind := replies[0].Str; kind {
+	case "hash":
+		text = errOtherType
+	case "string", "none", "": // a key beside it is of another type, or it has changed
+		return wrong
+	default:
+		text = "WRONGTYPE the key is a " + kind + ", and no lock"
+	}
+	named := driver.Error{Permanent: true}
+	if of := (*driver.Error)(nil); errors.As(wrong, &of) {
+		named = *of
+	}
+	named.Err = ServerError(text)
+	return &named
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (driver.Entry, error) {
 	if b.options.ReadOnly {
 		return b.inspectPlainly(ctx, key)
 	}

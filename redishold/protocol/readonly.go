@@ -14,7 +14,7 @@ var ErrReadOnly = errors.New("the backend was opened for reading only")
 // harmless are the commands that change nothing. A Backend with Options.ReadOnly sends no others.
 // The first two groups are in the category @read of an ACL.
 var harmless = map[string]bool{
-	"SCAN": true, "EXISTS": true, "GETRANGE": true, "PTTL": true, "PEXPIRETIME": true,
+	"SCAN": true, "EXISTS": true, "TYPE": true, "GETRANGE": true, "PTTL": true, "PEXPIRETIME": true,
 	"ZRANGEBYSCORE": true, "HGETALL": true, "HLEN": true, "MEMORY": true,
 
 	"TIME": true, "INFO": true, "CONFIG": true,

@@ -51,8 +51,9 @@ On a terminal, release says what will happen and asks. --yes does not ask; witho
 a terminal it is required. What was done is said on stderr, and by which user and
 process, for a log to keep. The user needs the rights that locks need.
 
-A key of another program with an empty value, or with one of over 1024 bytes, and
-a lock of Redisson are not freed by this: remove them with the tools of the server.
+A key of another program with an empty value, with one of over 1024 bytes, or of
+another type, and a lock of Redisson are not freed by this: remove them with the
+tools of the server.
 
 Of a semaphore it frees one permit, which is named by its key: holdfast release
 jobs@permit/3. One of several who share a lock is freed alone.
@@ -60,8 +61,8 @@ jobs@permit/3. One of several who share a lock is freed alone.
 Exit codes:
   0   the lock was held by that acquisition, and was freed
   1   the question was not answered with yes; nothing was freed
-  64  the command line is wrong, or the backend does not keep the token; nothing
-      was freed
+  64  the command line is wrong, the backend does not keep the token, or the key is
+      not one that this frees; nothing was freed
   69  the backend cannot be used, or has not answered within --timeout; the error
       says whether the lock may have been freed, and to call again does no harm
   70  that acquisition does not hold the lock (any more); nothing was freed
@@ -162,11 +163,12 @@ func (v *viewer) notFreed(err error) error {
 	var (
 		notHeld  *free.NotHeldError
 		notKnown *free.NotKnownError
+		other    *free.OtherTypeError
 	)
 	switch {
 	case errors.As(err, &notHeld):
 		return &exit{codeLost, err}
-	case errors.Is(err, free.ErrRedisson):
+	case errors.Is(err, free.ErrRedisson), errors.Is(err, free.ErrUnnamed), errors.As(err, &other):
 		return usagef("%s%w", v.name, err)
 	case errors.As(err, &notKnown):
 		return usagef("%s%w; use --owner", v.name, err)

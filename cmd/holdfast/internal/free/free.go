@@ -6,10 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
 // Lock is a lock of which an acquisition is to be freed.
@@ -59,15 +63,58 @@ func (e *MaybeError) Unwrap() error { return e.Err }
 var ErrRedisson = errors.New("a lock of Redisson is removed with the tools of the server; " +
 	"nothing was freed")
 
+// ErrUnnamed is the error for what has no value that could name it.
+var ErrUnnamed = errors.New("what has an empty value, or a very long one, is removed with the " +
+	"tools of the server; nothing was freed")
+
+// OtherTypeError says that the key is of another type than locks are.
+type OtherTypeError struct {
+	Name look.Name
+	Type string // what the server says of it
+}
+
+// Error says what the key is.
+func (e *OtherTypeError) Error() string {
+	return fmt.Sprintf("%v: nothing was freed: %s", e.Name, e.Type)
+}
+
+// otherType returns what a server of Redis, or one of several, says of a key that is no lock.
+func otherType(err error) (text string, ok bool) {
+	all := []error{err}
+	if set := (*quorum.Error)(nil); errors.As(err, &set) {
+		for _, node := range set.Nodes {
+			all = append(all, node.Err)
+		}
+	}
+	for _, err := range all {
+		var said protocol.ServerError
+		if protocol.IsServerError(err, otherTypeCode) && errors.As(err, &said) {
+			return strings.TrimPrefix(string(said), otherTypeCode+" "), true
+		}
+	}
+	return "", false
+}
+
+// otherTypeCode is how such an error of Redis begins.
+const otherTypeCode = "WRONGTYPE"
+
 // Holder looks at the lock, and returns the holder that is the acquisition. It changes nothing. It
-// fails with a *NotHeldError, a *NotKnownError, ErrRedisson, or the error of the backend.
+// fails with a *NotHeldError, a *NotKnownError, an *OtherTypeError, ErrRedisson, ErrUnnamed, or the
+// error of the backend.
 func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
 	key, err := l.View.Inspect(ctx, l.Name)
+	if text, other := otherType(err); other {
+		return key, look.Party{}, &OtherTypeError{key.Name, text}
+	}
 	if err != nil {
-		return key, look.Party{}, err
+		return key, look.Party{}, fmt.Errorf("nothing was freed: %w", err)
 	}
 	holder, holds, err := l.Which.Among(key)
 	switch {
+	case err != nil && all(key.Holders, func(p look.Party) bool { return p.Count > 0 }):
+		return key, look.Party{}, fmt.Errorf("%v: %w", key.Name, ErrRedisson)
+	case err != nil && all(key.Holders, func(p look.Party) bool { return p.Value == "" || p.Cut }):
+		return key, look.Party{}, fmt.Errorf("%v: %w", key.Name, ErrUnnamed)
 	case err != nil:
 		return key, look.Party{}, &NotKnownError{key.Name, err}
 	case !holds:
@@ -76,6 +123,11 @@ func (l Lock) Holder(ctx context.Context) (look.Key, look.Party, error) {
 		return key, look.Party{}, fmt.Errorf("%v: %w", key.Name, ErrRedisson)
 	}
 	return key, holder, nil
+}
+
+// all reports whether all parties are so.
+func all(parties []look.Party, so func(look.Party) bool) bool {
+	return !slices.ContainsFunc(parties, func(p look.Party) bool { return !so(p) })
 }
 
 // Free frees the key if the holder still holds it, both as Holder has returned them. Then it looks
