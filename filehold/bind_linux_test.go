@@ -69,7 +69,7 @@ func otherView() {
 }
 
 // TestOtherViewsOfProc shares a directory with processes that see another /proc. Those whose clock
-// can be told exclude each other with the rest, and have rising tokens; one without any /proc is
+// can be told exclude each other and the rest, and have rising tokens. One without any /proc is
 // refused while others are there.
 func TestOtherViewsOfProc(t *testing.T) {
 	dir := t.TempDir()
@@ -180,8 +180,8 @@ func fullQueue() {
 	fmt.Println("release:", r.State, err)
 }
 
-// TestFullDiskWithQueue fills the disk while a key is held that a dozen wait for: what is held goes
-// on.
+// TestFullDiskWithQueue fills the disk while a key is held for which a dozen wait: what is held
+// goes on.
 func TestFullDiskWithQueue(t *testing.T) {
 	out, ok := inMountNamespace(t, command("fullqueue", "FILEHOLD_TEST_PLACE="+t.TempDir()))
 	const want = "renew: held <nil> <nil>\nrenew: held <nil> <nil>\nrenew: held <nil> <nil>\nrelease: held <nil>\n"

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// copyDir makes what a directory is after a power loss: the ceiling that was synced, and what there
-// is of the other files.
+// copyDir makes a directory as it is after a power loss: with the ceiling that was synced, and what
+// there is of the other files.
 func copyDir(t *testing.T, from, ceiling string, counter []byte) (to string) {
 	t.Helper()
 	to = filepath.Join(t.TempDir(), "locks")
@@ -58,8 +58,8 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// TestTokensSurvivePowerLoss takes the machine's memory away, over and over, on systems that tell
-// one boot from the next and on those that do not.
+// TestTokensSurvivePowerLoss takes the machine's memory away, over and over, on systems that can
+// tell one boot from the next and on those that cannot.
 func TestTokensSurvivePowerLoss(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "locks")

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// TestDamagedKeyDoesNotEndSweeps damages the file of one key. What the dead have left behind is
-// cleaned up all the same.
+// TestDamagedKeyDoesNotEndSweeps damages the file of one key. What dead processes have left behind
+// is still cleaned up.
 func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -35,9 +35,9 @@ func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
 	})
 }
 
-// TestSweepSparesWhoHasJustCome has one process look for what those have left who died before they
-// were members, while another comes. When the first one removes what it has found, the other is a
-// member, and makes the counter of the tokens.
+// TestSweepSparesWhoHasJustCome has one process look for what was left by processes that died
+// before they were members, while another process comes. When the first one removes what it has
+// found, the other is a member, and makes the counter of the tokens.
 func TestSweepSparesWhoHasJustCome(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -112,7 +112,8 @@ func TestKeysRemoved(t *testing.T) {
 }
 
 // TestKeysRemovedAreNone asks for the keys when their directory is removed, as it may be when it is
-// empty: there are none. It is another matter if all is removed, or replaced by another directory.
+// empty: there are none. If everything is removed, or replaced by another directory, that is an
+// error.
 func TestKeysRemovedAreNone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	b := open(t, dir)
@@ -152,8 +153,8 @@ func TestKeysRemovedAreNone(t *testing.T) {
 	}
 }
 
-// TestDamagedKeyHidesNoOther damages the files of two keys, one so that it is very long, and takes
-// no space. All others are listed, and nobody dies of the two.
+// TestDamagedKeyHidesNoOther damages the files of two keys; one of them is very long, and takes no
+// space. All others are listed, and no process dies of the two.
 func TestDamagedKeyHidesNoOther(t *testing.T) {
 	b := open(t, t.TempDir())
 	for i := range 6 {

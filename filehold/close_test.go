@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// regular is a file system without what is neither a file nor a directory.
+// regular is a file system that shows only files and directories.
 type regular struct{ fs.FS }
 
 func (r regular) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -62,9 +62,8 @@ func openFiles(t *testing.T) map[string]os.FileInfo {
 	return files
 }
 
-// opened returns the descriptors of after that are not what they were before. Those that were
-// closed do not matter: what another test has closed keeps files open for as long as its leases
-// last.
+// opened returns the descriptors of after that were not in before. Those that were closed do not
+// matter: a Backend that another test has closed keeps files open for as long as its leases last.
 func opened(before, after map[string]os.FileInfo) (files []string) {
 	for name, info := range after {
 		if was := before[name]; was == nil || !os.SameFile(was, info) {
@@ -115,7 +114,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// They have been waited for, but may be on their way out.
+		// They have been waited for, but may still be ending.
 		eventually(t, "no goroutine is left", func() bool { return goroutines() == running })
 		if left := opened(files, openFiles(t)); len(left) > 0 {
 			t.Fatalf("open files after Close: descriptors %v", left)
@@ -147,8 +146,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsLeases closes a Backend whose lock is still relied upon. The key becomes free when
-// the lease ends, and not before.
+// TestCloseKeepsLeases closes a Backend while its lock is still relied on. The key becomes free
+// when the lease ends, and not before.
 func TestCloseKeepsLeases(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)

@@ -46,8 +46,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// faulty loses the answer to a call when it is told to. It hangs, when frozen, in calls that the
-// directory has no part in and that so do not hang by themselves: the suite expects it of all.
+// faulty loses the answer to a call when it is told to. When frozen, it also hangs in calls that do
+// not touch the directory and so would not hang by themselves: the suite expects that of all calls.
 type faulty struct {
 	*filehold.Backend
 	cut, frozen atomic.Bool

@@ -25,7 +25,7 @@ func draw(t *testing.T, b *filehold.Backend) driver.Token {
 	return r.Token
 }
 
-// drawsNothing checks that b refuses to grant key "k", as the counter is damaged.
+// drawsNothing checks that b refuses to grant key "k", because the counter is damaged.
 func drawsNothing(t *testing.T, b *filehold.Backend, what string) {
 	t.Helper()
 	r, err := b.Acquire(context.Background(), claim("k"))
@@ -36,7 +36,8 @@ func drawsNothing(t *testing.T, b *filehold.Backend, what string) {
 
 func counterOf(dir string) string { return filepath.Join(dir, "fence", "counter") }
 
-// TestCounterMovedAside gives the counter another name, and leaves who has it open with it.
+// TestCounterMovedAside gives the counter another name. The processes that have it open keep it
+// open.
 func TestCounterMovedAside(t *testing.T) {
 	dir, aside := t.TempDir(), t.TempDir()
 	a := open(t, dir)
@@ -53,8 +54,8 @@ func TestCounterMovedAside(t *testing.T) {
 	}
 }
 
-// TestCounterEmptied empties the counter at its full length, while it is in use. Nobody counts from
-// nothing, and who opens the directory then mends it.
+// TestCounterEmptied empties the counter at its full length, while it is in use. No process counts
+// from zero, and the next one that opens the directory mends it.
 func TestCounterEmptied(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)
@@ -79,8 +80,8 @@ func TestCounterEmptied(t *testing.T) {
 	}
 }
 
-// TestOlderFencePutBack puts a copy of the fence back under a process that has drawn since. It does
-// not grant what it has granted before.
+// TestOlderFencePutBack puts back an older copy of the fence under a process that has drawn tokens
+// since. The process does not grant a token twice.
 func TestOlderFencePutBack(t *testing.T) {
 	dir, backup := t.TempDir(), t.TempDir()
 	a := open(t, dir)
@@ -124,9 +125,9 @@ func TestCounterCutShortAtOpen(t *testing.T) {
 	}
 }
 
-// TestUnsyncedDirectoryIsSynced has who makes the directory fail, or die, before its names are
-// durable. Who comes next makes them so, before it grants a token that a power loss would let come
-// up again.
+// TestUnsyncedDirectoryIsSynced has the process that makes the directory fail, or die, before the
+// names in it are durable. The next process makes them durable, before it grants a token that a
+// power loss could bring up again.
 func TestUnsyncedDirectoryIsSynced(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "locks")
@@ -156,8 +157,8 @@ func TestUnsyncedDirectoryIsSynced(t *testing.T) {
 	}
 }
 
-// TestFenceNamedByHand has the bound of the tokens written in another way, for example with a zero
-// in front.
+// TestFenceNamedByHand writes the bound of the tokens in another way, for example with a leading
+// zero.
 func TestFenceNamedByHand(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir).Close()

@@ -76,7 +76,7 @@ func TestR2_KilledHolderFreesAtOnce(t *testing.T) {
 	token := p.acquire(first).Token
 	want(t, "waiter", acquire(t, b, second), driver.Busy)
 	p.kill()
-	// Long before the TTL, and without having asked again.
+	// Long before the TTL, and without asking again.
 	if n := granted(t, notices, second); n.Token <= token {
 		t.Errorf("token %d after %d", n.Token, token)
 	}
@@ -88,7 +88,7 @@ func TestR2_KilledHolderFreesAtOnce(t *testing.T) {
 }
 
 // TestR2_KilledWaitersAreSkipped kills the holder and the waiters behind it, from both ends and all
-// at once. Who is left gets the key.
+// at once. The waiter that is left gets the key.
 func TestR2_KilledWaitersAreSkipped(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {1, 0, 2}} {
 		dir := t.TempDir()
@@ -116,8 +116,8 @@ func TestR2_KilledWaitersAreSkipped(t *testing.T) {
 	}
 }
 
-// TestDeathOfHandedOver kills one holder after the other, each of which got the key by handoff: the
-// next one in the queue notices, though it began to wait behind a waiter.
+// TestDeathOfHandedOver kills one holder after the other, each of which got the key by a handoff.
+// The next one in the queue notices, even if it began to wait behind a waiter.
 func TestDeathOfHandedOver(t *testing.T) {
 	dir := t.TempDir()
 	line := startAll(t, dir, 5)
@@ -131,8 +131,8 @@ func TestDeathOfHandedOver(t *testing.T) {
 		p.kill()
 		granted(t, line[i+1].notices, claims[i+1])
 	}
-	// In the other direction: a waiter leaves, and the one behind it notices the death of whom it
-	// waits behind now.
+	// In the other direction: a waiter leaves, and the one behind it now notices the death of the
+	// one before both.
 	dir = t.TempDir()
 	a, b, c := start(t, dir), start(t, dir), start(t, dir)
 	ca, cb, cc := queued("k"), queued("k"), queued("k")
@@ -145,8 +145,8 @@ func TestDeathOfHandedOver(t *testing.T) {
 	granted(t, c.notices, cc)
 }
 
-// TestDeadLeaveNothing kills a process that holds keys which nobody waits for, while another lives
-// on.
+// TestDeadLeaveNothing kills a process that holds keys for which nobody waits, while another
+// process lives on.
 func TestDeadLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -163,13 +163,13 @@ func TestDeadLeaveNothing(t *testing.T) {
 	}
 	p.kill()
 
-	// Whoever comes next cleans up, for a second.
+	// The next process that comes cleans up, for a second.
 	eventually(t, "the dead one's keys are gone after Open", func() bool {
 		visit(t, dir)
 		return keyFiles(t, dir) == 1 && members(t, dir) == 1
 	})
 
-	// And if nobody comes, so does who is there.
+	// If no process comes, the one that is there cleans up.
 	p = start(t, dir)
 	p.do("acquire", claims...)
 	p.kill()
@@ -184,8 +184,9 @@ func TestDeadLeaveNothing(t *testing.T) {
 }
 
 // TestSweepOfAnotherDirectory replaces the directory, and kills a process that holds keys in the
-// new one. A Backend of the old one leaves the new one alone, what another left there who died
-// before it was a member, and the pipe that tells of keys to free. Who comes next cleans up.
+// new one. A Backend of the old directory touches nothing in the new one: neither what a process
+// has left there that died before it was a member, nor the pipe that tells of keys to free. The
+// next process cleans up.
 func TestSweepOfAnotherDirectory(t *testing.T) {
 	dir := t.TempDir() + "/locks"
 	b := open(t, dir)
@@ -207,8 +208,8 @@ func TestSweepOfAnotherDirectory(t *testing.T) {
 	tidy(t, dir)
 }
 
-// TestSweepLeavesTheNoteOfWhatItCouldNotFree has a sweep free a key, but not the other one, of a
-// process that was killed. It must leave the pipe that tells of that one: nobody else would look.
+// TestSweepLeavesTheNoteOfWhatItCouldNotFree has a sweep free one of two keys of a process that was
+// killed. It must leave the pipe that tells of the other: otherwise no process would look.
 func TestSweepLeavesTheNoteOfWhatItCouldNotFree(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -231,8 +232,8 @@ func TestSweepLeavesTheNoteOfWhatItCouldNotFree(t *testing.T) {
 	})
 }
 
-// TestAbandonedLeaveNothing lets leases and presences of a live process run out that nobody asks
-// about any more.
+// TestAbandonedLeaveNothing lets leases and presences of a live process end about which nobody asks
+// any more.
 func TestAbandonedLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -298,7 +299,7 @@ func TestStoppedWaiterCostsItsPresence(t *testing.T) {
 	granted(t, notices, last)
 }
 
-// TestInherit kills a process whose child has inherited what keeps the lock.
+// TestInherit kills a process whose child has inherited the pipe that keeps the lock.
 func TestInherit(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(t.TempDir(), "stdin")
@@ -518,7 +519,7 @@ func TestContextOfCallEnds(t *testing.T) {
 }
 
 // TestDeathWithoutDescriptors kills a holder while its waiter can open no file. The waiter gets the
-// key once it can again, though nothing happens any more.
+// key as soon as it can open files again, though nothing else happens.
 func TestDeathWithoutDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	b, holder := open(t, dir), start(t, dir)

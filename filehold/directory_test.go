@@ -70,7 +70,7 @@ func runOpen(t *testing.T, env ...string) string {
 	return string(out)
 }
 
-// refused opens dir, which must fail for good with an error that says all of these.
+// refused opens dir, which must fail with a permanent error that says all of these.
 func refused(t *testing.T, dir string, is error, says ...string) {
 	t.Helper()
 	b, err := filehold.Open(dir)
@@ -318,7 +318,7 @@ func TestPipesTellNothingOfOtherMachines(t *testing.T) {
 
 // TestOpenWithoutPermission opens directories as a user who may not write to them.
 func TestOpenWithoutPermission(t *testing.T) {
-	// Where nobody gets by the permissions of the directories above.
+	// In a directory that the permissions of those above do not let others reach.
 	base := reachable(t)
 	own, locked := filepath.Join(base, "own"), filepath.Join(base, "locked")
 	for _, dir := range []string{own, locked} {
@@ -404,7 +404,7 @@ func TestSharedDirectory(t *testing.T) {
 		if out := runOpen(t, env...); out != "" {
 			t.Errorf("mode %v: another user: %s", mode, out)
 		}
-		// He dies with a key, which we free; and has made files that we may use.
+		// This user dies with a key, which we free, and has made files that we may use.
 		if out := runOpen(t, append(env, "FILEHOLD_TEST_KEEP=1")...); out != "" {
 			t.Errorf("mode %v: another user: %s", mode, out)
 		}
@@ -419,8 +419,8 @@ func TestSharedDirectory(t *testing.T) {
 	}
 }
 
-// TestLeftOverOfAnotherUser has one user die while it furnishes a directory that everybody may use.
-// Another cleans up after him.
+// TestLeftOverOfAnotherUser has one user's process die while it sets up a directory that everybody
+// may use. Another user's process cleans up after it.
 func TestLeftOverOfAnotherUser(t *testing.T) {
 	dir := filepath.Join(reachable(t), "locks")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -490,7 +490,7 @@ func TestSpellingsOfOneDirectory(t *testing.T) {
 	if id, _ := other.Identity(context.Background()); id == identity {
 		t.Errorf("another directory has the same identity %q", id)
 	}
-	// The link leads elsewhere now. Who came by it stays where he is.
+	// The link leads elsewhere now. A process that came by it stays where it is.
 	b := open(t, link)
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
@@ -586,7 +586,7 @@ func TestDirectoryRemoved(t *testing.T) {
 			if _, err := os.Lstat(filehold.KeyFile(b, "later")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the file of a key in a directory that was lost: %v", err)
 			}
-			// Whoever comes now is served.
+			// A process that comes now is served.
 			want(t, "new holder", acquire(t, open(t, dir), claim("k")), driver.Held)
 			want(t, "renewal", renew(t, b, c)[0], driver.Lost)
 		})
@@ -668,7 +668,7 @@ func TestDamagedKey(t *testing.T) {
 	want(t, "after it was removed", acquire(t, b, claim("k")), driver.Held)
 }
 
-// TestDamagedKeyOfTheDead damages the file of a key that nobody can hold: it is in nobody's way.
+// TestDamagedKeyOfTheDead damages the file of a key that no process can hold: it disturbs nobody.
 func TestDamagedKeyOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir)
@@ -682,8 +682,8 @@ func TestDamagedKeyOfTheDead(t *testing.T) {
 	want(t, "after all have died", acquire(t, open(t, dir), claim("k")), driver.Held)
 }
 
-// TestFailingDisk lets every sync fail: who needs a token above the ceiling is told, the others go
-// on.
+// TestFailingDisk lets every sync fail. A process that needs a token above the ceiling is told, and
+// the others go on.
 func TestFailingDisk(t *testing.T) {
 	b := open(t, t.TempDir())
 	c := claim("k")
@@ -793,8 +793,8 @@ func TestSpellingThroughLinkAndBack(t *testing.T) {
 	}
 }
 
-// TestMarkerIsNoFile has a named pipe where the marker would be. Open does not wait for who would
-// write to it.
+// TestMarkerIsNoFile has a named pipe in the place of the marker. Open does not wait for a process
+// to write to it.
 func TestMarkerIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "holdfast"), 0o600); err != nil {
@@ -803,8 +803,8 @@ func TestMarkerIsNoFile(t *testing.T) {
 	refused(t, dir, driver.ErrUnavailable, "holdfast", "no lock directory")
 }
 
-// TestSharedDirectoryHalfMade has who makes a shared directory die before the others may use what
-// is in it. When he opens it again, they may.
+// TestSharedDirectoryHalfMade has the process that makes a shared directory die before others may
+// use what is in it. When the same user opens it again, they may.
 func TestSharedDirectoryHalfMade(t *testing.T) {
 	dir := shareable(t)
 	subs := []string{"keys", "members", "fence"}
@@ -823,8 +823,8 @@ func TestSharedDirectoryHalfMade(t *testing.T) {
 }
 
 // TestLinkInPlaceOfWhatIsNew has another user of a shared directory put a link in place of what was
-// just made there, before that has its permissions. What the link leads to keeps its own: who may
-// write to the directory can take locks away, and no more.
+// just made there, before that has its permissions. The target of the link keeps its own
+// permissions: a user who may write to the directory can take locks away, and no more.
 func TestLinkInPlaceOfWhatIsNew(t *testing.T) {
 	for what, link := range map[string]struct {
 		suffix string

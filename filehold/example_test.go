@@ -61,8 +61,8 @@ func Example() {
 	// acquired
 }
 
-// A child that must not run without the lock inherits what keeps it, so that nobody else gets the
-// lock as long as the child runs, even if this process is killed.
+// A child that must not run without the lock inherits the pipe that keeps it. So nobody else gets
+// the lock while the child runs, even if this process is killed.
 func ExampleBackend_Inherit() {
 	backend, err := filehold.Open("/var/lib/myservice/locks")
 	if err != nil {

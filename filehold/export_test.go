@@ -15,7 +15,7 @@ import (
 
 func lockFile(fd int) error { return syscall.Flock(fd, syscall.LOCK_EX) }
 
-// Lose takes key from those who hold it, as if each lease had run out. Waiters stay.
+// Lose takes key from its holders, as if their leases had ended. Waiters stay.
 func Lose(t testing.TB, b *Backend, key string) {
 	k, err := b.dir.lockKey(keyName(key), false, "", lockFile)
 	if err == nil {
@@ -75,7 +75,7 @@ func Kept(b *Backend, key string) bool {
 	return l != nil && l.kept != nil
 }
 
-// Tick does at once what is done every now and then.
+// Tick does at once what a Backend does from time to time.
 func Tick(b *Backend) { b.tick() }
 
 // Tracked returns how many keys b has claims on.
@@ -237,7 +237,8 @@ func signalAt(n int, torn bool, signal syscall.Signal) (calls func() (int, []int
 // FenceNames are the names of files that a directory has while nobody uses it.
 var FenceNames = strings.Fields(markerName + " " + fenceName + " " + keysName + " " + membersName)
 
-// Look has b put a key in order, as it does when there is reason to, and returns when that is done.
+// Look has b put a key in order, as it does when something has changed, and returns when that is
+// done.
 func Look(b *Backend, key string) {
 	b.lanes.do(context.Background(), &job{kind: jobLook, name: keyName(key)})
 }
@@ -246,8 +247,8 @@ var flockTries, flockWaits atomic.Int64
 
 var flockFails atomic.Bool
 
-// Counted from the start: what an earlier test has left behind still uses it when a later one
-// begins.
+// Counted from the start, because what an earlier test has left behind still uses it when a later
+// one begins.
 func init() {
 	sysFlock = func(fd, how int) error {
 		if how == syscall.LOCK_EX|syscall.LOCK_NB && flockFails.Load() {

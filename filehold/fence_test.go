@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// fenceModel has simulated processes draw tokens from one directory in a random order; some put a
-// new counter in place of the one in force, at any moment of the others' work, and the machine
-// loses its memory now and then. What it checks:
+// fenceModel has simulated processes draw tokens from one directory in a random order. At any
+// moment of that, some put a new counter in place of the one in force, and now and then the machine
+// loses its memory. It checks:
 //
 //   - each token is larger than every one that was granted before it was asked for, whoever drew
 //     it, whatever happened in between;
@@ -237,7 +237,8 @@ func (m *fenceModel) loseMemory() {
 }
 
 // TestFirstCeilingOfTwo has a process make the first ceiling when another has just made and raised
-// it. One is left: if the bound is lost, nobody must find the first one, and go on from there.
+// it. One is left: if the bound is lost, no process may find the first ceiling and go on from
+// there.
 func TestFirstCeilingOfTwo(t *testing.T) {
 	d := &directory{fence: t.TempDir() + "/", fileMode: 0o600}
 	var raised uint64
@@ -271,7 +272,7 @@ func TestFirstCeilingOfTwo(t *testing.T) {
 }
 
 // TestTokensAreUniqueAtOnce has many draw at the same time, while the counter is replaced over and
-// over. Each one's tokens rise, and none is drawn twice.
+// over. The tokens of each rise, and none is drawn twice.
 func TestTokensAreUniqueAtOnce(t *testing.T) {
 	d := &directory{fence: t.TempDir() + "/", fileMode: 0o600, boot: bootMark{1}}
 	if err := d.makeFence(); err != nil {

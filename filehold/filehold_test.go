@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// ttl is long enough never to run out in a test.
+// ttl is so long that it never ends in a test.
 const ttl = 10 * time.Minute
 
 // open opens dir until the end of the test.
@@ -78,8 +78,8 @@ func want(t testing.TB, what string, got driver.Result, state driver.State) {
 	}
 }
 
-// tidy checks that who comes into a directory that nobody uses any more leaves no trace of keys and
-// members. Each one cleans up for a second at most, and so does not always get done.
+// tidy checks that a process that opens an unused directory leaves no trace of keys and members.
+// Each process cleans up for a second at most, so one may not finish.
 func tidy(t testing.TB, dir string) {
 	t.Helper()
 	var left []string

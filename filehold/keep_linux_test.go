@@ -8,7 +8,7 @@ import (
 )
 
 // TestCleanersKeepEveryFile checks that every file, named pipes included, is sticky: cleaners of
-// temporary directories leave those alone.
+// temporary directories do not remove such files.
 func TestCleanersKeepEveryFile(t *testing.T) {
 	dir := t.TempDir()
 	acquire(t, open(t, dir), claim("k"))

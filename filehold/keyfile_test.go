@@ -62,8 +62,9 @@ func (r removal) acquireBehind(t *testing.T, b *filehold.Backend, key string) dr
 }
 
 // TestKeyFileWithTwoNames stops a process in a shared directory after it has given the file of a
-// key its name, and before it has removed the temporary one. So the file keeps a link when it loses
-// its name while another waits for its lock: that one must not take it for the key's.
+// key its name, and before it has removed the temporary name. So the file keeps a link when it
+// loses its name while another process waits for its lock. That process must not take the file for
+// the key's.
 func TestKeyFileWithTwoNames(t *testing.T) {
 	dir := shareable(t)
 	goOn := make(chan struct{})
@@ -111,8 +112,8 @@ func TestBackupByHardLinks(t *testing.T) {
 	want(t, "next", acquire(t, c, claim("k")), driver.Busy)
 }
 
-// TestFailedFlockLeavesTheKey has a file lock fail otherwise than that somebody has it (Linux:
-// ENOLCK, when it has no memory for it). That refuses the claim, and takes nothing from the holder.
+// TestFailedFlockLeavesTheKey has a file lock fail for another reason than that it is taken (on
+// Linux ENOLCK, without memory for it). That refuses the claim, and takes nothing from the holder.
 func TestFailedFlockLeavesTheKey(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)

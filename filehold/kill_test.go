@@ -26,8 +26,8 @@ func init() {
 	roles["churn"] = churn
 }
 
-// die goes through everything that a Backend does to a directory, and is killed at the call that
-// FILEHOLD_TEST_AT says. It tells each token that it was granted, and in the end how many calls
+// die does everything that a Backend does to a directory, and is killed at the call that
+// FILEHOLD_TEST_AT says. It prints each token that it was granted, and in the end how many calls
 // there are.
 func die() {
 	at, err := strconv.Atoi(os.Getenv("FILEHOLD_TEST_AT"))
@@ -41,7 +41,7 @@ func die() {
 	}
 }
 
-// use does everything that a Backend does to a directory, with the keys "k" and "k2", and tells
+// use does everything that a Backend does to a directory, with the keys "k" and "k2", and prints
 // each token that it was granted.
 func use(dir string) {
 	a, err := filehold.Open(dir)

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/filehold"
 )
 
-// TestGrantIsToldWithoutItsMessage has the message of a grant not arrive: the holder ends before it
-// is sent, or its end is seen before it is read. The waiter looks when the holder ends, and what it
-// finds then is as good as the message.
+// TestGrantIsToldWithoutItsMessage loses the message of a grant: the holder ends before it is sent,
+// or the waiter sees the holder's end before it reads the message. The waiter looks when the holder
+// ends, and learns of the grant in that way.
 func TestGrantIsToldWithoutItsMessage(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)

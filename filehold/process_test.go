@@ -48,7 +48,7 @@ func command(role string, env ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(exe, "-test.run=^$")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	// A process under the race detector would else take a second to end.
+	// Otherwise a process under the race detector would take a second to end.
 	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
@@ -110,7 +110,7 @@ func (r wireResult) result() driver.Result {
 // fewFiles is a limit on open files far below the number of keys that are held.
 const fewFiles = 64
 
-// serve does what it is told on its standard input, one request after the other, on the directory
+// serve carries out requests from its standard input, one after the other, on the directory
 // FILEHOLD_TEST_DIR.
 func serve() {
 	var mu sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// TestR2_KilledSharersFreeAtOnce kills processes that share a key, in every order. Who waits gets
+// TestR2_KilledSharersFreeAtOnce kills processes that share a key, in every order. The waiter gets
 // the key when the last one is dead, and not before: whether they came one by one, or were let in
 // together while it waited behind the last of them.
 func TestR2_KilledSharersFreeAtOnce(t *testing.T) {

@@ -94,8 +94,8 @@ func blames(err error) bool {
 	return err == nil || strings.Contains(err.Error(), "is kept locked by")
 }
 
-// useOtherKeys does everything that a Backend does, but for what concerns the keys of somebody who
-// is stopped. Nothing of it may wait.
+// useOtherKeys does everything that a Backend does, except with the keys of a process that is
+// stopped. Nothing of it may wait.
 func useOtherKeys(t *testing.T, dir string, b *filehold.Backend, held driver.Claim) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -184,8 +184,8 @@ func awaitStop(t *testing.T, cmd *exec.Cmd) (status syscall.WaitStatus) {
 }
 
 // TestStoppedProcessCostsOtherKeysNothing stops a process while it changes a key. All other keys
-// are used as ever. Of its own, what can be seen is seen, and who asks is told whom to blame; when
-// it is killed, all goes on.
+// are used as usual. Of its own key, what can be seen is shown, and a caller that asks for it is
+// told which process is to blame. When that process is killed, all goes on.
 func TestStoppedProcessCostsOtherKeysNothing(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -312,7 +312,7 @@ func TestStuckKey(t *testing.T) {
 		t.Errorf("release: %v; want ErrUnknown that is DeadlineExceeded", err)
 	}
 	names(t, "release", err, pid)
-	// Who asks again and again leaves nothing behind.
+	// A caller that asks again and again leaves nothing behind.
 	for range 1000 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
 		if _, err := b.Acquire(ctx, claim("k")); err == nil {
@@ -448,7 +448,7 @@ func leaveRelease(t *testing.T, b *filehold.Backend, dir string) (resume func())
 	return resume
 }
 
-// TestReleaseLeftBehindCounts gives up waiting for a release, and then closes.
+// TestReleaseLeftBehindCounts stops waiting for a release, and then closes.
 func TestReleaseLeftBehindCounts(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -495,8 +495,8 @@ func TestCloseAfterKeyWasGivenBack(t *testing.T) {
 	want(t, "next", acquire(t, open(t, dir), claim("k")), driver.Held)
 }
 
-// TestKeyIsWaitedForInTheKernel has the lock of a key not be free for long: who waits for it leaves
-// the processor to who has it.
+// TestKeyIsWaitedForInTheKernel keeps the lock of a key for long. Those who wait for it leave the
+// processor to the process that has it.
 func TestKeyIsWaitedForInTheKernel(t *testing.T) {
 	tries, waits := filehold.CountFlocks()
 	dir := t.TempDir()
@@ -554,7 +554,7 @@ func waitersForLocks() int {
 }
 
 // TestKeyRemovedWhileWaitedFor frees a key, and so removes its file, while another Backend waits
-// for the lock of that file: what that one then has locked is not the key's any more.
+// for the lock of that file. What the other then has locked is not the key's file any more.
 func TestKeyRemovedWhileWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	b, other := open(t, dir), open(t, dir)

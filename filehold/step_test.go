@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// model is what a key should be: plain lists, settled after each change. A party of it that is dead
+// model is what a key should be: plain lists, settled after each change. In the model a dead party
 // is gone at once; in a record it stays until it is in somebody's way.
 type model struct {
 	now   time.Duration
@@ -26,7 +26,7 @@ type model struct {
 
 func (m *model) live(p *party) bool { return m.now < p.until && !m.dead[p.member] }
 
-// settle removes what has ended, and lets in whose turn it is.
+// settle removes what has ended, and lets in those whose turn it is.
 func (m *model) settle() {
 	over := func(p *party) bool { return !m.live(p) }
 	m.held, m.queue = slices.DeleteFunc(m.held, over), slices.DeleteFunc(m.queue, over)
@@ -51,7 +51,7 @@ func take(list *[]*party, owner string) *party {
 
 // acquire returns the state, and whether it fails for want of a token.
 func (m *model) acquire(me memberID, c driver.Claim) (s driver.State, fails bool) {
-	// A claim whose turn it is gets its full lease.
+	// A claim that asks when its turn has come gets its full lease.
 	first := len(m.queue) == 0 || m.queue[0].owner == c.Owner
 	h := take(&m.held, c.Owner)
 	grant := h != nil && (c.Shared || !h.shared) || h == nil && first && m.room(c.Shared)
@@ -197,7 +197,7 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		switch kind {
 		case jobAcquire:
 			s.key = c.Key
-			// Who is behind others whose turn it is comes in with them.
+			// A claim behind others whose turn it is gets in with them.
 			if len(m.queue) > 0 && m.queue[0].owner != c.Owner {
 				m.settle()
 			}

@@ -5,15 +5,15 @@
 -- each statement of a VOLATILE function has a snapshot of its own, so it sees what was committed
 -- before that lock was granted.
 --
--- What the functions call and compare with is that of PostgreSQL, whatever the user's search_path
--- names: somebody else's operator in it would change what a lease is.
+-- The functions use PostgreSQL's own operators and functions, whatever the user's search_path names:
+-- another operator in it would change what a lease is.
 --
 -- A user of the locks needs
 --
 --     GRANT USAGE ON SCHEMA holdfast TO locks;
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO locks;
 --
--- and who only looks at them the same with SELECT alone.
+-- and a user who only looks at them needs the same with only SELECT.
 
 SELECT pg_advisory_xact_lock(7236837711923604595); -- one migration at a time
 
@@ -68,8 +68,8 @@ CREATE TABLE IF NOT EXISTS holdfast.server (
 );
 INSERT INTO holdfast.server DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- Since when the server remembers for sure. PostgreSQL empties an unlogged table in every crash,
--- and a standby that takes over has it empty: just when the last commits may be lost.
+-- Since when the server surely forgets nothing. PostgreSQL empties an unlogged table in every
+-- crash, and on a standby that takes over it is empty: in both cases the last commits may be lost.
 CREATE UNLOGGED TABLE IF NOT EXISTS holdfast.run (
     one   boolean PRIMARY KEY DEFAULT true CHECK (one),
     start timestamptz NOT NULL, -- of the server
@@ -128,10 +128,10 @@ BEGIN
 END
 $$;
 
--- durable has the transaction that calls it be on the disk before it is answered, also where
--- synchronous_commit is off for the user, the database or the server: a crash must forget no lease
--- and no token that somebody was told of. A SET clause of a function would be undone when that
--- returns, which is before the commit.
+-- durable has the transaction that calls it be on the disk before it is answered, even if
+-- synchronous_commit is off for the user, the database or the server: a crash must not forget a
+-- lease or a token that somebody was told of. A SET clause of a function would be undone when the
+-- function returns, which is before the commit.
 CREATE OR REPLACE FUNCTION holdfast.durable() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -164,10 +164,10 @@ BEGIN
 END
 $$;
 
--- settle ends what is over, and hands a key that is free to those whose turn it is: the first live
--- waiter or, if that one shares, all that share up to the first that does not. If the key is shared
--- already, only such as share are let in. They get what remains of their presence, and a notice,
--- but for the asker. The caller has the row of the key locked.
+-- settle ends what is over, and hands a free key to those whose turn it is: the first live waiter
+-- or, if that one shares, all that share up to the first that does not. If the key is shared
+-- already, it lets in only waiters that share. They get what remains of their presence and a
+-- notice; the asker gets no notice. The caller has the row of the key locked.
 CREATE OR REPLACE FUNCTION holdfast.settle(p_key bytea, p_now timestamptz, p_asker bytea,
     p_client text,
     OUT holder bytea, OUT ends timestamptz, OUT sharing boolean, OUT changed boolean,
@@ -241,8 +241,9 @@ BEGIN
 END
 $$;
 
--- acquire grants a key that is free, the owner's own, or shared and asked for so. Otherwise it
--- tells who holds it and queues the owner, unless p_ticket is NULL; 0 is the order of arrival.
+-- acquire grants a key that is free, that the owner has already, or that is shared and asked for as
+-- shared. Otherwise it tells who holds it and queues the owner, unless p_ticket is NULL; 0 is the
+-- order of arrival.
 -- Spans are in microseconds. state is held, busy, or what admit says.
 CREATE OR REPLACE FUNCTION holdfast.acquire(p_key bytea, p_owner bytea, p_ttl bigint,
     p_presence bigint, p_token bigint, p_block bigint, p_ticket bigint, p_shared boolean,
@@ -368,9 +369,9 @@ BEGIN
 END
 $$;
 
--- release ends a hold, or takes a waiter out of the queue, and hands the key over. p_final is for
--- how many microseconds a request of the claim that arrives later is refused; 0 is never. state is
--- held, busy or lost: what the claim was until now.
+-- release ends a hold, or takes a waiter out of the queue, and hands the key over. For p_final
+-- microseconds, requests of the claim that arrive later are refused; 0 refuses none. state is held,
+-- busy or lost: what the claim was until now.
 CREATE OR REPLACE FUNCTION holdfast.release(p_key bytea, p_owner bytea, p_final bigint,
     p_client text, OUT state text, OUT notices text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -431,8 +432,8 @@ END
 $$;
 
 -- renew extends leases that have not ended, each only if the key is still the owner's. With a block
--- it draws tokens and says whether somebody waits. To renew what is held alone with p_shared makes
--- it one that shares. It gives a row for each claim that is held; or one with what admit says.
+-- it draws tokens and says whether somebody waits. With p_shared it makes a claim that holds its
+-- key alone share it. It gives a row for each claim that is held, or one row with what admit says.
 CREATE OR REPLACE FUNCTION holdfast.renew(p_keys bytea[], p_owners bytea[], p_ttls bigint[],
     p_tokens bigint[], p_blocks bigint[], p_shared boolean[], p_client text, p_guard bigint,
     p_member text)

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// board is holdfast board, and somebody who looks at it.
+// board is holdfast board, and a client that looks at it.
 type board struct {
 	*process
 	t      *testing.T
@@ -147,7 +147,7 @@ func TestBoard(t *testing.T) {
 	})
 }
 
-// TestBoardFrees: with --allow-release, whoever has the token frees the lock of exactly the
+// TestBoardFrees: with --allow-release and the token, a client frees the lock of exactly the
 // acquisition that was shown, and stderr says so.
 func TestBoardFrees(t *testing.T) {
 	sites(t, func(t *testing.T, s *site) {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// browser is a headless Chromium with one page. It is told what to do by pipes, in the protocol of
+// browser is a headless Chromium with one page. Commands go to it over pipes, in the protocol of
 // its developer tools: a JSON object for each command, with a NUL behind it.
 type browser struct {
 	t       *testing.T

@@ -43,7 +43,7 @@ func TestWithoutSurroundings(t *testing.T) {
 	}
 }
 
-// TestExitCodeWithoutReader: the exit code is right although nobody reads stdout and stderr.
+// TestExitCodeWithoutReader: the exit code is right even if nobody reads stdout and stderr.
 func TestExitCodeWithoutReader(t *testing.T) {
 	dir := locks(t)
 	for args, want := range map[string]int{

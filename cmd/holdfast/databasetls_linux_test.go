@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// secure is a database that takes only who comes by TLS: holdfast by a password, and client by a
+// secure is a database that accepts only TLS: the user holdfast with a password, and client with a
 // certificate.
 type secure struct {
 	start       func(t *testing.T, port int, c *redistest.Certificates)
@@ -186,8 +186,8 @@ func TestFenceByTLS(t *testing.T) {
 	}
 }
 
-// TestFenceTLSMistakes: what would be sent to a server that nobody has verified, though the address
-// names who is to be trusted, is not sent.
+// TestFenceTLSMistakes: if the address says which authority to trust, and yet the server would not
+// be verified, nothing is sent.
 func TestFenceTLSMistakes(t *testing.T) {
 	t.Parallel()
 	if err := fenceProgram(); err != nil {

@@ -175,8 +175,8 @@ func unknownCall(call string) string {
 	return ""
 }
 
-// TestFencingDocumentStatements runs the statement of docs/fencing.md, and what it has for scripts
-// that write by SQL: a token smaller than the row's writes nothing and is told so, others write.
+// TestFencingDocumentStatements runs the statement of docs/fencing.md, and those for scripts that
+// write by SQL. A token smaller than the row's writes nothing and is told so; others write.
 func TestFencingDocumentStatements(t *testing.T) {
 	t.Parallel()
 	var statement, script string

@@ -98,7 +98,7 @@ func TestEtcdExitCodes(t *testing.T) {
 	s.Thaw()
 }
 
-// TestEtcdProgramMissing: who has only holdfast is told what to install.
+// TestEtcdProgramMissing: if only holdfast is installed, the error says what to install.
 func TestEtcdProgramMissing(t *testing.T) {
 	t.Parallel()
 	alone := filepath.Join(t.TempDir(), "holdfast")

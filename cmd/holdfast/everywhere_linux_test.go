@@ -76,7 +76,7 @@ func looksTheSame(t *testing.T, url string, doctor int) {
 
 // mayOnlyLook has a user who may only look see a lock with its holder and its waiter by every
 // command that looks, and free nothing. looks is the address with that user, doctor the exit code
-// of that command. Of Redis, tests of each command say so.
+// of that command. For Redis, each command has a test of its own for this.
 func mayOnlyLook(t *testing.T, url, looks string, doctor int) {
 	t.Helper()
 	s := &site{t: t, name: "server", url: url, looks: looks}

@@ -155,7 +155,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// takeTurns sees that scripts are told who is too late.
+// takeTurns checks that scripts that are too late are told so.
 func takeTurns(t *testing.T, g guarded) {
 	if !strings.HasPrefix(g.url, "redis") {
 		const missing = "holdfast: ...: the guard was never set up here: call holdfast fence init first\n"
@@ -191,8 +191,8 @@ func takeTurns(t *testing.T, g guarded) {
 	g.expect(t, 0, "6\n", "", "show", "ledger")
 }
 
-// atOnce sees that of many that advance at once the largest token stays, and who has that gets
-// through. All the others get through or are told that they are late.
+// atOnce checks many that advance at once: the largest token stays, and its script gets through.
+// All others get through or are told that they are late.
 func atOnce(t *testing.T, g guarded) {
 	const many = 12
 	var all sync.WaitGroup

@@ -94,8 +94,8 @@ func TestHoldSeveral(t *testing.T) {
 	waiter.expectStderr(`holdfast: acquired "z", "name", "a" after `)
 }
 
-// TestHoldShared: any number hold a lock with --shared, and nobody without it meanwhile; who waits
-// without it comes before those who say so later.
+// TestHoldShared: any number hold a lock with --shared, and nobody without it in the meantime. One
+// that waits without --shared comes before those that ask later with it.
 func TestHoldShared(t *testing.T) {
 	dir := locks(t)
 	first := start(t, dir, nil, "hold", longTTL, "--shared", "name", "other")

@@ -250,8 +250,8 @@ func TestEmptyValueWithoutAnEnd(t *testing.T) {
 
 func first(out, _ string) string { return out }
 
-// TestLongValueIsNotFreed: of a long value only the beginning is shown, and says so. Who names the
-// lock by that frees nothing: another value may begin like it.
+// TestLongValueIsNotFreed: of a long value only the beginning is shown, and marked as such. Naming
+// the holder by that frees nothing, because another value may begin in the same way.
 func TestLongValueIsNotFreed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "redis")

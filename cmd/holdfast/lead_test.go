@@ -26,7 +26,7 @@ func (p *process) standsBy(count int) {
 	p.expectStderr(`(?s)(standing by for "name", led by \S+ .*?){` + strconv.Itoa(count) + `}`)
 }
 
-// TestLead: one leads, and when it is told to end, the next one does.
+// TestLead: one leads. When it is told to end, the next one leads.
 func TestLead(t *testing.T) {
 	dir := locks(t)
 	first := startLead(t, dir, "echo", longTTL)
@@ -170,7 +170,7 @@ func TestLeadGoesOnAfterASignalForTheCommand(t *testing.T) {
 	p.ends()
 }
 
-// TestLeadIsSignalledOnStandby: who waits leaves nothing.
+// TestLeadIsSignalledOnStandby: a candidate that a signal ends on standby leaves nothing behind.
 func TestLeadIsSignalledOnStandby(t *testing.T) {
 	dir := locks(t)
 	first := startLead(t, dir, "echo", longTTL)

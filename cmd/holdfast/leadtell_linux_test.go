@@ -39,7 +39,7 @@ func startLeadOn(t *testing.T, url, part string, flags ...string) *process {
 	return startCommand(t, cmd)
 }
 
-// told has --on-change write to stderr what it is told.
+// told has --on-change write its variables to stderr.
 const told = `--on-change=echo "told $HOLDFAST_KEY: $HOLDFAST_LEADER, $HOLDFAST_ANNOUNCED, ` +
 	`$HOLDFAST_LEADER_PID $HOLDFAST_LEADER_HOST;"`
 
@@ -108,7 +108,8 @@ func awaitStatus(t *testing.T, file, what string, want func(s leadStatus) bool) 
 	})
 }
 
-// TestLeadStatusFile: the file says whether this one leads, and who does, and goes with lead.
+// TestLeadStatusFile: the file says whether this one leads, and who does, and is removed when lead
+// ends.
 func TestLeadStatusFile(t *testing.T) {
 	t.Parallel()
 	dir := locks(t)

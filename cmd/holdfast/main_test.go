@@ -379,8 +379,9 @@ func file(t *testing.T) string {
 	return path
 }
 
-// writeProgram writes a file that a test executes. Nobody can execute a file that a process which
-// another test starts just now has open for writing. ForkLock keeps it from being started.
+// writeProgram writes a file that a test executes. A file cannot be executed while a process that
+// another test is just starting has it open for writing. ForkLock keeps that process from being
+// started.
 func writeProgram(t *testing.T, path, text string, mode fs.FileMode) {
 	t.Helper()
 	syscall.ForkLock.RLock()

@@ -114,7 +114,7 @@ func TestWaitingOnATerminalInVain(t *testing.T) {
 			`^holdfast: waiting for "name", held by .*\r\nholdfast: "name" was not free .*\r\n$`},
 		{[]string{"--wait=4s", "-q"}, "xterm", 75, `^$`},
 	}
-	// All at once, as the backend has to have the time to tell who holds it.
+	// All at once, because the backend needs time to say who holds it.
 	var waiters []*process
 	for _, test := range tests {
 		cmd := exec.Command(holdfastPath, append(append([]string{"run", longTTL}, test.flags...),
@@ -395,7 +395,7 @@ func TestBackgroundJob(t *testing.T) {
 	s.expectReport("exit 0")
 }
 
-// TestStoppedForTooLong: nobody renews the lease of a stopped job. If the lease has ended, fg ends
+// TestStoppedForTooLong: the lease of a stopped job is not renewed. If the lease has ended, fg ends
 // the command.
 func TestStoppedForTooLong(t *testing.T) {
 	t.Parallel()

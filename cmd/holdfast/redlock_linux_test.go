@@ -228,7 +228,7 @@ func TestRedlockWithoutMajority(t *testing.T) {
 	f.nothingLeft()
 }
 
-// TestRedlockLosesMajority: if three of five servers stop, the command is ended while nobody else
+// TestRedlockLosesMajority: if three of five servers stop, the command is ended before anybody else
 // can have the lock.
 func TestRedlockLosesMajority(t *testing.T) {
 	t.Parallel()

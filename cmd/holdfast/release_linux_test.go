@@ -24,7 +24,7 @@ func (s *site) only(name string) party {
 	return all[0].Holders[0]
 }
 
-// free runs holdfast release without a terminal, and returns what it says.
+// free runs holdfast release without a terminal, and returns what it prints.
 func (s *site) free(code int, name string, flags ...string) (stderr string) {
 	s.t.Helper()
 	p := s.command(s.url, append(append([]string{"release", "--yes"}, flags...), name)...)
@@ -83,8 +83,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestReleaseOfNobodyElse: who only waits, who is not there and who has another token is not freed,
-// and takes nothing from the holder.
+// TestReleaseOfNobodyElse: a waiter, a process that is not there and a holder with another token
+// are not freed, and nothing is taken from the holder.
 func TestReleaseOfNobodyElse(t *testing.T) {
 	sites(t, func(t *testing.T, s *site) {
 		defer s.release()

@@ -22,7 +22,7 @@ func TestTwoExcludeEachOther(t *testing.T) {
 	first := startRole(t, dir, "echo", "--label=first")
 	first.expect("ready")
 
-	// The backend has so long to tell who holds it.
+	// For so long the backend may take to say who holds it.
 	soon := startRole(t, dir, "echo", "--wait=4s")
 	soon.waiting()
 	late := startRole(t, dir, "echo", "--no-wait")
@@ -321,7 +321,7 @@ func TestMaxHold(t *testing.T) {
 	p.rest()
 }
 
-// TestFrozen: while holdfast is stopped, nobody renews its lease. When it goes on it notices the
+// TestFrozen: while holdfast is stopped, its lease is not renewed. When it goes on, it notices the
 // loss and ends its command.
 func TestFrozen(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func TestFenceVersions(t *testing.T) {
 			}
 		}
 	}
-	// Who has to install the other program is not told to install a newer one.
+	// An error that says to install the other program does not also say to install a newer one.
 	alone := filepath.Join(t.TempDir(), "holdfast")
 	if err := os.Link(programs["holdfast"+"v1.22.3"], alone); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestFenceVersions(t *testing.T) {
 	if code := exitCode(t, cmd); code != 69 || errs.String() != want {
 		t.Errorf("exit code %d, stderr %s; want 69, %s", code, &errs, want)
 	}
-	// What holdfast has not set is told as such, on a line that can be read.
+	// What holdfast has not set is reported as such, on a line that can be read.
 	for _, junk := range []string{"v1.22.4", "\x01\xff", strings.Repeat("x", 1<<16), "v1.22.4 " +
 		strings.Repeat("x", 1<<16)} {
 		cmd := exec.Command(programs["holdfast-fence"+"v1.22.3"], "show", "ledger")

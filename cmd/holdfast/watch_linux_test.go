@@ -158,8 +158,9 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// TestWatchOfALostServer: while the server hangs or is away, watch says so, shows what it has known
-// and goes on asking. It can be left meanwhile. Without a server at the start it is an error.
+// TestWatchOfALostServer: while the server hangs or is away, watch says so, shows what it saw last
+// and goes on asking. The user can leave it in that time. If there is no server at the start, that
+// is an error.
 func TestWatchOfALostServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "redis")
@@ -185,7 +186,7 @@ func TestWatchOfALostServer(t *testing.T) {
 	}
 }
 
-// TestWatchOfOthers: what other programs wrote reaches the terminal without what it obeys.
+// TestWatchOfOthers: text of other programs reaches the terminal without control characters.
 func TestWatchOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "redis")

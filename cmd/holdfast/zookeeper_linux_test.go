@@ -81,7 +81,7 @@ func TestZooKeeperExitCodes(t *testing.T) {
 	s.Thaw()
 }
 
-// TestZooKeeperProgramMissing: who has only holdfast is told what to install.
+// TestZooKeeperProgramMissing: if only holdfast is installed, the error says what to install.
 func TestZooKeeperProgramMissing(t *testing.T) {
 	t.Parallel()
 	alone := filepath.Join(t.TempDir(), "holdfast")

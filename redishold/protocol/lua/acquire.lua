@@ -1,8 +1,8 @@
--- Grants the lock if it is free, the owner's own, or shared and asked for so. Otherwise tells who holds it and, if
--- asked to, queues the owner.
+-- Grants the lock if it is free, if the owner has it already, or if it is shared and asked for as shared.
+-- Otherwise tells who holds it and, if asked to, queues the owner.
 --
--- KEYS  lock, queue, waiters, fence, readers; over connections that may let one request overtake another, the
---       owner's end as well
+-- KEYS  lock, queue, waiters, fence, readers; also the owner's end, over connections on which one request may
+--       overtake another
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
 --       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits,
 --       '1' to share the lock
@@ -17,7 +17,7 @@ end
 
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 if type(holder) == 'table' then
-	-- Somebody else's key of another type. Nothing was changed yet; after a later error something may be.
+	-- A key of another type, from another program. Nothing has changed yet; after a later error something may.
 	return redis.error_reply('NOTALOCK ' .. holder.err)
 end
 if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
@@ -49,7 +49,7 @@ if shared or not holder or holder == owner then
 	if together then
 		local turn = mine or holder == owner
 		if not turn then
-			-- Waiters come first, but those that share take nothing away.
+			-- Waiters come first, but an owner that shares takes nothing from them.
 			local heir
 			heir, turn, shared = hand_over(shared, owner, true)
 			holder = heir or holder
@@ -71,8 +71,8 @@ if shared or not holder or holder == owner then
 	elseif mine then
 		return { holder, redis.call('PTTL', KEYS[1]), 0, 0 } -- it shares for good, and must not wait for itself
 	elseif not shared then
-		-- Waiters come first. The key is free with waiters only if the last lease ran out, or another library
-		-- freed the key: then nobody was told.
+		-- Waiters come first. The key is free although somebody waits only if the last lease ran out, or another
+		-- library freed the key. Then nobody was told.
 		holder = hand_over(false, owner)
 		if not holder then
 			redis.call('SET', KEYS[1], owner, 'PX', ttl)

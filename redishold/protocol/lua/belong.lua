@@ -1,7 +1,7 @@
 -- Says which set of nodes the server belongs to, moves it to another one, and says how long it has had its data.
 --
--- KEYS  the set, the memory: since when the server has had its data, in ms by its clock, then run_id and
---       master_replid of then, with spaces between them
+-- KEYS  the set; the memory, which is since when the server has had its data, in ms by its clock, and its
+--       run_id and master_replid at that time, with spaces between them
 -- ARGV  the set to move it from, and the set to move it to, each '' for none; '1' to ask for the memory
 -- Gives {the set that it belongs to afterwards, for how many ms it has had its data or -1 if not asked, the
 -- memory}.
@@ -28,8 +28,9 @@ local memory = redis.call('GET', KEYS[2]) or ''
 local since, itsrun, itshistory = string.match(memory, '^(%d+) (%w+) (%w+)$')
 since = tonumber(since)
 if not since or since > now or itsrun ~= run or itshistory ~= history then
-	-- Either nobody asked before, or the memory is lost; or the clock was set back; or the server was restarted,
-	-- or has data of an earlier run or of another server, which look the same; or it was a replica in this run.
+	-- One of these is so: nobody has asked before; the memory is lost; the clock was set back; the server was
+	-- restarted, or has data of an earlier run or of another server, which look the same; it was a replica in
+	-- this run.
 	since = now
 end
 local text = string.format('%.0f', since) .. ' ' .. run .. ' ' .. history

@@ -1,10 +1,10 @@
--- hand_over lets in whose turn it is, for what remains of their presence, and tells them: the first live waiter or,
--- if that one shares, all that share up to the first live one that does not. If the lock is shared already, only
--- such as share are let in. The asker, if there is one, is only taken out of the queue: what it gets is the
--- caller's to do. together says whether it would share.
+-- hand_over lets in the waiters whose turn it is, for what remains of their presence, and tells them: the first live
+-- waiter or, if that one shares, all that share up to the first live one that does not. If the lock is shared
+-- already, it lets in only waiters that share. The asker, if there is one, is only taken out of the queue; the
+-- caller gives it the lock. together says whether the asker would share.
 --
--- It returns the owner value of who holds the lock then, if somebody was let in; whether the asker's turn has come,
--- as it does at the end of the queue too; and whether the lock is shared then.
+-- It returns the owner value of the holder, if somebody was let in; whether the asker's turn has come, as it does
+-- at the end of the queue too; and whether the lock is shared then.
 local function hand_over(shared, asker, together)
 	local holder, turn
 	while true do
@@ -39,7 +39,7 @@ local function hand_over(shared, asker, together)
 			end
 			local token = string.format('%.0f', draw(from, to))
 			if route ~= '' then
-				-- Last, and it must not fail the script: the next heartbeat finds a grant that was not heard.
+				-- Last, and it must not fail the script: if the notice is lost, the next heartbeat finds the grant.
 				local command = string.sub(route, 1, 1) == 'S' and 'SPUBLISH' or 'PUBLISH'
 				redis.pcall(command, string.sub(route, 2),
 					token .. ' ' .. to - from + 1 .. ' ' .. #heir .. ' ' .. heir .. KEYS[1])

@@ -11,7 +11,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
 if type(holder) == 'table' then
-	-- pcall: the key may be no hash either, and a user may lack the right. Then the first error tells why.
+	-- pcall: the key may not be a hash either, or the user may lack the right. Then the first error says why.
 	local size = redis.pcall('HLEN', KEYS[1])
 	local fields = type(size) == 'number' and size <= 100 and redis.pcall('HGETALL', KEYS[1])
 	if not fields or fields.err then

@@ -1,8 +1,8 @@
--- Renews leases like renew.lua, of those who share their locks.
+-- Renews leases like renew.lua, for owners that share their locks.
 --
 -- KEYS  for each: lock, readers
 -- ARGV  for each: owner, TTL in ms
--- Gives what renew.lua gives; but a, and no renewal, for a lock that the owner holds alone.
+-- Gives what renew.lua gives. For a lock that the owner holds alone it gives a, and does not renew it.
 
 -- include clock.lua
 -- include share.lua

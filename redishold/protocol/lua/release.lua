@@ -1,5 +1,5 @@
--- Ends a hold, handing the lock to the first waiter if there is one, or takes a waiter out of the queue. One who
--- shares the lock leaves it to the others.
+-- Ends a hold, and hands the lock to the first waiter if there is one; or takes a waiter out of the queue. An
+-- owner that shares the lock leaves it to the others.
 --
 -- KEYS  lock, queue, waiters, fence, readers; if a request to acquire may still arrive, the owner's end as well
 -- ARGV  owner, for how many ms its end is remembered
@@ -53,5 +53,5 @@ redis.call('ZREM', KEYS[2], '>' .. owner, '<' .. owner)
 if shared or not holder then
 	hand_over(shared)
 end
--- A waiter that was dead by then had lost its place already.
+-- A waiter that was not present any more had lost its place already.
 return ends and -ends > now and 2 or 0

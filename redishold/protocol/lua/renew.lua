@@ -2,8 +2,8 @@
 --
 -- KEYS  locks
 -- ARGV  for each: owner, TTL in ms
--- Gives a string with a character for each: 1 renewed, 0 lost, s if several share it and keep.lua has to say, ? an
--- error; if there are errors, a list of the string and the errors in order.
+-- Gives a string with a character for each: 1 for renewed, 0 for lost, s if several share it and keep.lua must be
+-- asked, ? for an error. If there are errors, it gives a list of the string and the errors in order.
 
 local states, errors = {}, {}
 for i, lock in ipairs(KEYS) do

@@ -1,9 +1,9 @@
--- A lock that several share has a value of its own, which is no owner value. Who they are is in the readers, a
--- sorted set beside it: owner values, each scored by the end of its lease in ms, negated, so that the longest comes
--- first. The lock's own TTL ends with the longest. Readers beside a lock with any other value, or with none, are a
--- rest of former times and count for nothing: whoever makes a lock shared removes them.
+-- A lock that several share has a value of its own, which is not an owner value. The readers are a sorted set
+-- beside it: owner values, each scored by the end of its lease in ms, negated, so that the longest comes first. The
+-- lock's own TTL ends with the longest. Readers beside a lock with any other value, or with none, are left over and
+-- do not count: the script that makes a lock shared removes them.
 
--- longest returns who of the readers has the longest lease, and the end of it, if any lease has not ended.
+-- longest returns the reader with the longest lease, and the end of that, if any lease has not ended.
 local function longest(readers)
 	local first = redis.call('ZRANGEBYSCORE', readers, '-inf', '-' .. now, 'WITHSCORES', 'LIMIT', '0', '1')
 	return first[1], first[2] and string.sub(first[2], 2)
@@ -15,8 +15,8 @@ local function shares(readers, owner)
 	return ends and -ends >= now
 end
 
--- settle gives the lock the longest lease that is left, and forgets those that have ended. It returns whose it is,
--- or nothing and leaves the lock as it is.
+-- settle gives the lock the longest lease that is left, and forgets those that have ended. It returns the owner of
+-- that lease. If none is left, it returns nothing and leaves the lock as it is.
 local function settle(lock, readers)
 	for _, dead in ipairs(redis.call('ZRANGEBYSCORE', readers, '(-' .. now, '+inf')) do
 		redis.call('ZREM', readers, dead)
@@ -37,7 +37,7 @@ end
 
 -- found makes the lock shared, by this reader alone.
 local function found(lock, readers, reader, ends)
-	-- First, as a server that is out of memory refuses this. It refuses nothing behind a write.
+	-- First, because a server that is out of memory refuses this, but nothing that follows a write.
 	redis.call('SET', lock, 'holdfast:shared', 'PXAT', ends)
 	redis.call('DEL', readers)
 	return extend(lock, readers, reader, ends)

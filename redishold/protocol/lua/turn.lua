@@ -1,5 +1,5 @@
--- Renews one lease like renew.lua, also of one who shares the lock. If asked to, it draws fresh tokens and tells
--- whether somebody waits, or shares from now on what the owner holds alone.
+-- Renews one lease like renew.lua, also for an owner that shares the lock. If asked to, it draws fresh tokens and
+-- tells whether somebody waits, or it makes a lock that the owner holds alone shared.
 --
 -- KEYS  lock, queue, waiters, fence, readers
 -- ARGV  owner, TTL in ms, first token and last token ('' for none), '1' to share

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/board"
 )
 
-// known adds the cookie of who knows the token.
+// known adds the cookie of a client that knows the token.
 func known(r *http.Request) {
 	mac := func(text string) string {
 		mac := hmac.New(sha256.New, []byte(token))
@@ -144,8 +144,8 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestToken: who does not know the token sees nothing; who shows it gets a cookie that no script
-// and no other site has.
+// TestToken: a client without the token sees nothing. A client that shows it gets a cookie that no
+// script and no other site can read.
 func TestToken(t *testing.T) {
 	s := newSite(t, func(o *board.Options) { o.Token = token })
 	for _, path := range []string{"/session", "/events", "/lock?id=" + idOf("x")} {
@@ -186,8 +186,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTwoBoardsOfAHost: a browser has one cookie of a name for all ports of a host. Who logs in at
-// another board stays logged in here.
+// TestTwoBoardsOfAHost: a browser has one cookie of a name for all ports of a host. A user who logs
+// in at another board stays logged in here.
 func TestTwoBoardsOfAHost(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {

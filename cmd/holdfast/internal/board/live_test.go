@@ -80,8 +80,8 @@ func TestQuietIsCheap(t *testing.T) {
 	})
 }
 
-// TestNobodyWatches: without a page nobody looks, and nothing is taken for a change that may have
-// been one at another time.
+// TestNobodyWatches: without a page nobody looks. What may have changed at another time is not
+// shown as a change of now.
 func TestNobodyWatches(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		nightly := s.take("nightly", "h1", 71, "backup")
@@ -115,7 +115,7 @@ func TestNobodyWatches(t *testing.T) {
 	})
 }
 
-// TestOneReader: any number of pages share the looks, of which there is one at a time.
+// TestOneReader: any number of pages share the looks, and there is one look at a time.
 func TestOneReader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		s.take("nightly", "h1", 71, "backup")
@@ -137,8 +137,8 @@ func TestOneReader(t *testing.T) {
 	})
 }
 
-// TestSlowPage: a page that does not read keeps nobody from seeing what changes, and then goes on
-// with the newest state, as nothing was kept for it. It has a limited time for each piece.
+// TestSlowPage: a page that does not read does not delay other pages. Then it goes on with the
+// newest state, because nothing was kept for it. It has a limited time for each piece.
 func TestSlowPage(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		block := make(chan struct{})
@@ -332,8 +332,8 @@ func TestOtherPeoplesText(t *testing.T) {
 	})
 }
 
-// TestManyLocks: so many are shown, and the page is told that there are more. What is out of sight
-// has not ended.
+// TestManyLocks: a bounded number is shown, and the page is told that there are more. A lock that
+// is not shown any more has not ended.
 func TestManyLocks(t *testing.T) {
 	few := func(o *board.Options) { o.Most = 100 }
 	inBubble(t, few, func(t *testing.T, s *site) {
@@ -362,8 +362,8 @@ func TestManyLocks(t *testing.T) {
 	})
 }
 
-// TestManyWhoShare: of many who share a lock the row has four and how many there are. One of them
-// that is not in the row any more may still hold it.
+// TestManyWhoShare: of many holders that share a lock, the row has four and their number. One that
+// is not in the row any more may still hold it.
 func TestManyWhoShare(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		var all []driver.Claim
@@ -393,8 +393,8 @@ func TestManyWhoShare(t *testing.T) {
 	})
 }
 
-// TestLongPast: who comes late gets the last thousand holds that have ended, and since when the
-// board has seen them.
+// TestLongPast: a page that comes late gets the last thousand holds that have ended, and the time
+// since when the board has seen them.
 func TestLongPast(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		v := s.watch().sees()

@@ -282,8 +282,8 @@ func TestReleaseOfNobodyElse(t *testing.T) {
 	})
 }
 
-// TestReleaseOfOneWhoShares: of several who share a lock exactly the one is freed that was shown,
-// and not without its token.
+// TestReleaseOfOneWhoShares: of several holders that share a lock, exactly the one that was shown
+// is freed, and not without its token.
 func TestReleaseOfOneWhoShares(t *testing.T) {
 	inBubble(t, freeable, func(t *testing.T, s *site) {
 		for i := range 3 {
@@ -353,7 +353,8 @@ func TestFewReleasesAtOnce(t *testing.T) {
 	})
 }
 
-// TestReleaseOfASilentBackend: what is not known to be freed is told so, in time.
+// TestReleaseOfASilentBackend: if nobody knows whether the lock was freed, the answer says so, in
+// time.
 func TestReleaseOfASilentBackend(t *testing.T) {
 	inBubble(t, freeable, func(t *testing.T, s *site) {
 		s.take("nightly", "h1", 71, "backup")

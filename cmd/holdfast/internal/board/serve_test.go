@@ -100,8 +100,8 @@ func changes(length int) string {
 		"Holdfast-Board: 1\r\nContent-Length: %d\r\n", length)
 }
 
-// TestBodyThatDoesNotEnd: who announces more than it sends does not keep a connection: a request
-// has ten seconds, also for what is behind the JSON that was expected.
+// TestBodyThatDoesNotEnd: a client that announces more than it sends does not keep a connection. A
+// request has ten seconds, also for what is behind the JSON that was expected.
 func TestBodyThatDoesNotEnd(t *testing.T) {
 	asks := func(o *board.Options) { o.Token = token }
 	inServe(t, asks, func(t *testing.T, s *served) {
@@ -123,7 +123,7 @@ func TestBodyThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestHead: whoever asks for the head of the stream gets that alone, and does not count as a page.
+// TestHead: a request for the head of the stream gets only that, and does not count as a page.
 func TestHead(t *testing.T) {
 	inServe(t, nil, func(t *testing.T, s *served) {
 		c := s.dial()
@@ -147,8 +147,8 @@ func TestHead(t *testing.T) {
 	})
 }
 
-// TestPageThatGoes: nobody looks any more for a page whose connection breaks, and it leaves its
-// place.
+// TestPageThatGoes: when the connection of a page breaks, nobody looks for it any more, and its
+// place is free.
 func TestPageThatGoes(t *testing.T) {
 	inServe(t, nil, func(t *testing.T, s *served) {
 		for range 140 { // more than there are places, and more than there are connections
@@ -287,7 +287,7 @@ func TestSlowRelease(t *testing.T) {
 	})
 }
 
-// TestSlowLine: a page that takes what it is sent slowly, but takes it, is not left.
+// TestSlowLine: a page that reads slowly, but reads, is not dropped.
 func TestSlowLine(t *testing.T) {
 	rarely := func(o *board.Options) { o.Every = time.Hour }
 	inBubble(t, rarely, func(t *testing.T, s *site) {
@@ -314,7 +314,7 @@ func TestSlowLine(t *testing.T) {
 	})
 }
 
-// TestNobodyHasWatched: who comes after hours is not shown what was held then.
+// TestNobodyHasWatched: a page that comes after hours is not shown what was held then.
 func TestNobodyHasWatched(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *site) {
 		c := claim("nightly", "h1", 71, "backup")

@@ -49,7 +49,7 @@ func (s *site) logs() []string {
 	return slices.Clone(s.logged)
 }
 
-// backend counts the looks at it, and hangs if it is told to, whatever the context says.
+// backend counts the looks at it. If told to, it hangs, whatever the context says.
 type backend struct {
 	*memhold.Backend
 	lists, inspects, together, most, checks atomic.Int64

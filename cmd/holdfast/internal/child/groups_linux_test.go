@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What ignores control-Z will not stop by itself, so nobody waits for it; what catches it may first
-// have to restore the terminal.
+// A program that ignores control-Z will not stop by itself, so nobody waits for it. One that
+// catches it may first have to restore the terminal.
 func TestGroupRunsUntilAllHaveStopped(t *testing.T) {
 	for _, c := range []struct {
 		name, script string

@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// TestFenceUsage: each mistake is told with what is wrong and what is allowed, and ends with 64.
+// TestFenceUsage: for each mistake the error says what is wrong and what is allowed, and the exit
+// code is 64.
 func TestFenceUsage(t *testing.T) {
 	t.Setenv("HOLDFAST_TOKEN", "") // the tests may run under a lock, or several
 	t.Setenv("HOLDFAST_TOKEN_1", "")
@@ -215,7 +216,7 @@ func TestFenceBound(t *testing.T) {
 	})
 }
 
-// TestFenceExitCodes: what an error of a driver means is told by the exit code.
+// TestFenceExitCodes: the exit code says what an error of a driver means.
 func TestFenceExitCodes(t *testing.T) {
 	defer func() { cli.OpenDatabase = nil }()
 	for cause, want := range map[error]int{

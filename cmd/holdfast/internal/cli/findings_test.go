@@ -214,8 +214,8 @@ func literal(e ast.Expr) string {
 	return text
 }
 
-// TestFindingsAreSeen: the search sees codes as they are written, and complains of what it cannot
-// see.
+// TestFindingsAreSeen: the search sees codes as they are written, and complains about those that it
+// cannot see.
 func TestFindingsAreSeen(t *testing.T) {
 	for source, want := range map[string][]string{
 		`var x = 1`: nil,

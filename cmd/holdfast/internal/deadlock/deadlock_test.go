@@ -62,8 +62,8 @@ func find(lines []string, parents map[int]int) (found []string) {
 	return found
 }
 
-// TestCycles: the shortest cycle through each process is found, and nothing of those who can go on
-// or only wait for who is stuck.
+// TestCycles: the shortest cycle through each process is found. Processes that can go on, or that
+// only wait for a stuck one, are in none.
 func TestCycles(t *testing.T) {
 	for what, test := range map[string]struct {
 		keys    []string
@@ -132,8 +132,8 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-// TestManyWait: twenty thousand who wait, a ring of a thousand, and many who share one key take
-// no time to speak of.
+// TestManyWait: twenty thousand waiters, a ring of a thousand, and many that share one key take
+// hardly any time.
 func TestManyWait(t *testing.T) {
 	g := deadlock.New()
 	const ring, queue = 1000, 20_000

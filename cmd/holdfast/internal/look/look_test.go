@@ -92,7 +92,7 @@ func TestSince(t *testing.T) {
 
 const id = "AAAAAAAAAAAAAAAAAAAAAAAA"
 
-// one returns how the one key of a backend is shown in each form, all of which has to be printable.
+// one returns the one key of a backend as each form shows it. All of it must be printable.
 func one(t *testing.T, e driver.Entry) (key look.Key, row, text string) {
 	t.Helper()
 	v := &look.View{Backend: still{e}, Patience: time.Hour}

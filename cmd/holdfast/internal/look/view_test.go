@@ -26,7 +26,7 @@ func (s still) List(context.Context, string) iter.Seq2[driver.Entry, error] {
 
 func (s still) Inspect(context.Context, string) (driver.Entry, error) { return s.Entry, nil }
 
-// endless is a backend with very many keys, of which it counts those that were listed.
+// endless is a backend with very many keys. It counts those that were listed.
 type endless struct {
 	still
 	keys   int
@@ -244,8 +244,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestEndOfContext: whoever ends what goes on waits a moment for a backend that hangs, and is not
-// told that the backend was silent for all of its time.
+// TestEndOfContext: a caller whose context ends waits a moment for a backend that hangs, and is not
+// told that the backend was silent for its whole time.
 func TestEndOfContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// TestDiscreet: whatever a driver or a server repeats, no login comes through, and what it means
+// TestDiscreet: whatever a driver or a server repeats, no login gets through, and the meaning
 // stays.
 func TestDiscreet(t *testing.T) {
 	at := backendurl.Database{User: "bob", Password: "s/e%t"}

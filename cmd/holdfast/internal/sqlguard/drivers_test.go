@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl"
 )
 
-// TestSQLitePatience: who waits for another writer is given all the time that SQLite can count.
+// TestSQLitePatience: a writer that waits for another one gets the longest time that SQLite can
+// count.
 func TestSQLitePatience(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	for patience, want := range map[time.Duration]int64{

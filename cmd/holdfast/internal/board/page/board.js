@@ -43,7 +43,7 @@ function hear(at) {
   }
 }
 
-// lose has the connection be made again, and finds out whether it is for want of a token.
+// lose connects again, and finds out whether the connection ended because the token is missing.
 function lose() {
   disconnect();
   if (link === 'live') say('The connection to the board is lost.');
@@ -69,7 +69,7 @@ async function begin() {
   setTimeout(begin, retry);
 }
 
-// full tells that too many pages watch, and asks again: one may be closed.
+// full says that too many pages watch, and asks again: one of them may be closed.
 function full(why) {
   $('login').hidden = true;
   reason = why.trim();
@@ -154,7 +154,7 @@ const last = (r) => r.holders[r.holders.length - 1] || {};
 const since = (r) => (r.held === 1 ? first(r).since || first(r).seen : 0);
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// Each column has its title and its order; a lock that has nothing there comes last.
+// Each column has its title and its order. A lock without a value in it comes last.
 const columns = [
   { id: 'name', title: 'Name', of: (r) => r.name },
   { id: 'holder', title: 'Holder', of: (r) => holderText(r) },
@@ -179,7 +179,7 @@ function matches(r, words, stuck) {
     w === 'is:stuck' ? stuck.has(r.id) : r.text.includes(w)));
 }
 
-// stuckKeys are the locks that a deadlock is about.
+// stuckKeys are the locks in a deadlock.
 function stuckKeys() {
   return new Set(state.waits.cycles.flatMap((c) => c.steps.map((s) => s.key)));
 }
@@ -202,7 +202,7 @@ function sortBy(id) {
   if (head) head.focus();
 }
 
-// arrange finds the rows of this page in their order, and shows them.
+// arrange finds the rows of this page of the table, in their order, and shows them.
 function arrange() {
   const words = $('find').value.toLowerCase().split(/\s+/).filter(Boolean);
   const stuck = stuckKeys(), of = columns.find((c) => c.id === sort.by).of;
@@ -266,7 +266,7 @@ function newLine(id) {
   return { row: el('tr', { role: 'row' }, cells), name, marks, cells };
 }
 
-// write shows a row. A row object never changes, so nothing is done twice.
+// write shows a row. A row object never changes, so it is written once.
 const leaks = {
   'no-expiry': 'no end', 'process-gone': 'process gone', 'waiter-gone': 'dead waiter',
 };
@@ -304,7 +304,7 @@ function ticking(kind, at, least) {
   return node;
 }
 
-// age tells how long ago something was, or was seen first, which is the least it can be.
+// age says how long ago something began, or at least, if only the first sight of it is known.
 function age(node, at) {
   return ('least' in node.dataset ? '≥ ' : '') + span(at - Number(node.dataset.since));
 }
@@ -365,7 +365,7 @@ const kinds = {
 };
 
 function describe(d) {
-  // Times go on by themselves, and need no new nodes.
+  // The times in it count on by themselves, without new nodes.
   const mark = JSON.stringify(d, (k, v) => (['now', 'ends', 'seen', 'is'].includes(k) ? 0 : v));
   for (const p of [...d.holders, ...d.waiters]) {
     for (const node of document.querySelectorAll('[data-of="' + p.id + '"]')) {
@@ -395,7 +395,7 @@ function describe(d) {
   if (had) keepFocus();
 }
 
-// keepFocus has the keyboard go on from the lock when the button that had the focus is gone.
+// keepFocus puts the focus on the lock when the button that had it is gone.
 function keepFocus() {
   if (document.activeElement === document.body && opened) $('detail-head').focus();
 }
@@ -575,7 +575,7 @@ function render() {
   tick();
 }
 
-// tick tells what gets older by itself.
+// tick updates the ages and times on the page.
 function tick() {
   const at = now();
   for (const node of document.querySelectorAll('[data-since]')) {
@@ -651,7 +651,7 @@ function focusRow(i) {
   if (row) row.querySelector('button').focus();
 }
 
-// found shows what the field finds, and says how much that is when the typing is over.
+// found shows what the search finds, and says how much when the typing is over.
 function found() {
   page = 0;
   arrange();
@@ -662,7 +662,7 @@ function found() {
 const turn = (by) => () => {
   page += by;
   arrange();
-  // A button that cannot be used any more would take the focus with it.
+  // A button that is disabled loses the focus, so the other one gets it.
   if ($('after').disabled) $('before').focus({ preventScroll: true });
   if ($('before').disabled) $('after').focus({ preventScroll: true });
   $('locks').scrollIntoView({ block: 'start' });
@@ -689,7 +689,7 @@ $('theme').addEventListener('click', () => {
   try {
     localStorage.setItem('theme', next);
   } catch {
-    // It is for this visit only.
+    // The setting is for this visit only.
   }
 });
 $('find').addEventListener('input', found);

@@ -1,9 +1,9 @@
-// The wait-for graph: arrows go from who waits to who holds, and have the names of locks.
+// The wait-for graph: an arrow goes from a waiter to a holder, and has the name of the lock.
 import { draw, el, many, number, put, replace, short, who } from './words.js';
 
 const wide = 162, high = 46, across = 118, down = 20, apart = 64, bow = 46, edge = 14;
 
-// Graph draws into a body, and says above how many wait.
+// Graph draws into a body, and says above it how many wait.
 export class Graph {
   constructor(body, count, open) {
     this.body = body;
@@ -43,7 +43,7 @@ export class Graph {
   }
 }
 
-// build makes nodes and arrows of what is known, in parts that hang together.
+// build makes nodes and arrows of the locks, in connected parts.
 function build(waits) {
   const nodes = new Map(), arrows = new Map();
   for (const p of waits.processes) {
@@ -85,7 +85,7 @@ function build(waits) {
   return split(nodes, [...arrows.values()]).map((part) => level(part, rings));
 }
 
-// split returns the parts of the graph that hang together, those with red nodes first.
+// split returns the connected parts of the graph, those with red nodes first.
 function split(nodes, arrows) {
   const root = new Map([...nodes.keys()].map((id) => [id, id]));
   const find = (id) => {
@@ -108,7 +108,7 @@ function split(nodes, arrows) {
     .sort((a, b) => reds(b) - reds(a) || b.nodes.length - a.nodes.length);
 }
 
-// level puts who waits for nobody, and deadlocks, at the right, and the others by how far they are
+// level puts those who wait for nobody, and deadlocks, at the right, and the others by their distance
 // from there.
 function level(part, rings) {
   const by = new Map(part.nodes.map((n) => [n.id, n]));

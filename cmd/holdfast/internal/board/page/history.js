@@ -144,7 +144,7 @@ export class TimeLine {
     }
   }
 
-  // tell writes the list, if it is open: for who cannot see the drawing.
+  // tell writes the list, if it is open, for those who cannot see the drawing.
   tell(state) {
     const last = state.past[state.past.length - 1];
     const mark = state.past.length + ' ' + (last ? last.until + last.key : '');

@@ -1,6 +1,6 @@
 // What all parts of the page need: nodes of the document, and how times are told.
 //
-// Names, labels and errors are other people's text. They only ever become text nodes.
+// Names, labels and errors are text of other programs, so they only become text nodes.
 
 // el makes an element. An attribute whose value is null or false is left out.
 export function el(tag, attributes, ...children) {
@@ -28,7 +28,7 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// replace puts other nodes into a box. What had the focus has it again.
+// replace puts other nodes into a box, and restores the focus.
 export function replace(box, ...nodes) {
   const had = box.contains(document.activeElement) ? document.activeElement.dataset.focus : '';
   const open = new Set([...box.querySelectorAll('details[open]')].map((d) => d.dataset.focus));
@@ -41,7 +41,7 @@ export function replace(box, ...nodes) {
   }
 }
 
-// span tells a number of milliseconds.
+// span returns a number of milliseconds as text.
 export function span(ms) {
   const seconds = Math.max(ms, 0) / 1000;
   if (seconds < 9.95) return seconds.toFixed(1) + ' s';
@@ -54,23 +54,23 @@ export function span(ms) {
   return Math.floor(hours / 24) + ' d ' + (hours % 24) + ' h';
 }
 
-// clock tells a time of day.
+// clock returns a time of day as text.
 export function clock(ms) {
   const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
   return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
 }
 
-// many tells a number of things.
+// many returns a number of things as text.
 export function many(n, one, more) {
   return number(n) + ' ' + (n === 1 ? one : more || one + 's');
 }
 
-// number tells a number with thin spaces between thousands.
+// number returns a number with thin spaces between thousands.
 export function number(n) {
   return String(n).replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
-// who tells in one line who a holder or a waiter is.
+// who returns a line that names a holder or a waiter.
 export function who(p) {
   if (!p) return 'nobody';
   const at = p.pid ? 'pid ' + p.pid + ' on ' + p.host : '';
@@ -84,7 +84,7 @@ export function short(text, most) {
   return all.length > most ? all.slice(0, most - 1).join('') + '…' : text;
 }
 
-// put sets a text, if it is another one: what does not change is not read out again.
+// put sets a text only if it has changed, because screen readers read it out again.
 export function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
