@@ -45,7 +45,12 @@ SEED ?=
 # For how long fuzz runs each target.
 FUZZTIME ?= 10s
 # Where up starts a server each.
-PORTS ?= 6390
+SYSTEM ?= redis
+PORTS ?= $(PORT_$(SYSTEM))
+PORT_redis ?= 6390
+PORT_etcd ?= 7379
+PORT_postgres ?= 7432
+PORT_zookeeper ?= 7181
 # For how long torture goes on, in all modes together, and how many of them run at once.
 DURATION ?= 30m
 PARALLEL ?= 1
@@ -80,7 +85,7 @@ absent = $(if $(wildcard models/check.sh),,models)
 help: ## List the targets
 	@awk -F ':.*## ' -v absent=' $(absent) ' '/^[a-z-]+:.*## / && !index(absent, " " $$1 " ") { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid VERSION="
+	@echo "Variables, with their defaults: CPUS= TESTFLAGS= BENCHFLAGS=-quick BEFORE= AFTER=HEAD BENCH=. COUNT=1 PACKAGES=work BENCHTIME=1s HISTORIES=4000 STACK_HISTORIES=2000 SIMULATE=simulate SEED= FUZZTIME=10s SYSTEM=redis PORTS=6390 DURATION=30m PARALLEL=1 SERVER=valkey-server@sid VERSION="
 
 .PHONY: test
 test: test-quick test-lengthy ## Test everything, with the race detector; installs what is missing, if run by root on Debian
@@ -237,10 +242,11 @@ requirements: ## Write docs/requirements.md
 	go run ./itest/requirements -write
 
 .PHONY: up
-up: ## Start a Redis for a first try on each of PORTS
-	@scripts/install.sh up
-	@scripts/redis.sh up $(PORTS)
+up: ## Start a server for a first try on each of PORTS; SYSTEM is redis, etcd, postgres or zookeeper
+	$(if $(PORT_$(SYSTEM)),,$(error SYSTEM is $(SYSTEM): must be redis, etcd, postgres or zookeeper))
+	@scripts/install.sh up-$(SYSTEM)
+	@scripts/servers.sh up $(SYSTEM) $(PORTS)
 
 .PHONY: down
 down: ## Stop what up started
-	@scripts/redis.sh down
+	@scripts/servers.sh down

@@ -4,7 +4,7 @@
 #
 #   scripts/install.sh test   for make test: a C compiler for the race detector, servers and foreign clients
 #   scripts/install.sh models for make models: the model checker
-#   scripts/install.sh up     for make up: a Redis to try things on
+#   scripts/install.sh up-SYSTEM  for make up: a redis, etcd, postgres or zookeeper to try things on
 #   scripts/install.sh board  for make board-test: Chromium
 #   scripts/install.sh image  for make image: buildah
 #   scripts/install.sh dist   for make try-dist, beside that: rpm and ruby, to try packages
@@ -140,8 +140,17 @@ needs_of() {
 		need "Chromium, to look at the board with" has_chromium chromium
 		need "node and npm, for axe-core, which knows what a screen reader needs" has_npm nodejs npm
 		;;
-	up)
+	up-redis)
 		need "redis-server 6.2 or newer" has_redis redis-server
+		;;
+	up-etcd)
+		need "an etcd server" has_etcd etcd-server etcd-client
+		;;
+	up-postgres)
+		need "a PostgreSQL server" has_postgres postgresql
+		;;
+	up-zookeeper)
+		need "a ZooKeeper server" has_zookeeper libzookeeper-java default-jre-headless
 		;;
 	image)
 		need "buildah, to build the image" has_buildah buildah
@@ -161,14 +170,14 @@ needs_of() {
 		need "node and npm" has_npm nodejs npm
 		;;
 	*)
-		echo "install.sh: unknown purpose \"$1\": test, models, up, board, image, dist or bench" >&2
+		echo "install.sh: unknown purpose \"$1\": test, models, up-SYSTEM, board, image, dist or bench" >&2
 		exit 64
 		;;
 	esac
 }
 
 if [ $# -eq 0 ]; then
-	set -- test models up
+	set -- test models up-redis
 fi
 # It takes two minutes of two processors, once.
 if [[ " $* " == *" test "* ]] && ! has_versitygw >/dev/null 2>&1; then

@@ -59,6 +59,11 @@ var consoles = []string{"README.md", "docs/command.md", "docs/redlock.md"}
 // Ports, the user's directory and the directory of temporary files are replaced.
 func TestConsoles(t *testing.T) {
 	t.Parallel()
+	for _, system := range []string{"etcd", "postgres", "zookeeper"} {
+		if err := buildBeside("holdfast-" + system); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range consoles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +95,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	shown := []string{"6390", "7391", "7392", "7393", "7394", "7395"}
+	shown := []string{"6390", "7181", "7379", "7391", "7392", "7393", "7394", "7395", "7432"}
 	var free []string
 	for range shown {
 		free = append(free, strconv.Itoa(testserver.FreePort(t)))
@@ -101,17 +106,23 @@ func newReader(t *testing.T) *reader {
 		here = append(here, shown[i], free[i])
 	}
 	dir := t.TempDir()
+	// For the user who runs PostgreSQL, which root cannot.
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("bash")
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "HOLDFAST="+holdfastPath, "HOLDFAST_TRY_DIR="+dir,
 		"PATH="+filepath.Dir(holdfastPath)+":"+os.Getenv("PATH"), // some blocks have it installed
-		"PORTS="+free[0], "TMPDIR="+dir, "MAKEFLAGS=", "GOWORK=") // a reader has not what make sets
+		"PORT_redis="+free[0], "PORT_zookeeper="+free[1], "PORT_etcd="+free[2],
+		"PORT_postgres="+free[8],
+		"TMPDIR="+dir, "MAKEFLAGS=", "GOWORK=") // a reader has not what make sets
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r := &reader{t: t, shell: startCommand(t, cmd), dir: dir, here: strings.NewReplacer(here...)}
 	t.Cleanup(func() {
 		// What a block that failed has left in the background.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		stop := exec.Command("scripts/redis.sh", "down")
+		stop := exec.Command("scripts/servers.sh", "down")
 		stop.Dir, stop.Env = repository, append(os.Environ(), "HOLDFAST_TRY_DIR="+dir)
 		if out, err := stop.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -119,7 +130,13 @@ func newReader(t *testing.T) *reader {
 	})
 	// go run would link the command each time, so it is replaced by the built one.
 	r.say(`exec 2>&1; repository=$PWD
-go() { [ "$1 $2" = "run ./cmd/holdfast" ] || { echo "no go $*"; return 1; }; shift 2; "$HOLDFAST" "$@"; }
+go() {
+	case "$1 $2" in
+	"run ./cmd/holdfast") shift 2; "$HOLDFAST" "$@";;
+	"install ./cmd/holdfast/...") ;; # all of it is in the PATH
+	*) echo "no go $*"; return 1;;
+	esac
+}
 make() { command make --no-print-directory -C "$repository" "$@"; }
 cd "$HOLDFAST_TRY_DIR"`)
 	return r

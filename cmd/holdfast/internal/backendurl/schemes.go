@@ -91,10 +91,17 @@ func Help() string {
 	return describe(forms, params)
 }
 
-// describe lists forms and parameters by scheme. Schemes with fewer parameters come first.
+// systems are what schemes begin with, in the order in which help describes them.
+var systems = []string{"file", "redis", "redlock", "etcd", "postgres", "zookeeper"}
+
+// describe lists forms and parameters by scheme. The schemes of one system stand together, and of
+// these the ones with fewer parameters come first.
 func describe(forms map[string]string, params map[string]map[string]string) string {
+	system := func(name string) int {
+		return slices.IndexFunc(systems, func(s string) bool { return strings.HasPrefix(name, s) })
+	}
 	names := slices.SortedFunc(maps.Keys(forms), func(a, b string) int {
-		return cmp.Or(len(params[a])-len(params[b]), strings.Compare(a, b))
+		return cmp.Or(system(a)-system(b), len(params[a])-len(params[b]), strings.Compare(a, b))
 	})
 	var text strings.Builder
 	for i, name := range names {
