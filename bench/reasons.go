@@ -29,8 +29,6 @@ var reasons = []struct{ scenario, subject, text string }{
 	{"postgres-latency", "p50 at most 1.3",
 		"both wait twice for the disk; ours call two functions that look at the queue, the guard and the counter, and take half a " +
 			"millisecond more for a pair, half of it in the client; the slower the disk, the less that is"},
-	{"zookeeper-held", "at most a request",
-		"the client can not read many nodes in one request, so each renewal is one read"},
 	{"zookeeper-latency", "p50 at most",
 		"the recipe, too, waits twice for the server's log. Ours also writes the record of the slot " +
 			"beside the node. Its transactions of two operations take 1.3 ms a pair; a node alone takes 0.9"},

@@ -92,14 +92,15 @@ func patience(t testing.TB) (context.Context, context.CancelFunc) {
 
 // The operations that tests look for.
 const (
-	opGet   = 4
-	opSet   = 5
-	opSync  = 9
-	opMulti = 14
+	opExists = 3
+	opGet    = 4
+	opSet    = 5
+	opSync   = 9
+	opMulti  = 14
 )
 
-// cutter is a dialer that loses the answer to the next request that has changed something, or has
-// kept a session alive for claims, and the connection with it.
+// cutter is a dialer that loses the answer to the next request that has changed or renewed claims,
+// and the connection with it.
 type cutter struct {
 	armed atomic.Bool
 	lost  atomic.Int64 // answers
@@ -128,19 +129,10 @@ type cutConn struct {
 	command bool // it has no frames
 }
 
-// interests reports whether the request is one whose answer may be lost. A frame has a length, a
-// number, the operation, and what that needs: first a path, but for many operations in one.
+// interests reports whether the request is one whose answer may be lost: a transaction, which
+// changes or renews claims. A frame has a length, a number, and the operation.
 func interests(frame []byte) bool {
-	if len(frame) < 16 {
-		return false
-	}
-	switch binary.BigEndian.Uint32(frame[8:]) {
-	case opMulti:
-		return true
-	case opSync:
-		return len(frame) > 6 && string(frame[len(frame)-6:]) == "/slots"
-	}
-	return false
+	return len(frame) >= 12 && binary.BigEndian.Uint32(frame[8:]) == opMulti
 }
 
 // Write passes a request on. The client writes each in one piece.

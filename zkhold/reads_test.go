@@ -4,6 +4,7 @@ package zkhold_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"path"
 	"slices"
@@ -53,6 +54,53 @@ func TestOldReads(t *testing.T) {
 	release(t, b, claim("k"), driver.Lost)
 	if all := r.take(); !between(all, opSet, path.Dir(slot), slot) {
 		t.Errorf("for a claim that is not there these were the requests: %v", all)
+	}
+}
+
+// However many claims are renewed, one transaction looks at all of them. If one of them is gone,
+// the others are still held.
+func TestRenewalsTogether(t *testing.T) {
+	url := newURL(t)
+	r := new(recorder)
+	b := open(t, url, zkhold.WithDialer(r.dial))
+	var claims []driver.Claim
+	for i := range 40 {
+		c := claim(fmt.Sprint("k", i))
+		acquire(t, b, c, driver.Held)
+		claims = append(claims, c)
+	}
+	count := func(operation uint32) (n int) {
+		for _, q := range r.take() {
+			if q.operation == operation {
+				n++
+			}
+		}
+		return n
+	}
+	r.take()
+	renew(t, b, driver.Held, claims...)
+	if n := count(opExists); n != 0 {
+		t.Errorf("%d requests look at one claim each; want none", n)
+	}
+	renew(t, b, driver.Held, claims...)
+	if n := count(opMulti); n != 1 {
+		t.Errorf("%d transactions for %d claims; want one", n, len(claims))
+	}
+	lose(t, url, "k7")
+	ctx, cancel := patience(t)
+	defer cancel()
+	results, err := b.Renew(ctx, claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range results {
+		want := driver.Held
+		if i == 7 {
+			want = driver.Lost
+		}
+		if result.State != want {
+			t.Errorf("Renew(%q) = %v, %v; want %v", claims[i].Key, result.State, result.Err, want)
+		}
 	}
 }
 

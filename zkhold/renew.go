@@ -3,19 +3,28 @@ package zkhold
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxParallel bounds the requests of one Renew at a time.
-const maxParallel = 32
+const (
+	// maxParallel bounds the requests for single claims of one Renew at a time.
+	maxParallel = 32
 
-// Renew extends each claim that still holds its key, as driver.Backend describes. It takes two
-// requests to the leader for all claims, and one request per claim to the server, which only reads.
-// One of the two is a transaction if the last transaction is too long ago. A claim whose terms
-// change, or that was handed over, costs a transaction of its own.
+	// maxChecked is how many nodes one transaction looks at. That is a tenth of the megabyte that
+	// ZooKeeper takes.
+	maxChecked = 1000
+)
+
+// Renew extends each claim that still holds its key, as driver.Backend describes. For each thousand
+// claims it takes a transaction, which changes nothing. If the node of one of them is gone, it
+// takes a request for each of the thousand, which only reads. A claim whose terms change, or that
+// was handed over, costs a transaction of its own.
 //
 // Renew fails with the error of ctx or of the timeout, and after Close. Any other error is in the
 // results of the claims.
@@ -80,8 +89,8 @@ func (r *renewal) all() {
 		}
 		r.parallel(func() { r.one(i) })
 	}
-	if len(simple) > 0 {
-		r.together(nodes.id, simple)
+	for some := range slices.Chunk(simple, maxChecked) {
+		r.running.Go(func() { r.together(nodes.id, some) })
 	}
 	r.running.Wait()
 }
@@ -109,24 +118,48 @@ func (r *renewal) simple(i int, c driver.Claim, nodes names) (known, bool) {
 	return known{i, mine, mine.node}, true
 }
 
-// together renews claims of one session: a majority says that it lives, and the server that the
-// nodes are there.
+// together renews claims of one session by a transaction in which a majority agrees that their
+// nodes are there. The client cannot read many nodes in one request.
 func (r *renewal) together(id int64, simple []known) {
-	longest := time.Duration(0)
-	for _, k := range simple {
-		longest = max(longest, r.claims[k.index].TTL)
+	err := r.b.checkAll(id, simple)
+	gone := conflict(err)
+	if gone {
+		err = r.b.sync(r.b.slotsPath())
 	}
-	err := r.b.sync(r.b.slotsPath())
 	if err == nil {
+		longest := time.Duration(0)
+		for _, k := range simple {
+			longest = max(longest, r.claims[k.index].TTL)
+		}
 		err = r.b.outlast(id, r.start+longest, r.start+r.b.timeout)
 	}
 	for _, k := range simple {
-		if err != nil {
+		switch {
+		case err != nil:
 			r.failed(k, err)
-			continue
+		case gone: // which of them, each read tells
+			r.parallel(func() { r.check(id, k) })
+		default:
+			r.results[k.index].State = r.b.renewed(k, r.claims[k.index].TTL)
 		}
-		r.parallel(func() { r.check(id, k) })
 	}
+}
+
+// checkAll has a transaction look whether the nodes are there. It fails as a conflict if one is
+// not. The nodes have names of the session, and only that session can have made them while it is
+// the current one.
+func (b *Backend) checkAll(id int64, all []known) error {
+	checks := make([]any, len(all))
+	for i, k := range all {
+		path := b.slotPath(b.slotOf(k.mine.key)) + "/" + k.node
+		checks[i] = &zk.CheckVersionRequest{Path: path, Version: -1}
+	}
+	sent := driver.LeaseClock()
+	if _, err := b.client.Multi(checks...); err != nil {
+		return err
+	}
+	b.session.answered(id, sent, true)
+	return nil
 }
 
 // failed notes that the session may have been kept alive, and so the claim.
