@@ -121,6 +121,7 @@ var openers = map[string]func(ctx context.Context, at site, lease time.Duration)
 	floorSet:       openFloorSet,
 	oursPermits:    permitsBy(openOurs()),
 	oursEtcd:       openSystem(openOursEtcd),
+	oursEtcdTurns:  openSystem(openOursEtcd, holdfast.WithCohort(1024, holdfast.DefaultCohortSpan)),
 	oursPostgres:   openSystem(openOursPostgres),
 	oursZooKeeper:  openSystem(openOursZooKeeper),
 	twoTxns:        openTwoTxns,

@@ -28,6 +28,7 @@ var needs = []struct {
 }{
 	{etcdMutex, "etcd", etcdVersion},
 	{oursEtcd, "etcd", etcdVersion},
+	{oursEtcdTurns, "etcd", etcdVersion},
 	{etcdctl, "etcdctl", func() []string { return []string{"etcdctl", "version"} }},
 	{etcdctl, "etcd", etcdVersion},
 	{flock, "flock of util-linux", func() []string { return []string{"flock", "--version"} }},

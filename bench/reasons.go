@@ -25,7 +25,7 @@ var reasons = []struct{ scenario, subject, text string }{
 			"the key now, with its token"},
 	{"etcd-contended", "at least",
 		"after 64 turns in memory a request asks whether another process waits, which takes as long as half a turn of the Mutex; " +
-			"WithCohort allows more turns"},
+			"holdfast-etcd-1024 takes 1024 turns before it asks (WithCohort), and is beyond the goal"},
 	{"postgres-latency", "p50 at most 1.3",
 		"both wait twice for the disk; ours call two functions that look at the queue, the guard and the counter, and take half a " +
 			"millisecond more for a pair, half of it in the client; the slower the disk, the less that is"},

@@ -29,6 +29,7 @@ import (
 // The drivers on etcd, PostgreSQL and ZooKeeper, beside etcdMutex and advisory.
 const (
 	oursEtcd      = "holdfast-etcd"
+	oursEtcdTurns = "holdfast-etcd-1024" // with up to 1024 turns in memory before it asks
 	oursPostgres  = "holdfast-postgres"
 	oursZooKeeper = "holdfast-zookeeper"
 	twoTxns       = "two-txns"      // no lock: a bare Txn that puts a key, and one that deletes it
@@ -40,7 +41,7 @@ const (
 
 // The drivers by the system that they need.
 var (
-	onEtcd      = []string{etcdMutex, oursEtcd, twoTxns}
+	onEtcd      = []string{etcdMutex, oursEtcd, oursEtcdTurns, twoTxns}
 	onPostgres  = []string{advisory, oursPostgres, twoUpdates, listenNotify, pgLock}
 	onZooKeeper = []string{oursZooKeeper, zkLock}
 )
@@ -66,12 +67,12 @@ func systems(p plan) []*scenario {
 			goals: goals,
 		}
 	}
-	contended := func(system, ours, peer string, least float64) *scenario {
+	contended := func(system, ours, peer string, least float64, more ...string) *scenario {
 		return &scenario{
 			name: system + "-contended",
 			title: fmt.Sprintf("%s: one key, one process, %d goroutines, nothing to do inside",
 				system, p.contenders),
-			drivers: []string{ours, peer}, rounds: 1, measure: contendedHere,
+			drivers: append([]string{ours, peer}, more...), rounds: 1, measure: contendedHere,
 			metrics: []metric{{"locks", "/s", 1, 0}, {"jain", "", 1, 3}, {"p50", "us", -1, 1},
 				{"max", "us", -1, 0}},
 			goals: []goal{ratioGoal(fmt.Sprintf("at least %.0f x %s", least, peer), "locks", ours,
@@ -102,7 +103,7 @@ func systems(p plan) []*scenario {
 		}, oursEtcd, etcdMutex, twoTxns),
 		handover("etcd", "", []goal{ratioGoal("p50 at most 0.1 x concurrency.Mutex", "p50",
 			oursEtcd, etcdMutex, atMost, 0.1)}, oursEtcd, etcdMutex),
-		contended("etcd", oursEtcd, etcdMutex, 1000),
+		contended("etcd", oursEtcd, etcdMutex, 1000, oursEtcdTurns),
 		held("etcd", oursEtcd),
 		pair("postgres", twoUpdates, few, []goal{ratioGoal("p50 at most 1.3 x two updates of a row",
 			"p50", oursPostgres, twoUpdates, atMost, 1.3)},
@@ -124,14 +125,14 @@ func systems(p plan) []*scenario {
 }
 
 // openSystem connects Holdfast to a system, by the function that opens its backend.
-func openSystem(backend func(ctx context.Context, at site) (driver.Backend, error)) func(
-	context.Context, site, time.Duration) (*locker, error) {
+func openSystem(backend func(ctx context.Context, at site) (driver.Backend, error),
+	options ...holdfast.Option) func(context.Context, site, time.Duration) (*locker, error) {
 	return func(ctx context.Context, at site, lease time.Duration) (*locker, error) {
 		b, err := backend(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		return oursOn(b, []holdfast.Option{holdfast.WithTTL(lease)})
+		return oursOn(b, append([]holdfast.Option{holdfast.WithTTL(lease)}, options...))
 	}
 }
 
