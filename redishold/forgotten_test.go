@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold"
 )
 
 // A server that was a replica for a while says so for an hour, unless it is set otherwise. If
@@ -114,4 +117,49 @@ func TestR32_SwapWithADatabaseOfAnEarlierRun(t *testing.T) {
 	b := open(t, server.URL())
 	b.Guard(testGuard)
 	quarantined(t, b)
+}
+
+// A server that starts as a replica goes on with the history that its data come from, also if they
+// are its own. If it takes writes and its primary is not there, its clients cannot tell it from a
+// primary. So a record of an earlier run may have the name of the present history: what tells them
+// apart is the run.
+func TestR32_RecordOfAnEarlierRunOfTheSameHistory(t *testing.T) {
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	server := redistest.Start(t, redistest.WithClock(clock),
+		redistest.WithArgs("--dbfilename", "dump.rdb", "--repl-diskless-sync-delay", "0"))
+	// A history is stored with the data only if there has been a replica.
+	follower := redistest.Start(t)
+	host, port, _ := net.SplitHostPort(server.Addr)
+	follower.Do(t, "REPLICAOF", host, port)
+	testserver.Eventually(t, "there is a replica", func() error {
+		status := follower.Info(t, "master_link_status")
+		return testserver.Not(status == "up", "link is %s", status)
+	})
+	follower.Do(t, "REPLICAOF", "NO", "ONE")
+	database := func(n int) *redishold.Backend {
+		b := newShared(t, rueidis.ClientOption{InitAddress: []string{server.Addr}, SelectDB: n})
+		b.Guard(testGuard)
+		return b
+	}
+	quarantined(t, database(1))
+	history := server.Info(t, "master_replid")
+	server.Do(t, "SAVE")
+	server.Kill()
+	server.Change(redistest.WithArgs("--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"))
+	server.Run(t)
+	if server.Info(t, "master_replid") != history {
+		t.Fatal("this is not the case that the test is about: another history")
+	}
+	quarantined(t, database(0))
+	clock.Step(t, testAge)
+	testserver.Eventually(t, "the server has read its clock", func() error {
+		up := server.Info(t, "uptime_in_seconds")
+		return testserver.Not(len(up) == len("3600"), "up for %s s", up)
+	})
+	first := newClaim("k")
+	first.TTL = testGuard
+	mustBe(t, "acquire", driver.Held)(database(0).Acquire(t.Context(), first))
+	server.Do(t, "SWAPDB", "0", "1")
+	quarantined(t, database(0))
 }
