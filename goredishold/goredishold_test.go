@@ -554,6 +554,14 @@ func TestClusterClientAcquiresInASlotThatIsBeingMoved(t *testing.T) {
 			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
 }
 
+func TestClusterClientDowngradesInASlotThatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	redistest.DowngradeInMovingSlot(t, c,
+		open(t,
+			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
+}
+
 // A server repeats the beginning of a command that it does not know, and the library's greeting has
 // the login in it.
 func TestServersWordsTellNoSecret(t *testing.T) {

@@ -250,3 +250,9 @@ func TestSharedClientAcquiresInASlotThatIsBeingMoved(t *testing.T) {
 	redistest.AcquireInMovingSlot(t, c,
 		newShared(t, rueidis.ClientOption{InitAddress: []string{c.Primaries[0].Addr}}))
 }
+
+func TestClusterDowngradesInASlotThatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	redistest.DowngradeInMovingSlot(t, c, open(t, c.URL()))
+}

@@ -198,3 +198,43 @@ func nothingDone(t *testing.T, f ask, claim driver.Claim, what string) {
 		t.Errorf("%s of %q: %v, %v; want ErrUnavailable for now", what, claim.Key, r.State, err)
 	}
 }
+
+// DowngradeInMovingSlot downgrades a claim of b in a slot that is being moved, while all keys of
+// the lock are still at one server, and somebody waits. It fails the test if the claim is lost by
+// that. A script that has removed a key there must not use it again: the server takes it for one
+// that has moved, and ends the script halfway.
+func DowngradeInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
+	t.Helper()
+	claim, waiter := claimIn("{moved}down"), claimIn("{moved}down")
+	from, to := c.Owner(t, claim.Key), c.Primaries[0]
+	if from == to {
+		to = c.Primaries[1]
+	}
+	slot := uint16(from.Int(t, "CLUSTER", "KEYSLOT", claim.Key))
+	// The lock is removed under one that shares it, so what is kept beside it is of former times.
+	reader := claimIn(claim.Key)
+	reader.Shared = true
+	await(t, b.Acquire, reader, "share", driver.Held)
+	from.Do(t, "DEL", claim.Key)
+	await(t, b.Acquire, claim, "acquire", driver.Held)
+	waiter.Queue = true
+	await(t, b.Acquire, waiter, "queue", driver.Busy)
+	move := c.openSlot(t, slot, from, to)
+	claim.Shared = true
+	if results, err := b.Renew(t.Context(), []driver.Claim{claim}); err != nil ||
+		results[0].State != driver.Held {
+		t.Errorf("downgrade: %+v, %v", results, err)
+	}
+	for _, key := range from.keysIn(t, slot) {
+		move(key)
+	}
+	c.closeSlot(t, slot, from, to)
+	await(t, b.Acquire, claimIn(claim.Key), "another acquires", driver.Busy)
+	testserver.Eventually(t, "it is renewed where it has moved to", func() error {
+		results, err := b.Renew(t.Context(), []driver.Claim{claim})
+		if err == nil && results[0].State == driver.Lost {
+			t.Fatal("it is lost")
+		}
+		return errors.Join(err, testserver.Not(results[0].State == driver.Held, "%+v", results))
+	})
+}

@@ -39,6 +39,18 @@ end
 local function found(lock, readers, reader, ends)
 	-- First, because a server that is out of memory refuses this, but nothing that follows a write.
 	redis.call('SET', lock, 'holdfast:shared', 'PXAT', ends)
-	redis.call('DEL', readers)
-	return extend(lock, readers, reader, ends)
+	local former = redis.pcall('ZRANGEBYSCORE', readers, '-inf', '+inf')
+	if former.err then
+		redis.call('DEL', readers) -- somebody else's key of another type
+		former = {}
+	end
+	-- The set is not removed and made again: in a slot that is being moved, a script may not use a key that it has
+	-- removed, and would end here.
+	redis.call('ZADD', readers, '-' .. ends, reader)
+	for _, other in ipairs(former) do
+		if other ~= reader then
+			redis.call('ZREM', readers, other)
+		end
+	end
+	return settle(lock, readers)
 end
