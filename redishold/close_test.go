@@ -84,3 +84,15 @@ func TestCloseEndsConnecting(t *testing.T) {
 		t.Errorf("Acquire when the Backend is closed: %v", err)
 	}
 }
+
+// A request whose connection is closed just before it would be sent has surely done nothing, and
+// says why the connection was closed.
+func TestRequestOnAConnectionThatWasJustClosed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	reason := errors.New("the cable was cut")
+	err := redishold.SendOnClosed(t.Context(), server.Addr, reason)
+	if !errors.Is(err, reason) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("%v; want ErrUnavailable, as %v", err, reason)
+	}
+}

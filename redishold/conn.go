@@ -355,6 +355,11 @@ func (c *conn) leave(f *request, err error) error {
 		return &driver.Error{Node: c.name, Maybe: true, Err: ended}
 	}
 	c.requests.end(f, false)
+	if errors.Is(err, rueidis.ErrDedicatedClientRecycled) {
+		// The connection was closed when the request had just got its place, so it was not sent.
+		<-c.dead
+		return &driver.Error{Node: c.name, Err: c.err}
+	}
 	c.close(err)
 	return &driver.Error{Node: c.name, Maybe: true, Err: err}
 }
