@@ -71,6 +71,8 @@ type plan struct {
 	rolling bool
 	// the last client is configured for another set of nodes
 	misfit bool
+	// by how much nodes' counters of tokens differ at first; other keys may draw from them, too
+	uneven time.Duration
 	broken fault
 }
 
@@ -168,7 +170,16 @@ func newPlan(seed uint64) *plan {
 	if p.sharing == 0 {
 		p.share(rand.New(rand.NewPCG(seed, 4)))
 	}
+	p.scatter(rand.New(rand.NewPCG(seed, 5)))
 	return p
+}
+
+// scatter has nodes' counters differ, in every other history. They may be ahead of all clocks. If a
+// node forgets its counter, only the clocks keep tokens rising, so then they may not.
+func (p *plan) scatter(r *rand.Rand) {
+	if r.Float64() < 0.5 && !p.forgets {
+		p.uneven = []time.Duration{time.Millisecond, time.Second, time.Hour}[r.IntN(3)]
+	}
 }
 
 // share has claims share their keys, in every other history, and others be downgraded.
@@ -643,7 +654,9 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		}
 		rc := c
 		rc.Block = 0
-		if w.r.Float64() < 0.3 {
+		// In a rolling plan healing alone has to keep tokens rising, so from some time on no more
+		// are drawn.
+		if w.r.Float64() < 0.3 && (!w.h.rolling || now < start.Add(2*c.TTL)) {
 			rc.Block, rc.Token = uint64(1+w.r.IntN(3)), w.clock()
 		}
 		if w.h.sharing > 0 && !c.Shared && w.r.Float64() < 0.3 {
@@ -912,7 +925,12 @@ func (p *plan) run(t testing.TB) *history {
 		h.net.trace = h.note
 	}
 	h.net.broken = p.broken
+	counters := rand.New(rand.NewPCG(p.seed, 6))
 	for _, s := range h.net.servers {
+		if p.uneven > 0 {
+			s.fence = driver.Token(time.Now().Add(time.Duration(
+				counters.Float64() * float64(p.uneven))).UnixMicro())
+		}
 		s.durable = p.durable
 		if p.misfit {
 			// The set is in use. Servers that remember none take on what they are asked for first.
