@@ -91,7 +91,8 @@ type fleet struct {
 	events  chan event
 	all     []*candidate
 	leader  *candidate
-	since   int64 // when the leader began to act
+	since   int64                // when the leader began to act
+	acting  map[*candidate]int64 // all that lead, by their own account, and since when
 	reigns  [][2]int64
 	stopped map[int64]bool // by when they began: leaders that were stopped
 	changes int
@@ -99,7 +100,8 @@ type fleet struct {
 
 // newFleet has three candidates campaign for a key that no other fleet has.
 func newFleet(c contender, p *place, ttl time.Duration, key string) (*fleet, error) {
-	f := &fleet{place: p, events: make(chan event, 1000), stopped: make(map[int64]bool)}
+	f := &fleet{place: p, events: make(chan event, 1000), stopped: make(map[int64]bool),
+		acting: make(map[*candidate]int64)}
 	f.env = append(os.Environ(), kindVariable+"="+c.kind, leaseVariable+"="+ttl.String(),
 		keyVariable+"="+key)
 	for range 3 {
@@ -157,6 +159,7 @@ func (f *fleet) leave(c *candidate) {
 	if c.wire != nil {
 		c.wire.close()
 	}
+	delete(f.acting, c)
 	f.all = slices.DeleteFunc(f.all, func(o *candidate) bool { return o == c })
 }
 
@@ -173,25 +176,38 @@ func (f *fleet) close() {
 func (f *fleet) note(e event) {
 	if e.end {
 		f.reigns = append(f.reigns, [2]int64{e.first, e.last})
+		delete(f.acting, e.from)
 		return
 	}
-	f.leader, f.since = e.from, e.first
+	f.acting[e.from] = e.first
 	f.changes++
+	if e.first > f.since { // news of several candidates may come in another order
+		f.leader, f.since = e.from, e.first
+	}
 }
 
 // errMissed says that another had come to lead just before the leader was ended.
 var errMissed = errors.New("another leads already")
 
 // next waits for a leader that has begun after this. It may be the one from before: one that has
-// resigned campaigns again, and others may not have begun to. If the news of another one come that
-// has begun before this, next fails with errMissed: that one goes on.
+// resigned campaigns again, and others may not have begun to. If another one turns out to lead that
+// has begun before this, next fails with errMissed: that one goes on. It is one whose news come late,
+// or one of client-go that led before the last one, lost its record to that, got it back at its next
+// renewal, and has noticed nothing.
 func (f *fleet) next(after int64) error {
-	timeout := time.After(patience)
-	was := f.since
+	timeout, late := time.After(patience), time.After(3*lease)
+	was, old := f.since, f.leader
 	for f.since <= after {
 		select {
 		case e := <-f.events:
 			f.note(e)
+		case <-late:
+			for c, since := range f.acting {
+				if c != old {
+					f.leader, f.since = c, since
+					return errMissed
+				}
+			}
 		case <-timeout:
 			return fmt.Errorf("nobody leads within %v", patience)
 		}
