@@ -196,11 +196,11 @@ func (v *View) hold(lock *holdfast.Lock) {
 // waiting returns a context that ends with that of New and has none of its values: with those of a
 // lock on the key, each acquisition would be nested and exclude nobody.
 func (v *View) waiting() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	stop := context.AfterFunc(v.ctx, func() { cancel(context.Cause(v.ctx)) })
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(v.ctx, cancel)
 	return ctx, func() {
 		stop()
-		cancel(nil)
+		cancel()
 	}
 }
 
