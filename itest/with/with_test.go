@@ -185,7 +185,8 @@ func TestFaults(t *testing.T) {
 		s := &stage{TB: t, name: name, begun: make(chan struct{})}
 		stages = append(stages, s)
 		for range 2 {
-			p := newProcess(t, ctx, s, locks, tasks)
+			p, leave := newProcess(ctx, s, locks.URL(), tasks.URL())
+			t.Cleanup(leave)
 			ended.Go(func() { p.again(func() { adapter(p) }) })
 		}
 	}
@@ -227,8 +228,9 @@ type stage struct {
 
 	mu    sync.Mutex
 	turns []*turn
-	begun chan struct{} // closed when another one has
-	may   *turn         // that go on while another one begins; nil: none may
+	tell  func(event string, token holdfast.Token) // to another process; may be nil
+	begun chan struct{}                            // closed when another one has
+	may   *turn                                    // that go on while another one begins; nil: none may
 }
 
 // turn is the work of one process, once.
@@ -284,9 +286,24 @@ func (s *stage) begin(token holdfast.Token) *turn {
 		}
 	}
 	s.turns = append(s.turns, now)
+	s.say("begin", token)
 	close(s.begun)
 	s.begun = make(chan struct{})
 	return now
+}
+
+func (s *stage) end(t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.say("end", t.token)
+	close(t.ended)
+}
+
+// say tells another process. The caller holds the mutex.
+func (s *stage) say(event string, token holdfast.Token) {
+	if s.tell != nil {
+		s.tell(event, token)
+	}
 }
 
 // process is one of those that share the servers.
@@ -299,11 +316,16 @@ type process struct {
 	tasks  asynq.RedisClientOpt
 }
 
-func newProcess(t *testing.T, ctx context.Context, s *stage, locks,
-	tasks *redistest.Server) *process {
-	p := &process{stage: s, ctx: ctx, client: redis.NewClient(&redis.Options{Addr: locks.Addr}),
-		tasks: asynq.RedisClientOpt{Addr: tasks.Addr}}
-	backend, err := redishold.Open(ctx, locks.URL())
+// newProcess returns one whose locks and tasks are at these addresses.
+func newProcess(ctx context.Context, s *stage, locks, tasks string) (p *process, leave func()) {
+	p = &process{stage: s, ctx: ctx}
+	options, err := redis.ParseURL(locks)
+	p.must(err)
+	p.client = redis.NewClient(options)
+	options, err = redis.ParseURL(tasks)
+	p.must(err)
+	p.tasks = asynq.RedisClientOpt{Addr: options.Addr}
+	backend, err := redishold.Open(ctx, locks)
 	p.must(err)
 	rlocks, err := withredisson.New(p.client)
 	p.must(err)
@@ -311,14 +333,13 @@ func newProcess(t *testing.T, ctx context.Context, s *stage, locks,
 	p.must(err)
 	p.rlocks, err = holdfast.New(rlocks, holdfast.WithTTL(ttl))
 	p.must(err)
-	t.Cleanup(func() {
+	return p, func() {
 		p.locker.Close()
 		p.rlocks.Close()
 		backend.Close()
 		rlocks.Close()
 		p.client.Close()
-	})
-	return p
+	}
 }
 
 func (p *process) election() *election.Election {
@@ -344,7 +365,7 @@ func (p *process) again(f func()) {
 // work works until ctx ends. It returns why, or nil at the end of the test.
 func (p *process) work(ctx context.Context, token holdfast.Token) error {
 	now := p.begin(token)
-	defer close(now.ended)
+	defer p.end(now)
 	select {
 	case <-ctx.Done():
 	case <-p.ctx.Done():
