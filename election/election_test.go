@@ -152,6 +152,31 @@ func TestPanicGoesOnAndLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestPanicOfOnErrorLeavesNothing(t *testing.T) {
+	play(t, func(s *stage) {
+		a := s.candidate("a", election.WithOnError(func(error) { panic("told") }))
+		for what, f := range map[string]func(context.Context, election.Term) error{
+			"an error": func(context.Context, election.Term) error { return errors.New("work") },
+			"a campaign": func(context.Context, election.Term) error {
+				a.client.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+					Err: holdfast.ErrUnavailable})
+				return nil // the campaign fails
+			},
+		} {
+			a.run(f)
+			a.mustEnd()
+			a.client.Faults().Clear()
+			if a.panic != "told" {
+				t.Errorf("%s: Run panicked with %v, want told", what, a.panic)
+			}
+			a.mustBeFree()
+		}
+		a.run(nil) // Run may be called again, and tells again
+		s.mustLead("a")
+		a.leave()
+	})
+}
+
 func TestEndOfTheGoroutineLeavesNothing(t *testing.T) {
 	play(t, func(s *stage) {
 		a := s.candidate("a")

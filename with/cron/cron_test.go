@@ -331,17 +331,23 @@ func TestErrorsAreTold(t *testing.T) {
 func TestPanicReleases(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process()
-		job := p.wrapped(time.Hour, func() { panic("!") })
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
+		for what, job := range map[string]cron.Job{
+			"the job": p.wrapped(time.Hour, func() { panic("!") }),
+			"the function that is told": p.job(time.Hour,
+				func(context.Context, *holdfast.Lock) error { return errors.New("work") },
+				withcron.WithOnError(func(string, error) { panic("!") })),
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: no panic", what)
+					}
+				}()
+				job.Run()
 			}()
-			job.Run()
-		}()
-		if !f.isFree("report") {
-			t.Error("the lock is held after a panic")
+			if !f.isFree("report") {
+				t.Errorf("the lock is held after a panic of %s", what)
+			}
 		}
 	})
 }
