@@ -120,7 +120,8 @@ func WithStopOnError() Option {
 // failed, why a term ended (a [*TermError]), why a release was not confirmed, or why the second key
 // of WithPreferred could not be held or looked at. Calls come one at a time, from goroutines of
 // Run, and do not delay the end of a term. f must not call Resign, and should return soon, because
-// Run waits for it. A panic of f goes on through Run or, at a loss, ends the process. Default, also with a nil f: errors are logged as warnings with slog.Default.
+// Run waits for it. A panic of f goes on through Run or, at a loss, ends the process. Default, also
+// with a nil f: errors are logged as warnings with slog.Default.
 func WithOnError(f func(error)) Option {
 	return option(func(c *config) { c.onError = f })
 }

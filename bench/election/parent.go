@@ -191,9 +191,9 @@ var errMissed = errors.New("another leads already")
 
 // next waits for a leader that has begun after this. It may be the one from before: one that has
 // resigned campaigns again, and others may not have begun to. If another one turns out to lead that
-// has begun before this, next fails with errMissed: that one goes on. It is one whose news come late,
-// or one of client-go that led before the last one, lost its record to that, got it back at its next
-// renewal, and has noticed nothing.
+// has begun before this, next fails with errMissed: that one goes on. It is one whose news come
+// late, or one of client-go that led before the last one, lost its record to that, got it back at
+// its next renewal, and has noticed nothing.
 func (f *fleet) next(after int64) error {
 	timeout, late := time.After(patience), time.After(3*lease)
 	was, old := f.since, f.leader

@@ -228,9 +228,10 @@ type stage struct {
 
 	mu    sync.Mutex
 	turns []*turn
-	tell  func(event string, token holdfast.Token) // to another process; may be nil
-	begun chan struct{}                            // closed when another one has
-	may   *turn                                    // that go on while another one begins; nil: none may
+	begun chan struct{} // closed when another one has
+	may   *turn         // that go on while another one begins; nil: none may
+
+	tell func(event string, token holdfast.Token) // another process; nil: there is none
 }
 
 // turn is the work of one process, once.
