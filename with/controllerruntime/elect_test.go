@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/quorum"
 	withcontrollerruntime "github.com/holdfast-go/holdfast/with/controllerruntime"
 )
 
@@ -192,37 +193,45 @@ type hidden struct{ driver.Backend }
 
 func TestElectOverABackendThatShowsNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	a, b, other := newWork(), newWork(), newWork()
-	other.forEverybody = true
-	elected := func(all ...*work) manager.Manager {
-		return f.electedOver(f.lockerOver(hidden{f.memory.Client()}), 40*time.Second, all...)
-	}
-	leave := f.begin(elected(a).Start)
-	<-a.started
-	refused := make(chan struct{}, 1)
-	client := f.memory.Client()
-	locker, err := holdfast.New(hidden{client}, holdfast.WithHooks(holdfast.Hooks{
-		Refused: func(holdfast.RefusedEvent) {
-			select {
-			case refused <- struct{}{}:
-			default:
+	for what, over := range map[string]func(driver.Backend) (driver.Backend, error){
+		"a backend": func(b driver.Backend) (driver.Backend, error) { return hidden{b}, nil },
+		"a quorum": func(b driver.Backend) (driver.Backend, error) {
+			return quorum.New([]driver.Backend{hidden{b}})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			refused := make(chan struct{}, 1)
+			elected := func(all ...*work) manager.Manager {
+				backend, err := over(f.memory.Client())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return f.electedOver(f.lockerOver(backend, holdfast.WithHooks(holdfast.Hooks{
+					Refused: func(e holdfast.RefusedEvent) {
+						if errors.Is(e.Err, holdfast.ErrHeld) {
+							select {
+							case refused <- struct{}{}:
+							default:
+							}
+						}
+					}})), 40*time.Second, all...)
 			}
-		}}))
-	if err != nil {
-		t.Fatal(err)
+			a, b := newWork(), newWork()
+			leave := f.begin(elected(a).Start)
+			<-a.started
+			f.begin(elected(b).Start)
+			for range 3 {
+				<-refused
+			}
+			if len(b.started) != 0 {
+				t.Error("two lead")
+			}
+			leave()
+			<-b.started
+		})
 	}
-	t.Cleanup(func() { locker.Close() })
-	f.begin(f.electedOver(locker, 40*time.Second, b, other).Start)
-	<-other.started
-	for range 3 {
-		<-refused
-	}
-	if len(b.started) != 0 {
-		t.Error("two lead")
-	}
-	leave()
-	<-b.started
 }
 
 type contextKey struct{}

@@ -128,7 +128,10 @@ func (r *record) holder(ctx context.Context) (string, error) {
 		return "", nil // Update finds out
 	}
 	entry, err := r.locker.Inspect(ctx, r.name)
-	if err != nil || entry.Holder.Owner == "" {
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // a quorum of such backends
+		return "", nil
+	case err != nil || entry.Holder.Owner == "":
 		return "", err
 	}
 	return "the holder " + entry.Holder.Owner, nil
