@@ -108,7 +108,7 @@ func WithTimeout(timeout time.Duration) Option {
 // connection and for options that are not allowed.
 func New(client *clientv3.Client, options ...Option) (*Backend, error) {
 	if client == nil || client.ActiveConnection() == nil {
-		return nil, invalid("the client is nil, or has no connection")
+		return nil, invalid("the client is nil, or has no connection: make one with clientv3.New")
 	}
 	b := &Backend{client: client, layout: DefaultKeyspace, presence: DefaultPresence,
 		timeout: DefaultTimeout, claims: make(map[identity]*claim),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -241,6 +242,18 @@ func TestOthersDoNotKeepAClaim(t *testing.T) {
 		return testserver.Not(err == nil && r.State == driver.Held, "%v, %v", r, err)
 	})
 	renew(t, b1, driver.Lost, a)
+}
+
+// A client without a connection is refused, and the error says where to get one.
+func TestNoClient(t *testing.T) {
+	for name, client := range map[string]*clientv3.Client{"nil": nil,
+		"unconnected": clientv3.NewCtxClient(t.Context())} {
+		_, err := etcdhold.New(client)
+		if !errors.Is(err, driver.ErrInvalid) ||
+			!strings.Contains(err.Error(), "make one with clientv3.New") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // A TTL that etcd can not keep is refused before anything is asked.

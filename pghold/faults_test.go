@@ -230,7 +230,12 @@ func TestCloseEndsCalls(t *testing.T) {
 		driver.ErrUnknown) {
 		t.Errorf("Acquire while the backend is closed: %v", err)
 	}
-	if _, err := pghold.New(nil); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := pghold.New(nil); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "pool is nil: make one with pgxpool.New") {
 		t.Errorf("New without a pool: %v", err)
+	}
+	if _, err := pghold.NewSQL(nil); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "db is nil: open one with sql.Open") {
+		t.Errorf("NewSQL without a database: %v", err)
 	}
 }

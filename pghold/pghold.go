@@ -108,7 +108,7 @@ func WithoutConnecting() Option { return option(func(c *config) { c.lazy = true 
 // cannot do it. New fails with ErrInvalid of package driver if pool or an option is nil.
 func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 	if pool == nil {
-		return nil, refuse("pool is nil")
+		return nil, refuse("pool is nil: make one with pgxpool.New")
 	}
 	c, err := configOf(options)
 	if err != nil {
@@ -126,7 +126,7 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 // default_query_exec_mode is exec or simple_protocol. NewSQL fails as New does.
 func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 	if db == nil {
-		return nil, refuse("db is nil")
+		return nil, refuse("db is nil: open one with sql.Open")
 	}
 	c, err := configOf(options)
 	if err != nil {

@@ -91,7 +91,7 @@ func New(backends []driver.Backend, options ...Option) (*Quorum, error) {
 	}
 	for i, b := range backends {
 		if b == nil {
-			return nil, invalid("backend %d is nil", i+1)
+			return nil, invalid("backend %d is nil: open it first", i+1)
 		}
 		name := fmt.Sprintf("node %d", i+1)
 		if c.names != nil {

@@ -36,9 +36,11 @@ func TestInvalid(t *testing.T) {
 		ops   []clientv3.Op
 		names string
 	}{
-		"no client":       {etcdfence.Guard{}, nil, "Guard.Client is nil"},
-		"another KV":      {etcdfence.Guard{Client: wrapped}, nil, "kvPrefix"},
-		"no connection":   {etcdfence.Guard{Client: unconnected}, nil, "no connection"},
+		"no client": {etcdfence.Guard{}, nil,
+			"Guard.Client is nil: make one with clientv3.New"},
+		"another KV": {etcdfence.Guard{Client: wrapped}, nil, "kvPrefix"},
+		"no connection": {etcdfence.Guard{Client: unconnected}, nil,
+			"Guard.Client has no connection: make one with clientv3.New"},
 		"no timeout":      {etcdfence.Guard{Client: client, Timeout: -1}, nil, "-1ns"},
 		"empty operation": {etcdfence.Guard{Client: client}, []clientv3.Op{put, {}}, "operation 2"},
 		"empty operation in Then": {patient(client),

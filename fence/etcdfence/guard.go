@@ -105,13 +105,15 @@ func (g Guard) validate(resource string, token fence.Token, ops []clientv3.Op) e
 	}
 	switch {
 	case g.Client == nil:
-		return fmt.Errorf("fence: %w: Guard.Client is nil", fence.ErrInvalid)
+		return fmt.Errorf("fence: %w: Guard.Client is nil: make one with clientv3.New",
+			fence.ErrInvalid)
 	case !ownKV(g.Client):
 		return fmt.Errorf(
 			"fence: %w: the KV of Guard.Client is a %T; want the client's own, and keys in full",
 			fence.ErrInvalid, g.Client.KV)
 	case g.Client.ActiveConnection() == nil:
-		return fmt.Errorf("fence: %w: Guard.Client has no connection", fence.ErrInvalid)
+		return fmt.Errorf("fence: %w: Guard.Client has no connection: make one with clientv3.New",
+			fence.ErrInvalid)
 	case g.Timeout < 0:
 		return fmt.Errorf("fence: %w: Guard.Timeout is %v; want 0, which is %v, or more",
 			fence.ErrInvalid, g.Timeout, DefaultTimeout)

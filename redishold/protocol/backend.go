@@ -343,11 +343,12 @@ func validate(claim *driver.Claim) error {
 	case len(claim.Key) == 0 || len(claim.Key) > driver.MaxKeyLen:
 		return refuse("key of %d bytes: must have 1 to %d", len(claim.Key), driver.MaxKeyLen)
 	case Reserved(claim.Key):
-		return refuse("key %.40q: what begins so is kept beside locks", claim.Key)
+		return refuse("key %.40q is reserved: use one that does not begin with %q", claim.Key,
+			Namespace)
 	case claim.Owner == "" || len(claim.Owner) > maxOwner:
 		return refuse("owner value of %d bytes: must have 1 to %d", len(claim.Owner), maxOwner)
 	case claim.Owner == sharedValue:
-		return refuse("owner value %q: it is kept for locks that several share", claim.Owner)
+		return refuse("owner value %q is reserved: NewOwner makes others", claim.Owner)
 	case claim.TTL < time.Millisecond:
 		return refuse("TTL %v: must be at least %v", claim.TTL, time.Millisecond)
 	case claim.Token >= maxExact || claim.Block >= maxExact || uint64(claim.Token)+

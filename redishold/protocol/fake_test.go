@@ -222,6 +222,22 @@ func TestClaimsThatAreNotAllowed(t *testing.T) {
 			t.Errorf("%s: Renew: %+v, %v", name, results, err)
 		}
 	}
+	for _, names := range []struct {
+		spoil func(*driver.Claim)
+		want  string
+	}{
+		{func(c *driver.Claim) { c.Key = "holdfast:s" },
+			`key "holdfast:s" is reserved: use one that does not begin with "holdfast:"`},
+		{func(c *driver.Claim) { c.Owner = "holdfast:shared" },
+			`owner value "holdfast:shared" is reserved: NewOwner makes others`},
+	} {
+		c := claim()
+		names.spoil(&c)
+		if _, err := b.Acquire(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), names.want) {
+			t.Errorf("Acquire: %v; want %q in it", err, names.want)
+		}
+	}
 	if len(f.sent) > 0 {
 		t.Errorf("sent %q", f.sent)
 	}

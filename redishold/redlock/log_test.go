@@ -90,7 +90,7 @@ func TestNodesAreLogged(t *testing.T) {
 	})
 	if _, err := k.ask(newClaim("holdfast:s", longTTL)); !errors.Is(err, driver.ErrInvalid) &&
 		!driver.Permanent(err) {
-		t.Errorf("a key that is kept beside locks: %v", err)
+		t.Errorf("a reserved key: %v", err)
 	}
 	k.release(claim, driver.Held)
 	if lines := strings.Count(text.String(), "\n"); lines != 4 {

@@ -124,7 +124,7 @@ func (l *Locker) Lock(key string) error {
 }
 
 // errWaited is why a wait has ended.
-var errWaited = errors.New("withfiber: waited in vain")
+var errWaited = errors.New("withfiber: the wait is over")
 
 func (l *Locker) acquire(key string) (*holdfast.Lock, error) {
 	if l.wait == 0 {

@@ -77,9 +77,10 @@ func validate(c driver.Claim) error {
 	case len(c.Key) == 0 || len(c.Key) > driver.MaxKeyLen:
 		return invalid("key of %d bytes: must have 1 to %d", len(c.Key), driver.MaxKeyLen)
 	case protocol.Reserved(c.Key):
-		return invalid("key %.40q: what begins so is kept beside locks", c.Key)
+		return invalid("key %.40q is reserved: use one that does not begin with %q", c.Key,
+			protocol.Namespace)
 	case c.Owner == "" || c.Owner == mode:
-		return invalid("owner value %q: must not be that", c.Owner)
+		return invalid("owner value %q: must have 1 byte or more, and not be %q", c.Owner, mode)
 	case c.TTL < time.Millisecond:
 		return invalid("TTL %v: must be at least %v", c.TTL, time.Millisecond)
 	case c.Token >= maxExact || c.Block >= maxExact || uint64(c.Token)+c.Block >= maxExact:

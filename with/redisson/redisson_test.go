@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -563,6 +564,10 @@ func TestBadInput(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s)
 	good := driver.Claim{Key: "k", Owner: "o", TTL: time.Second}
+	names := map[string]string{
+		"reserved key": `key "holdfast:f:{0}" is reserved: use one that does not begin with "holdfast:"`,
+		"no owner":     `owner value "": must have 1 byte or more, and not be "mode"`,
+	}
 	for name, change := range map[string]func(*driver.Claim){
 		"no key":       func(c *driver.Claim) { c.Key = "" },
 		"reserved key": func(c *driver.Claim) { c.Key = "holdfast:f:{0}" },
@@ -575,6 +580,8 @@ func TestBadInput(t *testing.T) {
 		change(&bad)
 		if _, err := b.Acquire(t.Context(), bad); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
+		} else if want := names[name]; !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q in it", name, err, want)
 		}
 	}
 	if got := fmt.Sprint(s.Do(t, "DBSIZE")); got != "0" {

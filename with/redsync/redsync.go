@@ -127,12 +127,13 @@ func (r *Redsync) open(t terms) (driver.Backend, error) {
 	for i, pool := range r.pools {
 		if pool == nil {
 			undo()
-			return nil, fmt.Errorf("redsync: %w: pool %d is nil", holdfast.ErrInvalid, i)
+			return nil, fmt.Errorf("redsync: %w: pool %d is nil: make one with redis.NewPool",
+				holdfast.ErrInvalid, i+1)
 		}
 		node, err := pool.Backend()
 		if err != nil {
 			undo()
-			return nil, fmt.Errorf("redsync: pool %d: %w", i, err)
+			return nil, fmt.Errorf("redsync: pool %d: %w", i+1, err)
 		}
 		nodes = append(nodes, node)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,8 +369,12 @@ func TestInvalid(t *testing.T) {
 			"expiry":   rs.NewMutex("k", redsync.WithExpiry(time.Millisecond)),
 			"drift":    rs.NewMutex("k", redsync.WithDriftFactor(0.5)),
 		} {
-			if err := m.Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+			err := m.Lock()
+			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: Lock = %v, want ErrInvalid", name, err)
+			}
+			if name == "nil pool" && !strings.Contains(err.Error(), "pool 1 is nil: make one with") {
+				t.Errorf("%s: Lock = %v, want the number of the pool and what to do", name, err)
 			}
 		}
 		for _, o := range []redsync.Option{redsync.WithFailFast(true),
