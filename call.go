@@ -31,7 +31,8 @@ type call struct {
 	since   clock.Instant // when the call began; 0: a shared call that has not read the clock yet
 	wait    bool          // Acquire, not TryAcquire
 
-	// set by the scout, which goes on whatever fails: called with the error of each request, or nil
+	// set by the scout (see scout.go), which goes on whatever fails: called with the error of each
+	// request, or nil
 	watch func(error)
 
 	// an earlier claim of this call, which was given up, may have been granted

@@ -91,8 +91,8 @@ type RenewedEvent struct {
 	Took   time.Duration // from the request to its answer
 	Margin time.Duration // what was left of the old validity when the answer came
 	Slot   int           // the permit's, see Lock.Slot; -1 for a lock
-	// nil if the lease was renewed; a *LostError if it is lost; otherwise the renewal is tried
-	// again
+	// nil if the lease was renewed; a *LostError if it is lost; otherwise the lease goes on to its
+	// deadline, and the next renewal comes soon, unless WithoutRenewal was given
 	Err error
 }
 

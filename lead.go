@@ -79,7 +79,7 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		return nil, false, nil
 	}
 	claim := h.claim()
-	wall := clock.Microseconds()
+	wall := clock.Microseconds() // tokens follow it, see token.go
 	claim.Token = l.highest.propose(wall)
 	claim.Block = c.block(claim.Token, wall)
 	start := clock.Now()

@@ -85,7 +85,7 @@ func (s *LockSet) Context(parent context.Context) context.Context { return s.set
 // If the set has ended, or ends meanwhile, Extend fails with the error that Err returns. If ctx is
 // nil, it fails with ErrInvalid. If the backend does not answer for some of the leases, Extend
 // joins an error for each of them: ErrUnavailable, ErrUnknown or the error of ctx. Their locks are
-// still held, until their deadlines.
+// still held, as after [Lock.Extend].
 func (s *LockSet) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context is nil for %s: use context.Background()", s.set.names())

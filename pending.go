@@ -15,10 +15,13 @@ const maxPause = time.Second
 
 // pendingClaim is a claim that the leader asks for and the backend has not granted yet. When a
 // leader gives up, the next one goes on with the claim, at its place in the queue.
+//
+// If the backend has a queue, it keeps the claim there for some time after each request that asks
+// for it: the presence, which is in its answer. So the leader asks again before that is over.
 type pendingClaim struct {
 	// as last sent; only the proposed token and Queue change, and Block and Ticket once each
 	claim   driver.Claim
-	wall    uint64             // the wall clock when it was last sent
+	wall    uint64             // the wall clock when it was last sent, for tokens
 	notices chan driver.Notice // guarded by addressees.mu; see addressees.notices
 	// the owner value of the last known holder of the key; guarded by cohort.shard.mu
 	holder string

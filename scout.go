@@ -39,8 +39,8 @@ const (
 	gateLabel = "permits="
 )
 
-// scouted reports whether a scout waits on these terms on behalf of others. Such a wait is not
-// counted and not reported to hooks.
+// scouted reports whether only scouts wait at the backend on these terms, on behalf of others. Such
+// a wait is not counted and not reported to hooks.
 func (t *terms) scouted() bool { return t.gate || t.permits > 0 }
 
 // countHeld adds n to the number of locks that users hold.

@@ -13,7 +13,7 @@ type Stats struct {
 	Released       uint64 // locks released by their holders
 	Lost           uint64 // locks lost
 	Renewed        uint64 // renewals that succeeded
-	RenewalsMissed uint64 // renewals that failed and are tried again
+	RenewalsMissed uint64 // renewals that failed while the lock was still held
 }
 
 // counters are the live values behind Stats.

@@ -20,7 +20,7 @@ type outcome struct {
 	lead bool
 	err  error
 
-	asked bool // the scout got the lock from the backend
+	asked bool // of a permit: the scout (see scout.go) got it from the backend, and not in memory
 }
 
 // refuse gives back the turn or the lead of a waiter in cohort c that has given up. The caller

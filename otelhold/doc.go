@@ -43,10 +43,10 @@
 // Waiters that give up are no part of distributed_lock.wait: they are failures with the cause
 // timeout or cancelled. The cause held is that of a TryAcquire. A lock is lost with its lease if no
 // renewal was confirmed in time, or if the backend no longer had the lease; the renewals that found
-// this are "late" and "gone". "missed" renewals had no answer, and are tried again. The margin is a
-// share of the TTL that [Telemetry.Hooks] was given: in good health a little less than two thirds.
-// The first renewal of a lease that the backend's queue handed over is left out: that lease is
-// short by design.
+// this are "late" and "gone". "missed" renewals failed, and the lock was still held. The margin is
+// a share of the TTL that [Telemetry.Hooks] was given: in good health a little less than two
+// thirds. The first renewal of a lease that the backend's queue handed over is left out: that lease
+// is short by design.
 //
 // Counters of a resource begin at 0 with its first event. Waits, failures and acquisitions are
 // recorded with the span of the acquisition, and holds and losses with that of the lock, for

@@ -33,7 +33,7 @@
 // Waiters that give up are no part of distributed_lock_wait_seconds: they are failures with the
 // cause timeout or cancelled. The cause held is that of a TryAcquire. A lock is lost with its lease
 // if no renewal was confirmed in time, or if the backend no longer had the lease; the renewals that
-// found this are "late" and "gone". "missed" renewals had no answer, and are tried again.
+// found this are "late" and "gone". "missed" renewals failed, and the lock was still held.
 //
 // The margin is the best early sign. A lease is renewed after a third of it, so the margin is a
 // little less than two thirds. If it is under a third, renewals are late or fail, and a loss comes

@@ -28,7 +28,8 @@ func TestNewRefuses(t *testing.T) {
 		}{
 			{"no nodes", nil, nil, "at least 1"},
 			{"ten nodes", nodes, nil, "10 backends: at most 9"},
-			{"a nil", []driver.Backend{nodes[0], nil, nodes[2]}, nil, "backend 2 is nil: open it first"},
+			{"a nil", []driver.Backend{nodes[0], nil, nodes[2]}, nil,
+				"backend 2 is nil: open it first"},
 			{"a name too few", nodes[:3], []quorum.Option{quorum.WithNames("a", "b")},
 				"2 names for 3"},
 			{"a negative guard", nodes[:3], []quorum.Option{quorum.WithGuard(-1)}, "guard -1ns"},

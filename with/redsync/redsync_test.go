@@ -373,7 +373,8 @@ func TestInvalid(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: Lock = %v, want ErrInvalid", name, err)
 			}
-			if name == "nil pool" && !strings.Contains(err.Error(), "pool 1 is nil: make one with") {
+			if name == "nil pool" &&
+				!strings.Contains(err.Error(), "pool 1 is nil: make one with") {
 				t.Errorf("%s: Lock = %v, want the number of the pool and what to do", name, err)
 			}
 		}

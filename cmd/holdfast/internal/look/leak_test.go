@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -190,12 +191,15 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, text := range []string{"another program's", "holdfast leaks 1\nnonsense\n"} {
+	for text, want := range map[string]string{
+		"another program's":            "is another program's file: name one that is holdfast's own",
+		"holdfast leaks 1\nnonsense\n": "is damaged: remove it",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := look.Remember(path); err == nil {
-			t.Errorf("takes %q for a memory", text)
+		if _, err := look.Remember(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Remember of %q: %v; want %q", text, err, want)
 		}
 	}
 }

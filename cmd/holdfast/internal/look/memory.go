@@ -42,7 +42,8 @@ func Remember(path string) (*Memory, error) {
 	}
 	rest, ok := bytes.CutPrefix(text, []byte(memoryHead))
 	if !ok {
-		return nil, fmt.Errorf("%s is another program's file", Shown(path))
+		return nil, fmt.Errorf("%s is another program's file: name one that is holdfast's own",
+			Shown(path))
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(rest)); lines.Scan(); {
 		var id uint64
