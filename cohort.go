@@ -348,8 +348,8 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 // many is a list of functions.
 type many []func()
 
-// call calls the functions one after the other. If one panics, the others are called all the same,
-// and then the panic goes on.
+// run calls the functions one after the other. If one panics, the others are still called, and then
+// the panic goes on.
 func (m many) run() {
 	next := 0
 	defer func() {

@@ -28,7 +28,7 @@ const (
 	// listenCheck is how often a connection that is silent is looked at.
 	listenCheck = 15 * time.Second
 
-	// listenWait is how long the first who waits leaves to the connection.
+	// listenWait is how long the first waiter leaves to the connection.
 	listenWait = time.Second
 )
 

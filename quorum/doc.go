@@ -76,7 +76,7 @@
 //  4. Memory. A node remembers a grant until the lease has ended. Or, after it was restarted,
 //     replaced or set back to older data, it takes no part for the guard, and every TTL is at most
 //     the guard. If somebody deletes the data of a node that runs, that is not a restart. redishold
-//     notices it all the same, because the server stores since when it has had its data. It does
+//     still notices it, because the server stores since when it has had its data. It does
 //     not notice older data of the same run; see there. If the guard is switched off, or the
 //     operator has exempted a node, the node must never forget: it stores every change on disk
 //     before it answers, it evicts nothing, and nobody else deletes its keys. (2, 4, 5, 6, 7)

@@ -25,8 +25,8 @@ type inquiry[T any] struct {
 	but   int
 	given T
 
-	// late and enough spare whoever asks about many keys the moment that nodes have, for those that
-	// did not use it a short while ago, when what the others say is enough. Both may be nil.
+	// With late and enough, a caller that asks about many keys does not wait that moment again for
+	// a node that was late a short while ago, if what the others say is enough. Both may be nil.
 	late   *lateness
 	enough func([]reply[T]) bool
 

@@ -77,7 +77,7 @@ func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
 	claim := *p.claim
 	claim.Queue, claim.Block = false, 1
 	if claim.Shared = claim.Shared || r.shared; claim.Shared {
-		// It holds a majority, so it comes before whoever waits. Else a waiter that finds the first
+		// It holds a majority, so it comes before all waiters. Else a waiter that finds the first
 		// of several sharers there would keep out the rest of them.
 		claim.Queue, claim.Ticket = true, 1
 	}

@@ -21,7 +21,7 @@ type Quorum struct {
 	nodes  []*node.Node
 	need   int // how many make a majority
 	config config
-	late   *lateness // for who asks about many keys
+	late   *lateness // for callers that ask about many keys
 
 	unsharing string // a node that grants no shared claims; empty if there is none
 

@@ -19,8 +19,8 @@ import (
 //
 // Check fails with [fence.ErrInvalid] if the store does not do all that, or if the key or a setting
 // is not allowed. It fails with [fence.ErrUnavailable] if the store does not answer or gives a
-// wrong answer, and with [fence.ErrUnknown] if the request may have had an effect all the same. It
-// fails with the context's error if the context ends.
+// wrong answer, and with [fence.ErrUnknown] if the request may still have had an effect. It fails
+// with the context's error if the context ends.
 func (g Guard) Check(ctx context.Context, key string) error {
 	const token = 1 // of everybody who checks
 	content := func(stamp string) ([]byte, error) { return []byte(stamp), nil }

@@ -38,7 +38,7 @@ type Reply struct {
 // Server serves clients on a socket.
 type Server struct {
 	listener net.Listener
-	report   func(key, text string) // takes what must not be
+	report   func(key, text string) // is called with a violation
 	database *sql.DB
 	guarded  *sql.Stmt // the guard in SQL, as one statement
 

@@ -41,7 +41,7 @@ const (
 const (
 	Fault     Kind = "fault"     // from At to Until, on Target
 	Death     Kind = "death"     // the process Client has ended
-	Violation Kind = "violation" // the register saw what must not be, told in Err
+	Violation Kind = "violation" // a store saw what must not happen, told in Err
 	Mark      Kind = "mark"      // the run entered the phase Name
 	// the fault Name may come up, as Count of all those that may hit Target
 	Plan Kind = "plan"

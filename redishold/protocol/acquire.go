@@ -95,7 +95,7 @@ const (
 )
 
 // plainly tries to acquire with four commands, which cost the server less than a script. They are
-// sent together but are not one step. They are enough all the same:
+// sent together but are not one step. They are still enough:
 //
 //   - SET NX alone decides who holds the lock.
 //   - The fence only rises (GT), so a token is drawn once, even if others draw in between. When the

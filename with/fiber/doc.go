@@ -19,8 +19,8 @@
 // # Waiting
 //
 // fiber's own lock waits for ever, even when the client is gone, and has no context. A [Locker]
-// waits for as long as [New] was told. A request that waits in vain fails with fiber's "failed to
-// lock", which wraps the [*holdfast.HeldError]. A fiber.ErrorHandler may answer it with 409. The
+// waits for as long as [New] was told. A request that waits for so long fails with fiber's "failed
+// to lock", which wraps the [*holdfast.HeldError]. A fiber.ErrorHandler may answer it with 409. The
 // request also fails if the backend does not answer, up to 5 s after the wait. Its handler is not
 // called then.
 //

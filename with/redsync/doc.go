@@ -40,7 +40,7 @@
 //     extend them beyond that.
 //   - Time. A lock is valid for the expiry less drift and two milliseconds, from before the
 //     request. When that is over it counts as lost: [Mutex.Unlock] and [Mutex.Extend] fail, where
-//     the old library succeeds for as long as Redis has the key. The key is removed all the same.
+//     the old library succeeds for as long as Redis has the key. The key is still removed.
 //     The expiry is at least 10 ms, and the drift factor less than 0.5.
 //   - Errors. Those of Holdfast and of the context are wrapped: [ErrFailed] that came of a context
 //     wraps its cause, so compare with errors.Is. An argument that Holdfast refuses is

@@ -73,7 +73,7 @@ func WithFailFast(bool) Option { return OptionFunc(func(*Mutex) {}) }
 func WithShufflePools(bool) Option { return OptionFunc(func(*Mutex) {}) }
 
 // WithRenewal has the lock renewed until Unlock, for as long as the process lives, so work may take
-// longer than the expiry. If the lock is lost all the same, [Mutex.Held] tells. The old library has
+// longer than the expiry. If the lock is still lost, [Mutex.Held] tells. The old library has
 // no such option.
 func WithRenewal() Option { return OptionFunc(func(m *Mutex) { m.renew = true }) }
 

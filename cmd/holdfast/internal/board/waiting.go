@@ -19,7 +19,7 @@ const (
 	mostChain   = 12      // waiters of a key whom somebody waits for
 )
 
-// graph says who waits for what, and who holds that. It has the keys that say most.
+// graph says who waits for which key, and who holds it. It has the keys that say most.
 type graph struct {
 	Processes []process `json:"processes"`
 	Waits     []wait    `json:"waits"`

@@ -279,7 +279,7 @@ func readToken(flag *pflag.Flag) (fence.Token, error) {
 // leftOver is how long a driver may take to say how an operation ended after its time is over.
 const leftOver = time.Second
 
-// bounded opens the store, and does what is to be done with it before ctx ends. If an operation
+// bounded opens the store, and runs an operation on it before ctx ends. If an operation
 // does not end with ctx, bounded leaves it behind, and the end of this process ends it.
 func (f *fenceFlags) bounded(ctx context.Context, at *backendurl.Guard,
 	do func(guard.Store) error) error {

@@ -8,7 +8,7 @@ type Process struct {
 	PID  int
 }
 
-// Graph says who waits for what, and who holds that. It keeps nothing of keys that nobody waits
+// Graph has the waiters of each key, and its holders. It keeps nothing of keys that nobody waits
 // for.
 type Graph struct {
 	processes map[Process]*process
