@@ -145,8 +145,9 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 //   - after two requests, if it has not answered before and the first may have taken effect;
 //   - otherwise after a whole TTL without an answer.
 //
-// It has answered before if it answered this call, or goroutines of this Locker that have held the
-// key or waited for it on the same terms, one after the other, until this call began.
+// It has answered before if it answered this call, or, with local handoff, goroutines of this
+// Locker that have held the key or waited for it on the same terms, one after the other, until this
+// call began. With [WithPermits], a request is one for a slot and then one for three more slots.
 func (l *Locker) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, key, true, options)
 }

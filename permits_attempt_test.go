@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -153,4 +154,29 @@ func TestNoPermitAfterItsLeaseEnded(t *testing.T) {
 		b.release(taken)
 		b.releasePermits(b.acquirePermits(other, "deploy", 4))
 	})
+}
+
+// If no slot has answered before, the wait for a permit ends after four requests in two steps, as
+// that for a lock does after one request. If the first may have taken effect, it asks once more.
+func TestPermitsWithoutAnAnswer(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want int
+	}{{"refused", errRefused, 4}, {"unknown", errMaybe, 8}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, backend := b.failing(false, slices.Repeat([]error{test.err}, 100)...)
+				_, err := l.Acquire(background, "key", holdfast.WithPermits(100))
+				mustBe(t, err, test.err)
+				backend.mu.Lock()
+				asked := len(backend.claims)
+				backend.mu.Unlock()
+				if asked != test.want {
+					t.Errorf("%d requests, want %d", asked, test.want)
+				}
+			})
+		})
+	}
 }

@@ -23,7 +23,8 @@
 //     process is paused, but it cannot stop that code. Code that knows the View can use
 //     [View.Held]: its context ends at the loss, and a store that compares its token refuses late
 //     writes (package fence).
-//   - Unlock cannot say that the lock was lost. A caller that has to know asks Held's Err before Unlock.
+//   - Unlock cannot say that the lock was lost. A caller that has to know asks Held's Err before
+//     Unlock.
 //
 // # Goroutines of one View
 //
