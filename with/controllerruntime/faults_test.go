@@ -14,7 +14,7 @@ import (
 	withcontrollerruntime "github.com/holdfast-go/holdfast/with/controllerruntime"
 )
 
-// TestFaults is that of itest/adapters, without the weight of Kubernetes there: two processes, and
+// TestFaults is that of itest/with, without the weight of Kubernetes there: two processes, and
 // one of them works. Whatever becomes of the backend, the work ends, without an answer and before
 // another begins, and somebody works when the backend is back.
 func TestFaults(t *testing.T) {
