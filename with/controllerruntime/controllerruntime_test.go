@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -57,7 +58,8 @@ func (f *fleet) locker() *holdfast.Locker { return f.lockerOver(f.memory.Client(
 
 func (f *fleet) lockerOver(client driver.Backend, options ...holdfast.Option) *holdfast.Locker {
 	f.Helper()
-	locker, err := holdfast.New(client, append(options, holdfast.WithTTL(500*time.Millisecond))...)
+	locker, err := holdfast.New(client, append([]holdfast.Option{
+		holdfast.WithTTL(500 * time.Millisecond)}, options...)...)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -239,9 +241,19 @@ func TestResignationWaits(t *testing.T) {
 	a, other, b := newWork(), newWork(), newWork()
 	a.goOn = make(chan struct{})
 	other.forEverybody, other.goOn = true, make(chan struct{})
-	e := f.election()
-	f.campaign(e, nowhere, add(a, other))
-	ctx := <-a.started
+	e := f.election(election.WithOnError(func(err error) {
+		t.Errorf("%v: the manager has not waited for all", err)
+	}))
+	plain := make(chan context.Context, 1)
+	f.campaign(e, nowhere, func(mgr manager.Manager, term election.Term) error {
+		return errors.Join(add(a, other)(mgr, term), mgr.Add(manager.RunnableFunc(
+			func(ctx context.Context) error { // it needs a leader, as it does not say otherwise
+				plain <- ctx
+				<-ctx.Done()
+				return nil
+			})))
+	})
+	ctx, plainCtx := <-a.started, <-plain
 	othersCtx := <-other.started
 	f.campaign(f.election(), nowhere, add(b))
 	f.waits(f.locker())
@@ -251,7 +263,7 @@ func TestResignationWaits(t *testing.T) {
 		t.Fatalf("Resign has not waited: %v", err)
 	}
 	<-othersCtx.Done()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || plainCtx.Err() != nil {
 		t.Error("work of the leader was told to end before the manager has come to it")
 	}
 	close(other.goOn)
@@ -391,6 +403,12 @@ func TestErrors(t *testing.T) {
 	hooks := func(mgr manager.Manager, _ election.Term) error {
 		mgr.GetWebhookServer().Register("/", http.NotFoundHandler())
 		return nil
+	}
+	o := options()
+	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return nil, errWork }
+	err := withcontrollerruntime.Run(t.Context(), e, nowhere, o, hooks)
+	if !errors.Is(err, errWork) {
+		t.Errorf("NewCache: %v, want the error", err)
 	}
 	isInvalid(t, "webhook in setup",
 		withcontrollerruntime.Run(t.Context(), e, nowhere, options(), hooks))

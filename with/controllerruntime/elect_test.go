@@ -236,6 +236,20 @@ func TestElectOverABackendThatShowsNothing(t *testing.T) {
 
 type contextKey struct{}
 
+func TestTimesOfElect(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	o := options()
+	retry := time.Minute
+	o.RetryPeriod = &retry
+	o, err := withcontrollerruntime.Elect(o, f.locker(), name)
+	if err != nil || *o.RetryPeriod != retry ||
+		*o.RenewDeadline != withcontrollerruntime.DefaultRenewDeadline ||
+		*o.LeaseDuration != 2*withcontrollerruntime.DefaultRenewDeadline {
+		t.Errorf("times %v, %v and %v: %v", *o.RetryPeriod, *o.RenewDeadline, *o.LeaseDuration, err)
+	}
+}
+
 // The values of a BaseContext of the user's stay.
 func TestBaseContext(t *testing.T) {
 	t.Parallel()

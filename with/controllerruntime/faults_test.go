@@ -41,7 +41,9 @@ func TestFaults(t *testing.T) {
 			s := &stage{T: t, works: make(chan *turn, 100)}
 			for range 2 {
 				client := f.memory.Client()
-				locker := f.lockerOver(client, holdfast.WithDrift(0.2)) // the machine may be busy
+				// The machine may be busy: half a second lies between a loss and the next lock.
+				locker := f.lockerOver(client, holdfast.WithTTL(2*time.Second),
+					holdfast.WithDrift(0.25))
 				f.begin(func(ctx context.Context) error {
 					for ctx.Err() == nil { // with Elect the process ends, and is started again
 						process(f, ctx, locker, func(ctx context.Context) error {

@@ -3,6 +3,8 @@ package withcontrollerruntime_test
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"testing"
 
 	"k8s.io/api/core/v1"
@@ -111,4 +113,26 @@ func TestWarmup(t *testing.T) {
 	})
 	<-w.warm
 	<-w.started
+}
+
+// A server, as one for probes, does not wait for the cache.
+func TestServerStartsFirst(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	begin := make(chan struct{})
+	t.Cleanup(func() { close(begin) })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.campaign(f.election(), f.apiServer(begin), func(mgr manager.Manager, _ election.Term) error {
+		_, err := mgr.GetCache().GetInformer(t.Context(), &v1.ConfigMap{})
+		return errors.Join(err, mgr.Add(&manager.Server{Listener: listener,
+			Server: &http.Server{Handler: http.NotFoundHandler()}}))
+	})
+	response, err := http.Get("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
 }
