@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
@@ -148,6 +150,33 @@ func TestScripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { f(newBench(t, server)) })
 	}
+}
+
+// The keys of the queue outlive the last waiter by seconds, and all that wait, however many they
+// are: their order stays.
+func TestQueueOutlastsItsKeysTTL(t *testing.T) {
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	clock.Stop(t)
+	b := newBench(t, redistest.Start(t, redistest.WithClock(clock)))
+	const long = "100000"
+	b.run("acquire", "A", long, "100", "103", "3000", "", "Pchannel", "")
+	wait := func(owner string) any {
+		return b.run("acquire", owner, long, "100", "103", "3000", "0", "Pchannel", "").([]any)[2]
+	}
+	second := func() any { return b.do("TIME").([]any)[0] }
+	b.want("B", wait("B"), 1)
+	for range 30 {
+		b.want("C", wait("C"), 2)
+		b.want("B again", wait("B"), 1)
+		before := second()
+		clock.Step(t, time.Second)
+		testserver.Eventually(t, "the server has read its clock", func() error {
+			return testserver.Not(second() != before, "second %s", before)
+		})
+	}
+	b.want("C leaves", b.run("release", "C"), 2)
+	b.want("B leaves", b.run("release", "B"), 2)
 }
 
 // The order of arrival is the server's, also when its clock is set back, or when tickets from
