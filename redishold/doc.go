@@ -52,7 +52,9 @@
 // release one fail with ErrUnavailable until it has arrived, because no server has all of its keys
 // (TRYAGAIN). Such a call has done nothing, and it asks again for half a second. If the move takes
 // longer than waiters count as present, their places are treated as above. A shared lock is two
-// keys, and cannot be renewed between the move of the one and the move of the other.
+// keys, and cannot be renewed between the move of the one and the move of the other. Before the
+// first key has moved, the server may end a release halfway, as its script uses a key that it has
+// removed. That is ErrUnknown, and whoever waits gets the lock when the slot has arrived.
 //
 // A string that another program keeps under a lock's key blocks the lock, even an empty string, and
 // for ever if it has no TTL. List and Inspect show it, with the first 1,024 bytes of its value. If
