@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -24,7 +25,11 @@ const (
 	// That is longer than its questions to others may take, as there may be many keys of other
 	// programs between two locks.
 	listMoment = time.Second
-	listPause  = 3 * listMoment
+	listPause  = 2 * listSilence
+
+	// listSilence is how long the node to which most keys belong may give no sign of life before
+	// the others list them.
+	listSilence = 3 * listMoment
 
 	// listLate is for how long a node that was late is not waited for, if the others agree. It is
 	// long beside listMoment, so that a node that hangs costs a list little of its time.
@@ -39,8 +44,8 @@ const (
 //
 // The nodes list their keys side by side, and the others are asked about them, many at a time, so
 // that memory does not grow with the number of keys. A key that comes to a node or goes from it
-// meanwhile may be left out or come twice, and so may one of a node that takes over a second for an
-// answer.
+// meanwhile may be left out or come twice, and so may one of a node that gives no sign of life for
+// seconds.
 //
 // It yields an *Error if no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
@@ -50,7 +55,7 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 			return
 		}
 		l := &list{q: q, prefix: prefix, lost: make([]bool, len(q.nodes)),
-			late: newLateness(len(q.nodes), listLate),
+			late: newLateness(len(q.nodes), listLate), signs: make([]signs, len(q.nodes)),
 			ends: make([]reply[struct{}], len(q.nodes))}
 		l.run(ctx, yield)
 	}
@@ -62,6 +67,7 @@ type list struct {
 	q      *Quorum
 	prefix string
 	late   *lateness
+	signs  []signs
 	ends   []reply[struct{}] // how the lists of the nodes ended
 
 	// lost are the nodes whose lists have failed, and to which keys belonged. Then there is another
@@ -178,6 +184,7 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 			if failure = err; err != nil {
 				return
 			}
+			l.signs[i].count.Add(1)
 			select {
 			case keys <- e:
 			case <-ctx.Done():
@@ -274,16 +281,11 @@ func (l *list) count(from int, key string, replies []reply[driver.Entry]) listed
 func (l *list) front(ctx context.Context, from int, batch []driver.Entry,
 	tell func(listed)) (others []driver.Entry) {
 	i := slices.Index(l.lost, false)
-	if i == from || l.late.is(i, clock.Now()) {
+	if i == from {
 		return batch
 	}
-	bounded, cancel := context.WithTimeout(ctx, max(l.q.config.timeout, listMoment))
-	defer cancel()
-	answers, err := inspectAll(keysOf(batch))(bounded, l.q.nodes[i])
+	answers, err := l.askFront(ctx, i, keysOf(batch))
 	if err != nil {
-		if bounded.Err() != nil && ctx.Err() == nil {
-			l.late.note(i, clock.Now())
-		}
 		return batch
 	}
 	for k, e := range batch {
@@ -294,6 +296,38 @@ func (l *list) front(ctx context.Context, from int, batch []driver.Entry,
 		}
 	}
 	return others
+}
+
+// askFront asks the node to which most keys belong. It waits as long as the node shows a sign of
+// life: that node lists its keys too, so each that is not left to it is listed twice.
+func (l *list) askFront(ctx context.Context, i int, keys []string) ([]driver.Inspected, error) {
+	for signs := &l.signs[i]; ; {
+		before := signs.count.Load()
+		if signs.silentAt.Load() == before+1 {
+			return nil, &driver.Error{Err: node.ErrNoReply}
+		}
+		bounded, cancel := context.WithTimeout(ctx, max(l.q.config.timeout, listSilence))
+		answers, err := inspectAll(keys)(bounded, l.q.nodes[i])
+		late := bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			signs.count.Add(1)
+			return answers, nil
+		case !late:
+			return nil, err
+		case signs.count.Load() == before:
+			signs.silentAt.Store(before + 1)
+			l.late.note(i, clock.Now())
+			return nil, err
+		}
+	}
+}
+
+// signs are the signs of life of a node: keys that it has listed, and answers.
+type signs struct {
+	count    atomic.Int64
+	silentAt atomic.Int64 // after so many signs it gave none in time, and 1 more; 0: it always did
 }
 
 func keysOf(batch []driver.Entry) []string {
