@@ -53,6 +53,7 @@ func withUsers(t *testing.T) etcdtest.Server {
 		must(admin.UserGrantRole(ctx, name, name))
 		must(admin.RoleGrantPermission(ctx, name, prefix, clientv3.GetPrefixRangeEnd(prefix), may))
 	}
+	must(admin.UserAdd(ctx, "stranger", password))
 	must(admin.AuthEnable(ctx))
 	return s
 }
@@ -109,9 +110,12 @@ func TestUsers(t *testing.T) {
 	}
 	_, err = reader.Acquire(t.Context(), claim("k"))
 	isRefused(t, "Acquire of who may only read", err)
-	if found := findings(t, reader); !strings.Contains(found, "rights") {
+	// Who may only read looks at locks. That is no failure of the servers.
+	if found := findings(t, reader); !strings.Contains(found, "note rights") {
 		t.Errorf("Check of who may only read finds %q", found)
 	}
+	_, err = opened(t, address(s, url.UserPassword("stranger", password)))
+	isRefused(t, "Open of who may not even read", err)
 
 	_, err = opened(t, address(s, url.UserPassword("locker", "wrong")))
 	isRefused(t, "Open with a wrong password", err)
@@ -177,7 +181,8 @@ func findings(t *testing.T, b *etcdhold.Backend) string {
 	}
 	var codes []string
 	for _, f := range found {
-		codes = append(codes, f.Code)
+		codes = append(codes, map[driver.Severity]string{driver.Failure: "failure",
+			driver.Warning: "warning", driver.Note: "note"}[f.Severity], f.Code)
 	}
 	return strings.Join(codes, " ")
 }

@@ -187,6 +187,16 @@ func (b *Backend) checkRights(ctx context.Context) ([]driver.Finding, error) {
 		Then(clientv3.OpPut(n.holder("check"), ""), clientv3.OpPut(n.tokens, "")).
 		Else(clientv3.OpGet(from, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		_, err := b.kv.Get(ctx, string(b.layout), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		switch {
+		case err == nil:
+			return []driver.Finding{{Severity: driver.Note, Code: "rights",
+				Summary: "The user may look at locks, and may take none.",
+				Advice: fmt.Sprintf("Grant readwrite with --prefix for %q to a user who takes locks.",
+					string(b.layout))}}, nil
+		case !errors.Is(err, rpctypes.ErrPermissionDenied):
+			return nil, err
+		}
 		finding := driver.Finding{Severity: driver.Failure, Code: "rights",
 			Summary: fmt.Sprintf("The user may not read and write all keys that begin with %q.",
 				string(b.layout)),
