@@ -15,7 +15,9 @@ import (
 )
 
 // Check examines the set of nodes, and each node that implements driver.Checker. A finding about a
-// node has its name. Check fails only if ctx ends before a majority of the nodes has answered.
+// node has its name. A node that has not answered when two thirds of the time of ctx are over is a
+// finding, however many do not. Check fails only if ctx ends before that and before a majority of
+// the nodes has answered.
 //
 // Codes of its own: few-nodes, even-nodes, no-quarantine, same-server, node-failed, nodes (see
 // [Status.Warnings], and for a node that belongs to another set), not-checked, round-trip.
@@ -24,14 +26,18 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	findings := q.checkShape()
-	if err := q.identify(ctx); err != nil {
+	third, cancel := timeOf(ctx, 3)
+	defer cancel()
+	if err := q.identify(third); err != nil {
 		findings = append(findings, driver.Finding{
 			Severity: driver.Failure, Code: "same-server",
 			Summary: strings.ReplaceAll(err.Error(), "\n", "; ") + ".",
 			Advice:  "List every server once.",
 		})
 	}
-	replies := gather(ctx, q, everybody(q.examine))
+	half, cancel := timeOf(ctx, 2)
+	defer cancel()
+	replies := gather(half, q, everybody(q.examine))
 	status := q.Status()
 	good := 0
 	for i, r := range replies {
@@ -62,6 +68,15 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 		return cmp.Compare(b.Severity, a.Severity)
 	})
 	return findings, nil
+}
+
+// timeOf returns a context that ends with ctx, and when an nth part of the time that is left is
+// over.
+func timeOf(ctx context.Context, n time.Duration) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, time.Until(deadline)/n)
+	}
+	return context.WithCancel(ctx)
 }
 
 // examined is what one node says when it is examined.

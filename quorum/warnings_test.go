@@ -105,3 +105,44 @@ func TestCheckFindsDistantNodes(t *testing.T) {
 		}
 	})
 }
+
+// mute is a node that does not answer questions about itself.
+type mute struct{ *memhold.Backend }
+
+func (m mute) Identity(ctx context.Context) (string, error) {
+	<-ctx.Done()
+	return "", &driver.Error{Err: ctx.Err()}
+}
+
+func (m mute) Check(ctx context.Context) ([]driver.Finding, error) {
+	<-ctx.Done()
+	return nil, &driver.Error{Err: ctx.Err()}
+}
+
+// TestCheckOfAMajorityThatIsMute: when most nodes hang, which is when people ask, Check says which
+// ones, within the time that it has.
+func TestCheckOfAMajorityThatIsMute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, err := quorum.New([]driver.Backend{memhold.New(), mute{memhold.New()},
+			mute{memhold.New()}}, quorum.WithNames("a", "b", "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		findings, err := q.Check(ctx)
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("Check = %v; its context: %v", err, ctx.Err())
+		}
+		var failed []string
+		for _, f := range findings {
+			if f.Code == "node-failed" {
+				failed = append(failed, f.Node)
+			}
+		}
+		if !slices.Equal(failed, []string{"b", "c"}) {
+			t.Errorf("failed are %q; want b and c: %+v", failed, findings)
+		}
+	})
+}

@@ -350,6 +350,15 @@ func TestLsOfASilentServer(t *testing.T) {
 		"no answer within 500ms") {
 		t.Errorf("with one of three servers: %s", err)
 	}
+	if out, _ := s.ask(2, "doctor", "--timeout=3s"); strings.Count(out, "[node-failed]") != 2 {
+		t.Errorf("doctor with one of three servers: %s", out)
+	}
+	p := s.command("redis://"+s.servers[2].Addr, "release", "--yes", "--owner=x",
+		"--timeout=500ms", "nightly")
+	p.expectExit(69)
+	if said := p.allStderr(); !strings.Contains(said, "nothing was freed: no answer within 500ms") {
+		t.Errorf("release of a server that hangs: %s", said)
+	}
 	s.looks = "redis://looks:hunter2@" + s.servers[2].Addr
 	if _, err := s.ask(69, "ls", "--timeout=500ms"); !strings.Contains(err,
 		"no answer within 500ms") {

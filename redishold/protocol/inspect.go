@@ -141,6 +141,9 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 			return
 		}
 		l := lister{b: b, ctx: ctx, prefix: prefix, yield: yield}
+		if len(conns) == 1 {
+			l.run = runOf(conns[0])
+		}
 		for _, conn := range conns {
 			if !l.list(conn) {
 				return
@@ -155,6 +158,8 @@ type lister struct {
 	ctx    context.Context
 	prefix string
 	recent recent
+	run    string // of the only server
+	latest Conn   // in place of one that broke; nil if none did
 	yield  func(driver.Entry, error) bool
 }
 
@@ -266,12 +271,42 @@ func (l *lister) scan(conn Conn, pattern, kind string, f func(found []string) bo
 }
 
 func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
+	if l.latest != nil {
+		conn = l.latest
+	}
 	replies := make([]Reply, len(commands))
-	if err := conn.Do(l.ctx, commands, replies); err != nil {
+	err := conn.Do(l.ctx, commands, replies)
+	if err != nil && l.again(err) {
+		err = l.latest.Do(l.ctx, commands, replies)
+	}
+	if err != nil {
 		l.yield(driver.Entry{}, err)
 		return nil, false
 	}
 	return replies, l.right(conn, replies)
+}
+
+// again reports whether there is a new connection in place of one that broke, to the only server in
+// the same run. Its cursors are still good then: a list of a million keys need not begin anew
+// because the server was busy for some seconds.
+func (l *lister) again(err error) bool {
+	if l.ctx.Err() != nil || driver.Permanent(err) || l.b.transport.Cluster() {
+		return false
+	}
+	conns, err := l.b.transport.All(l.ctx)
+	if err != nil || len(conns) != 1 || l.run == "" || runOf(conns[0]) != l.run {
+		return false
+	}
+	l.latest = conns[0]
+	return true
+}
+
+// runOf names the server and its run; "" if they are not known.
+func runOf(conn Conn) string {
+	if s := conn.Server(); s != nil {
+		return s.RunID
+	}
+	return ""
 }
 
 // right yields the first failure of the server among the replies.

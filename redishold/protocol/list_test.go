@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ type scanned struct {
 	pages  int
 	page   func(number int) []string
 	queues []string
+	breaks func(commands []protocol.Command) error // the connection, at these; may be nil
 }
 
 func (s *scanned) Conn(context.Context, uint16) (protocol.Conn, error) { return s, nil }
@@ -25,6 +27,11 @@ func (s *scanned) All(context.Context) ([]protocol.Conn, error) { return []proto
 
 func (s *scanned) Do(_ context.Context, commands []protocol.Command,
 	replies []protocol.Reply) error {
+	if s.breaks != nil {
+		if err := s.breaks(commands); err != nil {
+			return err
+		}
+	}
 	for i, command := range commands {
 		replies[i] = s.reply(command)
 	}
@@ -131,6 +138,43 @@ func TestListGivesAKeyOnce(t *testing.T) {
 	for key, times := range got {
 		if times != 1 {
 			t.Errorf("%q is listed %d times", key, times)
+		}
+	}
+}
+
+// A list goes on where it was when a connection breaks, as when a server is busy for too long: the
+// cursor belongs to the server. If it breaks again at once, or another server or another run
+// answers now, the list ends.
+func TestListGoesOn(t *testing.T) {
+	broken := &driver.Error{Maybe: true, Err: errors.New("i/o timeout")}
+	list := func(times int, what, after string) (listed int, last error) {
+		s := &scanned{pages: 9, page: func(number int) []string { return keysFrom(number * 500) }}
+		s.server = &protocol.Server{RunID: "a run"}
+		calls := 0
+		s.breaks = func(commands []protocol.Command) error {
+			if calls++; calls > 6 && times > 0 && commands[0][0] == what {
+				times--
+				s.server = &protocol.Server{RunID: after}
+				return broken
+			}
+			return nil
+		}
+		for _, err := range protocol.New(s, protocol.Options{}).List(t.Context(), "lock:") {
+			if last = err; err == nil {
+				listed++
+			}
+		}
+		return listed, last
+	}
+	for _, what := range []string{"SCAN", "GETRANGE"} {
+		if n, err := list(1, what, "a run"); n != 9*500 || err != nil {
+			t.Errorf("%s breaks once: %d keys, %v; want %d", what, n, err, 9*500)
+		}
+		if n, err := list(2, what, "a run"); n == 9*500 || err != broken {
+			t.Errorf("%s breaks twice: %d keys, %v; want %v", what, n, err, broken)
+		}
+		if n, err := list(1, what, "another run"); n == 9*500 || err != broken {
+			t.Errorf("%s of a new run: %d keys, %v; want %v", what, n, err, broken)
 		}
 	}
 }

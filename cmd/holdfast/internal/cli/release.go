@@ -79,6 +79,9 @@ Exit codes:
 				return usagef("there is no terminal to ask on; with --yes the lock is freed at once")
 			}
 			v, err := f.open(cmd.Flags().Changed, s, false, true)
+			if e := (*exit)(nil); errors.As(err, &e) && e.code != codeUsage && e.err != nil {
+				err = &exit{e.code, fmt.Errorf("nothing was freed: %w", e.err)}
+			}
 			if err != nil {
 				return err
 			}
