@@ -74,7 +74,7 @@ func (q *Quorum) Check(ctx context.Context) ([]driver.Finding, error) {
 // over.
 func timeOf(ctx context.Context, n time.Duration) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); ok {
-		return context.WithTimeout(ctx, time.Until(deadline)/n)
+		return context.WithTimeout(ctx, deadline.Sub(clock.In(0))/n)
 	}
 	return context.WithCancel(ctx)
 }
