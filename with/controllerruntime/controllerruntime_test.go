@@ -245,13 +245,19 @@ func TestResignationWaits(t *testing.T) {
 		t.Errorf("%v: the manager has not waited for all", err)
 	}))
 	plain := make(chan context.Context, 1)
-	f.campaign(e, nowhere, func(mgr manager.Manager, term election.Term) error {
+	o := options()
+	short := time.Nanosecond
+	o.GracefulShutdownTimeout = &short // the grace of the election counts
+	s := func(mgr manager.Manager, term election.Term) error {
 		return errors.Join(add(a, other)(mgr, term), mgr.Add(manager.RunnableFunc(
 			func(ctx context.Context) error { // it needs a leader, as it does not say otherwise
 				plain <- ctx
 				<-ctx.Done()
 				return nil
 			})))
+	}
+	f.begin(func(ctx context.Context) error {
+		return withcontrollerruntime.Run(ctx, e, nowhere, o, s)
 	})
 	ctx, plainCtx := <-a.started, <-plain
 	othersCtx := <-other.started
