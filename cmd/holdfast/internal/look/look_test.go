@@ -63,6 +63,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestTableWithALongName: a name of 10 kB, which another program may have made, is there as it is,
+// and does not make the other rows as long.
+func TestTableWithALongName(t *testing.T) {
+	long := strings.Repeat("L", 10_000)
+	got := look.Table([][]string{{"NAME", "N"}, {"a", "1"}, {long, "2"}, {"b", "3"}})
+	want := "NAME  N\na     1\n" + long + "  2\nb     3\n"
+	if got != want {
+		t.Errorf("the table has %d bytes; want %d", len(got), len(want))
+	}
+}
+
 func TestTable(t *testing.T) {
 	got := look.Table([][]string{{"NAME", "N"}, {"größer", "12"}, {"x", "3"}})
 	if want := "NAME    N\ngrößer  12\nx       3\n"; got != want {

@@ -100,7 +100,11 @@ func escapeJSON(line []byte) []byte {
 // columns returns how many columns a printable text takes on most terminals, whatever its colour.
 func columns(text string) int { return ansi.StringWidth(text) }
 
-// Table writes rows with aligned columns.
+// widest is how many columns of a terminal a cell may take for the others to be aligned with it.
+const widest = 80
+
+// Table writes rows with aligned columns. A cell that is very long stands as it is, and only its
+// own row is out of line: a name of 10 kB must not fill every row with as many spaces.
 func Table(rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
@@ -108,7 +112,9 @@ func Table(rows [][]string) string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], columns(cell))
+			if width := columns(cell); width <= widest {
+				widths[i] = max(widths[i], width)
+			}
 		}
 	}
 	var text strings.Builder
@@ -116,7 +122,7 @@ func Table(rows [][]string) string {
 		for i, cell := range row {
 			text.WriteString(cell)
 			if i < len(row)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-columns(cell)+2))
+				text.WriteString(strings.Repeat(" ", max(0, widths[i]-columns(cell))+2))
 			}
 		}
 		text.WriteByte('\n')
