@@ -332,6 +332,15 @@ func TestNameForPreferred(t *testing.T) {
 				t.Errorf("a name of %d bytes: %v, want %v", len(name), err, want)
 			}
 		}
+		locker, err := holdfast.New(s.memory.Client(), holdfast.WithPrefix("a/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = election.New(locker, long[1:], ordinary())
+		if !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a name that is too long with the prefix: %v, want ErrInvalid", err)
+		}
+		locker.Close()
 		a.leave()
 	})
 }
