@@ -3,6 +3,7 @@ package look
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -78,13 +79,25 @@ func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) 
 				}
 			}
 		}
-		if err := v.showAll(ctx, names, show); err != nil {
+		if err := v.showRest(ctx, names, show, failure); err != nil {
 			return cmp.Or(failure, err)
 		}
 		if failure != nil || !more {
 			return failure
 		}
 	}
+}
+
+// showRest shows the keys that were listed last. If the list has ended because the backend was
+// silent, they have only a moment: most likely it does not describe them either.
+func (v *View) showRest(ctx context.Context, names []string, show func([]Key) error,
+	failure error) error {
+	if silent := (*SilentError)(nil); errors.As(failure, &silent) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, moment)
+		defer cancel()
+	}
+	return v.showAll(ctx, names, show)
 }
 
 // listing is a key that the backend has listed, or the error that ended the list.
