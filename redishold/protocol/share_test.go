@@ -222,6 +222,11 @@ func (b *bench) testDowngrade() {
 	b.wantLease("lock:a", 3000)
 	b.want("B goes", b.run("release", "B"), 1)
 	b.want("X alone", b.do("GET", "lock:a"), "X")
+	b.do("FLUSHALL")
+	b.acquire("A", "")
+	b.do("LPUSH", b.keys.Readers, "somebody else's")
+	b.want("A shares all the same", b.run("turn", "A", "20000", "", "", "1"), 1)
+	b.want("A is a reader", b.do("ZCOUNT", b.keys.Readers, "-inf", "+inf"), 1)
 }
 
 func (b *bench) testWaitingForSharers() {
