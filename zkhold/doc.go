@@ -33,9 +33,10 @@
 //
 // A claim is granted or renewed only if its session is sure to live for the whole TTL, counted from
 // before the request. What makes sure is a transaction, to which a majority agreed, and before it
-// other answers in which the leader had a part, without a gap. A thousand claims of a Backend are
-// renewed by one transaction, which looks at their nodes and changes nothing. Each server writes
-// some hundred bytes for each of them to its log.
+// other answers in which the leader had a part, without a gap. Each hundred claims or so of a
+// Backend are renewed by one transaction, which looks at their nodes and changes nothing. Each
+// server writes some hundred bytes for each claim to its log, and keeps its last 500 transactions
+// in memory, which are 40 megabytes at most if all are renewals.
 //
 // If the client could not reach its session for the timeout, it gives the session up and makes
 // another one. Then the claims of the former session are lost, and the next renewal says so.

@@ -8,7 +8,9 @@ import (
 	"net"
 	"path"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +59,7 @@ func TestOldReads(t *testing.T) {
 	}
 }
 
-// However many claims are renewed, one transaction looks at all of them. If one of them is gone,
+// One transaction looks at the nodes of many claims. If one of them is gone, or may not be read,
 // the others are still held.
 func TestRenewalsTogether(t *testing.T) {
 	url := newURL(t)
@@ -86,6 +88,13 @@ func TestRenewalsTogether(t *testing.T) {
 	if n := count(opMulti); n != 1 {
 		t.Errorf("%d transactions for %d claims; want one", n, len(claims))
 	}
+	// Who asks whether a node is there needs no right, and so a renewal needs none.
+	for _, node := range zkhold.HolderNodes(t, url, direct(t), "k3") {
+		if _, err := direct(t).SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(t, b, driver.Held, claims...)
 	lose(t, url, "k7")
 	ctx, cancel := patience(t)
 	defer cancel()
@@ -100,6 +109,44 @@ func TestRenewalsTogether(t *testing.T) {
 		}
 		if result.State != want {
 			t.Errorf("Renew(%q) = %v, %v; want %v", claims[i].Key, result.State, result.Err, want)
+		}
+	}
+}
+
+// A transaction of a renewal is small, however many claims there are and however long the root is:
+// ZooKeeper takes a megabyte, and each server keeps 500 transactions in memory.
+func TestRenewalsAreSmall(t *testing.T) {
+	url := newURL(t)
+	var largest atomic.Int64
+	b := open(t, url, zkhold.WithRoot("/"+strings.Repeat("x", 8000)),
+		zkhold.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := net.DialTimeout(network, address, timeout)
+			return measuredConn{conn, &largest}, err
+		}))
+	var claims []driver.Claim
+	for i := range 140 {
+		c := claim(fmt.Sprint("k", i))
+		acquire(t, b, c, driver.Held)
+		claims = append(claims, c)
+	}
+	largest.Store(0)
+	renew(t, b, driver.Held, claims...)
+	if n := largest.Load(); n > 24<<10 {
+		t.Errorf("the largest request of a renewal has %d bytes", n)
+	}
+}
+
+// measuredConn notes the length of the largest request.
+type measuredConn struct {
+	net.Conn
+	largest *atomic.Int64
+}
+
+func (c measuredConn) Write(frame []byte) (int, error) {
+	for {
+		n := c.largest.Load()
+		if int64(len(frame)) <= n || c.largest.CompareAndSwap(n, int64(len(frame))) {
+			return c.Conn.Write(frame)
 		}
 	}
 }

@@ -16,15 +16,22 @@ const (
 	// maxParallel bounds the requests for single claims of one Renew at a time.
 	maxParallel = 32
 
-	// maxChecked is how many nodes one transaction looks at. That is a tenth of the megabyte that
-	// ZooKeeper takes.
-	maxChecked = 1000
+	// maxChecks bounds the bytes of a transaction that looks at nodes. ZooKeeper takes a megabyte,
+	// but each server keeps its last 500 transactions in memory, for others that come back, in
+	// about four times their bytes.
+	maxChecks = 20 << 10
+
+	// nameSize is at least what a check has besides the path of the slot.
+	nameSize = 100
 )
 
-// Renew extends each claim that still holds its key, as driver.Backend describes. For each thousand
-// claims it takes a transaction, which changes nothing. If the node of one of them is gone, it
-// takes a request for each of the thousand, which only reads. A claim whose terms change, or that
-// was handed over, costs a transaction of its own.
+// checked is how many nodes one transaction looks at.
+func (b *Backend) checked() int { return max(1, maxChecks/(len(b.slotPath("000"))+nameSize)) }
+
+// Renew extends each claim that still holds its key, as driver.Backend describes. For each hundred
+// claims or so, fewer if the root is long, it takes a transaction, which changes nothing. If the
+// node of one of them is gone, it takes a request for each of the hundred, which only reads. A
+// claim whose terms change, or that was handed over, costs a transaction of its own.
 //
 // Renew fails with the error of ctx or of the timeout, and after Close. Any other error is in the
 // results of the claims.
@@ -89,7 +96,7 @@ func (r *renewal) all() {
 		}
 		r.parallel(func() { r.one(i) })
 	}
-	for some := range slices.Chunk(simple, maxChecked) {
+	for some := range slices.Chunk(simple, r.b.checked()) {
 		r.running.Go(func() { r.together(nodes.id, some) })
 	}
 	r.running.Wait()
@@ -122,8 +129,9 @@ func (r *renewal) simple(i int, c driver.Claim, nodes names) (known, bool) {
 // nodes are there. The client cannot read many nodes in one request.
 func (r *renewal) together(id int64, simple []known) {
 	err := r.b.checkAll(id, simple)
-	gone := conflict(err)
-	if gone {
+	// Who may not read a node may still ask whether it is there, which spoils no other claim.
+	each := conflict(err) || errors.Is(err, zk.ErrNoAuth)
+	if each {
 		err = r.b.sync(r.b.slotsPath())
 	}
 	if err == nil {
@@ -137,7 +145,7 @@ func (r *renewal) together(id int64, simple []known) {
 		switch {
 		case err != nil:
 			r.failed(k, err)
-		case gone: // which of them, each read tells
+		case each: // which of them are gone, each read tells
 			r.parallel(func() { r.check(id, k) })
 		default:
 			r.results[k.index].State = r.b.renewed(k, r.claims[k.index].TTL)
