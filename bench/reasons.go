@@ -23,9 +23,11 @@ var reasons = []struct{ scenario, subject, text string }{
 	{"zookeeper-handover", "zookeeper",
 		"the recipe deletes a node, and that is all that the next one has to know; ours writes in the same transaction who holds " +
 			"the key now, with its token"},
+	{"zookeeper-latency", "zookeeper",
+		"ours also writes the record of the slot beside the node, in one transaction of two operations"},
 	{"etcd-contended", "at least",
 		"after 64 turns in memory a request asks whether another process waits, which takes as long as half a turn of the Mutex; " +
-			"holdfast-etcd-1024 takes 1024 turns before it asks (WithCohort), and is beyond the goal"},
+			"holdfast-etcd-1024 takes 1024 turns before it asks (WithCohort)"},
 	{"postgres-latency", "p50 at most 1.3",
 		"both wait twice for the disk; ours call two functions that look at the queue, the guard and the counter, and take half a " +
 			"millisecond more for a pair, half of it in the client; the slower the disk, the less that is"},
