@@ -1,0 +1,166 @@
+package quorum
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/quorum/internal/node"
+)
+
+const votePresence = 10 * time.Second
+
+// waiter is a claim that queues on three nodes, and what it hears of the first.
+type waiter struct {
+	q      *Quorum
+	record *record
+	claim  driver.Claim
+}
+
+func withWaiter(t *testing.T, f func(*testing.T, waiter)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []driver.Backend
+		for range 3 {
+			nodes = append(nodes, memhold.New())
+		}
+		q, err := New(nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		w := waiter{q: q, claim: driver.Claim{Key: "k", Owner: "o", TTL: time.Minute, Queue: true}}
+		s := q.shardOf("k")
+		s.mu.Lock()
+		w.record = q.newRecord(s.keyLocked("k"), "o")
+		s.keyLocked("k").add(w.record)
+		w.record.begin(&w.claim, clock.Now())
+		s.mu.Unlock()
+		f(t, w)
+		synctest.Wait()
+	})
+}
+
+// busy notes the answer, of now, to a request made at start: the claim waits.
+func (w waiter) busy(start clock.Instant) {
+	w.record.key.shard.mu.Lock()
+	defer w.record.key.shard.mu.Unlock()
+	w.record.queued.answered(0, &w.claim, driver.Result{State: driver.Busy, Presence: votePresence,
+		Place: 2}, start, w.q)
+}
+
+// notice notes a notice of a grant.
+func (w waiter) notice() {
+	w.record.key.shard.mu.Lock()
+	defer w.record.key.shard.mu.Unlock()
+	w.record.queued.notice(0, &driver.Notice{Kind: driver.Granted, Key: "k", Owner: "o", Token: 7})
+}
+
+func (w waiter) vote() vote {
+	w.record.key.shard.mu.Lock()
+	defer w.record.key.shard.mu.Unlock()
+	return w.record.queued.votes[0]
+}
+
+// A notice counts as a grant until the node says that the claim waits, in the answer to a request
+// that was made later. The answer to an earlier request may be from before the grant.
+func TestAnswerRefutesEarlierNotices(t *testing.T) {
+	for name, later := range map[string]bool{"to an earlier request": false,
+		"to a later request": true} {
+		t.Run(name, func(t *testing.T) {
+			withWaiter(t, func(t *testing.T, w waiter) {
+				w.busy(clock.Now())
+				time.Sleep(time.Second)
+				earlier := clock.Now()
+				time.Sleep(time.Second)
+				w.notice()
+				if !w.vote().held {
+					t.Error("the notice of a claim that waits counts for nothing")
+				}
+				start := earlier
+				if later {
+					start = clock.Now() // not before the notice: the same moment is later
+				}
+				time.Sleep(time.Second)
+				w.busy(start)
+				if v := w.vote(); v.held == later || v.doubtful != later {
+					t.Errorf("held: %v, doubtful: %v", v.held, v.doubtful)
+				}
+				w.notice()
+				if v := w.vote(); v.held == later {
+					t.Errorf("after another notice, held: %v", v.held)
+				}
+			})
+		})
+	}
+}
+
+// A claim that may have been granted the key and have lost it again, because it was last known to
+// wait a presence ago, is not granted anything by a notice: the notice may be of the grant that is
+// over.
+func TestNoticeAfterAnAbsence(t *testing.T) {
+	for name, test := range map[string]struct {
+		early time.Duration // before the presence, less the allowance for drift
+		held  bool
+	}{"present": {time.Nanosecond, true}, "absent": {0, false}} {
+		t.Run(name, func(t *testing.T) {
+			withWaiter(t, func(t *testing.T, w waiter) {
+				w.busy(clock.Now())
+				time.Sleep(votePresence / 2)
+				w.busy(clock.Now()) // the presence counts from the last answer
+				time.Sleep(votePresence - w.q.config.allowance(votePresence) - test.early)
+				w.busy(clock.Now())
+				w.notice()
+				if held := w.vote().held; held != test.held {
+					t.Errorf("held: %v; want %v", held, test.held)
+				}
+			})
+		})
+	}
+}
+
+// Nothing that is heard by notice counts after a grant was given back: the notice may be of the
+// grant that was given back.
+func TestNoticeAfterAReturn(t *testing.T) {
+	withWaiter(t, func(t *testing.T, w waiter) {
+		w.busy(clock.Now())
+		w.notice()
+		s := w.record.key.shard
+		s.mu.Lock()
+		w.q.returnLocked(w.record, node.Only(0), true)
+		s.mu.Unlock()
+		w.busy(clock.Now()) // it queues again
+		w.notice()
+		if w.vote().held {
+			t.Error("a notice after the return counts as a grant")
+		}
+	})
+}
+
+// What a round has gained counts for its own acquisition alone, and not for a later one of the same
+// claim, nor after a release.
+func TestGainsOfAnEarlierRound(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(waiter)
+		held      bool
+	}{
+		"its own":       {func(waiter) {}, true},
+		"a later round": {func(w waiter) { w.record.begin(&w.claim, clock.Now()) }, false},
+		"released":      {func(w waiter) { w.record.end() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withWaiter(t, func(t *testing.T, w waiter) {
+				r := &round{q: w.q, claim: w.claim, record: w.record,
+					generation: w.record.generation}
+				test.meanwhile(w)
+				w.q.gained(r, 7)
+				if w.record.held != test.held {
+					t.Errorf("held: %v; want %v", w.record.held, test.held)
+				}
+			})
+		})
+	}
+}
