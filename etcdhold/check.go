@@ -190,10 +190,11 @@ func (b *Backend) checkRights(ctx context.Context) ([]driver.Finding, error) {
 		_, err := b.kv.Get(ctx, string(b.layout), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		switch {
 		case err == nil:
-			return []driver.Finding{{Severity: driver.Note, Code: "rights",
+			note := driver.Finding{Severity: driver.Note, Code: "rights",
 				Summary: "The user may look at locks, and may take none.",
 				Advice: fmt.Sprintf("Grant readwrite with --prefix for %q to a user who takes locks.",
-					string(b.layout))}}, nil
+					string(b.layout))}
+			return []driver.Finding{note}, nil
 		case !errors.Is(err, rpctypes.ErrPermissionDenied):
 			return nil, err
 		}
