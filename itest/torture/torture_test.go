@@ -42,7 +42,7 @@ func TestEachModeIsKept(t *testing.T) {
 		s.fail(mode{number: 7}, err)
 	}
 	page, err := os.ReadFile(filepath.Join(s.dir, "torture.md"))
-	if err != nil || !strings.Contains(string(page), "of which nothing is known: 7 (") {
+	if err != nil || !strings.Contains(string(page), "so nothing is known of them: 7 (") {
 		t.Errorf("the report says %.2000s, %v", page, err)
 	}
 }
@@ -107,8 +107,8 @@ func TestReportIsMadeAgain(t *testing.T) {
 		t.Errorf("a run that shows nothing, and one that was not kept, give %v", err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "torture.md"))
-	for _, want := range []string{"commit abcdef0,", "checked again by the checks of commit ",
-		"7 updates would have been lost", "of which nothing is known: " + modes[0].String()} {
+	for _, want := range []string{"commit abcdef0,", "checked again, by the checks of commit ",
+		"7 updates would have been lost", "so nothing is known of them: " + modes[0].String()} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report does not say %q: %.2000s, %v", want, page, err)
 		}
