@@ -86,7 +86,7 @@ func isRefused(t *testing.T, what string, err error) {
 	}
 }
 
-// The least rights suffice, and without them the error does not go away by asking again.
+// The least rights suffice. Without them the error is permanent.
 func TestUsers(t *testing.T) {
 	s := withUsers(t)
 	b, err := opened(t, address(s, url.UserPassword("locker", password)))
@@ -110,7 +110,7 @@ func TestUsers(t *testing.T) {
 	}
 	_, err = reader.Acquire(t.Context(), claim("k"))
 	isRefused(t, "Acquire of who may only read", err)
-	// Who may only read looks at locks. That is no failure of the servers.
+	// A user who may only read looks at locks. That is no failure of the servers.
 	if found := findings(t, reader); !strings.Contains(found, "note rights") {
 		t.Errorf("Check of who may only read finds %q", found)
 	}
@@ -154,7 +154,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// Who has a login is told why there is no server, as who has none.
+// Open says why there is no server, with a login as without one.
 func TestNoServer(t *testing.T) {
 	for name, login := range map[string]*url.Userinfo{
 		"with a login": url.UserPassword("locker", password), "without": nil,
@@ -214,7 +214,7 @@ func relay(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// A certificate that nobody trusts today is not trusted on asking again.
+// An untrusted certificate is a permanent error.
 func TestUntrustedCertificate(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
 	s.EnableHTTP2 = true
@@ -225,7 +225,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	isRefused(t, "Open of a server with an unknown certificate", err)
 }
 
-// Two hosts, of which one is down, are enough.
+// Of two hosts, one may be down.
 func TestOpenByHost(t *testing.T) {
 	host := relay(t)
 	b, err := opened(t, "etcd://127.0.0.1:1,"+host+"/team/locks")
@@ -248,7 +248,7 @@ func TestOpenByHost(t *testing.T) {
 	}
 }
 
-// An error of a URL says what is wrong, and repeats nothing that may be secret.
+// An error about a URL says what is wrong, and shows nothing that may be secret.
 func TestURLErrors(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://h":                          "must begin with",

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// delayer keeps answers to transactions back.
+// delayer keeps back answers to transactions.
 type delayer struct{ next chan *delayed }
 
 // delayed is one transaction.
@@ -28,7 +28,7 @@ type delayed struct {
 
 func newDelayer() *delayer { return &delayer{make(chan *delayed, 10)} }
 
-// arm keeps the answer to the next transaction back, or to the one after those armed before.
+// arm keeps back the answer to the next transaction that an earlier arm does not keep back.
 func (d *delayer) arm() *delayed {
 	a := &delayed{make(chan struct{}), make(chan struct{})}
 	d.next <- a
@@ -69,8 +69,8 @@ func (u *unreliable) into(c *clientv3.Config) {
 		u.keeper.intercept, u.cutter.intercept))
 }
 
-// retire has the Backend give up its present lease for holders: by a claim whose request got lost,
-// and which is released.
+// retire makes the Backend give up its present lease for holders: it releases a claim whose request
+// got lost.
 func (u *unreliable) retire(t *testing.T, b driver.Backend) {
 	t.Helper()
 	ctx, cancel := patience(t)
@@ -82,7 +82,7 @@ func (u *unreliable) retire(t *testing.T, b driver.Backend) {
 	}
 	release(t, b, lost, driver.Lost)
 	<-u.kept
-	for range 3 { // by then a lease that nobody counts for has been revoked
+	for range 3 { // by then a lease without claims has been revoked
 		c := claim("after")
 		acquire(t, b, c, driver.Held)
 		release(t, b, c, driver.Held)
@@ -94,7 +94,7 @@ type outcome struct {
 	err error
 }
 
-// asked makes a call that is under way.
+// asked acquires in the background.
 func asked(t *testing.T, b driver.Backend, c driver.Claim) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -106,7 +106,7 @@ func asked(t *testing.T, b driver.Backend, c driver.Claim) <-chan outcome {
 	return done
 }
 
-// A lease is not revoked while a claim is under it whose answer is on its way.
+// A lease is not revoked while a claim under it waits for its answer.
 func TestLateAnswerKeepsItsLease(t *testing.T) {
 	empty(t, connect(t))
 	u := newUnreliable()
@@ -128,7 +128,7 @@ func TestLateAnswerKeepsItsLease(t *testing.T) {
 	renew(t, b, driver.Held, a)
 }
 
-// A claim that a renewal without an answer has moved to another lease keeps that one.
+// If a renewal without an answer has moved a claim to another lease, the claim keeps that lease.
 func TestUnansweredRenewalKeepsItsLease(t *testing.T) {
 	empty(t, connect(t))
 	u := newUnreliable()
@@ -151,8 +151,8 @@ func TestUnansweredRenewalKeepsItsLease(t *testing.T) {
 	renew(t, b, driver.Held, w)
 }
 
-// A claim whose time ends while its renewal is under way is not told that it holds a key that
-// another call has passed on since.
+// If the time of a claim ends while its renewal is under way, another call may pass its key on. The
+// renewal does not answer then that the claim holds the key.
 func TestRenewalOvertakenByTheEnd(t *testing.T) {
 	empty(t, connect(t))
 	u := newUnreliable()
@@ -186,8 +186,8 @@ func TestRenewalOvertakenByTheEnd(t *testing.T) {
 	}
 }
 
-// A claim that is lost and taken anew while its renewal is under way is not forgotten: the Backend
-// would take it for nobody's, and pass its key on.
+// A claim that is lost and acquired again while its renewal is under way is not forgotten.
+// Otherwise the Backend would take it for nobody's, and pass its key on.
 func TestTakenAnewDuringRenewal(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
@@ -224,12 +224,12 @@ func TestTakenAnewDuringRenewal(t *testing.T) {
 	release(t, b, a, driver.Held)
 }
 
-// A claim that was taken over from another process by a renewal without an answer ends if nobody
-// renews it again.
+// A renewal without an answer may have taken a claim over from another process. If nobody renews
+// the claim again, it ends.
 func TestUnansweredTakeoverEnds(t *testing.T) {
 	empty(t, connect(t))
 	u := newUnreliable()
-	// The claim lasts for as long as a call may, too.
+	// The claim lasts as long as a call may take, too.
 	b, other := open(t, connect(t, u.into), etcdhold.WithTimeout(time.Second)),
 		open(t, connect(t))
 	a := claim("k")

@@ -30,7 +30,7 @@ func session(b *testing.B, client *clientv3.Client) *concurrency.Session {
 	return s
 }
 
-// BenchmarkPair is to acquire a free key and to release it.
+// BenchmarkPair acquires a free key and releases it.
 func BenchmarkPair(b *testing.B) {
 	b.Run("holdfast", func(b *testing.B) {
 		l := locker(b)
@@ -59,7 +59,7 @@ func BenchmarkPair(b *testing.B) {
 	})
 }
 
-// BenchmarkHandoff is from the release by one process to the next holder in another.
+// BenchmarkHandoff measures from the release by one process until another process holds the key.
 func BenchmarkHandoff(b *testing.B) {
 	b.Run("holdfast", func(b *testing.B) {
 		one, other := locker(b), locker(b)
@@ -74,7 +74,7 @@ func BenchmarkHandoff(b *testing.B) {
 				lock, _ := other.Acquire(b.Context(), "handoff")
 				next <- lock
 			}()
-			time.Sleep(50 * time.Millisecond) // it waits by then, or the result is too good
+			time.Sleep(50 * time.Millisecond) // it waits by then; if not, the result is too good
 			b.StartTimer()
 			err = held.Release(b.Context())
 			if held = <-next; held == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/etcdtest"
 )
 
-// TestCheckFindsWhatIsAway: an endpoint at which there is no server is a finding that names it, and
-// no failure of Check while another one answers.
+// TestCheckFindsWhatIsAway: if there is no server at an endpoint, a finding names the endpoint.
+// Check does not fail while another endpoint answers.
 func TestCheckFindsWhatIsAway(t *testing.T) {
 	away := "unix://" + filepath.Join(t.TempDir(), "away:0")
 	for _, endpoints := range [][]string{{away, server.Endpoint()}, {server.Endpoint(), away}} {
@@ -38,7 +38,7 @@ func TestCheckFindsWhatIsAway(t *testing.T) {
 	}
 }
 
-// TestCheckFindsAnAlarm: a full etcd, which refuses even to look at the rights, is a finding.
+// TestCheckFindsAnAlarm: Check reports a full etcd, which refuses even to show the rights.
 func TestCheckFindsAnAlarm(t *testing.T) {
 	s, err := etcdtest.Start()
 	if err != nil {

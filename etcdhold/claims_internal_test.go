@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// queued returns a Backend without a server, a claim in its queue, found there in revision 10, and
-// what it is told about it.
+// queued returns a Backend without a server, a claim that was found in its queue in revision 10,
+// and how many notices about the claim there were.
 func queued(presence time.Duration) (b *Backend, c *claim, own *party, told *int) {
 	b = &Backend{claims: make(map[identity]*claim), watches: make(map[string]*watch),
 		timeout: time.Second, layout: DefaultKeyspace}
@@ -29,7 +29,7 @@ func queued(presence time.Duration) (b *Backend, c *claim, own *party, told *int
 	return b, c, own, told
 }
 
-// A waiter that asks again is present from then on, though it was let in before the answer came.
+// A waiter that asks again is present from then on, even if it was let in before the answer came.
 func TestPresenceAfterAFastNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const presence = 10 * time.Second
@@ -46,7 +46,7 @@ func TestPresenceAfterAFastNotice(t *testing.T) {
 	})
 }
 
-// A grant is not told any more that was over when the claim was found in the queue.
+// A grant that was over when the claim was found in the queue is not reported any more.
 func TestNoticeOfAnEarlierGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c, own, told := queued(time.Minute)

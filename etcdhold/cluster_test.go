@@ -99,7 +99,7 @@ func TestKilledLeader(t *testing.T) {
 		t.Errorf("TryAcquire beside the waiter: %v; want ErrHeld", err)
 	}
 
-	// The one that was killed finds all that when it is back.
+	// The killed member learns all this when it is back.
 	if err := leader.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ type answered struct {
 	err error
 }
 
-// acquireBehind acquires a key that somebody holds, and returns when that is in the queue.
+// acquireBehind acquires a key that somebody holds, and returns when its request is in the queue.
 func acquireBehind(ctx context.Context, t *testing.T, l, other *holdfast.Locker,
 	key string) <-chan answered {
 	t.Helper()

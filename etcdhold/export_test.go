@@ -2,7 +2,7 @@ package etcdhold
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// EndTime has the time of a claim that this Backend has made be over, before its timer notices.
+// EndTime ends the time of a claim that this Backend made, before its timer notices.
 func (b *Backend) EndTime(c driver.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -73,7 +73,8 @@ func renew(t testing.TB, b driver.Backend, want driver.State, claims ...driver.C
 	}
 }
 
-// A server that is killed refuses nothing and forgets nothing. What was not sent is not unknown.
+// A killed server refuses nothing and forgets nothing. The outcome of a request that was not sent
+// is not unknown.
 func TestKilledServer(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
@@ -122,7 +123,7 @@ func revokeAll(t *testing.T, client *clientv3.Client) {
 	}
 }
 
-// What was under a lease that is revoked is lost, and nothing else is.
+// Claims under a revoked lease are lost, and no others.
 func TestRevokedLease(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
@@ -142,13 +143,13 @@ func TestRevokedLease(t *testing.T) {
 	renew(t, b, driver.Held, w)
 }
 
-// A renewal that does not find the lease that it wanted has the next one take another.
+// If a renewal does not find its lease, the next renewal takes another one.
 func TestRenewalUnderRevokedLease(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
 	b, other := open(t, connect(t)), open(t, connect(t))
 	a, w := claim("k"), queued("k")
-	acquire(t, b, claim("k2"), driver.Held) // its lease is that of all that hold
+	acquire(t, b, claim("k2"), driver.Held) // its lease is that of all holders
 	acquire(t, other, a, driver.Held)
 	acquire(t, b, w, driver.Busy)
 	release(t, other, a, driver.Held) // w holds the key, under the lease of those that wait
@@ -170,7 +171,7 @@ func TestRenewalUnderRevokedLease(t *testing.T) {
 	renew(t, b, driver.Held, w)
 }
 
-// A holder whose lease ends hands nothing over. Who waits hears that it is worthwhile to ask.
+// If the lease of a holder ends, nothing is handed over. Waiters are told to ask again.
 func TestWaiterHearsOfLostHolder(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
@@ -187,7 +188,7 @@ func TestWaiterHearsOfLostHolder(t *testing.T) {
 	acquire(t, b2, w, driver.Held)
 }
 
-// Who was told of a grant may count on the key for a while, also when the Backend is closed then.
+// A waiter that was told of a grant keeps the key for a while, even if its Backend is closed then.
 func TestCloseKeepsWhatWasHandedOver(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
@@ -220,8 +221,8 @@ func bounded(c *clientv3.Config) {
 		}))
 }
 
-// A claim that nobody renews ends, though its lease is kept alive for another one. What ends it
-// holds up other calls for the key no longer than the timeout.
+// A claim that nobody renews ends, even if its lease is kept alive for another one. To end it
+// delays other calls for the key no longer than the timeout.
 func TestOthersDoNotKeepAClaim(t *testing.T) {
 	direct := connect(t)
 	empty(t, direct)
@@ -230,7 +231,7 @@ func TestOthersDoNotKeepAClaim(t *testing.T) {
 	a.TTL = 2 * time.Second
 	acquire(t, b1, a, driver.Held)
 	testserver.Eventually(t, "the claim ends", func() error {
-		c := claim("k2") // one that is kept would be lost when the machine stands still for long
+		c := claim("k2") // a kept claim would be lost in a long pause of the machine
 		c.TTL = a.TTL
 		acquire(t, b1, c, driver.Held)
 		ctx, cancel := patience(t)
@@ -256,7 +257,7 @@ func TestNoClient(t *testing.T) {
 	}
 }
 
-// A TTL that etcd can not keep is refused before anything is asked.
+// A TTL that etcd cannot keep is refused before any request.
 func TestShortTTL(t *testing.T) {
 	b := open(t, connect(t))
 	for ttl, allowed := range map[time.Duration]bool{etcdhold.MinTTL: true,
@@ -274,7 +275,7 @@ func TestShortTTL(t *testing.T) {
 	}
 }
 
-// keeper keeps a transaction back, as a network may, and has the client believe that it was sent.
+// keeper keeps a transaction back, as a network may, and makes the client believe that it was sent.
 type keeper struct {
 	armed atomic.Bool
 	skip  atomic.Int64 // transactions to let pass first
@@ -336,8 +337,8 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// A claim can be released that was asked for without an answer more often than one transaction has
-// room for, and none of the requests has an effect afterwards.
+// A claim may have been asked for, without an answer, more often than one transaction has room for.
+// It can still be released, and none of those requests has an effect afterwards.
 func TestManyLateRequests(t *testing.T) {
 	const many = 130
 	direct := connect(t)
@@ -402,9 +403,10 @@ func (c *counter) reset() (transactions, keepAlives, grants int64) {
 	return c.transactions.Swap(0), c.keepAlives.Swap(0), c.grants.Swap(0)
 }
 
-// TestRequests shows what things cost: a free key and its release a transaction each, a handoff one
-// more, and a renewal of a thousand a keep-alive at most and a transaction for each 128. Of the two
-// of a claim that has waited only one is in etcd's log, as the other one reads.
+// TestRequests counts requests: a transaction each for a free key and its release, and one more for
+// a handoff. A renewal of a thousand claims takes at most one keep-alive, and a transaction for
+// each 128. A claim that has waited took two transactions. One of them only reads, so it is not in
+// etcd's log.
 func TestRequests(t *testing.T) {
 	empty(t, connect(t))
 	c := new(counter)

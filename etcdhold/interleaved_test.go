@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// between has something happen before the client's second transaction from now on: after it has
-// seen the state of a lock, and before it changes that.
+// between makes something happen before the client's second transaction from now on: after the
+// client has seen the state of a lock, and before it changes that state.
 type between struct {
 	left atomic.Int64
 	f    func()
@@ -37,7 +37,7 @@ func (b *between) do(f func()) {
 	b.left.Store(2)
 }
 
-// What others do between the look at a lock and the change is not overlooked.
+// A call notices what others do between its look at a lock and its change.
 func TestInterleaved(t *testing.T) {
 	shared := func(c driver.Claim) driver.Claim { c.Shared = true; return c }
 	for name, test := range map[string]func(t *testing.T, b, other driver.Backend, while *between){

@@ -22,7 +22,7 @@ import (
 // etcd is a server that has only leases, in fake time.
 type etcd struct {
 	pb.LeaseClient
-	delay time.Duration // of each way
+	delay time.Duration // one way
 
 	mu     sync.Mutex
 	down   error
@@ -67,7 +67,7 @@ func (e *etcd) seen() (grants, asked int) {
 	return e.grants, e.asked
 }
 
-// breakBy has it answer with the error, or again as it should.
+// breakBy makes it answer with the error. With nil it answers as it should again.
 func (e *etcd) breakBy(down error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +109,7 @@ func newEtcd(t *testing.T) (*etcd, *leases) {
 	return e, l
 }
 
-// A lease is never one that etcd may end before the claim does.
+// A claim never gets a lease that etcd may end before the claim does.
 func TestLeaseOutlastsTheClaim(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, 1500 * time.Millisecond, 10 * time.Second,
 		time.Minute, 24 * time.Hour} {
@@ -153,7 +153,7 @@ func TestLeaseIsShared(t *testing.T) {
 	})
 }
 
-// An outage is no grant, and a lease that has gone is replaced.
+// In an outage no lease is granted. A lease that is gone is replaced.
 func TestLeaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEtcd(t)

@@ -47,7 +47,7 @@ func config(endpoint string) clientv3.Config {
 	return clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()}
 }
 
-// connect returns a client of its own. With change it is another one than most have.
+// connect returns a client of its own. change alters its settings.
 func connect(t testing.TB, change ...func(*clientv3.Config)) *clientv3.Client {
 	t.Helper()
 	config := config(server.Endpoint())
@@ -62,7 +62,7 @@ func connect(t testing.TB, change ...func(*clientv3.Config)) *clientv3.Client {
 	return client
 }
 
-// patient is for what no pause of the machine may end.
+// patient is for tests in which a pause of the machine must end nothing.
 var patient = []etcdhold.Option{etcdhold.WithTimeout(testserver.Patience),
 	etcdhold.WithPresence(testserver.Patience)}
 

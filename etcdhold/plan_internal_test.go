@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A claim that is among the holders and in the queue, as a request to queue came late, ends as a
-// whole.
+// A late request to queue may leave a claim both among the holders and in the queue. A release ends
+// both.
 func TestReleaseOfBoth(t *testing.T) {
 	n := layout("x/").names("k")
 	at := func(key string) *party {
@@ -27,7 +27,7 @@ func TestReleaseOfBoth(t *testing.T) {
 	}
 }
 
-// Tokens are compared as texts, also those that a claim may ask for beyond 2^53.
+// Tokens are compared as texts, even those beyond 2^53, which a claim may ask for.
 func TestDigits(t *testing.T) {
 	for _, token := range []uint64{1, 9, 1<<53 - 1, 1 << 53, 9_999_999_999_999_999, 1<<64 - 2} {
 		if digits(token) >= digits(token+1) {
@@ -36,8 +36,8 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// crowd is a store with a holder, of whom there is a late waiter, too, with as many dead as one
-// transaction removes, and with more waiters than it lets in.
+// crowd is a store with a holder that is also in the queue, with dead waiters, and with more other
+// waiters than one transaction lets in.
 func crowd(t *testing.T, dead int) (m *memory, isDead func(*party) bool) {
 	m = newMemory()
 	p := newPlan(lockOfTest, m.read(t, lockOfTest), func(*party) bool { return false })
@@ -60,8 +60,8 @@ func crowd(t *testing.T, dead int) (m *memory, isDead func(*party) bool) {
 	return m, func(x *party) bool { return strings.HasPrefix(x.owner, "dead") }
 }
 
-// Every plan fits into a transaction of etcd, which the store refuses otherwise. One that has to
-// leave something says so.
+// Every plan fits into a transaction of etcd: the store refuses larger ones. A plan that has to
+// leave something undone says so.
 func TestPlansFit(t *testing.T) {
 	me := driver.Claim{Key: "k", Owner: "me", TTL: time.Second, Shared: true, Block: 1, Queue: true}
 	stones := []stone{{9, lockOfTest.tombstone(9, "me")}, {10, lockOfTest.tombstone(10, "me")}}
@@ -100,7 +100,7 @@ func TestPlansFit(t *testing.T) {
 	}
 }
 
-// So does one that asks again: it has the key, and waits no longer.
+// If a claim among both asks again, it has the key, and waits no longer.
 func TestAcquireOfBoth(t *testing.T) {
 	at := func(key string) *party {
 		return &party{owner: "o", key: key, created: 1, modified: 1}
@@ -114,7 +114,7 @@ func TestAcquireOfBoth(t *testing.T) {
 	}
 }
 
-// Who would share the key does not pass a writer that waits, unless its ticket is older.
+// A reader does not pass a writer that waits, unless the reader's ticket is older.
 func TestReadersDoNotPassWriters(t *testing.T) {
 	for ticket, state := range map[uint64]driver.State{0: driver.Busy, 4: driver.Held,
 		6: driver.Busy} {
@@ -132,7 +132,7 @@ var readerAndWriter = state{holders: []*party{{owner: "r", key: lockOfTest.holde
 	modified: 1, record: record{Shared: true}}}, waiters: []*party{{owner: "w",
 	key: lockOfTest.waiter("w"), created: 2, modified: 2, ticket: 5, record: record{Ticket: 5}}}}
 
-// Tokens rise over what was granted, and over what is proposed, by as many as the block has.
+// Tokens rise above those granted and those proposed, by the length of the block.
 func TestDraw(t *testing.T) {
 	p := newPlan(lockOfTest, &state{counter: 5}, func(*party) bool { return false })
 	for i, draw := range []struct{ proposed, block, want, last uint64 }{
@@ -146,9 +146,9 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A renewal moves the claim to the lease that it is made under, and is refused if the claim has
-// been lost meanwhile, also where all that it writes is that somebody else is gone. A release
-// leaves its tombstones, and a plan that must not find one is refused then.
+// A renewal moves the claim to the lease under which it is made. It is refused if the claim has
+// been lost meanwhile, even if it writes only that somebody else is gone. A release leaves its
+// tombstones, and a plan that must not find one is refused then.
 func TestWhatPlansWrite(t *testing.T) {
 	m := newMemory()
 	write := func(dead string, plan func(p *plan) answer) bool {
@@ -190,9 +190,9 @@ func TestWhatPlansWrite(t *testing.T) {
 	}
 }
 
-// Releases of one claim may be executed in another order than they were made, as one without an
-// answer is made again. Whichever comes last, each tombstone is there afterwards, under the lease
-// of the requests that it refuses; and requests under later leases are not refused.
+// A release without an answer is made again, so releases of one claim may be executed in another
+// order than they were made. Whichever comes last, each tombstone is there afterwards, under the
+// lease of the requests that it refuses. Requests under later leases are not refused.
 //
 // Fails if the code is broken like this: a tombstone on the condition that there is none, or
 // without its lease in its key.

@@ -21,7 +21,7 @@ type call struct {
 	lease  clientv3.LeaseID
 	wait   clientv3.LeaseID
 	at     uint64
-	dead   string // an owner value whose time is over, as the caller knows
+	dead   string // an owner value that the caller knows to be over
 	stones int
 }
 
@@ -31,7 +31,7 @@ func (c call) String() string {
 		c.claim.Block, c.lease, c.dead)
 }
 
-// anyCall returns one of few possible calls, so that they meet. Either all have tickets or none
+// anyCall returns one of few possible calls, so that calls meet. Either all have tickets or none
 // has.
 func anyCall(r *rand.Rand, tickets bool) call {
 	owner := string("abcd"[r.IntN(4)])
@@ -92,7 +92,7 @@ func (c call) plan(s *state) (*plan, answer) {
 	return p, p.renew(c.claim, c.lease)
 }
 
-// outcome is what two calls came to: their answers, and all that is stored then.
+// outcome is the result of two calls: their answers, and everything that is stored then.
 func outcome(m *memory, answers ...answer) string {
 	var b strings.Builder
 	for _, a := range answers {
@@ -153,8 +153,8 @@ func (s *state) known(h *party) *party {
 	return nil
 }
 
-// Whatever others do between the look at a lock and the change: if the change is made, then it has
-// come to the same as one call after the other, in some order. And each leaves the lock in order.
+// Others may do anything between a call's look at a lock and its change. If the change is made, the
+// result is that of one call after the other, in some order. Each call leaves the lock in order.
 func TestStalePlans(t *testing.T) {
 	executed, overtaken := 0, 0
 	for seed := range uint64(400) {
@@ -173,8 +173,8 @@ func TestStalePlans(t *testing.T) {
 	}
 }
 
-// history is what happens to a lock. In one of four leases end, after which the lock may be in
-// disorder until the next call.
+// history is what happens to a lock. In one of four, leases end. Then the lock may be in disorder
+// until the next call.
 type history struct {
 	t     *testing.T
 	seed  uint64
@@ -198,8 +198,8 @@ func (h *history) others(late call) []call {
 	return calls
 }
 
-// step makes some calls, and then one that was planned before them. It reports whether that one had
-// something to change, and has done so.
+// step makes some calls, and then one that was planned before them. It reports whether the planned
+// call had something to change, and whether it did.
 func (h *history) step() (changes, done bool) {
 	t, m := h.t, h.store
 	late := anyCall(h.r, h.seed%2 == 0)

@@ -17,7 +17,7 @@ import (
 
 // memory executes transactions as etcd does, for one lock. It knows no leases.
 type memory struct {
-	pb.KVClient // which is nil: nothing but transactions is asked for
+	pb.KVClient // nil: only transactions are asked for
 
 	revision int64
 	kvs      map[string]*mvccpb.KeyValue
@@ -25,7 +25,7 @@ type memory struct {
 
 func newMemory() *memory { return &memory{revision: 1, kvs: make(map[string]*mvccpb.KeyValue)} }
 
-// clone returns a copy that has a life of its own.
+// clone returns a copy that changes by itself.
 func (m *memory) clone() *memory {
 	return &memory{revision: m.revision, kvs: maps.Clone(m.kvs)} // what they point to never changes
 }
@@ -42,7 +42,7 @@ func (m *memory) find(key, end []byte) (found []*mvccpb.KeyValue) {
 	return found
 }
 
-// holds reports whether a condition does, which is about every key in its range.
+// holds reports whether a condition holds for every key in its range.
 func (m *memory) holds(c *pb.Compare) bool {
 	found := m.find(c.Key, c.RangeEnd)
 	if len(found) == 0 {
