@@ -37,7 +37,7 @@ func TestLeastRights(t *testing.T) {
 			DROP ROLE nobody`)
 	})
 
-	b := open(t, as(t, "locks"), pghold.WithMigration()) // which needs no right where all is there
+	b := open(t, as(t, "locks"), pghold.WithMigration()) // no rights are needed if all is there
 	a, w := claim("k"), queued("k")
 	ask(t, b, a, driver.Held)
 	ask(t, b, w, driver.Busy)
@@ -74,7 +74,7 @@ func TestLeastRights(t *testing.T) {
 	release(t, b, a, driver.Held)
 	release(t, b, w, driver.Held)
 
-	// One who may look, and tries to lock all the same.
+	// A user who may only look tries to lock.
 	tries := open(t, as(t, "looks"))
 	_, err = tries.Acquire(t.Context(), claim("k"))
 	if !errors.Is(err, pghold.ErrRights) || !driver.Permanent(err) ||
@@ -104,8 +104,8 @@ func rights(t *testing.T, b *pghold.Backend) (found []driver.Severity) {
 	return found
 }
 
-// TestMissingTables has a database without them: the error says what to run, and running it helps,
-// also when several do so at once.
+// TestMissingTables has a database without tables. The error says what to run, and running it
+// helps, even if several do so at once.
 func TestMissingTables(t *testing.T) {
 	pool := connect(t)
 	run(t, pool, "CREATE DATABASE fresh")

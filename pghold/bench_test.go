@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// BenchmarkPair acquires and releases a free key: of this package; the floor, which is two updates
-// of one row by its key; and an advisory lock of a session, which writes nothing.
+// BenchmarkPair acquires and releases a free key: with this package; with two updates of one row by
+// its key, which is the floor; and with an advisory lock of a session, which writes nothing.
 func BenchmarkPair(b *testing.B) {
 	ctx := context.Background()
 	pool := connect(b)
@@ -60,8 +60,8 @@ func BenchmarkPair(b *testing.B) {
 	})
 }
 
-// BenchmarkHandoff passes a key to and fro between two that wait for it, by the notices of one
-// process, and of two.
+// BenchmarkHandoff passes a key back and forth between two claims that wait for it, by the notices
+// of one process, and of two.
 func BenchmarkHandoff(b *testing.B) {
 	pool := connect(b)
 	for name, two := range map[string]bool{"one-process": false, "two-processes": true} {

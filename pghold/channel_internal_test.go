@@ -53,8 +53,8 @@ func serve(conn net.Conn, number uint32, logins chan<- time.Time) {
 	}
 }
 
-// What fails once is tried again soon. Only a pooler, which does not go away, is looked at again
-// after long.
+// After a failure, listening is tried again soon. Only a pooler is looked at again after a long
+// time, because it does not go away.
 func TestListeningIsTriedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		process uint32 // that serves the connection

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// TestNoticeOfWhatNoStandbyHas has a handover that no standby confirms, and whose request is given
-// up. PostgreSQL ends its wait then, shows what it has done, and tells the waiter of it. But who
-// takes over knows nothing of that, and would grant the key to another. So the waiter has to ask,
-// and gets no answer before a standby has both.
+// TestNoticeOfWhatNoStandbyHas: no standby confirms a handover, and the caller gives its request
+// up. Then PostgreSQL ends its wait, shows what it has done, and notifies the waiter. But a standby
+// that takes over knows nothing of the handover, and would grant the key to another claim. So the
+// waiter has to ask, and gets no answer before a standby has both.
 func TestNoticeOfWhatNoStandbyHas(t *testing.T) {
 	s, err := postgrestest.Start()
 	if err != nil {

@@ -23,7 +23,7 @@ var capabilities = drivertest.Capabilities{
 	CanLose: true, CanKillHolder: true,
 }
 
-// empty is what makes a server a new store. What it knows of its last start stays.
+// empty makes a server a new store. What the server knows of its last start stays.
 const empty = "TRUNCATE holdfast.locks, holdfast.sharers, holdfast.waiters, holdfast.ended; " +
 	"UPDATE holdfast.server SET member = ''"
 

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// lazily has the server write nothing to its disk before it answers, and nothing by itself for a
-// while, until the end of the test. The server is killed for that.
+// Until the end of the test, lazily makes the server answer before it writes to its disk, and write
+// nothing by itself for a while. The server is killed for that.
 func lazily(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	run(t, pool, "ALTER SYSTEM SET synchronous_commit = off")

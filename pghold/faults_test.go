@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// TestLateAcquireIsRefused has a request to acquire arrive after the release of the claim: its
-// connection had been given up. It must not take the key.
+// TestLateAcquireIsRefused: a request to acquire arrives after the release of its claim, because
+// its connection was given up. It must not take the key.
 func TestLateAcquireIsRefused(t *testing.T) {
 	pool := connect(t)
 	run(t, pool, empty)
@@ -49,7 +49,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	release(t, other, c, driver.Held)
 }
 
-// TestCrash kills the server, or one of its processes, after which it starts anew by itself. No
+// TestCrash kills the server, or one of its processes. Then the server starts anew by itself. No
 // lock is forgotten and tokens rise. Under a guard it takes no part for a while.
 func TestCrash(t *testing.T) {
 	s := running(t)
@@ -114,8 +114,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestWorkUnderFaults has two Lockers of the kernel count under a lock, while connections break.
-// Nobody is inside with another, and no turn is lost.
+// TestWorkUnderFaults: two Lockers of the kernel count under a lock while connections break. Never
+// are two inside at once, and no turn is lost.
 func TestWorkUnderFaults(t *testing.T) {
 	pool := connect(t)
 	run(t, pool, empty)
@@ -198,7 +198,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestIsolation refuses to decide under a level whose statements see an old state.
+// TestIsolation: at an isolation level whose statements see an old state, calls are refused.
 func TestIsolation(t *testing.T) {
 	connect(t)
 	b := open(t, urlOf(running(t), "&default_transaction_isolation=repeatable%20read"))
@@ -213,7 +213,7 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// TestCloseEndsCalls leaves no call behind on a path that is frozen.
+// TestCloseEndsCalls: Close ends the calls on a connection that is frozen.
 func TestCloseEndsCalls(t *testing.T) {
 	connect(t)
 	p := newProxy(t, socketOf(running(t)))

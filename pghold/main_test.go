@@ -58,7 +58,7 @@ func urlOf(s postgrestest.Server, more string) string {
 
 func socketOf(s postgrestest.Server) string { return filepath.Join(s.Dir, ".s.PGSQL.5432") }
 
-// connect returns a pool of a user who may do all, and sees that the tables are there.
+// connect returns a pool of a user who may do everything, and sees to the tables.
 func connect(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), urlOf(running(t), ""))
@@ -83,7 +83,7 @@ func run(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
 var present = pghold.WithPresence(testserver.Patience)
 
 // open returns a Backend whose waiters are present for long, unless the options say otherwise. It
-// waits until that is connected: a busy machine may take longer than a connection is given.
+// waits until the Backend is connected: on a busy machine this may take longer than its timeout.
 func open(t testing.TB, url string, options ...pghold.Option) (b *pghold.Backend) {
 	t.Helper()
 	options = append([]pghold.Option{present}, options...)

@@ -64,8 +64,8 @@ func release(t testing.TB, b driver.Backend, c driver.Claim, want driver.State) 
 	}
 }
 
-// TestPgBouncer has more clients than PgBouncer has connections, in transaction mode: locks are
-// handed over and shared, renewed many at once, and told of by a direct connection.
+// TestPgBouncer has more clients than PgBouncer has connections, in transaction mode. Locks are
+// handed over and shared, many are renewed at once, and a direct connection brings the notices.
 func TestPgBouncer(t *testing.T) {
 	pool := connect(t)
 	run(t, pool, empty)
@@ -107,7 +107,7 @@ func TestPgBouncer(t *testing.T) {
 	ask(t, pooled, w, driver.Held)
 	release(t, pooled, w, driver.Held)
 
-	// A pool that prepares statements, as pgx does unless it is told not to.
+	// A pool that prepares statements. pgx does so by default.
 	prepares, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -77,8 +77,9 @@ func (p *proxy) breakAll() {
 	})
 }
 
-// strand keeps back what clients say over the connections that there are now. cut breaks these for
-// the clients, when something is kept back. deliver passes that on to the server all the same.
+// strand keeps back what clients send over the connections that there are now. cut waits until
+// something is kept back, and closes these connections for the clients. deliver still passes on to
+// the server what was kept back.
 func (p *proxy) strand() (cut, deliver func()) {
 	var links []*link
 	p.set(func() {

@@ -32,7 +32,7 @@ func ownDatabase(t *testing.T, name string) (*pgxpool.Pool, string) {
 	return pool, url
 }
 
-// Somebody who may create in the schema public can not change what the functions compare.
+// A user who may create in the schema public cannot change what the functions compare.
 func TestOperatorsOfOthers(t *testing.T) {
 	pool, url := ownDatabase(t, "operators")
 	run(t, pool, `CREATE FUNCTION public.zero(bigint, interval) RETURNS interval LANGUAGE sql
@@ -74,8 +74,8 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// A schema of an older version is not used, and brought up to date by the next migration. What it
-// holds stays.
+// A schema of an older version is not used. The next migration brings it up to date. What it holds
+// stays.
 func TestOlderSchema(t *testing.T) {
 	pool, url := ownDatabase(t, "older")
 	a := claim("k")
@@ -87,7 +87,8 @@ func TestOlderSchema(t *testing.T) {
 		!driver.Permanent(err) {
 		t.Errorf("Open: %v; want %v", err, pghold.ErrMissing)
 	}
-	// What connects later, or not by itself, finds it when it first acquires.
+	// A Backend that Open did not connect, or that uses the caller's pool, finds out when it first
+	// acquires.
 	later, err := pghold.Open(t.Context(), url, pghold.WithoutConnecting())
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// exercise makes every call, with a key and owner values that are no text.
+// exercise makes every call, with a key and owner values that are not text.
 func exercise(t *testing.T, b *pghold.Backend) {
 	const key = "\x00k\\\"'\xff"
 	of := func(c driver.Claim) driver.Claim {
@@ -133,7 +133,7 @@ func exercise(t *testing.T, b *pghold.Backend) {
 	}
 }
 
-// TestSettingsThatKeepLocksAway has users whose sessions can not lock. The error says why.
+// TestSettingsThatKeepLocksAway has users whose sessions cannot lock. The error says why.
 func TestSettingsThatKeepLocksAway(t *testing.T) {
 	for _, test := range []struct {
 		setting string

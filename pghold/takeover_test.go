@@ -18,8 +18,8 @@ import (
 )
 
 // TestTakeover has a standby take over from a primary that is killed. Clients that know both find
-// it. The lock that it has heard of is held there; under a guard it takes no part for a while,
-// though it was started long before.
+// it. A lock that the standby has heard of is held there. Under a guard the standby takes no part
+// for a while, even if it was started long before.
 func TestTakeover(t *testing.T) {
 	primary, err := postgrestest.Start()
 	if err != nil {
@@ -86,7 +86,7 @@ func TestTakeover(t *testing.T) {
 		}
 		return err
 	})
-	// It may have been started long ago: what tells is what it does not have.
+	// It may have been started long ago. What shows the takeover is what it does not remember.
 	var remembers int
 	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.run").Scan(
 		&remembers); err != nil || remembers != 0 {
@@ -106,7 +106,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestURLs has errors that tell what is wrong and nothing that may be secret.
+// TestURLs: errors say what is wrong, and show nothing that may be secret.
 func TestURLs(t *testing.T) {
 	const secret = "S3cReT"
 	for _, url := range []string{"redis://h", secret, "postgres://u:" + secret + "/x@h/db",

@@ -117,7 +117,7 @@ func TestRow(t *testing.T) {
 		expect(t, "Row that waits", <-waited, nil)
 		expect(t, "Row of none", jobs.Row(ctx, d, 4, time.Minute), rowlock.ErrNotFound)
 		expect(t, "Row with the longest wait", jobs.Row(ctx, d, 1, math.MaxInt64), nil)
-		// The limit is for that one statement, also if there was no such row.
+		// The limit is for that one statement, even if there was no such row.
 		var limit string
 		if err := d.QueryRow(ctx, "SELECT current_setting('lock_timeout')").Scan(
 			&limit); err != nil || limit != "0" {
