@@ -42,8 +42,8 @@ func expectCodes(t *testing.T, b *zkhold.Backend, what string, want ...string) {
 	}
 }
 
-// TestCheck: of a server that is as it should be Check says that it is alone. A session that is
-// shorter than was asked for is found.
+// TestCheck: of a server that is as it should be, Check says only that it is alone. Check reports a
+// session that is shorter than was asked for.
 func TestCheck(t *testing.T) {
 	url := newURL(t)
 	expectCodes(t, open(t, url), "a new server", "single-member")
@@ -53,8 +53,8 @@ func TestCheck(t *testing.T) {
 	expectCodes(t, b, "with a lock", "session", "single-member")
 }
 
-// TestCheckOfServers: what a server says of itself is understood. Real servers are hard to bring to
-// say some of it; these words are theirs.
+// TestCheckOfServers: Check understands what a server says of itself. It is hard to make real
+// servers say some of it. These words are theirs.
 func TestCheckOfServers(t *testing.T) {
 	const serves = "Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on " +
 		"2022-02-25 08:49 UTC\nLatency min/avg/max: 0/0.0/0\nMode: "
@@ -98,7 +98,7 @@ func TestCheckOfServers(t *testing.T) {
 	}
 }
 
-// TestCheckOfRights: wherever the user may not write what locks need, Check says so, and it leaves
+// TestCheckOfRights: if the user may not write something that locks need, Check says so. It leaves
 // nothing behind.
 func TestCheckOfRights(t *testing.T) {
 	client := direct(t)

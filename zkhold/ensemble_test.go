@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/zkhold"
 )
 
-// A leader whose followers do not answer may have been replaced. It does not know that for a while,
-// and says to each request for which it needs no majority that all is well.
+// A leader whose followers do not answer may have been replaced. For a while it does not know that,
+// and answers requests that need no majority as if all were well.
 func TestLeaderWithoutMajority(t *testing.T) {
 	leader, followers, err := zookeepertest.StartEnsemble(t)
 	if err != nil {

@@ -32,7 +32,7 @@ func ExampleOpen() {
 	}
 }
 
-// What a process leaves behind that is killed lasts for ten seconds.
+// What a killed process leaves behind lasts for ten seconds.
 func ExampleWithSession() {
 	backend, err := zkhold.Open(context.Background(), "zookeeper://localhost",
 		zkhold.WithSession(10*time.Second))

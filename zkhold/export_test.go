@@ -50,7 +50,7 @@ func SlotPath(t testing.TB, url, key string) string {
 	return b.slotPath(b.slotOf(key))
 }
 
-// EndTime has the time of a claim that this Backend has made be over.
+// EndTime ends the time of a claim that this Backend made.
 func (b *Backend) EndTime(c driver.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -95,7 +95,7 @@ type answered struct {
 	err error
 }
 
-// acquireBehind acquires a key that somebody holds, and returns when that is in the queue.
+// acquireBehind acquires a key that somebody holds, and returns when its request is in the queue.
 func acquireBehind(ctx context.Context, t *testing.T, l, other *holdfast.Locker,
 	key string) <-chan answered {
 	t.Helper()

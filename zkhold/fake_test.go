@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Who came a moment too early for a server that was about to serve does not wait for it for ever.
+// A client that connects just before its server begins to serve does not wait for ever.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
@@ -43,7 +43,7 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// A server that ends just when a Backend is opened does not fail that.
+// If a server ends just while a Backend is opened, Open does not fail.
 func TestConnectionBreaksWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
@@ -77,7 +77,7 @@ func TestConnectionBreaksWhileOpening(t *testing.T) {
 	})
 }
 
-// What an answer proves is counted from before its request.
+// The time for which an answer is a proof counts from before its request.
 func TestProofIsCountedFromTheRequest(t *testing.T) {
 	const took = time.Second // the Backend asks for nothing by itself meanwhile
 	for name, request := range map[string]func(*Backend) error{

@@ -69,7 +69,8 @@ func renew(t testing.TB, b driver.Backend, want driver.State, claims ...driver.C
 	}
 }
 
-// A server that is killed refuses nothing and forgets nothing. What was not sent is not unknown.
+// A killed server refuses nothing and forgets nothing. The outcome of a request that was not sent
+// is not unknown.
 func TestKilledServer(t *testing.T) {
 	url := newURL(t)
 	b := open(t, url)
@@ -144,7 +145,7 @@ func (c *spiedConn) Read(p []byte) (int, error) {
 // end ends the session that the spy has heard of last, as the server does when it has expired.
 func (s *spy) end(t *testing.T) {
 	t.Helper()
-	// The server lets go of the connection that the session has, which must not be back first.
+	// The server closes the session's connection. The Backend must not connect again first.
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	s.mu.Lock()
@@ -183,8 +184,8 @@ func (s *spy) end(t *testing.T) {
 	}
 }
 
-// What was in a session that has ended is lost at once, and nothing of it is granted again. The
-// Backend goes on with another session.
+// When a session has ended, its claims are lost at once, and none is granted again. The Backend
+// goes on with another session.
 func TestSessionEnds(t *testing.T) {
 	url := newURL(t)
 	s := new(spy)
@@ -219,7 +220,7 @@ func TestSessionEnds(t *testing.T) {
 	renew(t, b, driver.Held, c)
 }
 
-// A connection that breaks ends nothing, and a session that lives on keeps its claims.
+// A broken connection ends no claim: a session that lives on keeps its claims.
 func TestConnectionBreaks(t *testing.T) {
 	url := newURL(t)
 	c := new(cutter)
@@ -242,7 +243,7 @@ func TestConnectionBreaks(t *testing.T) {
 	release(t, b, a, driver.Held)
 }
 
-// Tokens rise also if somebody deletes everything: each claim proposes a larger one.
+// Tokens rise even if somebody deletes everything: each claim proposes a larger one.
 func TestRemovedTree(t *testing.T) {
 	url := newURL(t)
 	b := open(t, url)
@@ -274,7 +275,7 @@ func remove(t testing.TB, c *zk.Conn, at string) {
 	}
 }
 
-// A claim that nobody renews ends, though the session lives on, and the next one hears of it.
+// A claim that nobody renews ends, even if its session lives on, and the next claim hears of it.
 func TestClaimEndsByItself(t *testing.T) {
 	url := newURL(t)
 	b1, b2 := open(t, url), open(t, url)
@@ -292,7 +293,7 @@ func TestClaimEndsByItself(t *testing.T) {
 	renew(t, b1, driver.Lost, a)
 }
 
-// Who ends its own claim late spares one that another process has taken over.
+// A process that ends its claim late does not end it if another process has taken it over.
 func TestTakenOverIsSpared(t *testing.T) {
 	url := newURL(t)
 	b1, b2 := open(t, url), open(t, url)
@@ -313,7 +314,7 @@ func TestTakenOverIsSpared(t *testing.T) {
 	renew(t, b2, driver.Held, w)
 }
 
-// A TTL that the session does not outlast is refused before anything is asked.
+// A TTL that the session does not outlast is refused before any request.
 func TestLongTTL(t *testing.T) {
 	b := open(t, newURL(t), zkhold.WithSession(4*time.Second))
 	for ttl, allowed := range map[time.Duration]bool{3 * time.Second: true,
@@ -360,7 +361,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// Without a server Open fails, with ctx or with the timeout.
+// Without a server, Open fails when ctx or the timeout ends.
 func TestOpenWithoutServer(t *testing.T) {
 	url := "zookeeper://127.0.0.1:1"
 	_, err := zkhold.Open(t.Context(), url, zkhold.WithTimeout(50*time.Millisecond))

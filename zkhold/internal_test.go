@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// What the answers of a session prove: three quarters of its timeout from a request, if there were
-// others before it without a gap for a quarter, or the session was made or found just before.
+// What the answers of a session prove: three quarters of its timeout from a request, if there was
+// no gap between answers for a quarter of it, or the session was made or found just before.
 func TestSessionProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 24 * time.Second
@@ -97,7 +97,7 @@ func TestSessionProof(t *testing.T) {
 	})
 }
 
-// The version of a slot that stands for any version is never seen.
+// A slot never has the version that stands for any version.
 func TestVersionWraps(t *testing.T) {
 	for version, want := range map[int32][]int32{0: {0}, 1<<31 - 1: {1<<31 - 1}, -3: {-3},
 		-2: {-2, -1}} {
@@ -125,8 +125,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// The timeout of a listing is for all that it waits for. What the caller does meanwhile is no part
-// of that.
+// The timeout of a listing covers all of its waits, and not what the caller does meanwhile.
 func TestListingTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listing{ctx: t.Context(), left: 10 * time.Second, answers: make(chan answered)}
@@ -207,8 +206,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A session that is longer than was asked for is found, as one that is shorter is. The servers of
-// the tests grant what is asked for.
+// Check reports a session that is longer than was asked for, as it does a shorter one. The servers
+// of the tests grant what is asked for.
 func TestCheckOfALongSession(t *testing.T) {
 	for granted, want := range map[time.Duration]string{time.Minute: "", 0: "",
 		time.Hour: "at least", time.Second: "at most, so a TTL is 750ms"} {

@@ -56,7 +56,7 @@ func TestListManySlots(t *testing.T) {
 	}
 }
 
-// One slot that can not be read fails the whole, with its error.
+// If one slot cannot be read, the whole listing fails with its error.
 func TestListFails(t *testing.T) {
 	url := newURL(t)
 	b := open(t, url)
@@ -93,7 +93,7 @@ func TestListWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Who has enough is done with it, and with every slot that was being read.
+// If the caller breaks a listing off, the reads of slots that are under way end, too.
 func TestListIsLeft(t *testing.T) {
 	b := open(t, newURL(t))
 	for i := range 50 {

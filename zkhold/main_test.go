@@ -28,8 +28,8 @@ var server struct {
 	err error
 }
 
-// long is for sessions that no pause of the machine may end, and short for those that a test waits
-// for.
+// long is for sessions that no pause of the machine may end, and short for those whose end a test
+// waits for.
 const (
 	long  = 2 * time.Hour
 	short = 2 * time.Second
@@ -68,7 +68,7 @@ func newURL(t testing.TB) string {
 	return fmt.Sprintf("zookeeper://%s/test-%d/locks", server.Address, roots.Add(1))
 }
 
-// patient is for what no pause of the machine may end.
+// patient is for tests in which a pause of the machine must end nothing.
 var patient = []zkhold.Option{zkhold.WithTimeout(testserver.Patience), zkhold.WithSession(long),
 	zkhold.WithPresence(testserver.Patience), zkhold.FewerSlots()}
 
@@ -162,8 +162,8 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads an answer: a length, and unless it is the first of all a number, what has changed
-// last, and an error.
+// next reads an answer: a length, and, unless it is the first of all, a number, the last change,
+// and an error.
 func (c *cutConn) next() error {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.Conn, head); err != nil {
@@ -188,7 +188,7 @@ func (c *cutConn) loses(frame []byte) bool {
 	asked := c.asked[number]
 	delete(c.asked, number)
 	c.mu.Unlock()
-	// Of many operations the first answer is an error, type -1, if they were refused.
+	// If many operations were refused, the first answer is an error, of type -1.
 	refused := binary.BigEndian.Uint32(frame[16:]) != 0 ||
 		len(frame) >= 24 && int32(binary.BigEndian.Uint32(frame[20:])) == -1
 	if !asked || refused || !c.cutter.armed.Swap(false) {

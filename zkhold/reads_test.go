@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/zkhold"
 )
 
-// Somebody else's node below a slot keeps no dead holder alive: who waits looks at the names.
+// Somebody else's node below a slot does not keep a dead holder alive: waiters look at the names.
 func TestForeignNode(t *testing.T) {
 	url := newURL(t)
 	b, other := open(t, url), open(t, url)
@@ -41,8 +41,8 @@ func TestForeignNode(t *testing.T) {
 	renew(t, other, driver.Lost, a)
 }
 
-// What was read may be old. So nobody is told that a key is busy before the leader was asked, nor
-// that a claim is lost before a majority was.
+// What was read may be old. So "busy" is answered only after the leader was asked, and "lost" only
+// after a majority was.
 func TestOldReads(t *testing.T) {
 	url := newURL(t)
 	r := new(recorder)
@@ -104,7 +104,7 @@ func TestRenewalsTogether(t *testing.T) {
 			t.Errorf("Renew(%q) = %v, %v; want %v", claims[i].Key, result.State, result.Err, want)
 		}
 	}
-	// Who asks whether a node is there needs no right, and so a renewal needs none.
+	// It takes no right to ask whether a node is there, so a renewal needs none.
 	for _, node := range zkhold.HolderNodes(t, url, direct(t), "k3") {
 		if _, err := direct(t).SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
 			t.Fatal(err)
@@ -151,8 +151,8 @@ func (c measuredConn) Write(frame []byte) (int, error) {
 	}
 }
 
-// between reports whether the slot was read before and after an operation, which was on that node
-// if it is named.
+// between reports whether the slot was read before and after an operation, on that node if one is
+// named.
 func between(all []request, operation uint32, at, slot string) bool {
 	read := request{opGet, slot}
 	first := slices.Index(all, read)

@@ -21,8 +21,8 @@ func pair(t *testing.T, b driver.Backend, key string) driver.Token {
 	return token
 }
 
-// TestRecall has a Backend that is alone with a slot read it no more, until somebody else comes. It
-// sees at once that others have been there.
+// TestRecall: a Backend that is alone with a slot does not read it again until somebody else comes.
+// It sees at once that others have been there.
 func TestRecall(t *testing.T) {
 	url := newURL(t)
 	r := new(recorder)
@@ -57,7 +57,7 @@ func TestRecall(t *testing.T) {
 		t.Errorf("%d reads of a slot that somebody else has changed, for two calls", n)
 	}
 
-	// Somebody holds the key, or waits for it, whom it does not know.
+	// The key has a holder or a waiter that the Backend does not know.
 	alone()
 	held := claim("k")
 	acquire(t, other, held, driver.Held)

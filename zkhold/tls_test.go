@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/zkhold"
 )
 
-// TestTLS has a server that asks clients for certificates. It serves who has one, and who trusts
-// another authority, or has none to show, is told at once.
+// TestTLS has a server that asks clients for certificates. It serves a client that has one. A
+// client without one, or one that trusts another authority, gets its error at once.
 func TestTLS(t *testing.T) {
 	c := redistest.NewCertificates(t)
 	s, address, err := zookeepertest.StartTLS(t, c.CA, c.ServerCert, c.ServerKey)

@@ -38,7 +38,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// A URL that is wrong is refused, and no part of it is shown: it may be one of a password.
+// A wrong URL is refused, and no part of it is shown: it may be part of a password.
 func TestWrongURL(t *testing.T) {
 	for _, url := range []string{"", "h", "zk://h", "zookeeper:h", "zookeeper://", "zookeeper://,",
 		"zookeeper://h,,g", "zookeeper://h:", "zookeeper://::1", "zookeeper://h/a//b",
