@@ -48,7 +48,7 @@ func harness(bubble bool, presence time.Duration) drivertest.Harness {
 func TestConformance(t *testing.T) { drivertest.Run(t, harness(true, 600*time.Millisecond)) }
 
 // TestConformanceOutsideOfABubble checks that the suite serves a backend that cannot be put into a
-// bubble. Time passes as in a suspend, so leases are long against any pause of the machine, and
+// bubble. Time passes as in a suspend, so leases are longer than any pause of the machine, and
 // nobody waits for their end.
 func TestConformanceOutsideOfABubble(t *testing.T) {
 	h := harness(false, 5*time.Second)

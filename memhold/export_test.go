@@ -24,11 +24,11 @@ func (b *Backend) Timers() int {
 	return n
 }
 
-// Halt has all calls of the memory wait for resume.
+// Halt makes all calls of the memory wait for resume.
 func (b *Backend) Halt() (resume func()) {
 	b.memory.mu.Lock()
 	return b.memory.mu.Unlock
 }
 
-// Quiet reports whether calls pass the fault surface by.
+// Quiet reports whether calls bypass the faults.
 func (b *Backend) Quiet() bool { return !b.faulty.Load() }

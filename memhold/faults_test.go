@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// pair returns a client to be disturbed and one to watch with, in a bubble.
+// pair runs f in a bubble, with a client to be disturbed and one to watch with.
 func pair(t *testing.T, f func(t *testing.T, b, watch *memhold.Backend)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,8 +269,8 @@ func TestFrozenNotices(t *testing.T) {
 	})
 }
 
-// TestKeptNoticesComeFirst has a later notice wait to be delivered while the freeze ends that kept
-// an earlier one.
+// TestKeptNoticesComeFirst: a freeze that kept back a notice ends, while a later notice waits for
+// its delivery.
 func TestKeptNoticesComeFirst(t *testing.T) {
 	pair(t, func(t *testing.T, b, watch *memhold.Backend) {
 		granted := listen(b)
@@ -294,7 +294,7 @@ func TestKeptNoticesComeFirst(t *testing.T) {
 }
 
 // TestOneCallAtATime checks that of two calls on their way, the second leaves the line only when
-// the first has taken effect. It is not in a bubble, as those do not see who waits for a mutex.
+// the first has taken effect. It is not in a bubble: a bubble does not see who waits for a mutex.
 func TestOneCallAtATime(t *testing.T) {
 	b := memhold.New()
 	defer b.Close()

@@ -53,7 +53,7 @@ func release(t *testing.T, b driver.Backend, c driver.Claim, want driver.State) 
 	}
 }
 
-// holder returns who holds the key, as a client sees it that no fault touches.
+// holder returns who holds the key, as a client without faults sees it.
 func holder(t *testing.T, b *memhold.Backend, key string) string {
 	t.Helper()
 	e, err := b.Inspect(t.Context(), key)
@@ -298,7 +298,7 @@ func TestNoticesGoToTheClientThatWaits(t *testing.T) {
 	})
 }
 
-// TestSubscriberHoldsUpNobody has a subscriber block, against the contract. Neither calls nor the
+// TestSubscriberHoldsUpNobody: a subscriber blocks, against the contract. Neither calls nor the
 // memory wait for it, but stop does.
 func TestSubscriberHoldsUpNobody(t *testing.T) {
 	b := memhold.New()
@@ -405,7 +405,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		const n = 50_000
 		b := memhold.New()
 		defer b.Close()
-		// Leases that end and that nobody asks for again must not pile up.
+		// Leases that have ended must not pile up, even if nobody asks for their keys again.
 		for i := range n {
 			acquire(t, b, lasting(claim(fmt.Sprint("short", i), "a"), time.Millisecond),
 				driver.Held)

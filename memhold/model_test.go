@@ -74,7 +74,7 @@ func (m *model) advance(d time.Duration) {
 	}
 }
 
-// settle ends what is over, and lets in whose turn it is.
+// settle ends leases and presences that are over, and lets in the waiters whose turn it is.
 func (m *model) settle(name string, k *modelKey, at time.Duration, asker string) {
 	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h modelHolder) bool {
 		return h.expires <= at
@@ -218,8 +218,8 @@ func (m *model) inspect(name string) driver.Entry {
 }
 
 // run makes the calls that data describes on memhold and on the model, and compares every answer,
-// every notice and, after each call, the whole state of the key. Tokens it compares with the rules,
-// not with numbers.
+// every notice and, after each call, the whole state of the key. It checks tokens by the rules, not
+// by their numbers.
 func run(t *testing.T, data []byte) {
 	const presence = 3 * time.Second
 	clients := []*memhold.Backend{memhold.New(memhold.WithPresence(presence))}
@@ -302,7 +302,7 @@ func run(t *testing.T, data []byte) {
 			Queue: arg&16 == 0,
 		}
 		shares := func(owner string) bool {
-			// Seldom as it is not allowed: the answers are known even then.
+			// Seldom, because it is not allowed. The answers are known even then.
 			return (owner > "d") != (who>>5 == 7)
 		}
 		c.Shared = shares(c.Owner)
@@ -321,7 +321,7 @@ func run(t *testing.T, data []byte) {
 				grant(c, got.Token)
 				got.Token = 0
 			} else {
-				// It may hold the key even so: it queued to share it, and now asks otherwise.
+				// It may still hold the key: it queued to share it, and now asks otherwise.
 				delete(tokens, c.Key+c.Owner)
 			}
 			if queued := want.State == driver.Busy && want.Place > 0; (got.Clock > 0) != queued {

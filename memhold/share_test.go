@@ -31,8 +31,8 @@ func expectSharers(t *testing.T, b *memhold.Backend, key string, want ...string)
 	}
 }
 
-// The writer's notice comes at the moment in which the last lease ends, also if one that was longer
-// has been given back, and not before.
+// The writer's notice comes when the last lease ends, and not before, even if a longer lease has
+// been given back.
 func TestLastLeaseToEndHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memhold.New()
@@ -118,8 +118,8 @@ func TestSuspendEndsSharedLeases(t *testing.T) {
 	acquire(t, b, w, driver.Held)
 }
 
-// The writer in front has died, but nobody has noticed: then nobody waits, as a reader behind it is
-// to be let in.
+// The writer in front has died, but nobody has noticed: then nobody counts as waiting, because a
+// reader behind it is to be let in.
 func TestNobodyWaitsWhenTheWriterInFrontHasDied(t *testing.T) {
 	b := memhold.New(memhold.WithPresence(5 * time.Hour))
 	defer b.Close()
@@ -135,7 +135,7 @@ func TestNobodyWaitsWhenTheWriterInFrontHasDied(t *testing.T) {
 	renew(t, b, lasting(reader("k", "b"), 5*time.Hour), driver.Held)
 }
 
-// The same with a writer behind that reader, who waits.
+// The same, with a writer that waits behind that reader.
 func TestWaitingIsToldAfterReadersWereLetIn(t *testing.T) {
 	b := memhold.New(memhold.WithPresence(5 * time.Hour))
 	defer b.Close()
