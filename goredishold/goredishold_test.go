@@ -69,7 +69,7 @@ var capabilities = drivertest.Capabilities{
 func TestConformanceClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	// Of a script that the server does not know, what was sent for nobody does nothing.
+	// If the server does not know a script, a request whose caller is gone does nothing.
 	warm(t, open(t, redis.NewClient(&redis.Options{Addr: server.Addr})))
 	all := capabilities
 	all.CanFreeze, all.CanForget = true, true
@@ -209,8 +209,8 @@ func TestNewShowsNoSecret(t *testing.T) {
 	open(t, redis.NewClient(&redis.Options{Network: "unix", Addr: "/run/a@b.sock"}))
 }
 
-// A failover client does not tell the addresses of its Sentinels, so New cannot refuse URLs there;
-// and the library's errors repeat them, in several lines.
+// A failover client does not show the addresses of its Sentinels, so New cannot refuse URLs there.
+// The library's errors repeat them, in several lines.
 func TestSentinelsURLShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://user:hidden@127.0.0.1:1", "redis://:hidden@h:1/0",
@@ -475,8 +475,8 @@ func calls(stats, command string) string {
 	return ""
 }
 
-// Every call returns when its context ends, even while the library, which ignores contexts there,
-// asks a server that hangs who serves which slot.
+// Every call returns when its context ends. This holds even while the library asks a server that
+// hangs who serves which slot, where it ignores contexts.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)

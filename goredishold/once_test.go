@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// warm has the server know the scripts, or a late request would do nothing.
+// warm makes the server know the scripts. Otherwise a late request would do nothing.
 func warm(t *testing.T, b *goredishold.Backend) {
 	t.Helper()
 	other := claim("other")
@@ -33,8 +33,8 @@ func warm(t *testing.T, b *goredishold.Backend) {
 	}
 }
 
-// The library repeats a request of others whose answer is lost. Of one that is sent twice, the
-// first may arrive after the second was answered.
+// The library repeats requests of other code if their answers are lost. If a request is sent twice,
+// the first may arrive after the second was answered.
 func TestRequestsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// A connection may take longer to make than a call may take: there is a handshake, and the machine
-// is busy. It goes on being made when its caller is gone, and the next calls wait for it, make no
-// others, and send nothing for callers who are gone by then.
+// A connection may take longer than a call is given: there is a handshake, and the machine is busy.
+// It is still made when its caller is gone. The next calls wait for it and make no others. They
+// send nothing for callers who are gone by then.
 func TestConnectionThatTakesLongerThanACall(t *testing.T) {
 	t.Parallel()
 	certificates := redistest.NewCertificates(t)
