@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/promhold"
 )
 
-// BenchmarkScrape scrapes with few locks held, and with very many.
+// BenchmarkScrape scrapes while few locks are held, and while very many are.
 func BenchmarkScrape(b *testing.B) {
 	for _, locks := range []int{100, 100_000} {
 		for _, resources := range []int{1, 100} {

@@ -112,8 +112,8 @@ func TestNodesOfAQuorum(t *testing.T) {
 	})
 }
 
-// A status that panics does not end the program, which it would in the goroutine of a scrape. All
-// else is there, and the quorum is back when its status is.
+// A status that panics does not end the program, though it panics in the goroutine of a scrape.
+// Everything else is there, and the quorum is back when its status is.
 //
 // Fails if the code is broken like this: collectQuorum without recover.
 func TestStatusMayPanic(t *testing.T) {

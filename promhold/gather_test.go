@@ -123,7 +123,7 @@ func (w *world) release(lock *holdfast.Lock) {
 	}
 }
 
-// scrape waits until hooks have been told all that has happened.
+// scrape scrapes when hooks have been told all that has happened.
 func (w *world) scrape() samples {
 	w.t.Helper()
 	synctest.Wait()

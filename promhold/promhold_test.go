@@ -204,7 +204,8 @@ func TestMarginOfRenewals(t *testing.T) {
 			`holdfast_renewal_margin_ratio_bucket{resource="all",le="0.33"}`: 0,
 		})
 
-		// The next one is due after 20 s. None has an answer until 34 s, 5.7 s before the end.
+		// The next one is due after 20 s. No renewal has an answer until 34 s, 5.7 s before the
+		// end.
 		remove := faults.Inject(memhold.Fault{Calls: memhold.Renewals,
 			Err: driver.ErrUnavailable})
 		time.Sleep(23 * time.Second)
@@ -226,7 +227,7 @@ func TestMarginOfRenewals(t *testing.T) {
 }
 
 // A lease that the backend's queue hands over is shorter than a TTL, and renewed at once. That is
-// no sign of anything. If its margin counted, each lock that is in demand would raise the alarm.
+// normal. If its margin counted, each lock that is in demand would raise the alarm.
 func TestMarginLeavesOutWhatTheQueueHandsOver(t *testing.T) {
 	for name, options := range map[string][]holdfast.AcquireOption{
 		"a lock":       nil,
@@ -264,7 +265,7 @@ func TestMarginLeavesOutWhatTheQueueHandsOver(t *testing.T) {
 	}
 }
 
-// The lease stays short when it passes to another goroutine before its first renewal.
+// The lease still counts as short when it passes to another goroutine before its first renewal.
 func TestQueuedLeaseThatIsHandedOverIsShort(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		holder, _ := w.locker()
@@ -406,8 +407,7 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// What the kernel promises of hooks holds for these: a function of the caller's that panics costs
-// its events.
+// As with all hooks, a function of the caller's that panics loses only its own events.
 func TestResourceThatPanics(t *testing.T) {
 	var panics bool
 	resource := func(string) string {
