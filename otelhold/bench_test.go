@@ -41,7 +41,7 @@ func newLocker(b *testing.B, options ...holdfast.Option) *holdfast.Locker {
 	return l
 }
 
-// BenchmarkCollect collects with few locks held, and with very many.
+// BenchmarkCollect collects while few locks are held, and while very many are.
 func BenchmarkCollect(b *testing.B) {
 	for _, locks := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("held=%d", locks), func(b *testing.B) {

@@ -26,7 +26,7 @@ func newObserver(t *testing.T, options ...sdktrace.TracerProviderOption) *observ
 	return &observer{telemetry, holdfast.DefaultTTL, newQueuedLeases(), newAnswers(), newHolds()}
 }
 
-// use has several goroutines of two processes use, wait for and share a few keys.
+// use makes several goroutines of two processes use, wait for and share a few keys.
 func use(t *testing.T, o *observer) {
 	memory := memhold.New()
 	defer memory.Close()
@@ -94,7 +94,7 @@ func TestUnsampledLocksCostNothing(t *testing.T) {
 	})
 }
 
-// Ends and answers that hooks were not told of are forgotten at some time, the oldest first.
+// Ends and answers that hooks were not told of are forgotten in the end, the oldest first.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	o := newObserver(t)
 	hooks := o.hooks()
@@ -115,7 +115,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// A span tells the first answers to a wait, and the last one.
+// A span shows the first answers to a wait, and the last one.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := newAnswers()

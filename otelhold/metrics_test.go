@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
-// events is what may happen, and what the metrics are afterwards.
+// events are what may happen, with the metrics afterwards.
 var events = []struct {
 	name string
 	do   func(t *testing.T, w *world)
@@ -352,7 +352,7 @@ func followsNodes(_ *testing.T, w *world) {
 	})
 }
 
-// Nothing is observed of what is not followed any more, and after Close of nothing.
+// What is not followed any more is not observed. After Close nothing is.
 func TestWhatIsFollowedEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, _ := w.locker()
@@ -420,8 +420,8 @@ func TestDefaultBoundOfResources(t *testing.T) {
 	}, otelhold.WithResource(func(key string) string { return key }))
 }
 
-// A name that is too long counts as "other", which is no resource of its own, and one that is not
-// UTF-8 is made so.
+// A name that is too long counts as "other", and is no resource of its own. A name that is not
+// UTF-8 is made UTF-8.
 func TestNamesOfResources(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		hooks := w.telemetry.Hooks(0)
@@ -444,8 +444,7 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// What the kernel promises of hooks holds for these: a function of the caller's that panics costs
-// its events.
+// As with all hooks, a function of the caller's that panics loses only its own events.
 func TestResourceThatPanics(t *testing.T) {
 	var panics bool
 	bubble(t, func(t *testing.T, w *world) {
@@ -479,8 +478,8 @@ func TestMarginIsAShareOfTheTTLGiven(t *testing.T) {
 	})
 }
 
-// The margin of the first renewal of a lease says nothing if that came out of the backend's queue,
-// and only then.
+// The margin of the first renewal of a lease is left out if the lease came out of the backend's
+// queue, and only then.
 func TestMarginsThatCount(t *testing.T) {
 	type told = func(holdfast.Hooks)
 	var (
@@ -539,7 +538,7 @@ func TestMarginsThatCount(t *testing.T) {
 	}
 }
 
-// The global providers are the default, also if they are set later.
+// The global providers are the default, even if they are set later.
 func TestGlobalProviders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		telemetry, err := otelhold.New(otelhold.WithMeterProvider(nil),
@@ -568,8 +567,8 @@ func TestNilOption(t *testing.T) {
 	}
 }
 
-// A function of the caller's that panics ends no program: collections are made by exporters. What
-// else is followed is collected.
+// Collections are made by exporters. If a function of the caller's panics in one, the program does
+// not end, and everything else that is followed is collected.
 func TestStatusThatPanics(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, _ := w.locker()
@@ -597,7 +596,7 @@ func TestStatusThatPanics(t *testing.T) {
 
 // A collection costs the same however many locks are held.
 func TestCollectionOfManyLocksIsCheap(t *testing.T) {
-	// In a bubble no renewal is due meanwhile, whose allocations would count.
+	// In a bubble no renewal is due meanwhile: its allocations would count.
 	bubble(t, func(t *testing.T, w *world) {
 		l, err := holdfast.New(w.memory, holdfast.WithHooks(w.telemetry.Hooks(0)))
 		if err != nil {

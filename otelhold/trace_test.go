@@ -36,7 +36,7 @@ func (w *world) request(name string) context.Context {
 	return ctx
 }
 
-// lasted is how long the span says it was.
+// lasted returns how long the span lasted.
 func lasted(s sdktrace.ReadOnlySpan) time.Duration { return s.EndTime().Sub(s.StartTime()) }
 
 // wantSpan compares what a span says, but for the token and its time.
@@ -150,7 +150,7 @@ func TestSpansWithoutACallersSpan(t *testing.T) {
 	})
 }
 
-// Each of those who hand a lock to each other has the spans of its own request.
+// Goroutines that hand a lock over have the spans of their own requests.
 func TestSpansOfHandovers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, _ := w.locker()
@@ -205,7 +205,7 @@ func TestSpansOfReaders(t *testing.T) {
 		}
 		wantSpan(t, holds[0], codes.Unset, time.Second, "kind=shared resource=all")
 		wantSpan(t, holds[1], codes.Unset, 2010*time.Millisecond, "kind=shared resource=all")
-		// Whichever span is ended, it lasts as long as the lock that has ended did.
+		// Whichever span ends, it lasts as long as the lock that has ended.
 		for i, ctx := range []context.Context{second, first} {
 			if holds[i].Parent().SpanID() != trace.SpanContextFromContext(ctx).SpanID() {
 				t.Errorf("release %d has ended the span of another reader", i)
@@ -228,7 +228,7 @@ func TestSpansOfPermits(t *testing.T) {
 	})
 }
 
-// Of several keys the lock on each lasts from its own grant.
+// In a set, the lock on each key lasts from its own grant.
 func TestSpansOfASet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, _ := w.locker()
@@ -353,7 +353,7 @@ func TestSpanOfAReleaseWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Without WithKeys no key shows, in whatever becomes of locks.
+// Without WithKeys no key shows, whatever becomes of the locks.
 func TestNoKeysUnlessAsked(t *testing.T) {
 	const secret = "ada@example.org"
 	shows := func(options ...otelhold.Option) (shows bool) {
@@ -401,7 +401,7 @@ func TestNoKeysUnlessAsked(t *testing.T) {
 	}
 }
 
-// Without WithKeys no key shows, also if the backend names it in its own words, as filehold does.
+// Without WithKeys no key shows, even if an error of the backend names it, as those of filehold do.
 func TestNoKeysInWordsOfTheBackend(t *testing.T) {
 	const secret = "ada \"the first\""
 	said := func(options ...otelhold.Option) (said string) {
@@ -451,8 +451,8 @@ func TestNoKeysInWordsOfTheBackend(t *testing.T) {
 	}
 }
 
-// A key may be any bytes. Exporters drop all spans that they have gathered for one text that is not
-// UTF-8.
+// A key may be any bytes. For one text that is not UTF-8, exporters drop all spans that they have
+// gathered.
 func TestTextsAreUTF8(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const key = "caf\xe9"
@@ -494,8 +494,8 @@ func TestTextsAreUTF8(t *testing.T) {
 	}, otelhold.WithKeys())
 }
 
-// A set that could not be had is told for the key that was missing. Its waits for others are not
-// those of the next acquisition, whether that waits or not.
+// A set that was not granted is reported for the key that was missing. Its waits for other keys do
+// not count for the next acquisition, whether that waits or not.
 func TestAnswersToAnEarlierSet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		other, err := holdfast.New(w.memory)
@@ -543,7 +543,7 @@ func TestAnswersToAnEarlierSet(t *testing.T) {
 	})
 }
 
-// What is recorded has the span that it is about, for exemplars.
+// Each measurement has its span, for exemplars.
 func TestMetricsHaveTheirSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, faults := w.locker()
@@ -692,7 +692,7 @@ type blocks struct {
 func (b blocks) OnStart(context.Context, sdktrace.ReadWriteSpan) { <-b.until }
 func (b blocks) OnEnd(sdktrace.ReadOnlySpan)                     { panic("a processor's fault") }
 
-// A provider that blocks, or panics, harms no lock.
+// A provider that blocks or panics harms no lock.
 func TestProviderThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
