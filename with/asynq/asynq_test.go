@@ -27,7 +27,7 @@ import (
 var errWork = errors.New("the work failed")
 
 // server is the Redis of all tests, with tasks and nothing else in it: the locks are in memory, so
-// that one can be lost while Redis answers.
+// that a lock can be lost while Redis answers.
 var server asynq.RedisClientOpt
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -108,7 +108,7 @@ func (f *fleet) election(options ...election.Option) *election.Election {
 
 type build func(election.Term, asynq.RedisConnOpt) (withasynq.Scheduler, error)
 
-// campaign has a process campaign until it leaves.
+// campaign makes a process campaign until it leaves.
 func (f *fleet) campaign(e *election.Election, redis asynq.RedisConnOpt, b build) (leave func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -191,7 +191,7 @@ func (s *ticks) scheduler(name string) build {
 	}
 }
 
-// provider has the same task, and stands still when it is asked again.
+// provider has the same task, and blocks when it is asked again.
 type provider struct {
 	asked atomic.Int64
 	again chan struct{}
@@ -246,7 +246,7 @@ func TestLossStopsAtOnce(t *testing.T) {
 	}
 }
 
-// A scheduler removes what it has told of itself after a loss as well, if need be over new
+// After a loss, too, a scheduler removes what it has stored about itself, if need be over new
 // connections.
 func TestNothingIsLeftAfterALoss(t *testing.T) {
 	t.Parallel()
@@ -341,7 +341,7 @@ func TestLossStopsAManagerThatStandsStill(t *testing.T) {
 	}
 }
 
-// A command that is not sent yet when the lock ends is not sent after it.
+// A command that was not sent when the lock ended is not sent later.
 func TestNothingIsSentLater(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fleet, *election.Election, election.Term){
@@ -379,7 +379,8 @@ func TestNothingIsSentLater(t *testing.T) {
 	}
 }
 
-// loadScript has the server know the script that enqueues, which is sent a second time otherwise.
+// loadScript makes the server know the script that enqueues. Otherwise the script is sent a second
+// time.
 func (f *fleet) loadScript() {
 	f.Helper()
 	client := asynq.NewClient(f.redis)
@@ -389,7 +390,7 @@ func (f *fleet) loadScript() {
 	}
 }
 
-// slowHook lets the first command that enqueues wait.
+// slowHook makes the first command that enqueues wait.
 type slowHook struct {
 	once        sync.Once
 	asked, goOn chan struct{}
@@ -417,7 +418,7 @@ func (*slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// What is being enqueued when a leader leaves is enqueued before the next one leads.
+// A task that is being enqueued when a leader leaves is enqueued before the next one leads.
 func TestLeavingEnqueuesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

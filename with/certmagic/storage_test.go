@@ -25,7 +25,7 @@ import (
 
 var errWhy = errors.New("the caller's reason")
 
-// storageOf returns the storage of another process, and what it is told of losses.
+// storageOf returns the storage of another process, and the losses that are reported to it.
 func storageOf(t *testing.T, memory *memhold.Backend, dir string) (*withcertmagic.Storage,
 	chan error) {
 	t.Helper()
@@ -62,7 +62,7 @@ func play(t *testing.T, f func(t *testing.T, memory *memhold.Backend, a, b *with
 	})
 }
 
-// authority issues certificates, by nobody's trust.
+// authority issues certificates that nobody trusts.
 type authority struct {
 	issued atomic.Int64
 	during func()
@@ -88,7 +88,7 @@ func (a *authority) Issue(_ context.Context,
 		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// Processes that need a certificate at the same time obtain it once, by certmagic itself.
+// If several processes need a certificate at the same time, certmagic itself obtains it once.
 func TestOneObtains(t *testing.T) {
 	const processes, name = 3, "example.com"
 	memory, dir := memhold.New(), t.TempDir()
@@ -193,7 +193,7 @@ func TestLoss(t *testing.T) {
 	})
 }
 
-// A lock that was lost is nothing to release, and another goroutine's is left alone.
+// A lost lock cannot be released, and the lock of another goroutine is left alone.
 func TestUnlockAfterALoss(t *testing.T) {
 	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
 		told chan error) {

@@ -101,7 +101,7 @@ var nowhere = &rest.Config{Host: "127.0.0.1:0"}
 
 type setup func(manager.Manager, election.Term) error
 
-// campaign has a process campaign until it leaves.
+// campaign makes a process campaign until it leaves.
 func (f *fleet) campaign(e *election.Election, config *rest.Config, s setup) (leave func()) {
 	return f.begin(func(ctx context.Context) error {
 		return withcontrollerruntime.Run(ctx, e, config, options(), s)
@@ -151,7 +151,7 @@ func (w *work) Start(ctx context.Context) error {
 	return nil
 }
 
-// add has a manager run them.
+// add makes a manager run them.
 func add(all ...*work) setup {
 	return func(mgr manager.Manager, _ election.Term) error {
 		for _, w := range all {
@@ -250,7 +250,7 @@ func TestResignationWaits(t *testing.T) {
 	o.GracefulShutdownTimeout = &short // the grace of the election counts
 	s := func(mgr manager.Manager, term election.Term) error {
 		return errors.Join(add(a, other)(mgr, term), mgr.Add(manager.RunnableFunc(
-			func(ctx context.Context) error { // it needs a leader, as it does not say otherwise
+			func(ctx context.Context) error { // by default it needs a leader
 				plain <- ctx
 				<-ctx.Done()
 				return nil
@@ -307,7 +307,7 @@ const (
 "annotations":{"k8s.io/initial-events-end":"true"}}}}`
 )
 
-// apiServer has config maps in a list that begins when it may.
+// apiServer serves a list of config maps, and answers only when begin is closed.
 func (f *fleet) apiServer(begin <-chan struct{}) *rest.Config {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -371,7 +371,7 @@ func TestEachTermHasAManager(t *testing.T) {
 	}
 }
 
-// A manager whose cache is not filled yet ends all the same.
+// A manager ends even if its cache is not filled yet.
 func TestEndBeforeTheCacheIsFilled(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*fleet, *election.Election){

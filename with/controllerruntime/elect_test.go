@@ -17,8 +17,8 @@ import (
 	withcontrollerruntime "github.com/holdfast-go/holdfast/with/controllerruntime"
 )
 
-// elected returns a manager of another process with an election, which asks often and believes for
-// long.
+// elected returns a manager of another process with an election, which asks often, and believes for
+// a long time that it leads.
 func (f *fleet) elected(all ...*work) manager.Manager {
 	f.Helper()
 	return f.electedOver(f.locker(), 40*time.Second, all...)
@@ -96,7 +96,7 @@ func TestElectedManagerThatLoses(t *testing.T) {
 	isLoss(t, others)
 }
 
-// An elector that asks again after a loss gets no second term, which it would take for the first.
+// An elector that asks again after a loss gets no second term: it would take that for the first.
 func TestLockIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -133,7 +133,7 @@ func says(t *testing.T, l resourcelock.Interface, who string) {
 	}
 }
 
-// A record that is held by another is neither taken nor has an end to wait for.
+// A record that another process holds is not taken, and shows no end to wait for.
 func TestLockOfAnother(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -250,7 +250,7 @@ func TestTimesOfElect(t *testing.T) {
 	}
 }
 
-// The values of a BaseContext of the user's stay.
+// The values of the user's BaseContext stay.
 func TestBaseContext(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -14,9 +14,9 @@ import (
 	withcontrollerruntime "github.com/holdfast-go/holdfast/with/controllerruntime"
 )
 
-// TestFaults is that of itest/with, without the weight of Kubernetes there: two processes, and
-// one of them works. Whatever becomes of the backend, the work ends, without an answer and before
-// another begins, and somebody works when the backend is back.
+// TestFaults is the test of itest/with, without bringing Kubernetes there: of two processes one
+// works. Whatever becomes of the backend, the work ends, even without an answer, and before that of
+// another begins. When the backend is back, somebody works.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for how, process := range map[string]func(*fleet, context.Context, *holdfast.Locker,

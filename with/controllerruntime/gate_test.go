@@ -71,7 +71,7 @@ func (c filled) WaitForCacheSync(ctx context.Context) bool {
 	}
 }
 
-// The leader's work waits for the cache of a second cluster, and an end of the term does not.
+// The leader's work waits for the cache of a second cluster. The end of a term does not.
 func TestSecondCluster(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -115,7 +115,7 @@ func TestWarmup(t *testing.T) {
 	<-w.started
 }
 
-// A server, as one for probes, does not wait for the cache.
+// A server, such as one for probes, does not wait for the cache.
 func TestServerStartsFirst(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -90,7 +90,7 @@ func (p *process) job(atLeast time.Duration, f func(context.Context, *holdfast.L
 	return job
 }
 
-// wrapped returns a job that has none.
+// wrapped returns a job without a context.
 func (p *process) wrapped(atLeast time.Duration, f func()) cron.Job {
 	p.t.Helper()
 	skip, err := withcron.SkipIfHeld(p.locker, "report", atLeast, p.options()...)
@@ -225,7 +225,7 @@ func TestLossEndsJob(t *testing.T) {
 	})
 }
 
-// A job without a context runs on, and somebody is told.
+// A job without a context runs on, and the loss is reported.
 func TestLossIsToldOfWrappedJob(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process()
@@ -246,7 +246,7 @@ func TestLossIsToldOfWrappedJob(t *testing.T) {
 	})
 }
 
-// Whoever stops the Cron, and waits for its jobs, has kept the minimum.
+// A program that stops the Cron and waits for its jobs has kept the minimum.
 func TestStopWaitsForTheMinimum(t *testing.T) {
 	const atLeast = 5 * time.Second
 	play(t, func(t *testing.T, f *fleet) {

@@ -202,7 +202,7 @@ func TestLossEndsTheHandler(t *testing.T) {
 	}
 }
 
-// A handler without the context runs on, and somebody is told while it does.
+// A handler without the context runs on. Meanwhile the loss is reported.
 func TestLossIsTold(t *testing.T) {
 	f := newFleet(t)
 	entered, goOn := make(chan struct{}), make(chan struct{})
@@ -221,7 +221,7 @@ func TestLossIsTold(t *testing.T) {
 	}
 }
 
-// A request whose lock is lost does not release that of the next one.
+// A request whose lock is lost does not release the lock of the next request.
 func TestUnlockAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -282,7 +282,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// The end of the context ends waiting, and not the release of what is locked.
+// The end of the context ends a wait, and does not keep a lock from being released.
 func TestUnlockAfterTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -309,7 +309,7 @@ func TestCloseIsNotTold(t *testing.T) {
 	})
 }
 
-// A key is copied: fiber uses the memory of a request again.
+// Keys are copied, because fiber uses the memory of a request again.
 func TestMemoryOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

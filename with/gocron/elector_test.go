@@ -108,7 +108,7 @@ func TestNextLeadsAfterTasks(t *testing.T) {
 	})
 }
 
-// The process may have stopped to lead between gocron's question and the job.
+// The process may have stopped leading between gocron's question and the job.
 func TestTaskWithoutItsTerm(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.candidate("a")

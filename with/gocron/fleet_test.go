@@ -130,7 +130,7 @@ func (p *process) start(options ...gocron.SchedulerOption) {
 	s.Start()
 }
 
-// add has a job run, as when says, under its name.
+// job adds a job that runs as when says, under its name.
 func (p *process) job(name string, when gocron.JobDefinition, task any, at ...time.Time) {
 	p.t.Helper()
 	options := []gocron.JobOption{gocron.WithName(name), gocron.WithEventListeners(

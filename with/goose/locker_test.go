@@ -42,7 +42,7 @@ func play(t *testing.T, f func(*testing.T, *stage)) {
 
 func stageIn(t *testing.T, dir string) *stage {
 	memory := memhold.New()
-	// goose looks at the version before it asks for the lock, while another may write.
+	// goose reads the version before it asks for the lock, while another process may write.
 	db, err := sql.Open("sqlite", filepath.Join(dir, "db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func stageIn(t *testing.T, dir string) *stage {
 	return &stage{T: t, memory: memory, db: db, told: make(chan error, 10)}
 }
 
-// process returns what a process has that migrates.
+// process returns what a process migrates with.
 func (s *stage) process(migrations ...*goose.Migration) (*withgoose.Locker, *goose.Provider) {
 	s.Helper()
 	locker, err := holdfast.New(s.memory)
@@ -135,7 +135,7 @@ func TestOneMigrates(t *testing.T) {
 	}
 }
 
-// The migration under way is undone, and no other begins.
+// The migration under way is rolled back, and no other begins.
 func TestLossEndsMigrations(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		l, p := s.process(migration(1, "a", nil),
@@ -155,7 +155,7 @@ func TestLossEndsMigrations(t *testing.T) {
 	})
 }
 
-// Without a context of ours they run on, and somebody is told.
+// Without a context of ours migrations run on, and the loss is reported.
 func TestLossIsTold(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		_, p := s.process(migration(1, "a", func(ctx context.Context) error {
@@ -171,7 +171,7 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// Who waits for the lock does so until the context ends, and migrates nothing.
+// A wait for the lock ends with the context, and nothing is migrated.
 func TestContextEndsTheWait(t *testing.T) {
 	s := newStage(t)
 	l, p := s.process(migration(1, "a", nil))

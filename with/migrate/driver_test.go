@@ -20,7 +20,7 @@ import (
 	withmigrate "github.com/holdfast-go/holdfast/with/migrate"
 )
 
-// ttl is one after a third of which a loss is noticed.
+// ttl is the TTL of locks. A loss is noticed after a third of it.
 const ttl = 3 * time.Second
 
 // stage is a database, and processes that migrate it.
@@ -82,7 +82,7 @@ func (s *stage) driver(options ...withmigrate.Option) database.Driver {
 	return d
 }
 
-// process returns what another process migrates with: from nothing to 1, 2 and 3.
+// process returns the Migrate of another process, with the versions 1, 2 and 3.
 func (s *stage) process(options ...withmigrate.Option) *migrate.Migrate {
 	s.Helper()
 	src, err := sourcestub.WithInstance(nil, &sourcestub.Config{})
@@ -100,7 +100,7 @@ func (s *stage) process(options ...withmigrate.Option) *migrate.Migrate {
 	return m
 }
 
-// is wants the database to have that version, and to have run so many migrations.
+// is checks the version of the database, and which migrations it has run.
 func (s *stage) is(version int, dirty bool, run ...string) {
 	s.Helper()
 	if s.db.CurrentVersion != version || s.db.IsDirty != dirty ||
@@ -117,7 +117,7 @@ func (s *stage) lose() {
 	isLoss(s.T, "what is told", <-s.told)
 }
 
-// The tests that golang-migrate has for drivers.
+// golang-migrate's own tests of drivers.
 func TestTheirs(t *testing.T) {
 	for name, options := range map[string][]withmigrate.Option{
 		"our lock":   nil,
@@ -167,7 +167,7 @@ func TestWait(t *testing.T) {
 }
 
 // The migration under way goes on, and no other begins. After an error golang-migrate leaves a
-// goroutine behind that waits for somebody to read the next migration, unless that is empty.
+// goroutine behind, which waits until somebody reads the next migration, unless that is empty.
 func TestLossEndsMigrations(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		s.texts[2] = ""
@@ -192,7 +192,7 @@ func TestLossEndsMigrations(t *testing.T) {
 	})
 }
 
-// What was marked before a loss and not run yet is not run.
+// A migration that was marked before a loss, and not run yet, is not run.
 func TestLossBeforeRun(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		d := s.driver()
@@ -227,7 +227,7 @@ func TestLossDuringTheLast(t *testing.T) {
 	})
 }
 
-// The driver's own lock is taken only if it is asked for, and ours is free if that one is taken.
+// The driver's own lock is used only if it is asked for. If that one is taken, ours is free.
 func TestDriverLock(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		if err := s.db.Lock(); err != nil {

@@ -33,7 +33,7 @@ func play(t *testing.T, f func(*server)) {
 	})
 }
 
-// process returns the Client of another process, and what it has of the server.
+// process returns the Client of another process, and that process's connection to the server.
 func (s *server) process() (*redislock.Client, *memhold.Backend) {
 	backend := s.memory.Client()
 	client := redislock.NewOver(backend)
@@ -142,7 +142,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A lock lasts as long as Refresh says, whatever it was obtained for.
+// A lock lasts as long as Refresh says, whatever TTL it was obtained with.
 func TestRefresh(t *testing.T) {
 	for name, ttls := range map[string][]time.Duration{
 		"same":                  {10 * time.Second},
@@ -165,7 +165,7 @@ func TestRefresh(t *testing.T) {
 					}
 					want = ttl
 				}
-				// What is lost at the end of a lease is lost a little earlier.
+				// A lock that ends with its lease ends a little earlier.
 				time.Sleep(want - 200*time.Millisecond)
 				if err := lock.Held().Err(); err != nil || s.isFree() {
 					s.Errorf("200ms before its end: %v, free: %v", err, s.isFree())
@@ -181,8 +181,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// A refresh that is answered at the moment at which the lock ends fails, or the lock lasts. Which
-// goroutine comes first is up to the scheduler, so there are many tries.
+// A refresh that is answered at the moment at which the lock ends either fails, or the lock lasts.
+// Which goroutine comes first is up to the scheduler, so there are many tries.
 func TestRefreshAtTheEnd(t *testing.T) {
 	var refreshed, failed int
 	for range 2000 {
@@ -208,7 +208,7 @@ func TestRefreshAtTheEnd(t *testing.T) {
 	t.Logf("%d were refreshed, %d not", refreshed, failed)
 }
 
-// A lock that is renewed for a long refresh is told of its loss as well.
+// A lock that is renewed for a long refresh tells of its loss, too.
 func TestLossOfWhatIsRefreshed(t *testing.T) {
 	play(t, func(s *server) {
 		c, _ := s.process()
@@ -249,7 +249,7 @@ func TestSameToken(t *testing.T) {
 	})
 }
 
-// A lock that is lost, which nobody knows yet, is asked for again as the strategy says.
+// If a lock is lost and nobody knows it yet, the same token is tried again as the strategy says.
 func TestSameTokenAfterALoss(t *testing.T) {
 	play(t, func(s *server) {
 		c, _ := s.process()
@@ -330,7 +330,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// What is not answered is told at once by Obtain, and tried again by Refresh.
+// Obtain reports a missing answer at once. Refresh tries again.
 func TestNoAnswer(t *testing.T) {
 	play(t, func(s *server) {
 		a, backend := s.process()

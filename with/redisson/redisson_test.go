@@ -96,8 +96,8 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// warm has the server know the scripts. A request for a script that it does not know does nothing
-// if its caller does not wait any more.
+// warm makes the server know the scripts. If it does not know a script, a request whose caller does
+// not wait any more does nothing.
 func warm(t testing.TB, b *withredisson.Backend) {
 	t.Helper()
 	c := driver.Claim{Key: "warm", Owner: driver.NewOwner(""), TTL: time.Minute}
@@ -338,8 +338,8 @@ func TestClientClosedFirst(t *testing.T) {
 	})
 }
 
-// Close returns while a server hangs from which a subscription is being made, whatever timeouts the
-// client has.
+// Close returns even while a subscription is being made at a server that hangs, whatever timeouts
+// the client has.
 func TestCloseWhileTheServerHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -407,8 +407,8 @@ func TestRedissonHearsRelease(t *testing.T) {
 	}
 }
 
-// A renewal with a block says that somebody waits, as the kernel would not release the key
-// otherwise; and does not count this process's own ear.
+// A renewal with a block says that somebody waits: otherwise the kernel would not release the key.
+// This process's own ear does not count.
 func TestRenewTellsThatRedissonWaits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -450,7 +450,7 @@ func TestRenewTellsThatRedissonWaits(t *testing.T) {
 	}
 }
 
-// A lock that somebody takes away by force, as RLock.forceUnlock does, is lost.
+// A lock that is taken away by force, as by RLock.forceUnlock, is lost.
 func TestForcedUnlockIsLoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -478,7 +478,7 @@ func TestForcedUnlockIsLoss(t *testing.T) {
 	}
 }
 
-// What other libraries and other types keep at the key is not touched.
+// What other libraries or other types store at the key is not touched.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -514,7 +514,8 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// A request that arrives after its release, as one whose connection was given up, takes no lock.
+// A request may arrive after the release of its claim, if its connection was given up. It takes no
+// lock.
 func TestAcquireAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -538,7 +539,7 @@ func TestAcquireAfterItsRelease(t *testing.T) {
 	}
 }
 
-// Tokens rise when a fleet moves from one layout to the other.
+// Tokens rise when processes move from one layout to the other.
 func TestTokensRiseOverLayouts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

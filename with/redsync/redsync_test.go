@@ -76,7 +76,7 @@ func (s *servers) unlock(m *redsync.Mutex) {
 	s.must(ok, err)
 }
 
-// isTaken wants an ErrTaken as the old library gives it, found as its users find it.
+// isTaken checks for the ErrTaken of the old library, as its users do.
 func isTaken(t *testing.T, what string, err error) {
 	t.Helper()
 	var taken *redsync.ErrTaken
@@ -162,7 +162,7 @@ func TestTries(t *testing.T) {
 	})
 }
 
-// It gets a lock that is unlocked meanwhile, with its next try.
+// If a lock is unlocked meanwhile, the next try gets it.
 func TestTriesUntilUnlocked(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		a, b := s.process().NewMutex("k"), s.process().NewMutex("k",
@@ -253,7 +253,7 @@ func TestSetNXOnExtend(t *testing.T) {
 	})
 }
 
-// Every try asks the server, also while the process has the lock as far as it knows.
+// Every try asks the server, even if the process has the lock as far as it knows.
 func TestKeyIsRemoved(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		rs := s.process()
@@ -284,7 +284,7 @@ func TestContexts(t *testing.T) {
 		if err := b.TryLockContext(ctx); !errors.Is(err, redsync.ErrFailed) {
 			t.Errorf("TryLockContext = %v, want ErrFailed", err)
 		}
-		// Nothing but the wait for it ends with the context.
+		// Only the wait for the unlock ends with the context.
 		if ok, err := a.UnlockContext(ctx); ok || err == nil {
 			t.Errorf("UnlockContext = %v, %v; want that it is not confirmed", ok, err)
 		}
@@ -333,7 +333,7 @@ func TestValues(t *testing.T) {
 	})
 }
 
-// What the only server does not answer is told of it, as before.
+// If the only server does not answer, the error says so, as before.
 func TestNoAnswer(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		rs, clients := s.faulty()
@@ -450,7 +450,7 @@ func TestSeveralPools(t *testing.T) {
 	})
 }
 
-// It gets the lock if a majority of the servers is free, whichever they are.
+// The lock is granted if it is free on a majority of the servers, whichever they are.
 func TestMajorityIsFree(t *testing.T) {
 	for taken := range 1 << 4 {
 		play(t, 4, func(t *testing.T, s *servers) {
