@@ -31,8 +31,8 @@ func Lose(t testing.TB, b *Backend, key string) {
 	}
 }
 
-// Hang has b hang, as in a call of the file system that does not return, until resume is called or
-// b is closed.
+// Hang makes b hang, as in a call of the file system that does not return, until resume is called
+// or b is closed.
 func Hang(b *Backend) (resume func()) {
 	b.work.Lock()
 	done := make(chan struct{})
@@ -94,20 +94,20 @@ func MemberFile(b *Backend) string { return b.member.path }
 // Presence is how long a waiter counts as present.
 const Presence = presence
 
-// SetNetworkFS has every directory be on a file system of that name.
+// SetNetworkFS makes every directory appear to be on a file system of that name.
 func SetNetworkFS(t testing.TB, name string) {
 	networkFSSource = func(string) string { return name }
 	t.Cleanup(func() { networkFSSource = networkFS })
 }
 
-// SetManyKernels has every directory be on a file system that machines may share.
+// SetManyKernels makes every directory appear to be on a file system that machines may share.
 func SetManyKernels(t testing.TB) {
 	oneKernelSource = func(string) bool { return false }
 	t.Cleanup(func() { oneKernelSource = oneKernel })
 }
 
-// SetBoot has Open believe that the machine was booted anew. Unless known, one boot cannot be told
-// from the next.
+// SetBoot makes Open believe that the machine was booted anew. If known is false, one boot cannot
+// be told from the next.
 func SetBoot(t testing.TB, boot byte, known bool) {
 	bootMarkSource = func() bootMark {
 		if !known {
@@ -118,14 +118,13 @@ func SetBoot(t testing.TB, boot byte, known bool) {
 	t.Cleanup(func() { bootMarkSource = readBootMark })
 }
 
-// SetClock has Open believe that it has another clock, or, with 0, that nothing tells which.
+// SetClock makes Open believe that it has another clock, or, with 0, that its clock is not known.
 func SetClock(t testing.TB, mark byte) {
 	clockMarkSource = func(string) clockMark { return clockMark{mark} }
 	t.Cleanup(func() { clockMarkSource = readClockMark })
 }
 
-// OnSync has f called after each sync of something in dir/fence with the names that are durable
-// since.
+// OnSync calls f after each sync of something in dir/fence. fd is what was synced.
 func OnSync(t testing.TB, f func(fd int)) {
 	replaceFsync(t, func(fd int) error {
 		if err := syscall.Fsync(fd); err != nil {
@@ -136,7 +135,7 @@ func OnSync(t testing.TB, f func(fd int)) {
 	})
 }
 
-// FailSync has every sync fail.
+// FailSync makes every sync fail.
 func FailSync(t testing.TB) (heal func()) {
 	replaceFsync(t, func(int) error { return syscall.EIO })
 	return func() { syncs.Store(nil) }
@@ -292,13 +291,13 @@ func init() {
 	}
 }
 
-// LoseMessages has the messages between members be lost, as when their pipes are full.
+// LoseMessages loses the messages between members, as when their pipes are full.
 func LoseMessages() (heal func()) {
 	messagesLost.Store(true)
 	return func() { messagesLost.Store(false) }
 }
 
-// FailFlock has the file locks that are tried for fail, as when the kernel has no memory for them.
+// FailFlock makes attempts at file locks fail, as when the kernel has no memory for them.
 func FailFlock(t testing.TB) (heal func()) {
 	flockFails.Store(true)
 	heal = func() { flockFails.Store(false) }
@@ -306,7 +305,7 @@ func FailFlock(t testing.TB) (heal func()) {
 	return heal
 }
 
-// AfterLink has f called with each second name that a file was given. Call it before Open.
+// AfterLink calls f with each second name that a file was given. Call it before Open.
 func AfterLink(t testing.TB, f func(name string)) {
 	t.Cleanup(func() { linked.Store(nil) })
 	linked.Store(&f)
@@ -368,7 +367,7 @@ func replaceUnlink(t testing.TB, f func(path string) error) {
 	t.Cleanup(func() { unlinks.Store(nil) })
 }
 
-// FailUnlink has path not be removed, as after an error of the disk.
+// FailUnlink keeps path from being removed, as after an error of the disk.
 func FailUnlink(t testing.TB, path string) (heal func()) {
 	replaceUnlink(t, func(removed string) error {
 		if removed == path {
@@ -379,7 +378,7 @@ func FailUnlink(t testing.TB, path string) (heal func()) {
 	return func() { unlinks.Store(nil) }
 }
 
-// BeforeUnlink has f called with each path that is removed.
+// BeforeUnlink calls f with each path before it is removed.
 func BeforeUnlink(t testing.TB, f func(path string)) {
 	replaceUnlink(t, func(path string) error {
 		f(path)
@@ -387,7 +386,7 @@ func BeforeUnlink(t testing.TB, f func(path string)) {
 	})
 }
 
-// BeforeRename has f called with each name that a file is given in place of another name.
+// BeforeRename calls f with each name before a file is given it in place of another.
 func BeforeRename(t testing.TB, f func(to string)) {
 	rename := func(from, to string) error {
 		f(to)
@@ -397,7 +396,7 @@ func BeforeRename(t testing.TB, f func(to string)) {
 	t.Cleanup(func() { renames.Store(nil) })
 }
 
-// AfterUnlink has f called with each path that was removed.
+// AfterUnlink calls f with each path that was removed.
 func AfterUnlink(t testing.TB, f func(path string)) {
 	replaceUnlink(t, func(path string) error {
 		err := syscall.Unlink(path)
@@ -406,7 +405,7 @@ func AfterUnlink(t testing.TB, f func(path string)) {
 	})
 }
 
-// InsteadOfSync has f called instead of the syncs of the directory dir.
+// InsteadOfSync calls f instead of the syncs of the directory dir.
 func InsteadOfSync(t testing.TB, dir string, f func() error) {
 	replaceFsync(t, func(fd int) error {
 		st, err := statOpen(fd)
@@ -420,7 +419,7 @@ func InsteadOfSync(t testing.TB, dir string, f func() error) {
 	})
 }
 
-// AfterMap has f called each time the counter of the tokens was mapped.
+// AfterMap calls f each time after the counter of the tokens was mapped.
 func AfterMap(t testing.TB, f func()) {
 	t.Cleanup(func() { mapped.Store(nil) })
 	mapped.Store(&f)
@@ -444,8 +443,8 @@ func init() {
 	}
 }
 
-// FailOpens has every file fail to open, as when the process has no descriptor left. failed counts
-// them.
+// FailOpens makes every file fail to open, as when the process has no descriptor left. failed
+// counts them.
 func FailOpens(t testing.TB) (failed *atomic.Int64, heal func()) {
 	openFails.Store(0)
 	opensFail.Store(true)
@@ -471,7 +470,7 @@ func init() {
 	sysMkdir, sysMkfifo = hook(syscall.Mkdir), hook(syscall.Mkfifo)
 }
 
-// AfterMake has f called with the path of each named pipe and each directory that was made.
+// AfterMake calls f with the path of each named pipe and each directory that was made.
 func AfterMake(t testing.TB, f func(path string)) {
 	makes.Store(&f)
 	t.Cleanup(func() { makes.Store(nil) })

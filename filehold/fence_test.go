@@ -92,7 +92,7 @@ func (m *fenceModel) rename(from, to string) error {
 	return err
 }
 
-// interfere has another process act in the middle of what one does.
+// interfere makes another process act in the middle of what one does.
 func (m *fenceModel) interfere() {
 	if m.interferes || m.random.IntN(3) > 0 {
 		return
@@ -123,7 +123,7 @@ func (m *fenceModel) boot() {
 	}
 }
 
-// start has a process open the counter.
+// start makes a process open the counter.
 func (m *fenceModel) start() {
 	c, err := m.d.openCounter(m.temporary(), false)
 	m.check(err)

@@ -43,7 +43,7 @@ func stopRemoval(t *testing.T) removal {
 	return r
 }
 
-// acquireBehind has b acquire key behind the removal of its file.
+// acquireBehind makes b acquire key behind the removal of its file.
 func (r removal) acquireBehind(t *testing.T, b *filehold.Backend, key string) driver.Result {
 	t.Helper()
 	defer r.resume() // also when the test fails
@@ -112,8 +112,8 @@ func TestBackupByHardLinks(t *testing.T) {
 	want(t, "next", acquire(t, c, claim("k")), driver.Busy)
 }
 
-// TestFailedFlockLeavesTheKey has a file lock fail for another reason than that it is taken (on
-// Linux ENOLCK, without memory for it). That refuses the claim, and takes nothing from the holder.
+// TestFailedFlockLeavesTheKey: a file lock fails for another reason than that it is taken (on Linux
+// ENOLCK, if there is no memory for it). That refuses the claim, and takes nothing from the holder.
 func TestFailedFlockLeavesTheKey(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)

@@ -239,7 +239,7 @@ func TestStuckKeyDelaysNoOtherRenewal(t *testing.T) {
 	})
 }
 
-// stopAt is die, but is stopped and not killed.
+// stopAt does what die does, but is stopped and not killed.
 func stopAt() {
 	at, err := strconv.Atoi(os.Getenv("FILEHOLD_TEST_AT"))
 	check(err)
