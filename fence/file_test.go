@@ -70,7 +70,7 @@ func TestFileHasItsMode(t *testing.T) {
 	}
 }
 
-// TestFileAfterACrash has what a crash between token and rename leaves behind.
+// TestFileAfterACrash has the files that a crash between token and rename leaves behind.
 func TestFileAfterACrash(t *testing.T) {
 	f := fence.File{Path: filepath.Join(t.TempDir(), "f")}
 	if err := f.Write(t.Context(), 5, strings.NewReader("a")); err != nil {
@@ -87,7 +87,7 @@ func TestFileAfterACrash(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNoToken sees that a broken token lets nobody in.
+// TestFileThatIsNoToken sees that a broken token lets nobody write.
 func TestFileThatIsNoToken(t *testing.T) {
 	for _, text := range []string{"", "\n", "x", "0", "-1", "9007199254740993", "5 5", "5\n\n"} {
 		f := fence.File{Path: filepath.Join(t.TempDir(), "f")}

@@ -44,8 +44,8 @@ func release(t *testing.T, locks ...*holdfast.Lock) {
 	}
 }
 
-// TestReadersAreComparedWithWriters has the tokens of readers compared with what writers wrote, as
-// docs/fencing.md says: all of them are served until a later writer has written, and then none.
+// TestReadersAreComparedWithWriters compares the tokens of readers with what writers wrote, as
+// docs/fencing.md says. All readers are served until a later writer has written, and then none.
 func TestReadersAreComparedWithWriters(t *testing.T) {
 	var register fence.Register
 	lockers := newLockers(t, 3)
@@ -113,8 +113,8 @@ func TestReadersAreNotRemembered(t *testing.T) {
 	release(t, first, second)
 }
 
-// TestPermitsAreGuardedBySlotAndToken has real permits write under a name for each slot: who was
-// overtaken in a slot is refused there, whatever the tokens of other slots are.
+// TestPermitsAreGuardedBySlotAndToken: holders of permits write under a name for each slot. A
+// holder that was overtaken in its slot is refused there, whatever the tokens of other slots are.
 func TestPermitsAreGuardedBySlotAndToken(t *testing.T) {
 	var register fence.Register
 	lockers := newLockers(t, 3)

@@ -13,7 +13,7 @@ import (
 func slot(n int) string { return "pool/slot-" + strconv.Itoa(n) }
 
 // TestSlotsAreApart has a resource that three may hold at once, each in a slot with a resource of
-// its own: who was overtaken in a slot is refused there, and nobody else.
+// its own. A holder that was overtaken in its slot is refused there, and no other holder is.
 func TestSlotsAreApart(t *testing.T) {
 	var register fence.Register
 	write := func(slot string, token fence.Token) error {

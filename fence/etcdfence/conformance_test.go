@@ -20,7 +20,7 @@ import (
 type writer func(ctx context.Context, client *clientv3.Client, resource string, token fence.Token,
 	value string, pause func()) error
 
-// guarded is how it is meant.
+// guarded writes with the guard, as it is meant to be used.
 func guarded(ctx context.Context, client *clientv3.Client, resource string, token fence.Token,
 	value string, pause func()) error {
 	if pause != nil {
@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 	fencetest.Run(t, harness(guarded))
 }
 
-// edited has the transactions of a client changed on their way, for a mutant of the guard.
+// edited changes the transactions of a client on their way, for a mutant of the guard.
 func edited(t *testing.T, edit func(*pb.TxnRequest)) func(*clientv3.Config) {
 	return intercepted(func(ctx context.Context, method string, request, answer any,
 		conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// What is not allowed is told before anything is sent.
+// What is not allowed is refused before anything is sent.
 func TestInvalid(t *testing.T) {
 	client, wrapped := connect(t), connect(t)
 	wrapped.KV = namespace.NewKV(wrapped.KV, "team/")
@@ -70,8 +70,7 @@ func TestContextThatHadEnded(t *testing.T) {
 	}
 }
 
-// Operations that etcd does not take leave no trace. Those that would change the token are among
-// them.
+// Operations that etcd refuses leave no trace. Those that would change the token are among them.
 func TestOperationsThatEtcdRefuses(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
@@ -143,7 +142,7 @@ func TestHolderDeletesAllKeys(t *testing.T) {
 	}
 }
 
-// compact has etcd forget what was before the revision.
+// compact makes etcd forget what was before the revision.
 func compact(t *testing.T, client *clientv3.Client, revision int64) {
 	t.Helper()
 	ctx, cancel := patience(t)
@@ -171,7 +170,7 @@ func TestMostOperations(t *testing.T) {
 	}
 }
 
-// What etcd says is told apart by whether the write may have been done. Here it was each time.
+// The kind of an error says whether the write may have been done. Here it was done each time.
 func TestAnswersOfEtcd(t *testing.T) {
 	for said, want := range map[error]error{
 		rpctypes.ErrGRPCPermissionDenied:                         fence.ErrUnavailable,
@@ -218,7 +217,7 @@ func TestAnswersOfEtcd(t *testing.T) {
 	}
 }
 
-// A stored token that no guard has left there refuses, and is no later holder.
+// A stored text that is no guard's token causes a refusal, and does not count as a later holder.
 func TestStoredTokenThatIsNone(t *testing.T) {
 	client := connect(t)
 	guard := patient(client)
@@ -256,7 +255,7 @@ func (p *proxy) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 }
 
 // The client repeats a transaction that was cancelled on its way, though it may have been executed.
-// Do has it not do that.
+// Do prevents that.
 func TestOneDoWritesOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		write    func(*clientv3.Client) error
@@ -287,7 +286,7 @@ func TestOneDoWritesOnce(t *testing.T) {
 	}
 }
 
-// serve starts a server, and has a client go to it.
+// serve starts a server, and makes a client go to it.
 func serve(t *testing.T, register func(*grpc.Server)) func(*clientv3.Config) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -322,8 +321,8 @@ func (f *forgetful) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest)
 	return nil, ctx.Err()
 }
 
-// A transaction that etcd has refused is not written, also if the client wants to log in and send
-// it again, and does not come to that.
+// A transaction that etcd has refused is not written. This holds even if the client would log in
+// and send it again, and its context ends before that.
 func TestRefusedAndNotSentAgain(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	f := &forgetful{again: func() { cancel(errWhy) }}

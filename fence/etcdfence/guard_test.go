@@ -31,7 +31,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Tokens under one prefix are none under another.
+// Tokens under one prefix do not count under another.
 func TestPrefix(t *testing.T) {
 	client := connect(t)
 	empty(t, client)
@@ -51,7 +51,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// A write ends by itself, and leaves no timer behind.
+// A write ends after its timeout, and leaves no timer behind.
 func TestTimeout(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		0:         5 * time.Second,

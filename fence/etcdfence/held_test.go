@@ -52,7 +52,7 @@ func writes(t *testing.T, client *clientv3.Client, held clientv3.Cmp, value stri
 	return answer.Succeeded
 }
 
-// A holder that was paused until its lease had ended is refused; who came after it is not.
+// A holder that was paused until its lease had ended is refused; the next holder is not.
 func TestHeldRefusesAHolderWhoseLeaseEnded(t *testing.T) {
 	client, next := connect(t), connect(t)
 	empty(t, client)
@@ -81,7 +81,7 @@ func TestHeldRefusesAHolderWhoseLeaseEnded(t *testing.T) {
 	}
 }
 
-// A lock that its holder took again is another one, with the same key.
+// A lock that its holder took again is another lock, with the same key.
 func TestHeldTellsHoldsApart(t *testing.T) {
 	client := connect(t)
 	empty(t, client)

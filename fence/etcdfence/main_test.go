@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// connect returns a client of its own. With change it is another one than most have.
+// connect returns a client of its own. change alters its settings.
 func connect(t testing.TB, change ...func(*clientv3.Config)) *clientv3.Client {
 	t.Helper()
 	config := clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()}
@@ -51,7 +51,7 @@ func connect(t testing.TB, change ...func(*clientv3.Config)) *clientv3.Client {
 	return client
 }
 
-// intercepted has the client call f in place of gRPC.
+// intercepted makes the client call f in place of gRPC.
 func intercepted(f grpc.UnaryClientInterceptor) func(*clientv3.Config) {
 	return func(c *clientv3.Config) {
 		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(f))
@@ -88,7 +88,7 @@ func patience(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), testserver.Patience)
 }
 
-// patient is a guard that no pause of the machine ends.
+// patient returns a guard whose calls no pause of the machine ends.
 func patient(client *clientv3.Client) etcdfence.Guard {
 	return etcdfence.Guard{Client: client, Timeout: testserver.Patience}
 }
@@ -96,5 +96,5 @@ func patient(client *clientv3.Client) etcdfence.Guard {
 // token is the key of the resource's token.
 func token(resource string) string { return etcdfence.DefaultPrefix + resource }
 
-// digits is how a token is stored.
+// digits returns a token as it is stored.
 func digits(token fence.Token) string { return fmt.Sprintf("%016d", token) }

@@ -25,7 +25,7 @@ import (
 // briefly is how long to wait for servers that do not answer. It ends no call that is answered.
 const briefly = 100 * time.Millisecond
 
-// A server that is killed was sent nothing, so nothing is unknown. When it is back, so is its
+// Nothing is sent to a killed server, so nothing is unknown. When the server is back, so is its
 // token.
 func TestKilledServer(t *testing.T) {
 	client := connect(t)
@@ -98,8 +98,7 @@ func isStale(err error, newest fence.Token) bool {
 	return errors.As(err, &stale) && stale.Newest == newest
 }
 
-// A server that is frozen may write when it goes on. Every call ends, also with a context that does
-// not.
+// A frozen server may write when it goes on. Every call ends, even if its context does not.
 func TestFrozenServer(t *testing.T) {
 	empty(t, connect(t))
 	proxy := newCutter(t)
@@ -199,7 +198,7 @@ func newCutter(t *testing.T) *cutter {
 	return c
 }
 
-// endpoint has a client go through the proxy.
+// endpoint makes a client go through the proxy.
 func (c *cutter) endpoint(config *clientv3.Config) { config.Endpoints = []string{c.address} }
 
 func (c *cutter) passRequests(client, upstream net.Conn) {

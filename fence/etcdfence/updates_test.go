@@ -64,9 +64,9 @@ func (u *updater) leave(t *testing.T) {
 	}
 }
 
-// Jepsen has found that of updates under etcd's locks some are lost: a holder that was paused
-// writes when its lease has ended and the next one has written. The lock tells it too late, whoever
-// has made it; a guard refuses it. Every fourth holder is paused here.
+// Jepsen has found that some updates under etcd's locks are lost: a paused holder writes after its
+// lease has ended and the next one has written. No lock can tell it in time; a guard refuses the
+// write. Every fourth holder is paused here.
 func TestUpdatesUnderEtcdsLocks(t *testing.T) {
 	client, next := connect(t), connect(t)
 	empty(t, client)

@@ -56,7 +56,7 @@ func as(user string) func(*clientv3.Config) {
 	return func(c *clientv3.Config) { c.Username, c.Password = user, password }
 }
 
-// Who may not write the token writes nothing, and learns no more than that.
+// A user who may not write the token writes nothing, and learns no more than that.
 func TestUsers(t *testing.T) {
 	s := withUsers(t)
 	client, put := connect(t, at(s), as("writer")), clientv3.OpPut("value/v", "a")

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/fencetest"
 )
 
-// memory is a guarded store in which everything can be broken.
+// memory is a guarded store, any part of which can be broken.
 type memory struct {
 	mu     sync.Mutex
 	cells  map[string]*cell
@@ -36,17 +36,17 @@ type mutant struct {
 	key       func(resource string) string
 	validate  func(resource string, token fence.Token) error
 	error     func(resource string, token, newest fence.Token) error
-	remember  bool // also the token of a write that is refused
-	writes    bool // also what is refused
+	remember  bool // remembers the token even of a refused write
+	writes    bool // writes even if refused
 	late      bool // checks after the write
 	noTurn    bool // does not serialise
 	early     bool // checks before it waits for its turn
 	deaf      bool // does not look at contexts
 	keeps     bool // keeps the turn when the context ends in the middle
-	gives     bool // writes also when its context ended while it waited
-	forgets   bool // everything, in a crash
-	create    bool // resources are created
-	creates   bool // and by a write as well
+	gives     bool // writes even if its context ended while it waited
+	forgets   bool // forgets everything in a crash
+	create    bool // creates resources
+	creates   bool // creates them by a write, too
 	unchanged bool // takes a write that changes nothing for a refusal
 	pretends  bool // refuses, and says that it has written
 	staleNew  bool // says stale where there is no resource
@@ -318,7 +318,7 @@ func TestSoundGuardPasses(t *testing.T) {
 	t.Run("is created", func(t *testing.T) { fencetest.Run(t, harness(mutant{create: true})) })
 }
 
-// TestSlowGuardPasses has a store that is so slow that a rule takes longer than a call may.
+// TestSlowGuardPasses has a store so slow that a rule takes longer than one call may.
 func TestSlowGuardPasses(t *testing.T) {
 	const patience = time.Second
 	slow := harness(mutant{})
@@ -349,8 +349,8 @@ func TestSlowGuardPasses(t *testing.T) {
 	fencetest.Run(t, slow)
 }
 
-// TestMutantsAreFound sees that the rules are not green by accident: each of these guards is
-// broken, and each of the rules named must say so.
+// TestMutantsAreFound sees that the rules do not pass by accident: each of these guards is broken,
+// and each of the rules named must say so.
 func TestMutantsAreFound(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) { fencetest.Catches(t, harness(m), m.red...) })

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/httpfence"
 )
 
-// TestCheckLeavesOtherAnswers sees that Check, which says that an answer is no refusal, has not
-// taken its body.
+// TestCheckLeavesOtherAnswers sees that Check does not read the body of an answer that is no
+// refusal.
 func TestCheckLeavesOtherAnswers(t *testing.T) {
 	const body = `{"type":"https://bank.example/no-funds","status":403,"balance":30}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -88,7 +88,7 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// TestNilHeader sees that a request without a header map is no panic.
+// TestNilHeader sees that a request without a header map causes no panic.
 func TestNilHeader(t *testing.T) {
 	u, _ := url.Parse("http://127.0.0.1:1/")
 	r := (&http.Request{Method: "PUT", URL: u}).WithContext(
@@ -110,7 +110,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestTokenInOtherForms has values that are no token.
+// TestTokenInOtherForms has values that are not tokens.
 func TestTokenInOtherForms(t *testing.T) {
 	h := httpfence.Handler{Guard: new(fence.Register),
 		Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}

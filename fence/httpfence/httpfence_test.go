@@ -51,7 +51,7 @@ func (s *service) get(_ context.Context, resource string) (string, error) {
 	return s.values[resource], nil
 }
 
-// direct is a transport without a network, so that a bubble can have it.
+// direct is a transport without a network, so that it works in a bubble.
 type direct struct{ handler http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -334,7 +334,7 @@ func TestCheckLeavesOtherAnswersAlone(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreDocumented sees that the address in a refusal leads somewhere.
+// TestRefusalsAreDocumented sees that each refusal has its heading in the document.
 func TestRefusalsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/fencing.md")
 	if err != nil {

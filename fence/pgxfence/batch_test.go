@@ -75,8 +75,8 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 	})
 }
 
-// TestBatchThatSwallowsAnError has a function of a query that returns no error when its statement
-// fails: the batch did not go through all the same.
+// TestBatchThatSwallowsAnError has a function of a query that returns no error though its statement
+// failed. The batch still fails.
 func TestBatchThatSwallowsAnError(t *testing.T) {
 	inEachMode(t, func(t *testing.T, db client) {
 		batch := &pgx.Batch{}
@@ -96,8 +96,8 @@ func TestBatchThatSwallowsAnError(t *testing.T) {
 	})
 }
 
-// TestBatchWhoseFunctionFails sees that an error that comes too late does not pass for one that has
-// undone the batch.
+// TestBatchWhoseFunctionFails sees that an error that comes too late is not reported as one that
+// has undone the batch.
 func TestBatchWhoseFunctionFails(t *testing.T) {
 	broken := errors.New("broken")
 	batch := func() *pgx.Batch {
@@ -128,8 +128,8 @@ func TestBatchWhoseFunctionFails(t *testing.T) {
 	})
 }
 
-// TestBatchKeepsItsRowLocked has a batch wait in the middle, and one of a newer holder come, which
-// has to wait for the whole of it.
+// TestBatchKeepsItsRowLocked: a batch waits in the middle. A batch of a newer holder has to wait
+// for the whole of it.
 func TestBatchKeepsItsRowLocked(t *testing.T) {
 	var guard pgxfence.Table
 	inEachMode(t, func(t *testing.T, db client) {
@@ -166,7 +166,7 @@ func TestBatchKeepsItsRowLocked(t *testing.T) {
 	})
 }
 
-// counted counts what is sent: pgx sends what it has in one piece before it reads.
+// counted counts what is sent. Before it reads, pgx sends what it has in one piece.
 type counted struct {
 	net.Conn
 	sent *atomic.Int64

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestArgumentsOfUpdate has the ways in which pgx takes arguments, and those of pgx that would make
-// something else of the guard's own.
+// TestArgumentsOfUpdate has the ways in which pgx takes arguments, and arguments of pgx that would
+// change the meaning of the guard's own.
 func TestArgumentsOfUpdate(t *testing.T) {
 	pool := connect(t)
 	newTable(t, pool, "accounts", "id int PRIMARY KEY, value text, fence bigint, version bigint")
@@ -58,7 +58,7 @@ func TestArgumentsOfUpdate(t *testing.T) {
 	}
 }
 
-// TestColumnEndsATransaction sees that after a refusal nothing more is written in it.
+// TestColumnEndsATransaction sees that after a refusal nothing more is written in the transaction.
 func TestColumnEndsATransaction(t *testing.T) {
 	pool := connect(t)
 	newTable(t, pool, "accounts", "id int PRIMARY KEY, value text, fence bigint")
@@ -78,8 +78,8 @@ func TestColumnEndsATransaction(t *testing.T) {
 	}
 }
 
-// TestBesideDatabaseSQL has programs with pgx and with database/sql guard the same rows: each
-// refuses who was overtaken by one of the other.
+// TestBesideDatabaseSQL: programs with pgx and with database/sql guard the same rows. Each refuses
+// a holder that was overtaken by one of the other.
 func TestBesideDatabaseSQL(t *testing.T) {
 	pool := connect(t)
 	db := stdlib.OpenDBFromPool(pool)
@@ -140,7 +140,7 @@ func TestBesideDatabaseSQL(t *testing.T) {
 }
 
 // TestTokenStaysInItsTransaction sees that the next user of a connection does not have the token of
-// the one before, however that ended.
+// the user before, however its transaction ended.
 func TestTokenStaysInItsTransaction(t *testing.T) {
 	if how := leaks(t, nil); how != "" {
 		t.Errorf("the token is left behind after %s", how)
@@ -150,7 +150,7 @@ func TestTokenStaysInItsTransaction(t *testing.T) {
 	}
 }
 
-// leaks says after what a write without a token is accepted.
+// leaks says after which way to end a transaction a write without a token is accepted.
 func leaks(t *testing.T, edit func(string) string) (how string) {
 	pool := connect(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	newTable(t, pool, "orders", "id text PRIMARY KEY, value text, fence bigint")

@@ -115,7 +115,7 @@ func createTrigger(t testing.TB, db client) {
 	run(t, db, statements...)
 }
 
-// inTx has the caller's own transaction around what it guards.
+// inTx puts the caller's own transaction around what it guards.
 func inTx(ctx context.Context, db client, pause func(), write func(pgx.Tx) error) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func columnWrite(ctx context.Context, db client, resource string, token fence.To
 	return inTx(ctx, db, pause, func(tx pgx.Tx) error { return update(tx) })
 }
 
-// upsert writes past every guard, except for triggers.
+// upsert bypasses every guard, except for triggers.
 func upsert(table string) string {
 	return "INSERT INTO " + table +
 		" (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value"

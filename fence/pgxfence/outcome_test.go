@@ -27,8 +27,8 @@ func (a answering) Exec(context.Context, string, ...any) (pgconn.CommandTag, err
 	return pgconn.CommandTag{}, a.err
 }
 
-// TestCodes has errors that say by their code that nobody knows what became of the statement, such
-// that say that the database does not serve, and such that are the caller's.
+// TestCodes has errors whose codes say that the outcome of the statement is unknown, that the
+// database does not serve, or that the caller made a mistake.
 func TestCodes(t *testing.T) {
 	for code, want := range map[string]error{
 		"08007": fence.ErrUnknown,     // transaction resolution unknown
@@ -41,7 +41,7 @@ func TestCodes(t *testing.T) {
 		"25006": fence.ErrUnavailable, // a replica
 		"40001": nil,
 		"23505": nil,
-		"22P02": nil, // which is also that of a refusal
+		"22P02": nil, // a refusal has this code, too
 	} {
 		answer := fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "ERROR", Code: code})
 		err := pgxfence.Column{Table: "accounts"}.Update(t.Context(), answering{err: answer}, 1, 5,
@@ -94,7 +94,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestContextEndsBeforeAConnection has a pool whose only connection is taken: nothing was sent, and
+// TestContextEndsBeforeAConnection has a pool whose only connection is taken: nothing was sent, so
 // the error does not say that something may be written.
 func TestContextEndsBeforeAConnection(t *testing.T) {
 	pool := connect(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -135,8 +135,8 @@ func TestArgumentsThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// TestContextEndsUnderAStatement has a write wait for a row when its context ends. The server may
-// go on with it, unless a commit was still to come.
+// TestContextEndsUnderAStatement: the context of a write ends while it waits for a row. The server
+// may go on with the write, unless a commit was still to come.
 func TestContextEndsUnderAStatement(t *testing.T) {
 	pool := connect(t)
 	newTable(t, pool, "accounts", "id int PRIMARY KEY, value text, fence bigint")
@@ -192,7 +192,7 @@ func TestContextEndsUnderAStatement(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
 				t.Errorf("%v; want the context's error and its cause", err)
 			}
-			await(t, pool, 0) // pgx has the server told that nobody waits
+			await(t, pool, 0) // pgx tells the server that nobody waits
 		})
 	}
 }
@@ -211,7 +211,7 @@ func await(t *testing.T, db pgxfence.Queryer, want int) {
 	}
 }
 
-// TestCommitThatIsNone has a write that overlooks the error of a statement, on which PostgreSQL
+// TestCommitThatIsNone has a write that overlooks the error of a statement, so that PostgreSQL
 // answers COMMIT with ROLLBACK, and one that ends the transaction itself.
 func TestCommitThatIsNone(t *testing.T) {
 	db := things(t)
@@ -225,8 +225,8 @@ func TestCommitThatIsNone(t *testing.T) {
 	}), fence.ErrUnknown)
 }
 
-// TestForeignTextIsNoRefusal has a text that comes from outside, and that a statement of the
-// caller's cannot cast, say what a guard says.
+// TestForeignTextIsNoRefusal: a text that comes from outside reads like a guard's refusal. A
+// statement of the caller's cannot cast it, so PostgreSQL's error repeats it.
 func TestForeignTextIsNoRefusal(t *testing.T) {
 	pool := connect(t)
 	newTable(t, pool, "accounts", "id int PRIMARY KEY, value bigint, fence bigint, version bigint")
@@ -246,7 +246,7 @@ func TestForeignTextIsNoRefusal(t *testing.T) {
 	}
 }
 
-// What is refused here needs no database: nothing may be asked of it.
+// What is refused here needs no database: nothing may be sent to one.
 
 func TestNamesThatAreNone(t *testing.T) {
 	for _, name := range []string{"a b", "a;b", "a--", "1a", "a.b.c", `"a`, `a"b"`, "`a`", "a'",

@@ -98,7 +98,7 @@ type client interface {
 	pgxfence.Beginner
 }
 
-// edited changes the statements by edit on their way: so the guard's own code runs with a statement
+// edited changes statements by edit on their way. So the guard's own code runs with a statement
 // that is broken on purpose.
 type edited struct {
 	pool *pgxpool.Pool

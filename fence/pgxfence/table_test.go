@@ -25,7 +25,7 @@ func things(t *testing.T) client {
 
 const allThings = "SELECT coalesce(string_agg(id || '=' || value, ' ' ORDER BY id), '') FROM things"
 
-// TestTableRollsBackWhatItRefuses sees that a caller who overlooks the error writes nothing.
+// TestTableRollsBackWhatItRefuses sees that a caller that overlooks the error writes nothing.
 func TestTableRollsBackWhatItRefuses(t *testing.T) {
 	batch := func() *pgx.Batch {
 		b := &pgx.Batch{}
@@ -107,8 +107,8 @@ func TestTableForgetsATokenThatWasRolledBack(t *testing.T) {
 	}
 }
 
-// TestAdvanceInANestedTransaction shows what the documentation says: a savepoint is what is rolled
-// back, and a token counts as long as that does.
+// TestAdvanceInANestedTransaction shows what the documentation says: only the savepoint is rolled
+// back, and a token counts as long as its savepoint does.
 func TestAdvanceInANestedTransaction(t *testing.T) {
 	db := things(t)
 	var guard pgxfence.Table
@@ -155,8 +155,8 @@ func TestAdvanceInANestedTransaction(t *testing.T) {
 	}
 }
 
-// TestRefusedInASnapshot sees that a transaction that began before a larger token came is told
-// stale, or what PostgreSQL says, and writes nothing.
+// TestRefusedInASnapshot sees that a transaction that began before a larger token came fails as
+// stale, or with PostgreSQL's error, and writes nothing.
 func TestRefusedInASnapshot(t *testing.T) {
 	pool := connect(t)
 	newTable(t, pool, "accounts", "id int PRIMARY KEY, value text, fence bigint")

@@ -58,7 +58,7 @@ func (b *bank) pay(pause func()) error {
 		})
 }
 
-// overtaken has a payment whose lease ends in the middle, and another come.
+// overtaken makes a payment whose lease ends in the middle, while another payment comes.
 func (b *bank) overtaken() error {
 	return b.pay(func() {
 		b.backend.Faults().Lose("bank/7")
@@ -68,7 +68,7 @@ func (b *bank) overtaken() error {
 	})
 }
 
-// books returns the balance and what was paid.
+// books returns the balance, and how much was paid.
 func (b *bank) books() (balance, paid int) {
 	if err := b.db.QueryRow(b.t.Context(),
 		"SELECT balance FROM bank WHERE id = 7").Scan(&balance); err != nil {

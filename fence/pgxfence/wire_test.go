@@ -55,8 +55,8 @@ func writes() map[string]func(context.Context, client) error {
 	}
 }
 
-// TestAnswersThatAreCut breaks the connection after each few bytes of what the server answers, and
-// sees that what the error says of the write is so, and that no connection is left taken.
+// TestAnswersThatAreCut breaks the connection after every few bytes of the server's answers. What
+// the error says of the write must be so, and no connection may stay taken.
 func TestAnswersThatAreCut(t *testing.T) {
 	const step = 7 // bytes; an answer that tells of a write has more
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement,
@@ -127,7 +127,7 @@ func cutAt(t *testing.T, mode pgx.QueryExecMode, bytes int64,
 	return err, left.Load() > 0
 }
 
-// released waits until no connection is taken: pgx closes those that are broken by and by.
+// released waits until no connection is taken: pgx closes broken ones after a while.
 func released(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), fencetest.DefaultPatience)
@@ -157,7 +157,7 @@ func alone(t *testing.T, db pgxfence.Queryer) {
 	}
 }
 
-// TestErrorOfTheCommit has a constraint that is checked when all statements are through.
+// TestErrorOfTheCommit has a constraint that is checked after all statements.
 func TestErrorOfTheCommit(t *testing.T) {
 	inEachMode(t, func(t *testing.T, db client) {
 		newTable(t, db, "accounts", "id int PRIMARY KEY, value int UNIQUE "+

@@ -216,8 +216,8 @@ func TestServerThatRefusesIsDefinite(t *testing.T) {
 	})
 }
 
-// TestCluster sees that keys of one slot are written there, and that others are refused by the
-// server without a trace.
+// TestCluster sees that keys of one slot are written, and that the server refuses others without a
+// trace.
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	var addresses []string

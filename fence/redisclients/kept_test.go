@@ -15,7 +15,7 @@ import (
 )
 
 // TestCommandsOfManyElements has a command with as many elements as are allowed, and one with more,
-// which Lua would break off at.
+// at which Lua would break off.
 func TestCommandsOfManyElements(t *testing.T) {
 	each(t, func(t *testing.T, s *redistest.Server, eval redisfence.Eval) {
 		guard := redisfence.Guard{Eval: eval}
@@ -37,7 +37,7 @@ func TestCommandsOfManyElements(t *testing.T) {
 }
 
 // TestTheHolderDeletesTheToken has commands that delete or overwrite the token that lets them in,
-// also when one of them fails.
+// even if one of them fails.
 func TestTheHolderDeletesTheToken(t *testing.T) {
 	each(t, func(t *testing.T, s *redistest.Server, eval redisfence.Eval) {
 		key, field := redisfence.Guard{Eval: eval}, redisfence.Guard{Eval: eval, Field: "fence"}
@@ -77,7 +77,7 @@ func TestTheHolderDeletesTheToken(t *testing.T) {
 }
 
 // TestOneDoWritesOnce sees that a client that is set up as the package shows executes no command
-// twice when the connection breaks before the answer comes.
+// twice if the connection breaks before the answer.
 func TestOneDoWritesOnce(t *testing.T) {
 	s := redistest.Start(t)
 	address := cutting(t, s.Addr)

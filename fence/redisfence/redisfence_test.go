@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/redisfence"
 )
 
-// What real servers do is shown in a module of its own, which has clients.
+// The module redisclients, which has clients, shows what real servers do.
 
 func TestWhatAScriptMayAnswer(t *testing.T) {
 	for _, c := range []struct {

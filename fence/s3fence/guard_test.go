@@ -46,7 +46,7 @@ func answer(status int, code string) error {
 }
 
 // memory is a store with one object. Its ETags are the MD5 of the content, as those of Amazon S3
-// are. What it does on real stores other tests see.
+// are. Other tests see what the guard does on real stores.
 type memory struct {
 	mu       sync.Mutex
 	content  string
@@ -110,7 +110,7 @@ func (m *memory) write(in *s3.PutObjectInput) error {
 
 func (m *memory) guard() s3fence.Guard { return s3fence.Guard{Client: m, Bucket: "bucket"} }
 
-// bent is a client on whose way something happens.
+// bent is a client whose calls a test can disturb.
 type bent struct {
 	s3fence.Client
 	before func(*s3.PutObjectInput)   // a write is sent
@@ -192,7 +192,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 }
 
 // TestNoTwoWritesHaveOneStamp sees that no stamp comes twice, in one call or in several, and that
-// it is as the doc says.
+// it looks as the doc says.
 func TestNoTwoWritesHaveOneStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, seen := new(memory), make(map[string]bool)
@@ -225,7 +225,7 @@ func TestNoTwoWritesHaveOneStamp(t *testing.T) {
 	})
 }
 
-// TestEndlessRace has another writer with the same token come before every write. Pauses let others
+// TestEndlessRace: another writer with the same token comes before every write. Pauses let others
 // finish.
 func TestEndlessRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestEndlessRace(t *testing.T) {
 	})
 }
 
-// TestRestlessObject has the object change from look to look, so that no write can be sent.
+// TestRestlessObject: the object changes from look to look, so that no write can be sent.
 func TestRestlessObject(t *testing.T) {
 	m, looks := new(memory), 0
 	m.head = func(context.Context) error {
@@ -268,8 +268,8 @@ func TestRestlessObject(t *testing.T) {
 	}
 }
 
-// TestNoAnswerInTime has a store that never answers: to a look, so nothing is written, and to a
-// write, of which nobody knows.
+// TestNoAnswerInTime has a store that never answers: a look, so nothing is written; or a write,
+// whose outcome is unknown.
 func TestNoAnswerInTime(t *testing.T) {
 	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, timeout := range []time.Duration{0, time.Second} {
@@ -306,7 +306,7 @@ func TestNoAnswerInTime(t *testing.T) {
 	}
 }
 
-// TestContextEnds has the context end before the look, and while a write is sent.
+// TestContextEnds: the context ends before the look, or while a write is sent.
 func TestContextEnds(t *testing.T) {
 	why := errors.New("the lock was lost")
 	m := new(memory)
@@ -328,8 +328,8 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotStale has a write be executed without an answer, and a newer holder overwrite it:
-// that the call is stale would mean that it has written nothing.
+// TestUnknownIsNotStale: a write is executed without an answer, and a newer holder overwrites it.
+// Stale would mean that the call has written nothing.
 func TestUnknownIsNotStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(memory)

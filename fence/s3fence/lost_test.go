@@ -97,7 +97,7 @@ func first(how loss) func(int) loss {
 	}
 }
 
-// impatient has the client send requests again as often as it does by itself, but sooner.
+// impatient makes the client repeat requests as often as by default, but sooner.
 func impatient(o *s3.Options) {
 	o.Retryer = retry.AddWithMaxBackoffDelay(retry.NewStandard(), time.Millisecond)
 }
@@ -154,7 +154,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestFrozenStore has the context end while the gateway does not answer a write.
+// TestFrozenStore: the context ends while the gateway does not answer a write.
 func TestFrozenStore(t *testing.T) {
 	server := versitytest.Start(t)
 	client := connect(server.URL)
@@ -175,8 +175,8 @@ func TestFrozenStore(t *testing.T) {
 	}
 }
 
-// TestALateWrite has a write arrive after its answer was given up, and a later holder has written:
-// on an object, and where there was none.
+// TestALateWrite: a write arrives after its caller has given it up and a later holder has written,
+// with an object there before or none.
 func TestALateWrite(t *testing.T) {
 	server := versitytest.Start(t)
 	client := connect(server.URL)
@@ -210,7 +210,7 @@ func TestALateWrite(t *testing.T) {
 	}
 }
 
-// detour has writes not come, for now.
+// detour keeps writes back, for now.
 type detour struct {
 	s3fence.Client
 	keep func(*s3.PutObjectInput)

@@ -17,8 +17,8 @@ import (
 )
 
 // TestSettingsThatWouldReplaceTheGuards has callers set what the client would send in place of the
-// guard's own stamp and body. The client canonicalizes names of metadata, and takes of two that are
-// one then the last of a map.
+// guard's own stamp and body. The client canonicalizes names of metadata. If two become one, it
+// takes the last of a map.
 func TestSettingsThatWouldReplaceTheGuards(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	guard := s3fence.Guard{Client: client, Bucket: newBucket(t, client)}
@@ -39,8 +39,8 @@ func TestSettingsThatWouldReplaceTheGuards(t *testing.T) {
 	}
 }
 
-// TestARefusalOfWhatIsWritten has the gateway write the object, and then refuse to hold it, as the
-// bucket cannot. It must not count as not written.
+// TestARefusalOfWhatIsWritten makes the gateway write the object and then refuse a legal hold,
+// which the bucket does not support. It must not count as not written.
 func TestARefusalOfWhatIsWritten(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	guard := s3fence.Guard{Client: client, Bucket: newBucket(t, client)}

@@ -113,14 +113,14 @@ func TestConformance(t *testing.T) {
 	fencetest.Run(t, harness(versitytest.Start(t), sound))
 }
 
-// unconditional has the store write whatever is there.
+// unconditional makes the store write, whatever is there.
 func unconditional(client s3fence.Client) s3fence.Client {
 	return bent{Client: client, before: func(in *s3.PutObjectInput) {
 		in.IfMatch, in.IfNoneMatch = nil, nil
 	}}
 }
 
-// seeing has looks see another token than that of the object.
+// seeing makes looks see another token than that of the object.
 func seeing(change func(stamp string) string) func(s3fence.Client) s3fence.Client {
 	return func(client s3fence.Client) s3fence.Client {
 		return bent{Client: client, look: func(out *s3.HeadObjectOutput) {

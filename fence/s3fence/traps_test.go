@@ -19,16 +19,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/versitytest"
 )
 
-// unstamped has the content be without its stamp, so that the same value has the same ETag again.
+// unstamped leaves the stamp out of the content, so that the same value has the same ETag again.
 func unstamped(client s3fence.Client) s3fence.Client {
 	return bent{Client: client, before: func(in *s3.PutObjectInput) {
 		in.Body = strings.NewReader("the same")
 	}}
 }
 
-// TestTheSameContentAgain has a writer with token 33 look and be paused, and one with token 34
-// write the same content as was there. Without the stamp the first then overwrites it, and its
-// token.
+// TestTheSameContentAgain pauses a writer with token 33 after its look, while one with token 34
+// writes the content that was there already. Without the stamp the first writer then overwrites it,
+// and its token.
 func TestTheSameContentAgain(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	bucket := newBucket(t, client)
@@ -65,7 +65,7 @@ func TestTheSameContentAgain(t *testing.T) {
 			_, metadata, err := get(t.Context(), client, bucket, key)
 			want := "34-"
 			if c.want == nil {
-				want = "33-" // as is to be prevented
+				want = "33-" // which the stamp prevents
 			}
 			if !strings.HasPrefix(metadata[s3fence.MetadataKey], want) || err != nil {
 				t.Errorf("the stamp is %q, %v; want %s...", metadata[s3fence.MetadataKey], err,
@@ -119,8 +119,8 @@ func TestTheStoreDecidesAndWritesInOneStep(t *testing.T) {
 	}
 }
 
-// TestALookAtTwoVersions has the answer to a look be put together from two versions: the ETag of
-// the newer one and the metadata of that before. Gateways to files do that.
+// TestALookAtTwoVersions: the answer to a look is put together from two versions, with the ETag of
+// the newer one and the metadata of the older one. Gateways to files do that.
 func TestALookAtTwoVersions(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	bucket := newBucket(t, client)
@@ -151,7 +151,7 @@ func TestALookAtTwoVersions(t *testing.T) {
 	}
 }
 
-// TestADeletedObjectHasForgottenItsToken shows why one writes a tombstone.
+// TestADeletedObjectHasForgottenItsToken shows why one has to write a tombstone.
 func TestADeletedObjectHasForgottenItsToken(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	bucket := newBucket(t, client)
@@ -177,7 +177,8 @@ func TestADeletedObjectHasForgottenItsToken(t *testing.T) {
 	}
 }
 
-// TestCheckOfARealStore finds nothing on the gateway, also twice, and that a bucket is missing.
+// TestCheckOfARealStore finds nothing wrong on the gateway, even twice, and finds that a bucket is
+// missing.
 func TestCheckOfARealStore(t *testing.T) {
 	client := connect(versitytest.Start(t).URL)
 	guard := s3fence.Guard{Client: client, Bucket: newBucket(t, client)}

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// TestTheErrorOfContent has content fail with an error of its own, which may be a deadline's, and
-// may come when the context has ended as well.
+// TestTheErrorOfContent: content fails with an error of its own. It may be a deadline's, and may
+// come when the context has ended, too.
 func TestTheErrorOfContent(t *testing.T) {
 	m := new(memory)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,8 +37,8 @@ func TestTheErrorOfContent(t *testing.T) {
 	}
 }
 
-// TestAnAnswerOfSomebodyElse has something before the store answer writes with 200, and write
-// nothing. A store says the ETag.
+// TestAnAnswerOfSomebodyElse has something in front of the store that answers writes with 200, and
+// writes nothing. A store would name the ETag.
 func TestAnAnswerOfSomebodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(memory)
@@ -59,7 +59,7 @@ func (swallows) PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Optio
 	return new(s3.PutObjectOutput), nil
 }
 
-// TestBoundOfACall has a store that answers looks at the last moment, and either no write or with
+// TestBoundOfACall has a store that answers looks at the last moment. It answers no write, or shows
 // another version each time.
 func TestBoundOfACall(t *testing.T) {
 	for _, restless := range []bool{false, true} {
@@ -94,7 +94,7 @@ func TestBoundOfACall(t *testing.T) {
 	}
 }
 
-// endsLater ends after it was asked the nth time whether it has.
+// endsLater is a context that ends when it is asked the nth time whether it has ended.
 type endsLater struct {
 	context.Context
 	asked *int
@@ -127,8 +127,7 @@ func TestContextThatEndsBetweenTwoQuestions(t *testing.T) {
 	}
 }
 
-// TestOffset has a caller ask for an append, after which the object would not be what the guard
-// has sent.
+// TestOffset: a caller asks for an append. The object would not be what the guard has sent then.
 func TestOffset(t *testing.T) {
 	m := new(memory)
 	if err := m.guard().Put(t.Context(), "key", 5, stamped("a"), func(in *s3.PutObjectInput) {
@@ -162,7 +161,7 @@ func TestLooksThatDoNotTell(t *testing.T) {
 	}
 }
 
-// TestContextEndsInAPause has it end when others write as well.
+// TestContextEndsInAPause: the context ends while others write, too.
 func TestContextEndsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// What is refused here needs no database: nothing may be asked of it.
+// What is refused here needs no database: nothing may be sent to one.
 
 func TestNamesThatAreNone(t *testing.T) {
 	for _, name := range []string{"", "a b", "a;b", "a--", "1a", "a.b.c", `"a`, `a"b"`, "`a", "a'",

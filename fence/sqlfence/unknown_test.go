@@ -24,8 +24,8 @@ func (a answering) ExecContext(context.Context, string, ...any) (sql.Result, err
 }
 func (a answering) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-// TestCodesThatSayUnknown has errors that say by their code that nobody knows what became of the
-// statement, and such that do not.
+// TestCodesThatSayUnknown has errors whose codes say that the outcome of the statement is unknown,
+// and others.
 func TestCodesThatSayUnknown(t *testing.T) {
 	for _, c := range []struct {
 		dialect sqlfence.Dialect
@@ -60,8 +60,8 @@ func TestCodesThatSayUnknown(t *testing.T) {
 	}
 }
 
-// TestSQLiteInterrupted has the context end while a statement runs: a driver answers with the
-// context's error also if the statement was through already.
+// TestSQLiteInterrupted: the context ends while a statement runs. A driver answers with the
+// context's error even if the statement has ended already.
 func TestSQLiteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := sqlfence.Column{Dialect: sqlfence.SQLite, Table: "accounts"}.Update(ctx,

@@ -73,7 +73,7 @@ func storing(store func(r *http.Request, i int) error) http.Handler {
 }
 
 // putting starts the service, and returns what sends it a number: with a token if it is guarded,
-// and else as a client does that knows nothing of tokens.
+// and else as a client without tokens does.
 func putting(b *testing.B, service http.Handler, guarded bool) func(i int) error {
 	server := httptest.NewServer(service)
 	b.Cleanup(server.Close)

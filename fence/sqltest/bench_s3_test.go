@@ -21,8 +21,8 @@ var noStamp = strings.Repeat("x", 45)
 // stamped has the value first.
 func stamped(i int, stamp string) string { return strconv.Itoa(i) + "\n" + stamp }
 
-// benchmarkS3 has a gateway whose objects are files of this machine. Where there is an object
-// already the guard looks twice, and else once.
+// benchmarkS3 has a gateway whose objects are files of this machine. If there is an object already
+// the guard looks twice, and else once.
 func benchmarkS3(b *testing.B) {
 	const store, beside, bucket = "S3", "`PutObject`", "benchmark"
 	ctx := b.Context()

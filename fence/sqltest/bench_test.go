@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// BenchmarkGuard has the write of each form beside the same write without a guard. The servers run
-// on this machine, and PostgreSQL and MariaDB do not sync to disk: what is left is little, so the
-// ratios are high.
+// BenchmarkGuard measures the write of each form beside the same write without a guard. The servers
+// run on this machine, and PostgreSQL and MariaDB do not sync to disk: little else takes time, so
+// the ratios are high.
 func BenchmarkGuard(b *testing.B) {
 	for _, d := range []database{onPostgres, onMariaDB, onSQLite} {
 		b.Run(d.name, func(b *testing.B) { d.benchmark(b) })
@@ -111,7 +111,7 @@ func (d database) benchmark(b *testing.B) {
 	}))
 }
 
-// benchmarkLocker has its locks in memory, so that what is measured is the guard.
+// benchmarkLocker has its locks in memory, so that only the guard is measured.
 func benchmarkLocker(b *testing.B) *holdfast.Locker {
 	backend := memhold.New()
 	l, err := holdfast.New(backend)
@@ -220,7 +220,8 @@ func benchmarkRedis(b *testing.B) {
 }
 
 // benchmarkFile writes beside, syncs and renames, as every careful writer does, and as the guard
-// does. It has the same token each time, or a larger one, which the guard has to sync as well.
+// does. It writes with the same token each time, or with a larger one, which the guard has to sync,
+// too.
 func benchmarkFile(b *testing.B) {
 	at := func(path string, write func(i int) error) side {
 		return side{write, func() (int, error) {

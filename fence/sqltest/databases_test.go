@@ -68,7 +68,8 @@ func startMariaDB() (s server, address string, err error) {
 	return m, "root@unix(" + m.Socket + ")/test?interpolateParams=false", nil
 }
 
-// onServer is a database whose server starts when the first test wants it, and serves all of them.
+// onServer returns a database whose server starts for the first test that wants it, and serves all
+// tests.
 func onServer(name, driver string, dialect sqlfence.Dialect, start func() (server, string, error),
 	waiting string) database {
 	var s server
@@ -101,8 +102,8 @@ func onServer(name, driver string, dialect sqlfence.Dialect, start func() (serve
 var (
 	onPostgres = onServer("PostgreSQL", "pgx", sqlfence.Postgres, startPostgres,
 		"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-	// Not information_schema.innodb_trx: what it shows is as old as it is looked at more than ten
-	// times a second.
+	// Not information_schema.innodb_trx: it is not refreshed if it is read more than ten times a
+	// second.
 	onMariaDB = onServer("MariaDB", "mysql", sqlfence.MySQL, startMariaDB,
 		"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'")
 
@@ -116,7 +117,7 @@ var (
 	onSQLite = database{
 		name: "SQLite", dialect: sqlfence.SQLite,
 		open: func(t testing.TB, parameters string) *sql.DB {
-			// One writer at a time; who comes second is told so after a while.
+			// One writer at a time; the second one gets an error after a while.
 			db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
 				"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(50)"+parameters)
 			return pool(t, db, err)
@@ -173,7 +174,7 @@ func (d database) place(n int) string {
 	return "?"
 }
 
-// upsert writes past every guard, except for triggers.
+// upsert bypasses every guard, except for triggers.
 func (d database) upsert(table string) string {
 	if d.dialect == sqlfence.MySQL {
 		return "INSERT INTO " + table +
@@ -183,7 +184,7 @@ func (d database) upsert(table string) string {
 		") ON CONFLICT (id) DO UPDATE SET value = excluded.value"
 }
 
-// value reads a row's value past the guard; "" if there is none.
+// value reads a row's value, bypassing the guard; "" if there is none.
 func (d database) value(db *sql.DB, table string) func(ctx context.Context,
 	id string) (string, error) {
 	return func(ctx context.Context, id string) (string, error) {
@@ -197,7 +198,7 @@ func (d database) value(db *sql.DB, table string) func(ctx context.Context,
 	}
 }
 
-// waits tells whether a transaction waits for a lock; nil where none does.
+// waits returns a function that tells whether a transaction waits for a lock; nil where none does.
 func (d database) waits(db *sql.DB) func(context.Context) (bool, error) {
 	if d.waiting == "" {
 		return nil
@@ -209,7 +210,7 @@ func (d database) waits(db *sql.DB) func(context.Context) (bool, error) {
 	}
 }
 
-// crashes kills the server; nil where there is none.
+// crashes returns a function that kills the server; nil where there is none.
 func (d database) crashes(db *sql.DB) func(testing.TB) {
 	if d.crash == nil {
 		return nil

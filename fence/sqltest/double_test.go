@@ -118,7 +118,7 @@ func TestLockAloneLosesAnUpdate(t *testing.T) {
 			}); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				t.Error(err)
 			}
-			b.want(90, 20) // of two payments one is in the books
+			b.want(90, 20) // one of the two payments is in the books
 		})
 	}
 }
@@ -127,7 +127,7 @@ func TestVersionAlonePaysInVain(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			b := newBank(t, d)
-			err := b.versionAlone(func() { // no lock keeps another from beginning
+			err := b.versionAlone(func() { // there is no lock to keep another from beginning
 				if err := b.versionAlone(nil); err != nil {
 					t.Error(err)
 				}
@@ -135,7 +135,7 @@ func TestVersionAlonePaysInVain(t *testing.T) {
 			if !errors.Is(err, sqlfence.ErrConflict) {
 				t.Errorf("Update = %v; want ErrConflict", err)
 			}
-			b.want(90, 20) // nothing is overwritten, but paid it is
+			b.want(90, 20) // nothing is overwritten, but both have paid
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestLockAndVersionTogether(t *testing.T) {
 			if !errors.Is(err, sqlfence.ErrConflict) {
 				t.Errorf("Do = %v; want ErrConflict", err)
 			}
-			b.want(90, 20) // the one that was refused knows, and can have its payment undone
+			b.want(90, 20) // the refused payer knows, and can have its payment undone
 		})
 		t.Run(d.name+"/no row", func(t *testing.T) {
 			b := newBank(t, d)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// edited returns a pool to the same database whose statements are changed by edit on their way: so
-// the guard's own code runs with a statement that is broken on purpose. Without edit it is the pool
+// edited returns a pool to the same database that changes statements by edit on their way. So the
+// guard's own code runs with a statement that is broken on purpose. Without edit it is the pool
 // itself.
 func edited(t testing.TB, db *sql.DB, edit func(string) string) *sql.DB {
 	if edit == nil {
@@ -35,7 +35,7 @@ func (c editingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &editingConn{conn: conn, edit: c.edit}, nil
 }
 
-// editingConn does all in terms of the pool's connection.
+// editingConn does everything on the pool's connection.
 type editingConn struct {
 	conn *sql.Conn
 	edit func(string) string

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestNothingIsWrittenAfterADeadlock has a write that meets a deadlock, which rolls the whole
-// transaction back on MySQL, and repeats its statement there, after a newer holder came.
+// TestNothingIsWrittenAfterADeadlock: a write meets a deadlock, for which MySQL rolls the whole
+// transaction back. The write repeats its statement after a newer holder came.
 func TestNothingIsWrittenAfterADeadlock(t *testing.T) {
 	d := onMariaDB
 	db := d.connect(t)
@@ -21,7 +21,8 @@ func TestNothingIsWrittenAfterADeadlock(t *testing.T) {
 	createThings(t, d, db, guard)
 	run(t, db, "INSERT INTO things VALUES ('a', ''), ('b', '')")
 	ctx := t.Context()
-	// It writes what this guard does not protect, and more, so that it is not the victim.
+	// It writes rows that this guard does not protect. It writes more than the guard's transaction,
+	// so that it is not the victim.
 	other, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,7 @@ func TestNothingIsWrittenAfterADeadlock(t *testing.T) {
 	}
 }
 
-// newer is a holder that comes later.
+// newer writes as a holder that comes later.
 func newer(ctx context.Context, guard sqlfence.Table, db *sql.DB, id string) error {
 	return guard.Do(ctx, db, "r", 6, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE things SET value = 'newer' WHERE id = '"+id+"'")
@@ -117,8 +118,8 @@ func TestNothingIsWrittenAfterACommitInside(t *testing.T) {
 	}
 }
 
-// TestConnectionIsGivenBackAsItWas sees that who has the connection next is not in a transaction
-// that nobody commits.
+// TestConnectionIsGivenBackAsItWas sees that the next user of the connection is not in a
+// transaction that nobody commits.
 func TestConnectionIsGivenBackAsItWas(t *testing.T) {
 	d := onMariaDB
 	db := d.connect(t)
@@ -155,9 +156,9 @@ func TestConnectionIsGivenBackAsItWas(t *testing.T) {
 	}
 }
 
-// TestUnknownAfterARollbackInside shows what SQLite does, as the documentation of Do says: a
-// conflict clause ends the transaction, and what follows is written. So Do does not say that
-// nothing was.
+// TestUnknownAfterARollbackInside shows what the documentation of Do says of SQLite: a conflict
+// clause ends the transaction, and what follows is written. So Do does not say that nothing was
+// written.
 func TestUnknownAfterARollbackInside(t *testing.T) {
 	d := onSQLite
 	db := d.connect(t)
@@ -176,8 +177,8 @@ func TestUnknownAfterARollbackInside(t *testing.T) {
 	}
 }
 
-// TestSwallowedErrorIsNoUnknownOutcome has a write that overlooks the error of a statement, on
-// which PostgreSQL answers COMMIT with ROLLBACK.
+// TestSwallowedErrorIsNoUnknownOutcome has a write that overlooks the error of a statement, so that
+// PostgreSQL answers COMMIT with ROLLBACK.
 func TestSwallowedErrorIsNoUnknownOutcome(t *testing.T) {
 	d := onPostgres
 	db := d.connect(t)
@@ -192,8 +193,8 @@ func TestSwallowedErrorIsNoUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestVersionedReasonIsNotOfTheSnapshot sees that the reason of a refusal is not read from what
-// there was when the transaction began.
+// TestVersionedReasonIsNotOfTheSnapshot sees that the reason of a refusal is not read from the
+// snapshot with which the transaction began.
 func TestVersionedReasonIsNotOfTheSnapshot(t *testing.T) {
 	d := onMariaDB
 	db := d.connect(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestForeignTextIsNoRefusal has a text that comes from outside say what a trigger says: in an
+// TestForeignTextIsNoRefusal has a text from outside that reads like a trigger's refusal: in an
 // error of the database that repeats it, in the words of another trigger, and in an error of the
 // program.
 func TestForeignTextIsNoRefusal(t *testing.T) {
@@ -20,7 +20,7 @@ func TestForeignTextIsNoRefusal(t *testing.T) {
 			sqlfence.Postgres: {"SELECT CAST(CAST($1 AS text) AS bigint)",
 				"INSERT INTO others VALUES ($1)"},
 			sqlfence.MySQL: {"INSERT INTO names VALUES (?)", "INSERT INTO others VALUES (?)"},
-			// It says the text of a RAISE only.
+			// Its error has the text of a RAISE only.
 			sqlfence.SQLite: {"INSERT INTO others VALUES (?)"},
 		}[d.dialect]
 		t.Run(d.name, func(t *testing.T) {
@@ -67,8 +67,8 @@ var othersThatRepeat = map[sqlfence.Dialect][]string{
 	},
 }
 
-// TestRefusalAmongOthers sees that a refusal is told as such also when write wraps it, or joins it
-// with others.
+// TestRefusalAmongOthers sees that a refusal is recognized even if write wraps it, or joins it with
+// other errors.
 func TestRefusalAmongOthers(t *testing.T) {
 	for _, d := range []database{onPostgres, onMariaDB, onSQLite} {
 		t.Run(d.name, func(t *testing.T) {

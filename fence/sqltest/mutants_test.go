@@ -42,7 +42,7 @@ func TestMutantsOfColumn(t *testing.T) {
 	}
 }
 
-// dropped keeps the number of arguments where a condition is dropped.
+// dropped replaces a condition, and keeps the number of arguments.
 func dropped(d database) string {
 	if d.dialect == sqlfence.Postgres {
 		return ""
@@ -74,8 +74,8 @@ func TestMutantsOfTable(t *testing.T) {
 	for _, d := range databases {
 		guard := sqlfence.Table{Dialect: d.dialect}
 		nothing := func(*sql.Tx) error { return nil }
-		// Smaller instead of smaller or equal is no mutant of the others: the row is locked all the
-		// same, and then read.
+		// For the other databases, smaller instead of smaller or equal is no mutant: the row is
+		// still locked, and then read.
 		edits := map[string]map[string]func(string) string{
 			"Order/RefusesSmaller": {
 				"takes any token": replace(" WHERE stored.token <= excluded.token", ""),

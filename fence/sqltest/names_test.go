@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestTriggersOfTwoTables sees that the triggers of one table do not take away those of another,
-// whatever the tables' names are, and that what they refuse is told as such.
+// TestTriggersOfTwoTables sees that the triggers of one table do not replace those of another,
+// whatever the tables' names are, and that their refusals are recognized.
 func TestTriggersOfTwoTables(t *testing.T) {
 	long := strings.Repeat("long", 14)
 	for _, names := range [][2]string{{"a_b", `"a-b"`}, {`"Größe"`, `"Gräße"`}, {`"日本"`, `"中国"`},
@@ -70,7 +70,7 @@ func (d database) withToken(t *testing.T, db *sql.DB, token fence.Token, stateme
 }
 
 // TestTriggerRefusesRowsWithoutAKey has rows that the trigger could not find again: SQLite allows
-// NULL in a primary key that is no integer.
+// NULL in a primary key that is not an integer.
 func TestTriggerRefusesRowsWithoutAKey(t *testing.T) {
 	d := onSQLite
 	db := d.connect(t)
@@ -96,8 +96,8 @@ func TestTriggerRefusesRowsWithoutAKey(t *testing.T) {
 	}
 }
 
-// TestTriggersAskOnCascade sees that rows that a foreign key changes or deletes are guarded, which
-// is promised of all but MySQL.
+// TestTriggersAskOnCascade sees that rows that a foreign key changes or deletes are guarded. This
+// is promised for all databases but MySQL.
 func TestTriggersAskOnCascade(t *testing.T) {
 	for _, d := range []database{onPostgres, onSQLite} {
 		t.Run(d.name, func(t *testing.T) {

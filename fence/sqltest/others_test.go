@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestColumnWithTriggersOfOthers has triggers on the table, which take what LAST_INSERT_ID was
-// given, as a bare one, an audit and a sequence.
+// TestColumnWithTriggersOfOthers has triggers on the table: a bare one, an audit and a sequence.
+// After them, what LAST_INSERT_ID was given is lost.
 func TestColumnWithTriggersOfOthers(t *testing.T) {
 	for _, d := range []database{onMariaDB, onMariaDBFoundRows} {
 		for name, body := range map[string]string{

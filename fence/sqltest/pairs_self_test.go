@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rounds is a loop of so many.
+// rounds returns a loop of n rounds.
 func rounds(n int) func() bool {
 	return func() bool {
 		n--
@@ -41,8 +41,8 @@ func TestInTurns(t *testing.T) {
 	}
 }
 
-// TestInTurnsMeasuresNoRefusals: a side that fails, or that says it wrote and has not, is no side
-// that is quick.
+// TestInTurnsMeasuresNoRefusals: a side that fails, or that has not written though it says so, does
+// not count as quick.
 func TestInTurnsMeasuresNoRefusals(t *testing.T) {
 	refused := errors.New("refused")
 	for name, bend := range map[string]func(*side){
@@ -70,7 +70,7 @@ func TestInTurnsMeasuresNoRefusals(t *testing.T) {
 	}
 }
 
-// TestTable: medians of times are of all writes, and ratios of the runs.
+// TestGuardTable: the medians of times are those of all writes, and the ratios those of the runs.
 func TestGuardTable(t *testing.T) {
 	var text strings.Builder
 	writeTable(&text, []*pair{{store: "store", form: "`Form`", beside: "write", runs: []times{

@@ -20,8 +20,8 @@ type side struct {
 // lastToken is the newest one of all guards.
 var lastToken fence.Token
 
-// nextToken is the token of a new holder. Each guarded write has one: to keep the same once more,
-// some guards have nothing to write.
+// nextToken is the token of a new holder. Each guarded write has its own: some guards have nothing
+// to write for a token that they have already.
 func nextToken() fence.Token {
 	lastToken++
 	return lastToken
@@ -40,7 +40,7 @@ func (s side) keeping(newest func() (fence.Token, error)) side {
 	return s
 }
 
-// times are how long each write took, bare and guarded.
+// times says how long each write took, bare and guarded.
 type times [2][]time.Duration
 
 // pair is what was measured of one form.
@@ -52,8 +52,8 @@ type pair struct {
 // pairs are what this program has measured, in the order of the benchmarks.
 var pairs []*pair
 
-// compare measures two writes in turns, and each of them first as often as the other, so that
-// whatever else the machine does disturbs both alike. It reports medians and their ratio.
+// compare measures two writes in turns, each as often first as the other, so that whatever else the
+// machine does disturbs both alike. It reports medians and their ratio.
 func compare(b *testing.B, store, form, beside string, bare, guarded side) {
 	b.Run(strings.ReplaceAll(form, "`", ""), func(b *testing.B) {
 		run, err := inTurns(b.Loop, bare, guarded)
@@ -145,8 +145,8 @@ func (p *pair) all() (all times) {
 	return all
 }
 
-// ratios are the runs' ratios: the least, that in the middle and the greatest. The further apart
-// they are, the noisier it was.
+// ratios are the runs' ratios: the least, the median and the greatest. The further apart they are,
+// the noisier it was.
 func (p *pair) ratios() (least, middle, greatest float64) {
 	var ratios []float64
 	for _, run := range p.runs {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
 )
 
-// TestTableRollsBackWhatItRefuses sees that a caller who overlooks the error of Advance writes
+// TestTableRollsBackWhatItRefuses sees that a caller that overlooks the error of Advance writes
 // nothing.
 func TestTableRollsBackWhatItRefuses(t *testing.T) {
 	for _, d := range databases {
@@ -79,8 +79,8 @@ func TestTableForgetsATokenThatWasRolledBack(t *testing.T) {
 	}
 }
 
-// TestRefusedInASnapshot sees that a transaction that began before a larger token came says stale,
-// or what the database says, and never that there is no row.
+// TestRefusedInASnapshot sees that a transaction that began before a larger token came fails as
+// stale, or with the database's error, and never because there is no row.
 func TestRefusedInASnapshot(t *testing.T) {
 	for _, d := range []database{onPostgres, onMariaDB, onMariaDBFoundRows} {
 		t.Run(d.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRefusedInASnapshot(t *testing.T) {
 	}
 }
 
-// TestWhatMySQLCounts shows why the number of affected rows tells nothing there.
+// TestWhatMySQLCounts shows why the number of affected rows tells nothing on MySQL.
 func TestWhatMySQLCounts(t *testing.T) {
 	for d, want := range map[*database][2]int64{&onMariaDB: {0, 0}, &onMariaDBFoundRows: {1, 1}} {
 		t.Run(d.name, func(t *testing.T) {
@@ -143,8 +143,7 @@ func TestWhatMySQLCounts(t *testing.T) {
 	}
 }
 
-// TestTriggerRefusesWhoHasNoToken sees that a statement that knows nothing of the guard gets
-// nowhere, whatever it is.
+// TestTriggerRefusesWhoHasNoToken sees that no statement without a token writes anything.
 func TestTriggerRefusesWhoHasNoToken(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -210,7 +209,7 @@ func TestTriggerRefusesWhoHasNoToken(t *testing.T) {
 }
 
 // TestTokenStaysInItsTransaction sees that the next user of a connection does not have the token of
-// the one before, however that ended.
+// the user before, however its transaction ended.
 func TestTokenStaysInItsTransaction(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -230,7 +229,7 @@ func TestTokenStaysInItsTransaction(t *testing.T) {
 	}
 }
 
-// leaks says after what a write without a token is accepted.
+// leaks says after which way to end a transaction a write without a token is accepted.
 func (d database) leaks(t *testing.T, edit func(string) string) (how string) {
 	db := d.connect(t)
 	d.createOrders(t, db, nil)

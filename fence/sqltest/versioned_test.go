@@ -73,8 +73,8 @@ var rules = map[string]func(*bank, payer) string{
 	},
 }
 
-// overwritten complains unless the one that was refused got a conflict, and what the other one
-// wrote is there.
+// overwritten complains unless the refused payment got a conflict, and what the other one wrote is
+// there.
 func (b *bank) overwritten(err error, want int) string {
 	if balance := b.balance(); balance != want {
 		return fmt.Sprintf("the balance is %d, and %d was overwritten", balance, want)
@@ -85,7 +85,8 @@ func (b *bank) overwritten(err error, want int) string {
 	return ""
 }
 
-// TestVersionedKeepsItsRules has the helper, each half of it alone, and broken ones.
+// TestVersionedKeepsItsRules runs the rules on the helper, on each half of it alone, and on broken
+// ones.
 func TestVersionedKeepsItsRules(t *testing.T) {
 	for _, d := range databases {
 		for name, c := range map[string]struct {
@@ -136,8 +137,8 @@ func exampleBank() (*sql.DB, *holdfast.Locker) {
 	return db, locker
 }
 
-// Example_lockAndVersion runs on SQLite. A program that has the lock changes a row under it, and a
-// form that a person filled in meanwhile comes too late.
+// Example_lockAndVersion runs on SQLite. A program changes a row under the lock. A form that a
+// person filled in meanwhile comes too late.
 func Example_lockAndVersion() {
 	db, locker := exampleBank()
 	defer db.Close()

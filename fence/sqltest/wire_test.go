@@ -54,8 +54,8 @@ func (d database) wired(t testing.TB, wrap func(net.Conn) net.Conn) *sql.DB {
 	return pool(t, sql.OpenDB(stdlib.GetConnector(*config)), nil)
 }
 
-// TestAnswersThatAreCut breaks the connection after each few bytes of what the server answers, and
-// sees that what the error says of the write is so.
+// TestAnswersThatAreCut breaks the connection after every few bytes of the server's answers. What
+// the error says of the write must be so.
 func TestAnswersThatAreCut(t *testing.T) {
 	const step = 7 // bytes; an answer that tells of a write has more
 	for _, d := range []database{onPostgres, onMariaDB} {
@@ -133,7 +133,7 @@ func (d database) createAll(t *testing.T, db *sql.DB) {
 	}
 }
 
-// reset has the rows as they were created.
+// reset restores the rows as they were created.
 func (d database) reset(t *testing.T, db *sql.DB) {
 	t.Helper()
 	run(t, db, "UPDATE accounts SET value = 'old', fence = NULL, version = 0",
