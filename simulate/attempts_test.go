@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// asked notes which acquisitions of a process have just failed at the backend, to see that nobody
-// who waits is told of the failure of another's single attempt: who waits asks twice.
+// asked notes which acquisitions of a process have just failed at the backend. It is for checking
+// that no waiter is told of the failure of another's single attempt: a waiter asks twice.
 type asked struct {
 	mu     sync.Mutex
 	failed map[attempt]failure
@@ -25,7 +25,7 @@ type attempt struct {
 
 type failure struct {
 	at    time.Duration // since the start of the history
-	waits bool          // it was of a claim that waits, or one of several at this moment was
+	waits bool          // it, or another at the same moment, was of a claim that waits
 }
 
 // fails notes that a request for the claim has failed at now.
@@ -44,7 +44,7 @@ func (a *asked) fails(c driver.Claim, now time.Duration) {
 	a.failed[k] = f
 }
 
-// single reports whether what failed at now for these is single attempts alone.
+// single reports whether only single attempts of this kind failed at now.
 func (a *asked) single(k attempt, now time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,8 +53,8 @@ func (a *asked) single(k attempt, now time.Duration) bool {
 }
 
 // ofAnother checks the error of an Acquire of a lock, at the moment in which it returns. In a
-// suspend the whole TTL may pass for which an outage is sat out. Through a quorum or a client of
-// Redis nobody sees which request was whose.
+// suspend, the whole TTL may pass for which a waiter sits an outage out. On a quorum or on Redis
+// nobody sees which request was whose.
 func (w *worker) ofAnother(k *keyState, v wish, err error) {
 	if !errors.Is(err, holdfast.ErrUnknown) || v.permits > 0 || w.h.nodes > 1 || w.h.redis ||
 		w.h.has(suspends) {

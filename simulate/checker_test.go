@@ -34,7 +34,7 @@ import (
 //	pace       nobody calls the backend again and again without a pause
 
 // keyState is what the checker knows of a key: of a lock, a slot or a gate, or of a semaphore,
-// which nobody holds but in its slots.
+// which is held only in its slots.
 type keyState struct {
 	name  string
 	index int // see keyIndex
@@ -44,20 +44,21 @@ type keyState struct {
 	of     *keyState   // the semaphore of a slot
 
 	// excused is the time, since the start of the history, until which an assumption does not hold
-	// for the key. Until left, the backend may know of what nobody releases any more: a Close has
-	// said so, or a process has died.
+	// for the key. Until left, the backend may have what nobody releases any more: a Close has said
+	// so, or a process has died.
 	excused, left atomicDuration
 
-	// refused is until when the backend may know of what it has refused to release, for good.
+	// refused is the time until which the backend may have what it has refused to release, for
+	// good.
 	refused atomicDuration
 
 	used     atomicDuration // of a slot: when it was last seen to be taken, or released
-	taken    atomicDuration // and when the backend last granted it to who asked
+	taken    atomicDuration // and when the backend last granted it to one that asked
 	released release        // guarded by mu
 
 	waits map[*waiting]bool // of a semaphore
 
-	mu        *sync.Mutex // the slots of a semaphore have one together
+	mu        *sync.Mutex // shared by the slots of a semaphore
 	open      []*grip     // granted, and not yet being released
 	completed uint64      // the largest token of an acquisition that is complete and was exclusive
 	shared    uint64      // and of one that shares the key
@@ -75,7 +76,7 @@ func (a *atomicDuration) raise(to time.Duration) {
 	}
 }
 
-// litter reports whether the backend may know of what nobody wants any more.
+// litter reports whether the backend may have what nobody wants any more.
 func (h *history) litter(k *keyState) bool {
 	return h.now() < max(k.excused.Load(), k.left.Load(), k.refused.Load())
 }
@@ -151,8 +152,8 @@ func (h *history) granted(g *grip, floor uint64) {
 	h.few(k)
 }
 
-// few checks that no more permits of a semaphore are valid than it has. The caller holds k.mu, of a
-// slot.
+// few checks that there are no more valid permits of a semaphore than it has. The caller holds
+// k.mu, of a slot.
 func (h *history) few(k *keyState) {
 	if k.of == nil {
 		return
@@ -180,7 +181,8 @@ func byClock(err error) bool {
 	return errors.As(err, &lost) && strings.Contains(lost.Reason.Error(), " ended")
 }
 
-// downgrading has the lock count as one that shares the key, whatever comes of the request.
+// downgrading notes that from now on the lock counts as one that shares the key, whatever comes of
+// the request.
 func (h *history) downgrading(g *grip) {
 	g.key.mu.Lock()
 	defer g.key.mu.Unlock()
@@ -188,7 +190,7 @@ func (h *history) downgrading(g *grip) {
 	g.shared = true
 }
 
-// alone checks that one lock on the key is valid, or several that share it. The caller holds
+// alone checks that only one lock on the key is valid, or several that share it. The caller holds
 // k.mu.
 func (h *history) alone(k *keyState) {
 	if len(k.open) < 2 || h.now() < k.excused.Load() {
@@ -250,8 +252,8 @@ func (h *history) promises(g *grip) {
 	if h.suspends.Load() != suspends {
 		return
 	}
-	// Err ends a lock that is over, so it is asked only if it has to be: a Locker has to find out
-	// by itself.
+	// Err ends a lock that is over, so it is called only if necessary: a Locker has to find out by
+	// itself.
 	if deadline < g.promised && g.lock.Err() == nil {
 		h.violate("deadline", "%s: token %d: the deadline has moved back by %v", g.key.name,
 			g.lock.Token(), g.promised-deadline)
@@ -270,7 +272,7 @@ func (h *history) letGo(g *grip) bool {
 	h.alone(k)
 	k.used.raise(h.now())
 	k.released = release{}
-	if g.lock.Err() == nil { // else its lease may be over, and nothing is left to bring
+	if g.lock.Err() == nil { // else its lease may be over, and there is nothing to hand over
 		k.released = release{g.asker, h.now()}
 	}
 	g.open = false

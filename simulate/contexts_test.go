@@ -13,7 +13,7 @@ import (
 // errWhim is the cause of some contexts that end.
 var errWhim = errors.New("simulated: the caller changed its mind")
 
-// context draws for how long the caller is patient.
+// context draws how long the caller is patient.
 func (w *worker) context() (context.Context, context.CancelFunc) {
 	switch {
 	case w.often(cancels, 0.02):
@@ -42,12 +42,13 @@ func (w *worker) context() (context.Context, context.CancelFunc) {
 	}
 }
 
-// moody is a context that asks a lock, or panics, when it is asked, the latter after some times.
+// moody is a context that asks a lock when it is asked itself, or panics after it was asked some
+// times.
 type moody struct {
 	context.Context
 	left  atomic.Int64
 	asked *holdfast.Lock // nil: none
-	done  bool           // it panics in Done as well, not in Err alone
+	done  bool           // it panics in Done, too, not only in Err
 }
 
 // contextPanic is what a context panics with.
@@ -65,8 +66,8 @@ func (c *moody) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// byTimer reports whether package context asks as a timer of its own has ended a context: nobody
-// could recover a panic there.
+// byTimer reports whether package context asks because a timer of its own has ended a context.
+// Nobody could recover a panic there.
 func byTimer() bool {
 	var callers [16]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -89,8 +90,8 @@ func (c *moody) ask() {
 	}
 }
 
-// moody makes the context, with a chance, one that panics, or asks a lock of the process on the key
-// if there is one.
+// moody, with a chance, makes the context one that panics, or that asks a lock of the process on
+// the key if there is one.
 func (w *worker) moody(ctx context.Context, k *keyState) context.Context {
 	if !w.often(badContexts, 0.05) {
 		return ctx
@@ -117,8 +118,8 @@ func (h *history) ending(ctx context.Context) *ending {
 	return e
 }
 
-// passed reports for how long the context has been at its end. An Acquired hook may take its time
-// after the grant, so with hooks that block nobody knows.
+// passed reports how long ago the context ended. An Acquired hook may take its time after the
+// grant, so with hooks that block nobody knows.
 func (e *ending) passed() time.Duration {
 	at := e.at.Load()
 	if at == 0 || e.h.has(hookBlocks) {

@@ -4,14 +4,15 @@ import (
 	"time"
 )
 
-// mostDeaths is how many processes end in a history without Close.
+// mostDeaths is how many processes of a history end without Close, at most.
 const mostDeaths = 3
 
-// die ends the process at once, as a program ends that is killed: nothing that it sends from now on
-// arrives, and nobody in it goes on. What it holds runs into its TTL, and nobody else has it
-// before. Often it is started again, as another process.
+// die ends the process at once, like a program that is killed: nothing that it sends from now on
+// arrives, and none of its goroutines goes on. What it holds stays until its TTL is over, and
+// nobody else has it before. Often the process is started again, as another one.
 //
-// Its Locker is closed, or else its goroutines would stay; the backend does not hear of that.
+// Its Locker is closed, because its goroutines would stay otherwise. The backend does not hear of
+// that.
 func (p *process) die(again bool) {
 	h := p.h
 	h.ring.note(evDeath, p.id, 0, 0, 0, 0)
@@ -39,13 +40,13 @@ func (p *process) die(again bool) {
 	}()
 }
 
-// lastWords is for how long after a process has died what it sent before may still arrive.
+// lastWords is how long after the death of a process what it sent before may still arrive.
 const lastWords = 50 * time.Millisecond
 
-// population is how many processes there were so far.
+// population returns how many processes there were so far.
 func (h *history) population() int { return len(h.processes()) }
 
-// processes are all that there were so far.
+// processes returns all that there were so far.
 func (h *history) processes() []*process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +59,7 @@ func (h *history) add(p *process) {
 	h.procs = append(h.procs, p)
 }
 
-// alive returns a process that runs, a new one if there is none.
+// alive returns a process that runs; a new one if there is none.
 func (h *history) alive() *process {
 	for _, p := range h.processes() {
 		if !p.dead.Load() {

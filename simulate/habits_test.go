@@ -140,7 +140,7 @@ func (w *worker) acquire(ctx context.Context, k *keyState) *grip {
 	floors := k.floors(v.shared)
 	v.life = w.proc.open()
 	done := w.h.waits(k, v.asker, v.permits)
-	defer done() // also if a context panics
+	defer done() // even if a context panics
 	lock, err := v.life.locker.Acquire(ctx, k.name, v.options...)
 	done()
 	w.ofAnother(k, v, err)
@@ -180,8 +180,8 @@ func (w *worker) got(ctx context.Context, end *ending, k *keyState, v wish, floo
 	return g
 }
 
-// grip tells the checker of a lock that was just granted. It returns nil, and releases the lock, if
-// that is a permit which does not exist.
+// grip tells the checker of a lock that was just granted. If the lock is a permit that does not
+// exist, grip releases it and returns nil.
 func (w *worker) grip(k *keyState, lock *holdfast.Lock, v wish, floors []uint64) *grip {
 	slot, held := lock.Slot(), k.held()
 	switch {
@@ -199,7 +199,7 @@ func (w *worker) grip(k *keyState, lock *holdfast.Lock, v wish, floors []uint64)
 	return g
 }
 
-// hold does something under the lock, and lets it go.
+// hold does something under the lock, and releases it.
 func (w *worker) hold(ctx context.Context, g *grip) {
 	held := w.proc.base
 	if w.often(nests, 0.2) {
@@ -232,8 +232,8 @@ func (w *worker) hold(ctx context.Context, g *grip) {
 	w.release(g)
 }
 
-// stay keeps the lock until it is lost, and a little longer, to see that it is told in time; or for
-// a few renewals.
+// stay keeps the lock until it is lost, and a little longer, to see that the loss is told in time;
+// or for a few renewals.
 func (w *worker) stay(g *grip) {
 	if w.often(outages, 0.3) {
 		ttl := w.h.ttls[w.r.IntN(len(w.h.ttls))]
@@ -252,15 +252,15 @@ func (w *worker) stay(g *grip) {
 			// The lease goes on for a while, and so do people who are slow to stop.
 			w.pause(time.Duration(w.r.Float64() * float64(w.h.ttls[w.r.IntN(len(w.h.ttls))])))
 			w.suspend(0.5)
-			// The release comes late, but before the Locker next looks for suspends: the lease that
-			// it hands over may be over.
+			// The release comes late, but before the Locker next looks for suspends. So the lease
+			// that it hands over may have ended.
 			w.pause(time.Duration(1 + w.r.IntN(int(20*time.Millisecond))))
 			return
 		}
 	}
 }
 
-// suspend suspends everything for about a lease, with a chance.
+// suspend, with a chance, suspends everything for about a lease.
 func (w *worker) suspend(chance float64) {
 	if w.often(suspends, chance) && !w.h.stopping() {
 		ttl := w.h.ttls[w.r.IntN(len(w.h.ttls))]
@@ -283,7 +283,7 @@ func (w *worker) told(ctx context.Context, g *grip) {
 
 // nest acquires the key again, under its own lock.
 func (w *worker) nest(ctx context.Context, g *grip) {
-	// If the key is lost just now, this is an acquisition like any other, which has to be released.
+	// If the key is lost just now, this is an acquisition like any other, and has to be released.
 	k, v := g.key.user(), wish{}
 	reads := w.h.has(shared) && w.r.IntN(2) == 0 && k.slots == nil
 	switch {
@@ -296,7 +296,7 @@ func (w *worker) nest(ctx context.Context, g *grip) {
 	floors := k.floors(reads)
 	inner, err := w.proc.open().locker.TryAcquire(ctx, k.name, v.options...)
 	if err != nil {
-		if ctx.Err() == nil { // its cause is of a kind as well: a hook may have released the lock
+		if ctx.Err() == nil { // its cause is of a kind, too: a hook may have released the lock
 			w.h.refusal("nested acquisition", ctx, err)
 		}
 		return
@@ -354,7 +354,7 @@ func (w *worker) downgrade(g *grip) {
 	w.pause(w.around(w.h.hold))
 }
 
-// noDowngrade looks, with a chance, that a permit cannot be shared.
+// noDowngrade, with a chance, checks that a permit cannot be shared.
 func (w *worker) noDowngrade(g *grip) {
 	if !w.often(shared, 0.05) {
 		return
@@ -364,7 +364,7 @@ func (w *worker) noDowngrade(g *grip) {
 	}
 }
 
-// release lets the lock go, in one of the ways that people do it.
+// release releases the lock, in one of the ways in which people do it.
 func (w *worker) release(g *grip) {
 	h := w.h
 	w.note(evLets, g.key, uint64(g.lock.Token()), uint64(time.Until(g.lock.Deadline())))
@@ -403,8 +403,8 @@ func (w *worker) release(g *grip) {
 	}
 }
 
-// releaseNil forgets the context. If that panics, the panic is recovered, as a server would, and is
-// a violation.
+// releaseNil forgets the context. If that panics, it recovers the panic, as a server would, and
+// notes a violation.
 func (w *worker) releaseNil(g *grip) {
 	defer func() {
 		if r := recover(); r != nil {

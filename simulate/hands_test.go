@@ -51,8 +51,8 @@ func (c *campaign) tell() {
 	fmt.Fprintln(os.Stderr, c.counts.since(c.start))
 }
 
-// direct has several programs like this one, one for each processor, run the histories, and adds up
-// what they tell.
+// direct runs the histories in several programs like this one, one for each processor, and adds up
+// what they report.
 func direct(t *testing.T, s settings, hands int) {
 	if s.histories > 0 {
 		hands = min(hands, int(s.histories))
@@ -113,12 +113,12 @@ func direct(t *testing.T, s settings, hands int) {
 
 // longestHistory is how long one history may take in real time. The longest take 12 s of a
 // processor, and several times that under the race detector, and a busy machine gives them a tenth
-// of one. Beyond it the program prints its goroutines and ends: a loop without end moves no fake
-// time, so no bound of the history's own would notice.
+// of one. After that, the program prints its goroutines and ends. An endless loop does not move
+// fake time, so no bound in the history would notice it.
 const longestHistory = 10 * time.Minute
 
-// hand runs one program with a share of the histories, and returns the seed that it had begun with
-// last.
+// hand runs one program with a share of the histories, and returns the seed of the last one that it
+// began.
 func hand(i int, seed, share uint64, tell func(counts)) (last uint64, err error) {
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -21,7 +21,7 @@ type history struct {
 	began     clock.Instant   // the same on the lease clock
 	base      context.Context // of all acquisitions; ended when a history hangs
 	abort     context.CancelFunc
-	stop      chan struct{} // closed when nobody may begin anew
+	stop      chan struct{} // closed when no new acquisition may begin
 	stack     stack
 	procs     []*process     // guarded by mu
 	ends      atomicDuration // until when a Close may last in a process that is dead
@@ -160,8 +160,8 @@ func (p *plan) run(log *ring, ignored map[string]bool) *history {
 	return h
 }
 
-// bound is until when everybody has been served if the faults ended at begun: later if somebody
-// deleted a key, a Close said that it left one, or a process died.
+// bound returns by when everybody has been served if the faults ended at begun. It is later if
+// somebody deleted a key, a Close said that it left one, or a process died.
 func (h *history) bound(begun time.Duration) time.Duration {
 	bound := max(begun, h.ends.Load()) + h.serve()
 	for _, k := range h.stored() {
@@ -249,8 +249,9 @@ func (h *history) chaos(finished <-chan struct{}) {
 // suspend suspends everything. Timers stand still meanwhile, and a Locker looks for that every 250
 // ms.
 //
-// On Redis it does not come while a connection hangs: what is on its way there would take effect
-// more than a TTL after it was sent, when its clean-up is over. On memory such a request is lost.
+// On Redis nothing is suspended while a connection hangs: requests on their way there would take
+// effect more than a TTL after they were sent, when their clean-up is over. On memory such requests
+// are lost.
 func (h *history) suspend(d time.Duration) {
 	for _, proc := range h.processes() {
 		if h.redis && proc.wires[0].lags(0) {
@@ -268,7 +269,7 @@ func (h *history) suspend(d time.Duration) {
 	}
 }
 
-// calm ends what goes wrong.
+// calm ends all faults.
 func (h *history) calm() {
 	for _, proc := range h.processes() {
 		for _, w := range proc.wires {
@@ -321,7 +322,7 @@ func holders(e driver.Entry) []driver.Party {
 	return e.Sharers
 }
 
-// probe acquires every key, and every slot: they are free, so that takes a round trip.
+// probe acquires every key and every slot. They are free, so each takes one round trip.
 func (h *history) probe() {
 	for _, k := range h.keyed {
 		excused := false

@@ -25,7 +25,7 @@ func hookDoes(what uint64) string {
 	return [...]string{"blocks", "panics", "releases", "tries", "closes"}[what]
 }
 
-// hooks are what people put into hooks, and should not.
+// hooks do what people do in hooks, and should not.
 func (p *process) hooks() holdfast.Hooks {
 	h := p.h
 	return holdfast.Hooks{
@@ -45,7 +45,7 @@ func (p *process) hooks() holdfast.Hooks {
 	}
 }
 
-// hook does one thing, with a chance.
+// hook, with a chance, does one thing.
 func (p *process) hook(key string, panics feature, chance float64) {
 	h := p.h
 	p.mu.Lock()
@@ -93,7 +93,7 @@ func (k *keyState) anyOf(p *process) *grip {
 	return nil
 }
 
-// asks are the options without which nobody acquires the key.
+// asks returns the options that every acquisition of the key needs.
 func (p *process) asks(k *keyState) []holdfast.AcquireOption {
 	if k.slots == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// keyNames are as many as a plan has at most.
+// keyNames are the keys of users: a plan has no more.
 var keyNames = [...]string{"k0", "k1", "k2", "k3", "k4", "k5"}
 
 // What the backend stores for a key that is a semaphore: slots, a gate for each number of permits,
@@ -89,7 +89,7 @@ func newStored(index int, mu *sync.Mutex) *keyState {
 	return &keyState{name: keyText(index), index: index, mu: mu, seen: make(map[uint64]bool)}
 }
 
-// held are the keys that somebody may hold in the name of this one: itself, or its slots.
+// held returns the keys that are held for this one: itself, or its slots.
 func (k *keyState) held() []*keyState {
 	if k.slots == nil {
 		return []*keyState{k}
@@ -97,7 +97,7 @@ func (k *keyState) held() []*keyState {
 	return k.slots
 }
 
-// stored are all keys that the backend may know.
+// stored returns all keys that the backend may have.
 func (h *history) stored() (all []*keyState) {
 	for _, k := range h.keyed {
 		all = append(append(all, k.held()...), k.orders...)
@@ -105,7 +105,7 @@ func (h *history) stored() (all []*keyState) {
 	return all
 }
 
-// storedBy is what the checker knows of a key with that name at the backend, or nil.
+// storedBy returns what the checker knows of a key with that name at the backend, or nil.
 func (h *history) storedBy(name string) *keyState {
 	for _, k := range h.stored() {
 		if k.name == name {
@@ -115,7 +115,7 @@ func (h *history) storedBy(name string) *keyState {
 	return nil
 }
 
-// user is the user's key that a name at the backend belongs to, or nil.
+// user returns the user's key to which a name at the backend belongs, or nil.
 func (h *history) user(name string) *keyState {
 	i := keyIndex(name)
 	if i == otherKey || i%keyCount >= len(h.keyed) {
@@ -124,7 +124,7 @@ func (h *history) user(name string) *keyState {
 	return h.keyed[i%keyCount]
 }
 
-// slot is what the checker knows of a slot with that name at the backend, or nil.
+// slot returns what the checker knows of a slot with that name at the backend, or nil.
 func (h *history) slot(name string) *keyState {
 	i := keyIndex(name)
 	if i == otherKey || i < slotIndex || i >= gateIndex {

@@ -13,15 +13,15 @@ type load struct {
 	mu           sync.Mutex
 	since        time.Time
 	calls, steps int
-	before       int // steps of the second before, of which releases may be under way
+	before       int // steps of the second before; their releases may be under way
 }
 
 const (
-	// callsPerStep is more than an acquisition and its release ever cost: a scout of four permits
-	// that is sent anew for each sends less than half.
+	// callsPerStep is more than an acquisition and its release ever cost. A scout for four permits
+	// that starts anew for each makes less than half as many calls.
 	callsPerStep = 60
 
-	// spinPause is what a call costs in a process that asks too much, so that time goes on.
+	// spinPause is how long a call takes in a process that asks too much, so that time goes on.
 	spinPause = time.Millisecond
 )
 
@@ -59,7 +59,7 @@ func (l *load) call() {
 	time.Sleep(spinPause)
 }
 
-// calls is how often a process calls its backend in a second, at most, if it begins that many
+// calls returns how often a process calls its backend in a second, at most, if it begins that many
 // steps: for these, for claims that wait, and for leases that are renewed.
 func (p *plan) calls(steps int) int {
 	slots, shortest := 0, p.longest()
@@ -69,8 +69,8 @@ func (p *plan) calls(steps int) int {
 	for _, ttl := range p.ttls {
 		shortest = min(shortest, ttl)
 	}
-	// On the same terms one waits at the backend for all: for a key, or for a gate, the scouts' key
-	// and all slots.
+	// For all goroutines that ask on the same terms one waits at the backend: for a key, or for a
+	// gate, the scouts' key and all slots.
 	claims := min(p.workers, 8*len(p.ttls)) * (2 + slots)
 	heartbeat := max(min(p.presence/3, time.Second), time.Millisecond)
 	// A place that may have been lost is left and taken anew: three calls. Forty are for failures.

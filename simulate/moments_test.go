@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// moments lets callers give up in the very moment in which something comes for them: their turn,
-// the order to lead, an answer, a notice. Fake time alone would not let two things happen at one
+// moments makes callers give up at the very moment at which something comes for them: their turn,
+// the order to lead, an answer, a notice. By fake time alone, two things would not happen at one
 // moment.
 type moments struct {
 	mu      sync.Mutex
@@ -22,7 +22,8 @@ type caller struct {
 	leaving bool
 }
 
-// waits has a call give up when a moment comes, until the function that it returns is called.
+// waits registers a call that may give up when a moment comes, until the function that it returns
+// is called.
 func (m *moments) waits(ctx context.Context, key int) (context.Context, func()) {
 	ctx, giveUp := context.WithCancel(ctx)
 	c := &caller{key: key, giveUp: giveUp}
@@ -42,8 +43,8 @@ func (m *moments) waits(ctx context.Context, key int) (context.Context, func()) 
 	}
 }
 
-// strike has, with a chance, the caller give up that has waited longest for the key; or has all of
-// them give up.
+// strike, with a chance, makes the caller that has waited longest for the key give up, or all of
+// them.
 func (m *moments) strike(key int, chance float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// feature is one kind of thing that a history may draw. Those that a plan has are drawn from its
-// seed; HOLDFAST_WITHOUT switches some off, and so does the search for a smaller history that fails
+// feature is one kind of thing that a history may draw. The features of a plan are drawn from its
+// seed. HOLDFAST_WITHOUT switches some off, and so does the search for a smaller history that fails
 // in the same way.
 type feature uint32
 
@@ -31,21 +31,21 @@ const (
 	hookBlocks                      // hooks that block for a while
 	hookCalls                       // hooks that release, try, and close
 	losses                          // requests and replies that are lost, cut or refused
-	outages                         // of one process's connection, or of all
+	outages                         // of the connection of one process, or of all
 	badNotices                      // late, lost, repeated, out of order
 	pauses                          // a whole process stops, and its timers do not
 	suspends                        // all processes stop, and their timers with them
 	evictions                       // a key is deleted by hand: breaks an assumption
 	// callers that give up in the very moment in which something comes for them
 	giveUps
-	// a backend that counts waiters as present for longer or shorter, as it is asked
+	// a backend whose presence differs from one request to the next
 	presences
 	badContexts // contexts that panic when they are asked, sooner or later
 	shared      // WithShared for half of all, and Downgrade
 	semaphores  // WithPermits for some keys
 	rollouts    // processes that know of fewer permits than others
 	deaths      // processes that end without Close
-	fair        // none of the faults, of those with semaphores: then nobody waits for long
+	fair        // in a plan with semaphores no faults: then nobody waits for long
 	sets        // AcquireAll and TryAcquireAll of several keys
 	forbids     // backends that refuse for good
 	longTTLs    // TTLs of up to an hour
@@ -123,7 +123,7 @@ func (p *plan) has(f feature) bool { return p.features&f != 0 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// newPlan draws a plan, with some features in any case.
+// newPlan draws a plan, with some features for sure.
 func newPlan(seed uint64, with feature) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := &plan{
@@ -171,7 +171,7 @@ func newPlan(seed uint64, with feature) *plan {
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
 		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05,
-		// only if HOLDFAST_WITH says so: the kernel has a defect there, see docs/simulation.md
+		// only if HOLDFAST_WITH says so: a backend must not do this, see docs/simulation.md
 		presences: -1,
 	}
 	for i := range featureNames {
@@ -237,8 +237,8 @@ func (p *plan) queues() {
 	p.quick = 0
 }
 
-// lateReleases makes it, with a chance, a plan of holders that release after a maximum hold and a
-// suspend, when their lease is over, while others wait for a turn of the same run.
+// lateReleases, with a chance, makes it a plan of holders that release after a maximum hold and a
+// suspend, when their lease has ended, while others wait for a turn of the same run.
 func (p *plan) lateReleases() {
 	r := rand.New(rand.NewPCG(p.seed, 5))
 	if !p.has(suspends) || !p.has(maxHolds) || r.IntN(2) == 0 {
@@ -251,7 +251,7 @@ func (p *plan) lateReleases() {
 	p.stays = max(p.stays, 0.03)
 }
 
-// manyKeys has a plan with sets, with a chance, one of more keys.
+// manyKeys, with a chance, gives a plan with sets more keys.
 func (p *plan) manyKeys() {
 	if p.has(sets) {
 		r := rand.New(rand.NewPCG(p.seed, 9))
@@ -259,9 +259,9 @@ func (p *plan) manyKeys() {
 	}
 }
 
-// lengthen makes one TTL very long, if the plan has such. That, and what refuses for good, is drawn
-// on a plain memory alone. Where a key may be left to its TTL, it is not as long, and the presence
-// not short: else those who wait would ask millions of times.
+// lengthen makes one TTL very long, if the plan has such. Long TTLs, and backends that refuse for
+// good, are only on a plain memory. If a key may be left to its TTL, that is shorter. The presence
+// is not short: otherwise waiters would ask millions of times.
 func (p *plan) lengthen() {
 	if p.redis || p.nodes > 1 {
 		p.features &^= longTTLs | forbids
@@ -277,8 +277,8 @@ func (p *plan) lengthen() {
 	p.presence = max(p.presence, 3*time.Second)
 }
 
-// sizes draws which keys are semaphores, if any is, and of how many permits, and has enough
-// goroutines ask for them.
+// sizes draws which keys are semaphores, if any is, and of how many permits. It gives the plan
+// enough goroutines that ask for them.
 func (p *plan) sizes() {
 	p.permits = make([]int, p.keys)
 	if !p.has(semaphores) {
@@ -295,8 +295,8 @@ func (p *plan) sizes() {
 	p.steps = 5000 / (p.processes * p.workers)
 }
 
-// fairWeather makes a plan that has it one without faults, in which more ask than there are
-// permits, and some hold long.
+// fairWeather makes a plan with fair one without faults, in which more goroutines ask than there
+// are permits, and some hold long.
 func (p *plan) fairWeather() {
 	if !p.has(fair) {
 		return
@@ -321,7 +321,7 @@ func (p *plan) fairWeather() {
 	}
 }
 
-// permitsOf is of how many permits a key is; 0: it is a lock.
+// permitsOf returns how many permits a key has; 0: it is a lock.
 func (p *plan) permitsOf(key int) int {
 	if !p.has(semaphores) {
 		return 0
@@ -360,27 +360,27 @@ func (p *plan) request() time.Duration {
 	return min(max(p.longest()/6, 50*time.Millisecond), 5*time.Second)
 }
 
-// cleanUp is how long after the faults have ended the backend may still know of what nobody wants
-// any more: a request that hangs, the longest pause before the next, and some round trips.
+// cleanUp returns for how long after the end of the faults the backend may still have what nobody
+// wants any more: a request that hangs, the longest pause before the next, and some round trips.
 func (p *plan) cleanUp() time.Duration {
 	d := p.request() + time.Second + 20*p.delay + 100*time.Millisecond
 	if p.redis {
 		d += 10 * time.Second // a connection is given up after five, and another one made
 	}
 	if p.nodes > 1 {
-		// A quorum repeats what a node did not confirm, and a notice that comes late to a waiter
-		// that is gone makes for one more.
+		// A quorum repeats what a node did not confirm. A notice that comes late to a waiter that
+		// is gone causes one more request.
 		d += 4*time.Second + 2*min(p.presence, p.longest())
 	}
 	return d
 }
 
-// serve is how long after the faults have ended every waiter has been served, or has given up: what
-// is left behind is cleaned up, one request hangs for each of two leaders, a poll finds a grant
-// whose notice was lost.
+// serve returns within how long after the end of the faults every waiter has been served, or has
+// given up: what is left behind is cleaned up, one request hangs for each of two leaders, a poll
+// finds a grant whose notice was lost.
 func (p *plan) serve() time.Duration {
 	d := p.cleanUp() + p.request() + 2*time.Second + p.blocks()
-	if p.has(sets) { // which wait for one key after the other, and for other sets that do
+	if p.has(sets) { // sets wait for one key after the other, and for other sets that do so
 		d += time.Duration(p.keys) * (p.request() + 2*time.Second)
 	}
 	return d

@@ -25,7 +25,7 @@ type process struct {
 	mu      sync.Mutex
 	r       *rand.Rand // for hooks
 	life    *life
-	known   []int          // of how many permits it knows each key to be
+	known   []int          // how many permits it knows each key to have
 	lives   int            // so far
 	closing sync.WaitGroup // lives that are being closed
 
@@ -33,10 +33,10 @@ type process struct {
 	load     load
 	attempts asked
 
-	base context.Context // of all that it does; ends when the process dies, or a history hangs
+	base context.Context // of all that it does; ends when the process dies or the history hangs
 	end  context.CancelFunc
 	dead atomic.Bool
-	next atomic.Pointer[process] // which follows when it is dead; nil: none
+	next atomic.Pointer[process] // the next one when it is dead; nil: none
 }
 
 // life is one Locker of a process, from New to Close.
@@ -78,8 +78,8 @@ func (p *process) begin() {
 	p.learn()
 }
 
-// learn draws of how many permits the process knows each semaphore to be, from here on. While a
-// larger number is rolled out, those who came early know of fewer.
+// learn draws how many permits the process knows each semaphore to have from now on. While a larger
+// number is rolled out, processes that came early know of fewer.
 func (p *process) learn() {
 	p.known = nil
 	for _, k := range p.h.keyed {
@@ -91,7 +91,7 @@ func (p *process) learn() {
 	}
 }
 
-// permits is of how many permits the process knows a key to be.
+// permits returns how many permits the process knows a key to have.
 func (p *process) permits(k *keyState) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *process) reopen(inHook bool) {
 	}
 }
 
-// close closes a Locker, and checks what that promises.
+// close closes a Locker, and checks what Close promises.
 func (p *process) close(l *life) {
 	h := p.h
 	h.ring.note(evClose, p.id, 0, 0, 0, 0)
@@ -160,7 +160,7 @@ func (p *process) closed(l *life, err error) {
 	}
 	owing := p.owing()
 	for _, k := range h.stored() {
-		// A Close that returns nil vouches also for what the backend refused to release.
+		// A Close that returns nil says that even what the backend refused to release is gone.
 		if h.now() < max(k.excused.Load(), k.left.Load()) {
 			continue
 		}
@@ -173,8 +173,8 @@ func (p *process) closed(l *life, err error) {
 				if party.Owner == "" || driver.ParseOwner(party.Owner).Label != l.label {
 					continue
 				}
-				// What a minority still has keeps nobody from the key; a quorum cleans it up by
-				// itself.
+				// What only a minority of the nodes still has keeps nobody from the key. A quorum
+				// cleans it up by itself.
 				if left[party.Owner]++; left[party.Owner] == h.stack.size()/2+1 {
 					h.violate("close", "Close of %s returned nil, and left %s on %s for another %v",
 						l.label, party.Owner, k.name, party.ExpiresIn)
@@ -197,7 +197,7 @@ func (p *process) owing() []bool {
 	return owing
 }
 
-// pausing is for how much longer the process is stopped.
+// pausing returns for how much longer the process is stopped.
 func (p *process) pausing() time.Duration { return p.wires[0].pausing() }
 
 // shut closes the process's last Locker.
@@ -215,7 +215,7 @@ func (p *process) shut() {
 	p.backend.Close()
 }
 
-// extendNow has a holder extend its lock while a renewal is on its way, with a chance.
+// extendNow, with a chance, makes a holder extend its lock while a renewal is on its way.
 func (p *process) extendNow(key *keyState) {
 	p.mu.Lock()
 	x := p.r.Float64()

@@ -2,5 +2,5 @@
 
 package simulate
 
-// defaultHistories is a look, for those who run all tests; HOLDFAST_HISTORIES asks for more.
+// defaultHistories is few, for those who run all tests. HOLDFAST_HISTORIES asks for more.
 const defaultHistories = 100

@@ -2,6 +2,6 @@
 
 package simulate
 
-// Enough for a data race in the kernel that only these histories found, and for some seconds of the
-// race detector.
+// This is enough to find a data race in the kernel that only these histories found. It takes some
+// seconds with the race detector.
 const defaultHistories = 400

@@ -42,7 +42,7 @@ func (s *redis) inspect(key string) []driver.Entry {
 
 func (s *redis) lose(key string) { s.server.Evict(key) }
 
-// suspend has the server's clock, which is one of package time, count what the lease clock counts.
+// suspend makes the server's clock, which follows package time, count what the lease clock counts.
 func (s *redis) suspend(d time.Duration) { s.server.StepClock(d) }
 
 func (s *redis) close() { s.watch.Close() }
@@ -161,7 +161,7 @@ func (l *redisLink) mend() {
 	l.resume()
 }
 
-// kill has the connection break, and no other one come about.
+// kill breaks the connection, and no other is made.
 func (l *redisLink) kill() {
 	l.mu.Lock()
 	l.dead = true

@@ -50,13 +50,13 @@ type event struct {
 	a, b    uint64
 }
 
-// ring keeps the last events of a history. They are made into text only when it failed.
+// ring keeps the last events of a history. They are made into text only if the history failed.
 type ring struct {
 	mu     sync.Mutex
 	start  time.Time
 	events []event
 	next   int
-	rest   int // how many more are kept, once a promise was seen broken; -1: as many as come
+	rest   int // how many more are kept, after a violation; -1: all
 }
 
 const ringSize = 1 << 14
@@ -79,7 +79,7 @@ func (r *ring) note(kind eventKind, process, worker, key int, a, b uint64) {
 	r.next++
 }
 
-// mark notes that a promise was seen broken: events long after that are of no interest.
+// mark notes a violation: events long after it are of no interest.
 func (r *ring) mark() {
 	r.note(evBroken, 0, 0, 0, 0, 0)
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *ring) mark() {
 // print gives the events that are kept as text.
 func (r *ring) print(p *plan) string { return r.tail(p, ringSize) }
 
-// tail gives the last events.
+// tail gives the last events as text.
 func (r *ring) tail(p *plan, most int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// bunch is what a set is asked for, and becomes.
+// bunch says what a set asks for, and what it becomes.
 type bunch struct {
 	variant
 	keys   []*keyState
@@ -50,7 +50,7 @@ func (w *worker) bunch() *bunch {
 	return b
 }
 
-// together acquires several keys as one set, and lets them go.
+// together acquires several keys as one set, and releases them.
 func (w *worker) together() {
 	b := w.bunch()
 	if len(b.keys) == 0 {
@@ -103,7 +103,7 @@ func (w *worker) together() {
 	w.holdAll(b)
 }
 
-// holdAll does something under a set, and lets it go.
+// holdAll does something under a set, and releases it.
 func (w *worker) holdAll(b *bunch) {
 	held := b.set.Context(w.proc.base)
 	if w.often(nests, 0.2) {
@@ -133,8 +133,8 @@ func (w *worker) holdAll(b *bunch) {
 	w.releaseAll(b)
 }
 
-// lookAt checks that a set has ended if one of its locks has, and with it its channel and context,
-// a moment later at most; and that it has not if none has.
+// lookAt checks that a set has ended if one of its locks has, and that it has not if none has. Its
+// channel and context end with it, a moment later at most.
 func (w *worker) lookAt(held context.Context, b *bunch) {
 	suspends := w.h.suspends.Load()
 	var ended error
@@ -227,14 +227,14 @@ func (w *worker) extendAll(b *bunch) {
 	}
 }
 
-// releaseAll lets the set go, in one of the ways that people do it.
+// releaseAll releases the set, in one of the ways in which people do it.
 func (w *worker) releaseAll(b *bunch) {
 	h := w.h
 	if w.often(oddReleases, 0.1) {
 		w.release(pick(w.r, b.grips...)) // alone
 	}
 	for _, g := range b.grips {
-		if h.letGo(g) { // else a hook did
+		if h.letGo(g) { // else a hook has done it
 			w.note(evLets, g.key, uint64(g.lock.Token()), uint64(time.Until(g.lock.Deadline())))
 		}
 	}
@@ -279,7 +279,7 @@ func (w *worker) releaseAll(b *bunch) {
 func (w *worker) refused(ctx context.Context, err error) {
 	w.h.refusal("acquire", ctx, err)
 	if ctx.Err() == nil && !errors.Is(err, holdfast.ErrHeld) {
-		// whoever is refused by a backend comes back later
+		// a caller that a backend refuses comes back later
 		w.pause(w.around(max(w.h.gust/3, time.Millisecond)))
 	}
 }

@@ -14,8 +14,8 @@ type settings struct {
 	histories uint64          // HOLDFAST_HISTORIES: how many; 0: without end
 	with      feature         // HOLDFAST_WITH: features that each has
 	ignored   map[string]bool // HOLDFAST_IGNORE: invariants that may be broken
-	goOn      bool            // HOLDFAST_GO_ON: a history that fails is not the last
-	minimise  bool            // HOLDFAST_MINIMISE: not with "no", nor if histories go on
+	goOn      bool            // HOLDFAST_GO_ON: go on after a history that fails
+	minimise  bool            // HOLDFAST_MINIMISE: not if it is "no", nor with HOLDFAST_GO_ON
 	// HOLDFAST_HAND: which of several programs this is; -1: the one that directs them
 	hand int
 	limits

@@ -34,8 +34,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// campaign is a series of histories, one after the other: to suspend all of a bubble means to
-// suspend the whole program.
+// campaign is a series of histories, one after the other, because a bubble can only be suspended
+// together with the whole program.
 type campaign struct {
 	settings
 	start  time.Time
@@ -90,7 +90,7 @@ func simulate(t *testing.T, p *plan, log *ring, ignored map[string]bool) (h *his
 }
 
 // attempts is how often a smaller history is run before it counts as one that does not fail: not
-// all chance is the seed's.
+// everything depends on the seed.
 const attempts = 5
 
 // minimise looks for a smaller history that breaks the same invariant, and prints its last events.

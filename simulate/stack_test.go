@@ -32,11 +32,11 @@ type path interface {
 	pause(d time.Duration)
 	pausing() time.Duration
 	mend()
-	kill() // what is sent from now on gets lost; it is not mended
+	kill() // what is sent from now on gets lost, for good
 	lags(d time.Duration) bool
 }
 
-// newStack makes what the plan says.
+// newStack makes the stack that the plan names.
 func newStack(p *plan) stack {
 	if p.redis {
 		return newRedis()

@@ -11,7 +11,7 @@ type waiting struct {
 	since   time.Duration
 }
 
-// asker is who asks for permits on some terms. In each Locker they are in one list.
+// asker says who asks for permits on which terms. Each Locker has one list for all that are equal.
 type asker struct {
 	life *life
 	wish uint64 // see worker.wish
@@ -36,15 +36,15 @@ func (h *history) waits(k *keyState, who asker, permits int) func() {
 	}
 }
 
-// release is the last of a slot.
+// release is the last release of a slot.
 type release struct {
 	asker
 	at time.Duration
 }
 
-// fewTrips is more than it takes, in fair weather, until a scout that sets out has every slot that
-// is free, or until one that comes free is taken, even if the scout's turn ends just then and
-// another one gets the gate.
+// fewTrips returns more than it takes, in fair weather, until a scout that starts has every slot
+// that is free, or until a slot that becomes free is taken, even if the scout's turn ends just then
+// and another one gets the gate.
 func (p *plan) fewTrips() time.Duration {
 	d := 100*p.delay + 20*time.Millisecond + p.blocks()
 	if p.redis || p.presence < time.Second {
@@ -55,9 +55,9 @@ func (p *plan) fewTrips() time.Duration {
 	return d
 }
 
-// watch looks in fair weather, as long as anybody works, that nobody waits for a permit while
-// another one is free: for no longer than the span of WithCohort and a few round trips. The nodes
-// of a quorum may each be free or not, so there it does not look.
+// In fair weather, as long as anybody works, watch checks that nobody waits for a permit while one
+// is free, for longer than the span of WithCohort and a few round trips. It does not look on a
+// quorum, where a slot may be free on some nodes only.
 func (h *history) watch(finished <-chan struct{}) {
 	if !h.has(fair) || h.nodes > 1 {
 		return
@@ -72,11 +72,11 @@ func (h *history) watch(finished <-chan struct{}) {
 	}
 }
 
-// unused checks that a slot is not free for long while somebody waits for long. The span counts
-// only for who was not there yet when the slot was released on the same terms in the same Locker:
-// a waiter in the list has it brought. If that one gives up just then, the slot is left to the
-// scout; so this is looked at only where nobody gives up. Nor where a release may have a context
-// that has ended: it is made in the background, so who was brought the slot may find it taken yet.
+// unused checks that a slot is not free for long while somebody waits for long. If a waiter was in
+// the list when the slot was released on the same terms in the same Locker, the slot is handed to
+// it, without the span. This is not checked if callers give up: the slot is left to the scout if
+// the waiter gives up just then. Nor is it checked if a release may have a context that has ended:
+// such a release is made in the background, so the waiter may still find the slot taken.
 func (h *history) unused(k, s *keyState, slot int, trips time.Duration) {
 	now := h.now()
 	if len(holders(h.stack.inspect(s.name)[0])) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// A release takes effect even without the TTL of the claim, as a quorum repeats it.
+// A release takes effect even without the TTL of the claim. A quorum repeats a release like that.
 func TestReleaseWithoutTTLArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plan{processes: 1, workers: 1, keys: 1, nodes: 1, ttls: []time.Duration{time.Minute},

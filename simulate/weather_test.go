@@ -48,7 +48,7 @@ type wire struct {
 	queue   []*call
 	last    time.Time // when the last request arrives
 	outage  outage
-	until   time.Time // its end
+	until   time.Time // end of the outage
 	paused  time.Time // until then the process is stopped
 	mended  bool
 	dead    bool
@@ -58,7 +58,7 @@ type wire struct {
 	forbids bool      // in this outage calls are refused for good, if they are refused
 	fades   time.Time // until then replies get slower; then comes an outage
 	silence time.Duration
-	lagged  time.Time // when a request last took effect that had been on its way for long
+	lagged  time.Time // when a request last took effect after a long time on its way
 }
 
 // newWire returns the way of a process to a node.
@@ -91,7 +91,7 @@ type call struct {
 	done    chan struct{}
 }
 
-// fail has the connection fail for d.
+// fail makes the connection fail for d.
 func (w *wire) fail(kind outage, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +102,7 @@ func (w *wire) fail(kind outage, d time.Duration) {
 	}
 }
 
-// fade has replies get slow for d, and then requests get lost for as long as silence.
+// fade makes replies slow for d, and then loses requests for as long as silence.
 func (w *wire) fade(d, silence time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,31 +113,31 @@ func (w *wire) fade(d, silence time.Duration) {
 	}
 }
 
-// pause has all that the process sends and gets wait for d.
+// pause makes all that the process sends and gets wait for d.
 func (w *wire) pause(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.paused = time.Now().Add(d)
 }
 
-// pausing is for how much longer the process is stopped.
+// pausing returns for how much longer the process is stopped.
 func (w *wire) pausing() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return max(0, time.Until(w.paused))
 }
 
-// shortestPresence is the shortest for which a backend counts a waiter as present.
+// shortestPresence is the shortest time for which a backend counts a waiter as present.
 const shortestPresence = 3 * time.Millisecond
 
-// longestSuspend is the longest that all is suspended in the middle of a renewal.
+// longestSuspend is the longest suspend in the middle of a renewal.
 const longestSuspend = 20 * time.Second
 
-// glance is how often a wait for a stopped process looks whether it runs again, as that may be
-// early.
+// glance is how often a wait for a stopped process looks whether it runs again, which may be
+// earlier than planned.
 const glance = 20 * time.Millisecond
 
-// lags reports whether a request took effect within d that had been on its way for long.
+// lags reports whether a request took effect in the last d after a long time on its way.
 func (w *wire) lags(d time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *wire) mend() {
 	go w.arrive()
 }
 
-// kill has nothing get through any more, but what is about to arrive.
+// kill lets nothing through any more but what is about to arrive.
 func (w *wire) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *wire) kill() {
 	}
 }
 
-// happens draws with a chance, while anything goes wrong at all.
+// happens draws with a chance, and says no when nothing goes wrong any more.
 func (w *wire) happens(f feature, chance float64) bool {
 	return !w.mended && w.h.has(f) && w.r.Float64() < chance
 }
@@ -255,8 +255,8 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	}
 }
 
-// forbid is the answer to a call that is refused for good. What is not to be released stays for as
-// long as its lease, or its place in the queue and a lease that begins at the end of that.
+// forbid is the answer to a call that is refused for good. What is not released stays for as long
+// as its lease, or for its time in the queue and a lease that begins at the end of that.
 func (w *wire) forbid(c *call) error {
 	if k := w.h.storedBy(c.claim.Key); k != nil && c.kind == evRelease {
 		k.refused.raise(w.h.now() + lastWords + w.h.longest() + 2*w.h.presence)
@@ -265,7 +265,7 @@ func (w *wire) forbid(c *call) error {
 	return &driver.Error{Permanent: true, Err: errForbids}
 }
 
-// refuses reports whether the outage has the call fail at once. The caller holds w.mu.
+// refuses reports whether the outage makes the call fail at once. The caller holds w.mu.
 func (w *wire) refuses(c *call) bool {
 	switch w.outage {
 	case refused:
@@ -287,7 +287,7 @@ func (w *wire) arrive() {
 		c := w.queue[0]
 		w.queue = w.queue[1:]
 		if clock.Now().Sub(c.left) >= cmp.Or(c.ttl(), w.h.longest()) {
-			c.lost = true // no connection is kept for as long
+			c.lost = true // no connection is kept for so long
 		}
 		if !c.lost {
 			if now.Sub(c.sent) > 4*w.h.delay {
@@ -312,7 +312,7 @@ func (w *wire) arrive() {
 	}
 }
 
-// ttl is the shortest of the call's claims; 0 if they have none: a release need not say it.
+// ttl is the shortest of the call's claims; 0 if they have none: a release need not have it.
 func (c *call) ttl() time.Duration {
 	ttl := c.claim.TTL
 	for i, claim := range c.claims {
@@ -323,7 +323,7 @@ func (c *call) ttl() time.Duration {
 	return ttl
 }
 
-// apply has the call take effect.
+// apply makes the call take effect.
 func (c *call) apply() {
 	ctx := context.Background()
 	switch c.kind {
@@ -354,8 +354,8 @@ func (c *call) apply() {
 		owner(c.claim.Owner), uint64(c.claim.TTL))
 }
 
-// acquire asks the backend. Some backends, or their configuration, count waiters as present for
-// less at one time than at another.
+// acquire asks the backend. Some backends count waiters as present for a shorter time at some
+// times, by themselves or by their configuration.
 func (w *wire) acquire(ctx context.Context, claim driver.Claim, short bool) (driver.Result, error) {
 	asked := claim
 	if short {
@@ -387,7 +387,7 @@ func (c *call) deliver() {
 	close(c.done)
 }
 
-// strike lets a caller of the process give up in the moment in which it hears of the key.
+// strike makes a caller of the process give up at the moment at which it hears of the key.
 func (w *wire) strike(key string) {
 	if w.proc != nil {
 		w.proc.moments.strike(keyIndex(key)%keyCount, 0.05)

@@ -26,7 +26,7 @@ var survivors = map[string]string{
 		"TestPermitsKeepTheOrderInMemory and two other tests notice",
 }
 
-// with are the features that a mutant needs, and which the simulator does not draw by itself, or
+// with has the features that a mutant needs if the simulator does not draw them by itself, or
 // seldom together.
 var with = map[string]string{
 	"notice-while-asking":   "presences",
@@ -34,8 +34,8 @@ var with = map[string]string{
 	"forbidden-not-told":    "forbids,outages,closes",
 }
 
-// hanging are the mutants that end a history by a deadlock. With any other, an end without a broken
-// invariant means that the patch breaks more than it is meant to.
+// hanging are the mutants that end a history by a deadlock. If any other ends without a broken
+// invariant, the patch breaks more than it is meant to.
 var hanging = map[string]bool{"asked-under-mutex": true}
 
 // broken is how a history says which invariant it found broken.

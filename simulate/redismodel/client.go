@@ -72,7 +72,8 @@ func (c *Client) Transport() protocol.Transport { return transport{c} }
 // Server returns the server that it is a client of.
 func (c *Client) Server() *Server { return c.server }
 
-// SetLink has requests travel over another link from now on. Requests on their way are not changed.
+// SetLink makes requests travel over another link from now on. Requests on their way are not
+// changed.
 func (c *Client) SetLink(link Link) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -91,8 +92,8 @@ func (c *Client) Cut(arrive bool) {
 	}
 }
 
-// CutReply has the connection break in the next request for which lose is true of its commands and
-// replies: the server has carried it out, and the replies are lost. A nil lose takes the next
+// CutReply breaks the connection in the next request for whose commands and replies lose returns
+// true: the server has carried the request out, and the replies are lost. A nil lose takes the next
 // request, whatever it is.
 func (c *Client) CutReply(lose func([]protocol.Command, []protocol.Reply) bool) {
 	c.server.mu.Lock()
@@ -103,8 +104,7 @@ func (c *Client) CutReply(lose func([]protocol.Command, []protocol.Reply) bool) 
 	c.lose = lose
 }
 
-// Hang has nothing get through in that direction, without an end of the connection, until
-// [Client.Resume].
+// Hang lets nothing through in that direction until [Client.Resume]. The connection does not end.
 func (c *Client) Hang(d Direction) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

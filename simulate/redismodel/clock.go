@@ -37,7 +37,7 @@ func (s *Server) StepClock(d time.Duration) {
 	s.wall.set(s.wall.now().Add(d), s.wall.rate)
 }
 
-// SetRate has the server's clock run at rate from now on: 1.01 is a hundredth too fast.
+// SetRate makes the server's clock run at rate from now on: 1.01 is a hundredth too fast.
 func (s *Server) SetRate(rate float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // steady is a link that takes d in each direction. Without it, time would stand still between two
-// calls, and with it the order of arrival in a queue.
+// calls, and a queue would have no order of arrival.
 func steady(d time.Duration) redismodel.Link {
 	always := func() time.Duration { return d }
 	return redismodel.Link{Request: always, Reply: always}
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 				},
 				Lose: func(_ testing.TB, key string) { server.Evict(key) },
 				CutReply: func(_ testing.TB, b driver.Backend) {
-					// That the key is busy is not the end of an acquisition: it goes on to queue.
+					// An acquisition does not end when the key is busy: it goes on to queue.
 					clients[b].CutReply(func(_ []protocol.Command, replies []protocol.Reply) bool {
 						return replies[0].Kind != protocol.Nil
 					})

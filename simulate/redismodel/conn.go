@@ -165,7 +165,7 @@ func (c *conn) due() bool {
 		!time.Now().Before(c.in[0].arrives)
 }
 
-// serve has the server carry out what has arrived: at most limit commands, or all if limit is 0.
+// serve makes the server carry out what has arrived: at most limit commands, or all if limit is 0.
 // Called with mu held, which it may unlock for a while.
 func (c *conn) serve(limit int) {
 	for n := 0; c.due() && (limit == 0 || n < limit); n++ {
@@ -349,13 +349,13 @@ func (c *conn) end(err error) {
 	}
 }
 
-// drop has the server forget a connection.
+// drop makes the server forget a connection.
 func (s *Server) drop(c *conn) {
 	s.conns = slices.DeleteFunc(slices.Clone(s.conns), func(other *conn) bool { return other == c })
 }
 
-// watch has a timer give the connection up if it owes an answer for too long. What was sent may
-// still arrive.
+// watch sets a timer that gives the connection up if it owes an answer for too long. What was sent
+// may still arrive.
 func (c *conn) watch() {
 	if c.watching || len(c.unanswered) == 0 || c.gone {
 		return

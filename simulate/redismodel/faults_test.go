@@ -94,8 +94,8 @@ func wantKeys(t *testing.T, server *redismodel.Server, want ...string) {
 
 func set(key string) protocol.Command { return protocol.Command{"SET", key, "x"} }
 
-// Whatever the delays, and whoever has left, commands take effect in the order in which they were
-// sent.
+// Whatever the delays, and even if callers have left, commands take effect in the order in which
+// they were sent.
 func TestOrderOnAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 0))
@@ -159,8 +159,8 @@ func TestCutLosesRequests(t *testing.T) {
 	}
 }
 
-// What a former connection still carries takes no effect after the next one is there, as that has
-// the server close it.
+// Once the next connection is there, what a former one still carries takes no effect: the next one
+// makes the server close it.
 func TestNextConnectionEndsTheFormer(t *testing.T) {
 	for _, kill := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestCutReply(t *testing.T) {
 	})
 }
 
-// A server that is killed has sent some replies already. What it had not taken is lost.
+// Replies that a killed server had sent still arrive. Requests that it had not taken are lost.
 func TestStopDeliversWhatWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redismodel.New(redismodel.Options{})
@@ -285,7 +285,7 @@ func TestRestart(t *testing.T) {
 		if wantKeys(t, server, "dropped", "value"); server.Get("value") != "old" {
 			t.Errorf("value is %q after going back", server.Get("value"))
 		}
-		// A snapshot is not changed by what the server does with it.
+		// A snapshot does not change with the server that was started on it.
 		l.do(protocol.Command{"SET", "value", "newer"}, protocol.Command{"DEL", "dropped"})
 		server.Start(before)
 		if wantKeys(t, server, "dropped", "value"); server.Get("value") != "old" {
@@ -297,7 +297,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// A pause holds up everything, in order, and so does a line that hangs; a connection that owes an
+// A pause holds up everything, in order, and so does a line that hangs. A connection that owes an
 // answer for too long is given up.
 func TestHangs(t *testing.T) {
 	for what, hold := range map[string]func(*line) (release func()){
@@ -347,7 +347,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// Between two commands that were sent together the server turns to others.
+// Between two commands that were sent together, the server may serve others.
 func TestPipelineIsSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server *redismodel.Server
@@ -387,7 +387,7 @@ func TestPipelineIsSplit(t *testing.T) {
 		b.do(protocol.Command{"SET", "k", "b", "NX", "PX", "10000"})
 		done.Wait()
 	})
-	// In one step, if it was asked for.
+	// With MULTI they are one step.
 	synctest.Test(t, func(t *testing.T) {
 		server := redismodel.New(redismodel.Options{})
 		a := newLine(t, server, redismodel.Link{Gap: func() time.Duration {
@@ -530,7 +530,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// What a checker looks for: everything but the fence is gone when nobody holds or waits.
+// A checker looks for this: everything but the fence is gone when nobody holds or waits.
 func TestKeysShowWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redismodel.New(redismodel.Options{})
@@ -557,7 +557,7 @@ func TestKeysShowWhatIsLeft(t *testing.T) {
 	})
 }
 
-// BenchmarkLock is an acquisition and its release, without and with delays.
+// BenchmarkLock measures an acquisition and its release, without and with delays.
 func BenchmarkLock(b *testing.B) {
 	for name, link := range map[string]redismodel.Link{"direct": {},
 		"delayed": steady(time.Microsecond)} {

@@ -25,8 +25,8 @@ type both struct {
 }
 
 // TestSameAsRedis sends random sequences of the protocol's scripts and commands, and of foreign
-// ones, to a real server and to the model: all replies are the same, and so are the keys that
-// result. Times are long and compared roughly.
+// ones, to a real server and to the model. All replies must be the same, and the resulting keys,
+// too. Times are long and compared roughly.
 func TestSameAsRedis(t *testing.T) {
 	client, err := redistest.Start(t).Dial()
 	if err != nil {
@@ -64,7 +64,7 @@ func TestSameAsRedis(t *testing.T) {
 	t.Logf("seen: %v", b.seen)
 }
 
-// send sends a command to both and compares the replies.
+// send sends a command to both, and compares the replies.
 func (b *both) send(args ...string) {
 	b.Helper()
 	b.log = append(b.log, fmt.Sprintf("%.60q", args))
@@ -93,7 +93,7 @@ func (b *both) send(args ...string) {
 // last lists the commands that led here, without those that only looked.
 func (b *both) last() string { return strings.Join(b.log[max(0, len(b.log)-50):], "\n") }
 
-// count notes what sequences have come to.
+// count counts the kinds of replies.
 func (b *both) count(args []string, reply string) {
 	switch {
 	case strings.Contains(reply, "WRONGTYPE"):
@@ -249,14 +249,14 @@ func (b *both) tokens() (first, last string) {
 func (b *both) script(keys protocol.Keys) []string {
 	number := b.random.IntN(len(owners))
 	owner := owners[number]
-	// Two readers with the same end would be in one order here and maybe in the other there.
+	// Two readers with the same end might be in different orders in the two.
 	ttl, presence := fmt.Sprint(1_000_000+2_000_000*number), fmt.Sprint(2_000_000+2_000_000*number)
 	shared := b.random.IntN(2) == 0
 	first, last := b.tokens()
 	scripts := protocol.Scripts()
 	script := scripts[b.random.IntN(len(scripts))]
 	if b.random.IntN(3) == 0 {
-		script = scripts[0] // acquire: the others need somebody who holds
+		script = scripts[0] // acquire: the others need a holder
 	}
 	all := []string{"EVALSHA", script.SHA, "5", keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
 		keys.Readers}
@@ -308,8 +308,7 @@ func (b *both) script(keys protocol.Keys) []string {
 func (b *both) plain(keys protocol.Keys) []string {
 	owner := b.pick(owners...)
 	key := b.pick(keys.Lock, keys.Lock, keys.Queue, keys.Waiters, keys.Readers, keys.Fence, "other")
-	// Presences that end in the same millisecond are in one order here and maybe in the other
-	// there.
+	// Presences that end in the same millisecond might be in different orders in the two.
 	ordered := b.pick(keys.Lock, keys.Fence, "other", "other")
 	first, last := b.tokens()
 	number := b.pick("0", "1", "-1", "(0", "-inf", "+inf", "7", first, "x", "1.5")

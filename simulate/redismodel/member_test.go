@@ -13,7 +13,7 @@ import (
 )
 
 // A client relies for a while on what it has heard about its server's set. The time in which its
-// machine was suspended counts: an operator who moves the server waits for that while.
+// machine was suspended counts, too: an operator who moves the server waits for that while.
 func TestSetIsAskedForAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redismodel.New(redismodel.Options{})

@@ -2,6 +2,6 @@
 
 package redismodel_test
 
-// raceDivisor is by how much there are fewer histories with the race detector. make test runs all
-// of them without it as well.
+// With the race detector, the number of histories is divided by raceDivisor. make test also runs
+// all of them without it.
 const raceDivisor = 4

@@ -155,8 +155,8 @@ func newEngine() *engine {
 	return e
 }
 
-// guardGlobals has scripts fail that use a global variable which is not there, as Redis does: it is
-// a name that was misspelt, or a value that would stay for the next script.
+// guardGlobals makes a script fail that uses a global variable which is not there, as Redis does:
+// it is a name that was misspelt, or a value that would stay for the next script.
 func (e *engine) guardGlobals() {
 	l := e.state
 	guard := l.NewTable()

@@ -134,9 +134,9 @@ func (s *Server) stop() {
 	s.conns = nil
 }
 
-// Start begins another run of the server, with that data: nil has it forget everything, and an
-// older Snapshot has it go back to what it was then. What has expired since is not there. A server
-// that runs is stopped first.
+// Start begins another run of the server, with that data: nil makes it forget everything, and an
+// older Snapshot makes it go back to what it was then. What has expired since is not there. A
+// server that runs is stopped first.
 func (s *Server) Start(on *Snapshot) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -243,8 +243,8 @@ func (s *Server) Configure(name, value string) {
 	s.settings[name] = value
 }
 
-// Forbid has the server refuse those commands, as an ACL would, and no others. Names are in capital
-// letters.
+// Forbid makes the server refuse those commands, as an ACL would, and no others. Names are in
+// capital letters.
 func (s *Server) Forbid(commands ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

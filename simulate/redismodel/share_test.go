@@ -17,10 +17,10 @@ import (
 )
 
 // tick is the unit of time of these tests. Clocks are set forward by whole ticks, and leases end
-// half a tick later or earlier, so what the commands themselves take does not matter.
+// half a tick later or earlier. So the time that the commands take does not matter.
 const tick = 1000 * time.Second
 
-// lease is how many milliseconds a lease of so many ticks and a half has.
+// lease returns the milliseconds of a lease of so many ticks and a half.
 func lease(ticks int) int64 { return (time.Duration(ticks)*tick + tick/2).Milliseconds() }
 
 // queued is a waiter of the oracle.
@@ -38,7 +38,7 @@ type oracle struct {
 	alone   string         // who holds the lock alone; a foreign client too
 	last    int            // the tick in which that lease ends
 	readers map[string]int // who shares it, and the tick in which each lease ends
-	queue   []queued       // those that have died stay until somebody finds them
+	queue   []queued       // dead ones stay until somebody finds them
 	arrival int
 	husk    int // the tick in which the lock's key ends, if its readers were removed by hand; or -1
 }
@@ -78,7 +78,7 @@ func (o *oracle) share(owner string, last int) {
 	o.readers[owner] = last
 }
 
-// serve lets in whose turn it is.
+// serve lets in those whose turn it is.
 func (o *oracle) serve() {
 	for len(o.queue) > 0 && o.alone == "" {
 		first := o.queue[0]
@@ -229,13 +229,13 @@ type bench struct {
 	sha    map[string]string
 	want   oracle
 	fence  int64
-	tidy   bool // the last call has looked after the readers, so none is there whose lease is over
+	tidy   bool // the last call has removed the readers whose leases are over
 	log    []string
 	seen   map[string]int
 }
 
 // TestSharingAsTheOracleSays does random things to one lock, on the model and on a real server, and
-// compares all that there is with the oracle.
+// compares the whole state with the oracle.
 func TestSharingAsTheOracleSays(t *testing.T) {
 	t.Parallel()
 	t.Run("model", func(t *testing.T) {
@@ -434,7 +434,7 @@ func (b *bench) acquire(owner string, shared bool, ttl int, block []string) {
 	}
 }
 
-// plainly is what comes before the script if nobody has contended lately.
+// plainly sends what comes before the script if nobody has contended lately.
 func (b *bench) plainly(owner string, ttl int, args []string) {
 	set := b.do("SET", b.keys.Lock, owner, "NX", "PX", fmt.Sprint(lease(ttl)))
 	waiting := b.do("EXISTS", b.keys.Queue)
@@ -482,7 +482,7 @@ func (b *bench) keep(owner string, ttl int, ms string) {
 	b.log = append(b.log, fmt.Sprintf("%3d keep %s: %s", b.want.now, owner, want))
 }
 
-// byHand is what others do to the keys.
+// byHand does to the keys what others do.
 func (b *bench) byHand(ttl int) {
 	var command []string
 	switch b.random.IntN(4) {

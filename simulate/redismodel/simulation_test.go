@@ -18,10 +18,10 @@ import (
 
 // A history is some clients of some servers, each of which acquires and releases one key a few
 // times, while requests, replies and connections get lost, servers pause and restart on their data,
-// and pipelines are split. Checked is, of all acquisitions that completed:
+// and pipelines are split. It checks of all acquisitions that completed:
 //
 //   - No two are valid at the same time, unless keys were evicted.
-//   - Who began after another had completed has the larger token, and no two have the same.
+//   - One that began after another had completed has the larger token, and no two have the same.
 //   - When all is released, nothing is left but fences.
 type history struct {
 	*testing.T
@@ -187,8 +187,7 @@ func (u *user) acquire(claim driver.Claim) *grant {
 	return nil
 }
 
-// valid returns until when a claim counts that was granted to a request of that time: the clocks'
-// rates differ.
+// valid returns until when a claim counts if its request began then. The clocks' rates differ.
 func valid(began time.Time) time.Time {
 	return began.Add(historyTTL - historyTTL/100 - 2*time.Millisecond)
 }
@@ -217,7 +216,7 @@ func (h *history) granted(owner string, token driver.Token, began time.Time) *gr
 	return g
 }
 
-// renew renews the claim, and may ask whether somebody waits. It reports whether somebody does:
+// renew renews the claim, and may ask whether somebody waits. It reports whether somebody waits:
 // then the key is to be released.
 func (u *user) renew(claim driver.Claim, g *grant) (waiting bool) {
 	began := time.Now()
@@ -326,7 +325,7 @@ func histories(t *testing.T, n, expected int, run func(*testing.T, uint64) int) 
 	}
 }
 
-// of returns histories of that many servers.
+// of returns a function that runs histories of that many servers.
 func of(servers int, evicts bool) func(*testing.T, uint64) int {
 	return func(t *testing.T, seed uint64) int { return runHistory(t, seed, servers, evicts) }
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // runRace runs a history of a few milliseconds: two clients of three servers, whose fences are not
-// equal, want the key at almost the same moment, with tokens that are close to each other, and the
-// key may be evicted between any two commands of a pipeline. No two of them may complete with one
+// equal, want the key at almost the same moment, with tokens that are close to each other. The key
+// may be evicted between any two commands of a pipeline. No two of them may complete with one
 // token. It returns how many did complete.
 func runRace(t *testing.T, seed uint64) (completed int) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func runRace(t *testing.T, seed uint64) (completed int) {
 	return completed
 }
 
-// settle has a client connect to all servers.
+// settle makes a client connect to all servers.
 func (h *history) settle(b driver.Backend) {
 	if _, err := b.(driver.Inspector).Inspect(context.Background(), historyKey); err != nil {
 		h.fail("%v", err)
