@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Cut is a connection that breaks after so many bytes of answers.
+// Cut is a connection that breaks after Left bytes of answers.
 type Cut struct {
 	net.Conn
 	Left *atomic.Int64 // bytes; while it is negative the connection does not break
@@ -27,8 +27,8 @@ func (c Cut) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Pass copies what from says to the other connection, as long as may allows each piece of it, and
-// closes both connections then.
+// Pass copies what from sends to the other connection, as long as may allows each piece. Then it
+// closes both.
 func Pass(from, to net.Conn, may func([]byte) bool) {
 	defer from.Close()
 	defer to.Close()

@@ -2,7 +2,8 @@
 // and a port or socket of its own. It is awaited until it answers, stopped when the test is over,
 // and killed when the test's process ends in any way. Its log is shown when the test fails. If a
 // program is missing, the error says how to install it. The packages below it know one kind of
-// server each: redistest, postgrestest, mariadbtest, etcdtest, versitytest, prometheustest.
+// server each: redistest, postgrestest, mariadbtest, etcdtest, zookeepertest, versitytest,
+// prometheustest.
 //
 // It is internal, so no user depends on it. It is in the kernel's module, so that the tests of all
 // modules can import it. They could not import a module that is never released: go mod tidy also

@@ -56,13 +56,13 @@ func holdForEver(order []string, open func(ctx context.Context, address string) 
 		if ctx.Err() != nil || driver.Permanent(err) {
 			return fmt.Errorf("acquisition is %v: %w", r.State, err)
 		}
-		time.Sleep(time.Millisecond) // a machine that is busy may take all of a short lease
+		time.Sleep(time.Millisecond) // a busy machine may take all of a short lease
 	}
 }
 
 // KillHolder starts this test program once more, as a process that holds the key for
-// drivertest.DefaultShortTTL, or for a TTL that is given, and kills it while it does. See
-// [PlayHolder].
+// drivertest.DefaultShortTTL, or for the given TTL. It kills the process while it holds the key.
+// See [PlayHolder].
 func KillHolder(t testing.TB, address, key string, ttl ...time.Duration) {
 	t.Helper()
 	ttl = append(ttl, drivertest.DefaultShortTTL)

@@ -18,8 +18,8 @@ var ports atomic.Int64 // tried so far, and where that began
 
 func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
-// reserved has what keeps the ports for this process until it ends. They are never closed, because
-// a server may be started again on its port, and a port where nobody may listen must stay so.
+// reserved keeps the ports for this process until it ends. They are never closed, because a server
+// may be started again on its port, and a port where nobody may listen must stay so.
 var reserved struct {
 	sync.Mutex
 	all []io.Closer
@@ -31,7 +31,7 @@ var reserved struct {
 // distances is such a port, too: some servers need several.
 func FreePort(t testing.TB, distances ...int) int {
 	t.Helper()
-	for range lastPort - firstPort { // a process may have a thousand in a row
+	for range lastPort - firstPort { // one process may have a thousand in a row
 		port := firstPort + int(ports.Add(1)%(lastPort-firstPort))
 		if reserve(port, distances) {
 			return port

@@ -66,7 +66,7 @@ func (p *Process) Run() error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// This comes first. Otherwise another server that has the port by now would be taken for
+		// This comes first. Otherwise another server that has the port by now could be taken for
 		// this one.
 		select {
 		case <-exited:
@@ -117,7 +117,7 @@ func (p *Process) signal(s syscall.Signal) (exited <-chan struct{}) {
 }
 
 // Freeze stops the process: connections stay open and nothing is answered. The signal goes to one
-// of its threads, and until that thread runs the others may go on, so Freeze waits until all have
+// of its threads. Until that thread runs, the others may go on, so Freeze waits until all have
 // stopped.
 func (p *Process) Freeze() {
 	if p.signal(syscall.SIGSTOP) == nil {
@@ -129,7 +129,7 @@ func (p *Process) Freeze() {
 	awaitStop(pid)
 }
 
-// Freeze is [Process.Freeze] for a child that is no server.
+// Freeze is [Process.Freeze] for a child that is not a server.
 func Freeze(child *os.Process) {
 	child.Signal(syscall.SIGSTOP)
 	awaitStop(child.Pid)
@@ -200,8 +200,8 @@ func (p *Process) Copy(path string) (string, error) {
 	return copied, os.Chown(copied, int(p.User.Uid), int(p.User.Gid))
 }
 
-// Find returns the path of a program: of the first in the PATH, or else in the directories, which
-// may be patterns. The error says what to install.
+// Find returns the path of a program: the first in the PATH, or else in the directories, which may
+// be patterns. The error says what to install.
 func Find(program, install string, dirs ...string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil

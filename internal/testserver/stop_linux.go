@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// awaitStop waits until all threads of a child that was sent a signal for that have stopped, or it
-// has ended. It leaves both to be waited for.
+// awaitStop waits until all threads of a child have stopped after a signal, or the child has ended.
+// Others can still wait for either.
 func awaitStop(pid int) {
 	const (
 		idIsPID  = 1          // P_PID

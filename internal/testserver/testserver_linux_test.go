@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// parentVariable has this test program start a server and wait to be killed. It is the server's
-// directory.
+// parentVariable makes this test program start a server and wait to be killed. Its value is the
+// server's directory.
 const parentVariable = "TESTSERVER_PARENT"
 
-// busyVariable has this test program be a server whose threads never rest. It is the server's
+// busyVariable makes this test program a server whose threads never rest. Its value is the server's
 // directory.
 const busyVariable = "TESTSERVER_BUSY"
 
@@ -64,10 +64,10 @@ func beBusy(dir string) {
 	select {}
 }
 
-// serving is a server that answers by having a pipe open, as long as it lives.
+// serving is a server that answers by keeping a pipe open as long as it lives.
 const serving = `echo hello; exec 3<>lifeline; while :; do read line <&3; done`
 
-// newServer has a shell be the server.
+// newServer returns a server that is a shell with the script.
 func newServer(dir, script string) *testserver.Process {
 	return &testserver.Process{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir,
 		Ready: func() error {
@@ -79,12 +79,12 @@ func newServer(dir, script string) *testserver.Process {
 		}}
 }
 
-// openPipe fails with ENXIO if the server is gone, who alone reads.
+// openPipe opens the pipe, which only the server reads. It fails with ENXIO if the server is gone.
 func openPipe(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, "lifeline"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 }
 
-// newDir has the pipe of a server in it.
+// newDir makes a directory with the pipe of a server in it.
 func newDir(t *testing.T) string {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "lifeline"), 0o600); err != nil {
@@ -93,8 +93,8 @@ func newDir(t *testing.T) string {
 	return dir
 }
 
-// A server dies with the process that has started it, even if that is killed and can clean nothing
-// up.
+// A server dies with the process that has started it, even if that process is killed and cleans
+// nothing up.
 func TestServerDiesWithItsParent(t *testing.T) {
 	dir := newDir(t)
 	parent := exec.Command(os.Args[0])
@@ -120,7 +120,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	})
 }
 
-// A server that ends instead of answering is an error at once, with what it said.
+// If a server ends instead of answering, there is an error at once, with what the server said.
 func TestRunTellsWhatAServerSaidThatEnds(t *testing.T) {
 	err := newServer(t.TempDir(), "echo no such option >&2; exit 3").Run()
 	if err == nil || !strings.Contains(err.Error(), "sh ended: exit status 3: no such option") {
@@ -128,7 +128,8 @@ func TestRunTellsWhatAServerSaidThatEnds(t *testing.T) {
 	}
 }
 
-// A test that fails has its server killed and shows what it said; one that passes shows nothing.
+// When a test fails, its server is killed, and the log shows what the server said. A test that
+// passes shows nothing.
 func TestEndWith(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails bool
@@ -157,7 +158,7 @@ func TestEndWith(t *testing.T) {
 	}
 }
 
-// Once Freeze returns no thread of the server runs, and the test goes on only then.
+// Freeze returns only when no thread of the server runs.
 func TestFreezeWaitsForAllThreads(t *testing.T) {
 	s := &testserver.Process{Path: os.Args[0], Dir: newDir(t)}
 	s.Env = []string{busyVariable + "=" + s.Dir}
@@ -190,7 +191,7 @@ func TestFreezeWaitsForAllThreads(t *testing.T) {
 	}
 }
 
-// A server is frozen, killed while it is, and started again on what it had; its log goes on.
+// A server is frozen, killed in this state, and started again on its data. Its log goes on.
 func TestKillAndRunAgain(t *testing.T) {
 	for _, fatal := range []syscall.Signal{0, syscall.SIGQUIT} {
 		s := newServer(newDir(t), serving)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// credential returns the credential of the account, or that of nobody.
+// credential returns the credential of the account, or that of the account nobody.
 func credential(account string) (*syscall.Credential, error) {
 	a, err := user.Lookup(account)
 	if err != nil {

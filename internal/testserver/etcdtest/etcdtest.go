@@ -77,7 +77,7 @@ func (s Server) Run() error {
 // Endpoint is how clients reach it.
 func (s Server) Endpoint() string { return scheme + s.Socket }
 
-// answers asks for its health. A server without a leader listens and is not healthy.
+// answers asks the server for its health. A server without a leader listens and is not healthy.
 func answers(network, address string) error {
 	conn, err := net.DialTimeout(network, address, testserver.Patience)
 	if err != nil {

@@ -28,8 +28,8 @@ func Start() (Server, error) {
 }
 
 // StartTLS is Start for a server that also listens on the port of 127.0.0.1. ca, cert and key are
-// files in PEM form: the authority of clients, and the server's own certificate and key. To make a
-// user encrypt, create the user so.
+// files in PEM form: the authority of clients, and the server's own certificate and key. To make
+// TLS a duty for a user, create the user so.
 func StartTLS(port int, ca, cert, key string) (Server, error) {
 	return start(func(s Server) error {
 		s.Args = append(s.Args, "--skip-networking=0", "--bind-address=127.0.0.1",
@@ -46,7 +46,7 @@ func StartTLS(port int, ca, cert, key string) (Server, error) {
 	})
 }
 
-// start starts a server when change has changed what is prepared.
+// start prepares a server, calls change, and starts the server.
 func start(change func(Server) error) (Server, error) {
 	install, err := testserver.Find("mariadb-install-db", "mariadb-server", "/usr/bin")
 	if err != nil {

@@ -23,7 +23,7 @@ const user, database = "holdfast", "postgres"
 // Server is a PostgreSQL that several tests share. Kill is a crash: it writes no checkpoint.
 type Server struct {
 	*testserver.Process
-	port int // of the socket as well, in whose name it is
+	port int // the name of the socket has it, too
 }
 
 // Start starts a PostgreSQL on new data, on a socket in its own directory. Remove ends it.
@@ -31,8 +31,8 @@ func Start() (Server, error) {
 	return start(5432, func(Server) error { return nil })
 }
 
-// access lets everybody in by the socket, and over TCP only with TLS. There the user client needs a
-// certificate with that name, and others need a password.
+// access lets everybody in by the socket, and over TCP only with TLS. Over TCP, the user client
+// needs a certificate with that name, and others need a password.
 const access = `local   all all              trust
 hostssl all client 127.0.0.1/32 cert
 hostssl all all    127.0.0.1/32 scram-sha-256
@@ -56,7 +56,7 @@ func StartTLS(port int, ca, cert, key string) (Server, error) {
 	})
 }
 
-// start starts a server when change has changed what is prepared.
+// start prepares a server, calls change, and starts the server.
 func start(port int, change func(Server) error) (Server, error) {
 	initdb, err := testserver.Find("initdb", "postgresql", "/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -90,7 +90,7 @@ func (s Server) prepare(path string) {
 	s.Path = path
 	s.Args = []string{"-D", s.data(), "-c", "listen_addresses=", "-c",
 		"unix_socket_directories=" + s.Dir, "-p", strconv.Itoa(s.port), "-c", "fsync=off"}
-	s.Fatal = syscall.SIGQUIT // its children would outlive a SIGKILL for a while
+	s.Fatal = syscall.SIGQUIT // after a SIGKILL its children would live on for a while
 	s.Ready = func() error {
 		return answers(filepath.Join(s.Dir, ".s.PGSQL."+strconv.Itoa(s.port)))
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // StartStandby starts a server that follows s, asynchronously, on a socket in its own directory.
-// Remove ends it. It serves readers only, until pg_promote() has it take over.
+// Remove ends it. It serves readers only, until pg_promote() makes it take over.
 func StartStandby(s Server) (Server, error) {
 	p, err := testserver.Prepare("postgres")
 	if err != nil {

@@ -66,7 +66,7 @@ func (c *Clock) Step(t testing.TB, d time.Duration) {
 	}
 }
 
-// Stop has the clock stand still, until [Clock.Step] sets it: no lease ends and no waiter is gone,
+// Stop makes the clock stand still until [Clock.Step] sets it: no lease ends and no waiter is gone,
 // however busy the machine is. It goes on by a microsecond with each reading, so servers still tell
 // who came first.
 func (c *Clock) Stop(t testing.TB) {
@@ -77,7 +77,7 @@ func (c *Clock) Stop(t testing.TB) {
 	}
 }
 
-// WithClock has the server live by the clock.
+// WithClock makes the server use the clock.
 func WithClock(c *Clock) Option {
 	return func(s *Server) {
 		s.Env = append(s.Env, "LD_PRELOAD="+c.library, "REDISTEST_CLOCK="+c.offset.Name())

@@ -99,7 +99,7 @@ func (s *Server) meet(t testing.TB, other *Server) {
 	s.Do(t, command...)
 }
 
-// WithCluster has the server run in cluster mode. The servers of a cluster talk on a second port,
+// WithCluster makes the server run in cluster mode. The servers of a cluster talk on a second port,
 // by default 10,000 above the first, which may be no port at all. Servers before Redis 7 know no
 // other.
 func WithCluster(t testing.TB) Option {
@@ -201,7 +201,7 @@ func (c *Cluster) closeSlot(t testing.TB, slot uint16, from, to *Server) {
 	}
 }
 
-// serving returns the address of the server that serves the slot, by the word of s.
+// serving returns the address of the server that serves the slot, according to s.
 func (s *Server) serving(slot int64) (address string, err error) {
 	reply, err := s.Try("CLUSTER", "SLOTS")
 	if err != nil {

@@ -44,8 +44,8 @@ func RenewInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	move(claims[3].Key)
 	move(claims[6].Key)
 	renewed("when some have moved")
-	// Fresh tokens are drawn from another key, and there is no server to ask for both. It says so,
-	// and nothing was done.
+	// Fresh tokens are drawn from another key, and no server has both. The error says so, and
+	// nothing was done.
 	turn := claims[1]
 	turn.Block = 1
 	testserver.Eventually(t, "a fresh run is an outage, and no other's", func() error {
@@ -90,8 +90,8 @@ func claimsInSlot(t *testing.T, b driver.Backend) (claims []driver.Claim) {
 	return claims
 }
 
-// awaitRenewed waits until one renewal has renewed all claims of claimsInSlot. A renewal that takes
-// long on a busy machine is unknown, and is made again.
+// awaitRenewed waits until one renewal has renewed all claims of claimsInSlot. The outcome of a
+// renewal that takes long on a busy machine is unknown. It is made again.
 func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when string) {
 	t.Helper()
 	testserver.Eventually(t, "all are renewed "+when, func() error {
@@ -99,7 +99,7 @@ func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when st
 		for i, r := range results {
 			want := driver.Held
 			if i == released {
-				want = driver.Lost // and it spoils none
+				want = driver.Lost // and it spoils no other
 			}
 			if r.State != want {
 				err = errors.Join(err, fmt.Errorf("claim %d is %v, %v; want %v", i, r.State,
@@ -116,8 +116,8 @@ func awaitRenewed(t *testing.T, b driver.Backend, claims []driver.Claim, when st
 // AcquireInMovingSlot moves a slot and asks b for locks in it meanwhile. It fails the test unless
 // each answer is true. While some keys of a slot are at one server and some at the other, no server
 // acquires or releases a lock with several keys (ASK, TRYAGAIN). So the answer must be that the
-// lock is unavailable and nothing was done; not that it is held, and not that it may have been
-// acquired. Afterwards all works.
+// lock is unavailable and nothing was done, not that it is held, and not that it may have been
+// acquired. Afterwards everything works.
 func AcquireInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	t.Helper()
 	holder, free := claimIn("{moved}held"), claimIn("{moved}free")
@@ -177,7 +177,7 @@ func (s *Server) keysIn(t testing.TB, slot uint16) (keys []string) {
 // ask is Acquire or Release of a Backend.
 type ask func(context.Context, driver.Claim) (driver.Result, error)
 
-// await asks until the answer is known, which must be this one.
+// await asks until the answer is known. It must be the one that is wanted.
 func await(t *testing.T, f ask, claim driver.Claim, what string, want driver.State) {
 	t.Helper()
 	testserver.Eventually(t, what, func() error {
@@ -200,9 +200,9 @@ func nothingDone(t *testing.T, f ask, claim driver.Claim, what string) {
 }
 
 // DowngradeInMovingSlot downgrades a claim of b in a slot that is being moved, while all keys of
-// the lock are still at one server, and somebody waits. It fails the test if the claim is lost by
-// that. A script that has removed a key there must not use it again: the server takes it for one
-// that has moved, and ends the script halfway.
+// the lock are still at one server, and somebody waits. It fails the test if that loses the claim.
+// A script that has removed a key there must not use it again: the server takes it for one that has
+// moved, and ends the script halfway.
 func DowngradeInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 	t.Helper()
 	claim, waiter := claimIn("{moved}down"), claimIn("{moved}down")
@@ -211,7 +211,7 @@ func DowngradeInMovingSlot(t *testing.T, c *Cluster, b driver.Backend) {
 		to = c.Primaries[1]
 	}
 	slot := uint16(from.Int(t, "CLUSTER", "KEYSLOT", claim.Key))
-	// The lock is removed under one that shares it, so what is kept beside it is of former times.
+	// The lock is removed under one that shares it, so the key beside it is out of date.
 	reader := claimIn(claim.Key)
 	reader.Shared = true
 	await(t, b.Acquire, reader, "share", driver.Held)

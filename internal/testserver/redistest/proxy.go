@@ -36,7 +36,7 @@ type Replies int
 
 const (
 	Pass    Replies = iota // they are passed on
-	Hold                   // they are kept back until something else is said
+	Hold                   // they are kept back until the next SetReplies
 	Cut                    // instead of being passed on they close the connection, on both sides
 	CutOnce                // as Cut, for the next one only
 )
@@ -87,7 +87,7 @@ func (p *Proxy) SetReplies(r Replies) {
 	p.changed.Broadcast()
 }
 
-// Spare has replies that begin with one of these passed on, whatever SetReplies says.
+// Spare lets replies pass that begin with one of these, whatever SetReplies says.
 func (p *Proxy) Spare(prefixes ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *Proxy) serve() {
 }
 
 // add adds the link to those that Break closes. It refuses a link that was made while Refuse was
-// called or the test ended. Break may be over then, and the link would pass on what nobody may hear
+// called or the test ended. Break may be over then, and the link would pass on what must not arrive
 // any more.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// A client that is cut off from a server is so also if it connects at this very moment.
+// A client is cut off from a server even if it connects at this very moment.
 func TestProxyThatRefusesLeavesNoConnection(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t))

@@ -41,18 +41,18 @@ func WithPassword(password string) Option {
 	}
 }
 
-// WithAOF has the server write a log of every change, flushed to disk as fsync says: "always",
+// WithAOF makes the server write a log of every change, flushed to disk as fsync says: "always",
 // "everysec" or "no".
 func WithAOF(fsync string) Option {
 	return WithArgs("--appendonly", "yes", "--appendfsync", fsync)
 }
 
-// WithTLS has the server speak only TLS, and ask clients for certificates.
+// WithTLS makes the server speak only TLS, and ask clients for certificates.
 func WithTLS(c *Certificates) Option {
 	return func(s *Server) { s.tls = c }
 }
 
-// WithSocket has the server listen on a Unix socket and nothing else.
+// WithSocket makes the server listen on a Unix socket and nothing else.
 func WithSocket() Option {
 	return func(s *Server) { s.unix = true }
 }

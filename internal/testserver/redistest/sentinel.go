@@ -62,7 +62,7 @@ func startSentinel(t testing.TB, primary *Server) *Server {
 		"dir " + s.Dir,
 		"sentinel monitor " + PrimaryName + " " + host + " " + primaryPort + " 2",
 		"sentinel down-after-milliseconds " + PrimaryName + " " + nodeTimeout,
-		// A takeover that takes longer is given up, and a replica that is a primary by then becomes
+		// A takeover that takes longer is given up, and a replica that is already a primary becomes
 		// a replica again.
 		"sentinel failover-timeout " + PrimaryName + " " + nodeTimeout,
 		"sentinel parallel-syncs " + PrimaryName + " 1",

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TakeOver has the replica of the shard take the place of its primary, which may be frozen or gone,
-// and waits until all other servers send clients there.
+// TakeOver makes the replica of the shard take the place of its primary, which may be frozen or
+// gone, and waits until all other servers send clients there.
 func (c *Cluster) TakeOver(t testing.TB, shard int) {
 	t.Helper()
 	replica, primary := c.Replicas[shard][0], c.Primaries[shard]
@@ -33,7 +33,7 @@ func (c *Cluster) TakeOver(t testing.TB, shard int) {
 	}
 }
 
-// TakeOver has the replica take the place of the primary, which may be frozen or gone, and waits
+// TakeOver makes the replica take the place of the primary, which may be frozen or gone, and waits
 // until all Sentinels that run send clients there.
 func (s *Sentinels) TakeOver(t testing.TB) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// A failover loses what the primary has confirmed. So no test may see one that it has not asked
-// for, however long the machine keeps a primary from answering.
+// A failover may lose what the primary has confirmed. So there is none unless a test asks for it,
+// however long a busy machine keeps a primary from answering.
 func TestReplicaOfAClusterDoesNotTakeOverByItself(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1, redistest.WithArgs("--cluster-node-timeout", "1000"))

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// version is that of the redis-server in the PATH. Its words are "Redis server v=7.0.15 sha=...",
-// or those of Valkey.
+// version is that of the redis-server in the PATH. The program says "Redis server v=7.0.15
+// sha=...", or the same of Valkey.
 var version = sync.OnceValues(func() (v [2]int, err error) {
 	words, err := exec.Command("redis-server", "--version").Output()
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	Region    = "us-east-1"
 )
 
-// Server is a gateway. Kill is a crash of it, which its files survive.
+// Server is a gateway. Kill is a crash, which its files survive.
 type Server struct {
 	*testserver.Process
 	URL string // of its S3 API
@@ -63,7 +63,7 @@ func StartIn(dir, address string) (Server, error) {
 	return s, nil
 }
 
-// Run starts it again, on the objects that it had.
+// Run starts the gateway again, on the objects that it had.
 func (s Server) Run(t testing.TB) {
 	t.Helper()
 	if err := s.Process.Run(); err != nil {
@@ -71,7 +71,7 @@ func (s Server) Run(t testing.TB) {
 	}
 }
 
-// find returns the path of the program: of the first in the PATH, or else of that which
+// find returns the path of the program: the first in the PATH, or else the one that
 // scripts/install.sh has built.
 func find() (string, error) {
 	path, err := exec.LookPath("versitygw")
@@ -91,7 +91,7 @@ func find() (string, error) {
 	return path, nil
 }
 
-// answers is healthy as soon as the gateway serves.
+// answers returns nil as soon as the gateway serves.
 func (s Server) answers() error {
 	client := http.Client{Timeout: testserver.Patience}
 	defer client.CloseIdleConnections()

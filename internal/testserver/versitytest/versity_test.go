@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFindWhereGoInstalls has GOPATH be where go env -w has put it, as it is for the script.
+// TestFindWhereGoInstalls sets GOPATH with go env -w, as the script may find it.
 func TestFindWhereGoInstalls(t *testing.T) {
 	command, err := exec.LookPath("go")
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// StartTLS is Start for a server that asks clients for certificates, at the address that it returns
-// for TLS. The files are in PEM form. At its own address it speaks in the open.
+// StartTLS is Start for a server that also speaks TLS, at the second address, and there asks
+// clients for certificates. The files are in PEM form. At its own address it speaks without TLS.
 func StartTLS(t testing.TB, ca, cert, key string) (s Server, secured string, err error) {
 	port := strconv.Itoa(testserver.FreePort(t))
 	s, err = prepare(t, "secureClientPortAddress=127.0.0.1", "secureClientPort="+port,
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 		"ssl.keyStore.location="+store, "ssl.keyStore.type=PEM",
 		"ssl.trustStore.location="+authorities, "ssl.trustStore.type=PEM", "ssl.clientAuth=need",
-		// It would look for the host of a client in the certificate.
+		// Otherwise it would look for the client's host in the certificate.
 		"ssl.hostnameVerification=false")
 	if err != nil {
 		return Server{}, "", err

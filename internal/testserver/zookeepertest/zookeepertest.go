@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Tick is what the server counts sessions in. The shortest one that it grants is two of it.
+// Tick is the unit in which the server counts sessions. The shortest session that it grants is two
+// ticks.
 const Tick = 100 * time.Millisecond
 
 // Server is a ZooKeeper of one server that several tests share. Kill is a crash.
@@ -67,8 +68,8 @@ func prepare(t testing.TB, lines ...string) (Server, error) {
 	return Server{p, address}, nil
 }
 
-// Command returns what runs a server with its data in the directory, and writes the configuration
-// there, with these lines in it. If there are any, the server is one of an ensemble.
+// Command returns the command that runs a server with its data in the directory. It writes the
+// configuration there, with these lines in it. If there are any, the server is one of an ensemble.
 func Command(dir, address string, lines ...string) (path string, args []string, err error) {
 	java, err := testserver.Find("java", "default-jre-headless")
 	if err != nil {
@@ -96,7 +97,7 @@ func Command(dir, address string, lines ...string) (path string, args []string, 
 		class = "quorum.QuorumPeerMain"
 	}
 	return java, []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		// A crash of the process loses nothing by that, and a slow disk can not fail a test.
+		// A crash of the process loses nothing by that, and a slow disk cannot fail a test.
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024",
 		"-cp", classes, "org.apache.zookeeper.server." + class, config}, nil
 }
@@ -120,7 +121,7 @@ func find() (string, error) {
 		libraries, directories, os.ErrNotExist)
 }
 
-// Version returns that of the server, as far as the names of files beside it tell; else "".
+// Version returns the version of the server, if the names of files beside it tell it; else "".
 func Version() string {
 	classes, err := find()
 	if err != nil {
@@ -135,7 +136,7 @@ func Version() string {
 	return strings.TrimSuffix(strings.TrimPrefix(named[0], start), ".jar")
 }
 
-// Mode asks a server for the part that it has, such as leader. One that does not serve yet says so.
+// Mode asks a server for its part, such as leader. A server that does not serve yet says so.
 func Mode(address string) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, testserver.Patience)
 	if err != nil {
