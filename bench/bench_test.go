@@ -134,7 +134,7 @@ func checkGoal(t *testing.T, scenario string, g *goalReport) {
 	case scenario == "processes" || strings.HasSuffix(scenario, "-contended") ||
 		strings.HasPrefix(scenario, "crowd") ||
 		strings.HasPrefix(g.Goal, "Jain"):
-		// Nor may there be a handoff then.
+		// Then there may be no handoff either.
 		t.Logf("%s: nothing is known of the goal %q", scenario, g.Goal)
 	default:
 		t.Errorf("%s: nothing is known of the goal %q", scenario, g.Goal)
@@ -270,8 +270,8 @@ func TestFloorIsTheFasterOne(t *testing.T) {
 	}
 }
 
-// TestPeersMissNoScenario: the peer and the floor that may be the best are in all scenarios with
-// peers or floors.
+// TestPeersMissNoScenario: a peer or a floor that may be the best is in all scenarios with peers or
+// floors.
 func TestPeersMissNoScenario(t *testing.T) {
 	for _, s := range allScenarios(fullPlan) {
 		if s.nodes < 2 || !slices.ContainsFunc(s.drivers, func(name string) bool {
@@ -326,7 +326,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	other, err := newBoard(path) // as another process maps it
+	other, err := newBoard(path) // the map of another process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,7 +516,7 @@ func TestBoardTellsReadersAndWriters(t *testing.T) {
 	}
 }
 
-// TestTurnsSeeTwoHolders has two goroutines hold one permit, and one permit each.
+// TestTurnsSeeTwoHolders: two goroutines hold one permit, or one permit each.
 func TestTurnsSeeTwoHolders(t *testing.T) {
 	for _, c := range []struct {
 		name   string

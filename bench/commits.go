@@ -47,7 +47,7 @@ func (c *comparison) loss() float64 {
 	return (1 - stats.Median(c.ratios())) * float64(c.Metric.Better)
 }
 
-// compareCommits builds this program at two commits, and has the two take turns at each scenario.
+// compareCommits builds this program at two commits, and makes the two take turns at each scenario.
 // It fails if a scenario has become worse by more than maxLoss.
 func compareCommits(ctx context.Context, o *options, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "holdfast-bench-commits")
@@ -92,7 +92,7 @@ type turns struct {
 	failed  []error
 }
 
-// take has both commits measure a scenario, the later one first if swapped.
+// take makes both commits measure a scenario, the later one first if swapped.
 func (t *turns) take(scenario, before, after string, swapped bool) {
 	if t.ctx.Err() != nil {
 		return
@@ -229,7 +229,7 @@ func commonScenarios(ctx context.Context, before, after string,
 	return names, nil
 }
 
-// measure has the program measure one round of one scenario. It returns nil if the scenario has
+// measure makes the program measure one round of one scenario. It returns nil if the scenario has
 // none of the drivers.
 func (t *turns) measure(program, scenario string) (*scenarioReport, error) {
 	file := filepath.Join(t.dir, "round.json")

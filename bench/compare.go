@@ -12,7 +12,7 @@ import (
 const closeBy = 1.1
 
 // compare prints the pairs of drivers whose order by the first metric differs between two runs, if
-// one of the runs sees them apart by more than closeBy.
+// they are apart by more than closeBy in one of the runs.
 func (r *report) compare(other *report, out io.Writer) {
 	pairs, swapped := 0, 0
 	for _, s := range r.Scenarios {

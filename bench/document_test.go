@@ -80,7 +80,8 @@ func TestResultsBecomeADocument(t *testing.T) {
 			t.Errorf("%q is missing:\n%s", want, text)
 		}
 	}
-	// A library that is ahead by less than runs differ does not count, and neither does a floor.
+	// A library that is ahead by less than the difference between runs does not count, and neither
+	// does a floor.
 	for _, unwanted := range []string{"| redislock | 1.0", "| floor | 2.00 x"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%q is there:\n%s", unwanted, text)

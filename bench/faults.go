@@ -182,7 +182,7 @@ func heldBy(h holdingPlan) measurement {
 	}
 }
 
-// whileHeld has a worker hold the locks, and returns what it measured. It calls before when the
+// whileHeld makes a worker hold the locks, and returns what it measured. It calls before when the
 // worker has them all, and after at the end of the span.
 func (e *env) whileHeld(ctx context.Context, name string, h holdingPlan,
 	before, after func() error) (s sample, err error) {

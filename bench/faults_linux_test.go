@@ -24,7 +24,7 @@ func TestKeysThatAreLeftBehindAreCounted(t *testing.T) {
 }
 
 // TestFaultsBefallNodesAndEnd: the nodes answer before and after each fault, and those with a fault
-// answer late or not during it.
+// answer late, or not at all, during it.
 func TestFaultsBefallNodesAndEnd(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -34,8 +34,9 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer leave()
-			// late returns how many nodes do not answer within half of lateness. An answer that a
-			// busy machine shows too late counts as none: it may be that of a slow node.
+			// late returns how many nodes do not answer within half of lateness. An answer that
+			// comes too late because the machine is busy counts as none: it may be that of a slow
+			// node.
 			late := func() (n int) {
 				for _, address := range e.at.Redis {
 					begin := time.Now()
@@ -56,7 +57,7 @@ func TestFaultsBefallNodesAndEnd(t *testing.T) {
 				}
 				return n
 			}
-			// A machine that is busy may have a node that is well be late for a while.
+			// On a busy machine a healthy node may be late for a while.
 			await(t, "all nodes answer before the fault", func() bool { return late() == 0 })
 			end, err := f.begin(t.Context(), e)
 			if err != nil {

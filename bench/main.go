@@ -1,7 +1,8 @@
-// Command bench measures Holdfast on files, on one Redis server and over five. It compares Holdfast
-// with the least that a lock can do, with other libraries for Redis, with etcd, PostgreSQL and
-// flock, and with a token passed through a list. It starts all servers and processes itself, has
-// the drivers take turns, and prints medians, their spread, ratios and goals.
+// Command bench measures Holdfast on files, on one Redis server and over five, and on etcd,
+// PostgreSQL and ZooKeeper. It compares Holdfast with the least that a lock can do, with other
+// libraries for these systems, with flock, and with a token passed through a list. It starts all
+// servers and processes itself, makes the drivers take turns, and prints medians, their spread,
+// ratios and goals.
 //
 //	go run ./bench -quick
 //	go run ./bench -json results.json -plots directory -markdown document.md

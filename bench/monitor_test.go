@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// behind runs f in a bubble of fake time, with a monitor of a server that answers at once. What is
-// written to shows is what the server shows the monitor.
+// behind runs f in a bubble of fake time, with a monitor of a server that answers at once. The
+// server shows the monitor what is written to shows.
 func behind(t *testing.T, f func(t *testing.T, watch *monitor, shows net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func behind(t *testing.T, f func(t *testing.T, watch *monitor, shows net.Conn)) 
 	})
 }
 
-// TestMonitorIsBehind: the monitor counts all that was sent, also what it is shown only after the
+// TestMonitorIsBehind: the monitor counts all that was sent, even what it is shown only after the
 // server has answered everything.
 func TestMonitorIsBehind(t *testing.T) {
 	behind(t, func(t *testing.T, watch *monitor, shows net.Conn) {
@@ -50,7 +50,7 @@ func TestMonitorIsBehind(t *testing.T) {
 	})
 }
 
-// TestMonitorIsShownNothing: that the monitor never sees the last command is an error.
+// TestMonitorIsShownNothing: it is an error if the monitor never sees the last command.
 func TestMonitorIsShownNothing(t *testing.T) {
 	behind(t, func(t *testing.T, watch *monitor, _ net.Conn) {
 		if _, _, err := watch.stop(); err == nil || !strings.Contains(err.Error(), "MONITOR") {

@@ -56,8 +56,8 @@ func forAll(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// timedBy has n goroutines call f over and over, for span and at least least times each. It returns
-// the seconds of each call.
+// timedBy makes n goroutines call f over and over, for span and at least least times each. It
+// returns the seconds of each call.
 func timedBy(ctx context.Context, n int, span time.Duration, least int,
 	f func(i int) error) ([]float64, error) {
 	var mu sync.Mutex

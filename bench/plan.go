@@ -26,13 +26,13 @@ type plan struct {
 	minHandovers int           // the span goes on until there are as many
 
 	crowds []int         // waiters over all processes
-	settle time.Duration // the time after which all of 10,000 wait
+	settle time.Duration // the time after which all of 10,000 goroutines wait
 
 	holding []holdingPlan
 	stored  []int           // distinct keys locked and released
 	delays  []time.Duration // of each answer, as on a slower network
 
-	// also measure faults with the libraries that hang for seconds then
+	// also measure libraries that hang for seconds during a fault
 	hanging       bool
 	tries         int           // pairs while a fault lasts
 	faultSpan     time.Duration // after it no further try begins

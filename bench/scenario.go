@@ -21,7 +21,7 @@ type measurement func(ctx context.Context, e *env, driver string) (sample, error
 type metric struct {
 	Name     string `json:"name"`
 	Unit     string `json:"unit,omitempty"`
-	Better   int    `json:"better"` // 1 if more is better, -1 if less is, 0 if neither
+	Better   int    `json:"better"` // 1 if more is better, -1 if less is better, 0 if neither
 	Decimals int    `json:"decimals"`
 }
 
@@ -47,7 +47,7 @@ type scenario struct {
 	metrics     []metric // ratios are about the first one
 	floor       string   // the driver that others are compared with; may be ""
 	rounds      int      // 0 for the plan's
-	// rounds of peers, where a round of theirs takes long; 0 for rounds
+	// rounds of peers, if a round of theirs takes long; 0 for rounds
 	peerRounds int
 	nodes      int           // how many servers it has; 0 for the one that scenarios share
 	proxies    int           // how many of these servers have a proxy in front of them

@@ -19,7 +19,7 @@ const (
 	oursSet    = "holdfast-set"    // setKeys keys at once
 	// readers in a hash with a script each, as Redisson keeps them; without waiting
 	readersHash = "readers-hash"
-	// a pipeline of setKeys SET NX PX, and one of as many compare-and-delete
+	// a pipeline of SET NX PX for setKeys keys, and one of compare-and-delete for them
 	floorSet = "floor-set"
 )
 
@@ -172,8 +172,8 @@ func openFloorSet(ctx context.Context, at site, lease time.Duration) (*locker, e
 	}, nil
 }
 
-// The scripts of readersHash. A lock is a hash of its mode, and of a count for each reader. Each
-// reader has a key of its own that ends with its lease, so that the hash ends with the last.
+// The scripts of readersHash. A lock is a hash of its mode and of a count for each reader. Each
+// reader has a key of its own that ends with its lease, so that the hash ends with the last one.
 const (
 	readScript = `local mode = redis.call('hget', KEYS[1], 'mode')
 if mode and mode ~= 'read' then return redis.call('pttl', KEYS[1]) end
@@ -241,8 +241,8 @@ func openReadersHash(ctx context.Context, at site, lease time.Duration) (*locker
 	}, nil
 }
 
-// reads measures processes that read one key. In each, writers more goroutines write it; then waits
-// and shares are theirs.
+// reads measures processes that read one key. In each process, writers more goroutines write it, if
+// there are any. Then waits and shares are those of the writers.
 func reads(writers int) measurement {
 	return func(ctx context.Context, e *env, name string) (sample, error) {
 		goroutines := e.readers + writers
@@ -267,8 +267,8 @@ func reads(writers int) measurement {
 	}
 }
 
-// read has goroutines share a key, and the first j.Writers of them have it alone. It returns only
-// an error.
+// read makes goroutines share a key. The first j.Writers of them have it alone. It returns only an
+// error.
 func read(ctx context.Context, j *job, l *locker, b *board) error {
 	turn := func(goroutine int) error {
 		begin := time.Now()

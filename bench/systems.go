@@ -114,7 +114,7 @@ func systems(p plan) []*scenario {
 			ratioGoal("p50 at most 0.1 x pglock", "p50", oursPostgres, pgLock, atMost, 0.1),
 		}, oursPostgres, listenNotify, advisory, pgLock),
 		held("postgres", oursPostgres),
-		// Its server compiles while it runs, and whoever comes first would pay for that.
+		// Its server compiles while it runs, and the first driver would pay for that.
 		pair("zookeeper", "", 5*p.warm, []goal{
 			ratioGoal("p50 at most 0.9 x the client's recipe", "p50", oursZooKeeper, zkLock,
 				atMost, 0.9),
@@ -184,13 +184,13 @@ func openTwoTxns(_ context.Context, at site, _ time.Duration) (*locker, error) {
 	}, nil
 }
 
-// openRows returns the pool and has it make the table of the floors on PostgreSQL.
+// openRows returns the pool, and makes the table of the floors on PostgreSQL.
 func openRows(ctx context.Context, at site) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.New(ctx, at.Postgres)
 	if err != nil {
 		return nil, err
 	}
-	// Two at once may both find no table, and one of them then fails.
+	// Without a lock, two at once may both find no table, and then one of them fails.
 	_, err = pool.Exec(ctx, `SELECT pg_advisory_lock(1); CREATE TABLE IF NOT EXISTS floor
 (key text PRIMARY KEY, taken bool NOT NULL) WITH (fillfactor = 50); SELECT pg_advisory_unlock(1)`)
 	if err != nil {
@@ -226,8 +226,8 @@ func openTwoUpdates(ctx context.Context, at site, _ time.Duration) (*locker, err
 	}, nil
 }
 
-// openListenNotify takes a row and gives it back with a notice, which waiters hear. That is no
-// lock: a holder that dies keeps the row.
+// openListenNotify takes a row, and gives it back with a notice that waiters hear. That is no lock:
+// a holder that dies keeps the row.
 func openListenNotify(ctx context.Context, at site, _ time.Duration) (*locker, error) {
 	pool, err := openRows(ctx, at)
 	if err != nil {
@@ -295,7 +295,8 @@ func openPGLock(ctx context.Context, at site, _ time.Duration) (*locker, error) 
 			err := client.ReleaseContext(ctx, h.lock.(*pglock.Lock))
 			if errors.Is(err, pglock.ErrLockAlreadyReleased) {
 				// Its lease has ended, or a heartbeat came in between. Then the next one waits for
-				// the end of the lease, as with any other release: waiters are told of none.
+				// the end of the lease. So it does after any other release, because waiters are
+				// told of none.
 				return nil
 			}
 			return err
@@ -387,8 +388,8 @@ func etcdRequests(ctx context.Context, address string) (n float64, err error) {
 	return n, lines.Err()
 }
 
-// postgresRequests counts transactions. The server adds those of a connection to the sum up to told
-// later, so it waits first.
+// postgresRequests counts transactions. The server may add those of a connection to the sum as late
+// as told afterwards, so postgresRequests waits first.
 func postgresRequests(ctx context.Context, url string, told time.Duration) (n float64, err error) {
 	if err := sleep(ctx, told+500*time.Millisecond); err != nil {
 		return 0, err
@@ -417,7 +418,7 @@ func zooKeeperRequests(ctx context.Context, address string) (n float64, err erro
 	return strconv.ParseFloat(digits, 64)
 }
 
-// fourLetters asks a ZooKeeper by one of its words of four letters.
+// fourLetters sends a ZooKeeper one of its words of four letters.
 func fourLetters(ctx context.Context, address, word string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// measureAll has the drivers take turns. A driver that hangs is left out from then on. A driver
+// measureAll makes the drivers take turns. A driver that hangs is left out from then on. A driver
 // that fails gets its next turn, because a short stall of the machine can cause an error; the error
 // is still reported.
 func (s *scenario) measureAll(ctx context.Context, e *env) *results {

@@ -90,7 +90,7 @@ func (j *job) do(l *locker, b *board, in io.Reader, out io.Writer) error {
 	return <-ended
 }
 
-// contend has goroutines take turns on a key. It returns only an error.
+// contend makes goroutines take turns on a key. It returns only an error.
 func contend(ctx context.Context, j *job, l *locker, b *board) error {
 	turn := func(goroutine int) error {
 		begin := time.Now()
@@ -114,7 +114,7 @@ func contend(ctx context.Context, j *job, l *locker, b *board) error {
 	return inTurns(ctx, j.Goroutines, b, turn)
 }
 
-// inTurns has n goroutines call turn over and over. It returns only an error.
+// inTurns makes n goroutines call turn over and over. It returns only an error.
 func inTurns(ctx context.Context, n int, b *board, turn func(goroutine int) error) error {
 	failed := make(chan error)
 	for i := range n {
@@ -178,7 +178,7 @@ func holdAll(ctx context.Context, j *job, l *locker) (*heldLocks, error) {
 		}
 		return h, nil
 	}
-	// The first lock allocates what is allocated once, which must not count.
+	// The first lock allocates what is allocated only once, and must not count.
 	first, err := l.acquire(ctx, j.Key)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,8 @@ func holdAll(ctx context.Context, j *job, l *locker) (*heldLocks, error) {
 	defer l.release(ctx, first)
 	before := heapInUse()
 	var next atomic.Int64
-	// With more at once the processors could not answer within the node timeout of a quorum.
+	// With more at once, the processors would be too busy to answer within the node timeout of a
+	// quorum.
 	err = forAll(16, func(int) error {
 		for i := int(next.Add(1)) - 1; i < len(keys); i = int(next.Add(1)) - 1 {
 			var err error

@@ -33,11 +33,11 @@ const (
 	step = time.Millisecond
 )
 
-// key is what a candidate campaigns for.
+// key is the key that a candidate campaigns for.
 var key = os.Getenv(keyVariable)
 
-// campaign is a candidate. It leads until it reads a line, ends in order by SIGTERM, and writes a
-// line when it begins to act as a leader and one when it has ended.
+// campaign is a candidate. It resigns when it reads a line, and ends in order on SIGTERM. It writes
+// a line when it begins to act as a leader, and one when it has ended.
 func campaign(kind, address string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -63,7 +63,7 @@ func campaign(kind, address string) error {
 	return campaignHoldfast(ctx, kind, address, ttl, resign)
 }
 
-// act acts as the leader while leads says so, and writes when it began to act and when it last
+// act acts as the leader while leads says so. It writes when it began to act, and when it last
 // acted. It reads the clock before it asks leads, so a process that was stopped in between did not
 // act.
 func act(ctx context.Context, leads func() bool) {

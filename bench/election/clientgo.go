@@ -74,10 +74,10 @@ func campaignClientGo(ctx context.Context, address string, ttl time.Duration, re
 }
 
 // etcdRecord is the record of an election as a value in etcd. It is written as an API server writes
-// a Lease: if nobody has since it was read.
+// a Lease: only if nobody has written it since it was read.
 type etcdRecord struct {
 	client   *clientv3.Client
-	revision int64 // that was read or written last
+	revision int64 // the last one that was read or written
 }
 
 var errConflict = errors.New("another has written")

@@ -22,7 +22,8 @@ import (
 const consulLease = 10 * time.Second
 
 // campaignConsul is a candidate of the lock in Consul's client library, with the shortest
-// lock-delay in place of 15 s: for so long after a session has ended, nobody gets what it had.
+// lock-delay in place of 15 s. The lock-delay is how long after the end of a session nobody gets
+// what it had.
 func campaignConsul(ctx context.Context, address string, resign <-chan struct{}) error {
 	config := consul.DefaultConfig()
 	config.Address = address
@@ -91,7 +92,7 @@ func freePorts(n int) (ports []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() // when all are known, so that no two are the same
+		defer listener.Close() // closed when all are known, so that no two are the same
 		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil
@@ -136,8 +137,8 @@ func ask(client *http.Client, url string, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// answered returns how many requests the agent answers in a span, by its own metrics: those of
-// whole intervals of ten seconds, from the first that begins after the call.
+// answered returns how many requests the agent answers in a span, by its own metrics. They have
+// whole intervals of ten seconds, and the first one that begins after the call counts first.
 func answered(client *http.Client, address string, span time.Duration) (float64, error) {
 	const interval = 10 * time.Second
 	n, spans := 0, 0
@@ -155,7 +156,7 @@ func answered(client *http.Client, address string, span time.Duration) (float64,
 			return 0, err
 		}
 		if metrics.Timestamp != last {
-			if spans > 1 { // two have begun before the call
+			if spans > 1 { // two may have begun before the call
 				for _, s := range metrics.Samples {
 					if s.Name == "consul.api.http" && s.Labels["path"] != "v1_agent_metrics" {
 						n += s.Count

@@ -1,11 +1,10 @@
 //go:build linux
 
-// Command election compares how long nobody leads, whether two ever lead at once, and what a leader
-// and two candidates that wait cost: for holdfast's election on Redis and in a directory, for
-// etcd's concurrency.Election, for client-go's leaderelection with its record in etcd, and for the
-// lock of Consul.
-// Candidates are processes, which it starts, kills, stops and cuts off itself, as it does the
-// servers.
+// Command election measures how long nobody leads, whether two ever lead at once, and what a leader
+// and two waiting candidates cost: with holdfast's election on Redis and in a directory, etcd's
+// concurrency.Election, client-go's leaderelection with its record in etcd, and the lock of Consul.
+// Candidates are processes. It starts, kills, stops and cuts them off itself, and starts the
+// servers, too.
 //
 //	go run ./bench/election -rounds 10 -changes 1000
 //

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// lease is the TTL of all contenders while leaders are ended. idleLease is that while requests are
-// counted: holdfast's default.
+// lease is the TTL of all contenders while leaders are changed. idleLease is the TTL while requests
+// are counted: holdfast's default.
 const (
 	lease     = 2 * time.Second
 	idleLease = 30 * time.Second
@@ -37,7 +37,7 @@ const (
 	terminate
 	kill
 	stop
-	partition // from the server, until another leads
+	partition // cut off from the server, until another leads
 )
 
 // gaps are times without a leader.
@@ -65,7 +65,7 @@ type result struct {
 	faults   map[way]int
 	changes  int
 	overlaps int
-	// of these, with a former leader that was stopped
+	// how many of these had a former leader that was stopped
 	afterStop int
 	requests  float64 // -1: there is no server
 }
@@ -92,13 +92,13 @@ type fleet struct {
 	all     []*candidate
 	leader  *candidate
 	since   int64                // when the leader began to act
-	acting  map[*candidate]int64 // all that lead, by their own account, and since when
+	acting  map[*candidate]int64 // all that say that they lead, and since when
 	reigns  [][2]int64
-	stopped map[int64]bool // by when they began: leaders that were stopped
+	stopped map[int64]bool // leaders that were stopped, by when they began
 	changes int
 }
 
-// newFleet has three candidates campaign for a key that no other fleet has.
+// newFleet starts three candidates that campaign for a key that no other fleet has.
 func newFleet(c contender, p *place, ttl time.Duration, key string) (*fleet, error) {
 	f := &fleet{place: p, events: make(chan event, 1000), stopped: make(map[int64]bool),
 		acting: make(map[*candidate]int64)}
@@ -181,19 +181,19 @@ func (f *fleet) note(e event) {
 	}
 	f.acting[e.from] = e.first
 	f.changes++
-	if e.first > f.since { // news of several candidates may come in another order
+	if e.first > f.since { // news of several candidates may come out of order
 		f.leader, f.since = e.from, e.first
 	}
 }
 
-// errMissed says that another had come to lead just before the leader was ended.
+// errMissed says that another candidate began to lead just before the leader was ended.
 var errMissed = errors.New("another leads already")
 
-// next waits for a leader that has begun after this. It may be the one from before: one that has
-// resigned campaigns again, and others may not have begun to. If another one turns out to lead that
-// has begun before this, next fails with errMissed: that one goes on. It is one whose news come
-// late, or one of client-go that led before the last one, lost its record to that, got it back at
-// its next renewal, and has noticed nothing.
+// next waits for a leader that began after this time. It may be the same one as before: a candidate
+// that has resigned campaigns again, maybe before the others do. If another candidate leads that
+// began before this time, next fails with errMissed, and that one goes on. Its news came late; or
+// it is one of client-go that led before the last one, lost its record to that, got it back at its
+// next renewal, and has noticed nothing.
 func (f *fleet) next(after int64) error {
 	timeout, late := time.After(patience), time.After(3*lease)
 	was, old := f.since, f.leader
@@ -231,8 +231,8 @@ func (f *fleet) settle(d time.Duration) {
 	}
 }
 
-// end ends the leader in some way, and returns how long nobody led. It puts a candidate in the
-// place of one that has gone. If the leader was none any more it fails with errMissed.
+// end ends the leader in some way, and returns how long nobody led. It starts a candidate in the
+// place of one that is gone. If the leader did not lead any more, it fails with errMissed.
 func (f *fleet) end(w way) (time.Duration, error) {
 	old := f.leader
 	began := time.Now().UnixNano()
@@ -274,8 +274,8 @@ func (f *fleet) end(w way) (time.Duration, error) {
 	return gap, err
 }
 
-// overlaps counts pairs of neighbours that acted at the same time, and of these the ones whose
-// former was stopped.
+// overlaps counts pairs of leaders, one after the other, that acted at the same time, and of these
+// the pairs whose former leader was stopped.
 func (f *fleet) overlaps() (n, stopped int) {
 	slices.SortFunc(f.reigns, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 	for i := 1; i < len(f.reigns); i++ {
@@ -289,7 +289,7 @@ func (f *fleet) overlaps() (n, stopped int) {
 	return n, stopped
 }
 
-// measure runs all of it for one contender, the changes in so many fleets side by side.
+// measure measures one contender. It changes leaders in so many fleets side by side.
 func measure(c contender, rounds, changes, fleets int, idle time.Duration) (result, error) {
 	r := result{name: c.name, gaps: map[way]gaps{}, faults: map[way]int{}, requests: -1}
 	place, err := c.open()

@@ -25,7 +25,7 @@ import (
 // contender is a way to elect.
 type contender struct {
 	name string
-	kind string // what the candidates are told
+	kind string // how the candidates are told what they are
 	open func() (*place, error)
 }
 
@@ -35,7 +35,7 @@ type place struct {
 	scheme, network, server string
 	directory               string // in place of a server
 	close                   func()
-	// how many come in a span; nil: there is no server
+	// how many requests come in a span; nil: there is no server
 	requests func(ctx context.Context, span time.Duration) (float64, error)
 }
 
@@ -89,7 +89,7 @@ func openRedis() (*place, error) {
 }
 
 // monitored returns how many requests a Redis gets in a span, by MONITOR. The statistics of the
-// server would count the commands of scripts as well.
+// server would count the commands of scripts, too.
 func monitored(address string, span time.Duration) (n float64, err error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

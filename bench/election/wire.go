@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// wire is what one candidate reaches the server by, which can be cut: then nothing passes, and
-// nobody is told.
+// wire is the way of one candidate to the server. It can be cut: then nothing passes, and nobody is
+// told.
 type wire struct {
 	listener net.Listener
 	network  string
@@ -48,7 +48,7 @@ func (w *wire) setCut(cut bool) {
 	w.whole.Broadcast()
 }
 
-// pass waits until the wire is whole.
+// pass waits until the wire is not cut.
 func (w *wire) pass() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *wire) copy(to, from net.Conn) {
 	}
 }
 
-// close ends all that passes.
+// close closes the wire and all its connections.
 func (w *wire) close() {
 	w.listener.Close()
 	w.setCut(false)
