@@ -16,7 +16,7 @@ import (
 // mutant is a way to break the library, in mutants/, and what must notice it.
 type mutant struct {
 	patches []string
-	checks  []string // each of these has to find a violation, that of guards in each of its stores
+	checks  []string // each has to find a violation; a check of guards in each of its stores
 	config  lab.Config
 }
 
@@ -47,7 +47,7 @@ var broken = []mutant{
 		lab.Config{Nodes: 1, Persistence: lab.Always, TTL: 20 * time.Second, Wait: 8 * time.Second,
 			Patience: 10 * time.Second, Work: 20 * time.Millisecond, Latency: 30 * time.Millisecond,
 			Faults: []string{}}},
-	// So many keys that nobody else comes for one while somebody waits for it in vain.
+	// There are so many keys that nobody else comes for one while somebody waits for it in vain.
 	{[]string{"wake-up-lost"}, []string{"idle"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Clients: 2, Workers: 4, Keys: 60,
 			Wait: 20 * time.Second, Patience: 10 * time.Second, Faults: []string{}}},
@@ -72,7 +72,7 @@ var broken = []mutant{
 	{[]string{"downgrade-not-confirmed"}, []string{"downgrades"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Sharing: true,
 			Faults: []string{"requests held"}}},
-	// Readers stay for so long that there is always one.
+	// Readers stay so long that there is always one.
 	{[]string{"readers-overtake"}, []string{"starvation"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 1, Workers: 3, Sharing: true,
 			Wait: 20 * time.Second, Work: 500 * time.Millisecond, Faults: []string{}}},
@@ -85,11 +85,11 @@ var broken = []mutant{
 	{[]string{"one-permit-more"}, []string{"permits"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Permits: 2,
 			Faults: []string{}}},
-	// So few come that mostly several permits are free.
+	// So few goroutines come that several permits are free most of the time.
 	{[]string{"spare-permit-kept"}, []string{"idle"},
 		lab.Config{Nodes: 1, Persistence: lab.Always, Keys: 2, Workers: 1, Permits: 1,
 			Work: 2 * time.Millisecond, Faults: []string{}}},
-	// On each of the other systems something has to show, too.
+	// A mutant has to be noticed on each of the other systems, too.
 	{[]string{"etcd-release-without-compare"}, []string{"exclusion"},
 		lab.Config{System: lab.Etcd, Nodes: 3, Persistence: lab.Always, Keys: 2,
 			Faults: []string{"pause"}}},
@@ -99,8 +99,8 @@ var broken = []mutant{
 	{[]string{"postgres-tokens-halved"}, []string{"rising", "tokens"},
 		lab.Config{System: lab.Postgres, Nodes: 2, Persistence: lab.Confirmed, Keys: 2,
 			Faults: []string{"pause"}}},
-	// Each store is judged by itself, so several guards are broken at once, and where none is,
-	// nothing may be found; but the service has a guard table behind it.
+	// Each store is judged by itself, so several guards are broken at once. Nothing may be found in
+	// a store whose guard is whole; but the service has a guard table behind it.
 	{[]string{"column-without-fence", "trigger-without-compare", "redis-without-compare",
 		"pgx-without-compare", "etcd-without-compare", "s3-without-compare", "file-without-compare",
 		"http-without-guard", "register-without-compare"},
@@ -114,8 +114,7 @@ var broken = []mutant{
 		guardsOf("PostgreSQL, Table", "MariaDB, Table", "SQLite, Table"), lab.Stores},
 }
 
-// guardsOf are the checks of the guards of stores, each of which has to see that a write is let in
-// that comes too late.
+// guardsOf returns the checks of the guards of stores. Each has to see that a late write is let in.
 func guardsOf(stores ...string) (checks []string) {
 	checks = append(checks, "guards")
 	for _, s := range stores {
@@ -124,7 +123,7 @@ func guardsOf(stores ...string) (checks []string) {
 	return checks
 }
 
-// A kind of store whose guard no mutant breaks may be one that lets everything in.
+// If no mutant breaks the guard of a kind of store, a guard that lets everything in may pass.
 func TestEveryStoreHasAMutant(t *testing.T) {
 	for _, k := range stores.Kinds {
 		if !slices.ContainsFunc(broken, func(m mutant) bool {
@@ -135,9 +134,9 @@ func TestEveryStoreHasAMutant(t *testing.T) {
 	}
 }
 
-// A check that no mutant makes fail may be one that can not.
+// A check that no mutant makes fail may be unable to fail.
 func TestEveryCheckHasAMutant(t *testing.T) {
-	// orphans are for the laboratory itself to see
+	// the laboratory itself sees orphans
 	checks := slices.AppendSeq([]string{"orphans"}, maps.Keys(check.Checks))
 	for _, name := range checks {
 		if !slices.ContainsFunc(broken, func(m mutant) bool {

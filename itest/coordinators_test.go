@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/lab"
 )
 
-// The promises on etcd, PostgreSQL and ZooKeeper, under faults, in the modes in which nothing is
-// broken that they rest on. It is for less time than on Redis: servers take as long to start.
+// The promises on etcd, PostgreSQL and ZooKeeper, under faults, in the modes in which no assumption
+// is broken. This takes less time than on Redis: servers take as long to start.
 func TestCoordinatorPromisesUnderFaults(t *testing.T) {
 	program := build(t)
 	for _, c := range lab.Coordinators {

@@ -20,7 +20,7 @@ var (
 	durationFlag = flag.Duration("duration", 25*time.Second, "for how long faults go on")
 )
 
-// placed gives the run its program, directory and seed.
+// placed gives a run its program, directory and seed.
 func placed(t *testing.T, c lab.Config, program string) lab.Config {
 	c.Program, c.Dir = program, t.TempDir()
 	if c.Seed = *seedFlag; c.Seed == 0 {

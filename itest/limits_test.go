@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold"
 )
 
-// Each documented limit, one by one, on real servers: what the laboratory comes across is done here
-// on purpose.
+// Each documented limit, one by one, on real servers. What the laboratory meets by chance is done
+// here on purpose.
 
 // lease is long: nothing here waits for one to end, unless it says so.
 const lease = time.Minute
@@ -37,7 +37,8 @@ func servers(t *testing.T, count int, persistence lab.Persistence) []*lab.Node {
 	return nodes
 }
 
-// locker is a client of its own: a Redlock with the quarantine switched off, or of a single Redis.
+// locker returns a separate client: of a Redlock with the quarantine switched off, or of a single
+// Redis.
 func locker(t *testing.T, nodes []*lab.Node, options ...holdfast.Option) *holdfast.Locker {
 	t.Helper()
 	var backends []driver.Backend
@@ -68,8 +69,8 @@ func locker(t *testing.T, nodes []*lab.Node, options ...holdfast.Option) *holdfa
 	return l
 }
 
-// acquire gets the lock now or fails the test; a single try may find a connection that has broken
-// and does not know it yet.
+// acquire gets the lock now or fails the test. It tries again, because a single try may find a
+// connection that is broken already.
 func acquire(t *testing.T, l *holdfast.Locker) *holdfast.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lease/2)
@@ -121,8 +122,8 @@ func TestK5_ClockSetBackOnlyDelays(t *testing.T) {
 	acquire(t, locker(t, nodes))
 }
 
-// K1: the clock of one node jumps while another one can not be reached, and the one that had not
-// been reached before is back.
+// K1: the clock of one node jumps while another one cannot be reached, and the one that was not
+// reached before is back.
 func TestK1R39_ForwardJumpOfOneNode(t *testing.T) {
 	nodes := servers(t, 3, lab.Memory)
 	nodes[2].Kill() // not frozen: it would find the request of the first one when it goes on
@@ -138,7 +139,7 @@ func TestK1R39_ForwardJumpOfOneNode(t *testing.T) {
 	twoHolders(t, first, acquire(t, locker(t, nodes)))
 }
 
-// R29: three of five, as the pattern tells it, with three nodes: one that had granted the lock
+// R29: three of five, as the pattern has it, here with three nodes: one that had granted the lock
 // forgets it.
 func TestR29_RestartWithoutDataAndWithoutQuarantine(t *testing.T) {
 	nodes := servers(t, 3, lab.Memory)
@@ -207,7 +208,7 @@ func dial(t *testing.T, socket string) *rpc.Client {
 	return store
 }
 
-// enter lets the store know of a holder, as every holder does first.
+// enter tells the store of a holder, as every holder does first.
 func enter(t *testing.T, store *rpc.Client, lock *holdfast.Lock, owner string) {
 	t.Helper()
 	var reply counters.Reply
@@ -231,7 +232,7 @@ func TestK3_PauseAfterTheCheckIsRefusedByTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused.Freeze()
-	// For the server the lease has run out, which the process had all the time for that it took.
+	// For the server the lease runs out now, as if the process were stopped for that long.
 	if err := nodes[0].SetClock(2 * lease); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestK3_PauseAfterTheCheckIsRefusedByTheGuard(t *testing.T) {
 	}
 }
 
-// K4: the write left in time and arrives when the lock is somebody else's.
+// K4: the write is sent in time, and arrives when the lock is somebody else's.
 func TestK4_LateWriteIsRefusedByTheGuard(t *testing.T) {
 	nodes := servers(t, 1, lab.Memory)
 	socket, store := guarded(t)
@@ -268,7 +269,7 @@ func TestK4_LateWriteIsRefusedByTheGuard(t *testing.T) {
 	}
 }
 
-// slowNetwork listens on a socket, and passes what one client sends on to the other socket when it
+// slowNetwork listens on a socket. It passes what one client sends on to the other socket when it
 // is told to.
 func slowNetwork(t *testing.T, socket, target string) (deliver func()) {
 	t.Helper()

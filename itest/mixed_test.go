@@ -66,7 +66,7 @@ func ingredients(t *testing.T) []ingredient {
 	return all
 }
 
-// ended has a server removed at the end of the test.
+// ended removes a server at the end of the test.
 func ended(t *testing.T, err error, p *testserver.Process) {
 	t.Helper()
 	if err != nil {
@@ -96,8 +96,8 @@ func mix(ctx context.Context, t *testing.T, all []ingredient) mixed {
 		}
 		m.nodes, names = append(m.nodes, b), append(names, one.name)
 	}
-	// No node of these forgets, so there is nothing to wait for when one was restarted. The time
-	// for a node is one in which a busy machine answers.
+	// None of these nodes forgets, so there is no wait after a restart. The time for a node is long
+	// enough for a busy machine.
 	q, err := quorum.New(m.nodes, quorum.WithNames(names...), quorum.WithGuard(0),
 		quorum.WithNodeTimeout(5*time.Second))
 	if err != nil {
@@ -112,8 +112,8 @@ func mix(ctx context.Context, t *testing.T, all []ingredient) mixed {
 }
 
 // TestMixedQuorum has a quorum of etcd, PostgreSQL, ZooKeeper and Redis. One server after the other
-// is killed while two clients work. Nobody is in at the same time as another one, tokens rise, what
-// is held stays held, and who waits gets its turn.
+// is killed while two clients work. Never are two inside at once, tokens rise, what is held stays
+// held, and waiters get their turns.
 func TestMixedQuorum(t *testing.T) {
 	t.Parallel()
 	all := ingredients(t)
@@ -184,7 +184,7 @@ type work struct {
 	last   atomic.Uint64 // token
 }
 
-// by has each client do it ten times.
+// by makes each client do it ten times.
 func (w *work) by(ctx context.Context, t *testing.T, clients ...mixed) {
 	t.Helper()
 	var running sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 // A mutant has this much time under faults, in rounds, to be noticed.
 const mutantRound, mutantRounds = 12 * time.Second, 12
 
-// Each check can fail: for each there is a mutant that it notices.
+// Each check can fail: there is a mutant that it notices.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range broken {
 		t.Run(m.patches[0], func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 }
 
-// Two acquisitions with one token take three nodes and just the wrong moments: the laboratory would
-// have to run for long to come across it. The simulated nodes of the quorum's own tests make it
+// Two acquisitions with one token take three nodes and just the wrong moments. The laboratory would
+// have to run for long to find them. The simulated nodes of the quorum's own tests make them
 // happen.
 func TestMutantsAreNoticed_RaiseAny(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestMutantsAreNoticed_RaiseAny(t *testing.T) {
 	}
 }
 
-// noticed gives the checks that find a violation in a run.
+// noticed returns the checks that find a violation in a run.
 func noticed(t *testing.T, c lab.Config) map[string]bool {
 	t.Helper()
 	c.Duration, c.Stale = mutantRound, 0
@@ -87,7 +87,7 @@ func noticed(t *testing.T, c lab.Config) map[string]bool {
 	return seen
 }
 
-// letIn are the guarded stores that have let in a write that came too late.
+// letIn returns the guarded stores that have let a late write in.
 func letIn(result *lab.Result) map[string]bool {
 	stores := make(map[string]bool)
 	for _, g := range check.Guards(result.History) {

@@ -1,4 +1,4 @@
-// Only Linux ends a process with its parent, and has /proc to see who is left.
+// Only Linux ends a process with its parent, and has /proc to see what is left.
 //go:build linux
 
 package itest
@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// However the laboratory ends, by Ctrl-C or so abruptly that it can clean up nothing: no server and
-// no client outlives it.
+// No server and no client outlives the laboratory, even if that ends by Ctrl-C, or so abruptly that
+// it cleans nothing up.
 func TestNothingOutlivesTheLaboratory(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "torture")
 	if out, err := exec.Command("go", "build", "-o", program,
@@ -33,14 +33,14 @@ func TestNothingOutlivesTheLaboratory(t *testing.T) {
 		least  int // processes
 	}{
 		{syscall.SIGINT, "", 5}, {syscall.SIGKILL, "", 5}, // a server and four clients
-		// five servers of stores besides, a service and eight clients
+		// in addition five servers of stores, a service, and eight clients in all
 		{syscall.SIGINT, "guarded stores", 15}, {syscall.SIGKILL, "guarded stores", 15},
 	} {
 		t.Run(c.signal.String()+" "+c.modes, func(t *testing.T) {
 			t.Parallel()
-			runtime.LockOSThread() // whose end would be taken for the death of the parent
+			runtime.LockOSThread() // its end would be taken for the death of the parent
 			defer runtime.UnlockOSThread()
-			// Not below t.TempDir, whose name may be longer than a socket's may be.
+			// It is not below t.TempDir, whose name may be too long for a socket.
 			temporary, err := os.MkdirTemp("", "outlive")
 			if err != nil {
 				t.Fatal(err)
@@ -77,7 +77,7 @@ func TestNothingOutlivesTheLaboratory(t *testing.T) {
 				}
 				return testserver.Not(len(running) == 0, "%q", running)
 			})
-			for _, p := range all { // of databases, which are elsewhere; nobody was left to do it
+			for _, p := range all { // of databases, which are elsewhere; nobody else does it
 				os.RemoveAll(databaseDir.FindString(p.line))
 			}
 		})
@@ -87,18 +87,18 @@ func TestNothingOutlivesTheLaboratory(t *testing.T) {
 // databaseDir matches the directory of a database server in its command line.
 var databaseDir = regexp.MustCompile(`/tmp/holdfast-(postgres|mysql|etcd)[0-9]+`)
 
-// process is one that the laboratory has started.
+// process is a process that the laboratory has started.
 type process struct {
 	id   string
 	line string
 }
 
-// children are the processes whose parent has the id.
+// children returns the processes whose parent has the id.
 func children(parent int) (found []process) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
 		stat, _ := os.ReadFile(file) // it may have ended since
-		// Behind the name, which may have any letter, are state and parent.
+		// Behind the name, which may be anything, are state and parent.
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			id := filepath.Base(filepath.Dir(file))
@@ -110,14 +110,14 @@ func children(parent int) (found []process) {
 	return found
 }
 
-// commandLine is that of a process; empty if it has ended.
+// commandLine returns that of a process; empty if it has ended.
 func commandLine(id string) string {
 	line, _ := os.ReadFile(filepath.Join("/proc", id, "cmdline"))
 	return string(line)
 }
 
-// runningIn gives the processes that were started from the directory or with a part of it as an
-// argument.
+// runningIn returns the processes that were started from the directory, or with something in it as
+// an argument.
 func runningIn(t *testing.T, dir string) (running []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -125,7 +125,7 @@ func runningIn(t *testing.T, dir string) (running []string) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		// It may have ended since, and what has ended has no command line.
+		// It may have ended since. A process that has ended has no command line.
 		line, _ := os.ReadFile(file)
 		cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd"))
 		if bytes.Contains(line, []byte(dir)) || strings.HasPrefix(cwd, dir) {

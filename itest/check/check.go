@@ -15,16 +15,16 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// Finding is a promise that was not kept.
+// Finding is a promise that was not kept, as a check found it.
 type Finding struct {
-	Check  string // its name
-	Store  string // that was written to; empty if it concerns none
-	Key    string // of the lock; empty if it concerns none
+	Check  string // name of the check
+	Store  string // that was written to; empty: none
+	Key    string // of the lock; empty: none
 	Text   string // what was seen
 	At     int64  // when
 	Excuse string // the broken assumption; empty for a violation
-	// where and when it was broken, and between which answers of servers; empty if there is nothing
-	// to say about that
+	// where and when it was broken, and between which answers of servers; empty if nothing is known
+	// of that
 	Because string
 	// nothing was shown, because a search or a probe took too long; that is a violation, too
 	Open bool
@@ -45,30 +45,30 @@ func (f Finding) String() string {
 	return s
 }
 
-// Rules are what the checks have to know about the run.
+// Rules says what the checks have to know about the run.
 type Rules struct {
 	TTL   time.Duration // of all locks
 	Guard time.Duration // the restart quarantine
 	// by how much the lease of a process that was killed may outlive its TTL
 	Linger time.Duration
 	Nodes  int // servers that vote, called n1 and so on; 0 is 1
-	Stale  int // writes that come too late, to be tried on each guarded store
+	Stale  int // late writes that are to be tried on each guarded store
 	// the wall clocks of clients differ, by which they queue at several servers
 	Skewed bool
 }
 
-// RulesOf are those of a run that was recorded with its setup.
+// RulesOf returns those of a run that was recorded with its setup.
 func RulesOf(run *history.Run) Rules {
 	return Rules{TTL: time.Duration(run.Setup.TTL), Guard: time.Duration(run.Setup.Guard),
 		Linger: time.Duration(run.Setup.Linger), Nodes: run.Setup.Count, Stale: run.Setup.Stale,
 		Skewed: run.Setup.Skewed}
 }
 
-// wake is how long a fault may be felt when it is over: what a client held that was cut off runs
+// wake is how long a fault may be felt after its end: the leases of a client that was cut off run
 // out, and a quarantine ends.
 func (r Rules) wake() time.Duration { return r.TTL + r.Guard + r.Linger }
 
-// Checks are all there are, by name.
+// Checks are all checks, by name.
 var Checks = map[string]func(*history.Run, Rules) []Finding{
 	"exclusion":       exclusion,
 	"tokens":          tokens,
@@ -89,13 +89,14 @@ var Checks = map[string]func(*history.Run, Rules) []Finding{
 	"permits":         permits,
 }
 
-// Recorded makes all checks of a run of the laboratory, by its own rules, and of whether the run
-// has shown anything. It gives what they and the laboratory itself found, in the order of time.
+// Recorded makes all checks of a run of the laboratory by its own rules, and checks whether the run
+// has shown anything. It returns what the checks and the laboratory itself found, in the order of
+// time.
 func Recorded(run *history.Run) []Finding {
 	return inOrder(append(All(run, RulesOf(run)), shown(run)...))
 }
 
-// All makes all checks of a history of any kind, and gives what they and the laboratory itself
+// All makes all checks of a history of any kind, and returns what they and the laboratory itself
 // found, in the order of time.
 func All(run *history.Run, rules Rules) []Finding {
 	var found []Finding
@@ -116,7 +117,7 @@ func inOrder(found []Finding) []Finding {
 	return found
 }
 
-// Violations are the findings without an excuse.
+// Violations returns the findings without an excuse.
 func Violations(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Excuse != "" })
 }
@@ -155,7 +156,7 @@ func described(a *history.Acquisition) string {
 // pair is two acquisitions of a key that were valid at one time, and not both shared it.
 type pair struct{ first, second *history.Acquisition }
 
-// overlaps are all pairs among those granted, which are in the order of their grants.
+// overlaps returns all pairs among those granted, which are in the order of their grants.
 func overlaps(granted []*history.Acquisition) (pairs []pair) {
 	var valid []*history.Acquisition
 	for _, a := range granted {
@@ -172,16 +173,16 @@ func overlaps(granted []*history.Acquisition) (pairs []pair) {
 	return pairs
 }
 
-// rivals reports whether the second acquisition was not to be granted while the first one was
-// valid: not both share the key by then.
+// rivals reports whether the second acquisition must not be granted while the first one is valid,
+// because not both share the key by then.
 func rivals(first, second *history.Acquisition) bool {
 	return !second.Shared || second.Granted < first.Alone()
 }
 
-// tokens: an acquisition that began after another one was complete has the larger one, and no two
-// have the same, unless both share the key: of those nobody writes, and all that rest on one lease
-// have its token. Lost counters excuse nothing: on one machine the clocks of clients agree, and
-// they stand in. Only a turn that was handed over in memory may have an older token, if a broken
+// tokens: an acquisition that began after another one was complete has the larger token, and no two
+// have the same, unless both share the key: those do not write, and all that rest on one lease have
+// its token. Lost counters excuse nothing: on one machine the clocks of clients agree, and take
+// their place. Only a turn that was handed over in memory may have an older token, if a broken
 // assumption explains that another process had the key meanwhile.
 func tokens(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
@@ -192,7 +193,7 @@ func tokens(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// sameTokens finds tokens of a key that two acquisitions have although they may not.
+// sameTokens finds tokens of a key that two acquisitions have although they must not.
 func sameTokens(key string, granted []*history.Acquisition) (found []Finding) {
 	owners := make(map[uint64]*history.Acquisition)
 	for _, a := range granted {
@@ -202,20 +203,20 @@ func sameTokens(key string, granted []*history.Acquisition) (found []Finding) {
 				Text: fmt.Sprintf("%v and %v both have token %d", other, a, a.Token)})
 		}
 		if other == nil || !a.Shared {
-			owners[a.Token] = a // one who has it alone, if any has
+			owners[a.Token] = a // one that has it alone, if any has
 		}
 	}
 	return found
 }
 
-// fallingTokens are tokens of a key that are less than one of before.
+// fallingTokens finds tokens of a key that are smaller than one before.
 func fallingTokens(run *history.Run, rules Rules, key string,
 	granted []*history.Acquisition) (found []Finding) {
 	asked := slices.Clone(granted)
 	slices.SortFunc(asked, func(a, b *history.Acquisition) int {
 		return cmp.Compare(a.Asked, b.Asked)
 	})
-	var largest, alone *history.Acquisition // of those complete, and of them that did not share
+	var largest, alone *history.Acquisition // of those complete, and of those that did not share
 	complete := 0
 	for _, a := range asked {
 		for ; complete < len(granted) && granted[complete].Granted < a.Asked; complete++ {
@@ -244,8 +245,8 @@ func fallingTokens(run *history.Run, rules Rules, key string,
 	return found
 }
 
-// reserved reports whether the token of an acquisition was drawn by a call that was made before
-// that moment, for turns to come.
+// reserved reports whether the token of an acquisition was drawn before that moment, by a call that
+// drew tokens for turns to come.
 func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
 	return slices.ContainsFunc(noticed(run.CallsOf(a.Client, a.Key)), func(c history.Record) bool {
 		return drew(c) && c.Outcome == held && c.Token <= a.Token && a.Token <= last(c) &&
@@ -253,12 +254,12 @@ func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
 	})
 }
 
-// register: the guarded store answers, because it is in the laboratory's own process. It takes what
-// a rightful holder writes, and lets a holder read that shares the key. (The register itself makes
-// sure that what it takes never goes back, and reports what it should not have seen.) If it
-// refuses, an acquisition with a larger token must have been granted the lock before, to write.
-// Only what explains that grant is an excuse. If there is no such acquisition, the token is wrong,
-// or the store. And the value does not change while somebody reads it.
+// register: the guarded store answers, because it is in the laboratory's own process. It accepts
+// what a rightful holder writes, and lets a holder read that shares the key. (The store itself
+// reports what it should not have seen.) If it refuses, an acquisition with a larger token must
+// have been granted the lock before, to write. Only what explains that grant is an excuse. If there
+// is no such acquisition, the token or the store is wrong. The value does not change while somebody
+// reads it.
 func register(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -289,14 +290,14 @@ func register(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// overtook reports whether the first acquisition had a larger token, and a lease while the other
-// one had its own, or waited.
+// overtook reports whether the first acquisition had a larger token, and had a lease while the
+// other one had its own, or waited.
 func overtook(run *history.Run, a, b *history.Acquisition) bool {
 	return a.Token > b.Token && a.End() > leased(run, b)
 }
 
-// loss: a holder that lost a lock, and whose process ran, was told before the next acquisition was
-// granted that does not share the key with it.
+// loss: a holder that lost its lock, and whose process ran, was told before the next acquisition
+// was granted, unless that shares the key with it.
 func loss(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
@@ -327,7 +328,7 @@ func loss(run *history.Run, rules Rules) (found []Finding) {
 
 // ranBadly reports whether the process stood still at times between the deadline and the moment, as
 // far as it noticed, and whether that explains why it was told so late. It measures stalls only as
-// finely as its ticks, so a time shorter than the shortest stall may be one too.
+// finely as its ticks, so a time shorter than the shortest stall may be a stall, too.
 func ranBadly(run *history.Run, a *history.Acquisition, told, moment int64) bool {
 	const tick, much = int64(20 * time.Millisecond), int64(100 * time.Millisecond)
 	if told-min(a.Until, moment) <= int64(history.Unnoticed) {
@@ -344,8 +345,8 @@ func ranBadly(run *history.Run, a *history.Acquisition, told, moment int64) bool
 	return stalled && late <= much
 }
 
-// leaks: a client that closed everything could do so, unless the machine was too busy just then,
-// and has no goroutine left.
+// leaks: when a client closes everything, that succeeds, unless the machine is too busy just then,
+// and no goroutine is left.
 func leaks(run *history.Run, _ Rules) (found []Finding) {
 	for _, d := range run.Dones {
 		f := Finding{Check: "leaks", At: d.At}

@@ -16,7 +16,7 @@ var rules = check.Rules{TTL: time.Second, Guard: 2 * time.Second}
 func ms(n int64) int64 { return n * int64(time.Millisecond) }
 
 // hold is an acquisition of "k", in milliseconds: asked for, granted, valid until, and released a
-// millisecond after the call, if release is not 0.
+// millisecond after the call of Release, if release is not 0.
 func hold(client string, op int, token uint64, asked, granted, until,
 	release int64) []history.Record {
 	records := []history.Record{
@@ -79,7 +79,7 @@ func probed(records []history.Record) []history.Record {
 	return records
 }
 
-// Each check finds what it is for, and nothing in a history in which all is well.
+// Each check finds what it is for, and finds nothing in a correct history.
 func TestChecks(t *testing.T) {
 	told := func(op int, at int64) history.Record {
 		return history.Record{Kind: history.Tell, Client: "a", Op: op, At: ms(at), Err: "lost"}
@@ -251,8 +251,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A probe that had no time to be granted anything shows nothing, which is told apart from one that
-// had.
+// A probe that had no time to be granted anything shows nothing. It is distinguished from one that
+// had time.
 func TestProbeOnABusyMachine(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -271,7 +271,8 @@ func TestProbeOnABusyMachine(t *testing.T) {
 	}
 }
 
-// Each check is in the table of another test or in a mutant; here, that none was forgotten.
+// Each check is in the table of another test or in a mutant. This test sees that none was
+// forgotten.
 func TestEveryCheckIsTested(t *testing.T) {
 	var names []string
 	for name := range check.Checks {

@@ -11,11 +11,11 @@ import (
 )
 
 // excuse names the broken assumption that explains why two acquisitions of one key were both valid,
-// and tells where and when it was broken; both are empty if none does. What counts is what servers
-// said: one that granted the key twice explains it, if an assumption was broken there, on that key,
-// between the two answers. If a server granted it twice and kept every assumption, whatever was
-// broken elsewhere is no excuse: over several servers a majority that keeps its word is enough. And
-// if none has granted it twice it is the clients that are wrong.
+// and tells where and when it was broken; both are empty if none does. The answers of servers
+// count: a server that granted the key twice explains it, if an assumption was broken there, on
+// that key, between the two answers. If a server granted it twice and kept every assumption,
+// nothing that was broken elsewhere is an excuse: of several servers, a majority that keeps its
+// word is enough. If no server has granted it twice, the clients are wrong.
 func excuse(run *history.Run, rules Rules, a, b *history.Acquisition) (reason, because string) {
 	first, second := leasesFor(run, rules, a), leasesFor(run, rules, b)
 	to := max(a.Granted, b.Granted)
@@ -33,7 +33,7 @@ func excuse(run *history.Run, rules Rules, a, b *history.Acquisition) (reason, b
 }
 
 // twice looks for what explains that a server has granted the key for both of two acquisitions by
-// the moment. It reports whether nothing is left that it surely did and that is not explained.
+// the moment. It reports whether everything that the server surely did is explained.
 func twice(run *history.Run, server, key string, first, second []lease,
 	to int64) (reason, where string, excused bool) {
 	for _, x := range first {
@@ -95,9 +95,9 @@ func leasesFor(run *history.Run, rules Rules, a *history.Acquisition) map[string
 	return leases
 }
 
-// noticed makes each notice of a grant the answer to the last question that had one before it, or
-// to the first one if none had: it was granted at some time since then, for the length that was
-// asked for.
+// noticed makes each notice of a grant the answer to the last question that had an answer before
+// it, or to the first question if none had: the key was granted at some time since then, for the
+// length that was asked for.
 func noticed(calls []history.Record) []history.Record {
 	calls = slices.Clone(calls)
 	for i, c := range calls {
@@ -117,8 +117,9 @@ func noticed(calls []history.Record) []history.Record {
 	return calls
 }
 
-// leased is when the lease of an acquisition may have begun: with one of its own process that was
-// under way when it was asked for, and that passed its lease, or its place in the queue, on to it.
+// leased returns when the lease of an acquisition may have begun: with an earlier acquisition of
+// its process that was under way when it was asked for, and that passed its lease, or its place in
+// the queue, on to it.
 func leased(run *history.Run, a *history.Acquisition) int64 {
 	from := a.Asked
 	for i := len(run.Acquisitions) - 1; i >= 0; i-- { // in the order in which they were asked for
@@ -131,7 +132,7 @@ func leased(run *history.Run, a *history.Acquisition) int64 {
 	return from
 }
 
-// over is when nothing was left of an acquisition in its own process.
+// over returns when nothing was left of an acquisition in its own process.
 func over(a *history.Acquisition) int64 {
 	if a.Granted == 0 {
 		return a.Refused
@@ -141,7 +142,7 @@ func over(a *history.Acquisition) int64 {
 
 func majority(servers int) int { return max(1, servers)/2 + 1 }
 
-// slot is the name of a client whatever process it is in.
+// slot returns the name of a client, whatever process it is in.
 func slot(client string) string {
 	name, _, _ := strings.Cut(client, ".")
 	return name

@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// on is a fault on targets that breaks an assumption; breaks is empty for one that breaks none.
+// on returns a fault on targets that breaks an assumption, or none if breaks is empty.
 func on(target, breaks string, from, to int64) history.Record {
 	f := fault(breaks, from, to)
 	f.Target = target
 	return f
 }
 
-// at is the same fault on one key only.
+// at returns the same fault on one key only.
 func at(key string, f history.Record) history.Record {
 	f.Key = key
 	return f
 }
 
-// served adds what servers have said to whom was granted a lock: each of them has granted it, or
-// those that by names for the client, and each hears of its release. What is longer than a lease
-// was renewed in time.
+// served adds what servers said to those that were granted a lock. Each server has granted it, or
+// those that by names for the client, and each hears of its release. A lock that is held for longer
+// than a lease was renewed in time.
 func served(records []history.Record, nodes int, by map[string]string) (all []history.Record) {
 	asked, granted := make(map[string]history.Record), make(map[string]history.Record)
 	for _, r := range records {
@@ -62,8 +62,8 @@ func served(records []history.Record, nodes int, by map[string]string) (all []hi
 	return append(all, records...)
 }
 
-// outcome names the checks that have found something, with an excuse and without one, but for those
-// of what servers say.
+// outcome returns the names of the checks that have found something, with an excuse and without
+// one. It leaves out the checks of what servers say.
 func outcome(t *testing.T, records []history.Record, nodes int) (excused, violated []string) {
 	t.Helper()
 	rules := rules
@@ -90,7 +90,7 @@ func outcome(t *testing.T, records []history.Record, nodes int) (excused, violat
 
 // An excuse holds for what it can explain: the key, the server, the time.
 func TestExcuseExplains(t *testing.T) {
-	// Two holders: a from 40 to 1990, renewed at 930 and 1830, and b from 1101 on.
+	// Two holders: a from 40 to 1990, renewed at 930 and 1830; and b from 1101 on.
 	two := of(hold("a", 1, 10, 30, 40, 1990, 0), hold("b", 1, 20, 1050, 1101, 2090, 1200))
 	// They are granted by n1 and n2, and by n1 and n3.
 	meet := map[string]string{"a": "n1 n2", "b": "n1 n3"}
@@ -154,7 +154,7 @@ func TestExcuseExplains(t *testing.T) {
 	}
 }
 
-// What servers said is what counts: nobody knows what a grant without it rests on.
+// An excuse needs the answers of servers: without them nobody knows what a grant rests on.
 func TestExcuseRestsOnAnswers(t *testing.T) {
 	two := of(hold("a", 1, 10, 30, 40, 990, 0), hold("b", 1, 20, 50, 101, 1090, 200),
 		on("n1", "forgot", 60, 70))
@@ -214,8 +214,8 @@ func TestExcuseRestsOnAnswers(t *testing.T) {
 	}
 }
 
-// A grant is heard of late by a process that was stopped, and that asks again meanwhile: the server
-// has made it at any time since the last answer.
+// A process that was stopped hears of a grant late, and asks again meanwhile. The server may have
+// made the grant at any time since the last answer.
 func TestExcuseOfANoticeThatIsLate(t *testing.T) {
 	call := func(name, owner, outcome string, token uint64, from, to int64) history.Record {
 		return with(said(name, "n1", owner, token, from, to), func(r *history.Record) {
@@ -236,8 +236,8 @@ func TestExcuseOfANoticeThatIsLate(t *testing.T) {
 	}
 }
 
-// A grant is heard of before there is an answer to any question: none came to the first one, and
-// the second one is answered later.
+// A process hears of a grant before any question is answered: there was no answer to the first one,
+// and the second one is answered later.
 func TestExcuseOfANoticeThatIsEarly(t *testing.T) {
 	call := func(name, owner, outcome string, token uint64, from, to int64) history.Record {
 		return with(said(name, "n1", owner, token, from, to), func(r *history.Record) {
@@ -259,8 +259,8 @@ func TestExcuseOfANoticeThatIsEarly(t *testing.T) {
 	}
 }
 
-// What an acquisition rests on over several servers is what they gave it together: another claim of
-// its process may have had the same token at one of them.
+// On several servers an acquisition rests on what they gave it together: at one of them, another
+// claim of its process may have had the same token.
 func TestExcuseIsOfTheClaim(t *testing.T) {
 	records := served(of(hold("a", 1, 10, 30, 40, 990, 0), hold("b", 1, 20, 50, 101, 1090, 200)),
 		3, map[string]string{"a": "n1 n2", "b": "n1 n3"})
@@ -273,7 +273,7 @@ func TestExcuseIsOfTheClaim(t *testing.T) {
 	}
 }
 
-// It says what was broken, where, and between which answers.
+// An excuse says what was broken, where, and between which answers.
 func TestExcuseSaysWhy(t *testing.T) {
 	records := served(of(hold("a", 1, 10, 30, 40, 990, 0), hold("b", 1, 20, 50, 101, 1090, 200)),
 		3, map[string]string{"a": "n1 n2", "b": "n1 n2"})
@@ -293,9 +293,9 @@ func TestExcuseSaysWhy(t *testing.T) {
 	}
 }
 
-// Of a block of tokens that was drawn before another process was granted the key, a turn that is
-// handed over in memory may have a token after that, which is older. A token that is drawn then may
-// not, whatever was broken.
+// A turn that is handed over in memory may have an older token than another process that was
+// granted the key meanwhile, if the token is of a block that was drawn before. A token that is
+// drawn after that may not be older, whatever was broken.
 func TestExcuseOfAReservedToken(t *testing.T) {
 	call := func(name, client string, token uint64, from, to int64) history.Record {
 		return with(said(name, "n1", client, token, from, to), func(r *history.Record) {
@@ -468,7 +468,7 @@ func TestExcusesOfEachCheck(t *testing.T) {
 	}
 }
 
-// A key that nobody tried in the end, or a run without any probe, is no proof of liveness.
+// A key that nobody tried in the end, or a run without a probe, proves no liveness.
 func TestLivenessNeedsProbes(t *testing.T) {
 	find := func(records []history.Record) (keys []string) {
 		for _, f := range check.Checks["liveness"](history.Assemble(records), rules) {

@@ -6,7 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// SearchGivesUp has the search for an order give up at once, until the test is over.
+// SearchGivesUp makes the search for an order give up at once, until the test is over.
 func SearchGivesUp(t *testing.T) {
 	kept := search
 	search = func([]porcupine.Operation) porcupine.CheckResult { return porcupine.Unknown }

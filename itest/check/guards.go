@@ -11,13 +11,13 @@ import (
 // Guarded is what was counted at one guarded store.
 type Guarded struct {
 	Store    string // its kind
-	Writes   int    // tried through the guard
-	Stale    int    // of them, those that came after a larger token had been accepted
-	Accepted int    // of those: there should be none; the guard has refused all others
-	Lost     int    // updates of the twin without a guard that are not in it at the end
+	Writes   int    // writes tried through the guard
+	Stale    int    // of them, those after a larger token was accepted
+	Accepted int    // of those, accepted: there should be none
+	Lost     int    // updates of the twin that are not in it at the end
 }
 
-// Guards counts what was tried at each guarded store, in the order of their names.
+// Guards counts what was tried at each guarded store, in the order of the stores' names.
 func Guards(run *history.Run) (counts []Guarded) {
 	byStore := make(map[string]*Guarded)
 	for _, f := range run.Finals {
@@ -61,8 +61,8 @@ func Guards(run *history.Run) (counts []Guarded) {
 
 // guards: a guard refuses writes with a smaller token than one that was accepted before, and no
 // others. What is accepted is written, and nothing else is. So no update through a guard is lost,
-// and a store's token never goes back. And on each store as many writes came too late as were to be
-// tried; otherwise nothing was shown.
+// and a store's token never goes back. On each store as many late writes have to be tried as were
+// planned. Otherwise nothing was shown.
 func guards(run *history.Run, rules Rules) (found []Finding) {
 	all := triesOf(run)
 	left := make(map[place][]uint64)
@@ -102,7 +102,7 @@ func guards(run *history.Run, rules Rules) (found []Finding) {
 // slowStore is why a guard may have given no answer.
 const slowStore = "a store answers in time"
 
-// initial is what each counter begins with.
+// initial is the value with which each counter begins.
 var initial = []uint64{0}
 
 // place is a counter in one store.
@@ -113,14 +113,14 @@ func (p place) finding(at int64, format string, args ...any) Finding {
 		Text: fmt.Sprintf(format, args...)}
 }
 
-// try is a question to a guard, by the holder of token.
+// try is a request to a guard, by the holder of token.
 type try struct {
 	history.Record
 	by    *history.Acquisition
 	token uint64
 }
 
-// triesOf are all of them.
+// triesOf returns all of them.
 func triesOf(run *history.Run) map[place][]try {
 	all := make(map[place][]try)
 	for _, a := range run.Acquisitions {
@@ -134,22 +134,22 @@ func triesOf(run *history.Run) map[place][]try {
 	return all
 }
 
-// largest is which tokens were the largest so far, in the order of time.
+// largest says which tokens were the largest so far, in the order of time.
 type largest []moment
 
-// moment is when there was a token.
+// moment is a token, with the time from which on it counts.
 type moment struct {
 	at    int64
 	token uint64
 }
 
-// done is when a try is known to have been accepted, if it is.
+// done returns when a try is known to have been accepted, if it is known.
 func done(t try) (at int64, ok bool) { return t.Until, t.Outcome == history.Accepted }
 
-// begun is from when on a try may have been accepted, if it may.
+// begun returns from when on a try may have been accepted, if it may.
 func begun(t try) (at int64, ok bool) { return t.At, t.Outcome != history.Refused }
 
-// largestOf gives the largest tokens of the tries that count, by the moment of each of them.
+// largestOf returns the largest tokens of the tries that count, with their times.
 func largestOf(tries []try, counts func(try) (at int64, ok bool)) (l largest) {
 	var all largest
 	for _, t := range tries {
@@ -166,7 +166,7 @@ func largestOf(tries []try, counts func(try) (at int64, ok bool)) (l largest) {
 	return l
 }
 
-// until is the largest before a moment; 0 if there is none.
+// until returns the largest token before a moment; 0 if there is none.
 func (l largest) until(at int64) uint64 {
 	i, _ := slices.BinarySearchFunc(l, at, func(m moment, at int64) int {
 		return cmp.Compare(m.at, at)
@@ -207,7 +207,7 @@ func (p place) judge(tries []try) (found []Finding) {
 }
 
 // follow says which reads were not of what the guard had accepted, and what may be there in the
-// end. The order of tokens is that of all that was accepted, and each write is of another value.
+// end. Accepted writes are in the order of their tokens, and no two write the same value.
 func (p place) follow(tries []try) (found []Finding, values []uint64) {
 	values = initial
 	writers := make(map[uint64]*history.Acquisition)

@@ -142,7 +142,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// A run that was to write to stores, and has written to none, has shown nothing.
+// A run that had to write to stores, and has written to none, has shown nothing.
 func TestGuardsThatNobodyAsked(t *testing.T) {
 	rules := rules
 	rules.Stale = 1

@@ -13,9 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// A lock as an object with one holder, or several that share it: it is acquired when it is free,
-// with a token larger than all before, or shared when nobody has it alone, with a token larger than
-// all before that did not share it. A hold ends when its holder ends it, or when its lease does.
+// A lock as an object with one holder, or several that share it. It is acquired when it is free,
+// with a token larger than all before. It is shared when nobody has it alone, with a token larger
+// than all before that did not share it. A hold ends when its holder ends it, or when its lease
+// ends.
 type lockState struct {
 	holder  string // who has it alone
 	sharers string // who share it, in order, each with a separator behind it
@@ -30,7 +31,7 @@ const (
 	acquires step = iota
 	shares
 	lowers   // has it alone, and shares it from now on
-	mayLower // the same or nothing, as nobody knows whether that was done
+	mayLower // the same or nothing: nobody knows whether it was done
 	ends
 )
 
@@ -48,7 +49,7 @@ type lockStep struct {
 // separator is behind the name of each owner that shares a lock. No name contains it.
 const separator = "\n"
 
-// then gives the state after a step, if it can be made.
+// then returns the state after a step, if the step can be made.
 func (s lockState) then(in lockStep) (bool, lockState) {
 	switch in.step {
 	case acquires:
@@ -97,8 +98,8 @@ var lockModel = porcupine.Model{
 }
 
 const (
-	// window is how many acquisitions are looked at together: the search is exponential in what
-	// overlaps, not in what there is, but memory is not.
+	// window is how many acquisitions are looked at together. The time of a search grows with what
+	// overlaps, not with the number of acquisitions, but its memory does.
 	window = 400
 	// searchTime bounds the search in one window.
 	searchTime = 20 * time.Second
@@ -110,15 +111,15 @@ var search = func(operations []porcupine.Operation) porcupine.CheckResult {
 }
 
 // linearizability: each key behaves as one lock object, which several may share, found by an
-// independent checker. A hold that was released ends between the call of Release and its return;
-// one that was lost ends after its validity, at an unknown time. A search that takes too long is a
-// violation: nothing was shown. Where two were valid at once and that has an excuse, it holds if
-// the rest is linearizable without these two.
+// independent checker. A hold that was released ends between the call of Release and its return. A
+// hold that was lost ends after its validity, at an unknown time. A search that takes too long is a
+// violation: nothing was shown. If two holds were valid at once with an excuse, the rest has to be
+// linearizable without these two.
 func linearizability(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)
 		for first := 0; first < len(granted); first += window {
-			// The windows share one acquisition, so nothing falls between them.
+			// The windows overlap by one acquisition, so nothing falls between them.
 			part := granted[max(0, first-1):min(len(granted), first+window)]
 			f := Finding{Check: "linearizability", Key: key, At: part[0].Asked}
 			result := search(operations(part))
@@ -148,8 +149,8 @@ func linearizability(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// unexplained are the acquisitions without those that have an excuse for whatever they overlap
-// with, and the first of the excuses; it is empty if there is none.
+// unexplained returns the acquisitions without those that have an excuse for every overlap, and the
+// first of the excuses, or "".
 func unexplained(run *history.Run, rules Rules,
 	part []*history.Acquisition) (rest []*history.Acquisition, reason, because string) {
 	excused, kept := make(map[*history.Acquisition]bool), make(map[*history.Acquisition]bool)
@@ -181,7 +182,7 @@ func unexplained(run *history.Run, rules Rules,
 	return rest, reason, because
 }
 
-// operations are the steps of acquisitions, as the checker takes them.
+// operations returns the steps of acquisitions, as the checker takes them.
 func operations(part []*history.Acquisition) (all []porcupine.Operation) {
 	for client, a := range part {
 		add := func(in lockStep, call, returned int64) {
@@ -205,7 +206,7 @@ func operations(part []*history.Acquisition) (all []porcupine.Operation) {
 	return all
 }
 
-// ended is when a hold had ended for sure.
+// ended returns when a hold had ended for sure.
 func ended(a *history.Acquisition) int64 {
 	if a.Released != 0 && a.Unclear == "" {
 		return a.Released

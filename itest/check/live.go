@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// Slack is what a busy machine may take for what should take no time.
+// Slack is how long a busy machine may take for what should take no time.
 const Slack = 2 * time.Second
 
-// liveness: when the faults are over every key can be had, by a process of its own, once a lost
-// lease and a quarantine are over. A key that nobody has tried then is a violation too, and so is a
-// run without any: nothing was shown. Time in which the machine was too busy to run the probe does
-// not count: one that gave up without enough of it has shown nothing. Besides, a call returns when
-// its context ends, whatever is broken, and clients get over the faults.
+// liveness: when the faults are over, and a lost lease and a quarantine, too, a separate process
+// can acquire every key. A key that nobody has tried then is a violation, too, and so is a run
+// without a try: nothing was shown. Time in which the machine was too busy to run the probe does
+// not count. A probe that gave up without enough time has shown nothing. Besides, a call returns
+// when its context ends, whatever is broken, and clients recover from the faults.
 func liveness(run *history.Run, rules Rules) (found []Finding) {
 	return slices.Concat(overdue(run), unwell(run, rules), probes(run, rules))
 }
 
-// probes are what is wrong with the keys when the faults are over.
+// probes finds what is wrong with the keys when the faults are over.
 func probes(run *history.Run, rules Rules) (found []Finding) {
 	tried := make(map[string]bool)
 	for _, a := range run.Acquisitions {
@@ -61,7 +61,7 @@ func probes(run *history.Run, rules Rules) (found []Finding) {
 // IsProbe reports whether the acquisition was made to show that the key can be had.
 func IsProbe(a *history.Acquisition) bool { return strings.HasPrefix(a.Client, "probe") }
 
-// length is what spans come to, none of which overlaps another.
+// length is the total length of spans that do not overlap.
 func length(spans []span) (total int64) {
 	for _, s := range spans {
 		total += s.to - s.from
@@ -77,11 +77,11 @@ func longest(spans []span) (length int64) {
 	return length
 }
 
-// span is a part of time, of which something can not be expected.
+// span is a part of time.
 type span struct{ from, to int64 }
 
-// disturbed are the spans in which a fault concerns the key, or its aftermath does: what a client
-// that was cut off holds runs out, a quarantine ends, and connections are made again.
+// disturbed returns the spans in which a fault concerns the key, or its aftermath does: leases of a
+// client that was cut off end, a quarantine ends, and connections are made again.
 func disturbed(run *history.Run, rules Rules, key string) (spans []span) {
 	aftermath := int64(rules.wake() + Slack)
 	if began := run.Mark(history.Tormented); began != 0 { // servers have just been started
@@ -95,9 +95,8 @@ func disturbed(run *history.Run, rules Rules, key string) (spans []span) {
 	return spans
 }
 
-// starved are the spans in which the client, or the laboratory, which is the network, did not run
-// as it should have. Whoever was asked then is likely to have been out of time, so it has to be
-// asked again.
+// starved returns the spans in which the client, or the laboratory, which is the network, did not
+// run as it should have. A request of that time has probably timed out, so it has to be made again.
 func starved(run *history.Run, client string) (spans []span) {
 	const aftermath = int64(250 * time.Millisecond)
 	for _, s := range run.Stalls {
@@ -108,8 +107,7 @@ func starved(run *history.Run, client string) (spans []span) {
 	return spans
 }
 
-// quiet gives what is left of a span without others, and without any that is in several of them
-// counted twice.
+// quiet returns what is left of a span without the others. These may overlap.
 func quiet(whole span, without ...[]span) (rest []span) {
 	all := slices.SortedFunc(slices.Values(slices.Concat(without...)), func(a, b span) int {
 		return cmp.Compare(a.from, b.from)

@@ -9,18 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// What nodes and clients said to each other, against the rules of the model in models/fencing.pml,
-// so that model and code can not drift apart. Of calls, only what was answered counts: the rest may
-// or may not have had an effect.
+// Checks of what nodes and clients said to each other, by the rules of the model in
+// models/fencing.pml, so that model and code cannot drift apart. Only calls that were answered
+// count: others may or may not have had an effect.
 
 const (
 	whole = "all"
 	held  = "held"
 )
 
-// acknowledged: what an acquisition was completed with was acknowledged by a majority, each by
-// granting just that token, or by raising its own to at least that while the key was still the
-// acquisition's.
+// acknowledged: a majority has acknowledged the token of each completed acquisition. A node does so
+// if it grants just that token, or raises its own to at least that token while the acquisition
+// still has the key.
 func acknowledged(run *history.Run, rules Rules) (found []Finding) {
 	type claim struct{ key, owner string }
 	acks := make(map[claim][]history.Record)
@@ -51,15 +51,15 @@ func acknowledged(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// rising: at one node no token is granted twice, and a grant that was asked for after another was
-// answered has larger ones; until the node forgets.
+// rising: until a node forgets, it grants no token twice, and a grant that was asked for after
+// another was answered has larger tokens.
 func rising(run *history.Run, rules Rules) (found []Finding) {
 	each(run, rules, func(node, key string, calls []history.Record) {
 		answered := slices.SortedFunc(slices.Values(calls), func(a, b history.Record) int {
 			return cmp.Compare(a.Until, b.Until)
 		})
 		owners := make(map[uint64]string)
-		var largest history.Record // of those answered before
+		var largest history.Record // of the grants answered before
 		before := 0
 		for _, c := range calls {
 			if !drew(c) || c.Outcome != held {
@@ -76,7 +76,7 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 					largest = a
 				}
 			}
-			// A notice is of a grant that was made some time before.
+			// A notice tells of a grant that was made some time before.
 			if c.Name != history.Notice && largest.Token != 0 && c.Token <= last(largest) {
 				found = append(found, Finding{Check: "rising", Key: key, At: c.Until,
 					Text: fmt.Sprintf("%s granted %d to %s, and before that up to %d to %s", node,
@@ -88,14 +88,14 @@ func rising(run *history.Run, rules Rules) (found []Finding) {
 }
 
 // sole: at one node, one owner at a time has a key, or several share it, from the node's answer
-// until the lease ends or the owner lets go. It does not hold for a node that forgets or breaks an
-// assumption.
+// until the lease ends or the owner releases it. It does not hold for a node that forgets or breaks
+// an assumption.
 func sole(run *history.Run, rules Rules) (found []Finding) {
 	unseen := unseenDowngrades(run)
 	each(run, rules, func(node, key string, calls []history.Record) {
 		leases := withoutUndone(leasesOf(calls, unseen), calls)
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Compare(a.from, b.from) })
-		var longest, shared lease // so far, of those alone and of those that share
+		var longest, shared lease // so far, of owners that have it alone and of those that share it
 		for _, s := range leases {
 			other := longest
 			if !s.shared && shared.to > longest.to && shared.owner != s.owner {
@@ -121,12 +121,12 @@ type lease struct {
 	owner    string
 	shared   bool
 	asked    int64 // when the server was asked
-	from, to int64 // it has answered by then, and it is over
+	from, to int64 // from when it has answered until the lease is over
 }
 
-// leasesOf are those of one node and key. Whoever has asked to share a key that was its own may
-// share it from then on, and has it alone no more; what it asked for that is not among the calls
-// may be in unseen.
+// leasesOf returns those of one node and key. An owner that has asked to share its key may share it
+// from then on, and does not have it alone any more. If that request is not among the calls, it may
+// be in unseen.
 func leasesOf(calls []history.Record, unseen map[string]int64) (leases []lease) {
 	ends := make(map[string][]history.Record) // by owner, what may have ended a lease
 	for _, c := range calls {
@@ -155,8 +155,9 @@ func leasesOf(calls []history.Record, unseen map[string]int64) (leases []lease) 
 	return slices.DeleteFunc(leases, func(s lease) bool { return s.from >= s.to })
 }
 
-// unseenDowngrades are, by owner value, when processes began a Downgrade that were killed in it: a
-// renewal is recorded with its answer, so a server may have done one of which nothing is known.
+// unseenDowngrades returns, by owner value, when processes began a Downgrade in which they were
+// killed. A renewal is recorded with its answer, so a server may have done one of which nothing is
+// known.
 func unseenDowngrades(run *history.Run) map[string]int64 {
 	unseen := make(map[string]int64)
 	for _, a := range run.Acquisitions {
@@ -198,8 +199,8 @@ func downgrades(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// owners: no owner value comes up twice, for another key or in another process. What counts is the
-// random part: a process ID, too, comes up again.
+// owners: no owner value comes up twice, for another key or in another process. Only the random
+// part counts, because a process ID may come up again.
 func owners(run *history.Run, _ Rules) (found []Finding) {
 	first := make(map[string]history.Record)
 	for _, c := range run.Calls {
@@ -218,7 +219,7 @@ func owners(run *history.Run, _ Rules) (found []Finding) {
 	return found
 }
 
-// loweredBy tells for each owner when it first asked to share the key, or may have.
+// loweredBy returns for each owner when it first asked to share the key, or may have.
 func loweredBy(calls []history.Record, unseen map[string]int64) map[string]int64 {
 	lowered := make(map[string]int64)
 	lower := func(owner string, from int64) {
@@ -237,8 +238,8 @@ func loweredBy(calls []history.Record, unseen map[string]int64) map[string]int64
 	return lowered
 }
 
-// withoutUndone ends leases when their owners asked again in vain: a client takes back what a node
-// in quarantine has granted, and that is no call of its own.
+// withoutUndone ends leases when their owners asked again without success: a client takes back what
+// a node in quarantine has granted, and that is not a call of its own.
 func withoutUndone(leases []lease, calls []history.Record) []lease {
 	again := make(map[string][]history.Record) // by owner
 	for _, c := range calls {
@@ -262,14 +263,14 @@ func drew(c history.Record) bool {
 		c.Block > 0
 }
 
-// last is the last token of a grant.
+// last returns the last token of a grant.
 func last(c history.Record) uint64 { return c.Token + max(c.Block, 1) - 1 }
 
-// each gives the calls of each node and key, in the order in which they began, in parts: a new one
-// begins when the node may have forgotten or when an assumption was broken there, and what went on
-// meanwhile is left out; but never what may end a lease. That takes effect at any time from its
-// beginning to its answer, so it is in each part that it reaches into, and in every later one if it
-// was not answered.
+// each calls f with the calls of each node and key, in the order in which they began, in parts. A
+// new part begins when the node may have forgotten, or when an assumption was broken there. Calls
+// during that are left out, except those that may end a lease. Such a call takes effect at any time
+// from its beginning to its answer. So it is in each part that it reaches into, and in every later
+// one if it was not answered.
 func each(run *history.Run, rules Rules, f func(node, key string, calls []history.Record)) {
 	type place struct{ node, key string }
 	parts := make(map[place][]history.Record)
@@ -309,8 +310,8 @@ func each(run *history.Run, rules Rules, f func(node, key string, calls []histor
 	}
 }
 
-// breaksOf are the faults after which a node may have forgotten a key, or by which an assumption
-// about it was broken there, in the order in which they ended.
+// breaksOf returns the faults after which a node may have forgotten a key, or which broke an
+// assumption about the key there, in the order in which they ended.
 func breaksOf(run *history.Run, node, key string) (breaks []history.Record) {
 	for _, fault := range run.Faults {
 		if (fault.Forget || fault.Breaks != "") && fault.Concerns(key) &&

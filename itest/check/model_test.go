@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// said is a call that was answered, in milliseconds. Its lease is a second.
+// said returns a call that was answered, in milliseconds. Its lease is a second.
 func said(name, target, owner string, token uint64, from, to int64) history.Record {
 	c := history.Record{Kind: history.Call, Name: name, Target: target, Key: "k", Owner: owner,
 		Token: token, Block: 2, At: ms(from), Until: ms(to), Outcome: "held", TTL: ms(1000)}
@@ -17,7 +17,7 @@ func said(name, target, owner string, token uint64, from, to int64) history.Reco
 	return c
 }
 
-// sent is a call without an answer, of a process that did not live to see it.
+// sent returns a call without an answer, of a process that was killed before the answer.
 func sent(name, target, owner string, at int64) history.Record {
 	return history.Record{Kind: history.Sent, Name: name, Target: target, Key: "k", Owner: owner,
 		At: ms(at), TTL: ms(1000)}
@@ -205,7 +205,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// An owner value is of one acquisition, whichever client makes it and however often it asks.
+// An owner value belongs to one acquisition, whichever client makes it and however often it asks.
 func TestOwners(t *testing.T) {
 	by := func(client, key, owner string) history.Record {
 		return with(said(history.Acquire, "n1", owner, 10, 1, 2), func(r *history.Record) {

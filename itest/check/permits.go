@@ -11,8 +11,8 @@ import (
 
 // permits: of a semaphore no more permits are valid at once than the largest number that anybody
 // asked with, and nobody is granted a slot beyond the number that it asked with itself. In the end
-// a probe has all of them at once. That at most one holds a slot, and that tokens rise for each, is
-// for the checks of keys: a slot is one.
+// a probe has all of them at once. The checks of keys see that at most one holds a slot, and that
+// the tokens of each slot rise: a slot is a key.
 func permits(run *history.Run, rules Rules) (found []Finding) {
 	for name, all := range semaphores(run) {
 		found = append(found, tooMany(run, rules, name, all)...)
@@ -28,7 +28,7 @@ func permits(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// semaphores are all acquisitions of permits, by the semaphore.
+// semaphores returns all acquisitions of permits, by semaphore.
 func semaphores(run *history.Run) map[string][]*history.Acquisition {
 	asked := make(map[string][]*history.Acquisition)
 	for _, a := range run.Acquisitions {
@@ -39,7 +39,7 @@ func semaphores(run *history.Run) map[string][]*history.Acquisition {
 	return asked
 }
 
-// slots are the keys of so many slots.
+// slots returns the keys of so many slots.
 func slots(semaphore string, permits int) (keys []string) {
 	for slot := range permits {
 		keys = append(keys, history.SlotKey(semaphore, slot))
@@ -47,7 +47,7 @@ func slots(semaphore string, permits int) (keys []string) {
 	return keys
 }
 
-// known are the least and the largest number of permits that anybody asked with.
+// known returns the smallest and the largest number of permits that anybody asked with.
 func known(all []*history.Acquisition) (least, most int) {
 	least, most = all[0].Permits, all[0].Permits
 	for _, a := range all {
@@ -56,7 +56,7 @@ func known(all []*history.Acquisition) (least, most int) {
 	return least, most
 }
 
-// granted are those of them that were, in the order of their grants.
+// granted returns those of them that were granted, in the order of their grants.
 func granted(all []*history.Acquisition) []*history.Acquisition {
 	granted := slices.DeleteFunc(slices.Clone(all), func(a *history.Acquisition) bool {
 		return a.Granted == 0
@@ -67,7 +67,7 @@ func granted(all []*history.Acquisition) []*history.Acquisition {
 	return granted
 }
 
-// atEachGrant calls f for each of those granted, with all that are valid then, itself included.
+// atEachGrant calls f for each granted acquisition, with all that are valid then, itself included.
 func atEachGrant(all []*history.Acquisition,
 	f func(a *history.Acquisition, valid []*history.Acquisition)) {
 	var valid []*history.Acquisition
@@ -80,8 +80,8 @@ func atEachGrant(all []*history.Acquisition,
 	}
 }
 
-// tooMany finds each grant by which there were too many permits. If slots were held twice, each
-// time with an excuse, and there would not be too many otherwise, that is an excuse.
+// tooMany finds each grant after which there were too many permits. If there are too many only
+// because slots were held twice, each time with an excuse, that is an excuse.
 func tooMany(run *history.Run, rules Rules, name string,
 	all []*history.Acquisition) (found []Finding) {
 	_, most := known(all)
@@ -109,8 +109,8 @@ func tooMany(run *history.Run, rules Rules, name string,
 	return found
 }
 
-// together finds that no probe has had all permits at once. Why one was not granted any is told by
-// liveness.
+// together finds that no probe has had all permits at once. liveness says why a probe was not
+// granted a permit.
 func together(run *history.Run, name string, all []*history.Acquisition) (found []Finding) {
 	_, most := known(all)
 	probes := slices.DeleteFunc(slices.Clone(all), func(a *history.Acquisition) bool {
@@ -180,7 +180,7 @@ func keptPermits(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// clients are all processes that asked for anything.
+// clients returns all processes that asked for anything.
 func clients(run *history.Run) (names []string) {
 	for _, a := range run.Acquisitions {
 		if !slices.Contains(names, a.Client) {
@@ -190,7 +190,7 @@ func clients(run *history.Run) (names []string) {
 	return names
 }
 
-// unclaimed are the spans in which a process has no lease of the key, as servers say.
+// unclaimed returns the spans in which a process has no lease of the key, as servers say.
 func unclaimed(run *history.Run, rules Rules, client, key string) []span {
 	calls := slices.DeleteFunc(run.CallsOf(client, key), func(c history.Record) bool {
 		return (c.Target == whole) != (rules.Nodes > 1)
@@ -202,7 +202,7 @@ func unclaimed(run *history.Run, rules Rules, client, key string) []span {
 	return quiet(span{run.Start, run.End}, claimed)
 }
 
-// taken are the spans in which none of the slots was free.
+// taken returns the spans in which none of the slots was free.
 func taken(run *history.Run, all []*history.Acquisition, slots []string) []span {
 	whole := span{run.Start, run.End}
 	var free [][]span

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// permit makes an acquisition one of a slot of "s", by one who knows so many permits.
+// permit makes an acquisition one of a slot of "s", by a process that knows so many permits.
 func permit(permits, slot int, records []history.Record) []history.Record {
 	for i := range records {
 		switch records[i].Kind {
@@ -21,7 +21,7 @@ func permit(permits, slot int, records []history.Record) []history.Record {
 	return records
 }
 
-// probing is a probe that has so many permits at once.
+// probing returns a probe that has so many permits at once.
 func probing(permits int) (all []history.Record) {
 	for slot := range permits {
 		all = append(all, permit(permits, slot,
@@ -30,7 +30,7 @@ func probing(permits int) (all []history.Record) {
 	return all
 }
 
-// taking are two who keep the first two slots for long.
+// taking returns two acquisitions that keep the first two slots for long.
 func taking(until int64) []history.Record {
 	return of(permit(3, 0, hold("b", 1, 10, 1, 2, 9000, until)),
 		permit(3, 1, hold("c", 1, 10, 1, 2, 9000, until)))
@@ -109,7 +109,7 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// What broke a slot is an excuse for that slot, and a disturbance for all who wait for any.
+// A fault of a slot is an excuse for that slot, and a disturbance for all that wait for any slot.
 func TestFaultOfOneSlot(t *testing.T) {
 	slot, other, gate := history.SlotKey("s", 0), history.SlotKey("s", 1), history.GateKey("s", 2)
 	two := func() []history.Record {
@@ -138,8 +138,8 @@ func TestFaultOfOneSlot(t *testing.T) {
 	}
 }
 
-// A permit that is released by a probe or by a client is one acquisition of its slot, and what was
-// not granted is of no slot.
+// A permit is one acquisition of its slot, of a probe as of a client. An acquisition that was not
+// granted has no slot.
 func TestKeysOfPermits(t *testing.T) {
 	run := history.Assemble(of(permit(2, 1, hold("a", 1, 10, 1, 2, 990, 100)),
 		permit(2, 0, asking("b", 1, "s", 1, 50))))
@@ -153,7 +153,7 @@ func TestKeysOfPermits(t *testing.T) {
 	}
 }
 
-// A process does not keep a slot that nobody there has.
+// A process does not keep a slot that nobody in it has.
 func TestKeptPermit(t *testing.T) {
 	slot := history.SlotKey("s", 1)
 	kept := func(until int64) (all []history.Record) {
@@ -166,7 +166,7 @@ func TestKeptPermit(t *testing.T) {
 		}
 		return all
 	}
-	const last = 3190 // when the lease of the last renewal is over
+	const last = 3190 // when the lease ends after its last renewal
 	has := func(from, to int64) []history.Record {
 		return permit(2, 1, hold("a", 1, 10, from-1, from, to, to-1))
 	}
@@ -193,7 +193,7 @@ func TestKeptPermit(t *testing.T) {
 		}()), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// The process has asked for something else as well.
+			// The process has asked for something else, too.
 			found(t, of(c.records, part(0, "l", asking("a", 9, "l", 1, 2))), c.want)
 		})
 	}
@@ -207,7 +207,7 @@ func TestExcuseOfOnePermit(t *testing.T) {
 		permit(2, 0, hold("b", 1, 20, 50, 101, 990, 200))), 1, nil)
 	excused, violated := outcome(t, of(records, probing(2),
 		at(history.SlotKey("s", 0), on("n1", "deleted", 60, 70))), 1)
-	// One was beyond their number, and there were too many as soon as it was there.
+	// One slot was beyond their number, and with it there were too many at once.
 	if !slices.Equal(excused, []string{"exclusion", "linearizability"}) ||
 		!slices.Equal(violated, []string{"permits", "permits", "permits"}) {
 		t.Errorf("excused %v, violated %v", excused, violated)

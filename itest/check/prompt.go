@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// overdue are the calls of Acquire and Release that did not return when their context ended, though
-// their process ran.
+// overdue finds the calls of Acquire and Release that did not return when their context ended,
+// though their process ran.
 func overdue(run *history.Run) (found []Finding) {
 	late := func(a *history.Acquisition, call string, until, returned int64) {
 		if returned == 0 {
@@ -34,11 +34,11 @@ func overdue(run *history.Run) (found []Finding) {
 	return found
 }
 
-// unwell are the clients that were granted nothing in the end, when a lost lease and a quarantine
-// were over, though the machine let them run for long enough at a stretch: they have not got over
-// the faults. On a machine that stalls again and again, a request over several servers may fail
-// each time, however much time there was in between. Those that are stopped until the end are not
-// looked at.
+// unwell finds the clients that were granted nothing in the end, when a lost lease and a quarantine
+// were over, though the machine let them run for long enough at a stretch: they have not recovered
+// from the faults. On a machine that stalls again and again, a request to several servers may fail
+// each time, however much time there was in between. Clients that are stopped until the end do not
+// count.
 func unwell(run *history.Run, rules Rules) (found []Finding) {
 	calm := span{run.Mark(history.Calm) + int64(rules.wake()), run.Mark(history.Probed)}
 	if run.Mark(history.Calm) == 0 || rules.Stale > 0 {

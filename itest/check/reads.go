@@ -32,8 +32,8 @@ func unstable(run *history.Run, rules Rules, a *history.Acquisition,
 	return found
 }
 
-// excuseUntil returns the first excuse for a reader beside an acquisition that had the key alone,
-// was granted it before the moment, and had it when the reader was granted it or later.
+// excuseUntil returns the first excuse for a reader beside an acquisition that had the key alone:
+// one that was granted it before the moment, and still had it when the reader was granted it.
 func excuseUntil(run *history.Run, rules Rules, a *history.Acquisition,
 	granted []*history.Acquisition, moment int64) (reason, because string) {
 	for _, other := range granted {
@@ -45,8 +45,8 @@ func excuseUntil(run *history.Run, rules Rules, a *history.Acquisition,
 	return reason, because
 }
 
-// wroteLate reports whether the acquisition may have written from one moment to the other, without
-// the belief that it held the lock alone.
+// wroteLate reports whether the acquisition may have written between the two moments without
+// believing that it held the lock alone.
 func wroteLate(a *history.Acquisition, from, to int64) bool {
 	if a.Died() && a.Granted < to && a.Stopped() > from-int64(Slack) {
 		return true

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// shared has an acquisition share its key.
+// shared makes an acquisition share its key.
 func shared(records []history.Record) []history.Record {
 	for i := range records {
 		records[i].Shared = records[i].Kind == history.Ask
@@ -16,21 +16,21 @@ func shared(records []history.Record) []history.Record {
 	return records
 }
 
-// lower is a call of Downgrade of a's first acquisition, confirmed at once.
+// lower returns a call of Downgrade of a's first acquisition, confirmed at once.
 func lower(from, to int64) []history.Record {
 	return of(history.Record{Kind: history.Lower, Client: "a", Op: 1, At: ms(from)},
 		history.Record{Kind: history.Lowered, Client: "a", Op: 1, At: ms(to)},
 		confirmed(from, to))
 }
 
-// confirmed is the renewal by which a server shares the key from then on.
+// confirmed returns the renewal from which on a server shares the key.
 func confirmed(from, to int64) history.Record {
 	return history.Record{Kind: history.Call, Name: history.Renew, Target: "n1", Client: "a",
 		Key: "k", Owner: "a", Shared: true, Outcome: "held", At: ms(from), Until: ms(to),
 		TTL: ms(1000)}
 }
 
-// looked is a read of a's first acquisition.
+// looked returns a read of a's first acquisition.
 func looked(at int64, outcome string, value uint64) history.Record {
 	return history.Record{Kind: history.Look, Client: "a", Op: 1, At: ms(at), Until: ms(at + 1),
 		Outcome: outcome, Value: value}
@@ -84,7 +84,7 @@ func TestChecksOfSharedKeys(t *testing.T) {
 			[]string{"linearizability", "tokens"}},
 		{"a writer's token below that of a reader who came at the same time",
 			of(shared(hold("a", 1, 20, 1, 5, 990, 100)), hold("b", 1, 10, 4, 120, 990, 200)),
-			// no order explains it, as the writer has the key afterwards
+			// no order explains it, because the writer has the key afterwards
 			[]string{"linearizability"}},
 		{"a writer's token below that of readers, one of them after the writer before",
 			of(hold("w", 1, 5, 1, 2, 990, 3), shared(hold("a", 1, 20, 4, 5, 990, 100)),
@@ -167,7 +167,7 @@ func found(t *testing.T, records []history.Record, want []string) {
 	foundBy(t, rules, records, want)
 }
 
-// foundBy checks it by other rules.
+// foundBy is found by other rules.
 func foundBy(t *testing.T, rules check.Rules, records []history.Record, want []string) {
 	t.Helper()
 	all := check.All(history.Assemble(probed(records)), rules)
@@ -181,8 +181,8 @@ func foundBy(t *testing.T, rules check.Rules, records []history.Record, want []s
 	}
 }
 
-// A process that is killed while it downgrades its lock may have sent that to a server, though
-// nothing of it is recorded.
+// A process that is killed while it downgrades its lock may have sent the request to a server,
+// though nothing of it is recorded.
 func TestDowngradeOfAProcessThatIsKilled(t *testing.T) {
 	by := func(client string, r history.Record) history.Record {
 		return with(r, func(r *history.Record) { r.Client = client })

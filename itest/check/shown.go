@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// absence is what is said of something that every run has to have, where it has none of it.
+// absence finds what a run lacks that every run has to have.
 type absence struct {
 	run   *history.Run
 	found []Finding
@@ -19,8 +19,8 @@ func (s *absence) say(format string, args ...any) {
 		Finding{Check: "shown", At: s.run.End, Text: fmt.Sprintf(format, args...)})
 }
 
-// shown: the run went through to its end, each of its clients did everything that other checks look
-// at, and the nemesis what it was to do. Without that the other checks have nothing to find. It is
+// shown: the run went on to its end, each of its clients did everything that other checks look at,
+// and the nemesis did what it had to do. Without that the other checks have nothing to find. It is
 // no promise of the library, so nothing excuses it.
 func shown(run *history.Run) []Finding {
 	s := &absence{run: run}
@@ -36,7 +36,7 @@ func shown(run *history.Run) []Finding {
 	return s.found
 }
 
-// phases are all there.
+// phases: all of them are there.
 func (s *absence) phases() {
 	if s.run.Setup.TTL == 0 || s.run.Setup.Clients == 0 {
 		s.say("it is not recorded what was run")
@@ -49,7 +49,7 @@ func (s *absence) phases() {
 	}
 }
 
-// client was granted locks, by servers that its calls asked, and wrote while it had them.
+// client: it was granted locks, by servers that its calls asked, and wrote while it had them.
 func (s *absence) client(name string) {
 	granted, wrote := 0, 0
 	for _, a := range s.run.Acquisitions {
@@ -81,7 +81,7 @@ func (s *absence) client(name string) {
 
 func accepted(write history.Record) bool { return write.Outcome == history.Accepted }
 
-// stores mostly answered: of one that does not, whatever the reason, nothing is known.
+// stores: they mostly answered. Of a store that does not, for whatever reason, nothing is known.
 func (s *absence) stores() {
 	tried, failed := make(map[string]int), make(map[string]int)
 	for place, tries := range triesOf(s.run) {
@@ -99,7 +99,8 @@ func (s *absence) stores() {
 	}
 }
 
-// readers, sets and permits are there where clients are to ask as such, and some are downgraded.
+// readers: there are readers, sets and permits if clients are to ask for them, and some writers are
+// downgraded.
 func (s *absence) readers() {
 	shared, lowered, sets := 0, 0, 0
 	known := make(map[int]bool) // how many permits were known to those who were granted one
@@ -128,7 +129,7 @@ func (s *absence) readers() {
 	}
 }
 
-// Absent are the kinds of faults that were planned and did not come up.
+// Absent returns the kinds of faults that were planned and did not come up.
 func Absent(run *history.Run) (names []string) {
 	came := comings(run)
 	for _, p := range run.Plans {
@@ -148,8 +149,8 @@ func comings(run *history.Run) map[string]int {
 	return came
 }
 
-// faults of all kinds came up, where there was time for it: what hits servers, the network and
-// clients is drawn in turns. Several leases for each are long.
+// faults: those of all kinds came up, if there was time. What hits servers, the network and clients
+// is drawn in turns. Several leases for each are enough.
 func (s *absence) faults() {
 	turn, came := make(map[string]int), make(map[string]int)
 	each := comings(s.run)
@@ -172,7 +173,7 @@ func (s *absence) faults() {
 	}
 }
 
-// assumptions were not broken where they were not to be: that would excuse violations.
+// assumptions: they were not broken in runs where they must hold. That would excuse violations.
 func (s *absence) assumptions() {
 	if s.run.Setup.Limits {
 		return
@@ -184,8 +185,8 @@ func (s *absence) assumptions() {
 	}
 }
 
-// undisturbed was the run for long enough to see that a key is idle, and the machine not too busy
-// for it. Where clients are stopped past their leases until the end it never is.
+// undisturbed: the run was so for long enough to see that a key is idle, and the machine was not
+// too busy. A run in which clients are stopped past their leases until the end never is.
 func (s *absence) undisturbed() {
 	if s.run.Setup.Stale > 0 {
 		return

@@ -13,7 +13,7 @@ import (
 // minute is how long clients were at work in the records of this file, in milliseconds.
 const minute = int64(time.Minute / time.Millisecond)
 
-// whole is a run of two clients over three servers, at which nothing is missing.
+// whole returns a run of two clients on three servers, in which nothing is missing.
 func whole() []history.Record {
 	mark := func(name string, from int64) history.Record {
 		return history.Record{Kind: history.Mark, Name: name, At: ms(from)}
@@ -67,7 +67,7 @@ func changed(change func(*history.Record)) []history.Record {
 	return all
 }
 
-// A run in which something is missing is no proof, though no check has found anything.
+// A run in which something is missing is no proof, even if no check has found anything.
 func TestRunHasToShowSomething(t *testing.T) {
 	leave := func(match func(history.Record) bool) []history.Record { return without(t, match) }
 	mark := func(name string) []history.Record {
@@ -192,7 +192,7 @@ func TestRunHasToShowPermits(t *testing.T) {
 	}
 }
 
-// A client that does not get over the faults is found, also if others have the keys meanwhile;
+// A client that does not recover from the faults is found, even if others have the keys meanwhile,
 // unless the machine did not let it run.
 func TestClientThatDoesNotRecover(t *testing.T) {
 	for name, stalls := range map[string][][2]int64{
@@ -223,7 +223,7 @@ func TestClientThatDoesNotRecover(t *testing.T) {
 	}
 }
 
-// A store may be slow at times on a busy machine. One that is so often has shown nothing.
+// A store may be slow at times on a busy machine. One that often is has shown nothing.
 func TestStoreThatMostlyFails(t *testing.T) {
 	for _, failures := range []int{1, 2} {
 		all := whole()
@@ -250,14 +250,14 @@ func TestWatched(t *testing.T) {
 	all = append(all, asking("c1.1", 10, "k", minute+1000, minute+4000)...)     // too short
 	all = append(all, asking("c1.1", 11, "k", 3000, 9000)...)                   // disturbed
 	all = append(all, part(3, "k", asking("c1.1", 12, "k", minute, minute+9000))...)
-	// disturbed as well
+	// disturbed, too
 	all = append(all, permit(2, 0, hold("c1.1", 14, 50, 3000, 9000, 9900, 9100))...)
 	all = append(all, asking("probe.1", 1, "k", minute+10_001, minute+19_000)...)
 	all = append(all, history.Record{Kind: history.Stall, Client: history.Laboratory,
 		At: ms(minute - 100), Until: ms(minute - 50)})
 	run := history.Assemble(all)
-	// The last fault is over at 4010, and what is left of it at 9010; the stall and what it leaves
-	// are 300 ms.
+	// The last fault is over at 4010, and its aftermath at 9010. The stall and its aftermath take
+	// 300 ms.
 	want := check.Watch{Undisturbed: time.Duration(ms(minute + 10_000 - 9010 - 300)), Waits: 1,
 		Probes: 2, Granted: 1}
 	if got := check.Watched(run, run.Mark(history.Probed)); got != want {

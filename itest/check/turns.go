@@ -13,13 +13,14 @@ import (
 const longestIdle = int64(time.Second + Slack)
 
 // LongestIdle is the bound of the checks idle and sets. It is also how much later than another one
-// a waiter may come and still have a key first.
+// a waiter may come and still get a key first.
 const LongestIdle = time.Duration(longestIdle)
 
 // idle: while nothing is broken, a key for which somebody waits is not free for long. A lost
 // wake-up may cost a second, but not all of a waiter's patience. For a waiter that would share it,
-// a key is free while nobody has it alone or waits to. The same is checked for permits (see
-// idlePermits), and that no process keeps a permit that nobody in it has (see keptPermits).
+// a key is free while nobody has it alone or waits to have it alone. The same is checked for
+// permits (see idlePermits), and that no process keeps a permit that nobody in it has (see
+// keptPermits).
 func idle(run *history.Run, rules Rules) (found []Finding) {
 	for key, asked := range byKey(run) {
 		disturbed := disturbed(run, rules, key)
@@ -31,7 +32,7 @@ func idle(run *history.Run, rules Rules) (found []Finding) {
 		}
 		for _, a := range asked {
 			if a.Set != 0 || waited(a) <= longestIdle || IsProbe(a) && first >= a.Granted {
-				continue // of a set, see sets; and what a probe may take is told by liveness
+				continue // of a set, see sets; of a probe, see liveness
 			}
 			if long, ok := lengthy(run, a, blocked(run, a, asked), disturbed); ok {
 				role := "held the key"
@@ -59,7 +60,7 @@ func byKey(run *history.Run) map[string][]*history.Acquisition {
 	return asked
 }
 
-// oneEach leaves the first of the findings that are of one moment and key: many may wait for it.
+// oneEach keeps only the first finding for each moment and key, because many may wait for one key.
 func oneEach(found []Finding) []Finding {
 	found = inOrder(found)
 	return slices.CompactFunc(found, func(a, b Finding) bool {
@@ -67,16 +68,17 @@ func oneEach(found []Finding) []Finding {
 	})
 }
 
-// answered is when a call of Acquire returned; if it did not, the end of its process or of the run.
+// answered returns when a call of Acquire returned. If it did not, that is the end of its process
+// or of the run.
 func answered(run *history.Run, a *history.Acquisition) int64 {
 	return cmp.Or(max(a.Granted, a.Refused), a.Stopped(), run.End)
 }
 
-// waited is for how long a call of Acquire waited that has returned; see overdue for others.
+// waited returns for how long a call of Acquire waited, if it has returned; see overdue for others.
 func waited(a *history.Acquisition) int64 { return max(a.Granted, a.Refused) - a.Asked }
 
-// freed is when a lock that was granted was there for others: if it was not released for sure, its
-// lease has to run out.
+// freed returns when a granted lock was free for others. If it is not certain that it was released,
+// its lease has to run out.
 func freed(a *history.Acquisition) int64 {
 	if a.Released == 0 || a.Unclear != "" {
 		return max(a.End(), a.Until)
@@ -90,7 +92,7 @@ func blocked(run *history.Run, a *history.Acquisition,
 	others []*history.Acquisition) (spans []span) {
 	from, to := a.Asked, answered(run, a)
 	for _, other := range others {
-		// It waits, and holds nothing unless it is a part of a set.
+		// It waited, and held nothing unless it is a part of a set.
 		s := span{other.Asked, answered(run, other)}
 		if other.Set == 0 && (other.Shared || !a.Shared) {
 			s.from = s.to
@@ -110,9 +112,9 @@ func blocked(run *history.Run, a *history.Acquisition,
 	return spans
 }
 
-// lengthy gives a part of the wait of an acquisition that is too long for it not to be granted, if
-// there is one. A busy machine stalls all the time for a moment, and what it takes from a wait does
-// not have the wait begin anew.
+// lengthy returns a part of an acquisition's wait that is so long that it should have been granted,
+// if there is one. A busy machine often stalls for a moment. Such a stall does not count, and does
+// not make the wait begin again.
 func lengthy(run *history.Run, a *history.Acquisition, without ...[]span) (long span, ok bool) {
 	parts := quiet(span{a.Asked, answered(run, a)}, without...)
 	stalls := starved(run, a.Client)
@@ -161,8 +163,8 @@ func sets(run *history.Run, rules Rules) (found []Finding) {
 
 // starvation: while nothing is broken, a waiter is not overtaken by one of another process that
 // came much later, whether they read or write. A waiter behind others of its own process is not at
-// the server yet, and neither is a set for all of its keys. Over several servers the order rests on
-// the clocks of clients.
+// the server yet. Nor is a set, for all of its keys. On several servers the order rests on the
+// clocks of clients.
 func starvation(run *history.Run, rules Rules) (found []Finding) {
 	if rules.Skewed && rules.Nodes > 1 {
 		return nil
@@ -193,8 +195,8 @@ func starvation(run *history.Run, rules Rules) (found []Finding) {
 	return found
 }
 
-// wentFirst reports whether b, of another process, had the key in one of the parts of the time in
-// which a waited, and asked for it much later than that part began, stalls of a left out.
+// wentFirst reports whether b, of another process, had the key in one of the parts of a's wait, and
+// asked for it much later than that part began. Stalls of a do not count.
 func wentFirst(b, a *history.Acquisition, parts, stalls []span) bool {
 	return b.Client != a.Client && b.Granted != 0 && slices.ContainsFunc(parts,
 		func(s span) bool {

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// asking is an acquisition that got nothing, in milliseconds.
+// asking returns an acquisition that was granted nothing, in milliseconds.
 func asking(client string, op int, key string, from, to int64) []history.Record {
 	return of(history.Record{Kind: history.Ask, Client: client, Op: op, Key: key, At: ms(from)},
 		history.Record{Kind: history.Refuse, Client: client, Op: op, At: ms(to), Err: "timeout"})
 }
 
-// part makes an acquisition one of the set, and of the key.
+// part makes an acquisition a part of the set, for the key.
 func part(set int, key string, records []history.Record) []history.Record {
 	for i := range records {
 		records[i].Key = key
@@ -23,7 +23,7 @@ func part(set int, key string, records []history.Record) []history.Record {
 	return records
 }
 
-// crowd is one acquisition after the other, each of which was asked for when the last one was
+// crowd returns one acquisition after the other. Each was asked for when the one before was
 // granted, and held until the next one.
 func crowd(number int, is func([]history.Record) []history.Record) (all []history.Record) {
 	for i := range number {
@@ -111,7 +111,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Over several servers the queue is in the order of clients' clocks, which differ in some runs.
+// On several servers the queue is in the order of the clients' clocks, which differ in some runs.
 func TestNoTurnsByClocksThatDiffer(t *testing.T) {
 	for nodes, want := range map[int][]string{1: {"starvation"}, 3: nil} {
 		rules := rules

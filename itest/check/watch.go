@@ -6,19 +6,19 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// Watch is what a run had of that in which a wake-up that is lost, or a key that can not be had,
-// shows. A machine that is busy leaves little of it, and then the checks find nothing whatever is
-// wrong.
+// Watch says how much time and how many tries a run had in which a lost wake-up, or a key that
+// cannot be had, shows. A busy machine leaves few of them, and then the checks find nothing,
+// whatever is wrong.
 type Watch struct {
-	// the longest time in which nothing was broken while clients were at work, without what the
-	// laboratory did not run as it should have
+	// the longest time in which nothing was broken while clients were at work, without the time in
+	// which the laboratory did not run as it should have
 	Undisturbed time.Duration
-	Waits       int // for a key, each of them long enough, undisturbed, to judge it
+	Waits       int // waits for a key, each undisturbed for long enough to judge it
 	Probes      int // acquisitions to show that a key can be had
-	Granted     int // of them
+	Granted     int // of them, granted
 }
 
-// Watched tells it of a run, or of one that goes on until the moment.
+// Watched returns the Watch of a run, or of the part of a run up to the moment.
 func Watched(run *history.Run, until int64) (w Watch) {
 	rules := RulesOf(run)
 	disturbances := make(map[string][]span)

@@ -1,6 +1,6 @@
 // Package counters is what the locks of the laboratory protect: a counter for each key, kept three
-// times. Two of them are guarded, one in memory and one in a row of a database: they refuse a
-// smaller token than one that they have seen. The third takes every write, and shows what would
+// times. Two of them are guarded, one in memory and one in a row of a database: they refuse a token
+// that is smaller than one that they have seen. The third takes every write, and shows what would
 // have been lost without a guard.
 package counters
 
@@ -20,11 +20,11 @@ type Args struct {
 	Key   string // the counter
 	Owner string // the acquisition
 	Token uint64 // its token
-	Enter bool   // only read, and keep smaller tokens out from now on
-	// only read, as one that shares the key: smaller tokens are not kept out, since that of another
-	// reader may be smaller
+	Enter bool   // only read, and refuse smaller tokens from now on
+	// only read, as one that shares the key: smaller tokens are still let in, because that of
+	// another reader may be smaller
 	Look  bool
-	Read  uint64 // what the caller believes to be the value, which it writes larger by one
+	Read  uint64 // what the caller believes to be the value; it writes one more
 	Loose uint64 // the same of the counter without a guard
 }
 
@@ -61,10 +61,10 @@ type Counts struct {
 	Lost     int // updates of the counter without a guard that another write undid
 }
 
-// Open makes a register that listens on the socket, with its row in the database file.
+// Open makes a Server that listens on the socket, with its rows in the database file.
 func Open(socket, file string, report func(key, text string)) (*Server, error) {
-	// What counts is that the row goes through SQL, not that it survives a power failure.
-	// The name is a URL, in which a path may not have every letter.
+	// The row has to go through SQL, not to survive a power failure. The name is a URL, in which a
+	// path may not have every letter.
 	name := url.URL{Scheme: "file", Path: file,
 		RawQuery: "_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"}
 	database, err := sql.Open("sqlite", name.String())
@@ -160,8 +160,8 @@ func (s *service) Do(args Args, reply *Reply) error {
 	return nil
 }
 
-// do is the guard. A larger token than all before passes, and so does an equal one of the same
-// acquisition. Only the token of a writer is remembered.
+// do is the guard. It refuses a token that is smaller than one before. It reports a token that
+// another acquisition has, too. It remembers only the tokens of writers.
 func (c *cell) do(args Args, report func(key, text string)) bool {
 	if args.Token < c.token {
 		return false
@@ -205,7 +205,7 @@ func (r *Server) inRow(args Args) (accepted bool, err error) {
 	return n == 1, err
 }
 
-// Compare reports where row and register differ.
+// Compare reports where the rows differ from the counters in memory.
 func (r *Server) Compare() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/counters"
 )
 
-// store is a register with a client of it, and what it has reported.
+// store is a Server with a client, and what it has reported.
 type store struct {
 	t        *testing.T
 	register *counters.Server
@@ -82,7 +82,7 @@ func TestGuardKeepsSmallerTokensOut(t *testing.T) {
 	}
 }
 
-// A guard remembers the tokens of those who write, and no reader's.
+// A guard remembers the tokens of writers, and not those of readers.
 func TestReaders(t *testing.T) {
 	s := open(t)
 	look := func(token uint64) counters.Reply {
@@ -133,7 +133,7 @@ func TestWhatMustNotBeIsReported(t *testing.T) {
 	s.reported("k", "k")
 }
 
-// Two registers in directories whose names a URL would cut short are two.
+// Two servers in directories whose names a URL would cut short do not share a file.
 func TestFileOfAnyName(t *testing.T) {
 	for _, name := range []string{"a#1", "a#2", "a?x", "a%41", "a b"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// packed is how the name of an archive ends.
+// packed is the end of the name of an archive.
 const packed = ".gz"
 
-// Archive packs the logs of one run into one file, whose name has to end in .gz, for [Read] to
-// read. It leaves out a last line that was cut off. If it fails, the file is as it was before.
+// Archive packs the logs of one run into one file for [Read]. The name of the file has to end in
+// .gz. It leaves out a last line that was cut off. If it fails, the file is as it was before.
 func Archive(path string, logs ...string) (err error) {
 	file, err := os.Create(path + ".part")
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// What was archived is what was recorded, without a line that was cut off because its process was
-// killed.
+// An archive has what was recorded, without a line that was cut off because its process was killed.
 func TestArchive(t *testing.T) {
 	dir := t.TempDir()
 	var logs []string

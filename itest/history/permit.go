@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// permitMark is between the name of a semaphore and what tells its keys apart.
+// permitMark is between the name of a semaphore and what distinguishes its keys.
 const permitMark = "@permit/"
 
 // SlotKey is the key of a permit: each slot of a semaphore is a key of its own.
@@ -23,8 +23,8 @@ func GateKey(semaphore string, permits int) string {
 // ScoutKey returns the key by which waiters find out whether others know another number of permits.
 func ScoutKey(semaphore string) string { return semaphore + permitMark + "scout" }
 
-// SemaphoreKeys are all keys of a semaphore of which everybody knows so many permits, or fewer: its
-// slots, its gates, and the scouts' key.
+// SemaphoreKeys returns all keys of a semaphore of which everybody knows so many permits, or fewer:
+// its slots, its gates, and the scouts' key.
 func SemaphoreKeys(semaphore string, permits int) (keys []string) {
 	for slot := range permits {
 		keys = append(keys, SlotKey(semaphore, slot), GateKey(semaphore, slot+1))
@@ -32,8 +32,9 @@ func SemaphoreKeys(semaphore string, permits int) (keys []string) {
 	return append(keys, ScoutKey(semaphore))
 }
 
-// Concerns reports whether a fault is one of the key: of all, unless it names one. One of a slot,
-// or of the gate, is one of the semaphore as a whole as well, but not of the other slots.
+// Concerns reports whether a fault concerns the key. A fault concerns all keys unless it names one.
+// A fault of a slot, or of the gate, also concerns the semaphore as a whole, but not the other
+// slots.
 func (r *Record) Concerns(key string) bool {
 	semaphore, _, _ := strings.Cut(r.Key, permitMark)
 	return r.Key == "" || r.Key == key || semaphore == key

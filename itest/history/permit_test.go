@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// asked is a backend that tells for which keys it was asked.
+// asked is a backend that notes the keys that it was asked for.
 type asked struct {
 	driver.Backend
 	keys chan string
@@ -22,7 +22,7 @@ func (a asked) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, 
 	return a.Backend.Acquire(ctx, claim)
 }
 
-// The keys of a semaphore are those that the library locks, also for one who waits.
+// The keys of a semaphore are those that the library locks, also for a waiter.
 func TestKeysOfASemaphore(t *testing.T) {
 	backend := asked{memhold.New(), make(chan string, 1000)}
 	locker, err := holdfast.New(backend)
@@ -33,7 +33,7 @@ func TestKeysOfASemaphore(t *testing.T) {
 	defer locker.Close()
 	const permits = 3
 	want := history.SemaphoreKeys("s", permits)
-	for fewer := 1; fewer < permits; fewer++ { // whom nobody knows of here
+	for fewer := 1; fewer < permits; fewer++ { // such processes are not here
 		want = slices.DeleteFunc(want, func(key string) bool {
 			return key == history.GateKey("s", fewer)
 		})

@@ -29,9 +29,9 @@ const (
 	Enter Kind = "enter"
 	Stall Kind = "stall" // the process did not run, or not enough, from At to Until
 	// Name was asked of Target for Owner and Key, from At to Until, and answered with Outcome; see
-	// package trace
+	// package modeltrace
 	Call Kind = "call"
-	// the same from At on, before anything is known of its outcome; only of what may end a lease
+	// the same, recorded at At before its outcome is known; only for calls that may end a lease
 	Sent Kind = "sent"
 	// everything is closed; there are Count goroutines more than at the start
 	Done Kind = "done"
@@ -39,18 +39,18 @@ const (
 
 // What the laboratory records.
 const (
-	Fault     Kind = "fault"     // from At to Until, on Target
+	Fault     Kind = "fault"     // the fault Name on Target, from At to Until
 	Death     Kind = "death"     // the process Client has ended
-	Violation Kind = "violation" // a store saw what must not happen, told in Err
+	Violation Kind = "violation" // a store saw what must not happen: Err says it
 	Mark      Kind = "mark"      // the run entered the phase Name
-	// the fault Name may come up, as Count of all those that may hit Target
+	// the fault Name may come up, as one of Count that may hit Target
 	Plan Kind = "plan"
-	// the run is Name, with so many servers as Count says, TTL and Guard
+	// the run is Name, with Count servers, TTL and Guard
 	Setup Kind = "setup"
-	Set   Kind = "set" // the process Client locks over so many servers as Count says
+	Set   Kind = "set" // the process Client locks over Count servers
 	// the guarded store Name ends with Value for Key, and its twin without a guard with Twin
 	Final Kind = "final"
-	// of the counter beside the register, without a guard, another write undid Count updates
+	// other writes undid Count updates of the counters without a guard
 	Undone Kind = "undone"
 )
 
@@ -58,7 +58,7 @@ const (
 const (
 	Tormented = "faults" // clients lock, and the nemesis is at work
 	Calm      = "calm"   // clients lock, and everything works
-	Probed    = "probe"  // a client of its own acquires each key once
+	Probed    = "probe"  // a separate client acquires each key once
 	Closed    = "closed" // all have ended
 	Ended     = "ended"  // everything was looked at
 )
@@ -68,26 +68,25 @@ const (
 	Acquire = "acquire"
 	Renew   = "renew"
 	LetGo   = "release"
-	Notice  = "notice" // no call: it was told of a grant
+	Notice  = "notice" // no call: a notice of a grant
 )
 
-// Laboratory is the client of records that are of the laboratory's own process, and so of the
-// network.
+// Laboratory is the client in records of the laboratory's own process, which is also the network.
 const Laboratory = "lab"
 
 // Failed is the outcome of a call that was not answered: it may take effect at any time, or never.
-// Of a write to a guarded store it is that of any error, told in Err, but for a refusal.
+// For a write to a guarded store it stands for any error but a refusal; Err says which.
 const Failed = "failed"
 
-// Slow is how long a guarded store takes that a busy machine has kept from its work: then it is no
-// fault of its guard that there is no answer.
+// Slow is a time that a guarded store takes only on a busy machine: then a missing answer is no
+// fault of its guard.
 const Slow = time.Second
 
-// Outcomes of a write to the register.
+// Outcomes of a write to the counters.
 const (
 	Accepted   = "accepted"
 	Refused    = "refused"    // a larger token had been there
-	Unanswered = "unanswered" // the register was not reached
+	Unanswered = "unanswered" // the counters were not reached
 )
 
 // Record is one line of a file. Times are nanoseconds on the clock of [Now].
@@ -96,19 +95,19 @@ type Record struct {
 	At   int64 `json:"at"`   // when, or from when on
 	// to when; for Grant and Extend, the deadline of the lock; for Ask and Release, of the call
 	Until  int64  `json:"until,omitempty"`
-	Client string `json:"client,omitempty"` // the process
+	Client string `json:"client,omitempty"` // the name of the process
 	// number of the acquisition within the process; 0 if it concerns none
 	Op int `json:"op,omitempty"`
-	// of the lock, of the slot if it is a permit; of a question for a permit: the semaphore; of a
-	// fault: the only one that it concerns
+	// of the lock, or of the slot of a permit; of a question for a permit: the semaphore; of a
+	// fault: the only key that it concerns
 	Key string `json:"key,omitempty"`
-	// of a question and a call: the key is asked for together with others, as for reading
+	// of a question and a call: the key is asked for shared, as for reading
 	Shared bool `json:"shared,omitempty"`
 	// of a question: the number of the set that it is a part of, within the process; 0 for none; of
 	// a run: how many goroutines of each client ask for sets
 	Set int `json:"set,omitempty"`
-	// of a question: the key is a semaphore, of which so many permits are known; 0 if it is none;
-	// of a run: the largest number that a client knows
+	// of a question: how many permits of the semaphore the process knows; 0 if the key is none; of
+	// a run: the largest number that a client knows
 	Permits int    `json:"permits,omitempty"`
 	Token   uint64 `json:"token,omitempty"`   // of the lock
 	Err     string `json:"err,omitempty"`     // kind of an error, or what is wrong
@@ -117,7 +116,7 @@ type Record struct {
 
 	Name   string `json:"name,omitempty"`   // of a fault, phase or check
 	Target string `json:"target,omitempty"` // of a fault: nodes, clients, or "client-node"
-	// of a fault: the documented assumption that it breaks; empty if none
+	// of a fault: the documented assumption that it breaks; empty: none
 	Breaks string `json:"breaks,omitempty"`
 	// of a fault: what was drawn, as a Plan names it
 	Drawn string `json:"drawn,omitempty"`
@@ -125,18 +124,18 @@ type Record struct {
 	Forget bool `json:"forget,omitempty"`
 
 	Owner string `json:"owner,omitempty"` // of a call
-	Asked uint64 `json:"asked,omitempty"` // of a call: the smallest token that is wanted
+	Asked uint64 `json:"asked,omitempty"` // of a call: the smallest token that is asked for
 	Block uint64 `json:"block,omitempty"` // of a call: how many tokens
 
-	Newest uint64 `json:"newest,omitempty"` // of what a guard refused: the token that it named
+	Newest uint64 `json:"newest,omitempty"` // if a guard refused: the token that it named
 	// in a guarded store: of an Enter, what was read; of a Write, what was to be written; in the
-	// register: what is there after a Write or a Look that was accepted
+	// counters: what is there after an accepted Write or Look
 	Value uint64 `json:"value,omitempty"`
-	// of a Write to one: what was written to its twin; 0 for nothing
+	// of a Write to a guarded store: what was written to its twin; 0: nothing
 	Twin    uint64 `json:"twin,omitempty"`
 	Clients int    `json:"clients,omitempty"` // of a run: how many there are
 	Limits  bool   `json:"limits,omitempty"`  // of a run: faults may break assumptions
-	// of a run: how many writes that come too late are to be tried on each guarded store
+	// of a run: how many late writes are to be tried on each guarded store
 	Stale int `json:"stale,omitempty"`
 	// of a run: clients also ask for keys as readers
 	Sharing bool `json:"sharing,omitempty"`
@@ -150,11 +149,10 @@ type Record struct {
 	Linger int64 `json:"linger,omitempty"`
 }
 
-// Ends reports whether a call may end a lease: it lets go.
+// Ends reports whether a call may end a lease, which only a release does.
 func (r *Record) Ends() bool { return r.Name == LetGo }
 
-// Log appends records to a file. Each is written at once, so what was recorded survives the
-// process.
+// Log appends records to a file. Each is written at once, so records survive the process.
 type Log struct {
 	file   *os.File
 	client string

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Acquisition is one call of Acquire and what became of its lock. Times are 0 for what did not
+// Acquisition is one call of Acquire, and what became of its lock. A time is 0 if that did not
 // happen.
 type Acquisition struct {
 	Client string // the process
 	Op     int    // its number within the process
 	Key    string // what was asked for; if that is a semaphore, the slot as soon as it is granted
-	Shared bool   // it was asked for together with others, as for reading
+	Shared bool   // it was asked for shared, as for reading
 	Set    int    // the number of the set that it is a part of, within the process; 0 for none
 
-	Semaphore string // that a permit was asked of; empty if it is none
+	Semaphore string // of which a permit was asked for; empty if none was
 	Permits   int    // how many its process knows
 
 	Asked    int64  // when Acquire was called
@@ -35,16 +35,16 @@ type Acquisition struct {
 	Lowered  int64  // when it returned without an error
 	Release  int64  // when Release was called
 	Released int64  // when it returned
-	// until when they were to return: Acquire and Release
+	// when Acquire and Release had to return
 	AskedUntil, ReleaseUntil int64
-	Unclear                  string   // its error
+	Unclear                  string   // the error of Release
 	Writes                   []Record // to guarded stores, and the reads through their guards
-	Looks                    []Record // at the register, by one who shares the key
+	Looks                    []Record // at the counters, by a holder that shares the key
 
 	death int64
 }
 
-// End is when the holder stopped to believe that it holds the lock, at the latest. A process that
+// End is when the holder stopped believing that it holds the lock, at the latest. A process that
 // does not run believes nothing: what counts then is the deadline that it knew.
 func (a *Acquisition) End() int64 {
 	end := a.Until
@@ -56,8 +56,8 @@ func (a *Acquisition) End() int64 {
 	return max(end, a.Granted)
 }
 
-// Alone is until when the holder believed that it holds the lock alone. One that shares it never
-// does.
+// Alone is until when the holder believed that it holds the lock alone. A holder that shares the
+// lock never does.
 func (a *Acquisition) Alone() int64 {
 	switch {
 	case a.Shared:
@@ -69,8 +69,8 @@ func (a *Acquisition) Alone() int64 {
 	}
 }
 
-// Stopped is when the holder was done with the lock, whatever it believed: it released it, or its
-// process ended; 0 if neither happened.
+// Stopped is when the holder was done with the lock, whatever it believed: when it released the
+// lock, or when its process ended; 0 if neither happened.
 func (a *Acquisition) Stopped() int64 {
 	if a.Release != 0 && (a.death == 0 || a.Release < a.death) {
 		return a.Release
@@ -98,7 +98,7 @@ type Run struct {
 	Marks        []Record       // of the phases
 	Plans        []Record       // of the faults that may come up
 	Finals       []Record       // of guarded stores
-	Undone       int            // updates of the register's twin without a guard, by another write
+	Undone       int            // updates of the counters without a guard that another write undid
 	Setup        Record         // what was run; empty if that was not recorded
 	Sets         map[string]int // of how many servers each process knows, if that was recorded
 	Start, End   int64          // of the first and the last record
@@ -184,10 +184,10 @@ func Read(paths ...string) (*Run, error) {
 	return Assemble(records), nil
 }
 
-// texts has each text once: there are few, in millions of records.
+// texts has each text once. There are few, in millions of records.
 type texts map[string]string
 
-// share has the record use the texts that are there.
+// share makes the record use the texts that are there.
 func (t texts) share(r *Record) {
 	for _, text := range []*string{(*string)(&r.Kind), &r.Client, &r.Key, &r.Err, &r.Outcome,
 		&r.Name, &r.Drawn, &r.Target, &r.Breaks, &r.Owner} {
@@ -201,7 +201,7 @@ func (t texts) share(r *Record) {
 	}
 }
 
-// Count tells how many records of a kind there are in logs, which may still be written to.
+// Count returns how many records of a kind there are in logs. The logs may still be written to.
 func Count(kind Kind, paths ...string) (count int, err error) {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -218,8 +218,8 @@ func Count(kind Kind, paths ...string) (count int, err error) {
 	return count, nil
 }
 
-// inTime gives the records in the order of time, and those of one moment in the order in which they
-// are. Records are large, so it moves each only once.
+// inTime sorts the records by time, and keeps the order of those of one moment. Records are large,
+// so it moves each only once.
 func inTime(records []Record) []Record {
 	order := make([]int32, len(records))
 	for i := range order {
@@ -236,7 +236,7 @@ func inTime(records []Record) []Record {
 }
 
 // Assemble makes a history of records, in any order. It is one function because it is one table:
-// each kind of record has its line or two here, and there is no other place to look for them.
+// each kind of record has its line or two here, and nowhere else.
 func Assemble(records []Record) *Run {
 	records = inTime(records)
 	run := &Run{Sets: make(map[string]int), of: make(map[clientKey][]int)}
@@ -278,7 +278,7 @@ func Assemble(records []Record) *Run {
 		case Released:
 			a.Released, a.Unclear = r.At, r.Err
 		case Lower:
-			a.Lower = cmp.Or(a.Lower, r.At) // it is called again after an error
+			a.Lower = cmp.Or(a.Lower, r.At) // Downgrade is called again after an error
 		case Lowered:
 			if r.Err == "" {
 				a.Lowered = r.At
@@ -336,7 +336,7 @@ func Assemble(records []Record) *Run {
 	return run
 }
 
-// unrecorded returns the pause that a client was in when it died, or shortly before. The client
+// unrecorded returns the pause in which a client was when it died, or shortly before. A client
 // records a stall only when it runs again.
 func unrecorded(faults []Record, client string, death int64) (stalls []Record) {
 	slot, _, _ := strings.Cut(client, ".")

@@ -9,8 +9,8 @@ import (
 // record of it.
 const Unnoticed = 15 * time.Millisecond
 
-// WatchStalls records, until ctx ends, when the process did not run. A lock can not tell of its
-// loss then.
+// WatchStalls records, until ctx ends, when the process did not run. A lock cannot tell of its loss
+// then.
 func (l *Log) WatchStalls(ctx context.Context, client string) {
 	const tick = 5 * time.Millisecond
 	for last := Now(); ctx.Err() == nil; {

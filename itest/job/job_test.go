@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/job"
 )
 
-// first is what the first turns of a goroutine draw, each of which draws more than that.
+// first returns what the first turns of a goroutine draw. Each turn draws more besides.
 func first(j job.Job, goroutine, more int) (drawn []uint64) {
 	next := j.Turns(goroutine)
 	for range 20 {

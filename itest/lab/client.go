@@ -21,24 +21,24 @@ import (
 // under another name.
 type client struct {
 	slot    string
-	key     string // the only one that it locks; empty for all
+	key     string // the only key that it locks; empty: all
 	goRedis bool
 	behind  bool // it knows fewer permits than others
 	links   []*link
 	url     string        // of all servers together; empty: each link has its own
-	guard   time.Duration // that it is configured with
-	size    int           // how many of its links it uses, the first of them; 0 for all
-	mu      sync.Mutex    // held by whoever stops, ends or starts its process while faults go on
+	guard   time.Duration // with which it is configured
+	size    int           // how many of its links it uses, from the first on; 0: all
+	mu      sync.Mutex    // held while its process is stopped, ended or started as faults go on
 	number  int           // of the process
 	name    string
 	logs    []string // files of the history, one for each process
 
 	process *process
 	in      io.WriteCloser
-	said    chan string // lines that the process says; closed at its end
+	said    chan string // lines that the process writes; closed at its end
 }
 
-// spawn starts a process for the job, which lacks only what belongs to this client.
+// spawn starts a process for the job. It adds to the job what belongs to this client.
 func (c *client) spawn(program, dir string, j job.Job) error {
 	c.number++
 	c.name = fmt.Sprintf("%s.%d", c.slot, c.number)
@@ -84,7 +84,7 @@ func (c *client) spawn(program, dir string, j job.Job) error {
 	return c.await("ready", patience)
 }
 
-// addresses are those of its links.
+// addresses returns those of its links.
 func (c *client) addresses() (all []string) {
 	for _, l := range c.links {
 		all = append(all, l.address())
@@ -110,7 +110,7 @@ func (c *client) await(want string, within time.Duration) error {
 	}
 }
 
-// ended is the error of a process that has ended, with what it said last.
+// ended returns the error of a process that has ended, with what it said last.
 func (c *client) ended() error {
 	text, _ := os.ReadFile(filepath.Join(filepath.Dir(c.logs[len(c.logs)-1]), c.name+".log"))
 	return fmt.Errorf("%s ended by itself: %.4000s", c.name, text)
@@ -122,7 +122,7 @@ func (c *client) order() { c.tell("") }
 // tell gives the process an order.
 func (c *client) tell(order string) { fmt.Fprintln(c.in, order) }
 
-// Client is one process, without faults, for tests that tell it themselves what to do.
+// Client is one process, without faults, for tests that tell it what to do.
 type Client struct{ c *client }
 
 // StartClient starts a client process for the job on the nodes. It ends with Stop, or with this
@@ -150,7 +150,7 @@ func (c *Client) Await(want string) error { return c.c.await(want, patience) }
 // Order tells the process to go on.
 func (c *Client) Order() { c.c.order() }
 
-// Freeze stops the process in its tracks.
+// Freeze stops the process with SIGSTOP.
 func (c *Client) Freeze() { c.c.process.freeze() }
 
 // Thaw undoes Freeze.

@@ -51,7 +51,7 @@ func (c *clock) adjust(change func(off time.Duration) (step time.Duration, rate 
 	return nil
 }
 
-// SetClock sets the server's wall clock as far off as step says, and has it run at the right rate.
+// SetClock sets the server's wall clock off by step. From then on it runs at the right rate.
 func (n *Node) SetClock(step time.Duration) error {
 	return n.clock.adjust(func(time.Duration) (time.Duration, int64) { return step, 0 })
 }
@@ -63,8 +63,8 @@ func (n *Node) StepClock(by time.Duration) error {
 	})
 }
 
-// RateClock has the server's wall clock go faster or slower from now on, by so many millionths. It
-// does not jump.
+// RateClock makes the server's wall clock go faster or slower from now on, by so many millionths.
+// It does not jump.
 func (n *Node) RateClock(millionths int64) error {
 	return n.clock.adjust(func(off time.Duration) (time.Duration, int64) { return off, millionths })
 }

@@ -19,7 +19,7 @@ func start(t *testing.T, persistence lab.Persistence) *lab.Node {
 	return nodes[0]
 }
 
-// reading gives how far off the server's clock is: at least and at most.
+// reading returns how far off the server's clock is: at least and at most.
 func reading(t *testing.T, n *lab.Node) (least, most time.Duration) {
 	t.Helper()
 	before := time.Now()
@@ -38,7 +38,7 @@ func reading(t *testing.T, n *lab.Node) (least, most time.Duration) {
 	return shown.Sub(after), shown.Sub(before) + time.Microsecond
 }
 
-// A server's wall clock is set, goes at another rate without a jump, and is none the better for a
+// A server's wall clock is set, goes at another rate without a jump, and stays wrong after a
 // restart.
 func TestClock(t *testing.T) {
 	n := start(t, lab.Memory)
@@ -61,7 +61,7 @@ func TestClock(t *testing.T) {
 	off(-2*time.Hour, -2*time.Hour)
 	set(n.SetClock(0))
 
-	// Twice as fast: what it is off by is what has passed.
+	// Twice as fast: it is off by the time that has passed.
 	began := time.Now()
 	set(n.RateClock(1_000_000))
 	begun := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// clusterURL is of the cluster that the links lead to.
+// clusterURL returns the URL of the cluster that the links lead to.
 func clusterURL(links []*link) string {
 	var addresses []string
 	for _, l := range links {
@@ -23,11 +23,11 @@ func clusterURL(links []*link) string {
 }
 
 // How long a server of a cluster may be silent before the others find it down, in milliseconds.
-// While they meet it is long: it is also how long one that is met has to answer, and nobody asks it
-// again.
+// While servers meet it is long, because it also bounds the answer of a server that is met, and
+// nobody asks that again.
 const meeting, running = "600000", "1000"
 
-// findDown has the servers find each other down from now on, also after a restart.
+// findDown lets the servers find each other down from now on, also after a restart.
 func (r *run) findDown() error {
 	for _, n := range r.nodes {
 		n.extra = append(n.extra, "--cluster-node-timeout", running)
@@ -39,7 +39,8 @@ func (r *run) findDown() error {
 	return nil
 }
 
-// busPort is a free port at which the other servers of the cluster reach a server, beside its own.
+// busPort returns a free port, beside the server's own, at which the other servers of the cluster
+// reach it.
 func busPort(own string) (string, error) {
 	for {
 		bus, err := freeAddress()
@@ -53,8 +54,8 @@ func busPort(own string) (string, error) {
 }
 
 // startCluster starts the servers as a cluster, in which none finds another one down yet. No
-// replica takes over by itself: the nemesis draws which does and when. Each server tells clients
-// that it is at the end of a link, which all of them share. It is one function because servers
+// replica takes over by itself: the nemesis draws which one does, and when. Each server tells
+// clients the address of a link to it, which all clients share. It is one function because servers
 // become a cluster by these steps, in this order.
 func (r *run) startCluster(ctx context.Context) (err error) {
 	buses := make(map[*Node]string)
@@ -69,7 +70,7 @@ func (r *run) startCluster(ctx context.Context) (err error) {
 		if buses[n], err = busPort(own); err != nil {
 			return err
 		}
-		// A server that is down takes its own keys along, and no others.
+		// If a server is down, its own keys are not served, and all others are.
 		n.extra = []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 			"--cluster-port", buses[n], "--cluster-node-timeout", meeting,
 			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", host,
@@ -116,7 +117,7 @@ func (r *run) startCluster(ctx context.Context) (err error) {
 	return nil
 }
 
-// unknownSlots says what is wrong as long as the server does not know who serves all slots.
+// unknownSlots says what is wrong while the server does not know who serves all slots.
 func (n *Node) unknownSlots() ([]string, error) {
 	reply, err := n.Do("CLUSTER", "INFO")
 	text, _ := reply.(string)
@@ -127,7 +128,7 @@ func (n *Node) unknownSlots() ([]string, error) {
 	return []string{text}, nil
 }
 
-// owner is the server that serves the slot.
+// owner returns the server that serves the slot.
 func (r *run) owner(slot uint16) *Node {
 	if n := r.owners[slot]; n != nil {
 		return n
@@ -170,8 +171,7 @@ func (n *nemesis) moveSlot() {
 	r.owners[slot] = to
 }
 
-// migrate brings all keys of a slot to another server. Those that are made meanwhile are made
-// there.
+// migrate moves all keys of a slot to another server. New keys are made there meanwhile.
 func migrate(from, to *Node, slot uint16, pause time.Duration) error {
 	number := strconv.Itoa(int(slot))
 	fromID, err := from.Do("CLUSTER", "MYID")
@@ -208,8 +208,8 @@ func migrate(from, to *Node, slot uint16, pause time.Duration) error {
 	}
 }
 
-// hand tells all servers that another one serves the slot. The new server is told first, so that
-// the former never sends clients to a server that does not serve the slot yet.
+// hand tells all servers that another one serves the slot now. The new server is told first, so
+// that the former never sends clients to a server that does not serve the slot yet.
 func hand(from, to *Node, slot uint16) error {
 	id, err := to.Do("CLUSTER", "MYID")
 	if err != nil {

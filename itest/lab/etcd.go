@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// etcd is a cluster of it. Its members know each other by links, one in front of each, so they can
+// etcd is an etcd cluster. Its members know each other by links, one in front of each, so they can
 // be cut off from each other.
 type etcd struct {
 	run     *run
@@ -30,7 +30,7 @@ type etcd struct {
 	clients []*clientv3.Client // of the laboratory, to the member of the same number
 }
 
-// peer is a member as the others know it.
+// peer is a member as the other members know it.
 type peer struct {
 	*member
 	addr string
@@ -91,10 +91,10 @@ func (e *etcd) start(ctx context.Context) error {
 	return e.run.startAll(e.all)
 }
 
-// brittle is the same for all versions: newer ones do it more rarely.
+// brittle is the same for all versions, though newer ones break it more rarely.
 func (e *etcd) brittle() string { return revokes }
 
-// sender is the ID of the member that has sent what begins so; empty if it does not say.
+// sender returns the ID of the member that sent what begins with head; empty if that does not say.
 func sender(head []byte) string {
 	for line := range strings.Lines(string(head)) {
 		name, value, _ := strings.Cut(line, ":")
@@ -137,7 +137,7 @@ func (e *etcd) unready() ([]string, error) {
 	return nil, nil
 }
 
-// leading is the number of the member that leads, and its ID.
+// leading returns the number of the member that leads, and its ID.
 func (e *etcd) leading() (number int, id string, err error) {
 	all, err := e.statuses()
 	if err != nil {
@@ -211,7 +211,7 @@ var etcdFaults = []fault{
 			}
 			l.set(w, w)
 		}
-		// Long enough for the others to elect another one, most often.
+		// This is mostly long enough for the others to elect another one.
 		time.Sleep(n.between(n.run.config.TTL/4, 2*n.run.config.TTL))
 		for _, l := range e.peers {
 			l.set(way{}, way{})
@@ -256,7 +256,7 @@ var etcdFaults = []fault{
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		// What was before can not be watched any more.
+		// What was before cannot be watched any more.
 		e.clients[0].Compact(ctx, all[0].Header.Revision)
 		n.run.log.Add(history.Record{Kind: history.Fault, At: start, Until: history.Now(),
 			Name: "compaction", Drawn: n.drawn, Target: joined(e.all)})

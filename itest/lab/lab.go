@@ -25,43 +25,43 @@ import (
 // prefix is in front of the keys of locks.
 const prefix = "lock:"
 
-// Config says what is run.
+// Config says what to run.
 type Config struct {
 	System System // what is locked on
-	Pooler bool   // before a PostgreSQL
+	Pooler bool   // in front of a PostgreSQL
 	Nodes  int    // 1: a single Redis; more: Redlock; or servers that are one to their clients
-	// or a Cluster of so many primaries, whose slots are moved
+	// or a Cluster of Nodes primaries, whose slots are moved
 	Cluster bool
-	// each of which has a replica that takes its place, and then has it as its own replica; the
+	// each primary has a replica that takes its place, and has it as its own replica then; the
 	// slots stay where they are
 	Replicas    bool
 	Persistence Persistence   // of the servers
 	TTL         time.Duration // of the locks; 0 for a second, or for systemTTL
-	// by how much a lease may outlive its TTL where its process was killed; 0 for what is known of
-	// the system
+	// by how much a lease may outlive its TTL if its process was killed; 0 for what is known of the
+	// system
 	Linger time.Duration
 	Guard  time.Duration // of Redlock; a lone server has no quarantine here
 	Wait   time.Duration // the longest wait for a lock; 0 for six leases
-	// of a probe, beyond what a lost lease and a quarantine take; 0 for three minutes: the machine
+	// of a probe, in addition to a lost lease and a quarantine; 0 for three minutes: the machine
 	// may be busy
 	Patience time.Duration
-	Work     time.Duration // what most do with a lock takes less; 0 for a twentieth of a lease
+	Work     time.Duration // most work with a lock takes less; 0 for a twentieth of a lease
 	Latency  time.Duration // of the network, each way
-	// how far the wall clocks of clients are set forward and back, all the time; only for a program
-	// with mutants.Skewed
+	// by how much the wall clocks of clients are set forward and back, all the time; only for a
+	// program with mutants.Skewed
 	Skew    time.Duration
 	Clients int  // processes; 0 for 4
-	GoRedis bool // every second of them locks by goredishold, the others by redishold
-	// servers are replaced by others, each by an operator while clients work; for several that keep
-	// everything
+	GoRedis bool // every second one uses goredishold, the others redishold
+	// servers are replaced by others, as by an operator while clients work; for several servers
+	// that keep everything
 	Replacing bool
-	// or its set of servers grows to so many and shrinks to Nodes again, likewise; 0 for never
+	// or the set of servers grows to this number and shrinks to Nodes again, likewise; 0 for never
 	Grown    int
 	Sentinel bool // or a primary and a replica, which take turns, and a Sentinel
 	// clients write to all stores that have a guard, and are stopped between the read and the write
-	// until another one has come; then Hasty has to be 0
+	// until another client has come; then Hasty has to be 0
 	Stores  bool
-	Stale   int  // how often that has to happen: with fewer it goes on, as with Least
+	Stale   int  // how often that has to happen: the run goes on until then, as with Least
 	TLS     bool // between clients and servers
 	Mute    bool // servers refuse every subscription, so nobody is told of anything
 	Workers int  // goroutines in each; 0 for 6
@@ -70,17 +70,16 @@ type Config struct {
 	Hasty int
 	// goroutines besides in each, which take several of three further keys at once
 	Sets int
-	// goroutines besides in each, which ask for permits of a semaphore: half of the clients know
-	// three permits, the others two
+	// goroutines besides in each, which ask for permits of a semaphore: half of the clients know of
+	// three permits, the others of two
 	Permits  int
 	Sharing  bool          // clients ask for some keys as readers do, and downgrade others
 	Duration time.Duration // of the faults
-	// acquisitions: with fewer of them, as on a machine that is busy with something else, the
-	// faults go on
+	// acquisitions: with fewer of them, as on a busy machine, the faults go on
 	Least   int
 	Seed    uint64   // of what is drawn
 	Limits  bool     // also do what breaks documented assumptions
-	Faults  []string // only these; nil for all
+	Faults  []string // only these; nil: all
 	Program string   // of a client, see Build
 	Dir     string   // for everything that is written
 }
@@ -90,7 +89,7 @@ func (c *Config) allows(name string) bool {
 	return c.Faults == nil || slices.Contains(c.Faults, name)
 }
 
-// Mode names what is locked on.
+// Mode returns the name of what is locked on.
 func (c *Config) Mode() string {
 	mode := "single Redis"
 	if c.System != Redis {
@@ -129,7 +128,7 @@ func (c *Config) Mode() string {
 	return mode
 }
 
-// voters is how many servers have a say in one lock.
+// voters returns how many servers have a say in one lock.
 func (c *Config) voters() int {
 	if c.Cluster || c.Sentinel || c.System != Redis {
 		return 1
@@ -137,18 +136,18 @@ func (c *Config) voters() int {
 	return c.Nodes
 }
 
-// Broken is the name of a violation that is the laboratory's own: it could not do what it was to.
+// Broken is the name of a violation of the laboratory's own: it could not do what it had to.
 const Broken = "laboratory"
 
-// undisturbed is for how long clients are at work when nothing is left of the last fault, and the
-// machine is not too busy: a wake-up that is lost shows only then, if somebody waits in vain for
+// undisturbed is for how long clients are at work when nothing is left of the last fault and the
+// machine is not too busy. Only then does a lost wake-up show, by a waiter that waits in vain for
 // three seconds.
 const undisturbed = 5 * time.Second
 
-// mostCalm is how long a busy machine is given for that, as for a probe.
+// mostCalm is the time that a busy machine gets for that, as for a probe.
 const mostCalm = 3 * time.Minute
 
-// mostRounds is how often faults go on when there were not acquisitions enough.
+// mostRounds is how often faults go on if there were not enough acquisitions.
 const mostRounds = 10
 
 // Result is what a run gives.
@@ -162,7 +161,7 @@ type Result struct {
 type run struct {
 	config    Config
 	log       *history.Log
-	unwatch   func() // ends the watch for stalls
+	unwatch   func() // ends WatchStalls
 	nodes     []*Node
 	shared    []*link // to the servers of a cluster, which has one name for each of them
 	sentinel  *sentinel
@@ -178,11 +177,11 @@ type run struct {
 	size      int           // of it: the first of nodes
 }
 
-// fail records that the laboratory itself does not work. What it has seen is no proof then, but is
+// fail records that the laboratory itself has failed. What it has seen is no proof then, but is
 // kept.
 func (r *run) fail(err error) { r.violated(Broken, "%v", err) }
 
-// violated records something that must not be.
+// violated records something that must not happen.
 func (r *run) violated(check, format string, args ...any) {
 	r.log.Add(history.Record{Kind: history.Violation, Name: check,
 		Err: fmt.Sprintf(format, args...)})
@@ -205,7 +204,7 @@ func Build(ctx context.Context, dir, overlay string) (program string, err error)
 }
 
 // Run runs the laboratory once, and reads what was recorded. It fails as [Record] does, or if that
-// can not be read.
+// cannot be read.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	result, err := Record(ctx, config)
 	if err != nil {
@@ -270,8 +269,8 @@ func Record(ctx context.Context, config Config) (_ *Result, err error) {
 	return &Result{Config: config, Logs: r.logs()}, nil
 }
 
-// torment has the nemesis at work until there are acquisitions enough, leaves the clients alone for
-// a while, and ends them.
+// torment keeps the nemesis at work until there are enough acquisitions, leaves the clients alone
+// for a while, and ends them.
 func (r *run) torment(ctx context.Context) error {
 	config := r.config
 	nemeses := r.nemeses()
@@ -315,7 +314,7 @@ func (r *run) torment(ctx context.Context) error {
 	return nil
 }
 
-// calm leaves clients at work until they were undisturbed for long enough.
+// calm leaves clients at work until they have been undisturbed for long enough.
 func (r *run) calm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mostCalm)
 	defer cancel()
@@ -338,7 +337,7 @@ func (r *run) calm(ctx context.Context) error {
 	}
 }
 
-// logs are the files of the history, the laboratory's own first.
+// logs returns the files of the history, the laboratory's own first.
 func (r *run) logs() []string {
 	logs := []string{filepath.Join(r.config.Dir, "lab.jsonl")}
 	for _, c := range r.clients {
@@ -349,8 +348,8 @@ func (r *run) logs() []string {
 
 func (r *run) mark(phase string) { r.log.Add(history.Record{Kind: history.Mark, Name: phase}) }
 
-// start starts everything. It is one function because it is one order: each step needs what those
-// before it have started.
+// start starts everything. It is one function because each step needs what those before it have
+// started.
 func (r *run) start(ctx context.Context) (err error) {
 	dir := r.config.Dir
 	if r.log, err = history.Create(filepath.Join(dir, "lab.jsonl"), ""); err != nil {
@@ -360,7 +359,7 @@ func (r *run) start(ctx context.Context) (err error) {
 	var watch sync.WaitGroup
 	watch.Go(func() { r.log.WatchStalls(ctx, history.Laboratory) })
 	r.unwatch = func() { end(); watch.Wait() }
-	// Not in dir, whose name may be longer than a socket's may be.
+	// It is not in dir, whose name may be too long for a socket.
 	sockets, err := os.MkdirTemp("", "lab")
 	if err != nil {
 		return err
@@ -404,7 +403,8 @@ func (r *run) start(ctx context.Context) (err error) {
 		}
 	}
 	if r.config.Replacing || r.config.Grown > 0 {
-		// A server that no client has reached when another is replaced would count as a new one.
+		// A server that no client had reached when another one is replaced would count as a new
+		// one.
 		if err := r.adopt(); err != nil {
 			return err
 		}
@@ -462,7 +462,7 @@ func (r *run) spawn(c *client) error {
 	return r.give(c, j)
 }
 
-// give starts a client's process for the job, over the set of servers that the client knows.
+// give starts a client's process for the job, on the set of servers that the client knows.
 func (r *run) give(c *client, j job.Job) error {
 	j.Guard = c.guard
 	err := c.spawn(r.config.Program, r.config.Dir, j)
@@ -479,12 +479,12 @@ func (r *run) crashed(err error) {
 	}
 }
 
-// kill ends a client's process, which leaves what it has as it is.
+// kill kills a client's process, which leaves what it has as it is.
 func (r *run) kill(c *client) {
 	if c.process.end() {
 		r.violated("crash", "%v", c.ended())
 	}
-	// Its end may be a while coming, and it does nothing any more meanwhile.
+	// It may take a while to end, and does nothing any more meanwhile.
 	r.log.Add(history.Record{Kind: history.Death, Client: c.name, At: history.Now()})
 	<-c.process.exited
 }
@@ -511,16 +511,16 @@ func (r *run) job() job.Job {
 	return j
 }
 
-// How many permits clients know: as while a rollout of a new number goes on.
+// How many permits clients know of: as while a new number is rolled out.
 const morePermits, fewerPermits = 3, 2
 
-// keys are those of all locks that are no permits.
+// keys returns those of all locks that are not permits.
 func (r *run) keys() []string {
 	j := r.job()
 	return slices.Concat(j.Keys, j.Short, j.Grouped)
 }
 
-// stored are all keys that servers have: those of semaphores, too, which are several for each.
+// stored returns all keys that servers have, those of semaphores included. A semaphore has several.
 func (r *run) stored() []string {
 	j, keys := r.job(), r.keys()
 	for _, semaphore := range j.Semaphores {
@@ -529,7 +529,7 @@ func (r *run) stored() []string {
 	return keys
 }
 
-// probe has a process of its own acquire each key, and all permits.
+// probe makes a separate process acquire each key, and all permits.
 func (r *run) probe() error {
 	c, err := r.newClient("probe")
 	if err != nil {
@@ -549,7 +549,7 @@ func (r *run) probe() error {
 	return c.await("closed", patience)
 }
 
-// inspect looks at what is left on the nodes, while the clients still run and have closed
+// inspect looks at what is left on the nodes, while the clients still run but have closed
 // everything.
 func (r *run) inspect(ctx context.Context) {
 	if r.system != nil {
@@ -572,7 +572,7 @@ func (r *run) inspect(ctx context.Context) {
 	}
 }
 
-// eventually asks until there is nothing left, and gives what is at the end.
+// eventually asks until nothing is left, and returns what is left at the end.
 func eventually(ctx context.Context, within time.Duration, left func() ([]string, error)) string {
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
 		found, err := left()
@@ -622,8 +622,8 @@ func (r *run) stop() {
 	}
 }
 
-// freeAddress returns an address on which nobody listens. It is a loopback address that nobody else
-// is likely to use, so the port stays free while its server is down.
+// freeAddress returns an address on which nobody listens. It is a loopback address that probably
+// nobody else uses, so the port stays free while its server is down.
 func freeAddress() (addr string, err error) {
 	for range 100 {
 		host := net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250)))

@@ -14,12 +14,12 @@ import (
 type target interface {
 	label() string // n1 and so on
 	entry() string // host:port
-	// requests gives what reads what a client sends, in parts that may be split from each other
+	// requests returns a reader of what a client sends, in parts that may be split from each other
 	requests(from io.Reader) func(single func() bool) ([]byte, error)
 }
 
 // link is the network between one client and one server: a proxy that can spoil each direction by
-// itself. A fault is on for connections that are there and for those that are made while it is.
+// itself. A fault concerns the present connections, and those that are made while it lasts.
 type link struct {
 	client   string
 	node     target
@@ -27,33 +27,33 @@ type link struct {
 	listener net.Listener
 
 	mu     sync.Mutex
-	addr   string // of the node, as its client knows it
+	addr   string // address of the node, as its client knows it
 	faulty *sync.Cond
 	up     way // from client to node
 	down   way
 	refuse bool // new connections
 	conns  map[*pipe]bool
 	closed bool
-	sender func(head []byte) string // who sends what begins so; nil if it does not matter
+	sender func(head []byte) string // who sends what begins with head; nil if it does not matter
 }
 
-// way is what happens to what travels in one direction.
+// way says what happens to what travels in one direction.
 type way struct {
-	hold  bool          // it waits until the fault is over, as in a partition that TCP survives
-	lose  bool          // it vanishes, and the connection with it when the fault is over
-	delay time.Duration // it is late
-	// requests of one pipeline do not arrive together: each takes up to so long more
+	hold  bool          // all waits until the fault is over, as in a partition that TCP survives
+	lose  bool          // everything is lost, and so is the connection when the fault is over
+	delay time.Duration // everything is late by this
+	// requests of one pipeline do not arrive together: each takes up to this much longer
 	split time.Duration
-	only  string // it happens only to what this sender has, and what is sent to it; empty: to all
+	only  string // the only sender that this concerns, both ways; empty: all
 }
 
-// hits reports whether that happens on the connection.
+// hits reports whether the fault concerns the connection.
 func (w *way) hits(p *pipe) bool { return w.only == "" || w.only == p.sender }
 
 // stops reports whether nothing gets through on the connection.
 func (w *way) stops(p *pipe) bool { return (w.hold || w.lose) && w.hits(p) }
 
-// lateness draws by how much the next part on the connection is late.
+// lateness draws how late the next part on the connection is.
 func (w *way) lateness(p *pipe) (by time.Duration) {
 	if !w.hits(p) {
 		return 0
@@ -67,7 +67,7 @@ func (w *way) lateness(p *pipe) (by time.Duration) {
 // pipe is a connection through the link.
 type pipe struct {
 	client, node *net.TCPConn
-	spoiled      bool // something was lost: it can not go on
+	spoiled      bool // something was lost, so it cannot go on
 	sender       string
 }
 
@@ -110,7 +110,7 @@ func (l *link) serve() {
 
 func (l *link) carry(client *net.TCPConn) {
 	l.mu.Lock()
-	// A packet that asks for a connection is lost with the rest, and sent again by TCP.
+	// A packet that asks for a connection is lost with the rest, and TCP sends it again.
 	for (l.up.hold || l.up.lose || l.down.hold || l.down.lose) && l.up.only == "" && !l.closed {
 		l.faulty.Wait()
 	}
@@ -146,8 +146,8 @@ func (l *link) carry(client *net.TCPConn) {
 	l.mu.Unlock()
 }
 
-// pass carries one direction, in the parts that next reads. It passes on the end of the stream like
-// everything else: not during a fault.
+// pass carries one direction, in the parts that next reads. Like everything else, it does not pass
+// on the end of the stream during a fault.
 func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool) ([]byte, error),
 	w *way) {
 	split := func() bool {
@@ -190,7 +190,7 @@ func (l *link) pass(p *pipe, from, to *net.TCPConn, next func(single func() bool
 	}
 }
 
-// identify has the link tell senders apart, by how what they send begins.
+// identify makes the link tell senders apart, by how what they send begins.
 func (l *link) identify(sender func(head []byte) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *link) identified(p *pipe,
 	}
 }
 
-// open is how many connections there are.
+// open returns how many connections there are.
 func (l *link) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +246,7 @@ func (l *link) cut(refuse bool) {
 	}
 }
 
-// lead has the link lead to where the node is now, and ends the connections that there are.
+// lead makes the link lead to where the node is now, and ends its connections.
 func (l *link) lead() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

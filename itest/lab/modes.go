@@ -12,7 +12,7 @@ import (
 )
 
 // Promises are the modes in which every promise has to hold, whatever the nemesis does: it breaks
-// nothing that the documentation says the promises rest on.
+// none of the documented assumptions.
 var Promises = append(manned(
 	Config{Nodes: 1, Persistence: Always, GoRedis: true},
 	Config{Nodes: 3, Persistence: Memory, Guard: guard, GoRedis: true},
@@ -29,8 +29,8 @@ var Promises = append(manned(
 var Stores = Config{Nodes: 1, Persistence: Always, GoRedis: true, Stores: true, Stale: 200,
 	Clients: 8, Keys: 4, TTL: 400 * time.Millisecond}
 
-// Limits are the modes in which the nemesis also breaks what the documentation says that exclusion
-// rests on. There two holders are to be expected, and tokens still have to rise.
+// Limits are the modes in which the nemesis also breaks the documented assumptions of exclusion.
+// There may be two holders then, and tokens still have to rise.
 var Limits = manned(
 	Config{Nodes: 1, Persistence: Memory, GoRedis: true, Limits: true},
 	Config{Nodes: 1, Persistence: EverySec, GoRedis: true, Limits: true},
@@ -42,7 +42,7 @@ var Limits = manned(
 		Replicas: true, Faults: failovers},
 )
 
-// Coordinators are the modes on other systems than Redis. In those that may break assumptions the
+// Coordinators are the modes on other systems than Redis. In those that may break assumptions, the
 // same holds as in [Limits].
 var Coordinators = append(manned(
 	Config{System: Etcd, Nodes: 3, Persistence: Always},
@@ -53,7 +53,7 @@ var Coordinators = append(manned(
 	Config{System: Postgres, Nodes: 2, Persistence: Unconfirmed, Limits: true},
 ), EtcdStores)
 
-// EtcdStores is as [Stores], with the locks on etcd.
+// EtcdStores is [Stores] with the locks on etcd.
 var EtcdStores = Config{System: Etcd, Nodes: 3, Persistence: Always, Stores: true, Stale: 200,
 	Clients: 8, Keys: 4, TTL: etcdhold.MinTTL}
 
@@ -61,8 +61,8 @@ var EtcdStores = Config{System: Etcd, Nodes: 3, Persistence: Always, Stores: tru
 const guard = 2 * time.Second
 
 // manned gives modes so few goroutines that all of them can run side by side on a small machine.
-// Those that hold a lock only for a moment are most acquisitions: one over several servers takes as
-// much time of the machine as several on one.
+// Most acquisitions are those that hold a lock only for a moment. One over several servers takes as
+// much of the machine's time as several on one server.
 func manned(modes ...Config) []Config {
 	for i := range modes {
 		c := &modes[i]
@@ -80,7 +80,7 @@ var failovers = []string{"failover", "freeze", "client kill", "script flush", "o
 	"clock rate", "partition", "requests held", "replies held", "replies lost", "all lost", "slow",
 	"pipelines split", "reset", "refused", "half closed", "pause", "kill"}
 
-// valid fails if a fault is wanted that there is not.
+// valid fails if a wanted fault cannot come up.
 func (c *Config) valid() error {
 	all := slices.Concat(slices.Collect(maps.Values(c.System.kinds()))...)
 	for _, name := range c.Faults {

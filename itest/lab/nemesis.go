@@ -13,19 +13,18 @@ import (
 )
 
 // nemesis breaks things. What it does is drawn from the seed; when it does it also depends on how
-// fast the machine is. There are three of them at work: one for servers, one for the network, one
-// for clients. So there are up to three kinds of faults at once, and each of them may hit several
-// targets.
+// fast the machine is. Three of them are at work: one for servers, one for the network, one for
+// clients. So there are up to three kinds of faults at once. Each of them may hit several targets.
 type nemesis struct {
 	run    *run
 	draw   *rand.Rand
-	faults []fault // that make sense, each as often as its weight says
-	deck   []fault // those of them that are to come before any comes again
+	faults []fault // those that make sense, each as often as its weight says
+	deck   []fault // those that are to come before any comes again
 	drawn  string  // name of the fault at work
 }
 
-// fault is something that a nemesis can do. It takes as long as the fault does, undoes it, and is
-// not ended by anything.
+// fault is something that a nemesis can do. It takes as long as the fault does, and undoes it.
+// Nothing ends it earlier.
 type fault struct {
 	name   string
 	weight int
@@ -33,7 +32,7 @@ type fault struct {
 	do     func(n *nemesis)
 }
 
-// kinds are all faults there are for what is locked on, by what they hit.
+// kinds returns all faults for the system, by what they hit.
 func (s System) kinds() map[string][]fault {
 	servers := serverFaults
 	if s != Redis {
@@ -43,7 +42,7 @@ func (s System) kinds() map[string][]fault {
 		"clients": clientFaults}
 }
 
-// nemeses are the three of them. What each may do is recorded.
+// nemeses returns the three of them, and records what each may do.
 func (r *run) nemeses() (all []*nemesis) {
 	for i, kind := range []string{"servers", "network", "clients"} {
 		n := &nemesis{run: r, draw: rand.New(rand.NewPCG(r.config.Seed, uint64(i)+1000))}
@@ -68,7 +67,7 @@ func (n *nemesis) work(ctx context.Context) {
 		<-ctx.Done()
 	}
 	for ctx.Err() == nil {
-		// Without some peace nothing would be held, and nothing could break.
+		// Without some peace nothing would be held, and there would be nothing to break.
 		wait, cancel := context.WithTimeout(ctx,
 			n.between(n.run.config.TTL/10, n.run.config.TTL*3/2))
 		<-wait.Done()
@@ -81,8 +80,8 @@ func (n *nemesis) work(ctx context.Context) {
 	}
 }
 
-// next draws a fault. All come up before any does more often than its weight says, so none is left
-// out for long.
+// next draws a fault. All come up before one comes up more often than its weight says, so none is
+// left out for long.
 func (n *nemesis) next() (f fault) {
 	if len(n.deck) == 0 {
 		for _, i := range n.draw.Perm(len(n.faults)) {
@@ -98,7 +97,7 @@ func (n *nemesis) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(n.draw.Int64N(int64(to-from)))
 }
 
-// while is for how long a fault lasts: mostly less than a lease, at times more.
+// while draws for how long a fault lasts: mostly less than a lease, at times more.
 func (n *nemesis) while() time.Duration {
 	ttl := n.run.config.TTL
 	if n.draw.IntN(3) == 0 {
@@ -107,7 +106,7 @@ func (n *nemesis) while() time.Duration {
 	return n.between(ttl/40, ttl)
 }
 
-// some draws at least one of them; most often as few as a quorum survives.
+// some draws at least one of them, and most often not more than a quorum survives.
 func some[T any](draw *rand.Rand, all []T) []T {
 	n := 1
 	if len(all) > 1 {
@@ -131,7 +130,7 @@ func (n *nemesis) last(name string, targets []string, breaks string) (over func(
 	return n.during(history.Record{Name: name, Target: strings.Join(targets, " "), Breaks: breaks})
 }
 
-// forget records, as last does, one that has servers forget what they stored, or come back with
+// forget records, as last does, a fault by which servers forget what they stored, or come back with
 // older data.
 func (n *nemesis) forget(name string, servers []*Node, breaks string) (over func()) {
 	return n.during(history.Record{Name: name, Target: targets(servers), Breaks: breaks,

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// Clients have all the time that a run gives them, also when there is nothing to break: what shows
-// only after a while would never show.
+// Clients have all the time of a run, even if there is nothing to break. Otherwise what shows only
+// after a while would never show.
 func TestNothingToBreakTakesAsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const duration = 12 * time.Second
@@ -30,7 +30,7 @@ func TestNothingToBreakTakesAsLong(t *testing.T) {
 	})
 }
 
-// Where there were too few acquisitions, and faults go on, they do not begin anew with those that
+// If there were too few acquisitions, and faults go on, they do not begin again with those that
 // were drawn before.
 func TestEveryRoundDrawsOn(t *testing.T) {
 	var drawn []uint64

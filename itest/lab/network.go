@@ -28,7 +28,7 @@ var networkFaults = []fault{
 		n.spoil("slow", way{delay: n.between(0, ttl/10)}, way{delay: n.between(0, ttl/4)})
 	}},
 	{name: "pipelines split", weight: 4, do: func(n *nemesis) {
-		// Others get in between the requests of one acquisition, and the connection may end there.
+		// Others come between the requests of one acquisition, and the connection may end there.
 		n.spoil("pipelines split", way{split: n.between(time.Millisecond, n.run.config.TTL/20)},
 			way{})
 	}},
@@ -67,7 +67,7 @@ var networkFaults = []fault{
 	}},
 }
 
-// spoil has a fault on each direction for a while.
+// spoil puts a fault on each direction for a while.
 func (n *nemesis) spoil(name string, up, down way) {
 	links, targets := n.links()
 	over := n.last(name, targets, "")
@@ -81,8 +81,8 @@ func (n *nemesis) spoil(name string, up, down way) {
 	over()
 }
 
-// links draws what part of the network is hit: all that some clients have, all that leads to some
-// nodes, or single ones.
+// links draws which part of the network is hit: all links of some clients, all links to some nodes,
+// or single ones.
 func (n *nemesis) links() (links []*link, targets []string) {
 	switch n.draw.IntN(3) {
 	case 0:

@@ -31,7 +31,7 @@ const (
 	Always   Persistence = "always"   // an append-only file, synced before every answer
 )
 
-// patience bounds every wait for a server or a client. It is long since the machine may be busy.
+// patience bounds every wait for a server or a client. It is long because the machine may be busy.
 const patience = 2 * time.Minute
 
 // Node is one redis-server.
@@ -45,7 +45,7 @@ type Node struct {
 	secure      *secure  // how clients are served; nil for without TLS
 	clock       clock
 	library     string // preload, built
-	// what it keeps has been changed while it ran, so it may come back with older data
+	// what it keeps was changed while it ran, so it may come back with older data
 	unsure  bool
 	process *process
 }
@@ -85,7 +85,7 @@ func StartNodes(ctx context.Context, dir string, count int, persistence Persiste
 	return startNodes(ctx, dir, count, persistence, func(*Node) error { return nil })
 }
 
-// startNodes does so, and prepares each before it is started.
+// startNodes is StartNodes, and prepares each server before it is started.
 func startNodes(ctx context.Context, dir string, count int, persistence Persistence,
 	prepare func(*Node) error) (nodes []*Node, stop func(), err error) {
 	stop = func() {
@@ -126,7 +126,7 @@ func (n *Node) requests(from io.Reader) func(single func() bool) ([]byte, error)
 	return requests(from)
 }
 
-// Freeze stops the process in its tracks: connections stay open and nothing is answered.
+// Freeze stops the process: connections stay open and nothing is answered.
 func (n *Node) Freeze() { n.process.freeze() }
 
 // Thaw undoes Freeze.
@@ -138,7 +138,7 @@ func (n *Node) start() error {
 		"no", "--protected-mode", "no",
 		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0"}
 	if n.Persistence != Memory {
-		// It is never written anew of itself: a power failure takes away the end of what there is.
+		// It is never rewritten by itself: a power failure takes away the end of what there is.
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(n.Persistence),
 			"--auto-aof-rewrite-percentage", "0")
 	}
@@ -170,8 +170,8 @@ func (n *Node) start() error {
 	}
 }
 
-// replace starts another server in place of the node's, without data and at another address. The
-// former one goes on.
+// replace starts another server in place of the node's, without data, at another address. The
+// former server goes on.
 func (n *Node) replace() (former *Node, err error) {
 	former = &Node{Name: n.Name, Addr: n.Addr, dir: n.dir, process: n.process}
 	if n.Addr, err = freeAddress(); err != nil {
@@ -190,7 +190,7 @@ func (n *Node) Do(args ...string) (any, error) {
 	return (&redistest.Server{Addr: n.Addr}).Try(args...)
 }
 
-// Restart kills the server, if that has not been done, and starts it on what it has kept.
+// Restart kills the server, unless it was killed already, and starts it on what it has kept.
 func (n *Node) Restart() error {
 	return errors.Join(n.Kill(), n.start())
 }
@@ -223,10 +223,10 @@ func (n *Node) Synced() (map[string]int64, error) {
 	return sizes, nil
 }
 
-// PowerFailure kills the server and takes away of its file what the disk may not have: kill -9
-// alone does not, as the system still has it. That is what a server has not synced that syncs
-// always. One that does so every second loses what it has written since a moment within the last
-// one.
+// PowerFailure kills the server, and cuts off what the disk may not have of its file. kill -9 alone
+// does not do that, because the system still has it. A server that always syncs loses what it has
+// not synced. One that syncs every second loses what it has written since a moment in the last
+// second.
 func (n *Node) PowerFailure(moment map[string]int64) error {
 	if err := n.Kill(); err != nil {
 		return err
@@ -246,7 +246,8 @@ func (n *Node) PowerFailure(moment map[string]int64) error {
 	return nil
 }
 
-// Kill kills the server. It fails if that had ended by itself before, and tells what it said last.
+// Kill kills the server. It fails if the server had ended by itself before, and tells what it said
+// last.
 func (n *Node) Kill() error {
 	if crashed := n.process.kill(); !crashed {
 		return nil
@@ -255,7 +256,7 @@ func (n *Node) Kill() error {
 	return fmt.Errorf("%s ended by itself: %s", n.Name, text[max(0, len(text)-4000):])
 }
 
-// lockClients are the connections of lock clients.
+// lockClients returns the connections of lock clients.
 func (n *Node) lockClients() ([]string, error) {
 	reply, err := n.Do("CLIENT", "LIST")
 	if err != nil {
@@ -271,10 +272,10 @@ func (n *Node) lockClients() ([]string, error) {
 	return found, nil
 }
 
-// orphans are keys that would block others, or that would stay for ever and are neither a counter
-// of tokens nor what the server knows of the set that it is one of.
+// orphans returns keys that would block others, and keys that would stay for ever, except counters
+// of tokens and what the server knows of its set.
 func (n *Node) orphans() ([]string, error) {
-	// A replica has what its primary has, and in a Cluster it does not tell.
+	// A replica has what its primary has, and in a Cluster it does not show it.
 	if left, err := n.behind(); err == nil && left == nil {
 		return nil, nil
 	}

@@ -11,26 +11,26 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// overtaken is the name of the only fault there.
+// overtaken is the name of the only fault in runs with guarded stores.
 const overtaken = "pause past the lease"
 
 // overtaking stops holders between their read and their write until another holder has come, as
 // often as needed. What they write then comes too late. One loop decides everything.
 //
-// A client says that it has read, with its token and whether every guard has let it, and writes
-// only when it is ordered to. Then it says that it has written, with the same. Clients of one key
-// are never all stopped, so there is always one to overtake the others.
+// A client says that it has read, with its token and whether every guard has accepted it. It writes
+// only when it is ordered to. Then it says that it has written, with the same words. The clients of
+// one key are never all stopped, so there is always one to overtake the others.
 type overtaking struct {
 	run    *run
 	draw   *rand.Rand
 	said   chan word
 	paused map[*client]pause
-	left   map[*client]bool // that have not ended
+	left   map[*client]bool // those that have not ended
 	ending bool
 	late   int // how many were overtaken so far
 }
 
-// word is what a client says. It is the last one of a client that has ended by itself.
+// word is what a client says. The last one is of a client that has ended by itself.
 type word struct {
 	client *client
 	last   bool
@@ -39,15 +39,15 @@ type word struct {
 	whole  bool
 }
 
-// pause is of one client.
+// pause is the pause of one client.
 type pause struct {
 	token   uint64
 	since   int64
 	written bool // it ends when the next holder has written; otherwise when that one has read
 }
 
-// overtake has the clients of guarded stores at work, and overtakes them, until the time is over
-// and that has happened often enough. It returns when all have ended.
+// overtake keeps the clients of guarded stores at work, and has them overtaken, until the time is
+// over and that has happened often enough. It returns when all have ended.
 func (r *run) overtake(ctx context.Context) error {
 	o := &overtaking{run: r, said: make(chan word), paused: make(map[*client]pause),
 		left: make(map[*client]bool), draw: rand.New(rand.NewPCG(r.config.Seed, 1000))}
@@ -104,7 +104,7 @@ func (o *overtaking) listen(c *client, done <-chan struct{}) {
 	}
 }
 
-// hear does what follows from what a client says.
+// hear acts on what a client says.
 func (o *overtaking) hear(w word) error {
 	switch {
 	case w.last:
@@ -113,7 +113,7 @@ func (o *overtaking) hear(w word) error {
 		delete(o.left, w.client)
 	case o.ending:
 	case w.name == "read":
-		// Where a guard has not let it, nobody was overtaken there.
+		// If a guard has not accepted it, nobody was overtaken there.
 		if w.whole {
 			o.pass(w, false)
 		}
@@ -133,7 +133,7 @@ func (o *overtaking) hear(w word) error {
 	return nil
 }
 
-// pass lets clients go on that were overtaken by a holder that has read, or also written, by now.
+// pass lets clients go on that were overtaken by a holder that has read, or has also written.
 func (o *overtaking) pass(w word, written bool) {
 	for c, p := range o.paused {
 		if c.key == w.client.key && p.token < w.token && (written || !p.written) {
@@ -162,7 +162,8 @@ func (o *overtaking) spared(stopped *client) bool {
 	return false
 }
 
-// end orders every client to end, once. Who was to be ordered to go on takes it for that, too.
+// end orders every client to end, once. A client that waits for the order to go on takes it for
+// that.
 func (o *overtaking) end() {
 	o.ending = true
 	for c := range o.left {

@@ -22,29 +22,30 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// postgres is a primary and a standby, which take turns, and maybe a PgBouncer before them.
+// postgres is a primary and a standby, which take turns, and maybe a PgBouncer in front of them.
 type postgres struct {
 	run     *run
 	program string
 	servers [2]*postgresServer
-	primary int     // the number of the server that is it
+	primary int     // the number of the server that is the primary
 	pooler  *member // nil for none
-	front   *link   // that the pooler reaches the primary by
+	front   *link   // by which the pooler reaches the primary
 	home    *testserver.Process
 }
 
 // postgresServer is one of the two.
 type postgresServer struct {
 	*member
-	home *testserver.Process // its directory, and whose it is: root may not run it
-	feed *link               // that it is followed by
+	home *testserver.Process // its directory and its user: root may not run it
+	feed *link               // by which it is followed
 }
 
 func (s *postgresServer) data() string { return filepath.Join(s.home.Dir, "data") }
 
 const postgresUser, postgresDatabase = "holdfast", "postgres"
 
-// start is one function because each step needs what those before it have started.
+// start starts everything. It is one function because each step needs what those before it have
+// started.
 func (p *postgres) start(ctx context.Context) error {
 	initdb, err := testserver.Find("initdb", "postgresql", "/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -93,7 +94,7 @@ func (p *postgres) start(ctx context.Context) error {
 	return first.do(ctx, func(conn *pgx.Conn) error { return pghold.Migrate(ctx, conn) })
 }
 
-// prepare makes a server that has no data yet.
+// prepare makes a server without data.
 func (p *postgres) prepare(name string) (s *postgresServer, err error) {
 	s = &postgresServer{member: &member{name: name,
 		log: filepath.Join(p.run.config.Dir, name+".log")}}
@@ -107,7 +108,7 @@ func (p *postgres) prepare(name string) (s *postgresServer, err error) {
 	return s, err
 }
 
-// command runs a server, which follows the other one if it is a standby.
+// command returns how to run a server. It follows the other one if it is a standby.
 func (p *postgres) command(s, other *postgresServer) func() *exec.Cmd {
 	host, port, _ := net.SplitHostPort(s.addr)
 	from, at, _ := net.SplitHostPort(other.feed.address())
@@ -129,8 +130,7 @@ func (p *postgres) command(s, other *postgresServer) func() *exec.Cmd {
 	return func() *exec.Cmd { return s.home.Command(p.program, args...) }
 }
 
-// follow has a server, which does not run, begin as the standby of the primary, on a copy of its
-// data.
+// follow makes a server that does not run the standby of the primary, on a copy of its data.
 func (p *postgres) follow(s *postgresServer) error {
 	if err := os.RemoveAll(s.data()); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (p *postgres) follow(s *postgresServer) error {
 	return s.member.start()
 }
 
-// startPooler starts a PgBouncer in transaction mode. It reaches the primary by a link that is led
-// to another one at a failover, as an operator does it with an address.
+// startPooler starts a PgBouncer in transaction mode. It reaches the primary by a link, which is
+// moved to the new primary at a failover, as an operator moves an address.
 func (p *postgres) startPooler() (err error) {
 	path, err := testserver.Find("pgbouncer", "pgbouncer", "/usr/sbin")
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *postgres) startPooler() (err error) {
 	}
 	host, port, _ := net.SplitHostPort(p.front.address())
 	ownHost, ownPort, _ := net.SplitHostPort(p.pooler.addr)
-	// What a client waits for a connection is bounded by the client.
+	// The client bounds its wait for a connection.
 	config := fmt.Sprintf(`[databases]
 %s = host=%s port=%s user=%s
 [pgbouncer]
@@ -246,7 +246,7 @@ func count(ctx context.Context, address, query string) (n int, err error) {
 	return n, err
 }
 
-// silence is what is wrong as long as the server does not answer.
+// silence says what is wrong while the server does not answer.
 func (s *postgresServer) silence() ([]string, error) {
 	_, err := count(context.Background(), s.addr, "SELECT 1")
 	return nil, err
@@ -317,7 +317,7 @@ func (p *postgres) stop() {
 	}
 }
 
-// promote has the standby take over, whatever the primary does.
+// promote makes the standby take over, whatever the primary does.
 func (p *postgres) promote() error {
 	ctx := context.Background()
 	to := p.servers[1-p.primary]
@@ -335,9 +335,9 @@ func (p *postgres) promote() error {
 	return nil
 }
 
-// failOverPostgres has the standby take over from a primary that was killed, that stands still, or
-// that the standby can not reach. In the last two cases there are two primaries for a while. The
-// former one begins as standby of the new one then.
+// failOverPostgres makes the standby take over from a primary that was killed, that stands still,
+// or that the standby cannot reach. In the last two cases there are two primaries for a while. Then
+// the former one starts again as the standby of the new one.
 func (n *nemesis) failOverPostgres() {
 	p := n.run.system.(*postgres)
 	if err := n.run.ready(); err != nil {
@@ -354,7 +354,7 @@ func (n *nemesis) failOverPostgres() {
 		Target: joined(p.members()), Breaks: breaks, Forget: breaks != ""})
 	defer over()
 	if how == "cut off" || breaks != "" && n.draw.IntN(2) == 0 {
-		// For so long at times that requests that wait for the standby are given up.
+		// At times this is so long that requests that wait for the standby are given up.
 		former.feed.set(way{hold: true}, way{hold: true})
 		time.Sleep(n.between(n.run.config.TTL/10, 4*n.run.config.TTL))
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// process is one that dies with the laboratory, however that ends.
+// process is a process that dies with the laboratory, however that ends.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
-	gone   chan struct{} // closed when those that it has started have ended, too
-	told   atomic.Bool   // to end
+	gone   chan struct{} // closed when the processes that it has started have ended, too
+	told   atomic.Bool   // it was told to end
 }
 
-// start starts the command, with what it says going to the file.
+// start starts the command, and writes its output to the file.
 func start(cmd *exec.Cmd, output string) (*process, error) {
 	file, err := os.OpenFile(output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -35,7 +35,7 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 		cmd.Stdout = file
 	}
 	cmd.Stderr = file
-	// Whoever it starts has the pipe, too, so it ends with the last of them.
+	// All processes that it starts have the pipe, too, so that ends with the last of them.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func start(cmd *exec.Cmd, output string) (*process, error) {
 	return p, nil
 }
 
-// freeze stops the process and those that it has started, which may have left its group.
+// freeze stops the process, and those that it has started, even if they have left its group.
 func (p *process) freeze() {
 	p.cmd.Process.Signal(syscall.SIGSTOP) // it starts no more of them
 	p.signal(syscall.SIGSTOP)
@@ -79,7 +79,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// children are the processes that another one has started, as far as the system tells.
+// children returns the processes that another one has started, as far as the system tells.
 func children(parent int) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -87,7 +87,7 @@ func children(parent int) (pids []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		// Behind the name, which may have anything in it, are the state and the parent.
+		// Behind the name, which may be anything, are the state and the parent.
 		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(rest) > 1 && rest[1] == strconv.Itoa(parent) {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
@@ -107,15 +107,15 @@ func (p *process) kill() (crashed bool) {
 	return crashed
 }
 
-// end tells the process to end, which it may take a while to do. It reports whether the process had
-// ended by itself before.
+// end tells the process to end, which may take a while. It reports whether the process had ended by
+// itself before.
 func (p *process) end() (crashed bool) {
 	crashed = !p.told.Swap(true) && p.ended()
 	select {
 	case <-p.gone:
 	default:
-		// A server has a process that writes its file anew, and would go on in its directory. As
-		// long as one of them is there, the number of the group is nobody else's.
+		// A server may have a process that rewrites its file, which would go on in its directory.
+		// As long as one process of the group is there, nothing else has the group's number.
 		p.signal(syscall.SIGKILL)
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A PostgreSQL whose processes for clients go on is not frozen. They are in groups of their own.
+// A PostgreSQL is not frozen while its processes for clients go on. They are in groups of their
+// own.
 func TestFreezeReachesThoseStarted(t *testing.T) {
 	p, err := start(exec.Command("sh", "-c", "setsid -w sleep 1000 & wait"),
 		filepath.Join(t.TempDir(), "log"))

@@ -15,13 +15,13 @@ import (
 )
 
 // replace puts another server in the place of one, as the documentation of quorum tells an operator
-// to: the new one is empty and has another address, the guard is another one by a millisecond, and
-// the servers are adopted while clients work. Clients are restarted one after the other, some of
-// them before that, some meanwhile, and some afterwards. Nothing that promises rest on is broken.
+// to: the new one is empty and has another address, the guard differs by a millisecond, and the
+// servers are adopted while clients work. Clients are restarted one after the other, some before
+// that, some meanwhile, and some afterwards. Nothing that promises rest on is broken.
 func (n *nemesis) replace() {
 	r := n.run
 	node := r.nodes[n.draw.IntN(len(r.nodes))]
-	early := n.draw.IntN(2) == 0 // the former server is off before all clients know of the new one
+	early := n.draw.IntN(2) == 0 // the former server ends before all clients know of the new one
 
 	over := n.forget("server replaced", []*Node{node}, "")
 	defer over()
@@ -39,8 +39,8 @@ func (n *nemesis) replace() {
 	})
 }
 
-// resize adds servers to the set, which are empty, or leaves them out again; the guard stays as it
-// is. Else it is done as in replace. Those that were left out are shut down.
+// resize adds empty servers to the set, or leaves them out again. The guard stays as it is.
+// Otherwise it works like replace. Servers that were left out are shut down.
 func (n *nemesis) resize() {
 	r := n.run
 	spare := r.nodes[r.config.Nodes:]
@@ -64,7 +64,7 @@ func (n *nemesis) resize() {
 	}
 }
 
-// adopt moves servers and clients to the set as it is by now, and calls adopted in between.
+// adopt moves servers and clients to the present set, and calls adopted in between.
 func (n *nemesis) adopt(adopted func()) {
 	r := n.run
 	order := n.draw.Perm(len(r.clients))
@@ -91,7 +91,7 @@ func (n *nemesis) adopt(adopted func()) {
 	reconfigure(order[meanwhile:])
 }
 
-// reconfigure restarts a client for the set of servers as it is by now.
+// reconfigure restarts a client for the present set of servers.
 func (r *run) reconfigure(c *client) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (r *run) reconfigure(c *client) error {
 	return r.spawn(c)
 }
 
-// adopt moves the servers to their set.
+// adopt makes the servers adopt the present set.
 func (r *run) adopt() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
@@ -128,6 +128,6 @@ func (r *run) adopt() error {
 		if errors.Is(err, quorum.ErrSetInUse) || ctx.Err() != nil {
 			return fmt.Errorf("adopt the servers: %w", err)
 		}
-		time.Sleep(r.config.TTL / 20) // a server was not reached, and it goes on where it was
+		time.Sleep(r.config.TTL / 20) // a server was not reached; adoption goes on where it was
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// requests reads what a client sends: all that has arrived, or a single request of it if that is
-// what single says by then. It never ends within a request, unless the connection does.
+// requests reads what a client sends: all that has arrived, or one request of it if single returns
+// true. It never ends within a request, unless the connection does.
 func requests(from io.Reader) func(single func() bool) ([]byte, error) {
 	r := bufio.NewReaderSize(from, 1<<16)
 	return func(single func() bool) (part []byte, err error) {
@@ -22,7 +22,7 @@ func requests(from io.Reader) func(single func() bool) ([]byte, error) {
 	}
 }
 
-// request appends one to part: an array of strings, each with its length in front.
+// request appends a request to part: an array of strings, each with its length in front.
 func request(r *bufio.Reader, part []byte) ([]byte, error) {
 	part, count, err := number(r, part)
 	for ; count > 0 && err == nil; count-- {
@@ -38,7 +38,7 @@ func request(r *bufio.Reader, part []byte) ([]byte, error) {
 	return part, err
 }
 
-// number appends a line to part, and gives the number in it; 0 if it is none.
+// number appends a line to part, and returns the number in it; 0 if there is none.
 func number(r *bufio.Reader, part []byte) ([]byte, int, error) {
 	line, err := r.ReadBytes('\n')
 	part = append(part, line...)

@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 )
 
-// What a client sends is read in whole requests, one by one or all that is there, however it
-// arrives; and what is left at the end, too.
+// What a client sends is read in whole requests, one by one or all at once, however it arrives.
+// What is left at the end is read, too.
 func TestRequests(t *testing.T) {
 	const get, set, rest = "*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n",
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n", "*1\r\n$4\r\nPI"

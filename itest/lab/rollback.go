@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// What a server keeps is in these, below its directory.
+// What a server keeps is in these files, below its directory.
 const (
 	snapshotFile = "dump.rdb"
 	appendFolder = "appendonlydir"
 )
 
-// Save keeps aside what the server has stored so far, for RollBack.
+// Save copies what the server has stored so far, for RollBack.
 func (n *Node) Save() error {
 	aside := n.aside()
 	if err := errors.Join(os.RemoveAll(aside), os.MkdirAll(aside, 0o755)); err != nil {
@@ -36,7 +36,7 @@ func (n *Node) Save() error {
 	return os.Rename(filepath.Join(n.dir, snapshotFile), filepath.Join(aside, snapshotFile))
 }
 
-// RollBack starts the server, which has been killed, on what Save kept aside.
+// RollBack starts the server, which has been killed, on what Save copied.
 func (n *Node) RollBack() error {
 	files, kept := filepath.Join(n.dir, appendFolder), filepath.Join(n.aside(), appendFolder)
 	if n.Persistence != Memory {
@@ -52,7 +52,7 @@ func (n *Node) RollBack() error {
 	if err := n.start(); err != nil {
 		return err
 	}
-	// The next start is to be one without data again.
+	// The next start is to be without data again.
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -61,7 +61,7 @@ func (n *Node) RollBack() error {
 
 func (n *Node) aside() string { return filepath.Join(n.dir, "aside") }
 
-// rewritten waits until the server does not write its append-only file anew any more.
+// rewritten waits until the server is not rewriting its append-only file.
 func (n *Node) rewritten() error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		reply, err := n.Do("INFO", "persistence")

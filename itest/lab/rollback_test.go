@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/lab"
 )
 
-// A server comes back with what it had when it was saved, whatever it keeps; one that keeps nothing
+// A server comes back with what it had when it was saved, whatever it keeps. One that keeps nothing
 // is without data after the next start.
 func TestRollBack(t *testing.T) {
 	for _, c := range []struct {

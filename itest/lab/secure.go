@@ -21,7 +21,7 @@ import (
 // secure is how a server serves clients by TLS. The laboratory itself talks to it without.
 type secure struct {
 	addr string // host:port
-	ca   string // file with the certificate that vouches for it, which is its own
+	ca   string // file with the certificate that vouches for it, its own
 }
 
 func (s *secure) url(address string) string {
@@ -36,7 +36,7 @@ func (n *Node) entry() string {
 	return n.Addr
 }
 
-// encrypt has the server, which is not started yet, serve TLS as well.
+// encrypt makes a server that is not started yet serve TLS, too.
 func (n *Node) encrypt() error {
 	host, _, _ := net.SplitHostPort(n.Addr)
 	free, err := freeAddress()
@@ -54,7 +54,7 @@ func (n *Node) encrypt() error {
 	return nil
 }
 
-// certify writes a key, and a certificate for the host that it signs itself.
+// certify writes a key, and a self-signed certificate for the host.
 func certify(host, certificateFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // sentinel watches over a primary and its replica. It finds none of them down: the nemesis draws
-// which takes over and when.
+// which one takes over, and when.
 type sentinel struct {
 	*redistest.Server
 	process *process
@@ -27,7 +27,7 @@ func (s *sentinel) url() string {
 	return "redis+sentinel://" + s.Addr + "/" + redistest.PrimaryName
 }
 
-// primary is the address that it tells clients.
+// primary returns the address that it tells clients.
 func (s *sentinel) primary() (string, error) {
 	reply, err := s.Try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", redistest.PrimaryName)
 	parts, _ := reply.([]any)
@@ -93,14 +93,14 @@ func (r *run) startSentinel(ctx context.Context) (err error) {
 	return nil
 }
 
-// follow has a server be the replica of another one.
+// follow makes a server the replica of another one.
 func (r *run) follow(replica, primary int) error {
 	host, port, _ := net.SplitHostPort(r.shared[primary].address())
 	_, err := r.nodes[replica].Do("REPLICAOF", host, port)
 	return err
 }
 
-// unknownReplica says what is wrong as long as the Sentinel does not know of a replica that has the
+// unknownReplica says what is wrong while the Sentinel does not know of a replica that has the
 // primary's data.
 func (r *run) unknownReplica() ([]string, error) {
 	reply, err := r.sentinel.Try("SENTINEL", "REPLICAS", redistest.PrimaryName)
@@ -110,7 +110,8 @@ func (r *run) unknownReplica() ([]string, error) {
 	return nil, err
 }
 
-// failover has the replica take over, which may have been cut off from the primary for a while.
+// failover makes the replica take over. The replica may have been cut off from the primary for a
+// while.
 func (n *nemesis) failover() {
 	r := n.run
 	if left := eventually(context.Background(), patience, r.unknownReplica); left != "" {
@@ -137,7 +138,7 @@ func (n *nemesis) failover() {
 		time.Sleep(n.while())
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		r.sentinel.Try("SENTINEL", "FAILOVER", redistest.PrimaryName) // an error if it is at it
+		r.sentinel.Try("SENTINEL", "FAILOVER", redistest.PrimaryName) // an error if it is under way
 		if address, err := r.sentinel.primary(); err == nil && address == r.shared[to].address() {
 			break
 		}
@@ -146,7 +147,7 @@ func (n *nemesis) failover() {
 			break
 		}
 	}
-	time.Sleep(n.while()) // for so long there are two primaries
+	time.Sleep(n.while()) // there are two primaries for so long
 	n.do(former, "ACL", "SETUSER", "default", "+psync", "+sync")
 	if err := r.follow(from, to); err != nil {
 		r.fail(err)

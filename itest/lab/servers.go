@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// The documented assumptions that faults may break. Where one is broken two holders are no
-// violation: they are reported with the reason.
+// The documented assumptions that faults may break. If one is broken, two holders are no violation:
+// they are reported with the reason.
 const (
 	forgets  = "a lone server forgot its locks (R29)"
 	unguard  = "a server forgot its locks, and there was no quarantine (R29)"
@@ -31,9 +31,9 @@ const (
 func single(c *Config) bool { return c.Nodes == 1 }
 func limits(c *Config) bool { return c.Limits }
 
-// forgetful reports whether a server may forget or come back with older data: on one alone that
-// breaks what is promised, and over several it is what the quarantine is for. Where clients' clocks
-// differ tokens rest on what servers keep.
+// forgetful reports whether a server may forget, or come back with older data. On a single server
+// that breaks what is promised; over several the quarantine is for that. If the clocks of clients
+// differ, tokens rest on what servers keep.
 func forgetful(c *Config) bool {
 	return c.Limits || c.Nodes > 1 && c.Guard > 0 && c.Persistence != Always && c.Skew == 0
 }
@@ -56,8 +56,8 @@ var serverFaults = []fault{
 		n.restart("restart", some(n.draw, n.run.nodes), n.while(), false)
 	}},
 	{name: "rolling restart", weight: 1, do: func(n *nemesis) {
-		// With a quarantine servers restart as an operator would do it: one is back before the next
-		// one stops.
+		// With a quarantine, servers restart as an operator would do it: one is back before the
+		// next one stops.
 		for _, node := range n.run.nodes {
 			n.restart("rolling restart", []*Node{node}, 100*time.Millisecond, false)
 			time.Sleep(n.run.config.Guard + time.Second)
@@ -105,7 +105,7 @@ var serverFaults = []fault{
 		n.restart("persistence in the file", nodes, n.between(0, 100*time.Millisecond), false)
 	}},
 	{name: "persistence switched", weight: 1, only: forgetful, do: func(n *nemesis) {
-		// For as long as the server runs: what it does about it shows when it starts anew.
+		// This lasts as long as the server runs: its effect shows at the next start.
 		nodes := some(n.draw, n.run.nodes)
 		over := n.last("persistence switched", names(nodes), "")
 		append, sync := []string{"yes", "no"}[n.draw.IntN(2)],
@@ -122,15 +122,15 @@ var serverFaults = []fault{
 	{name: "replica", weight: 1, only: func(c *Config) bool {
 		return c.voters() > 1 && (c.Limits || c.Guard > 0 && c.Skew == 0)
 	}, do: func(n *nemesis) {
-		// The server loses its data and has the other one's data for a while, and no restart shows
-		// it. The quarantine is for that, too. A server without a set takes no part, because one
+		// The server loses its data, and has the other one's data for a while. No restart shows
+		// that. The quarantine is for that, too. A server without a set takes no part, because one
 		// that forgets its set may belong to another.
 		order := n.draw.Perm(n.run.size)
 		node, primary := n.run.nodes[order[0]], n.run.nodes[order[1]]
 		over := n.forget("replica", []*Node{node}, n.forgotten(unguard))
 		host, port, _ := net.SplitHostPort(primary.Addr)
 		n.do(node, "REPLICAOF", host, port)
-		// it takes a second or so to copy the data, and does not always get there
+		// copying takes a second or so, and does not always end in time
 		time.Sleep(n.between(0, 3*time.Second))
 		n.do(node, "REPLICAOF", "NO", "ONE")
 		over()
@@ -179,21 +179,21 @@ var serverFaults = []fault{
 	{name: "clock back", weight: 2, only: limits, do: func(n *nemesis) { n.stepClock(-1) }},
 }
 
-// forgotten is the assumption that is broken if nodes come back without data, or with older ones;
-// whether they do depends on what they keep.
+// forgotten returns the assumption that is broken if nodes come back without data, or with older
+// data. Whether they do depends on what they keep.
 func (n *nemesis) forgotten(reason string) string {
 	switch {
 	case single(&n.run.config):
 		return reason
 	case n.run.config.Guard == 0:
 		return unguard
-	default: // that is what the quarantine is for
+	default: // the quarantine is for that
 		return ""
 	}
 }
 
-// mayForget reports whether one of the servers may not have kept all that it has answered. One that
-// syncs it before it answers has, however it ends.
+// mayForget reports whether one of the servers may have lost something that it has answered. A
+// server that syncs before it answers loses nothing, however it ends.
 func mayForget(nodes []*Node) bool {
 	return slices.ContainsFunc(nodes, func(node *Node) bool {
 		return node.unsure || node.Persistence != Always
@@ -239,7 +239,8 @@ func (n *nemesis) restart(name string, nodes []*Node, down time.Duration, power 
 	over()
 }
 
-// remove deletes a key. Like other faults it picks most often as many servers as a quorum survives.
+// remove deletes a key. Like other faults, it most often picks as many servers as a quorum
+// survives.
 func (n *nemesis) remove() {
 	nodes := some(n.draw, n.run.nodes)
 	key := one(n.draw, n.run.stored())
@@ -283,7 +284,7 @@ func (n *nemesis) command(name string, args ...string) {
 	over()
 }
 
-// do has a server carry out a command, without which there is no fault.
+// do makes a server carry out a command. Without it there is no fault.
 func (n *nemesis) do(node *Node, args ...string) {
 	if _, err := node.Do(args...); err != nil {
 		n.run.fail(fmt.Errorf("%s: %q: %w", node.Name, args, err))
@@ -298,8 +299,7 @@ func (n *nemesis) configure(nodes []*Node, settings ...string) {
 	}
 }
 
-// stepClock sets wall clocks off and later back. Only the step that leads forward ends leases
-// early.
+// stepClock sets wall clocks wrong and later right again. Only the step forward ends leases early.
 func (n *nemesis) stepClock(sign time.Duration) {
 	nodes := some(n.draw, n.run.nodes)
 	step := sign * n.between(n.run.config.TTL/4, 4*n.run.config.TTL)
@@ -324,8 +324,8 @@ func (n *nemesis) stepClock(sign time.Duration) {
 	over()
 }
 
-// rateClock has wall clocks go at another rate for a while, by so many millionths. They do not
-// jump, so they stay off by what that came to.
+// rateClock makes wall clocks go at another rate for a while, by so many millionths. They do not
+// jump, so they stay wrong by what has added up.
 func (n *nemesis) rateClock(millionths int64, breaks string) {
 	nodes := some(n.draw, n.run.nodes)
 	name := "clock rate"

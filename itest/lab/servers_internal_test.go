@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// A server that syncs before it answers is not excused from anything by a restart: what was checked
-// before goes on to count.
+// If a server syncs before it answers, a restart excuses nothing: what was checked before still
+// counts.
 func TestOnlyWhatIsNotSyncedMayBeForgotten(t *testing.T) {
 	always, memory := &Node{Persistence: Always}, &Node{Persistence: Memory}
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestOnlyWhatIsNotSyncedMayBeForgotten(t *testing.T) {
 	}
 }
 
-// recorded are what a run has recorded so far, of one kind.
+// recorded returns what a run has recorded so far, of one kind.
 func recorded(t *testing.T, r *run, kind history.Kind) (found []history.Record) {
 	t.Helper()
 	h, err := history.Read(filepath.Join(r.config.Dir, "lab.jsonl"))
@@ -48,7 +48,7 @@ func recorded(t *testing.T, r *run, kind history.Kind) (found []history.Record) 
 		history.Fault: h.Faults, history.Plan: h.Plans}[kind]
 }
 
-// recording is a run of which nothing is there but its log.
+// recording returns a run that has only its log.
 func recording(t *testing.T, c Config) *run {
 	t.Helper()
 	c.Dir = t.TempDir()
@@ -61,8 +61,8 @@ func recording(t *testing.T, c Config) *run {
 	return r
 }
 
-// A client or a server that ended by itself is not taken for one that the nemesis has ended, when
-// it comes to that.
+// A client or a server that ended by itself does not count as ended by the nemesis when the nemesis
+// kills it later.
 func TestCrashIsNoKill(t *testing.T) {
 	for _, crashes := range []bool{true, false} {
 		r := recording(t, Config{})
@@ -102,8 +102,8 @@ func TestCrashIsNoKill(t *testing.T) {
 	}
 }
 
-// A server that is killed leaves no process behind that goes on in its directory, as the one does
-// that writes its file anew.
+// A killed server leaves no process behind that goes on in its directory, such as the one that
+// rewrites its file.
 func TestKillLeavesNobodyBehind(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -122,14 +122,15 @@ func TestKillLeavesNobodyBehind(t *testing.T) {
 		t.Fatalf("it says %q, %v", line, err)
 	}
 	p.kill()
-	// Who is left has the output, too. It is at its end by now, and nobody waits so long for it.
+	// A process that is left has the output, too. If none is left, the output has ended, and there
+	// is no wait.
 	read.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := said.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("somebody is left: %v", err)
 	}
 }
 
-// No mode names a fault that can not come up in it, and none is left without a mode.
+// No mode names a fault that cannot come up in it, and every fault has a mode.
 func TestEveryFaultHasAMode(t *testing.T) {
 	modes := slices.Concat(Promises, Limits)
 	planned := make(map[string]bool)
@@ -166,7 +167,7 @@ func TestEveryFaultHasAMode(t *testing.T) {
 	}
 }
 
-// All faults come up before any does again.
+// All faults come up before one comes up again.
 func TestFaultsComeUpInTurns(t *testing.T) {
 	for _, n := range recording(t, Config{Nodes: 1, Persistence: Memory, Limits: true}).nemeses() {
 		for range 3 {

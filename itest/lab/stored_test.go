@@ -18,7 +18,7 @@ var complete = []string{"key1", "key2", "short1", "set1", "set2", "set3", "permi
 	"permit1@permit/1", "permit1@permit/2", "permit1@permit/gate1",
 	"permit1@permit/gate2", "permit1@permit/gate3", "permit1@permit/scout"}
 
-// drawing is a nemesis in a run with locks of all kinds, of which only the log is there.
+// drawing returns a nemesis in a run with locks of all kinds. Of the run there is only the log.
 func drawing(t *testing.T, c Config) *nemesis {
 	t.Helper()
 	c.Keys, c.Hasty, c.Sets, c.Permits = 2, 1, 1, 1
@@ -28,7 +28,7 @@ func drawing(t *testing.T, c Config) *nemesis {
 // draws is more often than it takes to draw each of the keys once.
 const draws = 500
 
-// What breaks one key breaks those of semaphores as well: each slot, and the gate.
+// What breaks a key also breaks those of semaphores: each slot, and the gate.
 func TestEveryKeyMayBeDeleted(t *testing.T) {
 	n := drawing(t, Config{Nodes: 1, Limits: true})
 	nodes, stop, err := StartNodes(t.Context(), t.TempDir(), 1, Memory)
@@ -99,7 +99,7 @@ func TestPartsHaveAllKeys(t *testing.T) {
 	}
 }
 
-// Clients take permits by the keys that faults are drawn of.
+// Clients take permits by the keys from which faults are drawn.
 func TestJobsHaveAllSemaphores(t *testing.T) {
 	n := drawing(t, Config{Nodes: 1})
 	j := n.run.job()

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/stores"
 )
 
-// startStores starts the servers of all guarded stores, and the process that makes what is in them:
-// the guards of that one may be broken on purpose, too.
+// startStores starts the servers of all guarded stores, and the process that makes what is in them.
+// Its guards may be broken on purpose, too.
 func (r *run) startStores(ctx context.Context) error {
 	at := &job.Stores{Dir: filepath.Join(r.config.Dir, "stores")}
 	if err := os.Mkdir(at.Dir, 0o755); err != nil {
@@ -82,7 +82,7 @@ func (r *run) startS3(dir string) (at job.S3, err error) {
 		Secret: versitytest.Secret}, nil
 }
 
-// readStores records what is in them at the end.
+// readStores records what is in the stores at the end.
 func (r *run) readStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

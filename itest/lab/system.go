@@ -28,7 +28,7 @@ const (
 	ZooKeeper System = "ZooKeeper"
 )
 
-// systemModes name what there is of each.
+// systemModes names what there is of each.
 var systemModes = map[System]string{
 	Etcd:      "etcd, a cluster of 3",
 	Postgres:  "PostgreSQL with a standby",
@@ -41,46 +41,47 @@ const (
 	Unconfirmed Persistence = "unconfirmed by the standby"
 )
 
-// systemTTL is that of locks on other systems than Redis: another leader takes a second or two, and
-// most locks are to outlast that.
+// systemTTL is the TTL of locks on other systems than Redis: it takes a second or two until another
+// leads, and most locks are to outlast that.
 const systemTTL = 2 * time.Second
 
-// lingers are by how much leases of processes that were killed may outlive a TTL of systemTTL.
+// lingers says by how much the lease of a killed process may outlive a TTL of systemTTL.
 var lingers = map[System]time.Duration{
-	// etcd's lease is a second longer, is counted anew by a leader that was elected meanwhile, and
-	// is looked at every half second.
+	// etcd's lease is a second longer. A leader that was elected meanwhile counts it anew. It is
+	// looked at every half second.
 	Etcd: 5 * time.Second,
-	// A session is half as long again, as is one that the next leader counts anew, and its servers
-	// have to be found first.
+	// A session is half as long again. The next leader counts it anew, and its servers have to be
+	// found first.
 	ZooKeeper: 2*zooKeeperSession - systemTTL + time.Second,
-	// A request that hangs is given up after five seconds, and what waits behind it waits as long.
+	// A request that hangs is given up after five seconds, and those behind it wait as long.
 	Postgres: 4 * time.Second,
 }
 
-// system is what clients lock on, where that is not Redis: servers that are one to their clients.
+// system is what clients lock on, if it is not Redis: servers that are one to their clients.
 type system interface {
 	// start starts the servers, and waits until they serve.
 	start(ctx context.Context) error
 	// members are all of them.
 	members() []*member
-	// entries are those that clients connect to.
+	// entries are the members that clients connect to.
 	entries() []*member
-	// url is how a client names them, by the addresses of its links to the entries.
+	// url returns the URL by which a client names them, from the addresses of its links to the
+	// entries.
 	url(addresses []string) string
-	// unready says what is wrong as long as not all of them serve.
+	// unready says what is wrong while not all of them serve.
 	unready() ([]string, error)
 	// leader is the one that the others follow.
 	leader() (*member, error)
-	// brittle is the assumption that is broken where the leader stands still, is replaced, and goes
-	// on; empty if that breaks none.
+	// brittle returns the assumption that is broken if the leader stands still, is replaced, and
+	// goes on; empty if that breaks none.
 	brittle() string
-	// left are what is there of locks that would be in the way of others.
+	// left returns what is left of locks that would be in the way of others.
 	left() ([]string, error)
 	// stop ends what start has started.
 	stop()
 }
 
-// systems make one of each kind for a run.
+// systems make a system of each kind for a run.
 var systems = map[System]func(*run) system{
 	Etcd:      func(r *run) system { return &etcd{run: r} },
 	Postgres:  func(r *run) system { return &postgres{run: r} },
@@ -116,13 +117,13 @@ func (m *member) kill() error {
 	return m.ended()
 }
 
-// ended is the error of a server that has ended by itself.
+// ended returns the error of a server that has ended by itself.
 func (m *member) ended() error {
 	text, _ := os.ReadFile(m.log)
 	return fmt.Errorf("%s ended by itself: %s", m.name, text[max(0, len(text)-4000):])
 }
 
-// targets are what links of clients lead to.
+// targets returns what the links of clients lead to.
 func (r *run) targets() (all []target) {
 	if r.system != nil {
 		for _, m := range r.system.entries() {
@@ -178,7 +179,7 @@ func (r *run) inspectSystem(ctx context.Context) {
 	}
 }
 
-// connections are those that clients have.
+// connections returns the connections that clients have.
 func (r *run) connections() (found []string, err error) {
 	for _, c := range r.clients {
 		for _, l := range c.links {
@@ -197,7 +198,7 @@ func namesOf(members []*member) (names []string) {
 	return names
 }
 
-// memberFaults are what happens to servers of any system but Redis. None of them loses what it has
+// memberFaults are what happens to servers of any system but Redis. No server loses what it has
 // answered.
 var memberFaults = []fault{
 	{name: "freeze", weight: 5, do: func(n *nemesis) {
@@ -213,7 +214,7 @@ var memberFaults = []fault{
 		}
 	}},
 	{name: "slow server", weight: 3, do: func(n *nemesis) {
-		// It runs for a moment now and then.
+		// They run for a moment now and then.
 		members, breaks := n.still(some(n.draw, n.run.system.members()))
 		over := n.last("slow server", namesOf(members), "")
 		defer n.goesOn(history.Now(), breaks)
@@ -239,7 +240,7 @@ var memberFaults = []fault{
 	}},
 }
 
-// faultsOf are what happens to servers of one system only.
+// faultsOf has what happens to servers of one system only.
 var faultsOf = map[System][]fault{
 	Etcd: etcdFaults, Postgres: postgresFaults, ZooKeeper: zooKeeperFaults,
 }
@@ -252,7 +253,7 @@ func each(members []*member, do func(*process)) {
 	}
 }
 
-// withLeader calls f for the leader that there is now, if there is one.
+// withLeader calls f for the present leader, if there is one.
 func (n *nemesis) withLeader(f func(*member)) {
 	leader, err := n.run.system.leader()
 	if err != nil {
@@ -262,8 +263,8 @@ func (n *nemesis) withLeader(f func(*member)) {
 	f(leader)
 }
 
-// still gives those of the servers that may stand still, and the assumption that this breaks. Where
-// none may be broken, the leader is left out, or another one stands in for it.
+// still returns those of the servers that may stand still, and the assumption that this breaks. If
+// none may be broken, the leader is left out, or another server takes its place.
 func (n *nemesis) still(members []*member) (allowed []*member, breaks string) {
 	breaks = n.run.system.brittle()
 	if breaks == "" {
@@ -286,8 +287,8 @@ func (n *nemesis) still(members []*member) (allowed []*member, breaks string) {
 	return members, ""
 }
 
-// goesOn records that a leader that had stood still since that moment goes on, if this breaks an
-// assumption. It does its worst then.
+// goesOn records that a leader that has stood still since that moment goes on, if this breaks an
+// assumption. That is when it does the most harm.
 func (n *nemesis) goesOn(since int64, breaks string) {
 	if breaks != "" {
 		n.run.log.Add(history.Record{Kind: history.Fault, At: since,
@@ -303,7 +304,7 @@ func (n *nemesis) freezeMembers(name string, members []*member, breaks string) {
 	time.Sleep(n.while())
 	each(members, (*process).thaw)
 	over()
-	// Whoever is drawn next is to be a member of a whole.
+	// All are to serve before the next one is drawn.
 	if err := n.run.ready(); err != nil {
 		n.run.fail(err)
 	}
@@ -333,7 +334,7 @@ func stopAll(members []*member) {
 	}
 }
 
-// addresses gives so many that are free.
+// freeAddresses returns so many free addresses.
 func freeAddresses(count int) (all []string, err error) {
 	for range count {
 		address, err := freeAddress()
@@ -345,7 +346,7 @@ func freeAddresses(count int) (all []string, err error) {
 	return all, nil
 }
 
-// errNoLeader is of servers that have none now.
+// errNoLeader is the error of servers without a leader.
 var errNoLeader = errors.New("there is no leader")
 
 // joined names servers as the record of a fault does.

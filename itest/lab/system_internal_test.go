@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A member is cut off from the others by what it says of itself: they all come by the same address.
+// A member is cut off from the others by what it says of itself, because all of them come by the
+// same address.
 func TestSenderOfPeers(t *testing.T) {
 	for head, want := range map[string]string{
 		"GET /raft/stream/msgapp/1 HTTP/1.1\r\nHost: a\r\nX-Server-From: 8e9e05c52164694d\r\n\r\n": "8e9e05c52164694d",
@@ -24,7 +25,7 @@ func TestSenderOfPeers(t *testing.T) {
 	}
 }
 
-// What hits one sender hits nobody else on the same link, on connections that there are and on
+// A fault of one sender hits nobody else on the same link, neither on present connections nor on
 // those that are made meanwhile.
 func TestLinkHitsOneSender(t *testing.T) {
 	server := echoing(t)
@@ -53,7 +54,7 @@ func TestLinkHitsOneSender(t *testing.T) {
 	}
 }
 
-// echoing is the address of a server that sends back what it is sent.
+// echoing returns the address of a server that sends back what it gets.
 func echoing(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +78,7 @@ type connection struct {
 	lines *bufio.Reader
 }
 
-// connect has a sender connect by the link.
+// connect connects a sender by the link.
 func connect(t *testing.T, l *link, sender string) *connection {
 	t.Helper()
 	conn, err := net.Dial("tcp", l.address())

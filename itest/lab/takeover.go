@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// replicate has the server be the replica of a primary of the cluster, and waits until it has its
-// data.
+// replicate makes the server the replica of a primary of the cluster, and waits until it has the
+// primary's data.
 func (n *Node) replicate(ctx context.Context, primary *Node) error {
 	id, err := primary.Do("CLUSTER", "MYID")
 	if err != nil {
 		return err
 	}
-	told := false // once: each time anew it would begin to connect from the start
+	told := false // once: each time it would begin to connect from the start
 	left := eventually(ctx, patience, func() ([]string, error) {
 		if !told {
 			if _, err := n.Do("CLUSTER", "REPLICATE", fmt.Sprint(id)); err != nil {
@@ -36,7 +36,7 @@ func (n *Node) replicate(ctx context.Context, primary *Node) error {
 	return nil
 }
 
-// behind says what is wrong as long as the server is no replica that has its primary's data.
+// behind says what is wrong while the server is not a replica that has its primary's data.
 func (n *Node) behind() ([]string, error) {
 	role, err := n.Do("ROLE")
 	fields, _ := role.([]any)
@@ -46,8 +46,8 @@ func (n *Node) behind() ([]string, error) {
 	return []string{fmt.Sprint(role)}, nil
 }
 
-// takeOver has the replica of a part of the cluster's slots take the place of its primary, which
-// becomes its replica.
+// takeOver makes the replica of a part of the cluster's slots take the place of its primary. The
+// primary becomes its replica.
 func (n *nemesis) takeOver() {
 	r := n.run
 	shard := n.draw.IntN(r.config.Nodes)
@@ -69,14 +69,14 @@ func (n *nemesis) takeOver() {
 	}
 }
 
-// inPart are the keys of locks that are in a part of the cluster's slots.
+// inPart returns the keys of locks that are in a part of the cluster's slots.
 func (r *run) inPart(i int) []string {
 	return slices.DeleteFunc(r.stored(), func(key string) bool {
 		return r.part(protocol.Slot(prefix+key)) != i
 	})
 }
 
-// part is which of the cluster's parts the slot was in at first.
+// part returns in which of the cluster's parts the slot was at first.
 func (r *run) part(slot uint16) (i int) {
 	for int(slot) >= (i+1)*protocol.Slots/r.config.Nodes {
 		i++
@@ -84,11 +84,11 @@ func (r *run) part(slot uint16) (i int) {
 	return i
 }
 
-// shard are the servers of a part of the cluster's slots: the one that was its primary at first,
-// and the one that was its replica.
+// shard returns the servers of a part of the cluster's slots: the one that was its primary at
+// first, and the one that was its replica.
 func (r *run) shard(i int) []*Node { return []*Node{r.nodes[i], r.nodes[r.config.Nodes+i]} }
 
-// takeOver has the replica take over, and calls before right before that; if cut is set, the
+// takeOver makes the replica take over, and calls before right before that. If cut is set, the
 // replica hears nothing from the primary from then on.
 func (r *run) takeOver(shard int, before func(), cut bool) error {
 	servers := r.shard(shard)
@@ -135,7 +135,7 @@ func (r *run) takeOver(shard int, before func(), cut bool) error {
 	return nil
 }
 
-// address is the one by which clients and the cluster know the server.
+// address returns the one by which clients and the cluster know the server.
 func (r *run) address(n *Node) string {
 	for _, l := range r.shared {
 		if l.node == n {
@@ -145,7 +145,7 @@ func (r *run) address(n *Node) string {
 	panic("a server without a link")
 }
 
-// serving is the address of the server that, says n, serves the slot.
+// serving returns the address of the server that serves the slot, according to n.
 func (n *Node) serving(slot int) (address string, err error) {
 	reply, err := n.Do("CLUSTER", "SLOTS")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/redishold/protocol"
 )
 
-// A replica that takes over has what its primary has answered, but not what it answered while the
-// two were cut off from each other; and both can be done again, the other way round.
+// A replica that takes over has what its primary has answered, except while the two were cut off
+// from each other. Both can be done again, the other way round.
 func TestTakeOverForgetsWhatTheReplicaMissed(t *testing.T) {
 	r := &run{config: Config{Nodes: 3, Cluster: true, Replicas: true, Persistence: Always,
 		Dir: t.TempDir()}}
@@ -37,7 +37,8 @@ func TestTakeOverForgetsWhatTheReplicaMissed(t *testing.T) {
 		}
 		send(t, to, false, want, "GET", prefix+key)
 		from, to = to, from
-		// Without that deletion the replica would have a value that nobody wrote in the next round.
+		// Without this deletion, the replica would have a value in the next round that nobody wrote
+		// in it.
 		send(t, from, true, map[bool]any{true: int64(1), false: int64(0)}[kept], "DEL", prefix+key)
 	}
 }
@@ -58,6 +59,6 @@ func send(t *testing.T, n *Node, replicated bool, want any, command ...string) {
 	}
 	do(want, command...)
 	if replicated {
-		do(int64(1), "WAIT", "1", "0") // for what this connection has written, and no other
+		do(int64(1), "WAIT", "1", "0") // for what this connection has written, and nothing else
 	}
 }

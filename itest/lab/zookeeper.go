@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/zookeepertest"
 )
 
-// zooKeeper is an ensemble of it.
+// zooKeeper is an ensemble of ZooKeeper servers.
 type zooKeeper struct {
 	run *run
 	all []*member
@@ -36,7 +36,7 @@ func (z *zooKeeper) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Servers of the ensemble bear with each other for a second.
+	// Servers of the ensemble wait for each other for a second.
 	lines := []string{"initLimit=100", "syncLimit=10"}
 	for i := range count {
 		host, first, _ := net.SplitHostPort(addresses[3*i+1])
@@ -110,7 +110,7 @@ func (z *zooKeeper) leader() (leader *member, err error) {
 	return leader, nil
 }
 
-// brittle returns nothing, because a former leader can do nothing without a majority.
+// brittle returns nothing, because a former leader does nothing without a majority.
 func (z *zooKeeper) brittle() string { return "" }
 
 func (z *zooKeeper) left() (found []string, err error) {
@@ -147,7 +147,7 @@ func (z *zooKeeper) stop() { stopAll(z.all) }
 
 var zooKeeperFaults = []fault{
 	{name: "session expired", weight: 3, do: func(n *nemesis) {
-		// The client is there, and is not heard for longer than its session.
+		// The client lives, and is not heard for longer than its session.
 		clients := some(n.draw, n.run.clients)
 		var targets []string
 		var links []*link

@@ -22,7 +22,7 @@ type recorder struct {
 	prefix string // of keys, which histories leave out
 }
 
-// call begins the record of one, and gives what ends it.
+// call begins the record of a call, and returns what ends it.
 func (r recorder) call(name string, claim driver.Claim) (answered func(driver.Result, error)) {
 	rec := history.Record{
 		Kind: history.Sent, At: history.Now(), Name: name, Target: r.target,
@@ -31,7 +31,7 @@ func (r recorder) call(name string, claim driver.Claim) (answered func(driver.Re
 		Shared: claim.Shared,
 	}
 	if rec.Ends() {
-		// this process may be killed before the answer comes, and the server does it all the same
+		// this process may be killed before the answer comes, and the server still does it
 		r.log.Add(rec)
 	}
 	return func(result driver.Result, err error) {
@@ -97,8 +97,8 @@ type Node struct {
 	close    func() error
 }
 
-// NewNode returns a Node over a backend, with what it calls the server, and what its Close has to
-// close besides; nil for nothing.
+// NewNode returns a Node over a backend. server is its name for the server. Close also calls also,
+// unless that is nil.
 func NewNode(b *protocol.Backend, log *history.Log, server, prefix string,
 	also func() error) *Node {
 	return &Node{b, recorder{log, server, prefix}, also}
@@ -144,7 +144,8 @@ type Quorum interface {
 	driver.Notifier
 }
 
-// All is one whose calls are recorded: what they gave is what an acquisition was completed with.
+// All is a Quorum whose calls are recorded: their results are those with which acquisitions were
+// completed.
 type All struct {
 	Quorum
 	recorder recorder

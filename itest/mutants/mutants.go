@@ -16,7 +16,7 @@ const Skewed = "skewed-clocks"
 var patches embed.FS
 
 // Overlay applies patches, named without their ending, to copies of files in dir, and returns the
-// file that go build wants with -overlay. It fails if a patch does not fit.
+// file for go build -overlay. It fails if a patch does not fit.
 func Overlay(dir string, names ...string) (path string, err error) {
 	return patch.Overlay(dir, patches, names...)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/patch"
 )
 
-// Patches follow the code: whoever changes what one of them replaces has to change it as well.
+// Patches follow the code: whoever changes code that a patch replaces has to change the patch, too.
 func TestPatchesFit(t *testing.T) {
 	if err := patch.Check(os.DirFS(".")); err != nil {
 		t.Error(err)

@@ -17,30 +17,29 @@ import (
 // Figures are what can be counted.
 type Figures struct {
 	Asked    int            // calls of Acquire
-	Granted  int            // of them, that gave a lock; without probes
+	Granted  int            // of them, those that gave a lock; without probes
 	Permits  int            // of them, permits of semaphores
 	Released int            // releases that the backend confirmed
 	Lost     int            // locks that ended without their holder's doing
 	Renewed  int            // deadlines seen to move
 	Writes   int            // to the guarded store
-	Refused  int            // of them, by the guards
+	Refused  int            // of them, refused by the guards
 	Undone   int            // writes that would have been undone without a guard
-	Watch    check.Watch    // what had time to show that locks can be had
+	Watch    check.Watch    // how much time there was to show that locks can be had
 	Faults   map[string]int // by kind
 	Absent   []string       // kinds of faults that were planned and did not come up
-	Pauses   int            // of clients, stops and stalls of more than 100 ms
+	Pauses   int            // stops and stalls of clients for more than 100 ms
 	Outage   time.Duration  // the longest time in which no key was granted though somebody waited
-	Starved  time.Duration  // in which the laboratory itself did not run: then nothing is late
+	Starved  time.Duration  // the laboratory itself did not run: then nothing counts as late
 	Excused  int            // findings with an excuse
 	Violated int            // findings without one
-	// of them, those that only say that nothing was shown: a search for an order was given up, or a
-	// probe
+	// of them, those that only say that nothing was shown: a search or a probe was given up
 	Open   int
 	Errors map[string]int  // of calls of Acquire, by kind
-	Guards []check.Guarded // by the kind of store
+	Guards []check.Guarded // by kind of store
 }
 
-// Count counts.
+// Count counts what happened in a run.
 func Count(r *lab.Result, found []check.Finding) Figures {
 	f := Figures{Faults: make(map[string]int), Errors: make(map[string]int)}
 	var grants []int64

@@ -35,7 +35,7 @@ Whoever is let in must read what was accepted last and nothing else, and the cou
 that.
 `
 
-// writeGuards writes the page, if a run had guarded stores. Otherwise that of an earlier report
+// writeGuards writes the page if a run had guarded stores. Otherwise the page of an earlier report
 // stays.
 func writeGuards(dir string, env Environment, runs []*Run) error {
 	stores := sumUp(runs)
@@ -89,7 +89,7 @@ func table(b *bytes.Buffer, stores []check.Guarded) {
 	}
 }
 
-// found counts what the checker has found of the guards, and what had no answer in time.
+// found counts what the checks have found about the guards, and what had no answer in time.
 func found(runs []*Run) (wrong, unanswered int) {
 	for _, r := range runs {
 		for _, f := range r.found {

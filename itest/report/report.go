@@ -17,17 +17,17 @@ import (
 	"github.com/holdfast-go/holdfast/itest/lab"
 )
 
-// Run is one run with what was found in it. It is made by [Of].
+// Run is one run, with what was found in it. [Of] makes it.
 type Run struct {
 	Figures
-	number  int // among all, from 1 on, those included that failed
+	number  int // among all runs, from 1 on, failed ones included
 	config  lab.Config
 	found   []check.Finding
 	picture []byte
 }
 
-// Of sums up what was recorded in the run of this number, and what the checks say of it. It keeps
-// nothing of the history, of which there is much.
+// Of sums up what was recorded in the run of this number, and what the checks say of it. It does
+// not keep the history, which is large.
 func Of(number int, r *lab.Result, found []check.Finding) *Run {
 	return &Run{Figures: Count(r, found), number: number, config: r.Config, found: found,
 		picture: Timeline(r, found)}
@@ -56,31 +56,31 @@ func (r *Run) title() string {
 	return title
 }
 
-// Environment says what a report was made with.
+// Environment says with what a report was made.
 type Environment struct {
 	Commit    string        // of the repository
-	Checked   string        // commit whose checks were made later; empty for the same
+	Checked   string        // commit whose checks were made later; empty if it is the same
 	Redis     string        // version of the server
-	Databases string        // their versions, where guarded stores are
+	Databases string        // versions of the servers of guarded stores
 	Servers   string        // the versions of those that are not Redis
 	Go        string        // version
 	Cores     int           // of the machine
 	Seed      uint64        // of everything
 	Duration  time.Duration // of the faults in all runs
 	Parallel  int           // how many runs there were at once
-	Modes     string        // regular expression for those that were run; all of them if empty
+	Modes     string        // regular expression for those that were run; empty: all
 	Date      string        // of the day
-	Missing   []string      // modes in which the laboratory itself did not work
+	Missing   []string      // modes in which the laboratory itself failed
 }
 
-// machine says when, of what and on what.
+// machine says when the report was made, of what, and on what machine.
 func (e Environment) machine() string { return e.on(e.Redis) }
 
 func (e Environment) on(servers string) string {
 	return fmt.Sprintf("%s, commit %s, %s, %s, %d cores.", e.Date, e.Commit, servers, e.Go, e.Cores)
 }
 
-// again says how the runs are repeated.
+// again says how to repeat the runs.
 func (e Environment) again() string {
 	if e.Modes != "" {
 		return fmt.Sprintf("go run ./itest/torture -modes '%s' -duration %s -parallel %d -seed %d "+
@@ -172,8 +172,8 @@ elsewhere is no excuse.
 
 `
 
-// Write writes the report as Markdown, with its pictures beside it, a page on the guarded stores,
-// and one on other systems than Redis, each if a run was of that.
+// Write writes the report as Markdown, with its pictures beside it. It adds a page on the guarded
+// stores, and one on other systems than Redis, if there were such runs.
 func Write(dir string, env Environment, runs []*Run) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -204,12 +204,12 @@ func Write(dir string, env Environment, runs []*Run) error {
 	return save(filepath.Join(dir, "torture.md"), &b)
 }
 
-// save writes a page, which ends with a line.
+// save writes a page, which ends with a newline.
 func save(path string, b *bytes.Buffer) error {
 	return replace(path, append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 }
 
-// summary says what was run, and what it amounts to.
+// summary says what was run, and with what result.
 func summary(b *bytes.Buffer, env Environment, machine string, runs []*Run) {
 	fmt.Fprintf(b,
 		"%s To repeat it, at that commit: `%s`. The seed gives the same faults in the same order; "+
@@ -231,7 +231,7 @@ func summary(b *bytes.Buffer, env Environment, machine string, runs []*Run) {
 	figures(b, runs)
 }
 
-// sections tell of each run, with its picture.
+// sections describes each run, with its picture.
 func sections(b *bytes.Buffer, dir string, runs []*Run) error {
 	for _, r := range runs {
 		picture := fmt.Sprintf("torture-%d.svg", r.number)
@@ -254,7 +254,7 @@ func sections(b *bytes.Buffer, dir string, runs []*Run) error {
 	return nil
 }
 
-// replace writes a file as a whole or, if it fails, leaves what is there.
+// replace writes a whole file or, if it fails, leaves what is there.
 func replace(path string, text []byte) error {
 	part := path + ".part"
 	err := os.WriteFile(part, text, 0o644)
@@ -267,7 +267,7 @@ func replace(path string, text []byte) error {
 	return err
 }
 
-// verdict says what it all amounts to.
+// verdict says what the result of all runs is.
 func verdict(b *bytes.Buffer, runs []*Run) {
 	violations, undone, refused, tokens, granted, open := 0, 0, 0, 0, 0, 0
 	limits := make(map[string]int)
@@ -376,7 +376,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// short leaves out what is zero: 30m, not 30m0s.
+// short leaves out zeros: 30m, not 30m0s.
 func short(d time.Duration) string {
 	s := d.Round(time.Second).String()
 	if strings.HasSuffix(s, "m0s") {

@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 	if err := report.Write(dir, env, nil); err != nil {
 		t.Fatal(err)
 	}
-	// What is there is replaced as a whole: a report that is not finished leaves the one before.
+	// A report replaces the one before as a whole. One that is not finished leaves it.
 	page, before := filepath.Join(dir, "torture.md"), filepath.Join(dir, "before")
 	if err := os.Link(page, before); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A run whose clients wrote to a store adds a page on what came too late; others leave that of an
+// A run whose clients wrote to stores adds a page on late writes. Other runs leave the page of an
 // earlier report.
 func TestReportOfGuards(t *testing.T) {
 	at := func(kind history.Kind, client string, from int64, outcome string) history.Record {
@@ -158,8 +158,7 @@ func TestReportOfGuards(t *testing.T) {
 	}
 }
 
-// What was run on other systems than Redis has a page of its own, and leaves the others as they
-// are.
+// Runs on other systems than Redis have a page of their own, and leave the other pages as they are.
 func TestReportOfCoordinators(t *testing.T) {
 	dir := t.TempDir()
 	env := report.Environment{Redis: "Redis 7", Servers: "etcd 3", Seed: 7, Parallel: 1,

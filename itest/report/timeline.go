@@ -25,7 +25,7 @@ const (
 	violationColor, excuseColor = "#d00000", "#e08a00"
 )
 
-// colors are of clients, by their slot.
+// colors are the colors of clients, by their slot.
 var colors = []string{"#4c78a8", "#59a14f", "#b07aa1", "#9c755f", "#76b7b2", "#edc948"}
 
 // Timeline draws a part of the run as SVG: who held which key, with which token, and what was

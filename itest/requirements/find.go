@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// test is one that names a requirement.
+// test is a test that names a requirement.
 type test struct {
 	file string // from the root of the repository
 	name string
@@ -26,7 +26,7 @@ var (
 	oneID         = regexp.MustCompile(`[RK]\d+`)
 )
 
-// findTests reads all files of tests, of every module, and those of drivertest, whose tests are
+// findTests reads all files of tests, of every module, and the files of drivertest, whose tests are
 // called from elsewhere. The tests of each requirement are in the order of their files.
 func findTests(repository fs.FS) (map[string][]test, error) {
 	found := make(map[string][]test)
@@ -71,7 +71,7 @@ func hasTests(name string) bool {
 		path.Dir(name) == "drivertest" && strings.HasSuffix(name, ".go")
 }
 
-// testsOf calls add for each test and subtest of a file whose name begins with requirements. ids is
+// testsOf calls add for each test and subtest in a file whose name begins with requirements. ids is
 // the part of the name that has them.
 func testsOf(file *ast.File, add func(ids, test string)) {
 	for _, declaration := range file.Decls {

@@ -4,7 +4,7 @@ package main
 type requirement struct {
 	id    string
 	text  string
-	limit []told // where users are told, if it is a limit; nil if it is none
+	limit []told // where users are told of it, if it is a limit; else nil
 }
 
 // told is a place where users are told of a limit.

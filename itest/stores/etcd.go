@@ -73,7 +73,7 @@ func (s etcdStore) put(ctx context.Context, name string, value uint64) error {
 
 func (s etcdStore) Close() error { return s.client.Close() }
 
-// only is the number in an answer that has one.
+// only returns the number in an answer, which has at most one.
 func only(answer *clientv3.GetResponse) (uint64, error) {
 	if len(answer.Kvs) != 1 {
 		return 0, fmt.Errorf("%d values", len(answer.Kvs))

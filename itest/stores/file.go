@@ -32,7 +32,8 @@ func (s files) Create(_ context.Context, keys []string) error {
 	return nil
 }
 
-// Enter writes what is there: it is read when the guard has let the writer in, with nobody else.
+// Enter writes what is there. It reads that after the guard has let the writer in, while nobody
+// else is in.
 func (s files) Enter(ctx context.Context, key string, token fence.Token) (uint64, error) {
 	same := &later{path: s.path(key)}
 	if err := (fence.File{Path: s.path(key)}).Write(ctx, token, same); err != nil {
@@ -58,7 +59,7 @@ func (s files) Close() error { return nil }
 // later reads a file that it opens only when it is read.
 type later struct {
 	path string
-	all  string // that was in it
+	all  string // the whole content
 	text io.Reader
 }
 

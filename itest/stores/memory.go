@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/job"
 )
 
-// Memory is what a service has in its memory: counters behind a register, and their twins.
+// Memory is what a service has in its memory: counters behind a fence.Register, and their twins.
 type Memory struct {
 	register fence.Register
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ func (m *Memory) Guarded(args Args, reply *Reply) error {
 	return err
 }
 
-// Past reads a counter past the guard.
+// Past reads a counter, bypassing the guard.
 func (m *Memory) Past(args Args, reply *Reply) error {
 	reply.Value = m.do(m.counters, Args{Key: args.Key})
 	return nil

@@ -69,7 +69,7 @@ var pgxTrigger = pgxForm{
 	},
 }
 
-// pgxStore is a form on a database. Whatever needs no guard is as with package sqlfence.
+// pgxStore is a form on a database. Without a guard, everything is done as with package sqlfence.
 type pgxStore struct {
 	sqlStore
 	pool *pgxpool.Pool

@@ -20,7 +20,7 @@ type redisStore struct {
 
 func onRedis(field string) func(job.Stores) (Store, error) {
 	return func(at job.Stores) (Store, error) {
-		// It must not repeat what may have been done.
+		// It must not repeat a command that may have been executed.
 		client := redis.NewClient(&redis.Options{Addr: at.Redis, MaxRetries: -1,
 			ContextTimeoutEnabled: true, ReadTimeout: bound, WriteTimeout: bound})
 		eval := func(ctx context.Context, script string, keys []string, args []any) (any, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/job"
 )
 
-// bucket has all objects.
+// bucket is the bucket with all objects.
 const bucket = "counters"
 
 // s3Store has a counter in an object, in its first line; the guard's stamp is the second. Twins
@@ -36,7 +36,7 @@ func openS3(at job.Stores) (Store, error) {
 			return aws.Credentials{AccessKeyID: at.S3.Key, SecretAccessKey: at.S3.Secret}, nil
 		}),
 		HTTPClient: &http.Client{Transport: base},
-		Retryer:    aws.NopRetryer{}, // it must not repeat what may have been done
+		Retryer:    aws.NopRetryer{}, // it must not repeat a write that may have been done
 	})
 	return s3Store{base, client,
 		s3fence.Guard{Client: client, Bucket: bucket, Timeout: bound}}, nil
@@ -59,7 +59,7 @@ func (s s3Store) Create(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Enter writes what is there: if that is not of the version that the guard saw, the store refuses.
+// Enter writes what is there. If that is not the version that the guard saw, the store refuses.
 func (s s3Store) Enter(ctx context.Context, key string, token fence.Token) (value uint64,
 	err error) {
 	err = s.guard.Put(ctx, key, token, func(stamp string) ([]byte, error) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Serve is the service behind the stores that are reached by HTTP, and those in memory. It makes
-// the counters of all stores, calls ready, and returns only if it cannot serve. It writes errors of
-// its guard, other than refusals, to the standard error.
+// the counters of all stores, and calls ready. It returns only if it cannot serve. It writes errors
+// of its guards, except refusals, to the standard error.
 func Serve(at job.Stores, keys []string, ready func()) error {
 	c, err := behind(at)
 	if err != nil {

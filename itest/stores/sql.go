@@ -17,7 +17,7 @@ import (
 )
 
 // counters are rows of a database: those of one table are guarded, those of another one are not.
-// Their names begin with that of the form, as several forms may share the database.
+// The tables' names begin with that of the form, because several forms may share the database.
 type counters struct {
 	db      *sql.DB
 	dialect sqlfence.Dialect
@@ -27,7 +27,7 @@ type counters struct {
 // form is one form of package sqlfence.
 type form struct {
 	name   string
-	create func(c counters) (statements []string, err error) // besides the tables of counters
+	create func(c counters) (statements []string, err error) // besides the counters
 	enter  func(ctx context.Context, c counters, key string, token fence.Token) (uint64, error)
 	write  func(ctx context.Context, c counters, key string, token fence.Token, value uint64) error
 }
@@ -53,8 +53,8 @@ func onMariaDB(f form) func(job.Stores) (Store, error) {
 // onSQLite has a file for each form: SQLite has one writer for each file.
 func onSQLite(f form) func(job.Stores) (Store, error) {
 	return func(at job.Stores) (Store, error) {
-		// The name is a URL, in which a path may not have every letter. Whoever finds another
-		// writer waits for a minute: the machine may be busy.
+		// The name is a URL, in which a path may not have every letter. A writer waits for another
+		// one for a minute: the machine may be busy.
 		name := url.URL{Scheme: "file", Path: filepath.Join(at.Dir, f.name+".sqlite"),
 			RawQuery: "_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)" +
 				"&_pragma=synchronous(OFF)"}
@@ -126,7 +126,7 @@ func (c counters) place(n int) string {
 	return "?"
 }
 
-// Get reads a guarded counter past its guard.
+// Get reads a guarded counter, bypassing its guard.
 func (c counters) Get(ctx context.Context, key string) (uint64, error) {
 	return c.value(ctx, c.db, c.guarded(), key)
 }

@@ -29,7 +29,7 @@ type Store interface {
 	// Write sets a counter through the guard.
 	Write(ctx context.Context, key string, token fence.Token, value uint64) error
 
-	// Get reads a counter past the guard.
+	// Get reads a counter, bypassing the guard.
 	Get(ctx context.Context, key string) (uint64, error)
 
 	// Twin reads a twin.
@@ -44,7 +44,7 @@ type Store interface {
 
 // Kind is one kind of store.
 type Kind struct {
-	Name string                             // as reports have it
+	Name string                             // as it is called in reports
 	Open func(at job.Stores) (Store, error) // opens it where it is
 }
 
@@ -71,7 +71,7 @@ var Kinds = []Kind{
 	{"memory, Register", openMemory},
 }
 
-// bound is how long a guard that has a bound of its own may take: the machine may be busy.
+// bound is the bound of guards that have one. It is long because the machine may be busy.
 const bound = time.Minute
 
 // Named is a store with the name of its kind.
@@ -80,7 +80,7 @@ type Named struct {
 	Name  string // of its kind
 }
 
-// Open opens all of them. If one can not be opened, it closes the others.
+// Open opens all of them. If one cannot be opened, it closes the others.
 func Open(at job.Stores) (all []Named, err error) {
 	for _, k := range Kinds {
 		s, err := k.Open(at)

@@ -86,7 +86,7 @@ func main() {
 	}
 }
 
-// recheck checks what was recorded of a run before.
+// recheck checks again what was recorded of a run.
 func recheck(file string) error {
 	run, err := history.Read(file)
 	if err != nil {

@@ -34,8 +34,8 @@ type session struct {
 	dir           string // of the report; empty for none
 	plain, skewed string // programs of clients
 
-	// One after the other: a history takes much memory, and checks that go on at once would take
-	// the time of the modes that still run.
+	// Checks are made one after the other: a history takes much memory, and several checks at once
+	// would take time from the modes that still run.
 	mu         sync.Mutex
 	env        report.Environment
 	runs       []*report.Run
@@ -43,7 +43,7 @@ type session struct {
 	violations int
 }
 
-// torture runs the modes, so many at once, and writes the report whatever becomes of them.
+// torture runs the modes, several at once, and writes the report whatever becomes of them.
 func torture(ctx context.Context, modes []mode, env report.Environment, dir string) (err error) {
 	s := &session{dir: dir, env: env}
 	look(&s.env)
@@ -80,7 +80,7 @@ func torture(ctx context.Context, modes []mode, env report.Environment, dir stri
 	return os.RemoveAll(s.work)
 }
 
-// verdict is an error if a promise was not kept, or nothing was shown of a mode.
+// verdict returns an error if a promise was not kept, or if a mode has shown nothing.
 func (s *session) verdict() error {
 	if s.violations > 0 {
 		return errors.Join(append(s.broken, fmt.Errorf("%d violations", s.violations))...)
@@ -88,8 +88,7 @@ func (s *session) verdict() error {
 	return errors.Join(s.broken...)
 }
 
-// judgeAgain makes the checks of what was recorded of the modes, and writes the report in the
-// directory anew.
+// judgeAgain checks what was recorded of the modes, and writes the report in the directory again.
 func judgeAgain(modes []mode, env report.Environment, dir string) error {
 	s := &session{dir: dir, env: env}
 	look(&s.env)
@@ -127,7 +126,7 @@ func (s *session) run(ctx context.Context, m mode) error {
 	result, err := lab.Record(ctx, config)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// First of all, since the checks take much memory.
+	// Do this first, because the checks take much memory.
 	if err := errors.Join(err, s.keep(m.number)); err != nil {
 		return err
 	}
@@ -138,8 +137,8 @@ func (s *session) run(ctx context.Context, m mode) error {
 	return errors.Join(err, s.write())
 }
 
-// judge checks what was recorded of a mode, and adds it to the report. If that panics, it is this
-// mode's error: others are not to suffer for it.
+// judge checks what was recorded of a mode, and adds it to the report. If that panics, it is the
+// error of this mode, and the others go on.
 func (s *session) judge(m mode, result *lab.Result) (violations int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -166,7 +165,7 @@ func (s *session) judge(m mode, result *lab.Result) (violations int, err error) 
 	return violations, nil
 }
 
-// fail notes that nothing was shown of a mode. Others are not to suffer for it.
+// fail notes that a mode has shown nothing. The others go on.
 func (s *session) fail(m mode, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,13 +199,13 @@ func (s *session) keep(number int) error {
 // place is the directory of a mode.
 func (s *session) place(number int) string { return filepath.Join(s.work, fmt.Sprint(number)) }
 
-// mode is one of all, with its number among them.
+// mode is a mode, with its number among all.
 type mode struct {
 	lab.Config
 	number int
 }
 
-// String tells it from the others.
+// String names the mode.
 func (m mode) String() string {
 	limits := ""
 	if m.Limits {
@@ -228,8 +227,8 @@ func buildSkewed(ctx context.Context, dir string) (program string, err error) {
 	return lab.Build(ctx, dir, overlay)
 }
 
-// plan divides the time among the modes wanted. One has the number, and so the seed, that it has
-// among all of them.
+// plan divides the time among the wanted modes. Each keeps its number among all modes, and so its
+// seed.
 func plan(duration time.Duration, wanted *regexp.Regexp) (modes []mode) {
 	for i, config := range slices.Concat(lab.Promises, lab.Limits, lab.Coordinators) {
 		if m := (mode{config, i + 1}); wanted.MatchString(m.String()) {
@@ -245,7 +244,7 @@ func plan(duration time.Duration, wanted *regexp.Regexp) (modes []mode) {
 // day is how a report tells its date.
 const day = "2 January 2006"
 
-// look fills in what can be seen of the repository and of the machine.
+// look fills in what the repository and the machine show.
 func look(env *report.Environment) {
 	says := func(name string, args ...string) string {
 		out, err := exec.Command(name, args...).Output()
@@ -274,10 +273,10 @@ func look(env *report.Environment) {
 	env.Date = time.Now().Format(day)
 }
 
-// digits is a version.
+// digits matches a version.
 var digits = regexp.MustCompile(`\d+(\.\d+)+`)
 
-// database names a database with the version that its server says.
+// database names a database, with the version that its server reports.
 func database(name, program, dir string, says func(string, ...string) string) string {
 	path, err := testserver.Find(program, program, dir)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/itest/report"
 )
 
-// What was recorded of a mode is kept also if nothing can be made of it, and what is known of
-// others is reported.
+// What was recorded of a mode is kept even if it cannot be read, and the other modes are reported.
 func TestEachModeIsKept(t *testing.T) {
 	s := &session{work: t.TempDir(), dir: filepath.Join(t.TempDir(), "report")}
 	if err := os.Mkdir(s.place(7), 0o755); err != nil {
@@ -47,7 +46,7 @@ func TestEachModeIsKept(t *testing.T) {
 	}
 }
 
-// A mode that can not be run is no mode in which nothing was found.
+// A mode that cannot be run does not count as a mode in which nothing was found.
 func TestModeThatDoesNotStartFails(t *testing.T) {
 	s := &session{work: t.TempDir(), plain: "/no/such/program"}
 	config := lab.Config{Nodes: 1, Persistence: lab.Memory, Faults: []string{"no such fault"}}
@@ -62,8 +61,8 @@ func TestModeThatDoesNotStartFails(t *testing.T) {
 	}
 }
 
-// Modes that are chosen share all of the time, and keep the numbers that they have among all, on
-// which their seeds and the names of their files depend.
+// The chosen modes share all of the time. They keep their numbers among all modes, on which their
+// seeds and the names of their files depend.
 func TestModesChosen(t *testing.T) {
 	all := plan(time.Hour, regexp.MustCompile(""))
 	if want := len(lab.Promises) + len(lab.Limits) + len(lab.Coordinators); len(all) != want {
@@ -83,7 +82,8 @@ func TestModesChosen(t *testing.T) {
 	}
 }
 
-// What was kept is checked again, and the report says of which commit it is, and whose checks.
+// What was kept is checked again. The report says of which commit it is, and of which commit the
+// checks are.
 func TestReportIsMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "lab.jsonl")

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	io.Copy(io.Discard, os.Stdin) // until the parent is gone
 }
 
-// runAdapters has all adapters work in this process, and writes a line for each event.
+// runAdapters makes all adapters work in this process, and writes a line for each event.
 func runAdapters(locks, tasks string) {
 	var mu sync.Mutex
 	say := func(what, name string, token holdfast.Token, text string) {
@@ -175,9 +175,9 @@ func (f *family) await(missing func() string) {
 	}
 }
 
-// TestProcesses has the process that holds all locks stopped, and then killed. Another one takes
-// over when the lease of each lock is over, and not before. The one that was stopped ends its work
-// when it goes on.
+// In TestProcesses the process that holds all locks is stopped, and later killed. Another one takes
+// over when the lease of each lock is over, and not before. The stopped process ends its work when
+// it goes on.
 func TestProcesses(t *testing.T) {
 	f := &family{TB: t, locks: redistest.Start(t), tasks: redistest.Start(t),
 		news: make(chan struct{})}

@@ -38,8 +38,8 @@ import (
 
 const ttl = time.Second
 
-// adapters have a process do its work once under their lock, which has their name, or not if
-// another process has it. Those that return only when ctx ends do it again and again.
+// adapters make a process do its work once under their lock, which has their name, or not at all if
+// another process has it. Adapters that return only when ctx ends do it again and again.
 var adapters = map[string]func(*process){
 	"asynq": func(p *process) {
 		withasynq.Run(p.ctx, p.election(), p.tasks,
@@ -172,8 +172,8 @@ var adapters = map[string]func(*process){
 }
 
 // TestFaults has two processes for each adapter, which work whenever they have its lock. Whatever
-// becomes of the server, the work ends, without an answer of the server and before anybody else
-// begins, and somebody works when the server is back.
+// becomes of the server, the work ends, even without an answer of the server, and before anybody
+// else begins. When the server is back, somebody works.
 func TestFaults(t *testing.T) {
 	locks, tasks := redistest.Start(t), redistest.Start(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -228,8 +228,8 @@ type stage struct {
 
 	mu    sync.Mutex
 	turns []*turn
-	begun chan struct{} // closed when another one has
-	may   *turn         // that go on while another one begins; nil: none may
+	begun chan struct{} // closed when another turn has begun
+	may   *turn         // the turn that may go on while another one begins; nil: none may
 
 	tell func(event string, token holdfast.Token) // another process; nil: there is none
 }
@@ -240,8 +240,8 @@ type turn struct {
 	ended chan struct{}
 }
 
-// working waits until somebody works, and returns that. If forgets, that may go on while another
-// one begins.
+// working waits until somebody works, and returns that turn. If forgets is true, it may go on while
+// another one begins.
 func (s *stage) working(forgets bool) *turn {
 	s.Helper()
 	deadline := time.After(testserver.Patience)
@@ -300,7 +300,7 @@ func (s *stage) end(t *turn) {
 	close(t.ended)
 }
 
-// say tells another process. The caller holds the mutex.
+// say tells another process of an event. The caller holds the mutex.
 func (s *stage) say(event string, token holdfast.Token) {
 	if s.tell != nil {
 		s.tell(event, token)
@@ -317,7 +317,7 @@ type process struct {
 	tasks  asynq.RedisClientOpt
 }
 
-// newProcess returns one whose locks and tasks are at these addresses.
+// newProcess returns a process whose locks and tasks are at these addresses.
 func newProcess(ctx context.Context, s *stage, locks, tasks string) (p *process, leave func()) {
 	p = &process{stage: s, ctx: ctx}
 	options, err := redis.ParseURL(locks)

@@ -39,8 +39,8 @@ func (c *client) work(ctx context.Context, number int) {
 	}
 }
 
-// hurry takes turns, too, and lets each lock go at once, until ctx ends. Between them it waits, or
-// it would leave no time of the machine for others.
+// hurry takes turns, too, and releases each lock at once, until ctx ends. It pauses in between:
+// otherwise it would leave no time of the machine to others.
 func (c *client) hurry(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
@@ -59,18 +59,18 @@ func (c *client) hurry(ctx context.Context, number int) {
 
 // terms are how one lock is acquired and held.
 type terms struct {
-	wait     time.Duration // for it, at most
-	work     time.Duration // with it
+	wait     time.Duration // for the lock, at most
+	work     time.Duration // with the lock
 	careless bool          // it is not looked at
 	shared   bool          // as a reader does
-	lower    bool          // it is downgraded at some time
-	permits  int           // the key is a semaphore of so many; 0 if it is none
+	lower    bool          // it is downgraded at some point
+	permits  int           // how many permits the semaphore has; 0 if the key is none
 	acquire  func(context.Context, string, ...holdfast.AcquireOption) (*holdfast.Lock, error)
 	options  []holdfast.AcquireOption
-	with     func(op int, lock *holdfast.Lock) // what is done with it; nil: see hold
+	with     func(op int, lock *holdfast.Lock) // what is done with the lock; nil: see hold
 }
 
-// share has the lock be asked for as readers do.
+// share makes the terms those of a reader.
 func (t *terms) share() {
 	t.shared = true
 	t.options = append(t.options, holdfast.WithShared())
@@ -103,7 +103,7 @@ func (c *client) turn(draw *rand.Rand) terms {
 	if draw.IntN(8) == 0 {
 		t.options = append(t.options, holdfast.WithoutRenewal())
 	}
-	// Some do not look at their lock, and write when it may be somebody else's: only the guard
+	// Some do not look at their lock, and write even if it may be somebody else's: only the guard
 	// stops them.
 	if t.careless = draw.IntN(12) == 0; t.careless {
 		t.work = between(draw, 10*c.Work, 40*c.Work)
@@ -115,7 +115,7 @@ func (c *client) turn(draw *rand.Rand) terms {
 	return t
 }
 
-// take is one acquisition, from the question to the release.
+// take makes one acquisition, from the call of Acquire to the release.
 func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms) {
 	asked, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
@@ -143,23 +143,23 @@ func (c *client) take(ctx context.Context, draw *rand.Rand, key string, t terms)
 
 	c.log.Add(history.Record{Kind: history.Release, Op: op,
 		Until: history.Now() + int64(c.TTL)})
-	// The context of a turn may be over, and a release is not to be given up for it.
+	// The context of a turn may have ended. The release must not be given up for that.
 	release, end := context.WithTimeout(context.Background(), c.TTL)
 	defer end()
 	err = lock.Release(release)
 	c.log.Add(history.Record{Kind: history.Released, Op: op, Err: class(err)})
 }
 
-// rest waits after an attempt that failed, unless it failed because somebody has the key. Perhaps
-// no server answers just now, and a client that asks all the time would take the machine's time
-// from others.
+// rest waits after an attempt that failed, unless it failed because somebody has the key. Maybe no
+// server answers just now, and a client that asks all the time would take the machine's time from
+// others.
 func (c *client) rest(ctx context.Context, draw *rand.Rand, err error) {
 	if !errors.Is(err, holdfast.ErrHeld) {
 		pause(ctx, between(draw, 0, c.TTL/2))
 	}
 }
 
-// watch records the loss of the lock, if it is told of one before end is called.
+// watch records the loss of the lock, if it hears of one before end is called.
 func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 	told := make(chan struct{})
 	stop := make(chan struct{})
@@ -169,7 +169,7 @@ func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 		case <-lock.Done():
 		case <-stop:
 		}
-		// Also when both have happened by now: the loss was told.
+		// If both have happened by now, the loss was told.
 		select {
 		case <-lock.Done():
 			c.log.Add(history.Record{Kind: history.Tell, Op: op, Err: class(lock.Err())})
@@ -182,8 +182,8 @@ func (c *client) watch(op int, lock *holdfast.Lock) (end func()) {
 	}
 }
 
-// deadline is the lock's, on the clock of the history. A pause in here makes it earlier, never
-// later.
+// deadline returns that of the lock, on the clock of the history. A pause in here makes it earlier,
+// never later.
 func deadline(lock *holdfast.Lock) int64 {
 	deadline := lock.Deadline()
 	return history.Now() + int64(time.Until(deadline))
@@ -213,7 +213,7 @@ func (c *client) late(ctx context.Context, orders <-chan string) error {
 	return nil
 }
 
-// class is the name of an error's kind: a history needs no more.
+// class returns the name of an error's kind. A history needs no more.
 func class(err error) string {
 	var held *holdfast.HeldError
 	switch {

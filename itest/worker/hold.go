@@ -16,7 +16,7 @@ type holding struct {
 	c      *client
 	op     int
 	lock   *holdfast.Lock
-	shared bool           // it may not be alone, so it only reads
+	shared bool           // others may share the key, so it only reads
 	known  counters.Reply // what the store said last
 	until  int64          // the last deadline that was recorded
 }
@@ -25,9 +25,9 @@ func (c *client) holding(op int, lock *holdfast.Lock, shared bool) *holding {
 	return &holding{c: c, op: op, lock: lock, shared: shared, until: deadline(lock)}
 }
 
-// hold works with the lock for some time: it writes to the store now and then, or reads if it
-// shares the key, as long as the lock says that it is held; or, if it is careless, whatever the
-// lock says.
+// hold works with the lock for some time, as long as the lock says that it is held, or, if it is
+// careless, whatever the lock says. It writes to the store now and then, or reads if it shares the
+// key.
 func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, t terms) {
 	h := c.holding(op, lock, t.shared)
 	if !h.use(true) {
@@ -58,8 +58,8 @@ func (c *client) hold(draw *rand.Rand, op int, lock *holdfast.Lock, t terms) {
 	}
 }
 
-// extended records that the lock is held for longer by now. What counts is what the lock says of
-// itself, also if it is still held at a time that is after its deadline.
+// extended records that the lock is held for longer now. What the lock says of itself counts, even
+// if it says that it is held after its deadline.
 func (h *holding) extended() {
 	now, d := history.Now(), deadline(h.lock)
 	if held := h.lock.Err() == nil; held && (d > h.until+int64(h.c.TTL/20) || now > h.until) {
@@ -68,8 +68,8 @@ func (h *holding) extended() {
 	}
 }
 
-// downgrade has others share the key. It reports whether that was confirmed. If not, they may share
-// it nevertheless.
+// downgrade lets others share the key. It reports whether that was confirmed. If not, others may
+// still share the key.
 func (h *holding) downgrade() bool {
 	h.shared = true
 	h.c.log.Add(history.Record{Kind: history.Lower, Op: h.op})
@@ -80,7 +80,7 @@ func (h *holding) downgrade() bool {
 	return err == nil
 }
 
-// use does with the store what the lock allows. It reports whether the guard let it.
+// use does with the store what the lock allows. It reports whether the guard accepted it.
 func (h *holding) use(enter bool) bool {
 	if h.shared {
 		return h.ask(history.Look, counters.Args{Look: true})
@@ -88,7 +88,8 @@ func (h *holding) use(enter bool) bool {
 	return h.write(enter)
 }
 
-// write adds one to the counter in the store, or only enters. It reports whether the guard let it.
+// write adds one to the counter in the store, or only enters. It reports whether the guard accepted
+// it.
 func (h *holding) write(enter bool) bool {
 	return h.ask(history.Write,
 		counters.Args{Enter: enter, Read: h.known.Value, Loose: h.known.Loose})
@@ -107,6 +108,6 @@ func (h *holding) ask(kind history.Kind, args counters.Args) bool {
 	r.Until = history.Now()
 	h.c.log.Add(r)
 	accepted := h.known.Accepted
-	h.known.Accepted = false // a false one is not sent, and would leave the last one standing
+	h.known.Accepted = false // false is not sent, and would leave the last answer standing
 	return accepted
 }

@@ -96,7 +96,7 @@ func run() error {
 	return nil
 }
 
-// startAll starts the goroutines that lock.
+// startAll starts all goroutines that lock.
 func (c *client) startAll(ctx context.Context, workers *sync.WaitGroup) {
 	next := 0
 	start := func(n int, work func(ctx context.Context, i int)) {
@@ -112,7 +112,7 @@ func (c *client) startAll(ctx context.Context, workers *sync.WaitGroup) {
 	start(c.Limited, c.queue)
 }
 
-// listen returns the lines of the standard input. When it ends, so does the process.
+// listen returns the lines of the standard input. When that ends, the process ends.
 func listen() <-chan string {
 	orders := make(chan string)
 	go func() {
@@ -135,7 +135,7 @@ func connect(j *job.Job, log *history.Log) (driver.Backend, *holdfast.Locker, er
 	return backend, locker, err
 }
 
-// finish closes everything. The record says what went wrong, and how many goroutines there are more
+// finish closes everything. The record says what went wrong, and how many more goroutines there are
 // than before.
 func finish(locker *holdfast.Locker, backend driver.Backend, before int) history.Record {
 	var problem string
@@ -153,8 +153,8 @@ func finish(locker *holdfast.Locker, backend driver.Backend, before int) history
 	return history.Record{Kind: history.Done, Count: left, Err: problem}
 }
 
-// settle waits for goroutines to end that were told to, and returns how many there are more than
-// before.
+// settle waits until goroutines that were told to end have ended. It returns how many more there
+// are than before.
 func settle(before int) (left int) {
 	for range 300 {
 		if left = runtime.NumGoroutine() - before; left <= 0 {
@@ -168,8 +168,8 @@ func settle(before int) (left int) {
 // prefix is in front of the keys of locks.
 const prefix = "lock:"
 
-// open opens the backend as an application would, and has its calls recorded. Nodes that are down
-// are no reason to fail.
+// open opens the backend as an application would, and records its calls. It does not fail if nodes
+// are down.
 func open(j *job.Job, log *history.Log) (driver.Backend, error) {
 	var nodes []driver.Backend
 	for i, url := range j.URLs {
@@ -242,8 +242,9 @@ func openServers(url string) (b modeltrace.Quorum, err error) {
 // reach is how long servers may be away when a process begins.
 const reach = time.Minute
 
-// openGoRedis gives the application's own client. It has not the name by which the laboratory looks
-// for connections that were left open: what go-redis leaves is its own.
+// openGoRedis returns the application's own client. The client does not have the name by which the
+// laboratory looks for connections that were left open: connections that go-redis leaves are not
+// ours.
 func openGoRedis(url string, timeout time.Duration) (redis.UniversalClient, error) {
 	if addresses, ok := strings.CutPrefix(url, "redis+cluster://"); ok {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(addresses, ","),

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// queue takes permits until ctx ends. It waits in between: more permits than are asked for at once
-// have to be free at times.
+// queue takes permits until ctx ends. It pauses in between: at times, more permits have to be free
+// than goroutines ask for.
 func (c *client) queue(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
@@ -20,7 +20,7 @@ func (c *client) queue(ctx context.Context, number int) {
 	}
 }
 
-// permit has a permit be asked for, of so many.
+// permit makes the terms those of one of so many permits.
 func (t *terms) permit(permits int) {
 	t.permits = permits
 	t.options = append(t.options, holdfast.WithPermits(permits))

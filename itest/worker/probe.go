@@ -8,7 +8,7 @@ import (
 )
 
 // probe acquires each key once, and all permits of each semaphore at once, all of them side by
-// side, with the time that there may be left for a lost lease and a quarantine.
+// side. It allows for the time that a lost lease and a quarantine may still take.
 func (c *client) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.TTL+c.Guard+c.Patience)
 	defer cancel()
@@ -33,14 +33,13 @@ func (c *client) probe(ctx context.Context) {
 	all.Wait()
 }
 
-// try acquires a key until it is granted or ctx ends, calls meet, and lets the key go.
+// try tries to acquire a key until it is granted or ctx ends, calls meet, and releases the key.
 func (c *client) try(ctx context.Context, key string, t terms, meet func()) {
 	op := int(c.ops.Add(1))
 	c.log.Add(history.Record{Kind: history.Ask, Op: op, Key: key, Permits: t.permits})
 	lock, err := c.locker.Acquire(ctx, key, t.options...)
 	for err != nil && ctx.Err() == nil {
-		// A backend that nobody has reached yet, or that sits out a quarantine, ends a wait at
-		// once.
+		// A backend that was not reached yet, or that is in quarantine, ends a wait at once.
 		pause(ctx, c.TTL/20)
 		lock, err = c.locker.Acquire(ctx, key, t.options...)
 	}

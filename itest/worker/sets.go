@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-go/holdfast/itest/history"
 )
 
-// collect takes several keys at once, or a single one of them, until ctx ends. It waits in between:
-// a check can only tell that sets wait for each other while nobody has their keys.
+// collect takes several keys at once, or a single one of them, until ctx ends. It pauses in
+// between: a check can tell that sets wait for each other only while nobody has their keys.
 func (c *client) collect(ctx context.Context, number int) {
 	next := c.Turns(number)
 	for ctx.Err() == nil {
 		draw := next()
 		t := terms{wait: between(draw, 0, c.Wait), work: between(draw, 0, c.Work),
 			acquire: c.locker.Acquire}
-		if draw.IntN(10) == 0 { // it takes renewals
+		if draw.IntN(10) == 0 { // it needs renewals
 			t.work = between(draw, 0, 20*c.Work)
 		}
 		if draw.IntN(8) == 0 {
@@ -36,7 +36,7 @@ func (c *client) collect(ctx context.Context, number int) {
 	}
 }
 
-// some draws two or more of the keys, in any order.
+// some draws two or more keys, in any order.
 func (c *client) some(draw *rand.Rand) (keys []string) {
 	for _, i := range draw.Perm(len(c.Grouped))[:2+draw.IntN(len(c.Grouped)-1)] {
 		keys = append(keys, c.Grouped[i])
@@ -44,7 +44,7 @@ func (c *client) some(draw *rand.Rand) (keys []string) {
 	return keys
 }
 
-// takeAll is one acquisition of several keys, each of which has a number of its own.
+// takeAll makes one acquisition of several keys. Each key has a number of its own in the history.
 func (c *client) takeAll(ctx context.Context, draw *rand.Rand, keys []string, t terms) {
 	asked, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
@@ -108,7 +108,7 @@ func (c *client) takeAll(ctx context.Context, draw *rand.Rand, keys []string, t 
 	each(history.Record{Kind: history.Released, Err: class(err)})
 }
 
-// holdAll works with all locks of a set in turns, as long as all of them are held.
+// holdAll works with the locks of a set in turn, as long as all of them are held.
 func (c *client) holdAll(draw *rand.Rand, set *holdfast.LockSet, all []*holding,
 	work time.Duration) {
 	for _, h := range all {

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-go/holdfast/itest/stores"
 )
 
-// goOn is the order to write after the read. Any other is to end.
+// goOn is the order to write after the read. Any other order is to end.
 const goOn = "on"
 
 // storeBound is how long a store has for an answer. The machine may be busy.
 const storeBound = 2 * time.Minute
 
-// guard takes turns on one key until it is ordered to end: it acquires the lock, reads a counter in
-// every guarded store, says so, and is ordered to go on, whatever has happened meanwhile. It does
-// not look at its lock any more, and writes.
+// guard takes turns on one key until it is ordered to end. In each it acquires the lock, reads a
+// counter in every guarded store, says so, and waits for the order to go on, whatever happens
+// meanwhile. Then it writes, without another look at its lock.
 func (c *client) guard(orders <-chan string) error {
 	opened, err := stores.Open(*c.Stores)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *client) guard(orders <-chan string) error {
 			continue
 		case <-time.After(between(draw, 0, c.TTL/2)):
 		}
-		// A lease that nobody renews ends when its deadline says, so a history knows when.
+		// A lease that is not renewed ends at its deadline, so a history knows when.
 		t := terms{wait: c.Wait, acquire: c.locker.Acquire,
 			options: []holdfast.AcquireOption{holdfast.WithoutRenewal()}}
 		t.with = func(op int, lock *holdfast.Lock) {
@@ -58,13 +58,13 @@ type reads []read
 // read is what was read in one store.
 type read struct {
 	store   stores.Named
-	entered bool // the guard has let it
+	entered bool // the guard has accepted it
 	value   uint64
 	twin    uint64
 	counted bool // the twin was read
 }
 
-// enter reads all counters, each store beside the others.
+// enter reads all counters, in all stores side by side.
 func (r *reads) enter(c *client, op int, lock *holdfast.Lock, opened []stores.Named) {
 	*r = make(reads, len(opened))
 	var all sync.WaitGroup
@@ -74,7 +74,7 @@ func (r *reads) enter(c *client, op int, lock *holdfast.Lock, opened []stores.Na
 	all.Wait()
 }
 
-// whole reports whether every guard has let it.
+// whole reports whether every guard has accepted it.
 func (r *reads) whole() bool {
 	for _, one := range *r {
 		if !one.entered {
@@ -84,8 +84,8 @@ func (r *reads) whole() bool {
 	return true
 }
 
-// write adds more to the counters that were read, and one to their twins. more is another number
-// each time, so it is known whose write is there.
+// write adds more to the counters that were read, and one to their twins. more is different each
+// time, so it is known whose write is there.
 func (r *reads) write(c *client, op int, lock *holdfast.Lock, more uint64) {
 	var all sync.WaitGroup
 	for _, one := range *r {
@@ -143,8 +143,8 @@ func (c *client) ask(kind history.Kind, op int, s stores.Named,
 	return r
 }
 
-// past does something without a guard, which has no reason to fail but that the machine is busy. It
-// reports whether that was done.
+// past does something without a guard, which fails only if the machine is busy. It reports whether
+// it was done.
 func (c *client) past(s stores.Named, do func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
 	defer cancel()
