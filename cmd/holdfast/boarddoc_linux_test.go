@@ -13,8 +13,8 @@ import (
 )
 
 // TestBoardDocument starts each board of docs/board.md, and compares what it prints with what is
-// written there. Ports are free ones, since a test may have none of its own, and a token that the
-// board makes up is another one each time.
+// written there. Ports are replaced by free ones, because a test cannot have fixed ones. A token
+// that the board makes up is different each time.
 func TestBoardDocument(t *testing.T) {
 	t.Parallel()
 	server, token := redistest.Start(t), filepath.Join(t.TempDir(), "board-token")

@@ -66,7 +66,8 @@ const controls = `JSON.stringify([...document.querySelectorAll(
 	!n.disabled && n.checkVisibility()).map((a) =>
 	a.id || a.getAttribute('aria-label') || a.innerText.trim()))`
 
-// axe has axe-core, which knows the rules of WCAG, look at the page. None may be broken seriously.
+// axe lets axe-core, which knows the rules of WCAG, look at the page. No rule may be broken
+// seriously.
 func (b *browser) axe(library, what string) {
 	b.t.Helper()
 	b.eval("window.axe ? 0 : (() => { " + library + "\n; window.axe = axe; })()")
@@ -180,7 +181,7 @@ func TestBoardInABrowserForAll(t *testing.T) {
 		"document.getElementById('detail-body').innerText.includes('next')")
 	s.hold("report")
 	page.until("a new lock is counted", "document.getElementById('count').innerText.includes('7')")
-	page.has("detail-head") // what happens takes the focus from nobody
+	page.has("detail-head") // events leave the focus where it is
 	page.press("Tab")
 	page.has("close")
 	page.press("Tab")
@@ -218,7 +219,7 @@ func (b *browser) has(name string) {
 	b.until(name+" has the focus", fmt.Sprintf("%s === %q", focused, name))
 }
 
-// tabsInOrder has Tab go through all that can be used, in the order in which it is read.
+// tabsInOrder checks that Tab goes through all that can be used, in the order of reading.
 func (b *browser) tabsInOrder(what string) {
 	b.t.Helper()
 	var want []string
@@ -238,7 +239,8 @@ func (b *browser) tabsInOrder(what string) {
 
 var times = regexp.MustCompile(`[0-9][0-9.]*`)
 
-// hasTable has a screen reader find the locks as a table, and a name for whatever can be used.
+// hasTable checks that a screen reader finds the locks as a table, and a name for all that can be
+// used.
 func (b *browser) hasTable(what string) {
 	b.t.Helper()
 	var tree struct {

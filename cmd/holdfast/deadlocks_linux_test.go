@@ -21,7 +21,7 @@ func (s *site) taker(label string) *process {
 	return startCommand(s.t, cmd)
 }
 
-// take has a process take locks that are free.
+// take makes a process take locks that are free.
 func (p *process) take(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
@@ -30,7 +30,7 @@ func (p *process) take(names ...string) {
 	}
 }
 
-// want has a process wait for a lock.
+// want makes a process wait for a lock.
 func (p *process) want(name string) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.stdin, name); err != nil {

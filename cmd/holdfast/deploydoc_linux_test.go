@@ -104,7 +104,7 @@ func TestDeployDocumentRights(t *testing.T) {
 	etcd, url := startEtcd(t)
 	shell := exec.Command("bash", "-ec", blocks["sh"]+
 		"\netcdctl user add root:secret\netcdctl auth enable")
-	// Its own bounds are seconds, which a busy machine may take.
+	// Its own bounds are seconds, which is short for a busy machine.
 	shell.Env = append(os.Environ(), "ETCDCTL_API=3", "ETCDCTL_ENDPOINTS="+etcd.Endpoint(),
 		"ETCDCTL_DIAL_TIMEOUT="+guard.String(), "ETCDCTL_COMMAND_TIMEOUT="+guard.String())
 	if out, err := shell.CombinedOutput(); err != nil {
@@ -182,8 +182,8 @@ func TestDeployDocumentJobs(t *testing.T) {
 	}
 }
 
-// TestUnits: the units that the packages bring say what the documents show, but for who runs them
-// and where the command is.
+// TestUnits: the units in the packages are those that the documents show, except for their user and
+// the path of the command.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for unit, document := range map[string]string{

@@ -113,14 +113,14 @@ func newReader(t *testing.T) *reader {
 	cmd := exec.Command("bash")
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "HOLDFAST="+holdfastPath, "HOLDFAST_TRY_DIR="+dir,
-		"PATH="+filepath.Dir(holdfastPath)+":"+os.Getenv("PATH"), // some blocks have it installed
+		"PATH="+filepath.Dir(holdfastPath)+":"+os.Getenv("PATH"), // some blocks expect it installed
 		"PORT_redis="+free[0], "PORT_zookeeper="+free[1], "PORT_etcd="+free[2],
 		"PORT_postgres="+free[8],
-		"TMPDIR="+dir, "MAKEFLAGS=", "GOWORK=") // a reader has not what make sets
+		"TMPDIR="+dir, "MAKEFLAGS=", "GOWORK=") // a reader does not have what make sets
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r := &reader{t: t, shell: startCommand(t, cmd), dir: dir, here: strings.NewReplacer(here...)}
 	t.Cleanup(func() {
-		// What a block that failed has left in the background.
+		// Kill what a failed block has left in the background.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		stop := exec.Command("scripts/servers.sh", "down")
 		stop.Dir, stop.Env = repository, append(os.Environ(), "HOLDFAST_TRY_DIR="+dir)

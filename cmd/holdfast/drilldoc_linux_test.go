@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDrillDocument does what docs/drill.md says, as TestConsoles does, and looks at
-// the board beside it: what a command finds is there too, and not any more when it was put right.
+// TestDrillDocument does what docs/drill.md says, as TestConsoles does, and looks at the board
+// beside it: what a command finds is there, too, until it is put right.
 func TestDrillDocument(t *testing.T) {
 	t.Parallel()
 	shell := newReader(t)

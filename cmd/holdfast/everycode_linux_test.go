@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// everyExitCode has run end with each code that its help documents, with locks at the address:
-// which server has them makes no difference. The address down is of the same kind, where no server
-// is. That a lock was lost is left to the caller, who can take it away.
+// everyExitCode makes run end with each code that its help documents, with locks at the address
+// url: the kind of server makes no difference. down is an address of the same kind without a
+// server. The code of a lost lock is left to the caller, who can take the lock away.
 func everyExitCode(t *testing.T, url, down string) {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

@@ -34,8 +34,8 @@ func isCode(code int, entry string) bool {
 	return entry == strconv.Itoa(code) || entry == "0-255" || entry == "128+N" && code > 128
 }
 
-// TestExitCodes: each situation ends with the code that the help documents for it, and a situation
-// here, or a test named below, has each code of the help.
+// TestExitCodes: each situation ends with the code that the help documents for it. For each code of
+// the help there is a situation here, or a test that is named below.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	dir := locks(t)

@@ -6,7 +6,7 @@ import (
 )
 
 // TestLeadInherits: the command has the file open by which the directory knows that the holder
-// lives. So nobody else leads after a SIGKILL before the command is dead as well. The tests may run
+// lives. So nobody else leads after a SIGKILL before the command is dead, too. The tests may run
 // under a lock of another directory, whose file they have open, too.
 func TestLeadInherits(t *testing.T) {
 	on := locks(t)

@@ -31,7 +31,7 @@ func TestLeaks(t *testing.T) {
 			if out, err := s.ask(0, "leaks"); out+err != "" {
 				t.Errorf("a lock that ended with its process: %q, %q", out, err)
 			}
-			s.ask(0, "ls") // who opens the directory next, cleans up after that process
+			s.ask(0, "ls") // the next one that opens the directory cleans up after that process
 			return
 		}
 		s.grantedByAll("nightly") // a grant that comes later has an expiry
@@ -66,8 +66,9 @@ func TestLeaks(t *testing.T) {
 	})
 }
 
-// TestLeaksHeldLong: a lock that is held for longer than the operator calls usual is found, on a
-// backend that does not keep since when by a file. So is a waiter whose process is gone.
+// TestLeaksHeldLong: a lock that is held for longer than the operator calls usual is found. On a
+// backend that does not keep since when, a file keeps it. A waiter whose process is gone is found,
+// too.
 func TestLeaksHeldLong(t *testing.T) {
 	sites(t, func(t *testing.T, s *site) {
 		defer s.release()

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// site is a backend that locks are held on, and the address of somebody who may only look.
+// site is a backend with locks, and the address of a user who may only look.
 type site struct {
 	t       *testing.T
 	name    string
@@ -68,7 +68,7 @@ func newSite(t *testing.T, name string) *site {
 // patient is longer than any pause of a busy machine, and shorter than the leases of the tests.
 const patient = "node-timeout=8s"
 
-// impatient has a set of servers wait less long for one of them that hangs.
+// impatient makes a set of servers wait less long for one of them that hangs.
 func (s *site) impatient() {
 	s.url = strings.Replace(s.url, patient, "node-timeout=2s", 1)
 	s.looks = strings.Replace(s.looks, patient, "node-timeout=2s", 1)
@@ -91,7 +91,7 @@ func (s *site) hold(args ...string) *process {
 	return p
 }
 
-// grantedByAll waits until each server has granted a lock: its holder goes on when most have.
+// grantedByAll waits until each server has granted a lock: its holder goes on as soon as most have.
 func (s *site) grantedByAll(name string) {
 	s.t.Helper()
 	for _, server := range s.servers {
@@ -143,7 +143,7 @@ func (s *site) ask(code int, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// says asks until the output matches each pattern: that somebody waits shows a moment later.
+// says asks until the output matches each pattern: a waiter shows only after a moment.
 func (s *site) says(code int, args []string, patterns ...string) (stdout string) {
 	s.t.Helper()
 	testserver.Eventually(s.t, fmt.Sprintf("%v says %q", args, patterns), func() error {
@@ -158,7 +158,8 @@ func (s *site) says(code int, args []string, patterns ...string) (stdout string)
 	return stdout
 }
 
-// since is what a list shows of the time since when a lock is held: only a directory keeps that.
+// since returns what a list shows as the time since when a lock is held. Only a directory keeps
+// that.
 func (s *site) since() string {
 	if s.name == "directory" {
 		return `[0-9.hm]+s`
@@ -371,8 +372,8 @@ func TestLsOfASilentServer(t *testing.T) {
 	}
 }
 
-// TestFormatOfLs: --format prints a line for each lock; a template that cannot work is wrong usage
-// before anything is asked.
+// TestFormatOfLs: --format prints a line for each lock; a template that cannot work is a usage
+// error, before any request.
 func TestFormatOfLs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "directory")

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/prometheustest"
 )
 
-// runMetrics reads a file that --metrics-file has left, after promtool has.
+// runMetrics reads a file that --metrics-file has left, after promtool has checked it.
 func runMetrics(t *testing.T, path string) map[string]float64 {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
-// TestPostgres has the command lock in a database: each situation ends with the code that it ends
-// with on other servers, and nothing tells the user or the password.
+// In TestPostgres the command locks in a database. Each situation ends with the same code as on
+// other servers, and nothing shows the user or the password.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	alone := filepath.Join(t.TempDir(), "holdfast") // whatever was built beside the command
@@ -81,7 +81,7 @@ func TestPostgres(t *testing.T) {
 	ends(0, run(url, nil, trueUnderLock...))
 	ends(3, run(strings.Replace(url, "postgres://", "postgresql://", 1), nil, "run", "n", "--",
 		"sh", "-c", "exit 3"))
-	// The command under the lock gets no address that was not its own.
+	// The command under the lock gets no address that it did not have before.
 	ends(0, flag(url, "run", `! env | grep -v PWD | grep -e '`+hidden+`' -e HOLDFAST_FENCE_CALLER`))
 	byEnvironment := "postgres://holdfast@" + place + trust
 	ends(0, run(byEnvironment, []string{"PGPASSWORD=" + hidden}, trueUnderLock...))

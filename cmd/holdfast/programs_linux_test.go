@@ -141,8 +141,8 @@ func TestProgramsAreStoppedByControlZ(t *testing.T) {
 	}
 }
 
-// wroteInVain reports whether top says in the end that it could not write at some time. That was
-// seen once, on a busy machine, and why is not known: it had drawn, was stopped, and went on.
+// wroteInVain reports whether top says in the end that a write has failed. That was seen once, on a
+// busy machine. The reason is not known: top had drawn, was stopped, and went on.
 func wroteInVain(terminal string) bool {
 	return strings.HasSuffix(terminal, "top: write error\r\n")
 }
@@ -216,7 +216,7 @@ while True:
 // then the lock is kept, and holdfast says that the command is stopped.
 func TestStoppedCommandEnds(t *testing.T) {
 	t.Parallel()
-	// The stubborn one has so long to stop itself again, or it counts as one that runs.
+	// The stubborn one has this long to stop itself again. Otherwise it counts as one that runs.
 	const grace = "--grace=500ms"
 	for _, kind := range []struct {
 		name string

@@ -16,7 +16,8 @@ import (
 // memory that they allocate, which is the same each time.
 func TestStartIsLight(t *testing.T) {
 	const one, all = 16 << 10, 144 << 10
-	// What draws holdfast watch has a table of key names. It takes hundredths of a millisecond.
+	// The package that draws holdfast watch has a table of key names. It takes hundredths of a
+	// millisecond.
 	const drawing = "github.com/charmbracelet/ultraviolet"
 	cmd := exec.Command(holdfastPath, "version")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// userDir has UserDir work below a directory of the test, and returns the path to expect.
+// userDir makes UserDir work below a directory of the test, and returns the path to expect.
 func userDir(t *testing.T) string {
 	t.Helper()
 	temporary := t.TempDir()

@@ -23,16 +23,16 @@ type set struct {
 	answers func(key string) []quorum.NodeEntry
 }
 
-// Status is what the last calls that lock have found.
+// Status returns what the last calls for locks have found.
 func (s *set) Status() quorum.Status { return quorum.Status{Need: 3, Nodes: s.nodes} }
 
-// InspectNodes is what each server says.
+// InspectNodes returns what each server says.
 func (s *set) InspectNodes(_ context.Context, key string) ([]quorum.NodeEntry, error) {
 	return s.answers(key), nil
 }
 
-// TestServers: of a set the page has the state of each server as it answers now, and of one lock
-// what each says.
+// TestServers: for a set, the page has the state of each server as it answers now, and for one lock
+// what each server says.
 func TestServers(t *testing.T) {
 	fails := func(permanent bool) error {
 		return &driver.Error{Node: "n", Permanent: permanent, Err: errors.New("redis://u:hunter2@n")}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestStopThatIsSeenLate: a child that was told to end, and has stopped itself again within the
-// grace, is killed also if the end of the grace is seen before that stop.
+// grace, is killed even if the end of the grace is seen before that stop.
 func TestStopThatIsSeenLate(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -54,8 +54,8 @@ func TestStopThatIsSeenLate(t *testing.T) {
 	}
 }
 
-// awaitState waits until a child is in that state, and leaves the news of it to the supervisor. Of
-// no state it waits for nothing.
+// awaitState waits until a child is in that state, and leaves the news of it to the supervisor. If
+// state is 0 it does not wait.
 func awaitState(t *testing.T, pid, state int) {
 	t.Helper()
 	for state != 0 {

@@ -195,8 +195,8 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// TestManualPagesShowTextAsItIs: man takes a backslash, and a point at the beginning of a line, for
-// orders unless they are escaped.
+// TestManualPagesShowTextAsItIs: man takes a backslash, or a point at the beginning of a line, for
+// a command unless it is escaped.
 func TestManualPagesShowTextAsItIs(t *testing.T) {
 	const text = "a\\b\n.c\n'd\n-e.\n"
 	if got, want := cli.ManText(text), "a\\eb\n\\&.c\n\\&'d\n-e.\n"; got != want {
@@ -204,7 +204,7 @@ func TestManualPagesShowTextAsItIs(t *testing.T) {
 	}
 }
 
-// TestManualPagesAreDated: a date in the environment that is no number is an error.
+// TestManualPagesAreDated: a date in the environment that is not a number is an error.
 func TestManualPagesAreDated(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if code, out, err := run(t, "man"); code != 64 || out != "" ||
@@ -485,8 +485,8 @@ func TestNoSecretOnStderr(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSecretIsShown: the form of an address, and a name with slashes and an @, are not
-// taken for a password.
+// TestWhatIsNoSecretIsShown: the form of an address is not taken for a password, nor is a name with
+// slashes and an @.
 func TestWhatIsNoSecretIsShown(t *testing.T) {
 	for _, test := range []struct {
 		args []string

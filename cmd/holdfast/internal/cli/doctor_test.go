@@ -51,7 +51,7 @@ func TestDoctorShowsOtherPeoplesText(t *testing.T) {
 	}
 }
 
-// TestDoctorOfAServerThatHangs: a check that does not keep to the end of its context is given up.
+// TestDoctorOfAServerThatHangs: a check that goes on after the end of its context is given up.
 func TestDoctorOfAServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

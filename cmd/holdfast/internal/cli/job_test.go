@@ -22,8 +22,8 @@ import (
 // guard bounds the waits of a test. It only ends tests that have failed.
 const guard = 2 * time.Minute
 
-// leaseToLose is the lease of a job that is to lose its lock, after a third of it, and not before,
-// however busy the machine is.
+// leaseToLose is the lease of a job that has to lose its lock after a third of the lease, and not
+// before, however busy the machine is.
 const leaseToLose = 6 * time.Second
 
 // key is the key at the backend for the name of the tests.
@@ -146,7 +146,7 @@ func TestShared(t *testing.T) {
 }
 
 // TestSeveralNames: the command has the name and the token of each lock by its place, and nothing
-// of an outer holdfast; the loss of one lock ends it.
+// of an outer holdfast. The loss of one lock ends it.
 func TestSeveralNames(t *testing.T) {
 	for _, name := range []string{"HOLDFAST_KEY", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_9",
 		"HOLDFAST_TOKEN_x"} {
@@ -241,7 +241,7 @@ func TestNoAnswer(t *testing.T) {
 	witness.Faults().Lose(key)
 }
 
-// TestBusy has time stand still until the backend has answered, however busy the machine is.
+// In TestBusy time stands still until the backend has answered, however busy the machine is.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, witness := memory(t)

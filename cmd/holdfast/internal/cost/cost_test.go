@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// TestAt: a percentile is the least of the values that so many are not above.
+// TestAt: a percentile is the smallest value that so many of the values do not exceed.
 func TestAt(t *testing.T) {
 	var hundred []time.Duration
 	for i := range 100 {
@@ -74,8 +74,9 @@ func two(b *memhold.Backend, takes time.Duration) ([2]driver.Backend, map[string
 		keys
 }
 
-// TestMeasure: a pair is worth two round trips, and a handoff one until the next has the lock. The
-// number and the time bound them, and nothing is left of the keys, whose names are its own.
+// TestMeasure: a pair takes two round trips, and a handoff one until the next one has the lock. The
+// count and the time bound the measurement. Its keys have names of their own, and nothing is left
+// of them.
 func TestMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
@@ -122,8 +123,8 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// TestMeasureFails: what fails is said, a call that hangs is given up, and an end of the context
-// ends it and leaves nothing.
+// TestMeasureFails: the error says what failed, a call that hangs is given up, and the end of the
+// context ends the measurement, which leaves nothing.
 func TestMeasureFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := errors.New("ended")

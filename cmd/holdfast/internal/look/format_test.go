@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// TestFormat: a template names what JSON has, exactly, also where it is not known, and other
-// people's text in it neither ends a line nor moves the cursor.
+// TestFormat: a template has the names of the JSON, exactly, even for values that are not known.
+// Other people's text in it neither ends a line nor moves the cursor.
 func TestFormat(t *testing.T) {
 	owner := driver.Owner{Value: "v", Host: "h1", PID: 71, Label: "\x1b[2Jback\nup"}
 	const key = "lock:a\x1b]0;x\x07b"

@@ -33,8 +33,8 @@ func (c *changing) Inspect(context.Context, string) (driver.Entry, error) {
 	return e, nil
 }
 
-// TestLeaks: a lease in its last millisecond shows no end, and is no leak; what shows none again
-// is.
+// TestLeaks: a lease in its last millisecond shows no end, and is no leak. A key that shows no end
+// again is one.
 func TestLeaks(t *testing.T) {
 	dead := exec.Command(os.Args[0], "-test.run=^$")
 	if err := dead.Run(); err != nil {
@@ -149,8 +149,8 @@ func TestLeaksBeforeAFailure(t *testing.T) {
 	}
 }
 
-// TestMemory: what is held in two looks by the same owner is known to be held since the first, also
-// when what was seen went through the file. A new owner begins anew, and what the backend says
+// TestMemory: if two looks find the same owner, the lock is known to be held since the first look,
+// even if that was read from the file. With a new owner the time begins anew. What the backend says
 // counts more.
 func TestMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen")

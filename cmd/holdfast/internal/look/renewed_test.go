@@ -73,8 +73,8 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// TestRenewedBySeveral: of several who share a lock, one that renews is enough: the lock does not
-// end when the longest lease does. Only if nobody renews, it is free then.
+// TestRenewedBySeveral: of several that share a lock, one that renews is enough: the lock does not
+// end with the longest lease. It does only if nobody renews.
 func TestRenewedBySeveral(t *testing.T) {
 	type sharer struct {
 		ttl    time.Duration

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// clock is what time it is for a screen.
+// clock is the time of a screen.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
@@ -50,7 +50,7 @@ func party(label string, lease time.Duration) look.Party {
 }
 
 // shown returns the lines of a screen without their looks. It checks that they fit, and that a
-// terminal obeys nothing of them but looks.
+// terminal obeys nothing in them but looks.
 func shown(t *testing.T, s *watch.Screen, width, height int) []string {
 	t.Helper()
 	text := regexp.MustCompile(`\x1b\[[017]m`).ReplaceAllString(s.String(), "")
@@ -170,7 +170,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestLeaving: q leaves except where it is typed, and control-C leaves always.
+// TestLeaving: q leaves unless it is typed into a text, and control-C always leaves.
 func TestLeaving(t *testing.T) {
 	for _, keys := range []string{"", "enter", "/"} {
 		s, _ := newScreen(80, 24)
@@ -184,7 +184,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestTrouble: an error is shown with how old the rest is, without a secret, until all is well.
+// TestTrouble: an error is shown, without a secret, and with the age of the rest, until all is
+// well.
 func TestTrouble(t *testing.T) {
 	s, c := newScreen(80, 24)
 	c.Time = c.Add(90 * time.Second)
@@ -242,7 +243,7 @@ func TestAnySize(t *testing.T) {
 	}
 }
 
-// TestGone: when the lock under the cursor is gone, the cursor is at what is in its place.
+// TestGone: when the lock under the cursor is gone, the cursor is on the one in its place.
 func TestGone(t *testing.T) {
 	s, _ := newScreen(80, 24)
 	press(t, s, "G")
