@@ -45,7 +45,7 @@ func TestSlotsAreApart(t *testing.T) {
 // nothing, would be refused.
 func TestSlotsNeedAResourceEach(t *testing.T) {
 	var register fence.Register
-	if err := register.Do(t.Context(), "pool", 6, nil); err != nil { // who has slot 2
+	if err := register.Do(t.Context(), "pool", 6, nil); err != nil { // the holder of slot 2
 		t.Fatal(err)
 	}
 	if err := register.Do(t.Context(), "pool", 5, nil); !errors.Is(err, fence.ErrStale) {

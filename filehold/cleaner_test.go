@@ -35,9 +35,9 @@ func TestDamagedKeyDoesNotEndSweeps(t *testing.T) {
 	})
 }
 
-// TestSweepSparesWhoHasJustCome has one process look for what was left by processes that died
-// before they were members, while another process comes. When the first one removes what it has
-// found, the other is a member, and makes the counter of the tokens.
+// TestSweepSparesWhoHasJustCome: one process looks for what was left by processes that died before
+// they were members, while another process comes. When the first one removes what it has found, the
+// other is a member, and makes the counter of the tokens.
 func TestSweepSparesWhoHasJustCome(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

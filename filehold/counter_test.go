@@ -125,7 +125,7 @@ func TestCounterCutShortAtOpen(t *testing.T) {
 	}
 }
 
-// TestUnsyncedDirectoryIsSynced has the process that makes the directory fail, or die, before the
+// TestUnsyncedDirectoryIsSynced: the process that makes the directory fails, or dies, before the
 // names in it are durable. The next process makes them durable, before it grants a token that a
 // power loss could bring up again.
 func TestUnsyncedDirectoryIsSynced(t *testing.T) {

@@ -822,7 +822,7 @@ func TestSharedDirectoryHalfMade(t *testing.T) {
 	}
 }
 
-// TestLinkInPlaceOfWhatIsNew has another user of a shared directory put a link in place of what was
+// TestLinkInPlaceOfWhatIsNew: another user of a shared directory puts a link in place of what was
 // just made there, before that has its permissions. The target of the link keeps its own
 // permissions: a user who may write to the directory can take locks away, and no more.
 func TestLinkInPlaceOfWhatIsNew(t *testing.T) {
@@ -877,8 +877,8 @@ func TestLinkInPlaceOfWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestOtherVersionMarksFirst has a process of another version make the same new directory at the
-// same time, and mark it first. The two would not exclude each other, so this one gives way.
+// TestOtherVersionMarksFirst: a process of another version makes the same new directory at the same
+// time, and marks it first. The two would not exclude each other, so this one gives way.
 func TestOtherVersionMarksFirst(t *testing.T) {
 	dir := t.TempDir()
 	marker := filepath.Join(dir, "holdfast")

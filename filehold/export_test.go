@@ -236,7 +236,7 @@ func signalAt(n int, torn bool, signal syscall.Signal) (calls func() (int, []int
 // FenceNames are the names of files that a directory has while nobody uses it.
 var FenceNames = strings.Fields(markerName + " " + fenceName + " " + keysName + " " + membersName)
 
-// Look has b put a key in order, as it does when something has changed, and returns when that is
+// Look makes b put a key in order, as it does when something has changed, and returns when that is
 // done.
 func Look(b *Backend, key string) {
 	b.lanes.do(context.Background(), &job{kind: jobLook, name: keyName(key)})

@@ -236,7 +236,7 @@ func (m *fenceModel) loseMemory() {
 	m.boot()
 }
 
-// TestFirstCeilingOfTwo has a process make the first ceiling when another has just made and raised
+// TestFirstCeilingOfTwo: a process makes the first ceiling when another has just made and raised
 // it. One is left: if the bound is lost, no process may find the first ceiling and go on from
 // there.
 func TestFirstCeilingOfTwo(t *testing.T) {

@@ -214,8 +214,8 @@ func start(t testing.TB, dir string, env ...string) *process {
 	return p
 }
 
-// startAll runs n processes that have opened dir. Who queues must not wait for the start of the
-// next one: that may take longer than a waiter is present.
+// startAll runs n processes that have opened dir. A process that queues must not wait for the start
+// of the next one: that may take longer than a waiter is present.
 func startAll(t testing.TB, dir string, n int) (line []*process) {
 	t.Helper()
 	for range n {
@@ -347,7 +347,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// killHolder has another process hold key, and kills it.
+// killHolder makes another process hold key, and kills it.
 func killHolder(t testing.TB, dir, key string) {
 	t.Helper()
 	p := start(t, dir)

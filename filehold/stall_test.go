@@ -286,7 +286,7 @@ func TestStoppedAtAnyCall(t *testing.T) {
 	}
 }
 
-// TestStuckKey has another process keep the lock of a key, as one does that is stopped at the wrong
+// TestStuckKey: another process keeps the lock of a key, like one that is stopped at the wrong
 // moment.
 func TestStuckKey(t *testing.T) {
 	dir := t.TempDir()

@@ -229,7 +229,7 @@ func run(t *testing.T, data []byte) {
 	last := make(map[string]driver.Token)   // last token of the last block
 	tokens := make(map[string]driver.Token) // of the latest block, by key and owner value
 
-	// What one call granted, to its caller and to waiters, has to be above all before, and
+	// What one call granted, to its caller and to waiters, has to be above everything before, and
 	// disjoint.
 	var granted []driver.Claim // Token is the first of the block
 	grant := func(c driver.Claim, token driver.Token) {

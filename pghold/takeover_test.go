@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// TestTakeover has a standby take over from a primary that is killed. Clients that know both find
-// it. A lock that the standby has heard of is held there. Under a guard the standby takes no part
-// for a while, even if it was started long before.
+// TestTakeover: a standby takes over from a killed primary. Clients that know both find it. A lock
+// that the standby has heard of is held there. Under a guard the standby takes no part for a while,
+// even if it was started long before.
 func TestTakeover(t *testing.T) {
 	primary, err := postgrestest.Start()
 	if err != nil {

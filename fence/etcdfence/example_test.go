@@ -19,7 +19,7 @@ var (
 	locker *holdfast.Locker
 )
 
-// etcd refuses the write if a later holder has written, also if this process was paused for a
+// etcd refuses the write if a later holder has written, even if this process was paused for a
 // minute after it had looked at its lock. The lock may be anywhere.
 func ExampleGuard() {
 	guard := etcdfence.Guard{Client: client}

@@ -20,7 +20,7 @@ var (
 	locker *holdfast.Locker
 )
 
-// The database refuses the write if a later holder has written, also if this process was paused for
+// The database refuses the write if a later holder has written, even if this process was paused for
 // a minute after it had looked at its lock.
 func ExampleColumn() {
 	accounts := pgxfence.Column{Table: "accounts"}

@@ -17,7 +17,7 @@ var (
 	eval   redisfence.Eval // of its client: see the package's documentation
 )
 
-// Redis executes the commands if no later holder has written, also if this process was paused for a
+// Redis executes the commands if no later holder has written, even if this process was paused for a
 // minute after it had looked at its lock.
 func ExampleGuard_Do() {
 	guard := redisfence.Guard{Eval: eval}

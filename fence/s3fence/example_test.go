@@ -23,7 +23,7 @@ var (
 	locker *holdfast.Locker
 )
 
-// The store refuses the write if a later holder has written, also if this process was paused for a
+// The store refuses the write if a later holder has written, even if this process was paused for a
 // minute after it had looked at its lock. Readers take no notice of the member with the stamp.
 func ExampleGuard_Put() {
 	guard := s3fence.Guard{Client: s3.NewFromConfig(config), Bucket: "reports"}

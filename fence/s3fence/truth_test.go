@@ -179,7 +179,7 @@ func TestContextEndsInAPause(t *testing.T) {
 	})
 }
 
-// TestCheckWithoutTheAnswer has the write against a condition fail for another reason.
+// TestCheckWithoutTheAnswer: the write against a condition fails for another reason.
 func TestCheckWithoutTheAnswer(t *testing.T) {
 	for status, want := range map[int]error{500: fence.ErrUnknown, 501: fence.ErrUnavailable} {
 		m := new(memory)

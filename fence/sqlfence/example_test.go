@@ -18,7 +18,7 @@ var (
 	locker *holdfast.Locker
 )
 
-// The database refuses the write if a later holder has written, also if this process was paused for
+// The database refuses the write if a later holder has written, even if this process was paused for
 // a minute after it had looked at its lock.
 func ExampleColumn() {
 	accounts := sqlfence.Column{Dialect: sqlfence.Postgres, Table: "accounts"}
@@ -91,7 +91,8 @@ func ExampleVersioned_Do() {
 	}
 }
 
-// Who has no lock, such as a form that a person fills in, keeps the version that the person saw.
+// A writer without a lock, such as a form that a person fills in, keeps the version that the person
+// saw.
 func ExampleVersioned_Update() {
 	accounts := sqlfence.Versioned{Dialect: sqlfence.Postgres, Table: "accounts"}
 

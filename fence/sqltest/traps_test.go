@@ -197,7 +197,7 @@ func TestTriggerRefusesWhoHasNoToken(t *testing.T) {
 				}
 				check()
 			}
-			// who has a token cannot lower it either
+			// a holder with a token cannot lower it either
 			if err := write(6, "UPDATE orders SET fence = 0"); err != nil {
 				t.Fatal(err)
 			}

@@ -146,7 +146,7 @@ func (f *fleet) enqueued() (by []string) {
 	return by
 }
 
-// await waits until name is the last who has enqueued a task.
+// await waits until name is the last that has enqueued a task.
 func (f *fleet) await(name string) {
 	f.Helper()
 	testserver.Eventually(f.T, "a task of "+name, func() error {

@@ -99,7 +99,7 @@ func TestLossEndsTask(t *testing.T) {
 	})
 }
 
-// A job that has no context of ours runs on, and somebody is told.
+// A job without a context of ours runs on, and the loss is reported.
 func TestLossIsToldOfOtherJobs(t *testing.T) {
 	play(t, func(t *testing.T, f *fleet) {
 		p := f.process(0, 0)

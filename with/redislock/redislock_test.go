@@ -112,7 +112,7 @@ func TestObtainReleaseAndAgain(t *testing.T) {
 	})
 }
 
-// A lock is not renewed. Its holder is told before another has it.
+// A lock is not renewed. Its holder hears of its end before another has it.
 func TestExpiry(t *testing.T) {
 	play(t, func(s *server) {
 		a, _ := s.process()

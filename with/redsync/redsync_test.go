@@ -177,7 +177,7 @@ func TestTriesUntilUnlocked(t *testing.T) {
 	})
 }
 
-// A lock is not renewed. After its expiry another has it, and its former holder is told so.
+// A lock is not renewed. After its expiry another has it, and its former holder is told of that.
 func TestExpiry(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		a, b := s.process().NewMutex("k", redsync.WithExpiry(time.Second)),
