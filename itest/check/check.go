@@ -256,10 +256,10 @@ func reserved(run *history.Run, a *history.Acquisition, moment int64) bool {
 
 // register: the guarded store answers, because it is in the laboratory's own process. It accepts
 // what a rightful holder writes, and lets a holder read that shares the key. (The store itself
-// reports what it should not have seen.) If it refuses, an acquisition with a larger token must
-// have been granted the lock before, to write. Only what explains that grant is an excuse. If there
-// is no such acquisition, the token or the store is wrong. The value does not change while somebody
-// reads it.
+// makes sure that what it accepts never goes back, and reports what it should not have seen.) If it
+// refuses, an acquisition with a larger token must have been granted the lock before, to write.
+// Only what explains that grant is an excuse. If there is no such acquisition, the token or the
+// store is wrong. The value does not change while somebody reads it.
 func register(run *history.Run, rules Rules) (found []Finding) {
 	for _, key := range run.Keys() {
 		granted := run.Granted(key)

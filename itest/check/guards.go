@@ -13,7 +13,7 @@ type Guarded struct {
 	Store    string // its kind
 	Writes   int    // writes tried through the guard
 	Stale    int    // of them, those after a larger token was accepted
-	Accepted int    // of those, accepted: there should be none
+	Accepted int    // of those, accepted: there should be none; the others were refused
 	Lost     int    // updates of the twin that are not in it at the end
 }
 

@@ -173,7 +173,7 @@ func (s *absence) faults() {
 	}
 }
 
-// assumptions: they were not broken in runs where they must hold. That would excuse violations.
+// assumptions: they were not broken where they must hold: a break would excuse violations.
 func (s *absence) assumptions() {
 	if s.run.Setup.Limits {
 		return
