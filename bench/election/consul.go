@@ -137,8 +137,8 @@ func ask(client *http.Client, url string, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// answered returns how many requests the agent answers in a span, by its own metrics. They have
-// whole intervals of ten seconds, and the first one that begins after the call counts first.
+// answered returns how many requests the agent answers in a span, by its own metrics of whole
+// intervals of ten seconds, from the first one that begins after the call.
 func answered(client *http.Client, address string, span time.Duration) (float64, error) {
 	const interval = 10 * time.Second
 	n, spans := 0, 0

@@ -25,7 +25,7 @@ import (
 // contender is a way to elect.
 type contender struct {
 	name string
-	kind string // how the candidates are told what they are
+	kind string // the kind that the candidates are told
 	open func() (*place, error)
 }
 

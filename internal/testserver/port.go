@@ -18,8 +18,9 @@ var ports atomic.Int64 // tried so far, and where that began
 
 func init() { ports.Store(rand.Int64N(lastPort - firstPort)) }
 
-// reserved keeps the ports for this process until it ends. They are never closed, because a server
-// may be started again on its port, and a port where nobody may listen must stay so.
+// reserved has the sockets that keep the ports for this process until it ends. They are never
+// closed, because a server may be started again on its port, and a port where nobody may listen
+// must stay so.
 var reserved struct {
 	sync.Mutex
 	all []io.Closer

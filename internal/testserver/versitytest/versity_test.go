@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFindWhereGoInstalls sets GOPATH with go env -w, as the script may find it.
+// TestFindWhereGoInstalls has GOPATH where go env -w puts it, as the script may find it.
 func TestFindWhereGoInstalls(t *testing.T) {
 	command, err := exec.LookPath("go")
 	if err != nil {
