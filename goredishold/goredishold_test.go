@@ -538,28 +538,30 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
+// onCluster starts a Cluster of two and opens a Backend on it that knows one of them.
+func onCluster(t *testing.T) (*redistest.Cluster, *goredishold.Backend) {
+	t.Helper()
+	c := redistest.StartCluster(t, 2, 0)
+	return c, open(t,
+		redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}}))
+}
+
 func TestClusterClientRenewsInASlotThatIsBeingMoved(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
-	redistest.RenewInMovingSlot(t, c,
-		open(t,
-			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
+	c, b := onCluster(t)
+	redistest.RenewInMovingSlot(t, c, b)
 }
 
 func TestClusterClientAcquiresInASlotThatIsBeingMoved(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
-	redistest.AcquireInMovingSlot(t, c,
-		open(t,
-			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
+	c, b := onCluster(t)
+	redistest.AcquireInMovingSlot(t, c, b)
 }
 
 func TestClusterClientDowngradesInASlotThatIsBeingMoved(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
-	redistest.DowngradeInMovingSlot(t, c,
-		open(t,
-			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr}})))
+	c, b := onCluster(t)
+	redistest.DowngradeInMovingSlot(t, c, b)
 }
 
 // A server repeats the beginning of a command that it does not know, and the library's greeting has
