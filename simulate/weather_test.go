@@ -204,10 +204,10 @@ func (w *wire) send(ctx context.Context, c *call) error {
 		w.outage = none
 	}
 	if isRefused := w.refuses(c); isRefused || w.happens(losses, w.h.loss) {
-		forever := isRefused && w.forbids
+		forever, onTheirWay := isRefused && w.forbids, max(0, w.last.Sub(now))
 		w.mu.Unlock()
 		if forever {
-			return w.forbid(c)
+			return w.forbid(c, onTheirWay)
 		}
 		w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 0)
 		return &driver.Error{Err: errRefused}
@@ -256,10 +256,11 @@ func (w *wire) send(ctx context.Context, c *call) error {
 }
 
 // forbid is the answer to a call that is refused for good. What is not released stays for as long
-// as its lease, or for its time in the queue and a lease that begins at the end of that.
-func (w *wire) forbid(c *call) error {
+// as its lease, or for its time in the queue and a lease that begins at the end of that. Either
+// begins when a request takes effect that was sent before: after onTheirWay at the latest.
+func (w *wire) forbid(c *call, onTheirWay time.Duration) error {
 	if k := w.h.storedBy(c.claim.Key); k != nil && c.kind == evRelease {
-		k.refused.raise(w.h.now() + lastWords + w.h.longest() + 2*w.h.presence)
+		k.refused.raise(w.h.now() + onTheirWay + lastWords + w.h.longest() + 2*w.h.presence)
 	}
 	w.h.ring.note(evRefused, w.id, 0, keyIndex(c.claim.Key), uint64(c.kind), 1)
 	return &driver.Error{Permanent: true, Err: errForbids}
