@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// terms are the TTL, whether the lease is renewed, and whether it is shared. Acquisitions of one
-// key on the same terms use one lease, in turns or together. Acquisitions on other terms queue at
-// the backend, as another process would. So a lease never changes its terms while it is its
-// cohort's: a Downgrade takes it from the cohort.
+// terms are the TTL, whether the lease is renewed, whether it is shared, and of how many permits it
+// is one. Acquisitions of one key on the same terms use one lease, in turns or together.
+// Acquisitions on other terms queue at the backend, as another process would. So a lease keeps its
+// terms while a cohort refers to it: a Downgrade has the cohort let it go first.
 type terms struct {
 	ttl    time.Duration
 	renew  bool // the watchdog renews it
@@ -41,7 +41,7 @@ type call struct {
 	sharedKeys []string // of a set: the keys that are shared; nil: WithSharedKeys was not given
 }
 
-// configs are what calls with options change and read, and leave.
+// configs keeps configs for reuse. A call with options applies them to one of its own.
 var configs = sync.Pool{New: func() any { return new(config) }}
 
 // call returns a call with the caller's options. It fails with ErrInvalid.
@@ -141,7 +141,7 @@ func (l *Locker) acquire(ctx context.Context, key string, wait bool,
 // allowed, and with the error of ctx if that has ended.
 func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
 	if a.terms.permits > 0 {
-		full, err = l.semaphoreKey(a.key)
+		full, err = l.fullSemaphoreKey(a.key)
 	} else {
 		full, err = l.fullKey(a.key)
 	}
@@ -159,6 +159,7 @@ func (l *Locker) keyOf(ctx context.Context, a *call) (full string, err error) {
 	return full, nil
 }
 
+// refused counts and reports a call that failed with err, and returns what the call returns.
 func (l *Locker) refused(ctx context.Context, a *call, err error) (*Lock, error) {
 	l.counters.refused.Add(1)
 	if hook := l.config.hooks.Refused; hook != nil {

@@ -113,7 +113,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 	}
 	c.turns++
 	c.countHeld(1)
-	due := c.turns == 1 || !h.renewable() // it is from now on, for this lock
+	due := c.turns == 1 || !h.renewable() // the watchdog may not know yet that it is to renew
 	h.locks.add(l)
 	if h.limitBy(l) || due {
 		c.locker.watchdog.schedule(h)
@@ -260,8 +260,8 @@ func (c *cohort) serveOrRetire() {
 	c.shard.remove(c)
 }
 
-// resume has the watchdog renew the lease again after a turn in limbo, in which it was not renewed.
-// The caller holds shard.mu.
+// resume has the watchdog renew the lease again after a turn in limbo, during which it was not
+// renewed. The caller holds shard.mu.
 func (c *cohort) resume(h *lease, limbo bool) {
 	if limbo && c.lease == h {
 		c.locker.watchdog.schedule(h)

@@ -1,5 +1,5 @@
 // Package holdfast is a distributed lock manager. It lets one process at a time work on something
-// that many machines share, and it uses the servers they already run.
+// that many machines share, and it needs no servers but those that you have.
 //
 //	locker, err := holdfast.New(backend)
 //	err = locker.Do(ctx, "invoice/42", func(ctx context.Context, lock *holdfast.Lock) error {

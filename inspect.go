@@ -12,9 +12,8 @@ import (
 //
 // Inspect makes one request, and ctx bounds the wait for its answer; if ctx has ended already, it
 // makes none. If there is no answer, it fails with the error of ctx, ErrUnavailable or ErrUnknown.
-// It fails with ErrInvalid if ctx is
-// nil, the key is not allowed, or the backend cannot be inspected (driver.Inspector), and with
-// ErrClosed after Close.
+// It fails with ErrInvalid if ctx is nil, the key is not allowed, or the backend cannot be
+// inspected (driver.Inspector), and with ErrClosed after Close.
 func (l *Locker) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	full, err := l.fullKey(key)
 	if err != nil {

@@ -31,7 +31,7 @@ type lease struct {
 	// Guarded by cohort.shard.mu:
 	locks lockList      // the locks that rest on the lease, held or in limbo
 	limit clock.Instant // the earliest end of a maximum hold; 0: no lock has one
-	// of the last grant: the TTL, or less after a handoff by the backend
+	// how long the last grant lasts: the TTL, or less after a handoff by the backend
 	length               time.Duration
 	nextToken, lastToken Token // the tokens that are left
 	// when the first request since the last answer was sent; 0: the last request was answered

@@ -80,8 +80,8 @@ func gateKey(name string, permits int) string {
 	return name + permitMark + gateName + strconv.Itoa(permits)
 }
 
-// cutPermit takes apart the full key of a slot, a gate or the scouts. Of a gate and of the scouts,
-// slot is -1.
+// cutPermit takes apart the full key of a slot, of a gate, or the scouts' key. For a gate and the
+// scouts' key, slot is -1.
 func cutPermit(fullKey string) (name string, slot int, ok bool) {
 	i := strings.LastIndex(fullKey, permitMark)
 	if i < 0 || len(fullKey)-i > maxPermitSuffix {
@@ -107,8 +107,8 @@ func checkReserved(key, fullKey string) error {
 	return nil
 }
 
-// semaphoreKey is the full key of a semaphore, with room for a suffix.
-func (l *Locker) semaphoreKey(key string) (string, error) {
+// fullSemaphoreKey is fullKey for a semaphore. It leaves room for the suffix of a slot or a gate.
+func (l *Locker) fullSemaphoreKey(key string) (string, error) {
 	full, err := l.fullKey(key)
 	if err == nil && len(full) > driver.MaxKeyLen-maxPermitSuffix {
 		return "", invalid("key %.40q... has %d bytes with its prefix: with WithPermits at most %d "+

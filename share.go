@@ -24,8 +24,8 @@ func shares(backend driver.Backend) bool {
 	return ok && b.Shares()
 }
 
-// exclusive reports whether the lease is certainly exclusive, now and for its next turn. It is not
-// once a Downgrade has been requested. The caller holds shard.mu.
+// exclusive reports whether the lease is certainly exclusive, now and for its next turn. After a
+// Downgrade has asked the backend, it may be shared. The caller holds shard.mu.
 func (c *cohort) exclusive(h *lease) bool { return !c.terms.shared && c.lease == h }
 
 // join gives the call a turn on the cohort's lease. It returns nil if no turn may begin on the
@@ -113,11 +113,11 @@ func (c *cohort) letGo() {
 // On success the lease was renewed too, to the full TTL. Downgrade fails with a [*LostError] if the
 // lock is lost, and with ErrReleased if it was released. It fails with ErrInvalid, and nothing has
 // changed, if ctx is nil, the backend cannot share keys, the lock is a permit, or it is a nested
-// one: only the outermost is downgraded, since who has that counts on it. It fails with
-// ErrUnavailable, ErrUnknown or the error of ctx if there is no answer. The lock is then still
-// held, and renewed if it was before. But the holder can no longer count on being alone, nor on
-// others being let in: call Downgrade again, or release the lock. ctx bounds the wait for the
-// answer.
+// one: the code that has the outermost lock counts on being alone, so only that lock can be
+// downgraded. It fails with ErrUnavailable, ErrUnknown or the error of ctx if there is no answer.
+// The lock is then still held, and renewed if it was before. But others may share the key or may
+// still be kept out: nobody knows which. So call Downgrade again, or release the lock. ctx bounds
+// the wait for the answer.
 //
 // Once Downgrade has asked the backend, whatever the answer, the release of this lock does not hand
 // the key over in memory, and a nested acquisition without WithShared fails with ErrInvalid.
