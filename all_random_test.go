@@ -51,8 +51,8 @@ func TestRandomSets(t *testing.T) {
 			}
 			wait.Wait()
 			if w.sets.Load() < 100 || w.refused.Load() < 10 || w.cancelled.Load() < 10 {
-				t.Errorf("%d sets, %d refused, %d cancelled: that shows nothing", w.sets.Load(),
-					w.refused.Load(), w.cancelled.Load())
+				t.Errorf("%d sets, %d refused, %d cancelled; want at least 100, 10 and 10",
+					w.sets.Load(), w.refused.Load(), w.cancelled.Load())
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func (w *setWorld) once(long context.Context, l *holdfast.Locker, faults memhold
 	me := w.turn.Add(1)
 	for _, k := range order {
 		if !w.owners[k].CompareAndSwap(0, me) {
-			t.Errorf("two sets have %q", names[k])
+			t.Errorf("two sets hold %q at once", names[k])
 		}
 	}
 	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)

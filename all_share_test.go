@@ -30,7 +30,7 @@ func TestAllWithSharedKeys(t *testing.T) {
 		}
 		second := b.acquireAll(l, []string{"users", "config"}, holdfast.WithShared())
 		if second.Token("users") != set.Token("users") {
-			t.Error("two that share a lease have two tokens")
+			t.Error("two sets whose keys share a lease have different tokens for \"users\"")
 		}
 		b.releaseAll(set)
 		b.releaseAll(second)
@@ -134,7 +134,8 @@ func TestWritingInOnesOwnReadOfASet(t *testing.T) {
 				mustBe(t, err, holdfast.ErrInvalid)
 				if err == nil || !strings.Contains(err.Error(), `"a" is held shared`) ||
 					!strings.Contains(err.Error(), "wait for") {
-					t.Errorf("%s in a %s: %v", name, from, err)
+					t.Errorf("%s in a %s: the error %v does not say what is held shared",
+						name, from, err)
 				}
 			}
 			b.mustBeFree(other, "0")
@@ -146,7 +147,7 @@ func TestWritingInOnesOwnReadOfASet(t *testing.T) {
 			b.release(inner)
 		}
 		if took := time.Since(start); took != 0 {
-			t.Errorf("refused after %v", took)
+			t.Errorf("refused after %v, want at once", took)
 		}
 		b.release(permit)
 		b.releaseAll(set)
@@ -174,7 +175,7 @@ func TestWithSharedKeysWithoutNames(t *testing.T) {
 				},
 				"Do": func() error {
 					return l.Do(background, "a", func(context.Context, *holdfast.Lock) error {
-						t.Error("Do called the function")
+						t.Error("Do called the function in spite of WithSharedKeys")
 						return nil
 					}, option)
 				},

@@ -86,7 +86,8 @@ func TestAllKeysTogether(t *testing.T) {
 			keys = append(keys, lock.Key())
 			if lock != set.Lock(lock.Key()) || lock.Token() != set.Token(lock.Key()) ||
 				lock.Token() == 0 || lock.Err() != nil {
-				t.Errorf("%v: token %d, error %v", lock, set.Token(lock.Key()), lock.Err())
+				t.Errorf("%v: token %d, error %v; want a lock of the set that is held",
+					lock, set.Token(lock.Key()), lock.Err())
 			}
 			b.mustBeHeld(other, lock.Key())
 		}
@@ -94,8 +95,8 @@ func TestAllKeysTogether(t *testing.T) {
 			t.Errorf("the locks are on %q, want the order in which the keys were named", keys)
 		}
 		if set.Lock("d") != nil || set.Token("d") != 0 || set.Err() != nil {
-			t.Errorf("lock on another key: %v, token %d; error %v", set.Lock("d"), set.Token("d"),
-				set.Err())
+			t.Errorf("lock on another key: %v, token %d; error %v; want none",
+				set.Lock("d"), set.Token("d"), set.Err())
 		}
 		if want := `locks on "c", "a", "b"`; set.String() != want {
 			t.Errorf("the set is %q, want %q", set, want)
@@ -201,7 +202,8 @@ func TestTryAllLeavesNothing(t *testing.T) {
 
 		mine := b.acquire(l, "a")
 		if _, err = l.TryAcquireAll(background, []string{"a", "b"}); !errors.As(err, &held) {
-			t.Errorf("a key that another goroutine holds: %v", err)
+			t.Errorf("TryAcquireAll with a key that another goroutine holds: %v, want a HeldError",
+				err)
 		}
 		b.mustBeFree(other, "b")
 		b.release(mine)
@@ -264,7 +266,7 @@ func TestAllOrdersEndWithoutDeadlock(t *testing.T) {
 						}
 						for _, key := range order {
 							if n := inside[key[0]-'a'].Add(1); n != 1 {
-								t.Errorf("%d have %q", n, key)
+								t.Errorf("%d sets hold %q at once, want 1", n, key)
 							}
 						}
 						time.Sleep(10 * time.Millisecond)
@@ -308,7 +310,8 @@ func TestAllAlternates(t *testing.T) {
 			close(stop)
 			wait.Wait()
 			if got[0] < 200 || got[1] < 200 {
-				t.Errorf("one got %d turns and the other %d of about 1,000", got[0], got[1])
+				t.Errorf("one got %d turns and the other %d of about 1,000, want at least 200 each",
+					got[0], got[1])
 			}
 		})
 	}
@@ -335,7 +338,8 @@ func TestAllAsksInLinearNumbers(t *testing.T) {
 		}
 		set := <-got
 		if a, r := client.acquires.Load(), client.releases.Load(); a > 5*n || r > 2*n {
-			t.Errorf("%d requests and %d releases for %d keys", a, r, n)
+			t.Errorf("%d requests and %d releases for %d keys, want at most 5 and 2 for each",
+				a, r, n)
 		}
 		b.releaseAll(set)
 	})
@@ -484,10 +488,10 @@ func TestFirstLossEndsTheSet(t *testing.T) {
 			t.Errorf("the set ended with %v, want the loss of \"b\"", err)
 		}
 		if context.Cause(ctx) != set.Err() {
-			t.Errorf("the context ended with %v", context.Cause(ctx))
+			t.Errorf("the context ended with %v, want %v", context.Cause(ctx), set.Err())
 		}
 		if err := set.Extend(background); err != set.Err() {
-			t.Errorf("Extend: %v", err)
+			t.Errorf("Extend: %v, want %v", err, set.Err())
 		}
 		if set.Deadline().After(time.Now()) {
 			t.Error("the deadline of a set that has ended is in the future")
@@ -498,7 +502,7 @@ func TestFirstLossEndsTheSet(t *testing.T) {
 		faults.Lose("c")
 		time.Sleep(holdfast.DefaultTTL)
 		if err := set.Err(); !errors.Is(err, error(lost)) {
-			t.Errorf("a later loss changed the reason to %v", err)
+			t.Errorf("a later loss changed the reason to %v, want %v", err, lost)
 		}
 		err := set.Release(background)
 		mustBe(t, err, holdfast.ErrLost)
@@ -564,7 +568,7 @@ func TestReleaseOfASetFindsALoss(t *testing.T) {
 		err := set.Release(background)
 		var lost *holdfast.LostError
 		if !errors.As(err, &lost) || lost.Key != "b" {
-			t.Errorf("got %v", err)
+			t.Errorf("Release: %v, want the loss of \"b\"", err)
 		}
 		mustBe(t, set.Err(), holdfast.ErrLost)
 		mustBe(t, set.Release(background), holdfast.ErrReleased)
@@ -633,7 +637,7 @@ func TestReleaseOfASetWithAContextOfALockThatEndedLater(t *testing.T) {
 		mustBe(t, set.Extend(background), holdfast.ErrLost) // that ends the set
 		b.release(set.Lock("b"))
 		if ctx.Err() == nil || errors.Is(context.Cause(ctx), holdfast.ErrLost) {
-			t.Fatalf("the context of b: %v", context.Cause(ctx))
+			t.Fatalf("the context of b ended with %v, want with its release", context.Cause(ctx))
 		}
 		err := set.Release(ctx)
 		b.mustBeFree(other, "c")
@@ -717,7 +721,7 @@ func TestContextOfASetCarriesAllLocks(t *testing.T) {
 			b.release(nested)
 		}
 		if _, err := l.TryAcquire(background, "a"); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("a context from nowhere: %v", err)
+			t.Errorf("TryAcquire with a context of no lock: %v, want ErrHeld", err)
 		}
 
 		// A set within a set: keys that ctx holds are nested, and the others are acquired.
@@ -727,7 +731,7 @@ func TestContextOfASetCarriesAllLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if inner.Token("a") != set.Token("a") || inner.Token("between") != between.Token() {
-			t.Error("the inner set has other tokens")
+			t.Error("the inner set has other tokens than the locks it is nested in")
 		}
 		innerCtx := inner.Context(ctx)
 		b.releaseAll(inner)
@@ -904,7 +908,7 @@ func TestGoexitWhileAllAreAcquired(t *testing.T) {
 		})
 		wait.Wait()
 		if returned {
-			t.Error("the goroutine went on")
+			t.Error("the caller's goroutine went on after a call had ended its own")
 		}
 		synctest.Wait()
 		b.mustBeFree(other, "a")
@@ -1077,7 +1081,7 @@ func TestDoAll(t *testing.T) {
 			b.mustBeFree(other, key)
 		}
 		err = l.DoAll(ctx, keys, func(context.Context, *holdfast.LockSet) error {
-			t.Error("called")
+			t.Error("DoAll called the function with a context that has ended")
 			return nil
 		})
 		mustBe(t, err, context.Canceled)
@@ -1143,7 +1147,7 @@ func TestHooksTellOfCompleteSets(t *testing.T) {
 			t.Errorf("told %q, want %q", events, want)
 		}
 		if s := l.Stats(); s.Acquired != 2 || s.Released != 2 || s.Refused != 1 || s.Held != 0 {
-			t.Errorf("counted %+v", s)
+			t.Errorf("counted %+v, want 2 acquired and released, 1 refused, none held", s)
 		}
 	})
 }
@@ -1250,7 +1254,7 @@ func TestMaxHoldOfASetWithoutRenewal(t *testing.T) {
 		start := time.Now()
 		<-set.Done()
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("Done was closed after %v", took)
+			t.Errorf("Done was closed after %v, want a second", took)
 		}
 		set.Release(background)
 	})

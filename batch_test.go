@@ -37,7 +37,7 @@ func TestLongLeaseBesideShortOnes(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			if err := lock.Err(); err != nil {
-				t.Errorf("with short leases %v: %v", short, err)
+				t.Errorf("with short leases %v the long lock was lost: %v", short, err)
 			}
 			cancel()
 			wait.Wait()
@@ -91,7 +91,8 @@ func TestPanicOfAWaitersContext(t *testing.T) {
 		b.release(lock)
 		time.Sleep(time.Hour)
 		if _, err := other.TryAcquire(background, "key"); err != nil {
-			t.Errorf("an hour after the only lock was released: %v; %+v", err, l.Stats())
+			t.Errorf("an hour after the only lock was released the key is not free: %v; %+v",
+				err, l.Stats())
 		}
 	})
 }

@@ -160,7 +160,7 @@ func TestAcquireBehindASetAsksAgain(t *testing.T) {
 			}
 		}
 		if n := len(backend.asked("key")); n > 3 {
-			t.Errorf("the key was asked for %d times", n)
+			t.Errorf("the key was asked for %d times, want 3 at most", n)
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestAcquireBehindASingleAttemptAsksTwiceInAll(t *testing.T) {
 					mustBe(t, first(b, l), holdfast.ErrUnknown)
 				}, 3) {
 					if mustBe(t, err, holdfast.ErrUnknown, errMaybe); err == nil {
-						t.Errorf("Acquire %d has got what nobody confirmed", i)
+						t.Errorf("Acquire %d succeeded, though the backend never answered", i)
 					}
 				}
 				if n, took := len(backend.asked("key")), time.Since(start); n != 2 ||

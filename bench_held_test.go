@@ -48,7 +48,7 @@ func BenchmarkHeld(b *testing.B) {
 		b.ReportMetric(each, "cpu-ns/renewal")
 		b.ReportMetric(each*locks/float64(10*time.Second)*100, "%core")
 		if s := l.Stats(); s.Held != locks {
-			b.Errorf("%d of %d locks held", s.Held, locks)
+			b.Errorf("%d of %d locks are held, want all", s.Held, locks)
 		}
 		runtime.KeepAlive(held)
 	}

@@ -101,7 +101,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 						}
 						mustBe(t, err, context.Canceled, why)
 						if took := time.Since(start); took > delay {
-							t.Errorf("returned %v after the cancel", took-delay)
+							t.Errorf("returned %v after the cancel, want at once", took-delay)
 						}
 					})
 					synctest.Wait()
@@ -121,7 +121,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 					checker, _ := b.locker()
 					b.release(b.acquire(checker, "key"))
 					if waited := time.Since(start); waited > 10*time.Second {
-						t.Errorf("the key came free after %v", waited)
+						t.Errorf("the key came free after %v, want 10s at most", waited)
 					}
 				})
 			})
@@ -298,7 +298,7 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 		// If a key is taken away from its holder, there are two holders for a while. Tokens are for
 		// that.
 		if n := inside.Add(1); n != 1 && !trouble && lock.Err() == nil {
-			t.Errorf("%d inside", n)
+			t.Errorf("%d hold the key at once, want 1", n)
 		}
 		work, stop := context.WithTimeout(lock.Context(background),
 			time.Duration(random.IntN(8))*time.Millisecond)
@@ -316,7 +316,7 @@ func stress(t *testing.T, seed uint64, turns int, trouble bool) {
 	}
 	t.Logf("%d got the key, %d gave up, %d failed", got.Load(), cancelled.Load(), failed.Load())
 	if got.Load() < 10 {
-		t.Errorf("only %d of 1000 got the key", got.Load())
+		t.Errorf("only %d of 1000 got the key, want 10 at least", got.Load())
 	}
 	b.release(b.acquire(lockers[0], "key"))
 }
@@ -349,7 +349,7 @@ func TestReleaseAtFrozenBackend(t *testing.T) {
 		start := time.Now()
 		mustBe(t, lock.Release(ctx), context.DeadlineExceeded)
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("returned after %v", took)
+			t.Errorf("Release returned after %v, want a second", took)
 		}
 		time.Sleep(10 * time.Second)
 		faults.Thaw()
@@ -378,7 +378,7 @@ func TestR8LateReleaseDoesNotTouchNextHolder(t *testing.T) {
 		faults.Freeze()
 		next := b.acquire(l2, "key")
 		if late.Err() == nil {
-			t.Fatal("two holders")
+			t.Fatal("two Lockers hold the key at once")
 		}
 		faults.Thaw()
 		mustBe(t, late.Release(background), holdfast.ErrLost)

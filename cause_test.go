@@ -31,7 +31,7 @@ func TestReleaseWithTheContextOfALostLock(t *testing.T) {
 		t.Logf("release of inner: %v", inner.Release(ctx))
 		time.Sleep(time.Second)
 		if lock, err := other.TryAcquire(background, "inner"); err != nil {
-			t.Errorf("a second after the release: %v", err)
+			t.Errorf("the key is not free a second after the release: %v", err)
 		} else {
 			lock.Release(background)
 		}
@@ -54,7 +54,7 @@ func TestReleaseDuringWhichAnotherLockIsLost(t *testing.T) {
 		t.Logf("release of inner: %v", inner.Release(ctx))
 		time.Sleep(time.Second)
 		if lock, err := other.TryAcquire(background, "inner"); err != nil {
-			t.Errorf("a second after the release: %v", err)
+			t.Errorf("the key is not free a second after the release: %v", err)
 		} else {
 			lock.Release(background)
 		}
@@ -80,7 +80,7 @@ func TestAcquireCancelledBecauseAnotherWasUnavailable(t *testing.T) {
 		t.Logf("acquire: %v", err)
 		time.Sleep(time.Second)
 		if lock, err := other.TryAcquire(background, "key"); err != nil {
-			t.Errorf("a second after the cancelled acquisition: %v", err)
+			t.Errorf("the key is not free a second after the cancelled acquisition: %v", err)
 		} else {
 			lock.Release(background)
 		}

@@ -55,7 +55,7 @@ func TestCloseFromTheBackend(t *testing.T) {
 			t.Error("acquired from a Locker that was closed")
 		}
 		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("Close returned after %v", took)
+			t.Errorf("Close returned after %v, want 6s at most", took)
 		}
 		mustBe(t, c.told, holdfast.ErrUnknown, refusal)
 	})

@@ -41,7 +41,7 @@ func TestCloseReleasesEverything(t *testing.T) {
 			mustBe(t, <-ended, holdfast.ErrClosed)
 		}
 		if time.Since(start) != 0 {
-			t.Errorf("took %v", time.Since(start))
+			t.Errorf("the waits ended after %v, want at once", time.Since(start))
 		}
 		for _, lock := range locks {
 			<-lock.Done()
@@ -73,7 +73,7 @@ func TestCloseAtFrozenBackendIsBounded(t *testing.T) {
 		start := time.Now()
 		mustBe(t, l.Close(), holdfast.ErrUnknown)
 		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("took %v", took)
+			t.Errorf("Close took %v, want 6s at most", took)
 		}
 		faults.Thaw()
 		time.Sleep(time.Minute)
@@ -138,7 +138,7 @@ func TestCloseTellsOfKeysLeftToTheirTTL(t *testing.T) {
 			lock.Release(background)
 			time.Sleep(126 * time.Second) // it has expired by itself, whatever was on its way
 		}); err != nil {
-			t.Errorf("nothing is left: %v", err)
+			t.Errorf("Close reports a key that has expired: %v", err)
 		}
 	})
 }
@@ -166,12 +166,12 @@ func TestErrorOfCloseIsBounded(t *testing.T) {
 			mustBe(t, err, rare, holdfast.ErrUnavailable)
 			var some *driver.Error
 			if !errors.As(err, &some) || !some.Permanent {
-				t.Errorf("of %d keys, errors.As finds %v", keys, some)
+				t.Errorf("of %d keys, errors.As finds %v, want the permanent error", keys, some)
 			}
 			text := err.Error()
 			if named := strings.Count(text, `"key`); named != min(keys, 5) || len(text) > 1000 {
-				t.Errorf("the error about %d keys names %d of them in %d bytes: %.1000s", keys,
-					named, len(text), text)
+				t.Errorf("the error about %d keys names %d in %d bytes, want 5 at most in 1,000: %.1000s",
+					keys, named, len(text), text)
 			}
 			all := fmt.Sprintf("release of %d keys not", keys)
 			if keys == 1 {
@@ -179,7 +179,8 @@ func TestErrorOfCloseIsBounded(t *testing.T) {
 			}
 			more := fmt.Sprintf("; and %d more", keys-5)
 			if !strings.Contains(text, all) || strings.Contains(text, more) != (keys > 5) {
-				t.Errorf("the error about %d keys: %.1000s", keys, text)
+				t.Errorf("the error about %d keys does not say how many there are: %.1000s",
+					keys, text)
 			}
 			time.Sleep(time.Minute)
 		})

@@ -178,7 +178,7 @@ func TestContextOfAnExtendThatAsksTheLock(t *testing.T) {
 		remove()
 		time.Sleep(time.Minute)
 		if err := lock.Err(); err != nil {
-			t.Errorf("no longer renewed: %v", err)
+			t.Errorf("the lock is not renewed any more: %v", err)
 		}
 		b.release(lock)
 	})

@@ -32,7 +32,7 @@ func TestErrThatFindsALossTellsIt(t *testing.T) {
 		select {
 		case <-done:
 		default:
-			t.Error("Done is open")
+			t.Error("Done is open when Err has told of the loss")
 		}
 		mustBe(t, context.Cause(ctx), holdfast.ErrLost)
 		synctest.Wait()
@@ -93,7 +93,7 @@ func TestLogOfRenewals(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait() // the log is written elsewhere
 		if log.Len() > 0 {
-			t.Errorf("the log says %q", log.String())
+			t.Errorf("the log says %q, want nothing", log.String())
 		}
 		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, Err: errors.New("refused")})
 		time.Sleep(time.Minute)
@@ -118,10 +118,10 @@ func TestMethodsOfAHandle(t *testing.T) {
 		}
 		b.release(b.acquire(other, "key", holdfast.WithShared()))
 		if d := time.Until(lock.Deadline()); d != validity(holdfast.DefaultTTL) {
-			t.Errorf("the deadline is %v away", d)
+			t.Errorf("the deadline is %v away, want %v", d, validity(holdfast.DefaultTTL))
 		}
 		if s := lock.String(); !strings.Contains(s, `"key"`) || lock.Slot() != -1 {
-			t.Errorf("%s, slot %d", s, lock.Slot())
+			t.Errorf("the lock is %q and has slot %d, want its key, and -1", s, lock.Slot())
 		}
 		b.release(lock)
 		<-lock.Done()

@@ -47,11 +47,12 @@ func TestDowngrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Until(lock.Deadline()); left != validity(holdfast.DefaultTTL) {
-			t.Errorf("after a Downgrade the lease ends in %v", left)
+			t.Errorf("after a Downgrade the lease ends in %v, want %v", left,
+				validity(holdfast.DefaultTTL))
 		}
 		if lock.Token() != token || lock.Err() != nil || ctx.Err() != nil || inner.Err() != nil {
-			t.Errorf("downgraded: token %d, was %d; %v, %v, %v", lock.Token(), token, lock.Err(),
-				ctx.Err(), inner.Err())
+			t.Errorf("token %d, was %d; lock %v, context %v, nested %v; want the same, held",
+				lock.Token(), token, lock.Err(), ctx.Err(), inner.Err())
 		}
 		b.release(<-reader)
 		renewals := backend.renewals.Load()
@@ -61,12 +62,12 @@ func TestDowngrade(t *testing.T) {
 			}
 		}
 		if n := backend.renewals.Load(); n != renewals {
-			t.Error("Downgrade of a shared lock asks the backend")
+			t.Error("Downgrade of a shared lock asked the backend")
 		}
 		time.Sleep(time.Hour) // it is renewed as a shared one
 		select {
 		case <-writer:
-			t.Error("a writer beside a downgraded lock")
+			t.Error("a writer got the key beside a downgraded lock")
 		default:
 		}
 		b.release(inner)
@@ -89,7 +90,8 @@ func TestDowngradeLetsOwnReadersIn(t *testing.T) {
 		b.mustBeShared(l)
 		reader := b.read(l)
 		if n := b.sharers(); n != 2 || reader.Token() <= lock.Token() {
-			t.Errorf("%d claims share the key; tokens %d, %d", n, lock.Token(), reader.Token())
+			t.Errorf("%d claims share the key, with tokens %d and %d; want 2 that rise",
+				n, lock.Token(), reader.Token())
 		}
 		b.release(lock)
 		mustBe(t, lock.Release(background), holdfast.ErrReleased)
@@ -113,7 +115,7 @@ func TestDowngradePassesNoTurnToAWriter(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if len(waiting[0])+len(waiting[1]) != 0 {
-			t.Fatal("a writer beside a downgraded lock")
+			t.Fatal("a writer got the key beside a downgraded lock")
 		}
 		_, err := other.TryAcquire(background, "key", holdfast.WithShared())
 		mustBe(t, err, holdfast.ErrHeld) // a writer waits
@@ -142,7 +144,7 @@ func TestDowngradeRefused(t *testing.T) {
 		err = inner.Downgrade(background)
 		mustBe(t, err, holdfast.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "outermost") {
-			t.Errorf("the error is %v", err)
+			t.Errorf("the error %v does not name the outermost lock", err)
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()
@@ -245,7 +247,7 @@ func TestReleaseDuringADowngrade(t *testing.T) {
 					b.release(lock)
 				}
 				if n := backend.Faults().Hanging(); n != 0 {
-					t.Errorf("%d calls hang", n)
+					t.Errorf("%d calls hang, want none", n)
 				}
 			})
 		})
@@ -288,7 +290,7 @@ func TestDowngradeAfterAHandoffChangesNothing(t *testing.T) {
 			synctest.Wait()
 			for owner, shared := range m.shared {
 				if shared {
-					t.Errorf("the claim %q was made shared", owner)
+					t.Errorf("the claim %q was made shared when its turn was over", owner)
 				}
 			}
 			b.mustBeFree(other, "key")
@@ -316,14 +318,14 @@ func TestLossDuringADowngrade(t *testing.T) {
 		for lock.Err() == nil {
 			err := lock.Downgrade(background)
 			if err == nil {
-				t.Fatal("a Downgrade without an answer succeeds")
+				t.Fatal("a Downgrade without an answer succeeded")
 			}
 			if !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Downgrade without an answer: %v", err)
+				t.Errorf("Downgrade without an answer: %v, want ErrUnknown or ErrLost", err)
 			}
 		}
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("lost after %v", took)
+			t.Errorf("the lock was lost after %v, want a second at most", took)
 		}
 		backend.Faults().Thaw()
 		b.release(b.acquire(l, "key"))

@@ -35,7 +35,7 @@ func TestForgottenLockIsLogged(t *testing.T) {
 	// If the others are reported too, they may come first.
 	line := <-log
 	if !strings.Contains(line, "key=forgotten") || !strings.Contains(line, "never released") {
-		t.Errorf("the log says %q", line)
+		t.Errorf("the log says %q, want that the lock on \"forgotten\" was never released", line)
 	}
 	if ctx.Err() != nil {
 		t.Errorf("the garbage collector has ended the lock: %v", context.Cause(ctx))

@@ -36,7 +36,8 @@ func FuzzKey(f *testing.F) {
 		lock, err := l.TryAcquire(background, key)
 		if valid := len(key) >= 1 && len(prefix)+len(key) <= 1024; (err == nil) != valid ||
 			!valid && !errors.Is(err, holdfast.ErrInvalid) {
-			t.Fatalf("key of %d bytes behind a prefix of %d: %v", len(key), len(prefix), err)
+			t.Fatalf("key of %d bytes behind a prefix of %d: %v; want ErrInvalid if not 1 to 1,024",
+				len(key), len(prefix), err)
 		}
 		if err != nil {
 			return
@@ -45,7 +46,7 @@ func FuzzKey(f *testing.F) {
 			t.Errorf("key %q is %q on the lock", key, lock.Key())
 		}
 		if _, err := rival.TryAcquire(background, key); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("second acquisition of %q: %v", key, err)
+			t.Errorf("second acquisition of %q: %v, want ErrHeld", key, err)
 		}
 		if second, err := rival.TryAcquire(background, other); err == nil {
 			if other == key {

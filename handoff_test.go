@@ -60,7 +60,7 @@ func TestReleaseAfterTheMaximumHoldIsTold(t *testing.T) {
 		b.mustBeFree(other, "key")
 		synctest.Wait()
 		if told != err {
-			t.Errorf("the hook was told %v; Release returned %v", told, err)
+			t.Errorf("the hook was told %v, want what Release returned: %v", told, err)
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestReleaseThatHangsIsMadeAgain(t *testing.T) {
 		mustBe(t, lock.Release(background), holdfast.ErrUnknown)
 		b.release(b.acquire(other, "key"))
 		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("the key was taken for %v more", took)
+			t.Errorf("the key was taken for %v more, want 6s at most", took)
 		}
 	})
 }
@@ -155,7 +155,8 @@ func TestTokensRiseWithoutHandoffThoughTheKeyWasLost(t *testing.T) {
 		b.release(between)
 		last := b.acquire(l, "key")
 		if first.Token() >= between.Token() || between.Token() >= last.Token() {
-			t.Errorf("tokens %d, %d, %d", first.Token(), between.Token(), last.Token())
+			t.Errorf("tokens %d, %d, %d, want them to rise",
+				first.Token(), between.Token(), last.Token())
 		}
 		b.release(last)
 		mustBe(t, first.Release(background), holdfast.ErrLost)

@@ -9,7 +9,7 @@ import (
 )
 
 // The heap is compared with a list while leases come, move and go.
-func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
+func TestLeaseHeapKeepsTheEarliestFirst(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
 	var heap leaseHeap
@@ -28,13 +28,13 @@ func TestHoldHeapKeepsTheEarliestFirst(t *testing.T) {
 			heap.put(h, due[h])
 		}
 		if len(heap) != len(due) {
-			t.Fatalf("step %d with seed %d: %d holds, want %d", step, seed, len(heap), len(due))
+			t.Fatalf("step %d with seed %d: %d leases, want %d", step, seed, len(heap), len(due))
 		}
 		all := make([]clock.Instant, 0, len(heap))
 		for i, s := range heap {
 			if s.lease.index != i || s.due != due[s.lease] {
 				t.Fatalf(
-					"step %d with seed %d: place %d has a hold due at %d that believes to be in place %d, due at %d",
+					"step %d, seed %d: place %d has a lease due at %d; want it in place %d, due at %d",
 					step, seed, i, s.due, s.lease.index, due[s.lease])
 			}
 			all = append(all, s.due)

@@ -117,13 +117,13 @@ func TestHooksAndStats(t *testing.T) {
 		if got := r.take(); !strings.Contains(got,
 			"renewed key with 19.698s left: backend unavailable") ||
 			!strings.HasSuffix(got, "left: <nil>") {
-			t.Errorf("a missed renewal and its repetition:\n%s", got)
+			t.Errorf("want a missed renewal and a successful one; hooks were told:\n%s", got)
 		}
 		faults.Lose("p:key")
 		<-lock.Done()
 		synctest.Wait()
 		if got := r.take(); !strings.Contains(got, "lost key after 2") {
-			t.Errorf("a loss:\n%s", got)
+			t.Errorf("want a loss after 20s or so; hooks were told:\n%s", got)
 		}
 		for _, want := range []string{"renewal missed", "lock lost", "key=key"} {
 			if !strings.Contains(log.String(), want) {

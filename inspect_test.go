@@ -18,13 +18,13 @@ func TestInspect(t *testing.T) {
 		l, faults := b.locker(holdfast.WithPrefix("app/"), holdfast.WithLabel("nightly"))
 		if e, err := l.Inspect(background, "report"); err != nil || e.Key != "report" ||
 			e.Holder.Owner != "" {
-			t.Errorf("a free key gives %+v, %v", e, err)
+			t.Errorf("a free key gives %+v, %v; want its name alone", e, err)
 		}
 		lock := b.acquire(l, "report")
 		e, err := l.Inspect(background, "report")
 		if err != nil || e.Key != "report" || e.Holder.Token != lock.Token() ||
 			driver.ParseOwner(e.Holder.Owner).Label != "nightly" {
-			t.Errorf("a held key gives %+v, %v", e, err)
+			t.Errorf("a held key gives %+v, %v; want its holder, with token and label", e, err)
 		}
 
 		faults.Freeze()
@@ -35,7 +35,7 @@ func TestInspect(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, time.Millisecond)
 		defer cancel()
 		if _, err = l.Inspect(ctx, "report"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an ended context gives %v", err)
+			t.Errorf("an ended context gives %v, want DeadlineExceeded", err)
 		}
 		faults.Thaw()
 		b.release(lock)
@@ -63,7 +63,7 @@ func TestInspectWithAnEndedContextAsksNobody(t *testing.T) {
 		ended, cancel := context.WithCancel(background)
 		cancel()
 		if _, err := l.Inspect(ended, "report"); !errors.Is(err, context.Canceled) {
-			t.Errorf("an ended context gives %v", err)
+			t.Errorf("an ended context gives %v, want Canceled", err)
 		}
 	})
 }

@@ -74,7 +74,7 @@ func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
 	}
 	// One more may belong to another test's timer, while its function runs.
 	if after := runtime.NumGoroutine(); after > before+100 {
-		t.Errorf("%d goroutines after 1,000 requests, %d before", after, before)
+		t.Errorf("%d goroutines after 1,000 requests, %d before; want about as many", after, before)
 	}
 }
 
@@ -128,14 +128,15 @@ func TestTokensStayNearTheClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if lock.Token() <= last {
-				t.Fatalf("token %d after %d", lock.Token(), last)
+				t.Fatalf("token %d after %d, want a larger one", lock.Token(), last)
 			}
 			last = lock.Token()
 			lock.Release(context.Background())
 		}
 		// A block that ends a second ahead, and single tokens from then on.
 		if lead := uint64(last) - clock.Microseconds(); lead > 1_100_000 {
-			t.Errorf("tokens are %v ahead of the clock", time.Duration(lead)*time.Microsecond)
+			t.Errorf("tokens are %v ahead of the clock, want 1.1s at most",
+				time.Duration(lead)*time.Microsecond)
 		}
 		memory.Faults().Forget()
 		time.Sleep(1100 * time.Millisecond)
@@ -293,7 +294,7 @@ func TestTokensRiseAboveAFreshRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lock.Token() <= last {
-			t.Errorf("token %d after %d", lock.Token(), last)
+			t.Errorf("token %d after %d, want a larger one", lock.Token(), last)
 		}
 		lock.Release(context.Background())
 	})
@@ -319,7 +320,7 @@ func TestCheckRenewsNothing(t *testing.T) {
 		asking := lock.lease.asking
 		s.mu.Unlock()
 		if asking {
-			t.Error("a renewal counts as under way")
+			t.Error("a check counts as a renewal that is under way")
 		}
 		time.Sleep(time.Hour)
 		if err := lock.Err(); err != nil {
@@ -337,14 +338,14 @@ func TestUnreleasedForgets(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if n := cap(u.keys); n > 500 {
-			t.Errorf("room for %d keys, of which 100 are left", n)
+			t.Errorf("there is room for %d keys, want 500 at most for the 100 that are left", n)
 		}
 		if n := len(u.errors()); n != 99 {
 			t.Errorf("%d keys are left, want 99", n)
 		}
 		time.Sleep(100 * time.Millisecond)
 		if n := len(u.errors()); n != 0 {
-			t.Errorf("%d keys are left when their time is over", n)
+			t.Errorf("%d keys are left when their time is over, want none", n)
 		}
 	})
 }
@@ -404,7 +405,7 @@ func TestContextOfASetIsForgotten(t *testing.T) {
 		set.set.mu.Lock()
 		defer set.set.mu.Unlock()
 		if n := len(set.set.contexts); n > 0 {
-			t.Errorf("%d contexts are kept", n)
+			t.Errorf("%d contexts are kept, want none", n)
 		}
 	})
 }
@@ -467,10 +468,10 @@ func TestDowngradeAfterTheMaximumHold(t *testing.T) {
 		h.settle()
 		s.mu.Unlock()
 		if err := <-result; !errors.Is(err, ErrMaxHold) {
-			t.Errorf("the Downgrade: %v", err)
+			t.Errorf("the Downgrade: %v, want ErrMaxHold", err)
 		}
 		if _, err := l.TryAcquire(t.Context(), "key", WithShared()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a reader beside a holder that has not released: %v", err)
+			t.Errorf("a reader beside a holder that has not released: %v, want ErrHeld", err)
 		}
 		if err := lock.Release(t.Context()); !errors.Is(err, ErrMaxHold) {
 			t.Error(err)
@@ -500,10 +501,10 @@ func TestSetOfALockThatHasEnded(t *testing.T) {
 		select {
 		case <-set.Done(): // before Err looks at the locks
 		default:
-			t.Error("Done is open")
+			t.Error("Done is open before Err looks at the locks")
 		}
 		if !errors.Is(set.Err(), ErrReleased) {
-			t.Errorf("the set: %v", set.Err())
+			t.Errorf("the set ended with %v, want ErrReleased", set.Err())
 		}
 	})
 }
@@ -527,7 +528,8 @@ func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := set.Lock("a"), set.Lock("b"); a.handle || !b.handle {
-		t.Errorf("handles: %v on what is nested, %v on the other", a.handle, b.handle)
+		t.Errorf("a handle on the nested lock: %v, on the other: %v; want only on the other",
+			a.handle, b.handle)
 	}
 	if err := set.Release(t.Context()); err != nil {
 		t.Error(err)
@@ -558,14 +560,14 @@ func TestDowngradeThatIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := lock.Downgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the Downgrade: %v", err)
+			t.Errorf("the Downgrade: %v, want DeadlineExceeded", err)
 		}
 		s := lock.cohort.shard
 		s.mu.Lock()
 		h.settle()
 		s.mu.Unlock()
 		if _, err := l.TryAcquire(t.Context(), "key", WithShared()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a reader beside the writer: %v", err)
+			t.Errorf("a reader beside the writer: %v, want ErrHeld", err)
 		}
 		if err := lock.Release(t.Context()); err != nil {
 			t.Error(err)

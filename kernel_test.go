@@ -61,7 +61,7 @@ func (b *bench) lockerOn(backend driver.Backend, options ...holdfast.Option) *ho
 func (b *bench) check() {
 	for i, l := range b.lockers {
 		if err := l.Close(); err != nil {
-			b.t.Errorf("locker %d: %v", i, err)
+			b.t.Errorf("Close of Locker %d: %v", i, err)
 		}
 		if s := l.Stats(); s.Held != 0 || s.Waiting != 0 {
 			b.t.Errorf("locker %d, closed: %d held, %d waiting, want none", i, s.Held, s.Waiting)
@@ -146,7 +146,8 @@ func TestAcquireAndRelease(t *testing.T) {
 		start := time.Now()
 		lock := b.acquire(l1, "invoice/42")
 		if lock.Key() != "invoice/42" || lock.Token() == 0 || lock.Err() != nil {
-			t.Errorf("key %q, token %d, error %v", lock.Key(), lock.Token(), lock.Err())
+			t.Errorf("key %q, token %d, error %v; want \"invoice/42\", a token, no error",
+				lock.Key(), lock.Token(), lock.Err())
 		}
 		if got := lock.Deadline().Sub(start); got != validity(holdfast.DefaultTTL) {
 			t.Errorf("deadline %v after the start, want %v", got, validity(holdfast.DefaultTTL))
@@ -157,11 +158,11 @@ func TestAcquireAndRelease(t *testing.T) {
 			held.Holder.PID == 0 ||
 			held.ExpiresIn != holdfast.DefaultTTL ||
 			!strings.HasSuffix(err.Error(), ", lease ends in 30s unless renewed") {
-			t.Errorf("other locker: %#v", err)
+			t.Errorf("another Locker got %#v, want that \"report\" holds the key for 30s", err)
 		}
 		_, err = l1.TryAcquire(background, "invoice/42")
 		if !errors.As(err, &held) || held.Holder.Label != "report" || held.ExpiresIn <= 0 {
-			t.Errorf("same locker: %#v", err)
+			t.Errorf("the same Locker got %#v, want that \"report\" holds the key", err)
 		}
 		b.mustBeFree(l2, "invoice/43")
 		b.release(lock)
@@ -248,7 +249,7 @@ func TestOptionsAreValidated(t *testing.T) {
 			_, err = l.TryAcquire(background, "key", option)
 			check(err)
 			if s := l.Stats(); s.Held != 0 {
-				t.Errorf("%d held after refusals", s.Held)
+				t.Errorf("%d locks are held after refusals, want none", s.Held)
 			}
 		})
 	}
@@ -256,7 +257,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	for _, none := range []driver.Backend{nil, unopened} {
 		if _, err := holdfast.New(none); !errors.Is(err, holdfast.ErrInvalid) ||
 			!strings.Contains(err.Error(), "backend is nil") {
-			t.Errorf("New(%#v): %v", none, err)
+			t.Errorf("New(%#v): %v, want ErrInvalid: backend is nil", none, err)
 		}
 	}
 }
@@ -301,7 +302,7 @@ func TestTTLThatTheBackendDoesNotTake(t *testing.T) {
 		}
 	}
 	if backend.asked != 0 {
-		t.Errorf("the backend was asked %d times", backend.asked)
+		t.Errorf("the backend was asked %d times, want not once", backend.asked)
 	}
 	b.release(b.acquire(l, "key", holdfast.WithTTL(59*time.Second)))
 }
@@ -317,7 +318,7 @@ func TestKeysAreValidated(t *testing.T) {
 			t.Errorf("error %q does not say %q", err, want)
 		}
 		err = l.Do(background, key, func(context.Context, *holdfast.Lock) error {
-			t.Error("called")
+			t.Error("Do called the function for a key that is not allowed")
 			return nil
 		})
 		mustBe(t, err, holdfast.ErrInvalid)
@@ -346,7 +347,7 @@ func TestR6OwnerValuesAreUnique(t *testing.T) {
 		b.release(b.acquire(l, "key"))
 	}
 	if len(seen) != 1000 {
-		t.Errorf("%d owner values for 1000 acquisitions", len(seen))
+		t.Errorf("%d owner values for 1000 acquisitions, want as many", len(seen))
 	}
 }
 
@@ -360,7 +361,8 @@ func TestDo(t *testing.T) {
 		err := l.Do(background, "key", func(ctx context.Context, lock *holdfast.Lock) error {
 			b.mustBeHeld(other, "key")
 			if ctx.Err() != nil || lock.Err() != nil {
-				t.Errorf("inside: context %v, lock %v", ctx.Err(), lock.Err())
+				t.Errorf("while the function runs: context %v, lock %v; want no error",
+					ctx.Err(), lock.Err())
 			}
 			return failure
 		})
@@ -387,7 +389,7 @@ func TestDo(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() != "boom" {
-					t.Error("the panic did not come through")
+					t.Error("the panic of the function did not reach the caller")
 				}
 			}()
 			l.Do(background, "key", func(context.Context, *holdfast.Lock) error { panic("boom") })

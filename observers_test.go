@@ -55,7 +55,7 @@ func TestBlockedObserversDelayNothing(t *testing.T) {
 			time.AfterFunc(time.Second, func() { b.release(elsewhere) })
 			b.release(b.acquire(l, "d"))
 			if waited := time.Since(start); waited != time.Second {
-				t.Errorf("waited %v for a key that was free after 1s", waited)
+				t.Errorf("waited for %v, want 1s: then the key was free", waited)
 			}
 			for _, lock := range lost {
 				faults.Lose(lock.Key())
@@ -68,7 +68,7 @@ func TestBlockedObserversDelayNothing(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if err := kept.Err(); err != nil {
-				t.Errorf("another lock: %v", err)
+				t.Errorf("a lock that was not lost has ended: %v", err)
 			}
 			b.release(kept)
 			if err := l.Close(); err != nil {
@@ -180,7 +180,7 @@ func TestObserversThatAreTooSlow(t *testing.T) {
 		b.release(b.acquire(l, "key"))
 		synctest.Wait()
 		if told > 10_002 || told == 0 {
-			t.Errorf("%d events were told", told)
+			t.Errorf("%d events were told, want 1 to 10,002", told)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func recovered(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic")
+			t.Error("the panic did not reach the caller")
 		}
 	}()
 	f()
@@ -75,7 +75,7 @@ func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
 				p := recover()
 				time.Sleep(time.Minute)
 				if err := lock.Err(); err != nil {
-					t.Errorf("no longer renewed: %v", err)
+					t.Errorf("the lock is not renewed any more: %v", err)
 				}
 				panic(p)
 			}()
@@ -139,7 +139,8 @@ func TestPanicOfTheBackendLeavesNothing(t *testing.T) {
 			start := time.Now()
 			b.release(<-got)
 			if took := time.Since(start); took > holdfast.DefaultTTL/3 {
-				t.Errorf("the other process got the key after %v", took)
+				t.Errorf("the other process got the key after %v, want a third of the TTL at most",
+					took)
 			}
 			synctest.Wait()
 			b.mustBeFree(other, "key")
@@ -261,7 +262,7 @@ func TestContextThatPanicsAsItsLockIsLost(t *testing.T) {
 		},
 		"by an answer": func(b *bench, _ *holdfast.Locker, faults memhold.Faults) {
 			if !faults.Lose("key") {
-				b.t.Error("nobody held the key")
+				b.t.Error("Lose found no holder of the key")
 			}
 			time.Sleep(holdfast.DefaultTTL)
 		},

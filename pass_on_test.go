@@ -101,7 +101,7 @@ func (e *endOfRun) passes() {
 	}
 	b.release(ours)
 	if n := e.renewed.Load(); n != 0 {
-		b.t.Errorf("the lease was renewed %d times after its release was asked for", n)
+		b.t.Errorf("the lease was renewed %d times after its release was asked for, want none", n)
 	}
 }
 
@@ -119,12 +119,12 @@ func TestR1_NoTurnWhileTheKeyIsPassedOn(t *testing.T) {
 		e.bench.release(e.lock)
 		e.nobody("before the release arrived")
 		if !e.released.Load() {
-			t.Fatal("the key is not released at the end of a run, and another process waits")
+			t.Fatal("the key was not released at the end of a run, though another process waits")
 		}
 		time.Sleep(onItsWay)
 		synctest.Wait()
 		if len(e.theirs) != 1 {
-			t.Error("the other process has not got the key when the release has arrived")
+			t.Error("the release has arrived, and the other process does not have the key")
 		}
 		e.passes()
 	})
@@ -151,7 +151,7 @@ func TestR1_LostReleaseAtTheEndOfARun(t *testing.T) {
 					})
 				e.bench.release(e.lock)
 				if e.nobody("when the release had no answer"); arrives && len(e.theirs) != 1 {
-					t.Error("the other process has not got the key when the release has arrived")
+					t.Error("the release has arrived, and the other process does not have the key")
 				}
 				e.passes()
 			})
@@ -174,10 +174,10 @@ func TestCancelledWhileTheKeyIsPassedOn(t *testing.T) {
 		select {
 		case lock := <-e.ours:
 			if lock != nil {
-				t.Error("a cancelled acquisition succeeds")
+				t.Error("a cancelled acquisition succeeded")
 			}
 		default:
-			t.Error("an acquisition outlasts its context")
+			t.Error("an acquisition went on after the end of its context")
 		}
 		e.bench.release(e.passed())
 	})

@@ -42,7 +42,7 @@ func TestPausesBetweenOwedReleasesGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := lock.Release(t.Context()); !errors.Is(err, holdfast.ErrUnknown) {
-			t.Errorf("Release: %v", err)
+			t.Errorf("Release: %v, want ErrUnknown", err)
 		}
 		time.Sleep(time.Hour)
 		b.mu.Lock()

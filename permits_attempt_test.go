@@ -63,13 +63,13 @@ func TestContextThatPanicsKeepsNoPermit(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			if held := l.Stats().Held; held != 0 {
-				t.Errorf("a panic after %d calls: %d permits are held", calls, held)
+				t.Errorf("a panic after %d calls: %d permits are held, want none", calls, held)
 			}
 			b.release(taken)
 			b.releasePermits(b.acquirePermits(other, "deploy", 4))
 		})
 		if calls > 100 {
-			t.Fatal("it always panics")
+			t.Fatal("each of 100 searches panicked")
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestSparePermitsAreGivenBackWithinTheContext(t *testing.T) {
 		start := time.Now()
 		lock, err := l.Acquire(ctx, "deploy", holdfast.WithPermits(4))
 		if lock != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, error %v", lock, err)
+			t.Errorf("got %v, error %v; want DeadlineExceeded alone", lock, err)
 		}
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("returned after %v, want 1 s", took)

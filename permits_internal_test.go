@@ -30,7 +30,7 @@ func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, lock := onePermit(t)
 		if lock.cohort.semaphore.give(lock, false) {
-			t.Error("it went to somebody")
+			t.Error("the permit was given away, though nobody waits")
 		}
 		synctest.Wait()
 		if held := l.Stats().Held; held != 0 {
@@ -72,12 +72,14 @@ func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 				}
 			}
 			if turns > 1 && len(slots) != 1 {
-				t.Errorf("one process used %d slots, one after the other", len(slots))
+				t.Errorf("one process used %d slots one after the other, want the same one",
+					len(slots))
 			}
 			for i := range l.shards {
 				s := &l.shards[i]
 				if len(s.semaphores) > 0 || len(s.lastSlots) > maxLastSlots {
-					t.Fatalf("%d semaphores, %d last slots", len(s.semaphores), len(s.lastSlots))
+					t.Fatalf("%d semaphores, %d last slots; want none, and 64 at most",
+						len(s.semaphores), len(s.lastSlots))
 				}
 			}
 		})
@@ -95,7 +97,7 @@ func TestPermitsThatComeTooLateAreGivenBack(t *testing.T) {
 		m := lock.cohort.semaphore
 		go func() {
 			if o, _ := m.await(ctx, ctx.Done(), w); o.err == nil {
-				t.Error("no error")
+				t.Error("a wait whose context has ended returned no error")
 			}
 		}()
 		synctest.Wait()
@@ -119,7 +121,7 @@ func TestLostPermitGoesToNobody(t *testing.T) {
 		m.waiters.push(w)
 		l.shard("key").mu.Unlock()
 		if m.give(lock, false) || len(w.ready) > 0 {
-			t.Error("it went to somebody who waits")
+			t.Error("a permit that was lost was given to a waiter")
 		}
 	})
 }
@@ -160,9 +162,9 @@ func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(next) == 0 {
-			t.Error("nobody has it")
+			t.Error("the next waiter did not get the permit")
 		} else if got := <-next; got.token <= lock.token {
-			t.Errorf("token %d after %d", got.token, lock.token)
+			t.Errorf("token %d after %d, want a larger one", got.token, lock.token)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func TestLongOutageWhileALeaseEnds(t *testing.T) {
 			mend := faults.Inject(memhold.Fault{Err: driver.ErrUnavailable})
 			start := time.Now()
 			if lock := <-got; lock != nil {
-				t.Error("a lock in an outage")
+				t.Error("a waiter got a lock in an outage")
 			}
 			// Renewals begin to fail within a third of the TTL. A slot is asked for when the lease
 			// has ended, and has a TTL from then.
@@ -130,7 +130,7 @@ func TestPermanentRefusalEndsTheWaitForAPermit(t *testing.T) {
 				t.Errorf("%q: error %v, want the refusal", key, err)
 			}
 			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("%q: told after %v", key, took)
+				t.Errorf("%q: told after %v, want 5s at most", key, took)
 			}
 			b.releasePermits(permits)
 			time.Sleep(time.Minute)
@@ -164,7 +164,7 @@ func TestGrantedSlotIsNotSilent(t *testing.T) {
 		mend[1]()
 		time.Sleep(time.Second)
 		if len(got) > 0 {
-			t.Fatal("the second wait has ended")
+			t.Fatal("the second wait has ended before all slots were silent for a TTL")
 		}
 		b.release(permits[1])
 		if second := <-got; second != nil {
@@ -211,7 +211,7 @@ func TestOneClaimForEachSlotInAnOutage(t *testing.T) {
 				time.Sleep(lasts)
 				// One for each slot, the gate and the scouts' key in a second, or two.
 				if n := requests.Load() - before; n > 4*2*int64(lasts/time.Second) {
-					t.Errorf("%d requests in %v", n, lasts)
+					t.Errorf("%d requests in %v, want 8 a second at most", n, lasts)
 				}
 				mend()
 				b.releasePermits(permits)
@@ -260,8 +260,8 @@ func TestStatsDoNotCountTheGate(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		faults.Thaw()
 		if s := l.Stats(); s.Renewed != 0 || s.RenewalsMissed != 0 || events.Load() != 0 {
-			t.Errorf("%d renewals, %d missed, %d events of a Locker that holds nothing", s.Renewed,
-				s.RenewalsMissed, events.Load())
+			t.Errorf("%d renewals, %d missed, %d events of a Locker that holds nothing; want none",
+				s.Renewed, s.RenewalsMissed, events.Load())
 		}
 		b.releasePermits(permits)
 		b.release(<-got)
@@ -289,7 +289,7 @@ func TestPermitFromTheSameLockerIsLocal(t *testing.T) {
 		<-local
 		<-local
 		if !<-local {
-			t.Error("the permit was handed over in memory, and is not told as local")
+			t.Error("the hook was not told that the permit was handed over in memory")
 		}
 		b.release(third)
 	})

@@ -54,8 +54,8 @@ func TestRandomPermits(t *testing.T) {
 			}
 			wait.Wait()
 			if w.got.Load() < 300 || w.refused.Load() < 10 || w.cancelled.Load() < 10 {
-				t.Errorf("%d permits, %d refused, %d cancelled: that shows nothing", w.got.Load(),
-					w.refused.Load(), w.cancelled.Load())
+				t.Errorf("%d permits, %d refused, %d cancelled; want at least 300, 10 and 10",
+					w.got.Load(), w.refused.Load(), w.cancelled.Load())
 			}
 		})
 	}
@@ -98,8 +98,8 @@ func (w *permitWorld) change(s *seenSemaphore, waiting, held int) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	if idle := now.Sub(s.since); !s.since.IsZero() && idle > w.bound {
-		w.b.t.Errorf("%d wait, %d of %d permits held, for %v", s.waiting, s.held, len(s.slots),
-			idle)
+		w.b.t.Errorf("for %[4]v %[1]d waited while only %[2]d of %[3]d permits were held",
+			s.waiting, s.held, len(s.slots), idle)
 	}
 	s.waiting += waiting
 	s.held += held
@@ -118,10 +118,10 @@ func (w *permitWorld) hold(s *seenSemaphore, lock *holdfast.Lock) {
 	switch {
 	case before == nil:
 	case before.Err() == nil && lock.Err() == nil:
-		w.b.t.Errorf("two hold slot %d of %q", lock.Slot(), lock.Key())
+		w.b.t.Errorf("two hold slot %d of %q at once", lock.Slot(), lock.Key())
 	case before.Token() >= lock.Token():
-		w.b.t.Errorf("slot %d of %q: token %d after %d", lock.Slot(), lock.Key(), lock.Token(),
-			before.Token())
+		w.b.t.Errorf("slot %d of %q: token %d after %d, want a larger one",
+			lock.Slot(), lock.Key(), lock.Token(), before.Token())
 	}
 }
 

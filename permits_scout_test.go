@@ -39,7 +39,7 @@ func TestFewerPermitsDoNotHoldUpMore(t *testing.T) {
 		start := time.Now()
 		b.release(<-many)
 		if waited := time.Since(start); waited > 10*time.Millisecond {
-			t.Errorf("slot 2 was free for %v while somebody waited", waited)
+			t.Errorf("slot 2 was free for %v while somebody waited, want 10ms at most", waited)
 		}
 		b.releasePermits(rest)
 		b.release(<-few)
@@ -64,7 +64,7 @@ func TestScoutsTellDifferentNumbers(t *testing.T) {
 		b.release(<-again)
 		synctest.Wait()
 		if strings.Contains(log.String(), "different numbers") {
-			t.Errorf("two processes with two permits each: %s", log.String())
+			t.Errorf("two processes with two permits each, and the log warns: %s", log.String())
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestShortOutageAfterALongWaitForTheGate(t *testing.T) {
 		faults.Thaw()
 		time.Sleep(10 * time.Second)
 		if len(got) > 0 {
-			t.Fatal("the wait has ended")
+			t.Fatal("an outage shorter than the TTL ended the wait")
 		}
 		b.releasePermits(permits)
 		b.release(<-other)
@@ -113,7 +113,7 @@ func TestOutagesOfSlotsDoNotAddUp(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if len(got) > 0 {
-			t.Fatal("the wait has ended")
+			t.Fatal("outages of one slot after the other ended the wait")
 		}
 		b.releasePermits(permits)
 		if lock := <-got; lock != nil {
@@ -141,7 +141,7 @@ func TestPermitsWithoutAGate(t *testing.T) {
 				b.release(lock)
 			}
 			if waited := time.Since(start); waited > 5*time.Second {
-				t.Errorf("a permit was free for %v", waited)
+				t.Errorf("a permit was free for %v while somebody waited, want 5s at most", waited)
 			}
 			mend()
 			time.Sleep(time.Minute)
@@ -162,7 +162,7 @@ func TestLostAnswerOfAPermitIsAskedForAgain(t *testing.T) {
 			_, err := l.Acquire(background, "deploy", holdfast.WithPermits(n))
 			mustBe(t, err, holdfast.ErrUnknown)
 			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("told after %v", took)
+				t.Errorf("told after %v, want 5s at most", took)
 			}
 			faults.Clear()
 			time.Sleep(time.Minute)
@@ -209,7 +209,8 @@ func TestScoutPausesWhileNothingAnswers(t *testing.T) {
 					time.Sleep(outage.lasts)
 					mend()
 					if n := calls.Load(); n > 10*int64(outage.lasts/time.Second) {
-						t.Errorf("%d requests in %v of an outage", n, outage.lasts)
+						t.Errorf("%d requests in %v of an outage, want 10 a second at most",
+							n, outage.lasts)
 					}
 					b.releasePermits(permits)
 					if behind {
@@ -335,7 +336,7 @@ func TestPermitThatIsBeingReleasedIsAskedFor(t *testing.T) {
 		start := time.Now()
 		b.release(b.acquire(l, "deploy", holdfast.WithPermits(2)))
 		if took := time.Since(start); took > 3*roundTrip {
-			t.Errorf("the release, the acquisition and the release of that took %v", took)
+			t.Errorf("release, acquisition and release took %v, want three round trips", took)
 		}
 		b.release(permits[1])
 	})

@@ -28,7 +28,7 @@ func (b *bench) acquirePermits(l *holdfast.Locker, key string, n int,
 		permits[i] = b.acquire(l, key, options...)
 		slot := permits[i].Slot()
 		if slot < 0 || slot >= n || slots[slot] {
-			b.t.Errorf("permit %d of %d has slot %d", i, n, slot)
+			b.t.Errorf("permit %d of %d has slot %d, want one that is free", i, n, slot)
 		}
 		slots[slot] = true
 	}
@@ -82,11 +82,11 @@ func TestPermitsAreSlotsOfTheirOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if again.Slot() != slot || again.Token() <= token {
-				t.Errorf("slot %d, token %d after slot %d, token %d", again.Slot(), again.Token(),
-					slot, token)
+				t.Errorf("slot %d, token %d after slot %d, token %d; want the slot again, a larger token",
+					again.Slot(), again.Token(), slot, token)
 			}
 			if again.Key() != "deploy" {
-				t.Errorf("key %q", again.Key())
+				t.Errorf("key %q, want \"deploy\"", again.Key())
 			}
 			b.release(again)
 			b.releasePermits(permits[:n-1])
@@ -104,7 +104,7 @@ func TestPermitsAreNoLockOfThatName(t *testing.T) {
 			t.Errorf("slots %d and %d, want -1 and 0", lock.Slot(), permit.Slot())
 		}
 		if s := permit.String(); !strings.Contains(s, `permit 0 of "deploy"`) {
-			t.Errorf("permit is %q", s)
+			t.Errorf("the permit is %q, want permit 0 of \"deploy\"", s)
 		}
 		// An acquisition is nested in the permit that its context carries, and in no other.
 		ctx := lock.Context(background)
@@ -311,7 +311,8 @@ func TestPermitsAreNested(t *testing.T) {
 				return err
 			}
 			if inner.Slot() != outer.Slot() || inner.Token() != outer.Token() {
-				t.Errorf("nested in slot %d: slot %d", outer.Slot(), inner.Slot())
+				t.Errorf("slot %[2]d is nested in slot %[1]d, want the same slot and token",
+					outer.Slot(), inner.Slot())
 			}
 			// The lock of that name is another thing, which nobody holds.
 			lock, err := l.TryAcquire(ctx, "deploy")
@@ -406,7 +407,7 @@ func TestMaximumHoldOfAPermitThatWasWaitedFor(t *testing.T) {
 		second := <-got
 		b.endsAfter(second, time.Now(), time.Minute)
 		if err := first.Err(); err != nil {
-			t.Errorf("the one without a maximum hold: %v", err)
+			t.Errorf("the permit without a maximum hold was lost: %v", err)
 		}
 		b.release(first)
 	})
@@ -442,7 +443,7 @@ func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 			cancel()
 		}
 		if s := l.Stats(); s.Waiting != 0 || s.Held != 0 {
-			t.Errorf("%d wait, %d held", s.Waiting, s.Held)
+			t.Errorf("%d wait, %d held; want none", s.Waiting, s.Held)
 		}
 		time.Sleep(time.Second)
 		for entry, err := range b.memory.List(background, "") {
@@ -450,8 +451,8 @@ func TestPermitsWhoseWaitersGiveUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			if entry.Key == "deploy@permit/gate3" || len(entry.Waiters) > 0 {
-				t.Errorf("%q has holder %q, %d waiters", entry.Key, entry.Holder.Owner,
-					len(entry.Waiters))
+				t.Errorf("left behind: %q has holder %q and %d waiters",
+					entry.Key, entry.Holder.Owner, len(entry.Waiters))
 			}
 		}
 		b.releasePermits(permits)
@@ -611,7 +612,7 @@ func TestPermitsInAnOutage(t *testing.T) {
 		for range 3 {
 			err := <-errs
 			if !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Errorf("got error %v in an outage", err)
+				t.Errorf("got %v in an outage, want ErrUnknown or ErrUnavailable", err)
 			}
 		}
 		if took := time.Since(start); took < 59*time.Second || took > 3*time.Minute {
@@ -648,7 +649,7 @@ func TestCloseEndsWaitsForPermits(t *testing.T) {
 				t.Error(err)
 			}
 			if took := time.Since(start); took > 0 {
-				t.Errorf("Close took %v", took)
+				t.Errorf("Close took %v, want no time", took)
 			}
 			for range 5 {
 				mustBe(t, <-errs, holdfast.ErrClosed)
@@ -678,7 +679,7 @@ func TestCloseBeforeTheScoutSetsOut(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(start); took > 0 {
-			t.Errorf("Close took %v", took)
+			t.Errorf("Close took %v, want no time", took)
 		}
 		mustBe(t, <-errs, holdfast.ErrClosed)
 	})
@@ -782,7 +783,7 @@ func TestNewcomersDoNotOvertakeWhoWaitsForPermits(t *testing.T) {
 			t.Errorf("waited for %v, want the span", waited)
 		}
 		if len(second) > 0 {
-			t.Error("who came second has a permit as well")
+			t.Error("the second waiter has a permit as well")
 		}
 		b.release(lock)
 		b.release(<-second)
@@ -807,7 +808,7 @@ func TestPermitsKeepTheOrderAtTheEndOfARun(t *testing.T) {
 		lock := <-foreign
 		synctest.Wait()
 		if len(first)+len(second) > 0 {
-			t.Error("two have one permit")
+			t.Error("a second waiter has a permit, though there is one")
 		}
 		b.release(lock)
 		b.release(<-first)
@@ -828,7 +829,7 @@ func TestPermitsAreWaitedForAtOnceWithoutAnother(t *testing.T) {
 		start := time.Now()
 		lock := b.acquire(l, "deploy", options...)
 		if waited := time.Since(start); waited > 30*time.Millisecond {
-			t.Errorf("waited for %v for a lease of 20 ms to end", waited)
+			t.Errorf("waited for %v, want 30ms at most for a lease of 20ms to end", waited)
 		}
 		b.release(lock)
 		b.release(foreign)

@@ -33,7 +33,7 @@ func TestQueuedRunPassesTheKeyOnUnasked(t *testing.T) {
 			b.release(lock)
 			synctest.Wait()
 			if len(again) != 1 {
-				t.Error("the other process has not got the key")
+				t.Error("the other process does not have the key")
 			}
 			if n := backend.renewals.Load() - renewals; n != 0 {
 				t.Errorf("%d questions before the key was passed on, want none", n)

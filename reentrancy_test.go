@@ -37,7 +37,7 @@ func testReentrancy(t *testing.T, options ...holdfast.Option) {
 		}
 		if inner.Token() != outer.Token() || innermost.Token() != outer.Token() ||
 			!inner.Deadline().Equal(outer.Deadline()) {
-			t.Error("nested locks do not share token and lease")
+			t.Error("nested locks have another token or deadline than the outermost")
 		}
 		if err := inner.Extend(background); err != nil {
 			t.Error(err)
@@ -45,7 +45,7 @@ func testReentrancy(t *testing.T, options ...holdfast.Option) {
 
 		// A context from elsewhere is another holder.
 		if _, err := l.TryAcquire(background, "key"); err == nil {
-			t.Error("a context from nowhere got in")
+			t.Error("a context of no lock got a lock that is held")
 		}
 		_, err = other.TryAcquire(ctx, "key")
 		mustBe(t, err, holdfast.ErrHeld)
@@ -56,7 +56,7 @@ func testReentrancy(t *testing.T, options ...holdfast.Option) {
 		mustBe(t, inner.Release(background), holdfast.ErrReleased)
 		mustBe(t, context.Cause(innerCtx), holdfast.ErrReleased)
 		if outer.Err() != nil || innermost.Err() != nil {
-			t.Error("the release of a nested lock ended another")
+			t.Error("the release of a nested lock ended another lock")
 		}
 		b.mustBeHeld(other, "key")
 
@@ -73,7 +73,7 @@ func testReentrancy(t *testing.T, options ...holdfast.Option) {
 			t.Fatal(err)
 		}
 		if again.Token() <= outer.Token() {
-			t.Errorf("token %d after %d", again.Token(), outer.Token())
+			t.Errorf("token %d after %d, want a larger one", again.Token(), outer.Token())
 		}
 		b.release(again)
 		b.release(between)

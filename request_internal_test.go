@@ -158,7 +158,7 @@ func TestPanicLeavesNothingRegistered(t *testing.T) {
 				func() {
 					defer func() {
 						if recover() == nil {
-							t.Error("no panic")
+							t.Error("the panic of the backend did not reach the caller")
 						}
 					}()
 					c.do(caller, l, lock)

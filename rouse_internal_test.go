@@ -28,7 +28,7 @@ func endsInTime(t *testing.T, lock *Lock) {
 	deadline := lock.Deadline()
 	<-lock.Done()
 	if late := time.Since(deadline); late > 0 {
-		t.Errorf("the holder of %q was told %v after its deadline", lock.Key(), late)
+		t.Errorf("the holder of %q was told %v after its deadline, want no later", lock.Key(), late)
 	}
 }
 

@@ -35,10 +35,10 @@ func TestLossIsToldToAllReaders(t *testing.T) {
 			mustBe(t, lock.Release(background), holdfast.ErrLost)
 		}
 		if s := l.Stats(); s.Lost != 3 || s.Held != 1 {
-			t.Errorf("stats: %+v", s)
+			t.Errorf("counted %+v, want 3 lost and 1 held", s)
 		}
 		if err := other.Err(); err != nil {
-			t.Errorf("a reader on another lease: %v", err)
+			t.Errorf("a reader on another lease was lost: %v", err)
 		}
 		b.release(other)
 	})
@@ -49,7 +49,7 @@ func claimOf(b *bench, n int) driver.Claim {
 	b.t.Helper()
 	e, err := b.memory.Inspect(background, "key")
 	if err != nil || len(e.Sharers) <= n {
-		b.t.Fatalf("%d claims share the key: %v", len(e.Sharers), err)
+		b.t.Fatalf("%d claims share the key, error %v; want more", len(e.Sharers), err)
 	}
 	return driver.Claim{Key: "key", Owner: e.Sharers[n].Owner, TTL: holdfast.DefaultTTL,
 		Shared: true}
@@ -68,7 +68,7 @@ func TestReadersEndWithTheirLease(t *testing.T) {
 		b.endsAfter(second, start, validity(holdfast.DefaultTTL))
 		synctest.Wait()
 		if n := b.sharers(); n != 0 {
-			t.Errorf("%d claims are left", n)
+			t.Errorf("%d claims are left, want none", n)
 		}
 		faults.Clear()
 	})
@@ -104,7 +104,7 @@ func TestMaximumHoldOfOneReader(t *testing.T) {
 		b.endsAfter(long, start, 30*time.Second)
 		time.Sleep(time.Hour)
 		if err := patient.Err(); err != nil {
-			t.Errorf("the reader without a maximum hold: %v", err)
+			t.Errorf("the reader without a maximum hold was lost: %v", err)
 		}
 		b.release(patient)
 		b.mustBeHeld(other, "key") // those two have not stopped yet
@@ -161,7 +161,7 @@ func TestReadersReleaseInAnyOrder(t *testing.T) {
 		// free.
 		first, last := b.read(l), b.read(l)
 		if err := first.Release(dead); err != nil {
-			t.Errorf("a release in memory with a dead context: %v", err)
+			t.Errorf("a release in memory with a context that has ended: %v", err)
 		}
 		mustBe(t, last.Release(dead), context.Canceled)
 		synctest.Wait()
@@ -190,7 +190,7 @@ func TestReaderAfterTheLastHasAnotherClaim(t *testing.T) {
 		remove()
 		time.Sleep(time.Minute)
 		if owner := claimOf(b, 0).Owner; owner == old {
-			t.Error("a claim that is being released is used again")
+			t.Error("a claim that is being released was used again")
 		}
 		b.release(second)
 	})
@@ -226,7 +226,7 @@ func TestCancelledReadersPassTheLead(t *testing.T) {
 		cancel[1]() // the next leader
 		for _, i := range []int{0, 1, 3} {
 			if <-got[i] != nil {
-				t.Error("a cancelled acquisition succeeds")
+				t.Error("a cancelled acquisition succeeded")
 			}
 		}
 		time.Sleep(time.Minute)
@@ -274,7 +274,7 @@ func TestReadersGiveUpAtTheGrant(t *testing.T) {
 			}
 			synctest.Wait()
 			if s := l.Stats(); s.Held != 0 || s.Waiting != 0 {
-				t.Errorf("left behind: %+v", s)
+				t.Errorf("counted %+v, want none held and none waiting", s)
 			}
 			b.mustBeFree(other, "key")
 		})
@@ -292,7 +292,8 @@ func TestExtendByOneReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Until(second.Deadline()); left != validity(holdfast.DefaultTTL) {
-			t.Errorf("the other reader's lease ends in %v", left)
+			t.Errorf("the other reader's lease ends in %v, want %v", left,
+				validity(holdfast.DefaultTTL))
 		}
 		b.release(first)
 		b.release(second)
@@ -430,7 +431,7 @@ func TestForgottenReaderIsLogged(t *testing.T) {
 	ctx := forget(t, l, "forgotten", "released", "nested")
 	runtime.GC()
 	if line := <-log; !strings.Contains(line, "key=forgotten") {
-		t.Errorf("the log says %q", line)
+		t.Errorf("the log says %q, want that \"forgotten\" was never released", line)
 	}
 	if ctx.Err() != nil {
 		t.Errorf("the garbage collector has ended the lock: %v", context.Cause(ctx))

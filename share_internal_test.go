@@ -132,7 +132,7 @@ func TestReaderThatWasToAskGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if next.Token() != lock.Token() {
-			t.Error("the next reader has a lease of its own")
+			t.Error("the next reader has a lease of its own, want the first reader's")
 		}
 		for _, lock := range []*Lock{next, lock} {
 			if err := lock.Release(ctx); err != nil {
@@ -140,7 +140,7 @@ func TestReaderThatWasToAskGivesUp(t *testing.T) {
 			}
 		}
 		if len(s.keys) != 0 || s.leases.first != nil {
-			t.Error("the cohort is kept")
+			t.Error("the cohort or its lease is kept after the last release")
 		}
 	})
 }
@@ -363,14 +363,14 @@ func TestDowngradeThatComesTooLate(t *testing.T) {
 		}
 		lock := <-second
 		if lock.lease != h {
-			t.Fatal("the next turn is on another lease")
+			t.Fatal("the next turn is on another lease than the first")
 		}
 		time.Sleep(DefaultTTL / 2) // the renewal is due, and left out
 		c.shard.mu.Lock()
 		h.settle()
 		c.shard.mu.Unlock()
 		if err := <-refused; !errors.Is(err, ErrReleased) {
-			t.Errorf("a Downgrade after the release: %v", err)
+			t.Errorf("a Downgrade after the release: %v, want ErrReleased", err)
 		}
 		time.Sleep(time.Hour)
 		if err := lock.Err(); err != nil {

@@ -84,7 +84,7 @@ func (s *section) note(lock *holdfast.Lock, shared bool) {
 		}
 	}
 	if writers > 1 || writers == 1 && readers > 0 {
-		s.t.Errorf("%d writers and %d readers inside", writers, readers)
+		s.t.Errorf("%d writers and %d readers hold the key at once", writers, readers)
 	}
 }
 
@@ -205,7 +205,8 @@ func stressReaders(t *testing.T, seed uint64, turns int, trouble bool) {
 	}
 	t.Logf("%d readers and %d writers got the key", got[true], got[false])
 	if got[true] < 10 || got[false] < 5 {
-		t.Errorf("only %d readers and %d writers got the key", got[true], got[false])
+		t.Errorf("only %d readers and %d writers got the key, want at least 10 and 5",
+			got[true], got[false])
 	}
 	b.release(b.acquire(lockers[0], "key"))
 }

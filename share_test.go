@@ -102,7 +102,7 @@ func (b *bench) mustBeShared(l *holdfast.Locker) {
 	b.mustBeHeld(l, "key")
 	lock, err := l.TryAcquire(background, "key", holdfast.WithShared())
 	if err != nil {
-		b.t.Errorf("a reader is refused: %v", err)
+		b.t.Errorf("a reader was refused: %v", err)
 		return
 	}
 	b.release(lock)
@@ -152,11 +152,12 @@ func TestReadersShareOneClaim(t *testing.T) {
 		backend.expect(t, "all inside", 1, 0, 0)
 		for _, lock := range locks {
 			if lock.Token() != locks[0].Token() {
-				t.Fatalf("tokens %d and %d on one claim", lock.Token(), locks[0].Token())
+				t.Fatalf("tokens %d and %d on one claim, want the same",
+					lock.Token(), locks[0].Token())
 			}
 		}
 		if s := l.Stats(); s.Held != readers || s.HandedOver != 0 || s.Acquired != readers {
-			t.Errorf("stats: %+v", s)
+			t.Errorf("counted %+v, want %d held and acquired, none handed over", s, readers)
 		}
 		b.mustBeHeld(other, "key")
 
@@ -171,7 +172,7 @@ func TestReadersShareOneClaim(t *testing.T) {
 		backend.expect(t, "all gone", 1, 1, 1)
 		b.mustBeFree(other, "key")
 		if s := l.Stats(); s.Held != 0 || s.Released != readers {
-			t.Errorf("stats: %+v", s)
+			t.Errorf("counted %+v, want none held, %d released", s, readers)
 		}
 	})
 }
@@ -191,10 +192,11 @@ func TestReaderJoinsInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took != 0 {
-			t.Errorf("joining took %v", took)
+			t.Errorf("joining took %v, want no time", took)
 		}
 		if first.Token() != second.Token() || second.Token() != third.Token() {
-			t.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
+			t.Errorf("tokens %d, %d, %d, want the same three times",
+				first.Token(), second.Token(), third.Token())
 		}
 		b.release(first)
 		b.release(third)
@@ -265,7 +267,7 @@ func TestNextSpan(t *testing.T) {
 				b.release(first)
 				backend.expect(t, "all gone", 1, before+1, 1)
 				if n := b.sharers(); n != 0 {
-					t.Errorf("%d claims are left", n)
+					t.Errorf("%d claims are left, want none", n)
 				}
 			})
 		})
@@ -312,7 +314,8 @@ func TestLastSpan(t *testing.T) {
 					}
 					synctest.Wait()
 					if n := len(read); silent != (n == 2) {
-						t.Fatalf("%d of 2 readers are inside", n)
+						t.Fatalf("%d of 2 readers joined; want both: %v, or else one or none",
+							n, silent)
 					}
 					backend.Faults().Clear()
 					time.Sleep(time.Hour) // what is held is renewed
@@ -323,7 +326,7 @@ func TestLastSpan(t *testing.T) {
 					}
 					for i, lock := range locks {
 						if n := len(read); !silent && n != 0 {
-							t.Errorf("%d readers are inside before the writer", n)
+							t.Errorf("%d readers are inside before the writer, want none", n)
 						}
 						b.release(lock)
 						if n := b.sharers(); silent && i == 2 && n != 1 {
@@ -333,8 +336,8 @@ func TestLastSpan(t *testing.T) {
 					<-written
 					for range 2 {
 						if lock := <-read; lock.Token() <= locks[0].Token() {
-							t.Errorf("token %d of a later claim, after %d", lock.Token(),
-								locks[0].Token())
+							t.Errorf("token %d of a later claim after %d, want a larger one",
+								lock.Token(), locks[0].Token())
 						} else {
 							b.release(lock)
 						}
@@ -376,7 +379,7 @@ func TestReadersComeAndGoBetweenSpans(t *testing.T) {
 				b.release(first)
 				b.release(second) // asks nobody: the backend is frozen
 				if n := len(read); n != 0 {
-					t.Errorf("%d readers are inside before the answer", n)
+					t.Errorf("%d readers are inside before the answer, want none", n)
 				}
 				backend.Faults().Thaw()
 				locks := []*holdfast.Lock{<-read, <-read, <-read}
@@ -390,7 +393,8 @@ func TestReadersComeAndGoBetweenSpans(t *testing.T) {
 				}
 				for _, lock := range locks {
 					if same := lock.Token() == first.Token(); same == waiting {
-						t.Errorf("token %d, after %d", lock.Token(), first.Token())
+						t.Errorf("token %d, after %d; want the same: %v",
+							lock.Token(), first.Token(), !waiting)
 					}
 					b.release(lock)
 				}
@@ -459,7 +463,7 @@ func giveUpBetweenSpans(t *testing.T, moment string, inside, waits bool) {
 	if waits {
 		reader := <-read
 		if same := reader.Token() == first.Token(); same != (moment != "asking") {
-			t.Errorf("token %d, after %d", reader.Token(), first.Token())
+			t.Errorf("token %d, after %d; want the same: %v", reader.Token(), first.Token(), !same)
 		}
 		b.release(reader)
 	}
@@ -474,7 +478,7 @@ func giveUpBetweenSpans(t *testing.T, moment string, inside, waits bool) {
 	}
 	synctest.Wait()
 	if n := b.sharers(); n != 0 {
-		t.Errorf("%d claims are left", n)
+		t.Errorf("%d claims are left, want none", n)
 	}
 	b.mustBeFree(other, "key")
 }
@@ -518,17 +522,17 @@ func TestReadersDoNotStarveAWriter(t *testing.T) {
 					start := time.Now()
 					lock := b.acquire(writers, "key")
 					if took := time.Since(start); took > holdfast.DefaultCohortSpan+hold {
-						t.Errorf("the writer waited for %v", took)
+						t.Errorf("the writer waited for %v, want the span and a hold at most", took)
 					}
 					if n := inside.Load(); n != 0 {
-						t.Errorf("%d readers beside the writer", n)
+						t.Errorf("%d readers hold the key beside the writer, want none", n)
 					}
 					b.release(lock)
 				}
 				close(stop)
 				wait.Wait()
 				if readers.Load() < 200 {
-					t.Errorf("only %d readers got in", readers.Load())
+					t.Errorf("only %d readers got in, want 200 at least", readers.Load())
 				}
 			})
 		})
@@ -547,7 +551,7 @@ func TestLongReaderDoesNotStopOthers(t *testing.T) {
 			time.Sleep(7 * time.Minute)
 			second, third := b.read(l), b.read(other)
 			if took := time.Since(start); took != time.Duration(i+1)*7*time.Minute {
-				t.Fatalf("waited until %v", took)
+				t.Fatalf("the readers had the key after %v, want at once", took)
 			}
 			b.release(second)
 			b.release(third)
@@ -573,7 +577,8 @@ func TestReadersWithALeaseOfTheirOwn(t *testing.T) {
 				time.Sleep(time.Second)
 				second := b.read(l, c.acquire)
 				if left := time.Until(second.Deadline()); left != validity(holdfast.DefaultTTL) {
-					t.Errorf("the second reader's lease ends in %v", left)
+					t.Errorf("the second reader's lease ends in %v, want %v", left,
+						validity(holdfast.DefaultTTL))
 				}
 				b.release(first)
 				third, err := l.TryAcquire(background, "key", holdfast.WithShared(), c.acquire)
@@ -641,7 +646,7 @@ func TestSharedNeedsASharer(t *testing.T) {
 		}
 		inner, err := l.Acquire(lock.Context(background), "key")
 		if err != nil {
-			t.Errorf("nested after a refused Downgrade: %v", err)
+			t.Errorf("a nested acquisition after a refused Downgrade: %v", err)
 		} else {
 			b.release(inner)
 		}
@@ -679,11 +684,11 @@ func TestReentrancyOfReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if inner.Token() != writer.Token() {
-			t.Error("reading in one's own write is not nested")
+			t.Error("a reader inside its own writer has another token")
 		}
 		inner2, err := l.TryAcquire(inner.Context(background), "key")
 		if err != nil {
-			t.Fatalf("writing in a read in one's own write: %v", err)
+			t.Fatalf("a writer inside a reader inside its own writer: %v", err)
 		}
 		b.release(inner2)
 		b.release(inner)
@@ -696,7 +701,7 @@ func TestReentrancyOfReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if inner.Token() != reader.Token() {
-			t.Error("reading in one's own read is not nested")
+			t.Error("a reader inside its own reader has another token")
 		}
 		start := time.Now()
 		for _, acquire := range []func() (*holdfast.Lock, error){
@@ -710,11 +715,11 @@ func TestReentrancyOfReaders(t *testing.T) {
 			mustBe(t, err, holdfast.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), `"key"`) ||
 				!strings.Contains(err.Error(), "wait for") {
-				t.Errorf("the error is %v", err)
+				t.Errorf("the error %v does not name the key and say why", err)
 			}
 		}
 		if took := time.Since(start); took != 0 {
-			t.Errorf("refused after %v", took)
+			t.Errorf("refused after %v, want at once", took)
 		}
 		_, err = other.TryAcquire(ctx, "key") // another Locker is another holder
 		mustBe(t, err, holdfast.ErrHeld)
@@ -724,7 +729,7 @@ func TestReentrancyOfReaders(t *testing.T) {
 		b.release(second)
 		lock, err := l.Acquire(context.WithoutCancel(ctx), "key")
 		if err != nil {
-			t.Fatalf("after the release: %v", err)
+			t.Fatalf("the key is not free after the release: %v", err)
 		}
 		b.release(lock)
 	})

@@ -75,15 +75,15 @@ func TestR1CancelledFreshRunGivesTheLeaseUp(t *testing.T) {
 		var theirs *holdfast.Lock
 		select {
 		case <-here:
-			t.Fatal("the next run began, and nobody had said that no other process waits")
+			t.Fatal("the next run began before the backend said that nobody else waits")
 		case theirs = <-elsewhere:
 		default:
-			t.Fatal("another process waits on")
+			t.Fatal("the other process does not have the key")
 		}
 		b.release(theirs)
 		ours := <-here
 		if ours.Token() <= theirs.Token() {
-			t.Errorf("token %d after %d", ours.Token(), theirs.Token())
+			t.Errorf("token %d after %d, want a larger one", ours.Token(), theirs.Token())
 		}
 		b.release(ours)
 	})
@@ -194,7 +194,7 @@ func TestR1OtherTermsAreAnotherCohort(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if known, ok := length[c.Owner]; ok && known != c.TTL {
-				t.Errorf("one owner value with TTLs of %v and %v", known, c.TTL)
+				t.Errorf("one owner value with TTLs of %v and %v, want one TTL", known, c.TTL)
 			}
 			length[c.Owner] = c.TTL
 		}
@@ -222,7 +222,7 @@ func TestR1OtherTermsAreAnotherCohort(t *testing.T) {
 			_, err := l.TryAcquire(background, "key", o)
 			var held *holdfast.HeldError
 			if !errors.As(err, &held) || held.Holder.Label != "first" {
-				t.Errorf("TryAcquire on other terms: %v", err)
+				t.Errorf("TryAcquire on other terms: %v, want that \"first\" holds the key", err)
 			}
 		}
 		if n := asked.Load() - before; n != 2 {
@@ -247,10 +247,10 @@ func TestR1OtherTermsAreAnotherCohort(t *testing.T) {
 				return
 			}
 			if n := inside.Add(1); n != 1 {
-				t.Errorf("%d inside", n)
+				t.Errorf("%d hold the key at once, want 1", n)
 			}
 			if before := last.Swap(uint64(lock.Token())); uint64(lock.Token()) <= before {
-				t.Errorf("token %d after %d", lock.Token(), before)
+				t.Errorf("token %d after %d, want a larger one", lock.Token(), before)
 			}
 			time.Sleep(time.Duration(rand.IntN(900)) * time.Millisecond)
 			inside.Add(-1)
@@ -259,7 +259,7 @@ func TestR1OtherTermsAreAnotherCohort(t *testing.T) {
 		mu.Lock() // a renewal or a clean-up may still be under way
 		defer mu.Unlock()
 		if len(length) < 6 {
-			t.Errorf("%d owner values for 6 sets of terms", len(length))
+			t.Errorf("%d owner values for 6 sets of terms, want at least as many", len(length))
 		}
 	})
 }
@@ -294,13 +294,13 @@ func TestR1NoticeAfterUnansweredHeartbeatIsAskedFor(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-got:
-			t.Fatal("the notice was believed")
+			t.Fatal("a notice after a request without an answer was believed")
 		default:
 		}
 		silent.Store(false)
 		ours := <-got
 		if asked.Load() == before {
-			t.Error("nobody asked")
+			t.Error("the waiter did not ask before it had the key")
 		}
 		b.release(ours)
 	})
@@ -342,7 +342,7 @@ func TestWaiterComesBackToItsPlace(t *testing.T) {
 		b.release(lock)
 		all.Wait()
 		if got := <-order; got != "first" {
-			t.Errorf("the %s to come was served first", got)
+			t.Errorf("%q was served first, want \"first\"", got)
 		}
 	})
 }
@@ -373,7 +373,7 @@ func TestCleanUpLastsAsLongAsTheLease(t *testing.T) {
 				start := time.Now()
 				b.release(b.acquire(other, "key"))
 				if waited := time.Since(start); waited > 2*time.Second {
-					t.Errorf("the key came free %v after the outage", waited)
+					t.Errorf("the key came free %v after the outage, want 2s at most", waited)
 				}
 			})
 		})

@@ -69,14 +69,14 @@ func TestFreshRunForNobodyGoesToTheNext(t *testing.T) {
 		client.after = func(driver.Claim) { cancel() }
 		b.release(first)
 		if <-gone != nil {
-			t.Error("a cancelled acquisition succeeds")
+			t.Error("a cancelled acquisition succeeded")
 		}
 		time.Sleep(time.Hour)
 		select {
 		case lock := <-got:
 			b.release(lock)
 		default:
-			t.Error("the next one waits for ever")
+			t.Error("the next waiter does not have the key")
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestLostKeyIsNotHandedOn(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case <-got:
-			t.Error("two hold the key")
+			t.Error("the next waiter got a key that the backend had given to another")
 		default:
 		}
 		faults.Lose("key")
@@ -158,7 +158,7 @@ func TestMaximumHoldBetweenRenewals(t *testing.T) {
 		lock := b.acquire(l, "key", holdfast.WithMaxHold(44*time.Second))
 		<-lock.Done()
 		if took := time.Since(start); took != 44*time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("the loss was told after %v, want 44s", took)
 		}
 		lock.Release(background)
 	})

@@ -28,12 +28,12 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 			t.Errorf("got the key after %v, want in the moment of the release", waited)
 		}
 		if next.Token() <= lock.Token() {
-			t.Errorf("token %d after %d", next.Token(), lock.Token())
+			t.Errorf("token %d after %d, want a larger one", next.Token(), lock.Token())
 		}
 		// The grant is only as long as the presence. Most runs of turns end before it is renewed.
 		time.Sleep(holdfast.DefaultCohortSpan)
 		if n := l2.Stats().Renewed; n != 0 {
-			t.Errorf("renewed %d times already", n)
+			t.Errorf("renewed %d times within the span of a cohort, want none", n)
 		}
 		time.Sleep(time.Second)
 		if left := time.Until(next.Deadline()); left < validity(holdfast.DefaultTTL)-time.Second {
@@ -95,7 +95,7 @@ func TestRunGoesOnAfterHandoff(t *testing.T) {
 		b.release(lock)
 		wait.Wait()
 		if n := l2.Stats().HandedOver; n != 19 {
-			t.Errorf("%d of 19 turns were handed over in memory", n)
+			t.Errorf("%d of 19 turns were handed over in memory, want all", n)
 		}
 		time.Sleep(5 * time.Second)
 	})
@@ -149,7 +149,8 @@ func TestLostNoticeCostsAtMostASecond(t *testing.T) {
 			time.AfterFunc(10*time.Second, func() { released = time.Now(); b.release(lock) })
 			next := b.acquire(l2, "key")
 			if late := time.Since(released); late > time.Second {
-				t.Errorf("presence %v: got the key %v after the release", presence, late)
+				t.Errorf("presence %v: got the key %v after the release, want a second at most",
+					presence, late)
 			}
 			b.release(next)
 		}
@@ -206,7 +207,7 @@ func TestR1LateNoticeIsNotTaken(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-got:
-			t.Fatal("it took the key while another process held it")
+			t.Fatal("a late notice gave the key to a waiter while another process held it")
 		default:
 		}
 		b.release(lock)
@@ -328,18 +329,20 @@ func TestR21R22PollingDelaysAreRandomAndLonger(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { released = time.Now(); b.release(lock) })
 			next := b.acquire(l2, "key")
 			if late := time.Since(released); late > time.Second+roundTrip {
-				t.Errorf("round trip %v: got the key %v after the release", roundTrip, late)
+				t.Errorf("round trip %v: got the key %v after the release, want 1s and a trip",
+					roundTrip, late)
 			}
 			distinct := make(map[time.Duration]bool)
 			for i := 1; i < len(p.asked); i++ {
 				pause := p.asked[i].Sub(p.asked[i-1]) - roundTrip
 				distinct[pause] = true
 				if pause < 10*time.Millisecond || pause < 2*roundTrip {
-					t.Errorf("round trip %v: asked again after %v", roundTrip, pause)
+					t.Errorf("round trip %v: asked again after %v, want 10ms and two trips",
+						roundTrip, pause)
 				}
 			}
 			if n := len(p.asked); n < 60 || n > 1000 || len(distinct) < n/2 {
-				t.Errorf("round trip %v: asked %d times in a minute, with %d different pauses",
+				t.Errorf("round trip %v: asked %d times in a minute, in %d pauses; want 60 to 1,000",
 					roundTrip, n, len(distinct))
 			}
 			b.release(next)
@@ -361,7 +364,7 @@ func TestWaitEndsWithPermanentErrorAtOnce(t *testing.T) {
 		_, err := l2.Acquire(background, "key")
 		mustBe(t, err, refusal, holdfast.ErrUnavailable)
 		if waited := time.Since(start); waited > 7*time.Second {
-			t.Errorf("told after %v", waited)
+			t.Errorf("told after %v, want 7s at most", waited)
 		}
 		b.release(lock)
 	})
@@ -378,7 +381,7 @@ func TestOutage(t *testing.T) {
 			_, err := l.Acquire(background, "key")
 			mustBe(t, err, holdfast.ErrUnavailable, down)
 			if time.Since(start) != 0 {
-				t.Errorf("told after %v", time.Since(start))
+				t.Errorf("told after %v, want at once", time.Since(start))
 			}
 		})
 	})
@@ -448,7 +451,7 @@ func TestOutage(t *testing.T) {
 			})
 			// Two requests of 5 s each, since the first has an unknown outcome.
 			if waited := time.Since(start); waited > 11*time.Second {
-				t.Errorf("the last was told after %v", waited)
+				t.Errorf("the last was told after %v, want 11s at most", waited)
 			}
 			faults.Thaw()
 			time.Sleep(time.Minute) // clean-up
@@ -496,7 +499,7 @@ func TestLocalOrder(t *testing.T) {
 		wait.Wait()
 		for i, got := range order {
 			if got != i {
-				t.Fatalf("served in the order %v", order)
+				t.Fatalf("served in the order %v, want 0, 1, 2 and so on", order)
 			}
 		}
 		if s := l.Stats(); s.HandedOver != 100 {
@@ -596,7 +599,7 @@ func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, wo
 				}
 				lock := b.acquire(greedy, "key")
 				if lock.Token() <= last {
-					t.Errorf("token %d after %d", lock.Token(), last)
+					t.Errorf("token %d after %d, want a larger one", lock.Token(), last)
 				}
 				last = lock.Token()
 				run.Add(1)
@@ -614,7 +617,7 @@ func testCohortBound(t *testing.T, b *bench, greedy, modest *holdfast.Locker, wo
 			t.Errorf("waited for %d turns of the other process, want %d at most", n, bound)
 		}
 		if lock.Token() <= last {
-			t.Errorf("token %d after %d", lock.Token(), last)
+			t.Errorf("token %d after %d, want a larger one", lock.Token(), last)
 		}
 		last = lock.Token()
 		b.release(lock)
@@ -636,7 +639,7 @@ func TestHandoffChecksValidity(t *testing.T) {
 		b.release(lock)
 		next := <-got
 		if left := time.Until(next.Deadline()); left != validity(9*time.Second) {
-			t.Errorf("handed over with %v of validity left", left)
+			t.Errorf("handed over with %v of validity left, want %v", left, validity(9*time.Second))
 		}
 		faults.Clear()
 		b.release(next)
@@ -658,7 +661,7 @@ func TestHandoffWithOtherTermsRenewsFirst(t *testing.T) {
 		next := <-got
 		start := time.Now()
 		if next.Token() <= lock.Token() {
-			t.Errorf("token %d after %d", next.Token(), lock.Token())
+			t.Errorf("token %d after %d, want a larger one", next.Token(), lock.Token())
 		}
 		b.endsAfter(next, start, validity(12*time.Second))
 	})
@@ -696,7 +699,7 @@ func TestRenewalOfAnEarlierTurnComesLate(t *testing.T) {
 		next := <-got
 		b.acquire(other, "key")
 		if next.Err() == nil {
-			t.Errorf("another process has the key, and this one counts on it for %v more",
+			t.Errorf("another process has the key, and this one still counts on it for %v",
 				time.Until(next.Deadline()))
 		}
 	})

@@ -70,7 +70,7 @@ func TestLossIsOfOneKind(t *testing.T) {
 				context.Canceled, context.DeadlineExceeded,
 			} {
 				if errors.Is(lost, kind) {
-					t.Errorf("the loss %v is %q as well", lost, kind)
+					t.Errorf("the loss %v wraps %q as well", lost, kind)
 				}
 			}
 			remove()
@@ -115,7 +115,7 @@ func TestRenewalAnsweredTooLateIsALoss(t *testing.T) {
 		faults.Clear()
 		b.release(b.acquire(other, "key"))
 		if waited := time.Since(start); waited > 20*time.Second {
-			t.Errorf("the key came free after %v", waited)
+			t.Errorf("the key came free after %v, want 20s at most", waited)
 		}
 	})
 }
@@ -143,7 +143,8 @@ func TestLocksOutliveTheirTTL(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Second)
 			if lock.Err() != nil || time.Until(lock.Deadline()) <= 0 {
-				t.Fatalf("lost: %v, deadline in %v", lock.Err(), time.Until(lock.Deadline()))
+				t.Fatalf("error %v, deadline in %v; want a lock that is renewed",
+					lock.Err(), time.Until(lock.Deadline()))
 			}
 			b.mustBeHeld(other, "key")
 		}
@@ -192,7 +193,8 @@ func TestMaxHoldLetsLocalWaiterIn(t *testing.T) {
 		stuck := b.acquire(l, "key", holdfast.WithMaxHold(5*time.Second))
 		next := b.acquire(l, "key")
 		if stuck.Err() == nil || next.Token() <= stuck.Token() {
-			t.Errorf("next has token %d while %v has error %v", next.Token(), stuck, stuck.Err())
+			t.Errorf("token %d of the next lock; %v ended with %v, want its maximum hold",
+				next.Token(), stuck, stuck.Err())
 		}
 		b.release(next)
 	})
@@ -241,7 +243,7 @@ func TestK6HiddenSuspendEndsLock(t *testing.T) {
 	case <-lock.Done():
 		mustBe(t, lock.Err(), holdfast.ErrLost)
 	case <-time.After(time.Minute): // it takes 250 ms
-		t.Error("nobody has noticed")
+		t.Error("the end of the lease was not noticed in a minute")
 		b.release(lock)
 	}
 }
@@ -261,7 +263,7 @@ func TestK6SuspendEndsLock(t *testing.T) {
 		}
 		<-lock.Done()
 		if took := time.Since(start); took > 250*time.Millisecond {
-			t.Errorf("told %v after the host woke up", took)
+			t.Errorf("told %v after the host woke up, want 250ms at most", took)
 		}
 		mustBe(t, lock.Err(), holdfast.ErrLost)
 
@@ -270,7 +272,7 @@ func TestK6SuspendEndsLock(t *testing.T) {
 		clock.SimulateSuspend(20 * time.Second)
 		time.Sleep(time.Minute)
 		if lock.Err() != nil {
-			t.Errorf("lost: %v", lock.Err())
+			t.Errorf("a suspend shorter than the lease ended the lock: %v", lock.Err())
 		}
 		b.release(lock)
 	})
@@ -485,7 +487,7 @@ func TestBatchWithMixedOutcomes(t *testing.T) {
 		b.endsAfter(bad, start, validity(9*time.Second))
 		time.Sleep(time.Minute)
 		if good.Err() != nil {
-			t.Errorf("good: %v", good.Err())
+			t.Errorf("a lock that the backend renews was lost: %v", good.Err())
 		}
 		b.release(good)
 	})
@@ -516,7 +518,7 @@ func TestHangingBatchDelaysNoOther(t *testing.T) {
 		b.endsAfter(hung, start, validity(9*time.Second))
 		time.Sleep(time.Minute)
 		if fine.Err() != nil {
-			t.Errorf("fine: %v", fine.Err())
+			t.Errorf("a lock whose renewals are answered was lost: %v", fine.Err())
 		}
 		b.release(fine)
 		l.Close()

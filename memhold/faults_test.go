@@ -147,7 +147,7 @@ func TestGive(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		expectGrants(t, granted, "b")
 		if next := acquire(t, b, claim("k", "b"), driver.Held); next.Token <= first.Token {
-			t.Errorf("token %d after %d", next.Token, first.Token)
+			t.Errorf("token %d after %d, want a larger one", next.Token, first.Token)
 		}
 		b.Faults().Give("free", "stranger", time.Second)
 		expectHolder(t, b, "free", "stranger")
@@ -548,7 +548,7 @@ func TestRestart(t *testing.T) {
 		renew(t, b, claim("k", "a"), driver.Held)
 		release(t, b, claim("k", "a"), driver.Held)
 		if next := acquire(t, b, claim("k", "b"), driver.Held); next.Token <= first.Token {
-			t.Errorf("token %d after %d", next.Token, first.Token)
+			t.Errorf("token %d after %d, want a larger one", next.Token, first.Token)
 		}
 	})
 }

@@ -234,7 +234,7 @@ func TestMixedKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lock.Token() <= last {
-			t.Errorf("token %v after %v", lock.Token(), last)
+			t.Errorf("token %v after %v, want a larger one", lock.Token(), last)
 		}
 		last = lock.Token()
 		if err := lock.Release(context.Background()); err != nil {

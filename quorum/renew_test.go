@@ -78,7 +78,7 @@ func TestHealing(t *testing.T) {
 		a.release(claim, driver.Held)
 		rest()
 		if next := b.hold(b.claim()).Token; next <= first {
-			t.Errorf("token %d after %d", next, first)
+			t.Errorf("token %d after %d, want a larger one", next, first)
 		}
 	})
 }
@@ -364,7 +364,7 @@ func TestUnansweredRunsEndNoLock(t *testing.T) {
 					run.Block, run.Token = 3, a.now()
 					r := a.renew(run, driver.Held)
 					if r.Token <= last {
-						t.Fatalf("token %d after %d", r.Token, last)
+						t.Fatalf("token %d after %d, want a larger one", r.Token, last)
 					}
 					last = r.Token + 2
 					for k := range n {

@@ -35,7 +35,7 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 					// As far as both know, they have a majority. Here the tokens still rise: the
 					// node that has forgotten its counter was proposed the time.
 					if r.Token <= first {
-						t.Errorf("token %d after %d", r.Token, first)
+						t.Errorf("token %d after %d, want a larger one", r.Token, first)
 					}
 					return
 				}
