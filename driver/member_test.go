@@ -43,7 +43,7 @@ func TestSetReadsBack(t *testing.T) {
 	}
 	if s := moving.String(); !strings.Contains(s, "moved out of") ||
 		!strings.Contains(s, "5 nodes") {
-		t.Errorf("a set that is moved out of is described as %q", s)
+		t.Errorf("a set is described as %q; want that it is moved out of 5 nodes", s)
 	}
 }
 
@@ -61,6 +61,6 @@ func TestSetAdmits(t *testing.T) {
 	}
 	if s := come.String(); !strings.Contains(s, "guard 1m0s, set blue") ||
 		strings.Contains(s, "3/2") {
-		t.Errorf("the set is described as %q", s)
+		t.Errorf("the set is described as %q; want its guard and name, and no 3/2", s)
 	}
 }

@@ -14,20 +14,20 @@ import (
 func TestOwnerValueIsReadable(t *testing.T) {
 	o := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix("nightly/report")))
 	if o.Label != "nightly/report" || o.PID != os.Getpid() || o.Host == "" {
-		t.Errorf("read back %+v", o)
+		t.Errorf("read back %+v; want label, process and host", o)
 	}
 	if s := o.String(); !strings.HasPrefix(s, "nightly/report (pid ") {
-		t.Errorf("described as %q", s)
+		t.Errorf("described as %q; want label and process", s)
 	}
 	if s := driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(""))).String(); !strings.HasPrefix(
 		s, "pid ") {
-		t.Errorf("without label described as %q", s)
+		t.Errorf("without label described as %q; want the process", s)
 	}
 	if s := driver.ParseOwner("f3a9\n").String(); s != `"f3a9\n"` {
-		t.Errorf("another library's value described as %q", s)
+		t.Errorf("another library's value described as %q; want it quoted", s)
 	}
 	if s := (driver.Owner{}).String(); s != "unknown" {
-		t.Errorf("no owner described as %q", s)
+		t.Errorf("no owner described as %q; want unknown", s)
 	}
 }
 
@@ -41,7 +41,7 @@ func FuzzOwner(f *testing.F) {
 		for _, v := range []string{value, driver.NewOwner(driver.OwnerSuffix(label))} {
 			s := driver.ParseOwner(v).String()
 			if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-				t.Errorf("%q described as %q", v, s)
+				t.Errorf("%q described as %q; want no control character", v, s)
 			}
 		}
 		plain := utf8.ValidString(label) && !strings.ContainsFunc(label, unicode.IsControl) &&
@@ -65,10 +65,10 @@ func TestErrorTellsItsKindAndCause(t *testing.T) {
 		if !errors.Is(e, cause) || errors.Is(e, driver.ErrUnknown) != e.Maybe ||
 			errors.Is(e, driver.ErrUnavailable) != available ||
 			errors.Is(e, driver.ErrInvalid) != e.Invalid {
-			t.Errorf("%+v: wrong kind or cause", e)
+			t.Errorf("%+v: errors.Is finds another kind or cause than its fields say", e)
 		}
 		if driver.Permanent(e) != (e.Permanent || e.Invalid) {
-			t.Errorf("%+v: Permanent gives %v", e, !e.Permanent)
+			t.Errorf("%+v: Permanent gives %v", e, driver.Permanent(e))
 		}
 		for _, want := range []string{"a:6379", "connection refused"} {
 			if !strings.Contains(e.Error(), want) {
@@ -77,6 +77,6 @@ func TestErrorTellsItsKindAndCause(t *testing.T) {
 		}
 	}
 	if driver.Permanent(cause) || driver.Permanent(nil) {
-		t.Error("an error of another kind is permanent")
+		t.Error("an error that is no driver.Error counts as permanent")
 	}
 }

@@ -70,12 +70,12 @@ func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 				<-done
 				synctest.Wait()
 				if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
-					t.Errorf("%s at %d: leader %v, %v", name, at, leader, err)
+					t.Errorf("%s at %d: leader %v, %v; want nobody", name, at, leader, err)
 				}
 			})
 		}
 		if terms < 5 {
-			t.Errorf("%d terms: that shows little", terms)
+			t.Errorf("%d terms; want 5 at least", terms)
 		}
 	}
 }
@@ -127,12 +127,12 @@ func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {
 				}
 				synctest.Wait()
 				if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
-					t.Errorf("%s at %d: leader %v, %v", name, at, leader, err)
+					t.Errorf("%s at %d: leader %v, %v; want nobody", name, at, leader, err)
 				}
 			})
 		}
 		if cut == 0 {
-			t.Errorf("%s: no release was cut off: that shows little", name)
+			t.Errorf("%s: no release was cut off; the case is that some are", name)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func play(t *testing.T, f func(s *stage)) {
 			losses: make(map[string][]holdfast.Token)}
 		f(s)
 		if len(s.reigns) > 0 {
-			t.Errorf("%d functions have not returned", len(s.reigns))
+			t.Errorf("%d functions have not returned; want none", len(s.reigns))
 		}
 		s.memory.Close()
 	})
@@ -102,8 +102,8 @@ func (s *stage) mustBeAlone(begins *reign) {
 		}
 	}
 	if begins.token <= s.last {
-		s.t.Errorf("%v: term %d of %s comes after term %d", now(), begins.token, begins.who,
-			s.last)
+		s.t.Errorf("%v: term %d of %s comes after term %d; want a larger one",
+			now(), begins.token, begins.who, s.last)
 	}
 }
 

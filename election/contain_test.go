@@ -69,13 +69,13 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 				mustFind(t, err, holdfast.ErrUnknown)
 				mu.Lock()
 				if text := fmt.Sprint(told); !strings.Contains(text, "a panic: odd") {
-					t.Errorf("at %d: told %s, and nothing of the panic", at, text)
+					t.Errorf("at %d: onError was told %s, and nothing of the panic", at, text)
 				}
 				mu.Unlock()
 			}
 			mustFind(t, err, election.ErrOverdue)
 			if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
-				t.Errorf("at %d: leader %v, %v", at, leader, err)
+				t.Errorf("at %d: leader %v, %v; want nobody", at, leader, err)
 			}
 			close(end)
 			cancel()
@@ -83,7 +83,7 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 		})
 	}
 	if reached == 0 {
-		t.Error("no release was cut off: that shows nothing")
+		t.Error("no release was cut off; the case is that one is")
 	}
 }
 

@@ -116,7 +116,8 @@ func TestStopOnErrorNotAfterALoss(t *testing.T) {
 		a.leave()
 		a.mustTell(errWork) // Run returns the cause of its context, so this is told
 		if n != 2 || !errors.Is(a.err, errBye) {
-			t.Errorf("%d terms, and Run returned %v", n, a.err)
+			t.Errorf("%d terms, and Run returned %v; want 2, and the cause of its context",
+				n, a.err)
 		}
 	})
 }
@@ -126,7 +127,7 @@ func (c *candidate) mustBeFree() {
 	c.s.t.Helper()
 	e, err := c.s.memory.Inspect(background, "scheduler")
 	if err != nil || e.Holder.Owner != "" {
-		c.s.t.Errorf("the lock is held by %q, %v", e.Holder.Owner, err)
+		c.s.t.Errorf("the lock is held by %q, %v; want nobody", e.Holder.Owner, err)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestLossEndsTheTermBeforeAnotherLeads(t *testing.T) {
 		// enter checks that a was told.
 		for who := s.leaders(); len(who) == 0 || who[0] != "b"; who = s.leaders() {
 			if time.Sleep(time.Millisecond); now() > began+time.Hour {
-				t.Fatal("b does not lead")
+				t.Fatal("b does not lead an hour after the freeze")
 			}
 		}
 		if lost == 0 || lost >= now() || now() > began+ttl+time.Millisecond {
@@ -247,7 +248,7 @@ func TestErrorsOfCampaigns(t *testing.T) {
 		time.Sleep(time.Minute)
 		told := a.errors()
 		if len(told) < 60/5 || len(told) > 60/2.5+8 {
-			t.Errorf("told %d errors in a minute: %v", len(told), told)
+			t.Errorf("told %d errors in a minute, want 12 to 32: %v", len(told), told)
 		}
 		for _, err := range told {
 			if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "sched") {
@@ -395,6 +396,6 @@ func TestErrorsAreLogged(t *testing.T) {
 	})
 	if text := log.String(); !strings.Contains(text, errWork.Error()) ||
 		!strings.Contains(text, "level=WARN") {
-		t.Errorf("the log says %q", text)
+		t.Errorf("the log says %q, want a warning with the error", text)
 	}
 }

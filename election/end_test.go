@@ -15,7 +15,7 @@ func TestResign(t *testing.T) {
 	play(t, func(s *stage) {
 		a, b := s.candidate("a"), s.candidate("b")
 		if err := a.Resign(background); err != nil {
-			t.Errorf("Resign of who does not lead: %v", err)
+			t.Errorf("Resign of a candidate that does not lead: %v", err)
 		}
 		var causes []error
 		var done <-chan struct{}
@@ -25,10 +25,10 @@ func TestResign(t *testing.T) {
 			done = term.Done()
 			time.Sleep(5 * time.Second) // it is waited for
 			if err := term.Err(); err != nil {
-				t.Errorf("while the function runs, the lock is gone: %v", err)
+				t.Errorf("the lock was lost while the function ran: %v", err)
 			}
 			if isClosed(done) {
-				t.Error("while the function runs, Done is closed")
+				t.Error("Done was closed while the function ran")
 			}
 			return nil
 		})
@@ -39,7 +39,7 @@ func TestResign(t *testing.T) {
 		}
 		s.mustLead("b")
 		if !isClosed(done) {
-			t.Error("the next one leads, and Done is not closed")
+			t.Error("the next candidate leads, and Done is not closed")
 		}
 		if now()-began != 5*time.Second {
 			t.Errorf("b leads %v after Resign, want 5s: when the function returns", now()-began)
@@ -61,7 +61,7 @@ func TestResignWaitsAsLongAsItsContext(t *testing.T) {
 		a.run(func(ctx context.Context, _ election.Term) error {
 			// The function itself may call it, with the context of the term.
 			if err := a.Resign(ctx); !errors.Is(err, election.ErrResigned) {
-				t.Errorf("Resign in the function: %v", err)
+				t.Errorf("Resign in the function: %v, want ErrResigned", err)
 			}
 			time.Sleep(time.Second)
 			return nil
@@ -258,7 +258,7 @@ func TestShutdownIsOneHandoff(t *testing.T) {
 		a.cancel(errBye)
 		s.mustLead("b")
 		if now() != began {
-			t.Errorf("b leads %v after the cancellation", now()-began)
+			t.Errorf("b leads %v after the cancellation, want at once", now()-began)
 		}
 		a.leave()
 		b.leave()
@@ -288,7 +288,8 @@ func TestFlappingCandidate(t *testing.T) {
 		flapping.leave()
 		steady.leave()
 		if led < (now()-began)*9/10*10/70 {
-			t.Errorf("the steady candidate has led for %v of %v", led, now()-began)
+			t.Errorf("the steady candidate has led for %v of %v, want nine seventieths at least",
+				led, now()-began)
 		}
 		// After the first few pauses, each is at least half of the largest.
 		most := int((now()-began)/(election.DefaultMaxPause/2)) + 8

@@ -112,7 +112,7 @@ func TestEndInTheFirstHealthCheck(t *testing.T) {
 		b.run(nil)
 		began := now()
 		if err := a.Resign(background); err != nil || now() != began {
-			t.Errorf("Resign returned %v after %v", err, now()-began)
+			t.Errorf("Resign returned %v after %v, want nil at once", err, now()-began)
 		}
 		s.mustLead("b")
 		close(hang)
@@ -137,7 +137,7 @@ func TestHealthCheckComesFirst(t *testing.T) {
 		s.mustLead()
 		a.mustTell(errWork)
 		if s.starts() > 0 {
-			t.Error("the function was called")
+			t.Error("the function was called though the health check fails")
 		}
 		well.Store(true)
 		time.Sleep(time.Minute)

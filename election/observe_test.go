@@ -19,7 +19,7 @@ func TestLeader(t *testing.T) {
 		a, b := s.candidate("a"), s.candidate("b")
 		leader, err := b.Leader(background)
 		if err != nil || leader.Exists() || leader.String() != "nobody" {
-			t.Errorf("before the first term: %v, %v", leader, err)
+			t.Errorf("before the first term: %v, %v; want nobody", leader, err)
 		}
 		a.run(nil)
 		leader, err = b.Leader(background)
@@ -27,7 +27,7 @@ func TestLeader(t *testing.T) {
 			t.Errorf("%v of term %d, %v: want a of term %d", leader, leader.Token, err, s.last)
 		}
 		if text := leader.String(); !leader.Exists() || !strings.HasPrefix(text, "a") {
-			t.Errorf("the leader exists: %v, and is %q", leader.Exists(), text)
+			t.Errorf("the leader exists: %v, and is %q; want a", leader.Exists(), text)
 		}
 		a.leave()
 		b.leave()
@@ -87,7 +87,7 @@ func TestObserve(t *testing.T) {
 		cancel()
 		<-ended
 		if len(all) > 0 {
-			t.Errorf("saw %v after the end", <-all)
+			t.Errorf("saw %v after the context had ended, want nothing", <-all)
 		}
 		a.leave()
 		o.leave()
@@ -141,7 +141,7 @@ func TestObserverMayStopAtAnError(t *testing.T) {
 			Err: errors.New("refused")})
 		for _, err := range a.Observe(background) {
 			if err == nil {
-				t.Error("no error")
+				t.Error("Observe yields no error when the backend refuses")
 			}
 			break
 		}
@@ -177,7 +177,7 @@ func TestLeaderWithoutIdentity(t *testing.T) {
 		synctest.Wait()
 		leader, err := e.Leader(background)
 		if err != nil || leader.Identity() != "the Locker's" {
-			t.Errorf("the leader is %q, %v", leader.Identity(), err)
+			t.Errorf("the leader is %q, %v; want the Locker's label", leader.Identity(), err)
 		}
 		cancel()
 		<-ended

@@ -27,11 +27,13 @@ func TestPayload(t *testing.T) {
 			leader, err := o.Leader(background)
 			if err != nil || leader.Identity() != test.identity ||
 				leader.Payload() != test.payload {
-				t.Errorf("%+v is seen as %v, %v", test, leader, err)
+				t.Errorf("%+v is seen as %v, %v; want the same identity and payload",
+					test, leader, err)
 			}
 			for leader := range o.Observe(background) {
 				if leader.Identity() != test.identity || leader.Payload() != test.payload {
-					t.Errorf("%+v is observed as %v", test, leader)
+					t.Errorf("%+v is observed as %v; want the same identity and payload",
+						test, leader)
 				}
 				break
 			}
@@ -57,7 +59,8 @@ func TestNoPayload(t *testing.T) {
 	}
 	foreign := election.Leader{Holder: driver.ParseOwner("f3a9")}
 	if foreign.Identity() != "" || foreign.Payload() != "" || !foreign.Exists() {
-		t.Errorf("another library's holder is seen as %q, %q", foreign.Identity(), foreign.Payload())
+		t.Errorf("another library's holder is seen as %q, %q; want neither identity nor payload",
+			foreign.Identity(), foreign.Payload())
 	}
 }
 

@@ -31,7 +31,7 @@ func TestPreferred(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second) // it is waited for
 			if err := term.Err(); err != nil {
-				t.Errorf("while the function runs, the lock is gone: %v", err)
+				t.Errorf("the lock was lost while the function ran: %v", err)
 			}
 			return nil
 		})
@@ -61,7 +61,7 @@ func (s *stage) mustBeEmpty() {
 	s.t.Helper()
 	e, err := s.memory.Inspect(background, "scheduler@preferred")
 	if err != nil || e.Holder.Owner != "" || len(e.Waiters) > 0 {
-		s.t.Errorf("the second key has %+v, %v", e, err)
+		s.t.Errorf("the second key has %+v, %v; want neither holder nor waiters", e, err)
 	}
 }
 
@@ -247,7 +247,8 @@ func TestBadPreferred(t *testing.T) {
 				p.leave()
 				took := now() - began
 				if led < took*7/10 {
-					t.Errorf("the other has led for %v of %v", led, took)
+					t.Errorf("the other candidate has led for %v of %v, want seven tenths at least",
+						led, took)
 				}
 				if most := int(took/election.DefaultMaxPause) + 2; terms > most || terms < 20 {
 					t.Errorf("%d terms of the other in %v, want 20 to %d", terms, took, most)

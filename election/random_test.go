@@ -245,7 +245,7 @@ func (h *history) replace(i int) {
 		a.locker.Close()
 		a.mustEnd()
 		if !errors.Is(a.err, holdfast.ErrClosed) && a.panic == nil {
-			h.t.Errorf("Run returned %v after Close", a.err)
+			h.t.Errorf("Run returned %v after Close, want ErrClosed", a.err)
 		}
 	}
 	a.leave()
@@ -261,7 +261,8 @@ func (h *history) revive() {
 			continue
 		}
 		if a.panic != "history" {
-			h.t.Errorf("%s: Run returned %v, panic %v", a.name, a.err, a.panic)
+			h.t.Errorf("%s: Run returned %v, panic %v; want the panic \"history\"",
+				a.name, a.err, a.panic)
 		}
 		a.client.Faults().Clear()
 		h.mustLetGo(a)

@@ -112,11 +112,11 @@ func TestLose(t *testing.T) {
 		}
 		acquire(t, b, a, driver.Held)
 		if !b.Faults().Lose("k") || b.Faults().Lose("k") {
-			t.Error("Lose does not report whether there was a holder")
+			t.Error("Lose must report a holder the first time, and none the second")
 		}
 		renew(t, b, a, driver.Lost)
 		if entries, _ := b.Size(); entries != 0 {
-			t.Errorf("%d entries are left", entries)
+			t.Errorf("%d entries are left, want none", entries)
 		}
 
 		acquire(t, b, a, driver.Held)
@@ -312,7 +312,7 @@ func TestOneCallAtATime(t *testing.T) {
 		select {
 		case <-deadline:
 			resume()
-			t.Fatal("none of two calls waits for the other")
+			t.Fatal("neither of two calls waits for the other")
 		default:
 			runtime.Gosched()
 		}
@@ -334,7 +334,7 @@ func TestBatchIsNotTheCallers(t *testing.T) {
 		defer cancel()
 		claims := []driver.Claim{claim("k", "a")}
 		if _, err := b.Renew(ctx, claims); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("Renew in a freeze: %v", err)
+			t.Fatalf("Renew in a freeze: %v; want the end of its context", err)
 		}
 		claims[0] = claim("other", "b") // the caller may use its slice again
 		b.Faults().Thaw()
@@ -386,7 +386,7 @@ func TestInjectError(t *testing.T) {
 					t.Errorf("%v does not wrap %v", c.err, test.err)
 				}
 				if driver.Permanent(c.err) != test.permanent {
-					t.Errorf("%v is permanent: %v", c.err, !test.permanent)
+					t.Errorf("%v is permanent: %v; want the opposite", c.err, !test.permanent)
 				}
 			}
 			expectHolder(t, watch, "k", "")
@@ -425,7 +425,7 @@ func TestInjectIsRemoved(t *testing.T) {
 		b.Faults().Clear()
 		acquire(t, b, claim("k", "a"), driver.Held)
 		if !b.Quiet() {
-			t.Error("faults are left")
+			t.Error("faults are left after Clear")
 		}
 	})
 }
@@ -445,13 +445,13 @@ func TestFaultsOfOneKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r[0].State != driver.Held || r[3].State != driver.Held || r[4].State != driver.Lost {
-			t.Errorf("the claims without a fault: %+v", r)
+			t.Errorf("the claims without a fault: %+v; want held, held and lost", r)
 		}
 		if r[1].State != driver.Unknown || !errors.Is(r[1].Err, driver.ErrUnavailable) {
-			t.Errorf("the claim that fails: %+v", r[1])
+			t.Errorf("the claim that fails: %+v; want ErrUnavailable", r[1])
 		}
 		if r[2].State != driver.Unknown || !errors.Is(r[2].Err, driver.ErrUnknown) {
-			t.Errorf("the claim whose reply is cut: %+v", r[2])
+			t.Errorf("the claim whose reply is cut: %+v; want ErrUnknown", r[2])
 		}
 		start(acquiring(t.Context(), b, x))[0].expect(t, driver.Unknown, driver.ErrUnavailable)
 		if !b.Quiet() {
@@ -541,7 +541,7 @@ func TestRestart(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if after, err := b.Identity(t.Context()); err != nil || after == before ||
 			!strings.HasPrefix(after, "memory-") {
-			t.Errorf("identity %q, %v after a restart of %q", after, err, before)
+			t.Errorf("identity %q, %v after a restart of %q; want another one", after, err, before)
 		}
 		// Nothing was forgotten, so there is no quarantine.
 		acquire(t, b, claim("l", "a"), driver.Held)
@@ -614,7 +614,8 @@ func TestGuardRefusesLongerTTL(t *testing.T) {
 	r, err := b.Renew(t.Context(), []driver.Claim{claim("k", "a"), a})
 	if err != nil || r[0].State != driver.Unknown || !driver.Permanent(r[0].Err) ||
 		r[1].State != driver.Held {
-		t.Errorf("Renew with one TTL over the guard: %+v, %v", r, err)
+		t.Errorf("Renew with one TTL over the guard: %+v, %v; want a permanent error for it alone",
+			r, err)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestPresence(t *testing.T) {
 func TestNilOptionPanics(t *testing.T) {
 	defer func() {
 		if p := fmt.Sprint(recover()); p != "memhold: option 2 is nil: leave it out" {
-			t.Errorf("panic %q", p)
+			t.Errorf("panic %q; want that option 2 is nil", p)
 		}
 	}()
 	memhold.New(memhold.WithPresence(time.Second), nil)
@@ -211,7 +211,7 @@ func TestRefusedClaims(t *testing.T) {
 		release(t, b, good, driver.Held)
 	}
 	if entries, _ := b.Size(); entries != 0 {
-		t.Errorf("%d entries are left by claims that were refused", entries)
+		t.Errorf("%d entries are left by claims that were refused; want none", entries)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestLongQueue(t *testing.T) {
 		}
 		release(t, b, last, driver.Held)
 		if entries, _ := b.Size(); entries != 0 {
-			t.Fatalf("%d entries are left", entries)
+			t.Fatalf("%d entries are left; want none", entries)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestCloseStopsTheTimers(t *testing.T) {
 		}
 		other.Close()
 		if n := other.Timers(); n != 0 {
-			t.Fatalf("%d timers run after the last Close", n)
+			t.Fatalf("%d timers run after the last Close; want none", n)
 		}
 		time.Sleep(2 * time.Second)
 		expectGrants(t, granted, "b")
@@ -390,12 +390,12 @@ func TestQueueOfTheDeadEnds(t *testing.T) {
 			renew(t, b, a, driver.Held)
 		}
 		if n := b.Timers(); n != 0 {
-			t.Errorf("%d timers run for a key that nobody waits for", n)
+			t.Errorf("%d timers run for a key that nobody waits for; want none", n)
 		}
 		release(t, b, claim("k", "b"), driver.Lost)
 		release(t, b, a, driver.Held)
 		if entries, _ := b.Size(); entries != 0 {
-			t.Fatalf("%d entries are left", entries)
+			t.Fatalf("%d entries are left; want none", entries)
 		}
 	})
 }
@@ -414,7 +414,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 		}
 		if entries, _ := b.Size(); entries > 2048 {
-			t.Errorf("%d entries for 100 keys that are held", entries)
+			t.Errorf("%d entries for 100 keys that are held; want 2048 at most", entries)
 		}
 		// Keys that are released leave no entry, and many leave no room.
 		for i := range n {
@@ -424,10 +424,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			release(t, b, claim(fmt.Sprint("long", i), "a"), driver.Held)
 		}
 		if entries, room := b.Size(); entries > 2048 || room > 4096 {
-			t.Errorf("%d entries with room for %d are left of %d keys", entries, room, n)
+			t.Errorf("%d entries with room for %d are left of %d keys; want 2048 and 4096 at most",
+				entries, room, n)
 		}
 		for e, err := range b.List(t.Context(), "") {
-			t.Errorf("listed: %+v, %v", e, err)
+			t.Errorf("List still shows %+v, %v", e, err)
 		}
 	})
 }
@@ -457,7 +458,7 @@ func TestEndedContextTakesNoPart(t *testing.T) {
 		t.Errorf("Acquire: %v; want canceled, without effect", err)
 	}
 	if h := holder(t, b, "k"); h != "" {
-		t.Errorf("%q holds the key", h)
+		t.Errorf("%q holds the key; want nobody", h)
 	}
 }
 

@@ -235,7 +235,7 @@ func run(t *testing.T, data []byte) {
 	grant := func(c driver.Claim, token driver.Token) {
 		t.Helper()
 		if token < c.Token {
-			t.Fatalf("token %d of %q, proposed was %d", token, c.Key, c.Token)
+			t.Fatalf("token %d of %q is below %d, which was proposed", token, c.Key, c.Token)
 		}
 		c.Token = token
 		granted = append(granted, c)
@@ -265,7 +265,8 @@ func run(t *testing.T, data []byte) {
 		})
 		for _, g := range granted {
 			if g.Token <= last[g.Key] {
-				t.Fatalf("token %d of %q follows %d", g.Token, g.Key, last[g.Key])
+				t.Fatalf("token %d of %q follows %d; want a larger one",
+					g.Token, g.Key, last[g.Key])
 			}
 			last[g.Key] = g.Token + driver.Token(max(g.Block, 1)) - 1
 		}
@@ -325,7 +326,8 @@ func run(t *testing.T, data []byte) {
 				delete(tokens, c.Key+c.Owner)
 			}
 			if queued := want.State == driver.Busy && want.Place > 0; (got.Clock > 0) != queued {
-				t.Fatalf("Acquire(%+v) tells the clock %d; queued: %v", c, got.Clock, queued)
+				t.Fatalf("Acquire(%+v) tells the clock %d; want one only if queued, which is %v",
+					c, got.Clock, queued)
 			}
 			got.Clock = 0
 			if err != nil || got != want {
@@ -338,7 +340,7 @@ func run(t *testing.T, data []byte) {
 			claims := []driver.Claim{other, c, other}
 			got, err := b.Renew(ctx, claims)
 			if err != nil || len(got) != 3 {
-				t.Fatalf("Renew: %v, %v", got, err)
+				t.Fatalf("Renew of 3 claims: %v, %v; want 3 results", got, err)
 			}
 			for i, c := range claims {
 				if want, waiting := m.renew(c); got[i].State != want || got[i].Waiting != waiting {
@@ -379,7 +381,8 @@ func run(t *testing.T, data []byte) {
 					t.Fatalf("Acquire(%+v) of a lost key = %+v, %v; want %+v", c, got, err, want)
 				}
 			} else if got, err := b.Release(ctx, c); err != nil || got.State != m.release(c) {
-				t.Fatalf("Release(%+v) of a lost key = %v, %v", c, got, err)
+				t.Fatalf("Release(%+v) of a lost key = %v, %v; want what the model says",
+					c, got, err)
 			}
 		}
 		compareGrants()
@@ -404,7 +407,7 @@ func run(t *testing.T, data []byte) {
 	time.Sleep(time.Hour)
 	synctest.Wait()
 	for e, err := range clients[0].List(ctx, "") {
-		t.Errorf("an hour later there is still %+v, %v", e, err)
+		t.Errorf("an hour later there is still %+v, %v; want nothing", e, err)
 	}
 	for _, b := range clients {
 		b.Close()

@@ -172,7 +172,7 @@ func TestFaultsOfSharedKeys(t *testing.T) {
 	renew(t, b, x, driver.Lost)
 	acquire(t, b, y, driver.Busy)
 	if h := holder(t, b, "k"); h != "stranger" {
-		t.Errorf("%q holds the key that was given away", h)
+		t.Errorf("%q holds the key; want the stranger whom it was given to", h)
 	}
 }
 
@@ -190,7 +190,8 @@ func TestSharedKeysAreSweptUp(t *testing.T) {
 			}
 		}
 		if n, _ := b.Size(); n > 3500 {
-			t.Errorf("%d entries are kept; at most 1000 keys are held at a time", n)
+			t.Errorf("%d entries are kept; want 3500 at most for 1000 keys that are held at a time",
+				n)
 		}
 	})
 }

@@ -250,7 +250,7 @@ func TestK2_LateGrantToALockerLeavesNothing(t *testing.T) {
 		rest()
 		c.clean("k")
 		if n := a.Status().TooLate; n == 0 {
-			t.Errorf("no majority came too late: %v", err)
+			t.Errorf("Status counts no majority that came too late; Acquire: %v", err)
 		}
 	})
 }
@@ -307,7 +307,7 @@ func TestR17_FailureReleasesAllNodes(t *testing.T) {
 		}
 		time.Sleep(roundTrip)
 		if n := c.holds(claim); n != 0 {
-			t.Errorf("a round trip after the failure still held on %d nodes", n)
+			t.Errorf("a round trip after the failure still held on %d nodes; want none", n)
 		}
 		// The requests still hang in the frozen nodes. When these go on, the releases follow.
 		c.thaw(0, 1, 2)
@@ -331,7 +331,8 @@ func TestR24_LoserFreesParts(t *testing.T) {
 		b.busy(loser)
 		time.Sleep(roundTrip)
 		if n := c.holds(loser); n != 0 {
-			t.Errorf("the loser still holds %d nodes a round trip later: %v", n, c.holders("k"))
+			t.Errorf("the loser still holds %d nodes a round trip later; want none: %v",
+				n, c.holders("k"))
 		}
 	})
 }
@@ -408,7 +409,7 @@ func TestR1R26_OneWins(t *testing.T) {
 			rest()
 		}
 		if won == 0 {
-			t.Errorf("nobody has won in %d rounds", rounds)
+			t.Errorf("nobody has won in %d rounds; want one winner at least", rounds)
 		}
 	})
 }
@@ -603,7 +604,8 @@ func TestClaimRefused(t *testing.T) {
 			}
 			if !driver.Permanent(results[0].Err) || results[1].State != driver.Held ||
 				!driver.Permanent(results[2].Err) {
-				t.Errorf("TTL %v: Renew of it, a good one and it again: %v", ttl, results)
+				t.Errorf("TTL %v: Renew of it, a good one and it again: %v; want permanent errors, and held",
+					ttl, results)
 			}
 			a.release(good, driver.Held)
 		}

@@ -60,7 +60,7 @@ func (c *cluster) oneLive() {
 	c.t.Helper()
 	c.do(func() {
 		if live := c.live(); len(live) > 1 {
-			c.t.Errorf("two sets have a majority of their servers: %v", live)
+			c.t.Errorf("two sets have a majority of their servers at once: %v", live)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestAdoptionTakenBackMeanwhile(t *testing.T) {
 			r.State == driver.Held {
 			if r, err := changed.Acquire(context.Background(), changed.claim()); err == nil &&
 				r.State == driver.Held {
-				t.Errorf("two holders; the servers belong to %s", c.texts())
+				t.Errorf("two clients hold the key at once; the servers belong to %s", c.texts())
 			}
 		}
 	})
@@ -141,7 +141,7 @@ func TestLateAdoptionEndsNoWait(t *testing.T) {
 		until := time.Now().Add(held.TTL * 98 / 100)
 		go func() { again <- changed.Adopt(context.Background(), longest) }()
 		if err := <-first; err == nil {
-			t.Error("the late adoption says that it is complete")
+			t.Error("the late adoption succeeded; want an error")
 		}
 		for time.Now().Before(until) {
 			if r, err := changed.Acquire(context.Background(), changed.claim()); err == nil &&
@@ -204,7 +204,7 @@ func TestBrokenAdoption(t *testing.T) {
 				var live []driver.Set
 				c.do(func() { live = c.live() })
 				if len(live) > 0 {
-					t.Fatalf("a set has a majority: %s", c.texts())
+					t.Fatalf("a set has a majority; want none: %s", c.texts())
 				}
 				k := c.named(name, back...)
 				if err := k.Adopt(context.Background(), 0); err != nil {
@@ -360,7 +360,7 @@ func TestAdoptionsAtOnce(t *testing.T) {
 		})
 	}
 	if moves < int(seeds)/4 {
-		t.Errorf("a set got a majority %d times in %d histories: the case is that many do",
+		t.Errorf("a set got a majority %d times in %d histories; want it in a quarter of them at least",
 			moves, seeds)
 	}
 }

@@ -82,7 +82,7 @@ func TestTTLThatIsNotAllowed(t *testing.T) {
 				"Renew": results[0].Err} {
 				if test.want == "" {
 					if err != nil {
-						t.Errorf("%s with TTL %v: %v; it is allowed", call, test.ttl, err)
+						t.Errorf("%s with TTL %v: %v; want no error", call, test.ttl, err)
 					}
 				} else if !errors.Is(err, driver.ErrInvalid) || !driver.Permanent(err) ||
 					!strings.Contains(err.Error(), test.want) {
@@ -366,7 +366,7 @@ func TestErrorsThroughLocker(t *testing.T) {
 				}
 				for _, line := range test.lines {
 					if !strings.Contains(fmt.Sprint(err), line) {
-						t.Errorf("misses the line %q", line)
+						t.Errorf("%v: want the line %q in it", err, line)
 					}
 				}
 				if t.Failed() {

@@ -33,7 +33,7 @@ func (c *client) mustWait(claim driver.Claim, start time.Time, holder driver.Cla
 	for time.Now().Before(valid) {
 		if r, err := c.Acquire(context.Background(), claim); err == nil &&
 			r.State == driver.Held && time.Now().Before(valid) {
-			c.cluster.t.Fatalf("another holds the key %v before its holder's validity ends: %v",
+			c.cluster.t.Fatalf("another client holds the key %v before its holder's validity ends: %v",
 				time.Until(valid), c.cluster.holders(claim.Key))
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -65,7 +65,7 @@ func TestTenThousandHeld(t *testing.T) {
 		each(func(i int) {
 			lock, err := l.Acquire(context.Background(), fmt.Sprint("k", i))
 			if err != nil {
-				t.Errorf("lock %d: %v", i, err)
+				t.Errorf("Acquire of lock %d: %v", i, err)
 				return
 			}
 			held[i] = lock
@@ -92,13 +92,13 @@ func TestTenThousandHeld(t *testing.T) {
 		}
 		each(func(i int) {
 			if err := held[i].Release(context.Background()); err != nil {
-				t.Errorf("lock %d: %v", i, err)
+				t.Errorf("Release of lock %d: %v", i, err)
 			}
 		})
 		if keys, claims := q.Remembered(); keys > 0 || claims > 0 {
 			time.Sleep(time.Second)
 			if keys, claims = q.Remembered(); keys > 0 || claims > 0 {
-				t.Errorf("%d keys and %d claims are remembered after the release of all",
+				t.Errorf("%d keys and %d claims are remembered after the release of all; want none",
 					keys, claims)
 			}
 		}

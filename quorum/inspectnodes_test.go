@@ -66,14 +66,14 @@ func TestNodesAreShownWithoutAMajority(t *testing.T) {
 			t.Errorf("InspectNodes = %+v, %v; want one that answers", entries, err)
 		}
 		if _, err := q.InspectNodes(ctx, "k"); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("after the context has ended: %v", err)
+			t.Errorf("after the context has ended: %v; want ErrUnavailable", err)
 		}
 		for _, frozen := range m.clients[q][1:] {
 			frozen.Faults().Thaw()
 		}
 		q.Close()
 		if _, err := q.InspectNodes(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("after Close: %v", err)
+			t.Errorf("after Close: %v; want ErrUnavailable", err)
 		}
 	})
 }

@@ -143,7 +143,7 @@ func TestListIsWhole(t *testing.T) {
 				}
 				for i := c.from; i < c.to; i++ {
 					if times[c.nodes[0].entry(i).Key] == 0 {
-						t.Errorf("does not list %d", i)
+						t.Errorf("List does not show key %d", i)
 					}
 				}
 				if more := sum - (c.to - c.from); len(times) != c.to-c.from || more > c.twice {
@@ -151,7 +151,7 @@ func TestListIsWhole(t *testing.T) {
 						more, c.to-c.from, c.twice)
 				}
 				if took := time.Since(begun); took > 6*time.Second {
-					t.Errorf("took %v", took)
+					t.Errorf("List took %v; want 6s at most", took)
 				}
 			})
 		})
@@ -233,7 +233,7 @@ func TestInspectBatch(t *testing.T) {
 		defer cancel()
 		for _, e := range q.InspectBatch(ctx, keys) {
 			if !errors.Is(e.Err, context.DeadlineExceeded) {
-				t.Errorf("without a majority: %+v", e)
+				t.Errorf("without a majority: %+v; want the end of the context", e)
 			}
 		}
 	})
@@ -278,7 +278,7 @@ func TestListTakesLittleMemory(t *testing.T) {
 	}
 	// All of them would take 4 MiB.
 	if grown := int64(most) - int64(before); grown > 1<<20 {
-		t.Errorf("%d bytes more in use with %d keys", grown, keys)
+		t.Errorf("%d bytes more in use with %d keys; want 1 MiB at most", grown, keys)
 	}
 }
 
@@ -292,11 +292,11 @@ func TestInspectDoesNotWaitForOneThatIsLate(t *testing.T) {
 		for i := range 1000 {
 			e, err := q.Inspect(t.Context(), hangs.entry(i).Key)
 			if held := e.Holder.Owner != ""; err != nil || held != (i < 500) {
-				t.Fatalf("Inspect(%d) = %+v, %v", i, e, err)
+				t.Fatalf("Inspect(%d) = %+v, %v; want a holder of the first 500 alone", i, e, err)
 			}
 		}
 		if took := time.Since(begun); took > 10*quorum.DefaultNodeTimeout {
-			t.Errorf("1000 keys took %v", took)
+			t.Errorf("1000 keys took %v; want ten node timeouts at most", took)
 		}
 		// If the others do not agree, the node is worth waiting for.
 		q = racks(t, &rack{to: 500}, &rack{}, &rack{to: 500})

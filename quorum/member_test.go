@@ -144,7 +144,7 @@ func TestAdopt(t *testing.T) {
 		grown.disagrees("7 nodes, quorum 4", "being moved out of 5 nodes, quorum 3")
 		if results, err := old.Renew(context.Background(), []driver.Claim{held}); err != nil ||
 			results[0].State == driver.Held {
-			t.Errorf("Renew under the old set: %v, %v", results, err)
+			t.Errorf("Renew under the old set: %v, %v; want not held", results, err)
 		}
 		if err := <-done; err != nil {
 			t.Fatalf("Adopt: %v", err)
@@ -164,7 +164,7 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("Adopt again: %v", err)
 			}
 		}); d > time.Second {
-			t.Errorf("again it took %v", d)
+			t.Errorf("the second Adopt took %v; want a second at most", d)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestAdoptRefuses(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := five.Adopt(ctx, first.TTL); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Adopt for a second: %v", err)
+			t.Errorf("Adopt for a second: %v; want DeadlineExceeded", err)
 		}
 		five.disagrees("5 nodes", "moved out of 7 nodes")
 		start := time.Now()

@@ -203,10 +203,10 @@ func TestMutants(t *testing.T) {
 			text := string(out)
 			switch {
 			case err == nil:
-				t.Errorf("nobody notices:\n%s", text)
+				t.Errorf("no test fails with this mutant:\n%s", text)
 			case strings.Contains(text, "[build failed]") ||
 				strings.Contains(text, "[setup failed]"):
-				t.Errorf("it does not build:\n%s", text)
+				t.Errorf("the mutant does not build:\n%s", text)
 			default:
 				t.Log(firstLines(text, 6))
 			}

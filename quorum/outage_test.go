@@ -52,7 +52,7 @@ func TestR17_SureFailureLeavesNothingToTheCaller(t *testing.T) {
 				c.clean("k")
 				for _, n := range a.Status().Nodes {
 					if n.Owed > 0 {
-						t.Errorf("%s owes %d releases of a claim that it has never seen",
+						t.Errorf("%s owes %d releases of a claim that it has never seen; want none",
 							n.Name, n.Owed)
 					}
 				}

@@ -110,7 +110,7 @@ func TestReleaseEndsWaitingAcquisition(t *testing.T) {
 				}
 				a.Release(t.Context(), claim)
 				if n := sent(); n != before {
-					t.Errorf("the acquisition was sent %d times after its release had begun",
+					t.Errorf("the acquisition was sent %d times after its release had begun; want none",
 						n-before)
 				}
 				c.thaw(0, 1, 2)
@@ -179,7 +179,7 @@ func TestReleaseIsMadeGood(t *testing.T) {
 					}
 					if n.Owed > 20 {
 						t.Errorf(
-							"%s owes %d releases after 100 acquisitions most of which never asked it",
+							"%s owes %d releases; want 20 at most: few of 100 acquisitions asked it",
 							n.Name, n.Owed)
 					}
 				}
@@ -188,7 +188,7 @@ func TestReleaseIsMadeGood(t *testing.T) {
 				c.clean("k")
 				for _, n := range a.Status().Nodes {
 					if n.Owed > 0 || n.Pending > 0 {
-						t.Errorf("%s owes %d releases and has %d calls pending", n.Name,
+						t.Errorf("%s owes %d releases and has %d calls pending; want none", n.Name,
 							n.Owed, n.Pending)
 					}
 				}

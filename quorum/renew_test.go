@@ -150,7 +150,7 @@ func TestR17_LostRenewalLeavesTheQueue(t *testing.T) {
 		time.Sleep(roundTrip)
 		c.do(func() {
 			for _, w := range c.servers[2].keys["k"].queue {
-				t.Errorf("%s waits", w.owner)
+				t.Errorf("%s is in the queue of server 2; want nobody", w.owner)
 			}
 		})
 	})
@@ -270,17 +270,17 @@ func TestWaitingIsTold(t *testing.T) {
 		run := claim
 		run.Block = 3
 		if a.renew(run, driver.Held).Waiting {
-			t.Error("told that somebody waits when nobody does")
+			t.Error("Renew tells that somebody waits, and nobody does")
 		}
 		waiting := b.queued()
 		b.busy(waiting)
 		rest()
 		b.busy(waiting) // still present
 		if !a.renew(run, driver.Held).Waiting {
-			t.Error("not told that somebody waits")
+			t.Error("Renew does not tell that somebody waits")
 		}
 		if a.renew(claim, driver.Held).Waiting {
-			t.Error("told that somebody waits without having asked for tokens")
+			t.Error("a Renew without a block tells that somebody waits")
 		}
 		a.release(claim, driver.Held)
 		time.Sleep(roundTrip)
@@ -308,7 +308,7 @@ func TestAnyNodeTellsThatSomebodyWaits(t *testing.T) {
 			claim.Block = 3
 			c.do(func() { c.servers[(i+1)%3].slow = 2 * roundTrip }) // it does not decide
 			if !a.renew(claim, driver.Held).Waiting {
-				t.Errorf("not told that a claim waits on node %d: %v", i, c.holders("k"))
+				t.Errorf("Renew does not tell that a claim waits on node %d: %v", i, c.holders("k"))
 			}
 			c.do(func() { c.servers[(i+1)%3].slow = 0 })
 			rest()

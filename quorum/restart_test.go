@@ -40,14 +40,14 @@ func TestR29R32_RestartWithoutData(t *testing.T) {
 					return
 				}
 				if err == nil && r.State == driver.Held {
-					t.Fatal("two holders")
+					t.Fatal("two clients hold the key at once")
 				}
 				// That stays so for as long as the holder may count on it.
 				for range 9 {
 					time.Sleep(time.Second)
 					if r, err := b.Acquire(context.Background(), b.claim()); err == nil &&
 						r.State == driver.Held {
-						t.Fatal("two holders")
+						t.Fatal("two clients hold the key at once")
 					}
 				}
 				time.Sleep(time.Second)
@@ -141,7 +141,7 @@ func TestR39K1_ForwardJump(t *testing.T) {
 		claim := b.claim()
 		claim.Token = 1 // whatever b's clock says
 		if second := b.hold(claim).Token; second <= first {
-			t.Errorf("the second holder has token %d, the first %d", second, first)
+			t.Errorf("the second holder has token %d, the first %d; want it to rise", second, first)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestR32_HandoffInQuarantine(t *testing.T) {
 				}
 			}
 			if len(granted) > 0 {
-				t.Errorf("servers with fault %d: told that the claim was granted", broken)
+				t.Errorf("servers with fault %d: a notice says that the claim was granted", broken)
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func refusesToShare(t *testing.T, last driver.Backend) {
 	}
 	defer q.Close()
 	if q.Shares() {
-		t.Error("Shares() = true")
+		t.Error("Shares() = true; want false, because the last node cannot share")
 	}
 	ctx := context.Background()
 	claim := driver.Claim{Key: "k", Owner: "o", TTL: time.Minute}
@@ -114,7 +114,7 @@ func TestR1_SharersNeedAMajority(t *testing.T) {
 		a.busy(x) // one of three is no majority
 		rest()
 		if n := c.holds(x); n != 0 {
-			t.Errorf("a reader that was refused holds %d servers", n)
+			t.Errorf("a reader that was refused holds %d servers; want none", n)
 		}
 		c.do(func() { c.servers[1].release(writer) })
 		a.hold(x)
@@ -147,7 +147,8 @@ func TestR38_TokensOfReadersAreBetweenThoseOfWriters(t *testing.T) {
 			claim.Token = 1 // its clock is wrong, and it has seen no reader
 			first := writer.hold(claim).Token
 			if first <= last {
-				t.Errorf("round %d: the writer has token %d after %d", round, first, last)
+				t.Errorf("round %d: the writer has token %d after %d; want a larger one",
+					round, first, last)
 			}
 			last = max(last, first)
 			writer.release(claim, driver.Held)
@@ -162,7 +163,8 @@ func TestR38_TokensOfReadersAreBetweenThoseOfWriters(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if first <= written {
-					t.Errorf("round %d: a reader has token %d after %d", round, first, written)
+					t.Errorf("round %d: a reader has token %d after %d; want a larger one",
+						round, first, written)
 				}
 				last = max(last, first+driver.Token(size)-1)
 			}
@@ -195,7 +197,7 @@ func TestR38_TokensOfReadersAreBetweenThoseOfWriters(t *testing.T) {
 			second += cl.Status().SecondRounds
 		}
 		if second == 0 {
-			t.Error("nodes never disagreed on a token: nothing was shown")
+			t.Error("no acquisition needed a second round; the case is that nodes disagree on tokens")
 		}
 	})
 }

@@ -67,7 +67,8 @@ func TestAdoptOfSlowNodes(t *testing.T) {
 			err = q.Adopt(t.Context(), 0)
 			if test.done && err != nil || !test.done && !errors.Is(err, driver.ErrUnavailable) &&
 				!errors.Is(err, driver.ErrUnknown) {
-				t.Errorf("nodes take %v, done %v: %v", test.takes, test.done, err)
+				t.Errorf("nodes take %v: Adopt: %[3]v; want success: %[2]v",
+					test.takes, test.done, err)
 			}
 		})
 	}

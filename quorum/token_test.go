@@ -39,7 +39,7 @@ func TestR38_TokensRise(t *testing.T) {
 			c.crash(down, (down+1)%5)
 			token := cl.hold(claim).Token
 			if token <= last {
-				t.Fatalf("acquisition %d got token %d after %d", i, token, last)
+				t.Fatalf("acquisition %d got token %d after %d; want a larger one", i, token, last)
 			}
 			last = token + driver.Token(max(claim.Block, 1)) - 1
 			cl.release(claim, driver.Held)
@@ -67,7 +67,7 @@ func TestBrokenCounterDoesNotSpread(t *testing.T) {
 		c.fences(sound, sound, sound) // those of another slot
 		claim = a.claim()
 		if token := a.hold(claim).Token; token >= 1<<52 {
-			t.Errorf("token %d of sound counters", token)
+			t.Errorf("token %d of sound counters; want less than 1<<52", token)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestR38_RenewalTokens(t *testing.T) {
 			token = a.renew(claim, driver.Held).Token
 		})
 		if token <= last {
-			t.Errorf("renewal got token %d after %d", token, last)
+			t.Errorf("the renewal got token %d after %d; want a larger one", token, last)
 		}
 		a.release(claim, driver.Held)
 		rest()
@@ -177,7 +177,7 @@ func TestR38_RenewalTokens(t *testing.T) {
 		next := b.claim()
 		next.Token = 1
 		if got := b.hold(next).Token; got < token+10 {
-			t.Errorf("after a block of 10 from %d, token %d", token, got)
+			t.Errorf("after a block of 10 from %d, token %d; want one behind the block", token, got)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestSimulationNotices(t *testing.T) {
 					}
 				}
 			}
-			t.Errorf("%d histories without a violation", most)
+			t.Errorf("%d histories without a violation; want one", most)
 		})
 	}
 }

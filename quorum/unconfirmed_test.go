@@ -182,7 +182,7 @@ func TestR17_LateGrantBeforeRefusalsIsGivenBack(t *testing.T) {
 		p.clear()
 		time.Sleep(5 * time.Second)
 		if holder, _ := p.known(t, 2, "key"); holder != "" {
-			t.Errorf("node 3 keeps the key for %s, who has given up", holder)
+			t.Errorf("node 3 keeps the key for %s, which has given up", holder)
 		}
 		time.Sleep(10 * time.Second)
 		p.mustForget(t, "key")

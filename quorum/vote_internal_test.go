@@ -78,7 +78,7 @@ func TestAnswerRefutesEarlierNotices(t *testing.T) {
 				time.Sleep(time.Second)
 				w.notice()
 				if !w.vote().held {
-					t.Error("the notice of a claim that waits counts for nothing")
+					t.Error("the notice of a claim that waits does not count as a grant")
 				}
 				start := earlier
 				if later {
@@ -87,11 +87,12 @@ func TestAnswerRefutesEarlierNotices(t *testing.T) {
 				time.Sleep(time.Second)
 				w.busy(start)
 				if v := w.vote(); v.held == later || v.doubtful != later {
-					t.Errorf("held: %v, doubtful: %v", v.held, v.doubtful)
+					t.Errorf("held: %v, doubtful: %v; want %v, %v",
+						v.held, v.doubtful, !later, later)
 				}
 				w.notice()
 				if v := w.vote(); v.held == later {
-					t.Errorf("after another notice, held: %v", v.held)
+					t.Errorf("after another notice, held: %v; want %v", v.held, !later)
 				}
 			})
 		})

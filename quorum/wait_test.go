@@ -66,7 +66,7 @@ func TestHandoffByNotices(t *testing.T) {
 				}
 				if held := c.holds(waiting); held < n/2+1 {
 					t.Errorf(
-						"%d of %d nodes gone: the waiter was told that it has the key, and has it on %d",
+						"%d of %d nodes gone: told that it has the key, the waiter has it on %d; want a majority",
 						gone, n, held)
 				}
 				b.renew(waiting, driver.Held)
@@ -303,7 +303,8 @@ func TestR17_WithoutAQueueNothingIsLeft(t *testing.T) {
 			b.hold(holder)
 			c.freeze(2)
 			if r := a.busy(a.queued()); r.Presence != 0 {
-				t.Errorf("presence %v: the claim waits, for %v", presence, r.Presence)
+				t.Errorf("presence %v: the claim is queued for %v; want that it is not",
+					presence, r.Presence)
 			}
 			time.Sleep(20 * time.Millisecond)
 			c.do(func() {

@@ -297,7 +297,7 @@ func TestQuarantine(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if !n.TakesPart() {
-			t.Error("it takes no part when the quarantine is over")
+			t.Error("the node takes no part when its quarantine is over")
 		}
 	})
 }
@@ -331,7 +331,7 @@ func TestPendingReleases(t *testing.T) {
 		check(t, "when the node is back", fakes[0].took(), []string{"acquire k b", "release k a"})
 		pending(0)
 		if !keys.claims["a"].history.Idle() {
-			t.Error("the release is pending when it was made")
+			t.Error("the release is pending after it was made")
 		}
 	})
 }
@@ -379,7 +379,8 @@ func TestNodeThatTakesNoReleases(t *testing.T) {
 				time.Sleep(2 * maxBackoff)
 				synctest.Wait()
 				if s := n.Status(clock.Now()); s.Releases != 0 {
-					t.Errorf("%d releases are pending when the node takes them", s.Releases)
+					t.Errorf("%d releases are pending when the node takes them; want none",
+						s.Releases)
 				}
 			})
 		})
@@ -405,7 +406,8 @@ func TestPendingReleaseIsListedOnce(t *testing.T) {
 		time.Sleep(2 * maxBackoff)
 		check(t, "when the node is back", fakes[0].took(), []string{"release k a"})
 		if s := n.Status(clock.Now()); s.Releases != 0 || !keys.claims["a"].history.Idle() {
-			t.Errorf("%d releases are pending after that", s.Releases)
+			t.Errorf("%d releases are pending after that; want none, and an idle history",
+				s.Releases)
 		}
 	})
 }
@@ -552,7 +554,7 @@ func TestCallsThatWaitedForANodeThatIsDown(t *testing.T) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if !n.breaker.probe(n.breaker.nextProbe) {
-			t.Error("no other call can be the probe in place of the one that was not made")
+			t.Error("no other call can be the probe, though the first was not made")
 		}
 	})
 }
@@ -602,11 +604,11 @@ func TestPendingReleasesAreBounded(t *testing.T) {
 				s.Forgotten, maxReleases)
 		}
 		if c := keys.claims["0"]; !c.history.Idle() || c.tidied != 1 {
-			t.Errorf("the oldest is pending: %v, and was tidied %d times",
+			t.Errorf("the oldest is pending: %v, and was tidied %d times; want false, once",
 				!c.history.Idle(), c.tidied)
 		}
 		if !keys.claims["0"].history.Pend(n.Index) {
-			t.Error("the one that was forgotten is not listed when it is pending anew")
+			t.Error("a claim that was forgotten is not listed when it is pending again")
 		}
 	})
 }
