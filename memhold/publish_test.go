@@ -89,7 +89,7 @@ func TestPublishStopsBeforeAnotherBegins(t *testing.T) {
 		synctest.Wait() // until that one hangs
 		err := Publish(t.Context(), other, func(ctx context.Context, token holdfast.Token) error {
 			if len(late) == 0 {
-				t.Error("two publishers write at once")
+				t.Error("two publish at once")
 			}
 			return store.Do(ctx, "site", token, nil)
 		})
