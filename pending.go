@@ -148,7 +148,11 @@ func (p *pendingClaim) missed(err error, start clock.Instant, a *call,
 	if a.watch != nil && !cut {
 		a.watch(err)
 	}
-	if cut || driver.Permanent(err) || a.watch == nil && !p.outlasts(err, start) {
+	// If the outcome of a single attempt is unknown, those who wait behind it ask themselves: the
+	// key may be theirs, and they were promised more than one attempt.
+	leavesOpen := !a.wait && isUnknown(err)
+	if cut || driver.Permanent(err) ||
+		a.watch == nil && !leavesOpen && !p.outlasts(err, start) {
 		return 0, false
 	}
 	pause = backoff(p.failed)
