@@ -45,7 +45,7 @@ type keyState struct {
 
 	// excused is the time, since the start of the history, until which an assumption does not hold
 	// for the key. Until left, the backend may have what nobody releases any more: a Close has said
-	// so, or a process has died.
+	// so, a process has died, or a clean-up got no answer for a TTL and has given up.
 	excused, left atomicDuration
 
 	// refused is the time until which the backend may have what it has refused to release, for

@@ -59,11 +59,13 @@ type wire struct {
 	fades   time.Time // until then replies get slower; then comes an outage
 	silence time.Duration
 	lagged  time.Time // when a request last took effect after a long time on its way
+	// when the release of a claim was first asked for, by owner value, while none is answered
+	releases map[string]clock.Instant
 }
 
 // newWire returns the way of a process to a node.
 func newWire(h *history, p *process, node int, inner driver.Backend) *wire {
-	w := &wire{h: h, proc: p, inner: inner}
+	w := &wire{h: h, proc: p, inner: inner, releases: make(map[string]clock.Instant)}
 	if p != nil {
 		w.id = p.id
 	}
@@ -425,10 +427,38 @@ func (w *wire) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 // Release makes wire a driver.Backend.
 func (w *wire) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	c := &call{kind: evRelease, claim: claim}
-	if err := w.send(ctx, c); err != nil {
+	w.releasing(claim.Owner)
+	err := w.send(ctx, c)
+	w.released(claim, err)
+	if err != nil {
 		return driver.Result{}, err
 	}
 	return c.result, nil
+}
+
+// releasing notes that the release of a claim is asked for.
+func (w *wire) releasing(owner string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.releases[owner]; !known {
+		w.releases[owner] = clock.Now()
+	}
+}
+
+// released notes the answer to a release, or that there was none. A clean-up that has had no answer
+// for a TTL and the 5 s of a request, by the lease clock, gives up. Then the key stays for as long
+// as a lease that began when the last request arrived.
+func (w *wire) released(claim driver.Claim, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.releases, claim.Owner)
+		return
+	}
+	tried := clock.Now().Sub(w.releases[claim.Owner])
+	if k := w.h.storedBy(claim.Key); k != nil && tried >= claim.TTL+5*time.Second {
+		k.left.raise(w.h.now() + w.h.longest() + w.h.cleanUp())
+	}
 }
 
 // Shares makes wire a driver.Sharer if its backend is one.
