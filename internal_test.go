@@ -17,16 +17,23 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
+// newLocker returns a backend in memory and a Locker on it. Both are closed when the test is over.
+func newLocker(t *testing.T, options ...Option) (*memhold.Backend, *Locker) {
+	t.Helper()
+	memory := memhold.New()
+	t.Cleanup(func() { memory.Close() })
+	l, err := New(memory, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return memory, l
+}
+
 // A turn is returned after its maximum hold, because its caller gave up. It does not keep the key.
 func TestReturnedTurnIsReleasedAfterItsMaximumHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(context.Background(), "key", WithMaxHold(time.Minute))
 		if err != nil {
 			t.Fatal(err)
@@ -49,13 +56,7 @@ func TestReturnedTurnIsReleasedAfterItsMaximumHold(t *testing.T) {
 
 // A backend that asks for Done after its call has returned leaves nothing behind.
 func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
-	memory := memhold.New()
-	defer memory.Close()
-	l, err := New(memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	_, l := newLocker(t)
 	before := runtime.NumGoroutine()
 	for range 1000 {
 		r := l.request(context.Background(), time.Hour)
@@ -81,13 +82,7 @@ func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
 // The caller learns why the backend did not answer, but does not take the time bound of a request
 // for its own deadline.
 func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
-	memory := memhold.New()
-	defer memory.Close()
-	l, err := New(memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	_, l := newLocker(t)
 	r := l.request(context.Background(), time.Second)
 	defer r.end()
 	for _, c := range []struct {
@@ -114,13 +109,7 @@ func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
 // is lost.
 func TestTokensStayNearTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithCohort(maxCohortTurns, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		memory, l := newLocker(t, WithCohort(maxCohortTurns, time.Hour))
 		var last Token
 		for range 100_000 { // at one moment
 			lock, err := l.Acquire(context.Background(), "key")
@@ -170,13 +159,7 @@ func TestHighestDoesNotBelieveEverything(t *testing.T) {
 // If a turn is returned after its maximum hold, the lease of the next turn is renewed again.
 func TestReturnedTurnIsHandedOnAndRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithCohort(64, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t, WithCohort(64, time.Hour))
 		ctx := context.Background()
 		lock, err := l.Acquire(ctx, "key", WithMaxHold(time.Minute))
 		if err != nil {
@@ -261,13 +244,7 @@ func TestPanicLeavesNobodyWaiting(t *testing.T) {
 // Tokens also rise above those of a fresh run if the backend has lost its counter.
 func TestTokensRiseAboveAFreshRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // all at one moment: the clock is no help
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithCohort(2, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		memory, l := newLocker(t, WithCohort(2, time.Hour))
 		lock, err := l.Acquire(context.Background(), "key")
 		if err != nil {
 			t.Fatal(err)
@@ -303,13 +280,7 @@ func TestTokensRiseAboveAFreshRun(t *testing.T) {
 // The check of a lease for its holder does not mark a renewal as under way: nobody would make it.
 func TestCheckRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(context.Background(), "key")
 		if err != nil {
 			t.Fatal(err)
@@ -353,13 +324,7 @@ func TestUnreleasedForgets(t *testing.T) {
 // A set that fails leaves nothing with the locks in which some of its keys were nested. A caller
 // that holds one of the keys and tries again and again must not fill the memory.
 func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
-	memory := memhold.New()
-	defer memory.Close()
-	l, err := New(memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	_, l := newLocker(t)
 	background := context.Background()
 	outer, err := l.Acquire(background, "outer")
 	if err != nil {
@@ -385,13 +350,7 @@ func TestSetThatFailsLeavesNoNestedLocks(t *testing.T) {
 // What the context of a set needs is freed when its parent ends.
 func TestContextOfASetIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		set, err := l.AcquireAll(context.Background(), []string{"a", "b"})
 		if err != nil {
 			t.Fatal(err)
@@ -414,13 +373,7 @@ func TestContextOfASetIsForgotten(t *testing.T) {
 // key.
 func TestRenewalAnsweredAtTheDeadlineIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
@@ -441,13 +394,7 @@ func TestRenewalAnsweredAtTheDeadlineIsALoss(t *testing.T) {
 // any more: until the release nobody else may have the key.
 func TestDowngradeAfterTheMaximumHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(t.Context(), "key", WithMaxHold(DefaultTTL+time.Second))
 		if err != nil {
 			t.Fatal(err)
@@ -482,13 +429,7 @@ func TestDowngradeAfterTheMaximumHold(t *testing.T) {
 // A set has ended from the start if one of its locks was lost at the last moment.
 func TestSetOfALockThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
@@ -512,13 +453,7 @@ func TestSetOfALockThatHasEnded(t *testing.T) {
 // A lock that a set nests has an owner with a handle on it already. The set has no handle of its
 // own for it.
 func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
-	backend := memhold.New()
-	defer backend.Close()
-	l, err := New(backend, WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	_, l := newLocker(t, WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	outer, err := l.Acquire(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -542,13 +477,7 @@ func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {
 // A Downgrade waits for a renewal. If its context ends first, it fails and has changed nothing.
 func TestDowngradeThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		lock, err := l.Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)

@@ -11,13 +11,7 @@ import (
 // onePermit returns the only permit of a semaphore, for a test in a bubble.
 func onePermit(t *testing.T) (*memhold.Backend, *Locker, *Lock) {
 	t.Helper()
-	memory := memhold.New()
-	t.Cleanup(func() { memory.Close() })
-	l, err := New(memory, WithPermits(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	memory, l := newLocker(t, WithPermits(1))
 	lock, err := l.Acquire(context.Background(), "key")
 	if err != nil {
 		t.Fatal(err)
@@ -47,13 +41,7 @@ func TestPermitsThatNobodyWaitsForAreGivenBack(t *testing.T) {
 func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 	for _, turns := range []int{1, DefaultCohortTurns} {
 		synctest.Test(t, func(t *testing.T) {
-			memory := memhold.New()
-			defer memory.Close()
-			l, err := New(memory, WithPermits(5), WithCohort(turns, DefaultCohortSpan))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			_, l := newLocker(t, WithPermits(5), WithCohort(turns, DefaultCohortSpan))
 			slots := make(map[int]bool)
 			for i := range 20 * maxLastSlots * shardCount {
 				key := "key"
@@ -129,15 +117,10 @@ func TestLostPermitGoesToNobody(t *testing.T) {
 // A permit that its waiter gives back goes to the next waiter, in memory and at once.
 func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memhold.New()
-		defer memory.Close()
-		l, err := New(memory, WithPermits(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t, WithPermits(2))
 		var lock *Lock
 		for range 2 { // with another one, the scout would wait for the span
+			var err error
 			if lock, err = l.Acquire(context.Background(), "key"); err != nil {
 				t.Fatal(err)
 			}

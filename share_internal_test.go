@@ -17,15 +17,10 @@ import (
 // turns begin. Then the lease is released. Otherwise it stays for the others.
 func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		backend, l := newLocker(t)
 		var locks [2]*Lock
 		for i := range locks {
+			var err error
 			if locks[i], err = l.Acquire(context.Background(), "key", WithShared()); err != nil {
 				t.Fatal(err)
 			}
@@ -52,13 +47,7 @@ func TestReturnedTurnOnALeaseThatWasLetGo(t *testing.T) {
 // lease stays, because the reader that asks goes on with it.
 func TestTurnsReturnedBetweenSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		backend, l := newLocker(t)
 		ctx := context.Background()
 		for name, giveUp := range map[string]func(lock *Lock){
 			"alone": func(lock *Lock) {
@@ -102,13 +91,7 @@ func TestTurnsReturnedBetweenSpans(t *testing.T) {
 // lease, and the next reader asks.
 func TestReaderThatWasToAskGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		backend, l := newLocker(t)
 		ctx := context.Background()
 		lock, err := l.Acquire(ctx, "key", WithShared())
 		if err != nil {
@@ -148,13 +131,7 @@ func TestReaderThatWasToAskGivesUp(t *testing.T) {
 // The question for the next span draws a token. The Locker proposes none below it later.
 func TestTokenDrawnBetweenSpansIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		ctx := context.Background()
 		l.highest.token.Store(clock.Microseconds() + uint64(time.Hour/time.Microsecond))
 		var locks []*Lock
@@ -236,13 +213,7 @@ func (b *slowRenewals) Renew(ctx context.Context, c []driver.Claim) ([]driver.Re
 // A lease on which no lock rests when the cohort lets it go is released at once: nobody else would.
 func TestLetGoWithoutALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		backend, l := newLocker(t)
 		lock, err := l.Acquire(context.Background(), "key", WithShared())
 		if err != nil {
 			t.Fatal(err)
@@ -264,13 +235,7 @@ func TestLetGoWithoutALock(t *testing.T) {
 // However readers end, the Locker forgets the key.
 func TestNothingIsKeptOfReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		backend, l := newLocker(t)
 		ctx := context.Background()
 		for name, end := range map[string]func(lock *Lock){
 			"released": func(lock *Lock) { lock.Release(ctx) },
@@ -330,13 +295,7 @@ func TestNothingIsKeptOfReaders(t *testing.T) {
 // left out the lease in between, because a request was reserved. It must be told again.
 func TestDowngradeThatComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memhold.New()
-		defer backend.Close()
-		l, err := New(backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		_, l := newLocker(t)
 		ctx := context.Background()
 		first, err := l.Acquire(ctx, "key")
 		if err != nil {
