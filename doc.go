@@ -242,9 +242,10 @@
 // that share the context of a lock count as one holder, and the lock does not exclude them from
 // each other. [Lock.Context] says how to deal with that.
 //
-// A nested acquisition ignores all options except [WithShared]. A shared acquisition can be nested
-// in a shared or an exclusive lock. An exclusive acquisition inside a shared lock would wait for
-// itself, so it fails at once with ErrInvalid.
+// A nested acquisition ignores all options except [WithShared] and [WithPermits]. A shared
+// acquisition can be nested in a shared or an exclusive lock. An exclusive acquisition inside a
+// shared lock would wait for itself, so it fails at once with ErrInvalid. A permit is nested only
+// in a permit of the key, whatever the numbers of permits, and a lock only in a lock.
 //
 // [Distributed Locks with Redis]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 // [How to do distributed locking]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html

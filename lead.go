@@ -106,9 +106,6 @@ func (c *cohort) freshRun(ctx context.Context, a *call,
 		l.highest.saw(result.Token, claim.Block, wall)
 		h.nextToken, h.lastToken = result.Token, result.Token+Token(claim.Block)-1
 		h.confirm(start, claim.TTL)
-		if now >= h.deadline {
-			break
-		}
 		c.leading = false
 		lock, err = c.firstTurn(a, h, now, ended)
 		return lock, true, err

@@ -125,8 +125,8 @@ func New(backend driver.Backend, options ...Option) (*Locker, error) {
 // if it has one.
 //
 // If ctx comes from [Lock.Context] of a lock on the key that this Locker still holds, Acquire
-// returns a nested Lock at once, and ignores all options except WithShared: see Reentrancy in the
-// package documentation.
+// returns a nested Lock at once, and ignores all options except WithShared and WithPermits: see
+// Reentrancy in the package documentation.
 //
 // On failure the caller holds nothing, and the Locker removes in the background what a request may
 // have left at the backend. The error is
