@@ -12,12 +12,29 @@ type Inspector interface {
 	// List yields every key that begins with prefix and that is held or waited for, in no
 	// particular order and without its waiters. If the store changes meanwhile, a key may come
 	// twice, because List need not remember all keys. It stops at the first error, which it yields.
-	// If ctx ends, that is the error of ctx.
+	// If ctx ends, that is the error of ctx. List calls [Answered] each time the store has
+	// answered.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
 	// Inspect describes one key with its waiters. A key that nobody holds or waits for gives an
 	// Entry with only Key set. An error follows the rules of the package.
 	Inspect(ctx context.Context, key string) (Entry, error)
+}
+
+type onAnswer struct{}
+
+// OnAnswer returns a context with which List of an [Inspector] calls f each time the store has
+// answered, even if nothing in the answer is a result. So whoever lists can tell a store that
+// hangs from one with a million other keys. f must be quick and safe for concurrent use.
+func OnAnswer(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, onAnswer{}, f)
+}
+
+// Answered calls the function of [OnAnswer], if ctx has one.
+func Answered(ctx context.Context) {
+	if f, ok := ctx.Value(onAnswer{}).(func()); ok {
+		f()
+	}
 }
 
 // BatchInspector is an Inspector that describes many keys at a time for less than each costs alone.

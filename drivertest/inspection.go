@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -112,6 +113,20 @@ var inspectionRules = []rule{
 		}
 		s.release(b, a, driver.Held)
 		s.lists(b.(driver.Inspector), "", nil)
+	}},
+	{name: "List/TellsOfAnswers", needs: inspect, check: func(s *suite) {
+		b := s.open()
+		s.hold(b, s.claim("k"))
+		ctx, cancel := s.limit()
+		defer cancel()
+		var heard atomic.Int64
+		ctx = driver.OnAnswer(ctx, func() { heard.Add(1) })
+		for e, err := range b.(driver.Inspector).List(ctx, "nothing") {
+			s.Fatalf("List yields %+v, %v; want nothing", e, err)
+		}
+		if heard.Load() == 0 {
+			s.Fatalf("List does not call driver.Answered when the store answers without a result")
+		}
 	}},
 	{name: "List/CanBeStopped", needs: inspect, check: func(s *suite) {
 		b := s.open()

@@ -940,6 +940,11 @@ func inspectionMutants() []*mutant {
 		listed("lists other holders", func(e *driver.Entry) {
 			e.Holder.Owner = ""
 		}, "List/ShowsHolders"),
+		{name: "does not tell of answers to a list", red: []string{"List/TellsOfAnswers"},
+			list: func(b *memhold.Backend, ctx context.Context,
+				prefix string) iter.Seq2[driver.Entry, error] {
+				return b.List(driver.OnAnswer(ctx, func() {}), prefix)
+			}},
 		{name: "lists on when the context has ended", red: []string{"List/CanBeStopped"},
 			list: func(b *memhold.Backend, ctx context.Context,
 				prefix string) iter.Seq2[driver.Entry, error] {

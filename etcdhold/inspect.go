@@ -86,6 +86,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 				yield(driver.Entry{}, err)
 				return
 			}
+			driver.Answered(ctx)
 			for _, kv := range answer.Kvs {
 				if !l.add(kv) {
 					return

@@ -42,6 +42,7 @@ func (b *Backend) list(ctx context.Context, prefix string,
 			return err
 		}
 		r, err := b.read(name)
+		driver.Answered(ctx)
 		if err != nil {
 			failure = err // of one key: the others come first
 			continue

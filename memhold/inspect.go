@@ -29,6 +29,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 			yield(driver.Entry{}, err)
 			return
 		}
+		driver.Answered(ctx)
 		for _, entry := range entries {
 			if err := ctx.Err(); err != nil {
 				yield(driver.Entry{}, &driver.Error{Err: err})

@@ -78,6 +78,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 				yield(driver.Entry{}, err)
 				return
 			}
+			driver.Answered(ctx)
 			for _, e := range page {
 				e.Waiters = nil
 				if !yield(e, nil) {

@@ -47,7 +47,8 @@ const (
 // meanwhile may be left out or come twice, and so may one of a node that gives no sign of life for
 // seconds.
 //
-// It yields an *Error if no majority answers; see [Quorum.Inspect].
+// It calls [driver.Answered] each time a majority of the nodes has answered. It yields an *Error if
+// no majority answers; see [Quorum.Inspect].
 func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := q.ready(ctx); err != nil {
@@ -56,6 +57,7 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 		}
 		l := &list{q: q, prefix: prefix, lost: make([]bool, len(q.nodes)),
 			late: newLateness(len(q.nodes), listLate), signs: make([]signs, len(q.nodes)),
+			heard: make([]bool, len(q.nodes)), done: make([]bool, len(q.nodes)),
 			ends: make([]reply[struct{}], len(q.nodes))}
 		l.run(ctx, yield)
 	}
@@ -69,6 +71,10 @@ type list struct {
 	late   *lateness
 	signs  []signs
 	ends   []reply[struct{}] // how the lists of the nodes ended
+
+	mu    sync.Mutex
+	heard []bool // which nodes have answered since a majority last had
+	done  []bool // which nodes have listed all
 
 	// lost are the nodes whose lists have failed, and to which keys belonged. Then there is another
 	// pass, in which these keys belong to the next node.
@@ -120,6 +126,7 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 		if !l.lost[i] {
 			l.ends[i] = reply[struct{}]{node: i, err: &driver.Error{Err: node.ErrNoReply}}
 			open++
+			l.ended(i, false)
 			l.q.group.Go(func() { l.node(ctx, n, i, all) })
 		}
 	}
@@ -180,11 +187,11 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 	keys := make(chan driver.Entry, votesTogether)
 	l.q.group.Go(func() {
 		defer close(keys)
-		for e, err := range in.List(ctx, l.prefix) {
+		for e, err := range in.List(driver.OnAnswer(ctx, func() { l.hear(ctx, i) }), l.prefix) {
 			if failure = err; err != nil {
 				return
 			}
-			l.signs[i].count.Add(1)
+			l.hear(ctx, i)
 			select {
 			case keys <- e:
 			case <-ctx.Done():
@@ -202,9 +209,36 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 		})
 	}
 	votes.Wait()
+	l.ended(i, failure == nil)
 	if ctx.Err() == nil {
 		tell(listed{node: i, end: true, err: failure})
 	}
+}
+
+// hear notes that a node has answered, and tells the caller if a majority has: one that answers
+// must not hide that the others hang.
+func (l *list) hear(ctx context.Context, i int) {
+	l.signs[i].count.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard[i] = true
+	good := 0
+	for k := range l.heard {
+		if l.heard[k] || l.done[k] {
+			good++
+		}
+	}
+	if good >= l.q.need {
+		clear(l.heard)
+		driver.Answered(ctx)
+	}
+}
+
+// ended notes whether a node has listed all.
+func (l *list) ended(i int, well bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done[i] = well
 }
 
 // batch waits for a key and returns it with those that are there already. It returns none at the
@@ -312,7 +346,7 @@ func (l *list) askFront(ctx context.Context, i int, keys []string) ([]driver.Ins
 		cancel()
 		switch {
 		case err == nil:
-			signs.count.Add(1)
+			l.hear(ctx, i)
 			return answers, nil
 		case !late:
 			return nil, err
@@ -324,7 +358,7 @@ func (l *list) askFront(ctx context.Context, i int, keys []string) ([]driver.Ins
 	}
 }
 
-// signs are the signs of life of a node: keys that it has listed, and answers.
+// signs are the signs of life of a node: its answers.
 type signs struct {
 	count    atomic.Int64
 	silentAt atomic.Int64 // after so many signs it gave none in time, and 1 more; 0: it always did

@@ -41,6 +41,7 @@ func (r *rack) List(ctx context.Context, _ string) iter.Seq2[driver.Entry, error
 			yield(driver.Entry{}, &driver.Error{Err: ctx.Err()})
 			return
 		}
+		driver.Answered(ctx)
 		for i := r.from; i < r.to; i++ {
 			if r.breaks > 0 && i == r.from+r.breaks {
 				yield(driver.Entry{}, &driver.Error{Err: errGone})
@@ -156,6 +157,30 @@ func TestListIsWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestListTellsOfAnswers: nodes that have nothing to list still tell that they answer, but one that
+// answers alone does not hide that the others hang.
+func TestListTellsOfAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for hanging, want := range []bool{true, true, false} {
+			nodes := []*rack{{}, {}, {}}
+			for _, n := range nodes[:hanging] {
+				n.hangs = true
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			var answers atomic.Int64
+			var failed error
+			for _, err := range racks(t, nodes...).List(driver.OnAnswer(ctx,
+				func() { answers.Add(1) }), "") {
+				failed = err
+			}
+			cancel()
+			if (answers.Load() > 0) != want || (failed == nil) != want {
+				t.Errorf("%d of 3 hang: tells %d times, %v", hanging, answers.Load(), failed)
+			}
+		}
+	})
 }
 
 // TestListAsksOnce: about a lock that all nodes have, the first asks each of the others, and they

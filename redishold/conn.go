@@ -80,6 +80,7 @@ func (n *node) dial(ctx context.Context, address string, former *conn) (_ *conn,
 		var conn net.Conn
 		conn, dialed = n.config.dial(ctx, address)
 		if dialed == nil {
+			n.reached.Store(true)
 			c.mu.Lock()
 			c.net = conn
 			c.mu.Unlock()

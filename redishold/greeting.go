@@ -1,6 +1,7 @@
 package redishold
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -69,6 +70,10 @@ func (c *conn) greetFailure(err error) error {
 	if failure := c.first.failure(c.name); failure != nil {
 		return failure
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return c.node.silent(fmt.Sprintf("accepts connections and does not answer within %v",
+			dialTimeout), err)
+	}
 	// The server hung up without a word.
 	hint := ""
 	switch g := c.node.config; {
@@ -79,3 +84,22 @@ func (c *conn) greetFailure(err error) error {
 	}
 	return &driver.Error{Node: c.name, Err: fmt.Errorf("connected, and then%s: %w", hint, err)}
 }
+
+// silent returns the error for a server that has accepted a connection and does not answer, as does
+// describes. ended is the error of the time that was over.
+func (n *node) silent(does string, ended error) error {
+	text := "it " + does + ": it may be stopped or overloaded"
+	if n.config.tls == nil && !n.config.unix {
+		text += ", or want TLS"
+	}
+	return &driver.Error{Node: n.name, Err: &silentError{text, ended}}
+}
+
+type silentError struct {
+	text  string
+	ended error
+}
+
+func (e *silentError) Error() string { return e.text }
+
+func (e *silentError) Unwrap() error { return e.ended }

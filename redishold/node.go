@@ -34,7 +34,8 @@ type node struct {
 	// server may have taken over. It does not block.
 	trouble func()
 
-	live atomic.Pointer[conn] // nil if there is none
+	live    atomic.Pointer[conn] // nil if there is none
+	reached atomic.Bool          // the server has accepted the last connection
 
 	mu      sync.Mutex
 	closed  bool
@@ -66,6 +67,9 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	case <-a.done:
 		return a.conn, a.err
 	case <-ctx.Done():
+		if n.reached.Load() {
+			return nil, n.silent("has accepted the connection and not answered yet", ctx.Err())
+		}
 		return nil, &driver.Error{Node: n.name, Err: ctx.Err()}
 	}
 }
@@ -89,6 +93,7 @@ func (n *node) begin() (*attempt, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &attempt{done: make(chan struct{}), cancel: cancel}
 	n.attempt = a
+	n.reached.Store(false)
 	go n.run(ctx, a, n.former)
 	return a, nil
 }

@@ -225,9 +225,15 @@ func TestOpenBadInput(t *testing.T) {
 		refused(t, "rediss://"+login.Addr, true, login.Addr, "does not speak TLS")
 	})
 	t.Run("TLS to what says nothing", func(t *testing.T) {
+		t.Parallel()
 		refused(t, "rediss://"+pretend(t, func(string) string {
 			return ""
 		}), false, "no answer to the TLS handshake")
+	})
+	t.Run("what says nothing", func(t *testing.T) {
+		t.Parallel()
+		refused(t, "redis://"+pretend(t, func(string) string { return "" }), false,
+			"accepts connections and does not answer within 5s: it may be stopped or overloaded")
 	})
 	t.Run("plain to a TLS port", func(t *testing.T) {
 		refused(t, "redis://"+secure.Addr, false, secure.Addr, "wants TLS")

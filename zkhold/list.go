@@ -17,7 +17,7 @@ import (
 // List yields every key that is held or waited for and begins with prefix, without its waiters, in
 // no order. It reads 32 slots at a time, and no more until the caller has taken what is in them, so
 // the whole is no snapshot. It fails as [Backend.Inspect] does. ctx ends the iteration with an
-// error. The timeout bounds the whole list, without the time that the caller takes.
+// error. The timeout bounds the wait for each answer.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := ctx.Err(); err != nil {
@@ -26,7 +26,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 		}
 		limited, stop := context.WithCancel(ctx)
 		defer stop()
-		l := &listing{b: b, ctx: limited, prefix: prefix, left: b.timeout,
+		l := &listing{b: b, ctx: limited, prefix: prefix,
 			answers: make(chan answered)}
 		if err := l.run(yield); err != nil {
 			yield(driver.Entry{}, b.ours(err))
@@ -39,7 +39,6 @@ type listing struct {
 	b       *Backend
 	ctx     context.Context // until the caller has enough
 	prefix  string
-	left    time.Duration // of the timeout
 	slots   []string
 	next    atomic.Int64 // which of them is to be read next
 	answers chan answered
@@ -82,14 +81,13 @@ func (l *listing) run(yield func(driver.Entry, error) bool) (err error) {
 	return nil
 }
 
-// wait waits for an answer, for as long as there is time.
+// wait waits for the next answer.
 func (l *listing) wait() ([]driver.Entry, error) {
-	began := driver.LeaseClock()
-	bound := time.NewTimer(l.left)
+	bound := time.NewTimer(l.b.timeout)
 	defer bound.Stop()
-	defer func() { l.left -= driver.LeaseClock() - began }()
 	select {
 	case a := <-l.answers:
+		driver.Answered(l.ctx)
 		return a.entries, a.err
 	case <-l.ctx.Done():
 		return nil, cutOff(false, l.ctx.Err())

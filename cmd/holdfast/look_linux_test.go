@@ -363,9 +363,12 @@ func TestLsOfASilentServer(t *testing.T) {
 		t.Errorf("release of a server that hangs: %s", said)
 	}
 	s.looks = "redis://looks:hunter2@" + s.servers[2].Addr
-	if _, err := s.ask(69, "ls", "--timeout=500ms"); !strings.Contains(err,
-		"no answer within 500ms") {
-		t.Errorf("of a server that hangs: %s", err)
+	for _, command := range []string{"ls", "inspect k", "leaks", "deadlocks", "doctor"} {
+		_, err := s.ask(69, append(strings.Fields(command), "--timeout=500ms")...)
+		if !strings.Contains(err, "no answer within 500ms") || !strings.Contains(err,
+			"accepted the connection and not answered yet: it may be stopped or overloaded") {
+			t.Errorf("%s of a server that hangs: %s", command, err)
+		}
 	}
 	for _, server := range s.servers {
 		server.Thaw()

@@ -70,7 +70,7 @@ func (e *examination) look(ctx context.Context, b *Backend, conn Conn) error {
 	replies := make([]Reply, 2)
 	asked := time.Now()
 	if err := conn.Do(ctx, []Command{{"INFO"}, {"TIME"}}, replies); err != nil {
-		return err
+		return withoutEffect(err)
 	}
 	answered := time.Now()
 	for _, reply := range replies {
@@ -85,7 +85,7 @@ func (e *examination) look(ctx context.Context, b *Backend, conn Conn) error {
 	settings := make([]Reply, 2)
 	if err := conn.Do(ctx, []Command{{"CONFIG", "GET", "*append*"}, {"CONFIG", "GET", "save"}},
 		settings); err != nil {
-		return err
+		return withoutEffect(err)
 	}
 	e.settings = make(map[string]string)
 	for _, reply := range settings {

@@ -33,9 +33,8 @@ const (
 // and Cut is set. A key that does not expire is Endless: it is held for ever, even by an empty
 // value. If the key is a hash that is a lock of Redisson, its holders are shown, each with its
 // Count and the TTL of the key. The holders of a read-write lock in the mode "read" are Sharers.
-// Inspect fails with ErrUnavailable if the key is of another type or another hash, and says of
-// which type it is (see [IsServerError], with the code WRONGTYPE). It fails with ErrUnavailable or
-// ErrUnknown if the server does not answer. ctx bounds it.
+// Inspect fails with ErrUnavailable, also if the key is of another type or another hash; then it
+// says of which type it is (see [IsServerError], with the code WRONGTYPE). ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	entry, err := b.inspect(ctx, key)
 	if IsServerError(err, "WRONGTYPE") {
@@ -78,7 +77,7 @@ func (b *Backend) inspect(ctx context.Context, key string) (driver.Entry, error)
 	reply, err := b.run(ctx, &call{script: inspectScript(), slot: keys.Slot, command: command,
 		patient: true})
 	if err != nil {
-		return driver.Entry{}, err
+		return driver.Entry{}, withoutEffect(err)
 	}
 	if reply.Kind != List || len(reply.List) < 2 || len(reply.List)%2 != 0 {
 		return driver.Entry{}, strange("inspect", reply)
@@ -128,7 +127,8 @@ func shortened(value string) string { return value[:min(len(value), maxOwner)] }
 // waits for and the last few thousand keys, so it yields such a key once. The former take some 60
 // bytes each and the key itself: 80 MB for a million different keys that are waited for. If a key's
 // slot moves to another server meanwhile, List yields the key twice. A key that is shared or only
-// waited for takes a round trip of its own.
+// waited for takes a round trip of its own. If the connection to the only server breaks, List goes
+// on over another one, and fails if two more break at the same place.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry, error] {
 	return func(yield func(driver.Entry, error) bool) {
 		if err := b.ready(ctx); err != nil {
@@ -141,7 +141,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Entr
 			return
 		}
 		l := lister{b: b, ctx: ctx, prefix: prefix, yield: yield}
-		if len(conns) == 1 {
+		if len(conns) == 1 && !b.transport.Cluster() {
 			l.run = runOf(conns[0])
 		}
 		for _, conn := range conns {
@@ -158,7 +158,7 @@ type lister struct {
 	ctx    context.Context
 	prefix string
 	recent recent
-	run    string // of the only server
+	run    string // of the only server; "" if not known
 	latest Conn   // in place of one that broke; nil if none did
 	yield  func(driver.Entry, error) bool
 }
@@ -237,6 +237,7 @@ func (l *lister) inspected(key string) bool {
 		l.yield(driver.Entry{}, err)
 		return false
 	}
+	driver.Answered(l.ctx)
 	if entry.Holder == (driver.Party{}) && len(entry.Sharers) == 0 && len(entry.Waiters) == 0 {
 		return true // they are gone, or dead
 	}
@@ -276,29 +277,40 @@ func (l *lister) do(conn Conn, commands []Command) ([]Reply, bool) {
 	}
 	replies := make([]Reply, len(commands))
 	err := conn.Do(l.ctx, commands, replies)
-	if err != nil && l.again(err) {
-		err = l.latest.Do(l.ctx, commands, replies)
+	for n := 0; n < reconnects && l.mayAgain(err); n++ {
+		err = l.again(err, commands, replies)
 	}
 	if err != nil {
-		l.yield(driver.Entry{}, err)
+		l.yield(driver.Entry{}, withoutEffect(err))
 		return nil, false
 	}
+	driver.Answered(l.ctx)
 	return replies, l.right(conn, replies)
 }
 
-// again reports whether there is a new connection in place of one that broke, to the only server in
-// the same run. Its cursors are still good then: a list of a million keys need not begin anew
-// because the server was busy for some seconds.
-func (l *lister) again(err error) bool {
-	if l.ctx.Err() != nil || driver.Permanent(err) || l.b.transport.Cluster() {
-		return false
-	}
+// reconnects is how often List tries another connection for a question. With the first one that
+// makes 15 seconds, as each gives up a server that says nothing for five.
+const reconnects = 2
+
+// mayAgain reports whether a question that has failed may be asked on another connection.
+func (l *lister) mayAgain(err error) bool {
+	return err != nil && l.ctx.Err() == nil && !driver.Permanent(err) && l.run != ""
+}
+
+// again asks on another connection, if it leads to the same run of the only server. Its cursors are
+// still good then: a list of a million keys need not begin anew because the server was busy for
+// some seconds. It returns why there is still no answer.
+func (l *lister) again(before error, commands []Command, replies []Reply) error {
 	conns, err := l.b.transport.All(l.ctx)
-	if err != nil || len(conns) != 1 || l.run == "" || runOf(conns[0]) != l.run {
-		return false
+	switch {
+	case err != nil:
+		return err
+	case len(conns) != 1 || runOf(conns[0]) != l.run:
+		l.run = ""
+		return before
 	}
 	l.latest = conns[0]
-	return true
+	return l.latest.Do(l.ctx, commands, replies)
 }
 
 // runOf names the server and its run; "" if they are not known.

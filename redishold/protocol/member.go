@@ -206,7 +206,7 @@ func (b *Backend) confirm(ctx context.Context, conn Conn,
 	answer, err := b.belong(ctx, conn, driver.Set{}, to, b.memoryMatters(server))
 	switch {
 	case err != nil:
-		return "", refusal(err)
+		return "", withoutEffect(err)
 	case want != nil && !answer.set.Admits(*want):
 		b.membership.confirmed.Store(nil)
 		return "", &driver.Error{Node: nameOf(conn), Permanent: true,
@@ -238,12 +238,13 @@ func (b *Backend) remembers(c *confirmation) error {
 		Reason: "it is new, was restarted, or has lost its data"}}
 }
 
-// refusal returns the error of a claim that was not sent because the question before it failed.
-func refusal(err error) error {
+// withoutEffect returns the error of a question, or of a claim that was not sent because the
+// question before it failed.
+func withoutEffect(err error) error {
 	if e, ok := err.(*driver.Error); ok && e.Maybe {
-		unsent := *e
-		unsent.Maybe = false
-		return &unsent
+		sure := *e
+		sure.Maybe = false
+		return &sure
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func (b *Backend) look(ctx context.Context, slot uint16, needed int,
 	for redirects := 0; ; redirects++ {
 		replies := make([]Reply, len(commands))
 		if err := conn.Do(ctx, commands, replies); err != nil {
-			return nil, err
+			return nil, withoutEffect(err)
 		}
 		moved, failure := redirect{}, error(nil)
 		for _, reply := range replies[:needed] {

@@ -64,7 +64,7 @@ func (c readOnlyConn) Do(ctx context.Context, commands []Command, replies []Repl
 				Err: fmt.Errorf("%w: %s is not sent", ErrReadOnly, command[0])}
 		}
 	}
-	return c.Conn.Do(ctx, commands, replies)
+	return withoutEffect(c.Conn.Do(ctx, commands, replies))
 }
 
 // Route subscribes to nothing.

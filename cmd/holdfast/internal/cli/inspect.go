@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +76,9 @@ func (f *lookFlags) inspect(v *viewer, s streams, name string) error {
 	lock, failure := v.Inspect(ctx, name)
 	var parts []look.Key
 	if failure == nil && lock.Kind == look.Lock {
-		parts, failure = v.Semaphore(ctx, name)
+		if parts, failure = v.Semaphore(ctx, name); failure != nil {
+			failure = fmt.Errorf("whether it is a semaphore is not known for certain: %w", failure)
+		}
 	}
 	var text bytes.Buffer
 	// If no server has said anything of the lock, there is only the error.

@@ -240,30 +240,15 @@ func addressOr(ctx context.Context, at address, s streams, quiet bool) (address,
 // openWithin opens a backend within a time. name begins its errors.
 func openWithin(ctx context.Context, name string, patience time.Duration,
 	open func(context.Context) (driver.Backend, error)) (driver.Backend, error) {
-	type opened struct {
-		driver.Backend
-		err error
+	// The end of this process closes what open leaves open.
+	backend, err := look.Bounded(ctx, patience, open)
+	if signalled := signalled(ctx); err != nil && signalled != nil {
+		return nil, signalled
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	done := make(chan opened, 1)
-	go func() {
-		backend, err := open(ctx)
-		done <- opened{backend, err}
-	}()
-	select {
-	case o := <-done:
-		if o.err != nil {
-			return nil, &exit{failureCode(o.err), fmt.Errorf("%s%w", name, o.err)}
-		}
-		return o.Backend, nil
-	case <-ctx.Done():
-		// The end of this process closes what open leaves open.
-		if signalled := signalled(ctx); signalled != nil {
-			return nil, signalled
-		}
-		return nil, &exit{codeUnavailable, fmt.Errorf("%sno answer within %v", name, patience)}
+	if err != nil {
+		return nil, &exit{failureCode(err), fmt.Errorf("%s%w", name, err)}
 	}
+	return backend, nil
 }
 
 func (j *job) prefix() string {

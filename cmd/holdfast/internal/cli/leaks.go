@@ -139,7 +139,7 @@ func (f *leakFlags) leaks(v *viewer, s streams, prefix string) error {
 	case broken != nil:
 		return &exit{codeOutput, broken}
 	case err != nil:
-		return v.failure(err)
+		return v.partly("not all locks were looked at", err)
 	case unsaved != nil:
 		return &exit{codeOutput, fmt.Errorf("--remember: %w", unsaved)}
 	case found:

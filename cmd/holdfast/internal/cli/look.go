@@ -100,6 +100,15 @@ func (v *viewer) failure(err error) error {
 	}
 }
 
+// partly is failure for a list that the error has ended: what of it is not known has to be said,
+// because what was printed looks like all of it.
+func (v *viewer) partly(what string, err error) error {
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return v.failure(err)
+	}
+	return v.failure(fmt.Errorf("%s: %w", what, err))
+}
+
 // hidden takes the logins out of an error.
 func hidden(text string) string { return withoutLogins(text, nil) }
 

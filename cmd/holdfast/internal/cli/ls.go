@@ -151,7 +151,7 @@ func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 	case err == nil && !begun && !f.json && f.format == nil:
 		_, _ = io.WriteString(s.err, message("no lock is held or waited for"))
 	}
-	return v.failure(err)
+	return v.partly("the list is not complete", err)
 }
 
 func (f *lsFlags) head(coloured bool) []string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // mostCalls is how many calls of a View may be under way. That is more than any use needs. The
@@ -26,15 +28,26 @@ func (c *calls) begin(v *View) error {
 
 func (c *calls) end() { c.count.Add(-1) }
 
-// Ask calls f as Bounded does, with the patience of the View. It fails if too many calls of the
-// View have not returned yet, because a backend may keep calls that nobody waits for any more.
+// attempts is how often a question is asked if the connection breaks. Backends give up a connection
+// that says nothing for some seconds, and the patience may be longer.
+const attempts = 3
+
+// Ask calls f, which changes nothing, as Bounded does, with the patience of the View. It fails if
+// too many calls of the View have not returned yet, because a backend may keep calls that nobody
+// waits for any more.
 func Ask[T any](ctx context.Context, v *View, f func(context.Context) (T, error)) (T, error) {
 	if err := v.calls.begin(v); err != nil {
 		var zero T
 		return zero, err
 	}
-	return Bounded(ctx, v.Patience, func(ctx context.Context) (T, error) {
+	return Bounded(ctx, v.Patience, func(ctx context.Context) (value T, err error) {
 		defer v.calls.end()
-		return f(ctx)
+		for range attempts {
+			value, err = f(ctx)
+			if err == nil || driver.Permanent(err) || ctx.Err() != nil {
+				break
+			}
+		}
+		return value, err
 	})
 }

@@ -53,6 +53,18 @@ type SilentError struct{ Patience time.Duration }
 // Error says how long it was waited for.
 func (e *SilentError) Error() string { return fmt.Sprintf("no answer within %v", e.Patience) }
 
+// because adds why there was no answer, if that says more than that the time was over.
+func (e *SilentError) because(err error) error {
+	cause := err
+	if said := (*driver.Error)(nil); errors.As(err, &said) {
+		cause = said.Err
+	}
+	if cause == context.DeadlineExceeded || cause == context.Canceled {
+		return e
+	}
+	return fmt.Errorf("%w: %w", e, err)
+}
+
 // List calls show with the keys whose names begin with prefix, each with all of its waiters. It
 // passes as many at a time as fit into a batch. Each batch is in order, but one batch is not in
 // order with the next. List returns the first error of the backend or of show, after it has shown
@@ -68,6 +80,7 @@ func (v *View) List(ctx context.Context, prefix string, show func([]Key) error) 
 		return err
 	}
 	listed := v.listed(ctx, v.Prefix+prefix)
+	defer listed.cancel()
 	for names := make([]string, 0, min(size, 64)); ; names = names[:0] {
 		more, failure := true, error(nil)
 		for more && len(names) < size && failure == nil {
@@ -100,6 +113,33 @@ func (v *View) showRest(ctx context.Context, names []string, show func([]Key) er
 	return v.showAll(ctx, names, show)
 }
 
+// list is a list under way.
+type list struct {
+	keys     <-chan listing
+	answered <-chan struct{} // has a value if the backend has answered since the last one was taken
+	cancel   context.CancelFunc
+}
+
+// silent returns the error for a list without an answer, and why there is none if the backend says
+// so when its time is over.
+func (l *list) silent(patience time.Duration) error {
+	l.cancel()
+	late := time.After(moment)
+	for silent := (&SilentError{patience}); ; {
+		select {
+		case k, more := <-l.keys:
+			switch {
+			case !more:
+				return silent
+			case k.err != nil:
+				return silent.because(k.err)
+			}
+		case <-late:
+			return silent
+		}
+	}
+}
+
 // listing is a key that the backend has listed, or the error that ended the list.
 type listing struct {
 	key string
@@ -108,8 +148,14 @@ type listing struct {
 
 // listed lists on a goroutine of its own, because a backend may not return when ctx ends. The
 // channel is closed at the end of the list. The caller has begun a call, which ends then.
-func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
-	listed := make(chan listing)
+func (v *View) listed(ctx context.Context, prefix string) *list {
+	listed, answered := make(chan listing), make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(driver.OnAnswer(ctx, func() {
+		select {
+		case answered <- struct{}{}:
+		default:
+		}
+	}))
 	go func() {
 		defer v.calls.end()
 		defer close(listed)
@@ -117,26 +163,35 @@ func (v *View) listed(ctx context.Context, prefix string) <-chan listing {
 			select {
 			case listed <- listing{e.Key, err}:
 			case <-ctx.Done():
-				return
+				if err == nil {
+					return
+				}
+				select {
+				case listed <- listing{err: err}: // why there was no answer
+				case <-time.After(moment):
+				}
 			}
 		}
 	}()
-	return listed
+	return &list{listed, answered, cancel}
 }
 
 // next waits for the next key, but not for longer than the backend may say nothing, or than ctx
 // lasts.
-func (v *View) next(ctx context.Context,
-	listed <-chan listing) (l listing, more bool, err error) {
+func (v *View) next(ctx context.Context, listed *list) (l listing, more bool, err error) {
 	timer := time.NewTimer(v.Patience)
 	defer timer.Stop()
-	select {
-	case l, more = <-listed:
-		return l, more, nil
-	case <-timer.C:
-		return listing{}, false, &SilentError{v.Patience}
-	case <-ctx.Done():
-		return listing{}, false, ctx.Err()
+	for {
+		select {
+		case l, more = <-listed.keys:
+			return l, more, nil
+		case <-listed.answered: // with nothing that is wanted
+			timer.Reset(v.Patience)
+		case <-timer.C:
+			return listing{}, false, listed.silent(v.Patience)
+		case <-ctx.Done():
+			return listing{}, false, ctx.Err()
+		}
 	}
 }
 
@@ -347,7 +402,7 @@ func Bounded[T any](ctx context.Context, patience time.Duration,
 		select {
 		case r := <-done:
 			if r.err != nil && bounded.Err() != nil && ctx.Err() == nil {
-				r.err = fmt.Errorf("%w: %w", &SilentError{patience}, r.err)
+				r.err = (&SilentError{patience}).because(r.err)
 			}
 			return r.value, r.err
 		case <-ended:

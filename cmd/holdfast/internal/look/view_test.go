@@ -231,7 +231,7 @@ func TestSilence(t *testing.T) {
 				shown < 2 && what != "all of it" {
 				t.Errorf("%s hangs: %v after %d keys; want a SilentError", what, err, shown)
 			}
-			if took := time.Since(begin); took > patience+2*time.Second {
+			if took := time.Since(begin); took > patience+3*time.Second {
 				t.Errorf("%s hangs: took %v", what, took)
 			}
 		}
@@ -244,6 +244,63 @@ func TestSilence(t *testing.T) {
 			t.Errorf("Inspect: %v after %v; want a SilentError", err, time.Since(begin))
 		}
 	})
+}
+
+// slow answers, and lists its only key after so many answers, a second before patience is over.
+type slow struct {
+	still
+	answers int
+}
+
+func (s slow) List(ctx context.Context, _ string) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		for range s.answers {
+			time.Sleep(14 * time.Second)
+			driver.Answered(ctx)
+		}
+		yield(driver.Entry{Key: "k"}, nil)
+		<-ctx.Done() // and says no more
+	}
+}
+
+var held = driver.Entry{Key: "k", Holder: driver.Party{Owner: "o"}}
+
+// TestAnswersWithoutAKey: while a backend answers, it is not given up, however long it has nothing
+// to list.
+func TestAnswersWithoutAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shown, begin := 0, time.Now()
+		v := &look.View{Backend: slow{still{held}, 100}, Patience: 15 * time.Second}
+		err := v.List(t.Context(), "", func(keys []look.Key) error {
+			shown += len(keys)
+			return nil
+		})
+		var silent *look.SilentError
+		if took := time.Since(begin); shown != 1 || !errors.As(err, &silent) ||
+			took < 1415*time.Second || took > 1420*time.Second {
+			t.Errorf("%d keys and %v after %v; want one, and silence since 1400s", shown, err, took)
+		}
+	})
+}
+
+// TestAskAgain: a connection that breaks is no reason to give up a question; a refusal is.
+func TestAskAgain(t *testing.T) {
+	broken := &driver.Error{Err: errors.New("i/o timeout")}
+	refused := &driver.Error{Permanent: true, Err: errors.New("NOPERM")}
+	for _, test := range []struct {
+		errs []error
+		want error
+	}{{[]error{broken, broken, nil}, nil}, {[]error{broken, broken, broken, nil}, broken},
+		{[]error{refused, nil}, refused}} {
+		v := &look.View{Patience: time.Minute}
+		_, err := look.Ask(t.Context(), v, func(context.Context) (_ int, err error) {
+			err, test.errs = test.errs[0], test.errs[1:]
+			return 0, err
+		})
+		if err != test.want {
+			t.Errorf("%v; want %v", err, test.want)
+		}
+	}
 }
 
 // TestEndOfContext: a caller whose context ends waits a moment for a backend that hangs, and is not
