@@ -2,6 +2,7 @@ package zkhold
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -57,6 +58,13 @@ func (b *Backend) EndTime(c driver.Claim) {
 	mine := b.claims[identity{c.Key, c.Owner}]
 	mine.deadline = driver.LeaseClock()
 	b.rearm(mine, mine.deadline)
+}
+
+// Left is for how long this Backend has the claim last.
+func (b *Backend) Left(c driver.Claim) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.claims[identity{c.Key, c.Owner}].deadline - driver.LeaseClock()
 }
 
 // Knows reports whether this Backend has anything to do with the claim.

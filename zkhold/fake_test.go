@@ -135,13 +135,15 @@ func TestProofIsCountedFromTheRequest(t *testing.T) {
 
 // The operations that the server knows.
 const (
-	opGet   = 4
-	opSet   = 5
-	opSync  = 9
-	opMulti = 14
+	opExists = 3
+	opGet    = 4
+	opSet    = 5
+	opSync   = 9
+	opMulti  = 14
 )
 
-// serve plays a server that grants a session, has no node, and does what it is told after a delay.
+// serve plays a server that grants a session, has no node to read, and does what it is told after a
+// delay. All nodes that it is asked about are of that session.
 func serve(conn net.Conn, delay *atomic.Int64) {
 	defer conn.Close()
 	for first := true; ; first = false {
@@ -176,11 +178,14 @@ func send(conn net.Conn, frame []byte) error {
 	return err
 }
 
+// servedSession is the session that the server grants.
+const servedSession = 7
+
 // greet has a version, the timeout in milliseconds, the session, and its password.
 func greet() (b []byte) {
 	b = binary.BigEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint32(b, 40_000)
-	b = binary.BigEndian.AppendUint64(b, 7)
+	b = binary.BigEndian.AppendUint64(b, servedSession)
 	b = binary.BigEndian.AppendUint32(b, 16)
 	return append(b, make([]byte, 16)...)
 }
@@ -191,6 +196,9 @@ func answerTo(request []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, 1)
 	code, body := int32(0), []byte(nil)
 	switch binary.BigEndian.Uint32(request[4:]) {
+	case opExists:
+		body = make([]byte, 68)
+		binary.BigEndian.PutUint64(body[44:], servedSession) // what an ephemeral node belongs to
 	case opGet:
 		code = -101 // no node
 	case opSet:

@@ -4,6 +4,7 @@ package zkhold_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"path"
@@ -87,6 +88,12 @@ func TestRenewalsTogether(t *testing.T) {
 	renew(t, b, driver.Held, claims...)
 	if n := count(opMulti); n != 1 {
 		t.Errorf("%d transactions for %d claims; want one", n, len(claims))
+	}
+	last := claims[39]
+	last.TTL = long / 4 * 3 // the longest: only what is asked now proves that the session lasts
+	renew(t, b, driver.Held, last)
+	if n := count(opSet); n != 0 {
+		t.Errorf("%d requests prove what the transaction has proved", n)
 	}
 	lose(t, url, "k39")
 	ctx, cancel := patience(t)
@@ -211,4 +218,25 @@ func (c *recordedConn) Write(frame []byte) (int, error) {
 		c.recorder.mu.Unlock()
 	}
 	return c.Conn.Write(frame)
+}
+
+// A renewal of new terms whose answer is lost may have been executed. So the claim lasts as long as
+// that one would have it.
+func TestRenewalOfNewTermsCounts(t *testing.T) {
+	c := new(cutter)
+	b := open(t, newURL(t), zkhold.WithDialer(c.dial))
+	a := claim("k")
+	a.TTL = time.Minute
+	acquire(t, b, a, driver.Held)
+	a.TTL, a.Block = 10*time.Minute, 5
+	c.armed.Store(true)
+	ctx, cancel := patience(t)
+	defer cancel()
+	results, err := b.Renew(ctx, []driver.Claim{a})
+	if err != nil || !errors.Is(results[0].Err, driver.ErrUnknown) {
+		t.Fatalf("Renew without an answer = %v, %v; want ErrUnknown", results, err)
+	}
+	if left := b.Left(a); left <= time.Minute {
+		t.Errorf("it lasts for %v; want what was asked for", left)
+	}
 }

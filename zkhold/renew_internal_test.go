@@ -1,7 +1,9 @@
 package zkhold
 
 import (
+	"crypto/rand"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,5 +85,74 @@ func TestRenewedTooLate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A node that another session has made says nothing of the claim's session.
+func TestRenewalLooksAtTheOwner(t *testing.T) {
+	const ttl = 10 * time.Second
+	for id, want := range map[int64]driver.State{servedSession: driver.Held,
+		servedSession + 1: driver.Lost} {
+		fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
+			r := &renewal{b: b, claims: []driver.Claim{{Key: "k", Owner: "o", TTL: ttl}},
+				results: make([]driver.Result, 1)}
+			r.check(id, known{mine: c, node: c.node})
+			if got := r.results[0]; got.State != want || got.Err != nil {
+				t.Errorf("in session %d: %+v; want %v", id, got, want)
+			}
+		})
+	}
+}
+
+// The node of a former session may still be there, and go at any time. So it is not enough that it
+// is there.
+func TestRenewalAfterAFormerSession(t *testing.T) {
+	const ttl = 10 * time.Second
+	fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
+		b.session.mu.Lock()
+		b.session.id++
+		b.session.mu.Unlock()
+		results, err := b.Renew(t.Context(), []driver.Claim{{Key: "k", Owner: "o", TTL: ttl}})
+		if err == nil && results[0].State == driver.Held {
+			t.Error("it is renewed by the node of a session that has ended")
+		}
+	})
+}
+
+// A notice may be faster than the answer that the claim is in the queue. The claim ends in its time
+// then, too.
+func TestNoticeBeforeTheAnswer(t *testing.T) {
+	const presence = 3 * time.Second
+	fakeBackend(t, presence, func(t *testing.T, b *Backend, _ *claim) {
+		c, _ := b.claimOf(driver.Claim{Key: "other", Owner: "o", TTL: time.Minute})
+		p := &party{Node: b.names().next()}
+		b.mu.Lock()
+		c.phase, c.node = waits, p.Node // as after an earlier answer
+		b.mu.Unlock()
+		b.granted(c.identity, p.Node, grant{Token: 1})
+		start := driver.LeaseClock()
+		b.waiting(c, p, presence)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if c.phase != holds || c.timer == nil || c.deadline != start+presence {
+			t.Errorf("it ends in %v, by a timer: %v; want in %v", c.deadline-start, c.timer != nil,
+				presence)
+		}
+	})
+}
+
+// However long the root is, the transaction of a renewal is as small as is said.
+func TestChecksAreSmall(t *testing.T) {
+	for _, root := range []string{"/a", DefaultRoot, "/" + strings.Repeat("x", 300),
+		"/" + strings.Repeat("x", 8000)} {
+		b := &Backend{root: root, instance: rand.Text()}
+		b.nodes.Store(1 << 40)
+		n := b.checked()
+		// The kind of the operation, whether it is the last, and an error; then two lengths.
+		each := 4 + 1 + 4 + 4 + len(b.slotPath("000")+"/"+b.names().next()) + 4
+		if n < 1 || n > 1 && n*each > maxChecks {
+			t.Errorf("below a root of %d bytes %d checks of %d bytes are one transaction", len(root), n,
+				each)
+		}
 	}
 }
