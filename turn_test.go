@@ -81,8 +81,7 @@ func TestFreshRunForNobodyGoesToTheNext(t *testing.T) {
 	})
 }
 
-// Fails if the code is broken like this: freshRun without now < h.deadline before, or now >=
-// h.deadline after, h.confirm, or both.
+// Fails if the code is broken like this: freshRun without now < h.deadline.
 func TestPauseDuringFreshRunIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -106,7 +105,8 @@ func TestPauseDuringFreshRunIsRefused(t *testing.T) {
 		}
 		// One that was asked for after the pause: its validity does not end before it began.
 		if !second.Deadline().After(time.Now()) || clock.Now().Sub(asked) < 40*time.Second {
-			t.Errorf("a turn that ends at %v began at %v", second.Deadline(), time.Now())
+			t.Errorf("a turn that ends at %v began at %v, want one asked for after the pause",
+				second.Deadline(), time.Now())
 		}
 		second.Release(background)
 	})
@@ -127,7 +127,7 @@ func TestLockAfterAMaximumHoldIsRenewed(t *testing.T) {
 	})
 }
 
-// Fails if the code is broken like this: lose without c.drop(): a key that the backend lost is
+// Fails if the code is broken like this: loseLease without c.drop: a key that the backend lost is
 // handed on in memory.
 func TestLostKeyIsNotHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
