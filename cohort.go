@@ -19,8 +19,8 @@ import (
 //	           key is shared; then others may hold the key meanwhile
 //	retired    removed from its shard
 //
-// A cohort that is retired has no waiters, and neither has one that holds a shared key. Code that
-// ends a state serves the next waiter.
+// A retired cohort has no waiters, nor has one in which several share the key. Code that ends a
+// state serves the next waiter.
 //
 // A run is turns on one lease, one after the other or shared, without a question to the backend.
 // The span of WithCohort and the lease's tokens bound it. A fresh run is the next one on the same
