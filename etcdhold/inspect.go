@@ -2,11 +2,15 @@ package etcdhold
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -49,6 +53,10 @@ func (b *Backend) looking(ctx context.Context) (context.Context, context.CancelF
 func (b *Backend) lookFailed(ctx context.Context, err error) error {
 	if why := ctx.Err(); why != nil {
 		return cutOff(false, why)
+	}
+	if status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
+		return cutOff(false, fmt.Errorf("no answer within %v: %w", b.timeout,
+			context.DeadlineExceeded))
 	}
 	return b.ours(failure(err))
 }

@@ -74,11 +74,15 @@ func TestZooKeeperExitCodes(t *testing.T) {
 	everyExitCode(t, url, "zookeeper://127.0.0.1:1")
 	looksTheSame(t, url, 0)
 
-	lost := command("run", "--ttl=6s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
+	lost := command("run", "--ttl=8s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()
+	list, silent := command("ls"), command("ls", "--timeout=1s")
+	silent.expectExit(69)
+	silent.expectStderr("no answer within 1s")
 	lost.expectExit(70)
 	s.Thaw()
+	list.expectExit(0) // it has waited for longer than a request may take
 }
 
 // TestZooKeeperProgramMissing: if only holdfast is installed, the error says what to install.

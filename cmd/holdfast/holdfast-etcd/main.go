@@ -19,8 +19,12 @@ func main() {
 	runtime.GOMAXPROCS(1) // as in holdfast
 	backendurl.Clients[backendurl.EtcdProgram] = backendurl.Client{
 		Validate: etcdhold.Validate,
-		Open: func(ctx context.Context, address string, _ bool) (driver.Backend, error) {
-			b, err := etcdhold.Open(ctx, address)
+		Open: func(ctx context.Context, address string, reads bool) (driver.Backend, error) {
+			var options []etcdhold.Option
+			if reads {
+				options = append(options, etcdhold.WithTimeout(backendurl.Unbounded))
+			}
+			b, err := etcdhold.Open(ctx, address, options...)
 			if err != nil {
 				return nil, err // not b: a nil pointer in an interface is not nil
 			}

@@ -20,8 +20,12 @@ func main() {
 	runtime.GOMAXPROCS(1) // as in holdfast
 	backendurl.Clients[backendurl.ZooKeeperProgram] = backendurl.Client{
 		Validate: zkhold.Validate,
-		Open: func(ctx context.Context, address string, _ bool) (driver.Backend, error) {
-			b, err := zkhold.Open(ctx, address)
+		Open: func(ctx context.Context, address string, reads bool) (driver.Backend, error) {
+			var options []zkhold.Option
+			if reads {
+				options = append(options, zkhold.WithTimeout(backendurl.Unbounded))
+			}
+			b, err := zkhold.Open(ctx, address, options...)
 			if err != nil {
 				return nil, err // not b: a nil pointer in an interface is not nil
 			}

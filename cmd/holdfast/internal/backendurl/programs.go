@@ -3,6 +3,7 @@ package backendurl
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -13,6 +14,10 @@ type Client struct {
 	// Open opens a backend. If reads is set, the backend only reads, where that makes a difference.
 	Open func(ctx context.Context, address string, reads bool) (driver.Backend, error)
 }
+
+// Unbounded is the time for a request of a backend that only reads, where the client wants one:
+// whoever looks bounds each call by how long the servers may say nothing.
+const Unbounded = 24 * time.Hour
 
 // Clients are the clients that this program has, by the name of the program that was made for them.
 // holdfast has none. They are set before anything else happens.
