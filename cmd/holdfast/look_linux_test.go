@@ -206,6 +206,22 @@ func TestLs(t *testing.T) {
 	})
 }
 
+// TestLsOnANarrowTerminal: the columns that matter least are left out if the others fit then.
+func TestLsOnANarrowTerminal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "directory")
+	defer s.release()
+	s.hold("--label=backup", "nightly")
+	for width, want := range map[uint16]string{120: "HOST +PID +FOR +LEASE", 44: "(FOR +)?LEASE",
+		20: "HOST +PID +FOR +LEASE"} {
+		cmd := exec.Command(holdfastPath, "ls")
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL="+s.looks, "NO_COLOR=1")
+		p, _ := startOnTerminal(t, width, cmd)
+		p.expectExit(0)
+		p.expectStderr(`^NAME +HOLDER +` + want + ` +WAITING\r\nnightly +backup +.* 0\r\n`)
+	}
+}
+
 // key is what a program reads of a line of JSON.
 type key struct {
 	Name, Key, Kind string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -48,7 +49,8 @@ each, with all who share a lock:
   "waiting":0}
 
 On a terminal, what holdfast leaks would find is red, and what ends by itself yellow,
-unless NO_COLOR is set or TERM is dumb.
+unless NO_COLOR is set or TERM is dumb. On a narrow one PID, HOST and FOR are left out,
+in this order, as far as that makes the lines fit.
 
 --format prints a line for each by a template, as Go's text/template reads it, with
 the names that --json has: {{.name}} {{.waiting}} {{range .holders}}{{.pid}} {{end}}.
@@ -120,6 +122,7 @@ func (f *lsFlags) check(given func(flag string) bool) (err error) {
 func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 	begun, coloured := false, s.coloured()
 	var broken, wrong error
+	var fits []int // the columns
 	err := v.List(context.Background(), prefix, func(keys []look.Key) error {
 		var text bytes.Buffer
 		var rows [][]string
@@ -139,7 +142,10 @@ func (f *lsFlags) list(v *viewer, s streams, prefix string) error {
 				}
 			}
 		}
-		text.WriteString(look.Table(rows))
+		if fits == nil {
+			fits = s.fits(rows)
+		}
+		text.WriteString(look.Table(look.Only(rows, fits)))
 		_, broken = s.out.Write(text.Bytes())
 		return broken
 	})
@@ -177,14 +183,38 @@ func (f *lsFlags) row(k look.Key, coloured bool) []string {
 	return row
 }
 
-// coloured reports whether the output is a terminal that shows colours, and the user wants them.
-func (s streams) coloured() bool {
+// fits returns which columns have room on the terminal: all if it is none, or if even the fewest
+// are too many, so that lines go on in the next one.
+func (s streams) fits(rows [][]string) []int {
+	width := math.MaxInt
+	if file := s.terminal(); file != nil {
+		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
+			width = columns
+		}
+	}
+	natural := func(int) int { return math.MaxInt }
+	left, fit := look.Columns(rows, width, 0, natural)
+	if !fit {
+		left, _ = look.Columns(rows, math.MaxInt, 0, natural)
+	}
+	return left
+}
+
+// terminal returns the terminal that the output goes to, or nil.
+func (s streams) terminal() *os.File {
 	out := s.out
 	if checked, ok := out.(*checkedWriter); ok {
 		out = checked.Writer
 	}
-	file, ok := out.(*os.File)
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
+}
+
+// coloured reports whether the output is a terminal that shows colours, and the user wants them.
+func (s streams) coloured() bool {
 	// The console of Windows wants to be told before it obeys what others do.
-	return ok && runtime.GOOS != "windows" && os.Getenv("NO_COLOR") == "" &&
-		os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
+	return runtime.GOOS != "windows" && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb" && s.terminal() != nil
 }

@@ -33,6 +33,7 @@ nothing. These keys do something:
   r          the other way round
   /          show only rows with a text; enter keeps it, esc takes it away
   q, ctrl+c  quit
+Where it is narrow, PID, HOST and FOR are left out, in this order.
 
 When the server does not answer, the second line says so and how old the rest is, and
 watch goes on asking. Up to 10000 locks are shown. Each look asks for all of them, and

@@ -20,6 +20,48 @@ const (
 	renewedColumn = 6
 )
 
+// dispensable are the columns that give way where there is no room, the first of them first. What
+// is held by whom, for how long still, and how many wait is left.
+var dispensable = []int{pidColumn, 2, 4} // 2 is the host, 4 since when
+
+// Columns returns which columns of rows under Head or HeadAgain have room beside each other, and
+// whether these have. Of a cell no more than most says counts. The column stays is left.
+func Columns(rows [][]string, width, stays int, most func(column int) int) (left []int, fit bool) {
+	widths := widthsOf(rows, most)
+	for i := range widths {
+		left = append(left, i)
+	}
+	for _, gives := range dispensable {
+		if lineWidth(widths, left) <= width {
+			break
+		}
+		if gives != stays {
+			left = slices.DeleteFunc(left, func(i int) bool { return i == gives })
+		}
+	}
+	return left, lineWidth(widths, left) <= width
+}
+
+// Only returns rows with these columns only.
+func Only(rows [][]string, left []int) (only [][]string) {
+	for _, row := range rows {
+		var cells []string
+		for _, i := range left {
+			cells = append(cells, row[i])
+		}
+		only = append(only, cells)
+	}
+	return only
+}
+
+// lineWidth is how wide a row of a table with these columns is.
+func lineWidth(widths, left []int) (width int) {
+	for _, i := range left {
+		width += widths[i] + gap
+	}
+	return width - gap
+}
+
 // RowAgain describes the key in one row, under HeadAgain.
 func (k Key) RowAgain(ages Ages) []string {
 	cell := unknown

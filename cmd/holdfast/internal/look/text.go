@@ -3,6 +3,7 @@ package look
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -106,28 +107,37 @@ const widest = 80
 // Table writes rows with aligned columns. A cell that is very long stands as it is, and only its
 // own row is out of line: a name of 10 kB must not fill every row with as many spaces.
 func Table(rows [][]string) string {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			if width := columns(cell); width <= widest {
-				widths[i] = max(widths[i], width)
-			}
-		}
-	}
+	widths := widthsOf(rows, func(int) int { return math.MaxInt })
 	var text strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
 			text.WriteString(cell)
 			if i < len(row)-1 {
-				text.WriteString(strings.Repeat(" ", max(0, widths[i]-columns(cell))+2))
+				text.WriteString(strings.Repeat(" ", max(0, widths[i]-columns(cell))+gap))
 			}
 		}
 		text.WriteByte('\n')
 	}
 	return text.String()
+}
+
+// gap is how many spaces are between two columns.
+const gap = 2
+
+// widthsOf returns how wide the columns are. A cell counts for no more than most says, and for
+// nothing if it is very long.
+func widthsOf(rows [][]string, most func(column int) int) (widths []int) {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if width := min(columns(cell), most(i)); width <= widest {
+				widths[i] = max(widths[i], width)
+			}
+		}
+	}
+	return widths
 }
 
 // Line returns an error's text as one line of printable text.

@@ -66,9 +66,9 @@ func (s *Screen) list() (lines []string) {
 	shown := s.rows[s.top:min(s.top+s.body(), len(s.rows))]
 	rows := [][]string{s.head()}
 	for _, k := range shown {
-		rows = append(rows, s.row(k))
+		rows = append(rows, k.Row(s.ages))
 	}
-	text := strings.Split(strings.TrimSuffix(look.Table(rows), "\n"), "\n")
+	text := strings.Split(strings.TrimSuffix(look.Table(s.fit(rows)), "\n"), "\n")
 	for i, line := range text {
 		looks := plain
 		switch i {
@@ -94,13 +94,27 @@ func (s *Screen) head() (head []string) {
 	return head
 }
 
-// row is the row of a key. What is long gives room to what is beside it.
-func (s *Screen) row(k look.Key) []string {
-	row := k.Row(s.ages)
-	for i, share := range []int{3, 4, 4} { // of the width: the name, the holder, the host
-		row[i] = ansi.Truncate(row[i], max(len(less)+1, s.width/share), less)
+// fit cuts what is long, and leaves columns out where it is narrow. The name has all room that is
+// left.
+func (s *Screen) fit(rows [][]string) [][]string {
+	most := func(i int) int {
+		if i > 2 { // only the name, the holder and the host may be long
+			return s.width
+		}
+		return max(len(less)+1, s.width/4)
 	}
-	return row
+	left, _ := look.Columns(rows, s.width, s.order, most)
+	for _, row := range rows {
+		for i := 1; i < 3; i++ {
+			row[i] = ansi.Truncate(row[i], most(i), less)
+		}
+	}
+	others, _, _ := strings.Cut(look.Table(look.Only(rows, left[1:])), "\n")
+	room := s.width - ansi.StringWidth(others) - 2
+	for _, row := range rows {
+		row[0] = ansi.Truncate(row[0], max(len(less)+1, room), less)
+	}
+	return look.Only(rows, left)
 }
 
 // details returns what fits of the lock that is inspected.

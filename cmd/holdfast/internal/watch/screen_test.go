@@ -243,6 +243,35 @@ func TestAnySize(t *testing.T) {
 	}
 }
 
+// TestNarrow: where it is narrow, the name, the holder, the lease and who waits are left, and the
+// column that gives the order.
+func TestNarrow(t *testing.T) {
+	long := lock("tenants/acme/invoices/2026/11", "nightly-recalculation", 30, 7)
+	long.Holders[0].Host = "web-7f9c.prod.example.com"
+	for _, test := range []struct {
+		width     int
+		keys      string
+		head, row string
+	}{
+		{40, "", "NAME v HOLDER LEASE WAITING", "tenants/a... nightly... 30s 7"},
+		{60, "s s", "NAME HOLDER HOST v LEASE WAITING",
+			"tenants... nightly-reca... web-7f9c.pro... 30s 7"},
+		{60, "", "NAME v HOLDER FOR LEASE WAITING",
+			"tenants/acme/invoic... nightly-reca... - 30s 7"},
+		{120, "", "NAME v HOLDER HOST PID FOR LEASE WAITING", "tenants/acme/invoices/2026/11 " +
+			"nightly-recalculation web-7f9c.prod.example.com 7 - 30s 7"},
+	} {
+		s, _ := newScreen(test.width, 24)
+		s.Show([]look.Key{long}, false)
+		press(t, s, test.keys)
+		lines := shown(t, s, test.width, 24)
+		head, row := strings.Fields(lines[2]), strings.Fields(lines[3])
+		if strings.Join(head, " ") != test.head || strings.Join(row, " ") != test.row {
+			t.Errorf("%d columns, %q:\n%s\n%s", test.width, test.keys, lines[2], lines[3])
+		}
+	}
+}
+
 // TestGone: when the lock under the cursor is gone, the cursor is on the one in its place.
 func TestGone(t *testing.T) {
 	s, _ := newScreen(80, 24)
