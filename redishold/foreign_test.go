@@ -124,6 +124,50 @@ func TestKeysOfOtherTypes(t *testing.T) {
 	}
 }
 
+// If another program has taken the name of a key that is kept beside a lock, the error says which key
+// that is: an operator looks at the lock's own key first, and finds nothing wrong there.
+func TestKeysBesideALockOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const lock = "lock:a\n"
+	keys := protocol.KeysOf(lock)
+	for name, b := range others(t, server) {
+		if name == "read only" {
+			continue
+		}
+		for _, beside := range []string{keys.Queue, keys.Waiters, keys.Readers, keys.Fence} {
+			server.Do(t, "FLUSHALL")
+			holder, waiter := newClaim(lock), newClaim(lock)
+			holder.Shared, waiter.Queue = beside == keys.Readers, true
+			if beside != keys.Fence {
+				if _, err := b.Acquire(t.Context(), holder); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server.Do(t, "DEL", beside)
+			server.Do(t, "RPUSH", beside, "x")
+			wrong := map[string]error{}
+			_, wrong["Acquire"] = b.Acquire(t.Context(), waiter)
+			if beside == keys.Queue || beside == keys.Readers {
+				_, wrong["Release"] = b.Release(t.Context(), holder)
+				_, wrong["Inspect"] = b.Inspect(t.Context(), lock)
+				turn := holder
+				turn.Block = 2
+				results, err := b.Renew(t.Context(), []driver.Claim{turn})
+				if wrong["Renew"] = err; err == nil {
+					wrong["Renew"] = results[0].Err
+				}
+			}
+			for what, err := range wrong {
+				if !driver.Permanent(err) || !protocol.IsServerError(err, "WRONGTYPE") ||
+					!strings.Contains(err.Error(), fmt.Sprintf("the key %q is a list", beside)) {
+					t.Errorf("%s: %s, %q is a list: %v", name, what, beside, err)
+				}
+			}
+		}
+	}
+}
+
 // A lock of Redisson is a hash with a field for each holder, and its count. It is shown with all
 // and with read-only rights. A hash that has only some of that form is none.
 func TestLocksOfRedisson(t *testing.T) {

@@ -207,7 +207,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		route:   routeAt,
 	})
 	if err != nil {
-		return driver.Result{}, err
+		return driver.Result{}, a.b.whichKey(ctx, a.keys, err)
 	}
 	return acquired(reply, &a.claim, presence)
 }

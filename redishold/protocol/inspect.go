@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -33,38 +32,12 @@ const (
 // and Cut is set. A key that does not expire is Endless: it is held for ever, even by an empty
 // value. If the key is a hash that is a lock of Redisson, its holders are shown, each with its
 // Count and the TTL of the key. The holders of a read-write lock in the mode "read" are Sharers.
-// Inspect fails with ErrUnavailable, also if the key is of another type or another hash; then it
-// says of which type it is (see [IsServerError], with the code WRONGTYPE). ctx bounds it.
+// Inspect fails with ErrUnavailable, also if the key is of another type or another hash, or a key
+// beside it is of another type; then it says which key and of which type it is (see
+// [IsServerError], with the code WRONGTYPE). ctx bounds it.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Entry, error) {
 	entry, err := b.inspect(ctx, key)
-	if IsServerError(err, "WRONGTYPE") {
-		err = b.ofAnotherType(ctx, key, err)
-	}
-	return entry, err
-}
-
-// ofAnotherType returns the error for a key that is no lock. It says of which type the key is, if
-// the server tells.
-func (b *Backend) ofAnotherType(ctx context.Context, key string, wrong error) error {
-	replies, err := b.look(ctx, Slot(key), 1, []Command{{"TYPE", key}})
-	if err != nil {
-		return wrong
-	}
-	text := ""
-	switch kind := replies[0].Str; kind {
-	case "hash":
-		text = errOtherType
-	case "string", "none", "": // a key beside it is of another type, or it has changed
-		return wrong
-	default:
-		text = "WRONGTYPE the key is a " + kind + ", and no lock"
-	}
-	named := driver.Error{Permanent: true}
-	if of := (*driver.Error)(nil); errors.As(wrong, &of) {
-		named = *of
-	}
-	named.Err = ServerError(text)
-	return &named
+	return entry, b.whichKey(ctx, KeysOf(key), err)
 }
 
 func (b *Backend) inspect(ctx context.Context, key string) (driver.Entry, error) {

@@ -44,7 +44,7 @@ func (b *Backend) release(ctx context.Context, claim driver.Claim,
 	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
 		effect: true, patient: true})
 	if err != nil {
-		return driver.Result{}, err
+		return driver.Result{}, b.whichKey(ctx, keys, err)
 	}
 	if reply.Kind == Integer {
 		switch reply.Int {

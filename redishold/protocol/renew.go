@@ -350,6 +350,9 @@ func (r *renewal) sendAgain(ctx context.Context, conn Conn, p *renewPart,
 		IsServerError(err, "CROSSSLOT")):
 		r.singly(ctx, conn, p)
 	default:
+		if len(p.claims) == 1 {
+			err = r.b.whichKey(ctx, KeysOf(p.command[3]), err)
+		}
 		p.fail(err)
 	}
 	return Reply{}, false
