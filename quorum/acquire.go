@@ -117,7 +117,6 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 		}
 	}
 	token, behind, acks := r.token()
-	q.saw(token, r.claim.Block)
 	r.mu.Unlock()
 
 	if acks < q.need {

@@ -611,3 +611,68 @@ func TestClaimRefused(t *testing.T) {
 		}
 	})
 }
+
+// An acquisition that fails may have had an effect if the nodes that granted it and those that did
+// not answer make a majority, and had none if they are one less.
+func TestFailureIsUnknownIfAMajorityIsPossible(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for hung := range 3 {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, n)
+				a := c.client()
+				need := n/2 + 1
+				granting := need - 1 - hung // one less than needed, with those that hang
+				unknown := hung == 2
+				if unknown {
+					granting++
+				}
+				if granting < 0 {
+					return
+				}
+				c.freeze(nodesFrom(granting, hung)...)
+				refusing := nodesFrom(granting+hung, n-granting-hung)
+				c.crash(refusing...)
+				c.do(func() {
+					for _, i := range refusing {
+						c.servers[i].refusing = true
+					}
+				})
+				err := a.fail(a.claim())
+				if errors.Is(err, driver.ErrUnknown) != unknown {
+					t.Errorf("%d of %d nodes grant, %d hang: %v", granting, n, hung, err)
+				}
+				c.thaw(nodesFrom(granting, hung)...)
+				rest()
+				c.restart(false, refusing...)
+				time.Sleep(3 * time.Second)
+				c.clean("k")
+			})
+		}
+	}
+}
+
+// nodesFrom returns n nodes from the first one on.
+func nodesFrom(first, n int) (nodes []int) {
+	for i := range n {
+		nodes = append(nodes, first+i)
+	}
+	return nodes
+}
+
+// What has the key by asking is told nothing: a notice would be about nothing.
+func TestNoNoticeToWhatHasTheKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		in := a.inbox()
+		claim := a.queued()
+		a.hold(claim)
+		rest()
+		select {
+		case n := <-in:
+			t.Errorf("told %+v", n)
+		default:
+		}
+		a.release(claim, driver.Held)
+	})
+}

@@ -1,5 +1,7 @@
 package quorum
 
+import "github.com/holdfast-go/holdfast/internal/clock"
+
 // WithRandom replaces the source of the random waits, so that a simulation can be repeated.
 func WithRandom(f func() float64) Option {
 	return option(func(c *config) { c.random = f })
@@ -25,4 +27,14 @@ func (q *Quorum) Remembered() (keys, claims int) {
 		s.mu.Unlock()
 	}
 	return keys, claims
+}
+
+// Sweep forgets claims that are over, as a table does when it grows.
+func (q *Quorum) Sweep() {
+	for i := range q.shards {
+		s := &q.shards[i]
+		s.mu.Lock()
+		s.sweepLocked(clock.Now())
+		s.mu.Unlock()
+	}
 }

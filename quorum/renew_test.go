@@ -260,6 +260,35 @@ func TestRenewUnknown(t *testing.T) {
 	})
 }
 
+// A claim is lost when too few nodes are left that may have it, and not while a node that has not
+// answered could make a majority. Until then it is not healed either: it may be another's.
+func TestRenewIsNotLostTooEarly(t *testing.T) {
+	for n, lost := range map[int]int{3: 1, 5: 2} {
+		bubble(t, func(t *testing.T) {
+			c, a, claim := held(t, n)
+			c.crash(0)
+			c.restart(true, 0)
+			if lost == 2 {
+				c.crash(1)
+				c.restart(true, 1)
+			}
+			c.freeze(n - 1)
+			a.renew(claim, driver.Unknown)
+			rest()
+			if s := a.Status(); s.Healed != 0 {
+				t.Errorf("%d nodes: healed %d times without a majority", n, s.Healed)
+			}
+			c.thaw(n - 1)
+			a.renew(claim, driver.Held)
+			rest()
+			if has := c.holds(claim); has != n {
+				t.Errorf("%d nodes: %d have it after the next renewal", n, has)
+			}
+			a.release(claim, driver.Held)
+		})
+	}
+}
+
 // The caller that ends a run of turns learns that others wait, and yields the key on all nodes.
 func TestWaitingIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {

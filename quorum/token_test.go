@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,66 @@ func TestRaiseNeedsTheKey(t *testing.T) {
 	})
 }
 
+// A token counts if a majority has acknowledged it, and not if one node less has: of three nodes that
+// answer out of five, and that granted three tokens, both that are behind have to be raised.
+func TestR38_EachRaiseCounts(t *testing.T) {
+	for _, lost := range []int{0, 1} {
+		for _, renewing := range []bool{false, true} {
+			name := fmt.Sprintf("lost on %d nodes, renewing %v", lost, renewing)
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) { raises(t, lost, renewing) })
+			})
+		}
+	}
+}
+
+func raises(t *testing.T, lost int, renewing bool) {
+	c := newCluster(t, 5)
+	a := c.client()
+	claim := a.claim()
+	if renewing {
+		a.hold(claim)
+		rest()
+		claim.Block = 3
+	}
+	now := a.now()
+	c.crash(3, 4)
+	c.fences(now+1e9, now+2e9, now+3e9, now, now)
+	done := make(chan error, 1)
+	go func() {
+		if !renewing {
+			_, err := a.Acquire(context.Background(), claim)
+			done <- err
+			return
+		}
+		results, err := a.Renew(context.Background(), []driver.Claim{claim})
+		if err == nil {
+			err = results[0].Err
+		}
+		done <- err
+	}()
+	// The first nodes lose the key as soon as they have drawn a token.
+	for i := 0; i < lost; time.Sleep(10 * time.Microsecond) {
+		c.do(func() {
+			if k := c.servers[i].keys["k"]; k != nil && k.token > now {
+				k.owner = ""
+				i++
+			}
+		})
+	}
+	err := <-done
+	if want := lost > 0; errors.Is(err, quorum.ErrNoMajorityToken) != want || want == (err == nil) {
+		t.Errorf("%v; want ErrNoMajorityToken: %v", err, want)
+	}
+	if s := a.Status(); s.SecondRounds != 1 || s.Unraised != uint64(lost) {
+		t.Errorf("%d second rounds, %d in vain; want 1 and %d", s.SecondRounds, s.Unraised, lost)
+	}
+	c.restart(false, 3, 4)
+	a.Release(context.Background(), claim)
+	rest()
+	c.clean("k")
+}
+
 // A renewal that takes another block of tokens has a majority acknowledge that as well.
 func TestR38_RenewalTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -180,6 +241,66 @@ func TestR38_RenewalTokens(t *testing.T) {
 			t.Errorf("after a block of 10 from %d, token %d; want one behind the block", token, got)
 		}
 	})
+}
+
+// A client's own tokens rise even if all nodes have lost their counters and its clock was set back:
+// it has seen each token that a node has answered with, in time or too late, or has told it of.
+func TestR38_TokensOfAClientRise(t *testing.T) {
+	for name, first := range map[string]func(*cluster, *client) driver.Token{
+		"acquired": func(c *cluster, a *client) driver.Token {
+			claim := a.claim()
+			claim.Block = 5
+			token := a.hold(claim).Token + 4
+			a.release(claim, driver.Held)
+			return token
+		},
+		"answered too late": func(c *cluster, a *client) driver.Token {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
+			defer cancel()
+			claim := a.claim()
+			if r, err := a.Acquire(ctx, claim); err == nil {
+				c.t.Fatalf("Acquire = %v; want no answer in time", r)
+			}
+			return claim.Token
+		},
+		"handed over": func(c *cluster, a *client) driver.Token {
+			b, in := c.client(), a.inbox()
+			holder, waiting := b.claim(), a.queued()
+			b.hold(holder)
+			waiting.Block = 5
+			a.busy(waiting)
+			b.release(holder, driver.Held)
+			token := c.told(in, 2).Token + 4
+			a.release(waiting, driver.Held)
+			return token
+		},
+		"renewed": func(c *cluster, a *client) driver.Token {
+			claim := a.claim()
+			a.hold(claim)
+			claim.Block, claim.Token = 5, claim.Token+1e9
+			token := a.renew(claim, driver.Held).Token + 4
+			a.release(claim, driver.Held)
+			return token
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a := c.client()
+				now := a.now()
+				c.fences(now+1e9, now+1e9, now+1e9)
+				last := first(c, a)
+				rest()
+				c.fences(1, 1, 1)
+				next := a.claim()
+				next.Token = 1
+				if token := a.hold(next).Token; token <= last {
+					t.Errorf("token %d after %d", token, last)
+				}
+				a.release(next, driver.Held)
+			})
+		})
+	}
 }
 
 // The simulation notices broken nodes, each by the invariant that it breaks.

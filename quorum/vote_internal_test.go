@@ -165,3 +165,65 @@ func TestGainsOfAnEarlierRound(t *testing.T) {
 		})
 	}
 }
+
+// A round that has failed ends its own acquisition alone, and not a later one of the same claim.
+func TestEndOfAnEarlierRound(t *testing.T) {
+	for name, later := range map[string]bool{"its own": false, "a later round": true} {
+		for _, touched := range []node.Set{0, node.Only(0)} {
+			t.Run(name, func(t *testing.T) {
+				withWaiter(t, func(t *testing.T, w waiter) {
+					r := &round{q: w.q, claim: w.claim, record: w.record,
+						generation: w.record.generation}
+					if later {
+						w.record.begin(&w.claim, clock.Now())
+					}
+					w.record.history.Touch(touched)
+					left := w.q.endUnknown(r)
+					if ended := w.record.history.Over; ended != (touched == 0 && !later) {
+						t.Errorf("touched %b: the claim has ended: %v", touched, ended)
+					}
+					if left != (touched != 0 && !later) {
+						t.Errorf("touched %b: it is given back: %v", touched, left)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A waiter is present as long as the node says that forgets it first, if a majority has it in a
+// queue or has granted it the key. Its place is the last of all.
+func TestPresenceOfAWaiter(t *testing.T) {
+	waits := func(presence time.Duration, place int) driver.Result {
+		return driver.Result{State: driver.Busy, Presence: presence, Place: place}
+	}
+	held := driver.Result{State: driver.Held}
+	for name, test := range map[string]struct {
+		answers  []driver.Result
+		presence time.Duration
+		place    int
+	}{
+		"the shortest": {[]driver.Result{waits(3*time.Second, 1), waits(time.Second, 4),
+			waits(2*time.Second, 2)}, time.Second, 4},
+		"granted on one": {[]driver.Result{held, waits(2*time.Second, 1), waits(0, 0)},
+			2 * time.Second, 1},
+		"queued on a minority": {[]driver.Result{waits(0, 0), waits(2*time.Second, 1),
+			waits(0, 0)}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withWaiter(t, func(t *testing.T, w waiter) {
+				r := &round{q: w.q, claim: w.claim}
+				for _, answer := range test.answers {
+					r.parts = append(r.parts,
+						part{outcome: outcome{progress: answered, result: answer}})
+				}
+				tally := r.tally()
+				got := r.busy(&tally)
+				if got.Presence != test.presence || got.Place != test.place {
+					t.Errorf("present for %v in place %d; want %v and %d", got.Presence, got.Place,
+						test.presence, test.place)
+				}
+			})
+		})
+	}
+}

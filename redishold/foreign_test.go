@@ -124,8 +124,8 @@ func TestKeysOfOtherTypes(t *testing.T) {
 	}
 }
 
-// If another program has taken the name of a key that is kept beside a lock, the error says which key
-// that is: an operator looks at the lock's own key first, and finds nothing wrong there.
+// If another program has taken the name of a key that is kept beside a lock, the error says which
+// key that is: an operator looks at the lock's own key first, and finds nothing wrong there.
 func TestKeysBesideALockOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
