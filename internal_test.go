@@ -390,6 +390,35 @@ func TestRenewalAnsweredAtTheDeadlineIsALoss(t *testing.T) {
 	})
 }
 
+// A renewal that was answered ends its own reservation, and not the next one: somebody else may
+// have reserved the lease by the time that the renewal returns. Then two requests would change it.
+func TestRenewalEndsOnlyItsOwnReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := newLocker(t)
+		lock, err := l.Acquire(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lock.lease
+		l.config.hooks.Renewed = func(RenewedEvent) { // called before the renewal returns
+			l.config.hooks.Renewed = nil
+			if ok, err := h.reserve(t.Context()); !ok {
+				t.Error(err)
+			}
+		}
+		if err := lock.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := lock.cohort.shard
+		s.mu.Lock()
+		if !h.asking {
+			t.Error("the lease is free, though somebody has reserved it")
+		}
+		h.settle()
+		s.mu.Unlock()
+	})
+}
+
 // A Downgrade waits for a renewal, and the maximum hold ends in that time. Then it asks for nothing
 // any more: until the release nobody else may have the key.
 func TestDowngradeAfterTheMaximumHold(t *testing.T) {

@@ -192,7 +192,7 @@ func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
 		return func() {}, true
 	case now >= h.deadline:
 		return c.expire(h), true
-	case h.limit != 0 && now >= h.limit:
+	case h.limit != 0 && now >= h.limit: // without a limit, it would look at all locks in vain
 		return c.loseOverdue(h, now), false
 	}
 	return func() {}, false

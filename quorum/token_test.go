@@ -153,8 +153,8 @@ func TestRaiseNeedsTheKey(t *testing.T) {
 	})
 }
 
-// A token counts if a majority has acknowledged it, and not if one node less has: of three nodes that
-// answer out of five, and that granted three tokens, both that are behind have to be raised.
+// A token counts if a majority has acknowledged it, and not if one node less has: of three nodes
+// that answer out of five, and that granted three tokens, both that are behind have to be raised.
 func TestR38_EachRaiseCounts(t *testing.T) {
 	for _, lost := range []int{0, 1} {
 		for _, renewing := range []bool{false, true} {
