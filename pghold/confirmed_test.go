@@ -3,8 +3,10 @@
 package pghold_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -61,6 +63,13 @@ func TestNoticeOfWhatNoStandbyHas(t *testing.T) {
 		})
 	}
 	standby("nobody")
+	// Sessions know it before the process that has their commits wait for standbys.
+	testserver.Eventually(t, "commits wait for a standby", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := pool.Exec(ctx, "COMMENT ON SCHEMA holdfast IS 'a commit'")
+		return testserver.Not(ctx.Err() != nil, "it is over: %v", err)
+	})
 	released := make(chan struct{})
 	go func() {
 		defer close(released)

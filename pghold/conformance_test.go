@@ -34,6 +34,7 @@ func TestConformance(t *testing.T) {
 	c.CanFreeze, c.CanCutReply, c.CanForget = true, true, true
 	drivertest.Run(t, drivertest.Harness{
 		NewStore: func(t testing.TB) drivertest.Store {
+			noneProxied(t, pool)
 			run(t, pool, empty)
 			proxies := make(map[driver.Backend]*proxy)
 			return drivertest.Store{

@@ -2,9 +2,14 @@ package pghold_test
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // proxy stands between a client and the server, and can spoil what passes.
@@ -48,7 +53,20 @@ func newProxy(t testing.TB, target string) *proxy {
 }
 
 func (p *proxy) url() string {
-	return "postgres://holdfast@" + p.listener.Addr().String() + "/postgres?sslmode=disable"
+	return "postgres://holdfast@" + p.listener.Addr().String() +
+		"/postgres?sslmode=disable&application_name=proxied"
+}
+
+// noneProxied waits until the server has no session left that came through a proxy. Such a session
+// may still execute what it was asked, although its client is gone.
+func noneProxied(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	testserver.Eventually(t, "sessions of earlier clients have ended", func() error {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity "+
+			"WHERE application_name = 'proxied'").Scan(&n)
+		return errors.Join(err, testserver.Not(n == 0, "there are %d", n))
+	})
 }
 
 // freeze keeps back what both sides say. thaw passes it on.

@@ -240,3 +240,18 @@ func TestRenewalOfNewTermsCounts(t *testing.T) {
 		t.Errorf("it lasts for %v; want what was asked for", left)
 	}
 }
+
+// A waiter with a short lease is present for no longer than that.
+func TestPresenceOfAShortLease(t *testing.T) {
+	b := open(t, newURL(t))
+	acquire(t, b, claim("k"), driver.Held)
+	w := queued("k")
+	if r := acquire(t, b, w, driver.Busy); r.Presence != testserver.Patience {
+		t.Errorf("a waiter is present for %v; want what is set", r.Presence)
+	}
+	w = queued("k")
+	w.TTL = time.Second
+	if r := acquire(t, b, w, driver.Busy); r.Presence != w.TTL {
+		t.Errorf("with a lease of %v a waiter is present for %v", w.TTL, r.Presence)
+	}
+}

@@ -156,3 +156,27 @@ func TestChecksAreSmall(t *testing.T) {
 		}
 	}
 }
+
+// A late notice may be of a grant that was over when the claim queued again, or was released. It
+// makes no holder.
+func TestLateNotice(t *testing.T) {
+	for name, test := range map[string]struct {
+		node   string
+		ending bool
+		want   phase
+	}{
+		"in time":     {"new", false, holds},
+		"former node": {"former", false, waits},
+		"released":    {"new", true, waits},
+	} {
+		b := &Backend{claims: make(map[identity]*claim)}
+		told := 0
+		b.Notify(func(driver.Notice) { told++ })
+		c := &claim{identity: identity{"k", "o"}, phase: waits, node: "new", ending: test.ending}
+		b.claims[c.identity] = c
+		b.granted(c.identity, test.node, grant{Token: 1})
+		if c.phase != test.want || told == 1 != (test.want == holds) {
+			t.Errorf("%s: phase %v, and %d notices", name, c.phase, told)
+		}
+	}
+}
