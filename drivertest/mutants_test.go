@@ -421,7 +421,12 @@ func tokenMutants() []*mutant {
 			}},
 		claimed("ignores the proposed token", func(c *driver.Claim) {
 			c.Token = 0
-		}, "Tokens/ProposedIsHonoured"),
+		}, "Tokens/ProposedIsHonoured", "Tokens/ProposedIsHonouredAfterHandoff"),
+		claimed("ignores what waiters propose", func(c *driver.Claim) {
+			if c.Queue {
+				c.Token = 0
+			}
+		}, "Tokens/ProposedIsHonouredAfterHandoff"),
 		claimed("ignores blocks", func(c *driver.Claim) {
 			c.Block = 0
 		}, "Tokens/BlocksDoNotOverlap", "Tokens/BlocksDoNotOverlapAfterAskingAgain",

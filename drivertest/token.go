@@ -98,6 +98,16 @@ var tokenRules = []rule{
 		// What was granted to w is not known, but at least 20 tokens lie between.
 		s.rises(first+10+20-1, s.hold(b, s.claim("k")).Token)
 	}},
+	{name: "Tokens/ProposedIsHonouredAfterHandoff", needs: queue, check: func(s *suite) {
+		b := s.open()
+		a, w := s.claim("k"), s.queued("k")
+		w.Token = s.hold(b, a).Token + 1<<40
+		s.wait(b, w, a, 1)
+		s.release(b, a, driver.Held)
+		s.release(b, w, driver.Held)
+		// What was granted to w is not known, but it counts from then on.
+		s.rises(w.Token, s.hold(b, s.claim("k")).Token)
+	}},
 	{name: "Tokens/RenewReservesBlock", check: func(s *suite) {
 		b := s.open()
 		a := s.claim("k")
