@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
 )
 
 // only returns the one holder of a lock.
@@ -223,6 +224,42 @@ func TestReleaseAsks(t *testing.T) {
 		p.expectExit(0)
 		s.ask(0, "ls")
 	})
+}
+
+// TestReleaseAfterTheQuestion: what happens to the key or to the servers while an operator thinks
+// is said as it is.
+func TestReleaseAfterTheQuestion(t *testing.T) {
+	t.Parallel()
+	const owner = "AAAAAAAAAAAAAAAAAAAAAAAA/h/7/l"
+	for _, name := range []string{"redis", "redlock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, name)
+			s.impatient()
+			for _, test := range []struct {
+				meanwhile func(*redistest.Server)
+				says      string
+				code      int
+			}{
+				{func(server *redistest.Server) { server.Do(t, "DEL", "lock:nightly") },
+					"is not held by .*: nobody holds it; nothing was freed", 70},
+				{func(server *redistest.Server) { server.Do(t, "SET", "lock:nightly", "theirs") },
+					`is not held by .*: it is held by .*"theirs".*; nothing was freed`, 70},
+				{(*redistest.Server).Kill, "(the lock may have been|nothing was) freed.*: ", 69},
+			} {
+				for _, server := range s.servers {
+					server.Do(t, "SET", "lock:nightly", owner, "PX", "3600000")
+				}
+				p, terminal := s.onTerminal("nightly", owner)
+				for _, server := range s.servers {
+					test.meanwhile(server)
+				}
+				io.WriteString(terminal, "y\n")
+				p.expectStderr(test.says)
+				p.expectExit(test.code)
+			}
+		})
+	}
 }
 
 // TestReleaseOfAnotherLibrary: what another library holds without an expiry can be freed, and a

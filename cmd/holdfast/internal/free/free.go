@@ -130,9 +130,10 @@ func all(parties []look.Party, so func(look.Party) bool) bool {
 	return !slices.ContainsFunc(parties, func(p look.Party) bool { return !so(p) })
 }
 
-// Free frees the key if the holder still holds it, both as Holder has returned them. Then it looks
-// at the key once more; unseen is why it could not. Free fails with a *NotHeldError, a *MaybeError,
-// or the error of the backend. Nothing was freed then, except perhaps with a *MaybeError.
+// Free frees the key if the holder still holds it, both as Holder has returned them. If that is
+// answered it looks at the key once more; unseen is why it could not. Free fails with a
+// *NotHeldError, a *MaybeError, or the error of the backend. Nothing was freed then, except perhaps
+// with a *MaybeError.
 func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now look.Key, unseen,
 	err error) {
 	result, err := look.Bounded(ctx, l.View.Patience,
@@ -140,7 +141,9 @@ func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now lo
 			return l.Backend.Release(ctx, driver.Claim{Key: key.Full, Owner: holder.Value, TTL: ttl,
 				Shared: key.Shared})
 		})
-	now, unseen = l.View.Inspect(ctx, l.Name)
+	if err == nil { // a server that does not answer would only cost the same time again
+		now, unseen = l.View.Inspect(ctx, l.Name)
+	}
 	switch {
 	case errors.Is(err, driver.ErrUnknown) || isSilent(err):
 		err = &MaybeError{err}
