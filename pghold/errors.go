@@ -59,7 +59,7 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = fmt.Errorf("no answer within %v: %w", patience, errNoAnswer)
 	case code != "":
-		e.Maybe = strings.HasPrefix(code, "08") || code == "57P01" || code == "57P02"
+		e.Maybe = sent && (strings.HasPrefix(code, "08") || code == "57P01" || code == "57P02")
 		e.Permanent = b.permanent(code)
 		switch {
 		case missing(code):
