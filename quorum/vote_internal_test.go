@@ -46,10 +46,14 @@ func withWaiter(t *testing.T, f func(*testing.T, waiter)) {
 
 // busy notes the answer, of now, to a request made at start: the claim waits.
 func (w waiter) busy(start clock.Instant) {
+	w.answer(driver.Result{State: driver.Busy, Presence: votePresence, Place: 2}, start)
+}
+
+// answer notes the answer, of now, to a request made at start.
+func (w waiter) answer(result driver.Result, start clock.Instant) {
 	w.record.key.shard.mu.Lock()
 	defer w.record.key.shard.mu.Unlock()
-	w.record.queued.answered(0, &w.claim, driver.Result{State: driver.Busy, Presence: votePresence,
-		Place: 2}, start, w.q)
+	w.record.queued.answered(0, &w.claim, result, start, w.q)
 }
 
 // notice notes a notice of a grant.
@@ -111,8 +115,11 @@ func TestNoticeAfterAnAbsence(t *testing.T) {
 			withWaiter(t, func(t *testing.T, w waiter) {
 				w.busy(clock.Now())
 				time.Sleep(votePresence / 2)
-				w.busy(clock.Now()) // the presence counts from the last answer
-				time.Sleep(votePresence - w.q.config.allowance(votePresence) - test.early)
+				asked := clock.Now() // the presence counts from the request last answered
+				time.Sleep(time.Second)
+				w.busy(asked)
+				time.Sleep(votePresence - time.Second - w.q.config.allowance(votePresence) -
+					test.early)
 				w.busy(clock.Now())
 				w.notice()
 				if held := w.vote().held; held != test.held {
@@ -121,6 +128,56 @@ func TestNoticeAfterAnAbsence(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An answer that the claim waits refutes a grant that the node told in an answer before: calls take
+// effect in their order, whenever they began. After an absence it refutes any notice: that may be
+// of a grant that is over.
+func TestAnswerRefutesEarlierAnswers(t *testing.T) {
+	withWaiter(t, func(t *testing.T, w waiter) {
+		start := clock.Now()
+		time.Sleep(time.Second)
+		w.answer(driver.Result{State: driver.Held, Token: 7}, start)
+		if !w.vote().held {
+			t.Error("the answer counts for nothing")
+		}
+		w.busy(start) // it was asked for behind the other call, and began when that was under way
+		if w.vote().held {
+			t.Error("the claim counts as one that holds the key, and waits")
+		}
+	})
+	withWaiter(t, func(t *testing.T, w waiter) {
+		w.busy(clock.Now())
+		time.Sleep(votePresence)
+		start := clock.Now()
+		time.Sleep(time.Millisecond)
+		w.notice()
+		w.busy(start)
+		if v := w.vote(); v.held || !v.doubtful {
+			t.Errorf("after an absence, held: %v, doubtful: %v", v.held, v.doubtful)
+		}
+	})
+}
+
+// A waiter has only the block of tokens that a majority has granted it, from the same token on.
+func TestHandedOverBlock(t *testing.T) {
+	withWaiter(t, func(t *testing.T, w waiter) {
+		s := w.record.key.shard
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		q := w.record.queued
+		q.told, q.promised = true, clock.Now().Add(time.Second)
+		for i, block := range []uint64{3, 1} {
+			q.votes[i] = vote{held: true, expires: q.promised, token: 7, block: block}
+		}
+		if v := q.handedOver(2); v == nil || v.block != 1 {
+			t.Errorf("handed over: %+v; want a block of 1", v)
+		}
+		q.votes[1].token++
+		if v := q.handedOver(2); v != nil {
+			t.Errorf("handed over with two tokens: %+v", v)
+		}
+	})
 }
 
 // Nothing that is heard by notice counts after a grant was given back: the notice may be of the

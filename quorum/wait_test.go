@@ -436,3 +436,23 @@ func TestOutdatedAnswerIsNoVote(t *testing.T) {
 		}
 	})
 }
+
+// A waiter that has asked again and again for longer than a presence is still told of its grant.
+func TestHandoffAfterLongerThanAPresence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.hold(holder)
+		for range 6 {
+			b.busy(waiting)
+			time.Sleep(c.presence / 3)
+		}
+		a.release(holder, driver.Held)
+		if n := c.told(in, 2); n.Kind != driver.Granted || n.Owner != waiting.Owner {
+			t.Errorf("told %+v; want a grant", n)
+		}
+		b.release(waiting, driver.Held)
+	})
+}
