@@ -242,8 +242,8 @@ func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outc
 	return outcome{err: contextError(ctx)}
 }
 
-// withdraw removes a waiter whose caller has given up. If the waiter already has an outcome, its
-// turn or its lead passes to the next waiter.
+// withdraw removes a waiter whose caller has given up. If the waiter already has an outcome, or is
+// about to get it (see handOver), its turn or its lead passes to the next waiter.
 func (c *cohort) withdraw(w *waiter) {
 	s := c.shard
 	s.mu.Lock()

@@ -178,17 +178,24 @@ func (c *cohort) serve(now clock.Instant) bool {
 		if now == 0 {
 			now = clock.Now()
 		}
-		if !c.mayGiveTurn(now) {
-			c.startLead()
-			w.ready <- outcome{lead: true}
-			break
-		}
-		w.ready <- outcome{lock: c.giveTurn(&w.call, now)}
-		if !c.terms.shared {
+		o := c.next(w, now)
+		w.ready <- o
+		if o.lead || !c.terms.shared {
 			break
 		}
 	}
 	return true
+}
+
+// next returns the outcome of a waiter whose turn it is: a lock, or the order to lead if the
+// backend must be asked first. The caller holds shard.mu; nobody leads, and no exclusive turn is in
+// progress.
+func (c *cohort) next(w *waiter, now clock.Instant) outcome {
+	if c.mayGiveTurn(now) {
+		return outcome{lock: c.giveTurn(&w.call, now)}
+	}
+	c.startLead()
+	return outcome{lead: true}
 }
 
 // startLead notes that a goroutine leads from now on, as a counted task. The caller holds shard.mu

@@ -79,10 +79,11 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 // unlocks.
 func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tell func()) {
 	locker := c.locker
-	toScout := c.waiters.first.call.watch != nil
-	c.serve(now)
+	w := c.waiters.pop()
+	toScout := w.call.watch != nil
+	o := c.next(w, now)
 	c.resume(h, ended != nil)
-	local, turns, waiting := !c.leading, c.turns, c.waiters.length
+	turns, waiting := c.turns, c.waiters.length
 	if c.semaphore != nil {
 		waiting = c.semaphore.waiters.length
 		if toScout && waiting > 0 {
@@ -90,8 +91,9 @@ func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tel
 		}
 	}
 	c.shard.mu.Unlock()
+	w.ready <- o // after unlocking, because it takes long to wake a goroutine
 	tell()
-	if local {
+	if o.lock != nil {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {
 			event := HandedOverEvent{Key: l.Key(), Token: l.token, Turns: turns - 1,
