@@ -55,6 +55,18 @@ func TestEveryScenarioOfASystemRuns(t *testing.T) {
 	smoke(t, all, "-run", strings.Join(names, ","))
 }
 
+// Commits are compared by every driver of Holdfast that needs no more than Redis and files.
+func TestCommitsAreComparedByAllOfOurs(t *testing.T) {
+	for _, s := range allScenarios(smokePlan) {
+		for _, name := range s.drivers {
+			if strings.HasPrefix(name, ours) && !slices.Contains(outside, name) &&
+				!slices.Contains(changing, name) {
+				t.Errorf("%s: commits are not compared by %s", s.name, name)
+			}
+		}
+	}
+}
+
 // smoke runs the benchmark with the flags, and checks that it measured the scenarios.
 func smoke(t *testing.T, scenarios []*scenario, flags ...string) *report {
 	t.Helper()

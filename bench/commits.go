@@ -25,8 +25,9 @@ const maxLoss = 0.03
 // Drivers and metrics by which commits are compared. Both commits have the same code of the floors,
 // so a ratio of theirs other than 1 is noise.
 var (
-	changing  = []string{ours, oursAlone, oursGoRedis, oursRedis}
-	unchanged = []string{floor, blpop, bare, roundTrip}
+	changing = []string{ours, oursAlone, oursGoRedis, oursRedis, oursShared, oursSet,
+		oursPermits}
+	unchanged = []string{floor, floorSet, blpop, bare, roundTrip}
 	telling   = []string{"pairs", "locks", "allocs"} // in addition to the first of each scenario
 )
 
