@@ -2,6 +2,7 @@ package zkhold
 
 import (
 	"crypto/rand"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -38,19 +39,26 @@ func fakeBackend(t *testing.T, ttl time.Duration, f func(*testing.T, *Backend, *
 }
 
 // A renewal whose transaction succeeds is no renewal unless the session is sure to last as long as
-// the claim. After a time without an answer from the leader it is not, for a while.
+// the longest of the claims. After a time without an answer from the leader it is not, for a while.
 func TestRenewalIsSureOfTheSession(t *testing.T) {
 	for name, silent := range map[string]bool{"without a gap": false, "after a gap": true} {
 		t.Run(name, func(t *testing.T) {
 			ttl := share(DefaultSession)
 			fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
+				short, _ := b.claimOf(driver.Claim{Key: "short", Owner: "o", TTL: ttl})
+				b.held(short, &party{Node: b.names().next()}, ttl)
 				if silent {
+					if err := b.prove(); err != nil { // enough for the short one
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
 					b.session.mu.Lock()
 					b.session.last -= 2 * gap(b.session.timeout)
 					b.session.mu.Unlock()
 				}
 				results, err := b.Renew(t.Context(),
-					[]driver.Claim{{Key: "k", Owner: "o", TTL: ttl}})
+					[]driver.Claim{{Key: "k", Owner: "o", TTL: ttl},
+						{Key: "short", Owner: "o", TTL: time.Millisecond}})
 				held := err == nil && results[0].State == driver.Held
 				if held == silent {
 					t.Errorf("held: %v, %+v, %v", held, results, err)
@@ -58,6 +66,22 @@ func TestRenewalIsSureOfTheSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A renewal of new terms, too, is none unless the session is sure to last.
+func TestRenewalOfNewTermsIsSureOfTheSession(t *testing.T) {
+	ttl := share(DefaultSession)
+	fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
+		b.session.mu.Lock()
+		b.session.last -= 2 * gap(b.session.timeout)
+		b.session.mu.Unlock()
+		p := &plan{slot: &slot{}, lock: new(lock)}
+		r, err := b.renewedAs(driver.Claim{Key: "k", Owner: "o", TTL: ttl}, c, p, b.names(),
+			answer{state: driver.Held, mine: &party{Node: c.node}}, driver.LeaseClock())
+		if !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("%+v, %v; want ErrUnknown", r, err)
+		}
+	})
 }
 
 // An answer that says that the node is there comes too late for a claim that is over, was ended, or
@@ -178,5 +202,67 @@ func TestLateNotice(t *testing.T) {
 		if c.phase != test.want || told == 1 != (test.want == holds) {
 			t.Errorf("%s: phase %v, and %d notices", name, c.phase, told)
 		}
+	}
+}
+
+// When a slot counts as known, and in which version. A slot that an operator has made anew may come
+// to the same version again, so it counts for a moment only.
+func TestWhatIsRecalled(t *testing.T) {
+	holder := func(owners ...string) map[string]*lock {
+		l := new(lock)
+		for _, owner := range owners {
+			l.Holders = append(l.Holders, &party{Owner: owner, Node: "mine-" + owner})
+		}
+		return map[string]*lock{"k": l}
+	}
+	mine := func(node string) bool { return strings.HasPrefix(node, "mine-") }
+	for name, test := range map[string]struct {
+		version, want  int32
+		locks          map[string]*lock
+		owner          string
+		ours           func(string) bool
+		reads          int
+		after          time.Duration
+		erred, unknown bool
+	}{
+		"free": {version: 7, want: 8, reads: trusted},
+		"its own": {version: 7, want: 8, reads: trusted, locks: holder("o"),
+			owner: "o"},
+		"before it wraps":        {version: wrapping, want: 0, reads: trusted},
+		"in time":                {version: 7, want: 8, reads: trusted, after: recallTime},
+		"too late":               {reads: trusted, after: recallTime + 1, unknown: true},
+		"not read often enough":  {reads: trusted - 1, unknown: true},
+		"after an error":         {reads: trusted, erred: true, unknown: true},
+		"held, for acquisitions": {reads: trusted, locks: holder("o"), unknown: true},
+		"another's":              {reads: trusted, locks: holder("o"), owner: "p", unknown: true},
+		"shared": {reads: trusted, locks: holder("o", "p"), owner: "o",
+			unknown: true},
+		"of a former session": {reads: trusted, locks: holder("o"), owner: "o", unknown: true,
+			ours: func(string) bool { return false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := new(recall)
+				s := &slot{path: "/s", version: test.version, record: record{Locks: test.locks}}
+				r.wrote(s)
+				for range test.reads {
+					r.found("/s", r.slots["/s"].version)
+				}
+				if test.erred {
+					r.erred("/s")
+				}
+				time.Sleep(test.after)
+				if test.ours == nil {
+					test.ours = mine
+				}
+				got := r.take("/s", test.owner, test.ours)
+				if (got == nil) != test.unknown || got != nil && got.version != test.want {
+					t.Errorf("it is known as %+v; want nil: %v, or version %d", got, test.unknown, test.want)
+				}
+				if r.take("/s", test.owner, test.ours) != nil {
+					t.Error("two plans begin with it")
+				}
+			})
+		})
 	}
 }
