@@ -61,7 +61,9 @@ func (c *checkup) begin(ctx context.Context, o *Options, work *sync.WaitGroup, a
 	}
 	c.running = true
 	work.Go(func() {
-		found, err := look.Ask(ctx, o.View, checker.Check)
+		found, err := look.Ask(ctx, o.View, func(ctx context.Context) ([]driver.Finding, error) {
+			return o.View.Check(ctx, checker)
+		})
 		now := examination{Checks: true, Checked: millis(time.Now())}
 		if err != nil {
 			now.CheckTrouble = cut(look.Line(o.Hide(err.Error())))

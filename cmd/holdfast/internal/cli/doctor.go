@@ -19,7 +19,8 @@ func newDoctor(s streams) *cobra.Command {
 		Long: `Doctor examines the servers and how they are configured, and prints what makes a
 promise of the locks weaker: a server that evicts keys, keeps no data in a restart,
 has replicas, has a clock that is off; and over a set of servers (redlock) one that
-does not answer, or belongs to another set. It changes nothing. What it finds is
+does not answer, or belongs to another set. It also says if nothing shows
+where the prefix of the address ends. It changes nothing. What it finds is
 graded:
   failure  a promise does not hold
   warning  a promise is weaker than it could be
@@ -75,7 +76,8 @@ func (f *lookFlags) examine(v *viewer, s streams) error {
 	if !ok {
 		return usagef("%sthis backend has no servers to examine", v.name)
 	}
-	findings, err := look.Bounded(context.Background(), f.timeout, checker.Check)
+	findings, err := look.Bounded(context.Background(), f.timeout,
+		func(ctx context.Context) ([]driver.Finding, error) { return v.Check(ctx, checker) })
 	if err != nil {
 		return v.failure(err)
 	}
