@@ -161,3 +161,112 @@ func TestDoubtsEndWithTheirClaims(t *testing.T) {
 		}
 	})
 }
+
+// unanswered is a connection on which a release is sent late, and what comes after it waits for
+// that, but for renewals. Calls end with their contexts.
+type unanswered struct {
+	*conn
+	turn chan struct{} // has an element while nothing waits
+	by   atomic.Int64  // nanoseconds
+}
+
+func (u *unanswered) after(ctx context.Context, by time.Duration,
+	call func() (driver.Result, error)) (driver.Result, error) {
+	type answer struct {
+		result driver.Result
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		<-u.turn
+		time.Sleep(by)
+		r, err := call()
+		u.turn <- struct{}{}
+		done <- answer{r, err}
+	}()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-ctx.Done():
+		return driver.Result{}, &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+}
+
+func (u *unanswered) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	return u.after(ctx, 0, func() (driver.Result, error) {
+		return u.conn.Acquire(context.WithoutCancel(ctx), claim)
+	})
+}
+
+func (u *unanswered) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	return u.after(ctx, time.Duration(u.by.Load()), func() (driver.Result, error) {
+		return u.conn.Release(context.WithoutCancel(ctx), claim)
+	})
+}
+
+// A release that a node has not answered in time may still take effect. It does not matter that the
+// claim was asked for again since.
+func TestR1_UnansweredReleaseIsNoVote(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, other := c.client(), c.client()
+		conns := c.dial()
+		late := &unanswered{conn: conns[2], turn: make(chan struct{}, 1)}
+		late.turn <- struct{}{}
+		q, err := quorum.New([]driver.Backend{conns[0], conns[1], late}, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { q.Close() })
+		b := &client{Quorum: q, conns: conns, cluster: c}
+		before, claim, waiting := a.claim(), b.claim(), other.queued()
+		claim.TTL, waiting.TTL = time.Second, time.Second
+		a.cut(true, 2)
+		a.hold(before)
+
+		late.by.Store(int64(200 * time.Millisecond)) // longer than the node timeout
+		b.busy(claim)
+		for q.Status().Nodes[2].Owed == 0 { // until the release has failed
+			time.Sleep(time.Millisecond)
+		}
+		a.release(before, driver.Held)
+		b.hold(claim)
+		other.busy(waiting)
+		b.cut(true, 0)
+		start := time.Now()
+		results, err := b.Renew(context.Background(), []driver.Claim{claim})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if results[0].State == driver.Held {
+			other.mustWait(waiting, start, claim)
+			t.Error("the renewal counts a node that has not answered a release")
+		}
+		late.by.Store(0)
+		other.Release(context.Background(), waiting)
+		b.Release(context.Background(), claim)
+		rest() // for what still waits behind the late release
+	})
+}
+
+// A node that was down when a claim was released gets the release when it is back. Until then its
+// answers to renewals do not count, though the claim was asked for again at the other nodes.
+func TestR1_PendingReleaseIsNoVote(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		a.cut(true, 2)
+		for a.Status().Nodes[2].State != quorum.Down {
+			a.renew(claim, driver.Held)
+			time.Sleep(time.Millisecond)
+		}
+		a.release(claim, driver.Held)
+		a.hold(claim)
+		if n := c.holds(claim); n != 3 {
+			t.Fatalf("held on %d of 3 nodes; want all, node 3 from before the release", n)
+		}
+		a.cut(false, 2)
+		a.cut(true, 0)
+		a.renew(claim, driver.Unknown) // node 3 is still owed a release
+		a.Release(context.Background(), claim)
+	})
+}

@@ -456,3 +456,55 @@ func TestHandoffAfterLongerThanAPresence(t *testing.T) {
 		b.release(waiting, driver.Held)
 	})
 }
+
+// A lock that was handed over is healed like any other.
+func TestHandedOverIsHealed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.hold(holder)
+		b.busy(waiting)
+		a.release(holder, driver.Held)
+		if notice := c.told(in, 2); notice.Kind != driver.Granted {
+			t.Fatalf("notice %+v; want that %s has the key", notice, waiting.Owner)
+		}
+		b.renew(waiting, driver.Held)
+		c.restart(true, 0)
+		b.renew(waiting, driver.Held)
+		rest()
+		if n := c.holds(waiting); n != 3 {
+			t.Errorf("held on %d of 3 nodes; want all: %v", n, c.holders("k"))
+		}
+		b.release(waiting, driver.Held)
+	})
+}
+
+// A waiter whose caller has stopped asking keeps no node: the part that it is given goes back, and
+// it does not queue there again.
+func TestWaiterThatIsNotAskedForKeepsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		b.cut(true, 0)
+		a.hold(holder)
+		b.busy(waiting)
+		b.cut(true, 1)
+		a.release(holder, driver.Held) // node 3 alone hands over
+		time.Sleep(roundTrip)
+		if n := c.holds(waiting); n == 0 {
+			t.Fatal("no node was handed over")
+		}
+		time.Sleep(5 * time.Second) // which is longer than the presence, and less than the TTL
+		if owner := c.holders("k")[2]; owner != "" {
+			t.Errorf("node 3 is held by %s, 5 s after it was last asked for", owner)
+		}
+		b.cut(false, 0, 1)
+		b.Release(context.Background(), waiting)
+		rest()
+		c.clean("k")
+	})
+}
