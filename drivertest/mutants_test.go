@@ -301,6 +301,17 @@ func renewalMutants() []*mutant {
 			return r, err
 		}, "Renew/R34_NeverCreates", "Renew/R34_NeverRecreatesExpired",
 			"Renew/R34_NeverRecreatesLost"),
+		each("creates what it should renew with tokens", func(b *memhold.Backend,
+			ctx context.Context, c driver.Claim) (driver.Result, error) {
+			r, err := renew(b, ctx, c)
+			if err == nil && r.State == driver.Lost && c.Block > 0 {
+				if r, err = b.Acquire(ctx, c); r.State == driver.Busy {
+					r.State = driver.Lost
+				}
+			}
+			return r, err
+		}, "Renew/R34_NeverCreates", "Renew/R34_NeverRecreatesExpired",
+			"Renew/R34_NeverRecreatesLost"),
 		each("renews whoever holds the key", func(b *memhold.Backend, ctx context.Context,
 			c driver.Claim) (driver.Result, error) {
 			if h := holderOf(b, c.Key).Owner; h != "" {

@@ -99,12 +99,12 @@ var renewalRules = []rule{
 	{name: "Renew/R34_NeverCreates", check: func(s *suite) {
 		b := s.open()
 		a := s.claim("k")
-		s.renew(b, a, driver.Lost)
+		s.gone(b, a)
 		s.hold(b, s.claim("k")) // still free
 		c := s.claim("k2")
 		s.hold(b, c)
 		s.release(b, c, driver.Held)
-		s.renew(b, c, driver.Lost)
+		s.gone(b, c)
 		s.hold(b, s.claim("k2"))
 	}},
 	{name: "Renew/R34_NeverRecreatesExpired", needs: expiry, check: func(s *suite) {
@@ -112,7 +112,7 @@ var renewalRules = []rule{
 		a := s.short(s.claim("k"))
 		s.hold(b, a)
 		s.elapse(a.TTL)
-		s.renew(b, a, driver.Lost)
+		s.gone(b, a)
 		s.hold(b, s.claim("k"))
 	}},
 	{name: "Renew/R34_NeverRecreatesLost", needs: lose, check: func(s *suite) {
@@ -120,7 +120,7 @@ var renewalRules = []rule{
 		a := s.claim("k")
 		s.hold(b, a)
 		s.store.Lose(s, "k")
-		s.renew(b, a, driver.Lost)
+		s.gone(b, a)
 		s.hold(b, s.claim("k"))
 	}},
 	{name: "Renew/R34_SparesAnother", check: func(s *suite) {

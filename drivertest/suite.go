@@ -160,6 +160,14 @@ func (s *suite) renew(b driver.Backend, c driver.Claim, want driver.State) drive
 	return r
 }
 
+// gone checks that no renewal brings the claim back, also none that reserves tokens.
+func (s *suite) gone(b driver.Backend, c driver.Claim) {
+	s.Helper()
+	s.renew(b, c, driver.Lost)
+	c.Block = 5
+	s.renew(b, c, driver.Lost)
+}
+
 // renewAll renews a batch.
 func (s *suite) renewAll(b driver.Backend, claims []driver.Claim) []driver.Result {
 	s.Helper()
