@@ -53,7 +53,8 @@ func TestLateRequestIsRefused(t *testing.T) {
 	}
 }
 
-// asked calls the function of the database for a claim of an hour that does not queue, and returns what it says.
+// asked calls the function of the database for a claim of an hour that does not queue, and returns
+// what it says.
 func asked(t *testing.T, pool *pgxpool.Pool, key, owner string, shared bool) (state string) {
 	t.Helper()
 	if err := pool.QueryRow(context.Background(), `SELECT a.state FROM

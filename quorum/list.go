@@ -209,8 +209,8 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 		})
 	}
 	votes.Wait()
-	l.ended(i, failure == nil)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil { // else keys may still be open
+		l.ended(i, failure == nil)
 		tell(listed{node: i, end: true, err: failure})
 	}
 }
