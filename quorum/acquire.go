@@ -101,6 +101,10 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 		r.mu.Lock()
 		if t = r.tally(); t.held < q.need || r.cleaned {
 			defer r.mu.Unlock()
+			if t.held < q.need && t.answered >= q.need {
+				// This process was late, for example because it was stopped, and not the nodes.
+				return r.busy(&t), nil
+			}
 			var cause error
 			if t.held >= q.need {
 				cause = errLate

@@ -223,6 +223,41 @@ func TestR18_LateClaimThatQueuesIsUnknown(t *testing.T) {
 	})
 }
 
+// A process that was stopped for a moment reads the nodes' answers after the node timeout. They are
+// answers all the same, and a waiter goes on to wait.
+func TestAnswersReadLateAreAnswers(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			c, a, holder := held(t, 3)
+			b := c.client()
+			b.deaf()
+			c.do(func() {
+				for _, conn := range b.conns {
+					conn.held = true
+				}
+			})
+			time.AfterFunc(55*time.Millisecond, func() { // the node timeout is 50 ms
+				c.do(func() {
+					for _, conn := range b.conns {
+						conn.resume()
+					}
+				})
+			})
+			claim := b.claim()
+			claim.Queue = queue
+			r := b.busy(claim)
+			if r.Holder != holder.Owner || (r.Presence > 0) != queue {
+				t.Errorf("held by %q, present for %v; want %q, and a presence: %t", r.Holder,
+					r.Presence, holder.Owner, queue)
+			}
+			b.Release(context.Background(), claim)
+			a.release(holder, driver.Held)
+			rest()
+			c.clean("k")
+		})
+	}
+}
+
 // A Locker's host is suspended while its requests are under way. If they were granted too late, the
 // Locker gives up and leaves nothing behind (K2).
 func TestK2_LateGrantToALockerLeavesNothing(t *testing.T) {
