@@ -91,34 +91,21 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 	}
 	r.mu.Lock()
 	t := r.tally()
-	if t.held < q.need {
-		if t.answered >= q.need {
-			defer r.mu.Unlock()
-			return r.busy(&t), nil
-		}
+	if t.held < q.need && t.answered < q.need {
 		r.mu.Unlock()
 		r.linger(ctx)
 		r.mu.Lock()
-		if t = r.tally(); t.held < q.need || r.cleaned {
-			defer r.mu.Unlock()
-			if t.held < q.need && t.answered >= q.need {
-				// This process was late, for example because it was stopped, and not the nodes.
-				return r.busy(&t), nil
-			}
-			var cause error
-			if t.held >= q.need {
-				cause = errLate
-			}
-			err := r.failure(&t, cause)
-			// With Queue, a request has a lasting effect even on a minority of nodes. A node that
-			// has not answered yet may have carried out the request.
-			open := t.maybe + t.asked
-			err.Maybe = t.held+open >= q.need || r.claim.Queue && t.answered+open > 0
-			if !err.Maybe && r.claim.Queue {
-				q.dismiss(r)
-			}
-			return driver.Result{}, err
-		}
+		t = r.tally()
+	}
+	switch {
+	case t.held < q.need && t.answered >= q.need:
+		// Perhaps some answers came after the node timeout: this process may have been late, for
+		// example because it was stopped, and not the nodes.
+		defer r.mu.Unlock()
+		return r.busy(&t), nil
+	case t.held < q.need || r.cleaned: // grants that came after the claim was given back are none
+		defer r.mu.Unlock()
+		return driver.Result{}, q.failed(r, &t)
 	}
 	token, behind, acks := r.token()
 	r.mu.Unlock()
@@ -146,6 +133,24 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 	q.counters.acquired.Add(1)
 	q.gained(r, token)
 	return driver.Result{State: driver.Held, Token: token}, nil
+}
+
+// failed returns the error of a round that has no majority, or whose claim was given back before it
+// had one. Called with r.mu held.
+func (q *Quorum) failed(r *round, t *tally) *driver.Error {
+	var cause error
+	if t.held >= q.need {
+		cause = errLate
+	}
+	err := r.failure(t, cause)
+	// With Queue, a request has a lasting effect even on a minority of nodes. A node that has not
+	// answered yet may have carried out the request.
+	open := t.maybe + t.asked
+	err.Maybe = t.held+open >= q.need || r.claim.Queue && t.answered+open > 0
+	if !err.Maybe && r.claim.Queue {
+		q.dismiss(r)
+	}
+	return err
 }
 
 // abandon gives back what an acquisition may have got and nobody will use. A claim that queues
