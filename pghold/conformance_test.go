@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
-// presence is short enough to wait for.
-const presence = 1500 * time.Millisecond
+// presence is short enough to wait for, and long enough for some commits on a busy disk.
+const presence = 3 * time.Second
 
 // capabilities are those of every way to the server.
 var capabilities = drivertest.Capabilities{
