@@ -245,9 +245,14 @@ func TestReleaseAfterTheQuestion(t *testing.T) {
 					"is not held by .*: nobody holds it; nothing was freed", 70},
 				{func(server *redistest.Server) { server.Do(t, "SET", "lock:nightly", "theirs") },
 					`is not held by .*: it is held by .*"theirs".*; nothing was freed`, 70},
+				{func(server *redistest.Server) {
+					server.Do(t, "DEL", "lock:nightly")
+					server.Do(t, "HSET", "lock:nightly", "a", "b")
+				}, "nightly: nothing was freed: the key is a hash, and no lock", 64},
 				{(*redistest.Server).Kill, "(the lock may have been|nothing was) freed.*: ", 69},
 			} {
 				for _, server := range s.servers {
+					server.Do(t, "DEL", "lock:nightly")
 					server.Do(t, "SET", "lock:nightly", owner, "PX", "3600000")
 				}
 				p, terminal := s.onTerminal("nightly", owner)

@@ -81,10 +81,8 @@ func (e *OtherTypeError) Error() string {
 // otherType returns what a server of Redis, or one of several, says of a key that is no lock.
 func otherType(err error) (text string, ok bool) {
 	all := []error{err}
-	if set := (*quorum.Error)(nil); errors.As(err, &set) {
-		for _, node := range set.Nodes {
-			all = append(all, node.Err)
-		}
+	for _, node := range nodesOf(err) {
+		all = append(all, node.Err)
 	}
 	for _, err := range all {
 		var said protocol.ServerError
@@ -93,6 +91,26 @@ func otherType(err error) (text string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// nodesOf returns what each of several servers has answered; none if the error is of one server.
+func nodesOf(err error) []quorum.NodeError {
+	if set := (*quorum.Error)(nil); errors.As(err, &set) {
+		return set.Nodes
+	}
+	return nil
+}
+
+// without reports whether a release that has failed has surely freed nothing. A set never says so
+// itself, because it makes releases again that a server did not confirm.
+func without(failure error) bool {
+	nodes := nodesOf(failure)
+	if nodes == nil {
+		return !errors.Is(failure, driver.ErrUnknown)
+	}
+	return !slices.ContainsFunc(nodes, func(n quorum.NodeError) bool {
+		return n.State == driver.Held || errors.Is(n.Err, driver.ErrUnknown)
+	})
 }
 
 // otherTypeCode is how such an error of Redis begins.
@@ -132,8 +150,8 @@ func all(parties []look.Party, so func(look.Party) bool) bool {
 
 // Free frees the key if the holder still holds it, both as Holder has returned them. If that is
 // answered it looks at the key once more; unseen is why it could not. Free fails with a
-// *NotHeldError, a *MaybeError, or the error of the backend. Nothing was freed then, except perhaps
-// with a *MaybeError.
+// *NotHeldError, an *OtherTypeError, a *MaybeError, or the error of the backend. Nothing was freed
+// then, except perhaps with a *MaybeError.
 func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now look.Key, unseen,
 	err error) {
 	result, err := look.Bounded(ctx, l.View.Patience,
@@ -144,7 +162,10 @@ func (l Lock) Free(ctx context.Context, key look.Key, holder look.Party) (now lo
 	if err == nil { // a server that does not answer would only cost the same time again
 		now, unseen = l.View.Inspect(ctx, l.Name)
 	}
+	text, other := otherType(err)
 	switch {
+	case other && without(err):
+		err = &OtherTypeError{key.Name, text}
 	case errors.Is(err, driver.ErrUnknown) || isSilent(err):
 		err = &MaybeError{err}
 	case err != nil:
