@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -52,6 +52,9 @@ And these are not seen:
     is not seen to be.
   - other libraries, which do not say who they are; waiters outside of the queue; and
     locks in other backends, or whose names do not begin with PREFIX.
+  - waiters of a server that has hung, until they ask it again: within 2 seconds from
+    when it goes on. If deadlocks itself waited for more than 2 seconds for an answer,
+    and nothing was found, it looks again after that time, three times in all.
 All who wait are kept in memory, other locks are not. --json prints a line for each
 ring; "waits" of one is what "holds" of the next says, or "runs" is its process:
   {"deadlock":[{"host":"h1","pid":71,"holds":{"name":"accounts","key":"lock:accounts",
@@ -63,8 +66,8 @@ Exit codes:
   0   no deadlock was seen
   1   a possible deadlock was found
   64  the command line is wrong, or the backend cannot show its locks
-  69  the backend cannot be used, or has not answered within --timeout; nothing was
-      printed
+  69  the backend cannot be used, has not answered within --timeout, or was so slow at
+      three looks that it may not know who waits; nothing was printed
   71  the system has no files, processes or memory left
   74  the output cannot be written`,
 		Example: `  holdfast deadlocks --after 10s
@@ -92,43 +95,73 @@ Exit codes:
 	return cmd
 }
 
-// deadlocks prints the cycles that last.
+const (
+	// lapse is for how long a server may be silent without forgetting who waits. A waiter asks once
+	// a second, and on most backends counts as one for three seconds after it has asked.
+	lapse = 2 * time.Second
+
+	// asking is in what time waiters have asked a server again that goes on.
+	asking = 2 * time.Second
+
+	// looks is how often deadlocks looks if the server was silent for too long each time.
+	looks = 3
+)
+
+var errForgotten = fmt.Errorf("each of %d looks had to wait for an answer for longer than %v, in "+
+	"which a server may forget who waits; whether there is a deadlock is not known", looks, lapse)
+
+// deadlocks prints the cycles that last. A server that hung knows no waiters when it goes on, until
+// they have asked again. So if it may have hung, and nothing was found, deadlocks looks again.
 func (f *deadlockFlags) deadlocks(v *viewer, s streams, prefix string) error {
+	for n := range looks {
+		if n > 0 {
+			time.Sleep(asking)
+		}
+		text, err := f.lasting(v, prefix)
+		switch {
+		case err != nil:
+			return err
+		case len(text) > 0:
+			if _, err := s.out.Write(text); err != nil {
+				return &exit{codeOutput, err}
+			}
+			return &exit{code: codeFound}
+		case v.Silence() <= lapse:
+			return nil
+		}
+	}
+	return v.failure(errForgotten)
+}
+
+// lasting looks at the locks, and describes the cycles that last.
+func (f *deadlockFlags) lasting(v *viewer, prefix string) (text []byte, err error) {
 	ctx := context.Background()
 	graph := deadlock.New()
-	err := v.List(ctx, prefix, func(keys []look.Key) error {
+	err = v.List(ctx, prefix, func(keys []look.Key) error {
 		for _, k := range keys {
 			graph.Add(k)
 		}
 		return nil
 	})
 	if err != nil {
-		return v.partly("not all locks were looked at", err)
+		return nil, v.partly("not all locks were looked at", err)
 	}
 	graph.Link(deadlock.LocalParents())
 	cycles := graph.Cycles()
-	if len(cycles) == 0 {
-		return nil
+	if len(cycles) > 0 {
+		time.Sleep(f.after)
 	}
-	time.Sleep(f.after)
-	var text bytes.Buffer
 	for _, c := range cycles {
 		still, err := c.Still(ctx, v.Peek)
 		switch {
 		case err != nil:
-			return v.failure(err)
+			return nil, v.failure(err)
 		case !still:
 		case f.json:
-			text.Write(c.JSON())
+			text = append(text, c.JSON()...)
 		default:
-			text.WriteString(c.Text())
+			text = append(text, c.Text()...)
 		}
 	}
-	if text.Len() == 0 {
-		return nil
-	}
-	if _, err := s.out.Write(text.Bytes()); err != nil {
-		return &exit{codeOutput, err}
-	}
-	return &exit{code: codeFound}
+	return text, nil
 }

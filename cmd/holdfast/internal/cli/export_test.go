@@ -70,6 +70,30 @@ func ListOn(out, stderr io.Writer, open func(context.Context) (driver.Backend, e
 	return new(lsFlags).list(v, s, "")
 }
 
+// DeadlocksOn runs holdfast deadlocks on the backend that open returns.
+func DeadlocksOn(out io.Writer, open func(context.Context) (driver.Backend, error)) (code int,
+	err error) {
+	s := streams{out: out, err: io.Discard}
+	v, err := openView(openFunc(open), s, time.Minute, true, false)
+	if err != nil {
+		return exitCode(err), err
+	}
+	defer v.close()
+	err = new(deadlockFlags).deadlocks(v, s, "")
+	return exitCode(err), err
+}
+
+// LeaksOn runs holdfast leaks on the backend that open returns.
+func LeaksOn(out io.Writer, open func(context.Context) (driver.Backend, error)) error {
+	s := streams{out: out, err: io.Discard}
+	v, err := openView(openFunc(open), s, time.Minute, true, false)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	return new(leakFlags).leaks(v, s, "")
+}
+
 // ExamineOn runs holdfast doctor on the backend that open returns.
 func ExamineOn(out io.Writer, open func(context.Context) (driver.Backend, error), json bool) error {
 	s := streams{out: out, err: io.Discard}

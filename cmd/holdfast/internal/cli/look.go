@@ -62,6 +62,7 @@ func openView(at address, s streams, patience time.Duration, quiet, changes bool
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	backend, err := openWithin(ctx, name, patience,
 		func(ctx context.Context) (driver.Backend, error) {
 			if changes {
@@ -79,6 +80,7 @@ func openView(at address, s streams, patience time.Duration, quiet, changes bool
 		return nil, usagef("%v: this backend cannot show what it knows of its locks", at)
 	}
 	v.View = look.View{Backend: inspector, Prefix: at.Prefix(), Patience: patience}
+	v.Note(time.Since(began))
 	return v, nil
 }
 

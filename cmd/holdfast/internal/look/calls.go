@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -28,6 +29,22 @@ func (c *calls) begin(v *View) error {
 
 func (c *calls) end() { c.count.Add(-1) }
 
+// silence is the longest time in which the backend said nothing.
+type silence struct{ longest atomic.Int64 }
+
+// since notes a wait for an answer that began at a time and has ended.
+func (s *silence) since(began time.Time) { s.Note(time.Since(began)) }
+
+// Note notes a wait for an answer.
+func (s *silence) Note(waited time.Duration) {
+	for old := s.longest.Load(); int64(waited) > old; old = s.longest.Load() {
+		s.longest.CompareAndSwap(old, int64(waited))
+	}
+}
+
+// Silence returns the longest wait for an answer since it was last called.
+func (s *silence) Silence() time.Duration { return time.Duration(s.longest.Swap(0)) }
+
 // attempts is how often a question is asked if the connection breaks. Backends give up a connection
 // that says nothing for some seconds, and the patience may be longer.
 const attempts = 3
@@ -40,6 +57,7 @@ func Ask[T any](ctx context.Context, v *View, f func(context.Context) (T, error)
 		var zero T
 		return zero, err
 	}
+	defer v.since(time.Now())
 	return Bounded(ctx, v.Patience, func(ctx context.Context) (value T, err error) {
 		defer v.calls.end()
 		for range attempts {

@@ -45,6 +45,7 @@ type View struct {
 	Batch int
 
 	calls calls
+	silence
 }
 
 // SilentError says that the backend has not answered in time.
@@ -181,11 +182,13 @@ func (v *View) listed(ctx context.Context, prefix string) *list {
 func (v *View) next(ctx context.Context, listed *list) (l listing, more bool, err error) {
 	timer := time.NewTimer(v.Patience)
 	defer timer.Stop()
-	for {
+	for asked := time.Now(); ; asked = time.Now() {
 		select {
 		case l, more = <-listed.keys:
+			v.since(asked)
 			return l, more, nil
 		case <-listed.answered: // with nothing that is wanted
+			v.since(asked)
 			timer.Reset(v.Patience)
 		case <-timer.C:
 			return listing{}, false, listed.silent(v.Patience)
