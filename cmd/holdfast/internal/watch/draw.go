@@ -26,7 +26,8 @@ func (s *Screen) body() int { return max(1, s.height-frame) }
 
 // String returns the lines of the screen, none of which is too long.
 func (s *Screen) String() string {
-	lines := []string{s.line(bold, "holdfast watch  "+s.title), s.line(plain, s.state())}
+	lines := []string{s.line(bold, "holdfast watch  "+s.title),
+		s.line(plain, middle(s.state(), s.width))}
 	help := "q quit  enter inspect  s sort  r reverse  / filter"
 	switch {
 	case s.inside:
@@ -57,6 +58,16 @@ func (s *Screen) line(looks, text string) string {
 		text += strings.Repeat(" ", pad)
 	}
 	return looks + text + ordinary
+}
+
+// middle leaves out the middle of a text that is too long: the end of an error says what is wrong.
+func middle(text string, width int) string {
+	over := ansi.StringWidth(text) - width
+	if over <= 0 || width < 4*len(less) {
+		return text
+	}
+	begin := width / 2
+	return ansi.Truncate(text, begin, less) + ansi.TruncateLeft(text, begin+over, "")
 }
 
 // list returns the head and those rows that there is room for.
@@ -94,23 +105,35 @@ func (s *Screen) head() (head []string) {
 	return head
 }
 
+const (
+	leastCell = 6 // to which holder and host are cut at most: as wide as their heads
+	leastName = 8 // what is left to the name before holder and host are cut that far
+)
+
 // fit cuts what is long, and leaves columns out where it is narrow. The name has all room that is
-// left.
+// left. Holder and host give way to it before it is of no use, and to the columns behind them.
 func (s *Screen) fit(rows [][]string) [][]string {
+	cell := max(leastCell, s.width/4)
 	most := func(i int) int {
 		if i > 2 { // only the name, the holder and the host may be long
 			return s.width
 		}
-		return max(len(less)+1, s.width/4)
+		return cell
 	}
 	left, _ := look.Columns(rows, s.width, s.order, most)
-	for _, row := range rows {
-		for i := 1; i < 3; i++ {
-			row[i] = ansi.Truncate(row[i], most(i), less)
+	var room int
+	for ; ; cell-- {
+		for _, row := range rows {
+			for i := 1; i < 3; i++ {
+				row[i] = ansi.Truncate(row[i], cell, less)
+			}
+		}
+		others, _, _ := strings.Cut(look.Table(look.Only(rows, left[1:])), "\n")
+		room = s.width - ansi.StringWidth(others) - 2
+		if room >= leastName || cell <= leastCell {
+			break
 		}
 	}
-	others, _, _ := strings.Cut(look.Table(look.Only(rows, left[1:])), "\n")
-	room := s.width - ansi.StringWidth(others) - 2
 	for _, row := range rows {
 		row[0] = ansi.Truncate(row[0], max(len(less)+1, room), less)
 	}

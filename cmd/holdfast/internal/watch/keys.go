@@ -2,6 +2,7 @@ package watch
 
 import (
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -68,7 +69,7 @@ func (s *Screen) pressed(key string) {
 	case "enter":
 		if len(s.rows) > 0 {
 			s.opened, s.inside = strings.TrimPrefix(s.selected, s.prefix), true
-			s.detail, s.scroll = nil, 0
+			s.detail, s.scroll, s.described = nil, 0, time.Time{}
 		}
 	default:
 		s.move(s.steps(key))
@@ -79,7 +80,7 @@ func (s *Screen) pressed(key string) {
 func (s *Screen) pressedInside(key string) {
 	switch key {
 	case "esc", "enter", "backspace":
-		s.inside, s.detail = false, nil
+		s.inside, s.detail, s.left = false, nil, true
 	default:
 		s.scroll = max(0, min(s.scroll+s.steps(key), len(s.detail)-s.body()))
 	}

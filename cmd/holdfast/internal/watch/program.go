@@ -57,8 +57,13 @@ type news struct {
 // next has a look begin, if it is still wanted.
 type next struct{ turn int }
 
+// second has the screen drawn again: it says how old it is.
+type second struct{}
+
+func wait() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
+
 // Init begins the first look.
-func (m *model) Init() tea.Cmd { return m.look() }
+func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), wait()) }
 
 // Update takes what has happened, and says what to do next.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -74,6 +79,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if now, isOne := m.screen.Wants(); now != name || isOne != one {
 			return m, m.look()
 		}
+	case second:
+		return m, wait()
 	case next:
 		if msg.turn == m.turn {
 			return m, m.look()
@@ -110,6 +117,7 @@ func (m *model) tell(n news) {
 func (m *model) look() tea.Cmd {
 	m.cancel()
 	m.turn++
+	m.screen.Ask()
 	n := news{turn: m.turn}
 	n.name, n.one = m.screen.Wants()
 	ctx, cancel := context.WithCancel(context.Background())

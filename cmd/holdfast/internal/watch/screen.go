@@ -21,8 +21,10 @@ type Screen struct {
 
 	all      []look.Key // in the order of the backend
 	partly   bool       // there are more
-	seen     time.Time  // when all was right; zero before the first time
-	trouble  error      // since then
+	seen     time.Time  // when that was; zero before the first time
+	left     bool       // a lock was inspected since then
+	asked    time.Time  // when the look at work began; zero if none is
+	trouble  error      // of the last look
 	rows     []look.Key // those of all that are shown, in order
 	selected string     // the full key of the row with the cursor
 	cursor   int        // its place, for when the key is gone
@@ -33,10 +35,11 @@ type Screen struct {
 	filter  string
 	typing  bool // keys go to the filter
 
-	inside bool   // a lock is inspected
-	opened string // its key without the prefix
-	detail []string
-	scroll int
+	inside    bool   // a lock is inspected
+	opened    string // its key without the prefix
+	detail    []string
+	described time.Time // when that was; zero before the first time
+	scroll    int
 }
 
 // NewScreen returns a screen for the locks of the backend that title names, whose keys begin with
@@ -51,20 +54,25 @@ func (s *Screen) Resize(width, height int) { s.width, s.height = width, height }
 
 // Show gives the screen what the backend has. partly says that there are more.
 func (s *Screen) Show(keys []look.Key, partly bool) {
-	s.all, s.partly, s.seen, s.trouble = keys, partly, s.now(), nil
+	s.all, s.partly, s.seen, s.left = keys, partly, s.now(), false
+	s.asked, s.trouble = time.Time{}, nil
 	s.arrange()
 }
 
 // ShowOne gives the screen the lock of that name, if that is still the one that it wants.
 func (s *Screen) ShowOne(name string, k look.Key) {
-	s.seen, s.trouble = s.now(), nil
+	s.asked, s.trouble = time.Time{}, nil
 	if s.inside && name == s.opened {
+		s.described = s.now()
 		s.detail = strings.Split(strings.TrimSuffix(k.Describe(s.ages, s.hide), "\n"), "\n")
 	}
 }
 
 // Fail says that the backend did not show anything. What was shown stays.
-func (s *Screen) Fail(err error) { s.trouble = err }
+func (s *Screen) Fail(err error) { s.asked, s.trouble = time.Time{}, err }
+
+// Ask says that a look at the backend begins.
+func (s *Screen) Ask() { s.asked = s.now() }
 
 // Wants returns the name of the lock that is inspected, and false if it is all of them.
 func (s *Screen) Wants() (name string, one bool) { return s.opened, s.inside }
@@ -145,16 +153,26 @@ func last(k look.Key) look.Party {
 	return k.Holders[len(k.Holders)-1]
 }
 
+// late is for how long an answer may be missing before what is shown is said to be old.
+const late = 2 * time.Second
+
 // state is one line about how good what is shown is.
 func (s *Screen) state() string {
+	from := s.seen
+	if s.inside {
+		from = s.described
+	}
+	old := s.left && !s.inside || !s.asked.IsZero() && s.ages(s.asked) >= late
 	switch {
-	case s.trouble != nil && s.seen.IsZero():
+	case s.trouble != nil && from.IsZero():
 		return "no answer yet: " + s.words(s.trouble)
 	case s.trouble != nil:
-		return fmt.Sprintf("as it was %v ago: %s", s.ages(s.seen).Round(time.Second),
+		return fmt.Sprintf("as it was %v ago: %s", s.ages(from).Round(time.Second),
 			s.words(s.trouble))
-	case s.seen.IsZero():
+	case from.IsZero():
 		return "asking"
+	case old:
+		return fmt.Sprintf("as it was %v ago: asking", s.ages(from).Round(time.Second))
 	case s.partly:
 		return fmt.Sprintf("%d of the first %d locks, and there are more", len(s.rows), len(s.all))
 	case len(s.rows) != len(s.all):

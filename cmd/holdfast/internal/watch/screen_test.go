@@ -211,6 +211,46 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// TestLongTrouble: of an error that is too long, the end is shown, too.
+func TestLongTrouble(t *testing.T) {
+	s, _ := newScreen(80, 24)
+	s.Fail(errors.New("backend unavailable: " + strings.Repeat("日本 wrapped: ", 20) +
+		"connection refused"))
+	if line := shown(t, s, 80, 24)[1]; !strings.HasPrefix(line, "as it was 0s ago: backend unav") ||
+		!strings.HasSuffix(line, ": connection refused") || !strings.Contains(line, less) {
+		t.Errorf("says %q", line)
+	}
+}
+
+const less = "..."
+
+// TestAge: what is shown is said to be old when an answer is late and when it was left for a lock,
+// and how old it is: a list is no newer because of a lock that was inspected since.
+func TestAge(t *testing.T) {
+	s, c := newScreen(80, 24)
+	after := func(d time.Duration, do func(), want string) {
+		t.Helper()
+		c.Time = c.Add(d)
+		do()
+		if lines := shown(t, s, 80, 24); lines[1] != want {
+			t.Errorf("says %q, want %q", lines[1], want)
+		}
+	}
+	nothing := func() {}
+	after(time.Minute, s.Ask, "3 locks")
+	after(time.Second, nothing, "3 locks")
+	after(time.Second, nothing, "as it was 1m2s ago: asking")
+	after(0, func() { s.Show(locks(), false) }, "3 locks")
+	after(time.Minute, func() { press(t, s, "enter") }, "asking")
+	after(0, func() { s.ShowOne("backup", locks()[0]) }, "3 locks")
+	after(time.Minute, func() { s.Fail(errors.New("x")) }, "as it was 1m0s ago: x")
+	after(0, func() { s.ShowOne("backup", locks()[0]) }, "3 locks")
+	after(0, func() { press(t, s, "esc") }, "as it was 2m0s ago: asking")
+	after(0, func() { s.Fail(errors.New("x")) }, "as it was 2m0s ago: x")
+	after(0, func() { s.Show(locks(), false) }, "3 locks")
+	after(0, func() { press(t, s, "enter"); s.Fail(errors.New("x")) }, "no answer yet: x")
+}
+
 // TestAnySize: with any size, many locks, and names and labels that are long, wide or hostile, the
 // lines fit, and the cursor is among them.
 func TestAnySize(t *testing.T) {
@@ -254,6 +294,8 @@ func TestNarrow(t *testing.T) {
 		head, row string
 	}{
 		{40, "", "NAME v HOLDER LEASE WAITING", "tenants/a... nightly... 30s 7"},
+		{40, "s s", "NAME HOLDER HOST v LEASE WAITING", "tenan... nig... web... 30s 7"},
+		{40, "s s s", "NAME HOLDER PID v LEASE WAITING", "tenan... nigh... 7 30s 7"},
 		{60, "s s", "NAME HOLDER HOST v LEASE WAITING",
 			"tenants... nightly-reca... web-7f9c.pro... 30s 7"},
 		{60, "", "NAME v HOLDER FOR LEASE WAITING",
