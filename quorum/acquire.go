@@ -42,7 +42,7 @@ func (q *Quorum) Acquire(ctx context.Context, claim driver.Claim) (driver.Result
 		// nodes until then.
 		q.giveBack(claim)
 	default:
-		q.tell(q.asked(r, result, err))
+		q.tell(q.asked(r, &result, err))
 	}
 	return result, err
 }

@@ -62,6 +62,7 @@ type queuedClaim struct {
 	fresh   bool     // a node has sent something since the caller last asked
 	hinted  bool     // the caller was told to ask, and has not asked yet
 	granted bool     // the caller was told that it holds the key
+	handed  bool     // it was, and was answered Busy since
 	// nodes that the claim gave back without queuing there again, since the caller last asked
 	left    node.Set
 	retreat int // how often grants were given back and came again at once
@@ -388,7 +389,11 @@ func (q *Quorum) returnLocked(r *record, nodes node.Set, again bool) {
 }
 
 // asked notes how an acquisition with Queue ended, and looks at the notices that came meanwhile.
-func (q *Quorum) asked(r *round, result driver.Result, err error) (n driver.Notice) {
+//
+// If the caller was told that it holds the key, it may have asked before it has read that, and
+// would count the grant from this request. So from then on the claim's presence ends when that
+// grant does, and the caller has to ask with another owner value.
+func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Notice) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +404,11 @@ func (q *Quorum) asked(r *round, result driver.Result, err error) (n driver.Noti
 	w.asking--
 	w.known = w.known || result.Presence > 0 || err != nil && node.Maybe(err)
 	if result.State == driver.Busy {
+		w.handed = w.handed || w.granted
 		w.granted, r.record.held = false, false
+		if w.handed {
+			result.Presence = min(result.Presence, max(w.promised.Sub(r.start), 1))
+		}
 		if result.Presence > 0 {
 			// The largest of all answers: the caller may not have seen the latest yet.
 			if until := r.start.Add(result.Presence); !w.told || until > w.promised {
