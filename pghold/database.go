@@ -22,8 +22,26 @@ type database interface {
 	query(ctx context.Context, statement string, args []any,
 		row func(scan func(...any) error) error) (sent bool, err error)
 
+	// want says what a request lacks that waits for a connection.
+	want() error
+
 	// close gives up what the Backend has opened itself.
 	close()
+}
+
+// What a request lacks that has waited for a connection in vain.
+var (
+	errConnection = errors.New("no connection was ready")
+	errExhausted  = errors.New("every connection that the pool may have is in use: " +
+		"if the server answers, let the pool have more, or give the locks a pool of their own")
+)
+
+// lacking adds to the error of a wait for a connection what was lacking.
+func lacking(err, want error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", want, err)
+	}
+	return err
 }
 
 // pgxDatabase is a pool of pgx.
@@ -78,9 +96,12 @@ func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statemen
 	args []any, row func(scan func(...any) error) error) (sent bool, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return false, err
+		return false, lacking(err, d.want())
 	}
 	defer conn.Release()
+	if err := maySend(ctx); err != nil {
+		return false, err
+	}
 	if mode == pgx.QueryExecModeSimpleProtocol && !simple(conn.Conn().PgConn()) {
 		mode = pgx.QueryExecModeExec
 	}
@@ -99,6 +120,13 @@ func (d *pgxDatabase) once(ctx context.Context, mode pgx.QueryExecMode, statemen
 		_ = conn.Conn().Close(ctx)
 	}
 	return !pgconn.SafeToRetry(err), err
+}
+
+func (d *pgxDatabase) want() error {
+	if s := d.pool.Stat(); s.AcquiredConns() >= s.MaxConns() {
+		return errExhausted
+	}
+	return errConnection
 }
 
 // simple reports whether pgx writes values into the text of a statement for this session. It
@@ -159,9 +187,12 @@ func (d sqlDatabase) query(ctx context.Context, statement string, args []any,
 	row func(scan func(...any) error) error) (sent bool, err error) {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
-		return false, err
+		return false, lacking(err, d.want())
 	}
 	defer conn.Close()
+	if err := maySend(ctx); err != nil {
+		return false, err
+	}
 	rows, err := conn.QueryContext(ctx, statement, args...)
 	if err == nil {
 		for err == nil && rows.Next() {
@@ -175,6 +206,13 @@ func (d sqlDatabase) query(ctx context.Context, statement string, args []any,
 		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) // closes it
 	}
 	return !errors.Is(err, sqldriver.ErrBadConn) && !pgconn.SafeToRetry(err), err
+}
+
+func (d sqlDatabase) want() error {
+	if s := d.db.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return errExhausted
+	}
+	return errConnection
 }
 
 func (d sqlDatabase) close() {}

@@ -80,6 +80,11 @@
 // An acquisition may then still arrive. The release that follows has the server refuse it for a
 // minute.
 //
+// Each request takes a connection of the pool, for five seconds at most. If the service has all of
+// them in use, locks wait for one, and renewals too, so give the pool a few more than the service
+// needs at a time, or the locks a pool of their own. A request that nobody waits for any more when
+// it gets a connection is not sent, unless it is a release, and its error is ErrUnavailable.
+//
 // # Access
 //
 // The least that a user needs:

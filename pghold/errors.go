@@ -56,6 +56,10 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 	case errors.As(err, &connect):
 		e.Maybe, e.Permanent = false, permanentLogin(code)
 		e.Err = b.discreet(connect.Unwrap()) // the rest is user and database
+	case errors.Is(err, errExhausted):
+		e.Err = fmt.Errorf("waited %v: %w", patience, errExhausted)
+	case errors.Is(err, errConnection):
+		e.Err = fmt.Errorf("waited %v: %w", patience, errConnection)
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = fmt.Errorf("no answer within %v: %w", patience, errNoAnswer)
 	case code != "":
@@ -108,7 +112,8 @@ var errNoAnswer = errors.New("the request was given up")
 
 func missing(code string) bool {
 	switch code {
-	case "42P01", "42883", "3F000": // no such table, function, schema
+	// No such table, function, schema, column, or type, which each table is as well.
+	case "42P01", "42883", "3F000", "42703", "42704":
 		return true
 	}
 	return false

@@ -2,8 +2,10 @@ package pghold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,7 +41,8 @@ type place struct {
 	owner  string        // of a release: whose; else empty
 
 	// Guarded by line.mu:
-	sent    bool // or about to be
+	begun   bool // those before it are back, and it waits for a connection or is sent
+	sent    bool // or about to be, on a connection that it has
 	givenUp bool // nobody waits for it
 }
 
@@ -58,23 +61,36 @@ func (l *line) join(key, releaseOf string) (*place, error) {
 	l.joined++
 	p := &place{key: key, before: l.last[key], back: make(chan struct{}), number: l.joined,
 		owner: releaseOf}
-	p.sent = p.before == nil
 	l.last[key] = p.back
 	return p, nil
 }
 
-// send reports whether a request whose turn has come is sent. It is if somebody waits for it. A
-// release is sent in any case, unless an equal one comes behind it, because it must not be lost
-// behind an acquisition that hangs.
+// begin reports whether a request whose turn has come is made.
+func (l *line) begin(p *place) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.begun = l.wants(p)
+	return p.begun
+}
+
+// send reports whether a request that has a connection is sent.
 func (l *line) send(p *place) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.sent = p.sent || !p.givenUp || p.owner != "" && l.releases[p.owner] == p
+	p.sent = p.sent || l.wants(p)
 	return p.sent
 }
 
-// giveUp notes that the caller does not wait any longer, and returns its error; err is the reason.
-func (l *line) giveUp(p *place, err error) error {
+// wants reports whether somebody waits for the request. A release is wanted in any case, unless an
+// equal one comes behind it, because it must not be lost behind an acquisition that hangs. Called
+// with mu held.
+func (l *line) wants(p *place) bool {
+	return !p.givenUp || p.owner != "" && l.releases[p.owner] == p
+}
+
+// giveUp notes that the caller does not wait any longer, and returns its error; err is the reason,
+// and want says what a request without a connection lacks.
+func (l *line) giveUp(p *place, err error, want func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.givenUp = true
@@ -82,7 +98,11 @@ func (l *line) giveUp(p *place, err error) error {
 		(last == nil || last.number < p.number) {
 		l.releases[p.owner] = p
 	}
-	if !p.sent && p.owner == "" {
+	switch {
+	case p.sent || p.owner != "":
+	case p.begun:
+		return &driver.Error{Err: fmt.Errorf("not sent: %w: %w", want(), err)}
+	default:
 		return &driver.Error{Err: fmt.Errorf(
 			"not sent, as an earlier request for its key has not come back: %w", err)}
 	}
@@ -126,9 +146,9 @@ func inLine[T any](ctx context.Context, b *Backend, key, releaseOf string,
 			<-p.before
 		}
 		var a answer[T]
-		if b.line.send(p) {
+		if b.line.begin(p) {
 			ctx, cancel := context.WithTimeout(b.life, patience)
-			a.value, a.err = request(ctx)
+			a.value, a.err = request(sending(ctx, func() bool { return b.line.send(p) }))
 			cancel()
 		}
 		b.line.leave(p)
@@ -138,31 +158,60 @@ func inLine[T any](ctx context.Context, b *Backend, key, releaseOf string,
 	case a := <-answers:
 		return a.value, a.err
 	case <-ctx.Done():
-		return none, b.line.giveUp(p, ctx.Err())
+		return none, b.line.giveUp(p, ctx.Err(), b.db.want)
 	case <-b.life.Done():
-		return none, b.line.giveUp(p, errClosed)
+		return none, b.line.giveUp(p, errClosed, b.db.want)
 	}
 }
 
-// aside runs a request that needs no order. effect says that it may change something.
+// aside runs a request that needs no order. effect says that it may change something. If it has no
+// connection when its caller gives it up, it is not sent any more.
 func aside[T any](ctx context.Context, b *Backend, effect bool,
 	request func(context.Context) (T, error)) (none T, err error) {
 	if err := b.ready(ctx); err != nil {
 		return none, err
 	}
 	answers := make(chan answer[T], 1)
+	var state atomic.Int32 // one of those below; the first to set it decides
+	const sent, givenUp = 1, 2
 	go func() {
 		ctx, cancel := context.WithTimeout(b.life, patience)
 		defer cancel()
-		value, err := request(ctx)
+		value, err := request(sending(ctx, func() bool {
+			return state.CompareAndSwap(0, sent) || state.Load() == sent
+		}))
 		answers <- answer[T]{value, err}
 	}()
+	failed := &driver.Error{Maybe: effect}
 	select {
 	case a := <-answers:
 		return a.value, a.err
 	case <-ctx.Done():
-		return none, &driver.Error{Maybe: effect, Err: ctx.Err()}
+		failed.Err = ctx.Err()
 	case <-b.life.Done():
-		return none, &driver.Error{Maybe: effect, Permanent: true, Err: errClosed}
+		failed.Permanent, failed.Err = true, errClosed
 	}
+	if state.CompareAndSwap(0, givenUp) {
+		failed.Maybe, failed.Err = false, fmt.Errorf("not sent: %w: %w", b.db.want(), failed.Err)
+	}
+	return none, failed
+}
+
+// errGivenUp is the error of a request that has a connection when nobody waits for it any more.
+// Nobody sees it.
+var errGivenUp = errors.New("given up")
+
+type sendingKey struct{}
+
+// sending has a request ask, when it has a connection, whether it is still to be sent.
+func sending(ctx context.Context, send func() bool) context.Context {
+	return context.WithValue(ctx, sendingKey{}, send)
+}
+
+// maySend asks so.
+func maySend(ctx context.Context) error {
+	if send, ok := ctx.Value(sendingKey{}).(func() bool); ok && !send() {
+		return errGivenUp
+	}
+	return nil
 }

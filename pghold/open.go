@@ -101,6 +101,7 @@ func (b *Backend) matches(ctx context.Context) error {
 		return nil
 	}
 	var version int64
+	ctx = sending(ctx, func() bool { return true }) // this is not yet what was asked for
 	err := b.query(ctx, false, "SELECT holdfast.version()", nil,
 		func(scan func(...any) error) error { return scan(&version) })
 	if err != nil {
