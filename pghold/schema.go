@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,6 +48,26 @@ func (m sqlMigration) QueryRow(ctx context.Context, statement string, args ...an
 	return m.db.QueryRowContext(ctx, statement, args...)
 }
 
+// wholeStatement counts the tables and the functions that are there.
+const wholeStatement = `SELECT
+	(SELECT count(*) FROM pg_catalog.pg_tables WHERE schemaname = 'holdfast'),
+	(SELECT count(DISTINCT proname) FROM pg_catalog.pg_proc AS p
+		JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace WHERE n.nspname = 'holdfast')`
+
+// objects counts the tables and the functions that the schema has.
+func objects() (tables, functions int) {
+	return strings.Count(schema, "TABLE IF NOT EXISTS"),
+		strings.Count(schema, "CREATE OR REPLACE FUNCTION")
+}
+
+// whole reports whether somebody has removed tables or functions.
+func whole(ctx context.Context, db DB) (bool, error) {
+	var tables, functions int
+	err := db.QueryRow(ctx, wholeStatement).Scan(&tables, &functions)
+	wantTables, wantFunctions := objects()
+	return tables >= wantTables && functions >= wantFunctions, err
+}
+
 // Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
 // processes may do so at the same time. The user has to be allowed to create a schema in the
 // database. If the schema is there already, any user will do. ctx bounds the migration. Migrate
@@ -57,7 +78,10 @@ func Migrate(ctx context.Context, db DB) error {
 	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)
 	switch {
 	case err == nil && version == schemaVersion:
-		return nil
+		// An operator may have removed a part of it.
+		if there, err := whole(ctx, db); err != nil || there {
+			return migrateFailed(err)
+		}
 	case err == nil && version > schemaVersion:
 		return fmt.Errorf("pghold: migrate: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
 			"the schema holdfast has version %d, and this program knows %d: use a newer one",
@@ -66,6 +90,11 @@ func Migrate(ctx context.Context, db DB) error {
 	if err == nil || missing(state(err)) {
 		_, err = db.Exec(ctx, schema)
 	}
+	return migrateFailed(err)
+}
+
+// migrateFailed returns the error of Migrate for that of the database, or nil for nil.
+func migrateFailed(err error) error {
 	switch {
 	case err == nil:
 		return nil

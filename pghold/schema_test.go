@@ -124,3 +124,23 @@ func TestOlderSchema(t *testing.T) {
 	ask(t, over, b, driver.Held)
 	release(t, over, b, driver.Held)
 }
+
+// An operator has removed a part of the schema. The error says to run Migrate, and that helps.
+func TestMigrateMends(t *testing.T) {
+	pool, url := ownDatabase(t, "damaged")
+	for _, damage := range []string{"DROP TABLE holdfast.ended", "DROP FUNCTION holdfast.settle",
+		"DROP TABLE holdfast.locks"} {
+		b := open(t, url)
+		run(t, pool, damage)
+		c := claim("k")
+		c.Shared = true // one that looks at all tables
+		if _, err := b.Acquire(t.Context(), c); !errors.Is(err, pghold.ErrMissing) {
+			t.Errorf("after %s: %v; want %v", damage, err, pghold.ErrMissing)
+		}
+		if err := pghold.Migrate(t.Context(), pool); err != nil {
+			t.Fatalf("after %s: %v", damage, err)
+		}
+		ask(t, b, c, driver.Held)
+		release(t, b, c, driver.Held)
+	}
+}
