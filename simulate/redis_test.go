@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -60,7 +61,7 @@ type redisLink struct {
 	paused time.Time
 	mended bool
 	dead   bool
-	lagged time.Time // the end of the last outage
+	lagged time.Time // until when something may still be on its way for long
 }
 
 func (l *redisLink) request() time.Duration {
@@ -74,7 +75,7 @@ func (l *redisLink) travel() time.Duration {
 	d := time.Duration((0.5 + l.r.ExpFloat64()/2) * float64(l.h.delay))
 	if !l.mended && l.h.has(losses) && l.r.IntN(50) == 0 {
 		d *= time.Duration(1 + l.r.IntN(50))
-		l.lagged = time.Now().Add(d)
+		l.lag(time.Now().Add(d))
 	}
 	return d
 }
@@ -104,7 +105,8 @@ func (l *redisLink) fail(kind outage, d time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	l.until, l.lagged, l.drop = end, end, kind == silent || kind == flaky
+	l.until, l.drop = end, kind == silent || kind == flaky
+	l.lag(end)
 	l.mu.Unlock()
 	switch kind {
 	case refused:
@@ -123,7 +125,7 @@ func (l *redisLink) fade(d, silence time.Duration) {}
 func (l *redisLink) pause(d time.Duration) {
 	l.mu.Lock()
 	l.paused = time.Now().Add(d)
-	l.lagged = l.paused
+	l.lag(l.paused)
 	l.mu.Unlock()
 	l.client.Hang(redismodel.Both)
 	time.AfterFunc(d, l.resume)
@@ -171,8 +173,29 @@ func (l *redisLink) kill() {
 	l.client.Hang(redismodel.Both)
 }
 
+// lag notes that something may be on its way for long, until then. An earlier end changes nothing.
+// The caller holds l.mu.
+func (l *redisLink) lag(until time.Time) {
+	if until.After(l.lagged) {
+		l.lagged = until
+	}
+}
+
 func (l *redisLink) lags(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.lagged) < d
+}
+
+// A slow reply during an outage does not end the time in which nothing is suspended.
+//
+// Fails if the code is broken like this: lag that sets lagged to an earlier end, too.
+func TestNothingIsSuspendedBeforeAnOutageEnds(t *testing.T) {
+	var l redisLink
+	now := time.Now()
+	l.lag(now.Add(time.Hour))
+	l.lag(now.Add(time.Millisecond))
+	if !l.lags(0) || !l.lagged.Equal(now.Add(time.Hour)) {
+		t.Errorf("lags until %v, want an hour from %v", l.lagged, now)
+	}
 }
