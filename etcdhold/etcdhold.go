@@ -104,8 +104,9 @@ func WithTimeout(timeout time.Duration) Option {
 
 // New returns a Backend that uses the client. It asks no server. The client stays the caller's:
 // close it after the Backend. The Backend uses the client's own KV and bypasses a wrapper in its
-// place, so name a namespace with [WithKeyspace]. New fails with ErrInvalid for a client without a
-// connection and for options that are not allowed.
+// place, so name a namespace with [WithKeyspace]. A client with a user name may not recover at etcd
+// 3.4 when the server has forgotten its login, as after a restart; that of [Open] does. New fails
+// with ErrInvalid for a client without a connection and for options that are not allowed.
 func New(client *clientv3.Client, options ...Option) (*Backend, error) {
 	if client == nil || client.ActiveConnection() == nil {
 		return nil, invalid("the client is nil, or has no connection: make one with clientv3.New")

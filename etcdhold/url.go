@@ -295,6 +295,7 @@ func (a *address) connect(ctx context.Context) (*clientv3.Client, error) {
 		end()
 		return nil, failure(err)
 	}
+	client.Auth = &logins{Auth: client.Auth}
 	return client, nil
 }
 
