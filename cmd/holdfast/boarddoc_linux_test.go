@@ -33,7 +33,10 @@ func TestBoardDocument(t *testing.T) {
 			continue
 		}
 		boards++
-		words := strings.Fields(here.Replace(command))
+		words := strings.Fields(command)
+		for i, word := range words {
+			words[i] = here.Replace(word) // a directory may have a space
+		}
 		if !strings.Contains(command, "--listen") {
 			words = append(words, "--listen=127.0.0.1:0")
 		}

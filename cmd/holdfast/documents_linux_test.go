@@ -218,7 +218,7 @@ func TestCrontab(t *testing.T) {
 	}
 	writeProgram(t, filepath.Join(bin, "report"), "#!/bin/sh\necho report\nread x\n", 0o700)
 	places := strings.NewReplacer("redis://locks.example.com", "redis://"+server.Addr,
-		"/usr/local/bin/report", filepath.Join(bin, "report"))
+		"/usr/local/bin/report", "'"+filepath.Join(bin, "report")+"'")
 	jobs := 0
 	for _, b := range blocksOf(t, "README.md") {
 		if b.kind != "crontab" {

@@ -50,7 +50,7 @@ func looksTheSame(t *testing.T, url string, doctor int) {
 
 	crossed := func(has, wants string) *process {
 		return s.command(url, "run", ttl, "--label="+has, has, "--", "sh", "-c",
-			"echo started; read x; exec "+holdfastPath+" run "+ttl+" --label="+has+" "+wants+
+			"echo started; read x; exec '"+holdfastPath+"' run "+ttl+" --label="+has+" "+wants+
 				" -- true")
 	}
 	one, two := crossed("one/1", "one/2"), crossed("one/2", "one/1")

@@ -11,7 +11,7 @@ import (
 func TestLeadInherits(t *testing.T) {
 	on := locks(t)
 	p := start(t, on, nil, "lead", "name", "-c",
-		`ls -l /proc/$$/fd | grep -c `+on+`/members/; read x`)
+		`ls -l /proc/$$/fd | grep -c "`+on+`/members/"; read x`)
 	p.expect("1")
 	p.signal(syscall.SIGTERM)
 	p.ends()

@@ -54,9 +54,12 @@ func TestLeaderDocument(t *testing.T) {
 		t.Cleanup(func() { m.socket.Close() })
 		_, command, _ := strings.Cut(blocks["ini"], "ExecStart=")
 		command, _, _ = strings.Cut(command, "\n")
-		words := strings.Fields(strings.NewReplacer("/usr/local/bin/holdfast", holdfastPath,
-			"/usr/local/bin/scheduler", scheduler, "/run/scheduler", dir, "%H", "host",
-		).Replace(command))
+		here := strings.NewReplacer("/usr/local/bin/holdfast", holdfastPath,
+			"/usr/local/bin/scheduler", scheduler, "/run/scheduler", dir, "%H", "host")
+		words := strings.Fields(command)
+		for i, word := range words {
+			words[i] = here.Replace(word) // a directory may have a space
+		}
 		_, env, _ := strings.Cut(blocks["ini"], "Environment=")
 		env, _, _ = strings.Cut(env, "\n")
 		cmd := exec.Command(words[0], words[1:]...)
@@ -77,7 +80,8 @@ func TestLeaderDocument(t *testing.T) {
 	_, ready, _ := strings.Cut(blocks["yaml"], "command: [")
 	ready, _, _ = strings.Cut(ready, "]")
 	passes := func(m machine, check string) bool {
-		cmd := exec.Command("sh", "-c", strings.ReplaceAll(check, "/tmp/leader.json", m.file))
+		file := "'" + m.file + "'"
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(check, "/tmp/leader.json", file))
 		out, err := cmd.CombinedOutput()
 		if len(out) > 0 {
 			t.Errorf("%s: %s", check, out)

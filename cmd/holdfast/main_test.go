@@ -59,8 +59,8 @@ func testMain(m *testing.M) int {
 	if err := os.Mkdir(temporaryDir, 0o700); err != nil {
 		panic(err)
 	}
-	setDir := "-X github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl.temporary=" +
-		temporaryDir
+	setDir := "-X 'github.com/holdfast-go/holdfast/cmd/holdfast/internal/backendurl.temporary=" +
+		temporaryDir + "'" // it may have a space
 	args := append([]string{"build", "-buildvcs=false", "-ldflags", setDir, "-o", holdfastPath},
 		buildFlags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {

@@ -493,8 +493,9 @@ func inColumns(t *testing.T, table string) {
 	if len(rows) != 3 {
 		t.Fatalf("%d lines; want a heading and two locks: %q", len(rows), table)
 	}
+	lease := regexp.MustCompile(`1h0m0s|5\dm\d+s|$`) // a busy machine takes a moment to ask
 	for _, row := range rows[1:] {
-		if strings.Index(row, "1h0m0s") != strings.Index(rows[0], "LEASE") {
+		if lease.FindStringIndex(row)[0] != strings.Index(rows[0], "LEASE") {
 			t.Errorf("not below its heading: %q in\n%s", row, table)
 		}
 	}

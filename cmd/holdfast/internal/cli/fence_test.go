@@ -86,16 +86,20 @@ func TestFenceSources(t *testing.T) {
 	t.Setenv("HOLDFAST_TOKEN", "7")
 	for _, step := range []struct{ args, out string }{
 		{"init", ""},
-		{"init --on=" + two, ""},
+		{"init --on=TWO", ""},
 		{"advance a", ""},
 		{"advance --token=3 b", ""},
-		{"advance --on=" + two + " c", ""},
+		{"advance --on=TWO c", ""},
 		{"show a", "7\n"},
 		{"show b", "3\n"},
 		{"show c", "0\n"},
-		{"show c --on=" + two, "7\n"},
+		{"show c --on=TWO", "7\n"},
 	} {
-		code, out, err := run(t, append([]string{"fence"}, strings.Fields(step.args)...)...)
+		args := strings.Fields("fence " + step.args)
+		for i, arg := range args {
+			args[i] = strings.ReplaceAll(arg, "TWO", two) // which may have a space
+		}
+		code, out, err := run(t, args...)
 		if code != 0 || out != step.out || err != "" {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %q", step.args, code, out, err,
 				step.out)

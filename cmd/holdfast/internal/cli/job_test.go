@@ -77,6 +77,9 @@ func newGate(t *testing.T) gate {
 	return gate(path)
 }
 
+// word is how a script names the gate. The directory for temporary files may have a space.
+func (g gate) word() string { return "'" + string(g) + "'" }
+
 // wait waits for a script to read from the gate. open lets it go on.
 func (g gate) wait(t *testing.T) (open func()) {
 	t.Helper()
@@ -161,7 +164,7 @@ func TestSeveralNames(t *testing.T) {
 			[ "$HOLDFAST_TOKEN_1" = "$HOLDFAST_TOKEN_3" ] && [ "$HOLDFAST_TOKEN_2" -gt 0 ] &&
 			[ "$HOLDFAST_TOKEN_1" -gt 0 ] && [ "$HOLDFAST_TOKEN_2" != "$HOLDFAST_TOKEN_1" ] &&
 			[ "${HOLDFAST_KEY-}${HOLDFAST_TOKEN-}${HOLDFAST_TOKEN_9-}" = "" ] &&
-			[ "$HOLDFAST_TOKEN_x" = outer ] || exit 5; read x <`+string(g)+`; sleep 60`)
+			[ "$HOLDFAST_TOKEN_x" = outer ] || exit 5; read x <`+g.word()+`; sleep 60`)
 	}()
 	open := g.wait(t)
 	defer open()
@@ -193,7 +196,7 @@ func TestKeyAndEnvironment(t *testing.T) {
 	done := make(chan outcome, 1)
 	go func() {
 		done <- job(backend, cli.Options{},
-			`[ "$HOLDFAST_KEY" = name ] && [ "$HOLDFAST_TOKEN" -gt 0 ] && read x <`+string(g)+
+			`[ "$HOLDFAST_KEY" = name ] && [ "$HOLDFAST_TOKEN" -gt 0 ] && read x <`+g.word()+
 				`; exit 4`)
 	}()
 	open := g.wait(t)
@@ -281,7 +284,7 @@ func TestFrozenBackendEndsTheCommand(t *testing.T) {
 	done := make(chan outcome, 1)
 	go func() {
 		done <- job(backend, cli.Options{TTL: leaseToLose, Grace: guard},
-			`trap 'exit 3' TERM; while :; do read x <`+string(g)+`; done`)
+			`trap 'exit 3' TERM; while :; do read x <`+g.word()+`; done`)
 	}()
 	defer g.wait(t)()
 	backend.Faults().Freeze()
@@ -298,7 +301,7 @@ func TestLossAtTheRelease(t *testing.T) {
 	backend, witness := memory(t)
 	g := newGate(t)
 	done := make(chan outcome, 1)
-	go func() { done <- job(backend, cli.Options{}, "read x <"+string(g)+"; exit 0") }()
+	go func() { done <- job(backend, cli.Options{}, "read x <"+g.word()+"; exit 0") }()
 	open := g.wait(t)
 	if !witness.Faults().Lose(key) {
 		t.Error("nobody held it")

@@ -60,7 +60,7 @@ func TestPermitLost(t *testing.T) {
 	done := make(chan outcome, 1)
 	go func() {
 		done <- job(backend, cli.Options{Permits: 1, TTL: leaseToLose},
-			"read x <"+string(g)+"; sleep 60")
+			"read x <"+g.word()+"; sleep 60")
 	}()
 	defer g.wait(t)()
 	if !witness.Faults().Lose("pre/name@permit/0") {
