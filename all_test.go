@@ -1259,3 +1259,32 @@ func TestMaxHoldOfASetWithoutRenewal(t *testing.T) {
 		set.Release(background)
 	})
 }
+
+// A set that lacks one key, and holds no later one but a nested one, asks for it once and waits: no
+// attempt goes before, as there is nothing to put back.
+//
+// Fails if the code is broken like this: holdsAfter without own.
+func TestSetWithANestedKeyAsksOnceWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		backend := newCounting(b)
+		l := b.lockerOn(backend)
+		other, _ := b.locker()
+		taken := b.acquire(other, "a")
+		outer := b.acquire(l, "b")
+		before := backend.acquires.Load()
+		ctx, cancel := context.WithCancel(outer.Context(background))
+		go func() {
+			synctest.Wait()
+			if n := backend.acquires.Load() - before; n != 1 {
+				t.Errorf("asked %d times, want once", n)
+			}
+			cancel()
+		}()
+		if _, err := l.AcquireAll(ctx, []string{"a", "b"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("AcquireAll: %v, want the error of its context", err)
+		}
+		b.release(outer)
+		b.release(taken)
+	})
+}

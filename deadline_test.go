@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,4 +186,50 @@ func TestAllWithoutRenewalFailsIfOneIsNotExtended(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same in real time: that of a bubble stands still between a grant and what follows, and is
+// before the zero time of a nested lock. The set waits for c and then extends b: neither c, whose
+// lease is new, nor the lock in which a is nested.
+//
+// Fails if the code is broken like this: extend without own; waitFor that notes a time after the
+// grant.
+func TestNestedKeyOfASetIsNotExtended(t *testing.T) {
+	b := newBench(t)
+	waits := make(chan struct{}, 1)
+	l, backend := b.tapped(holdfast.WithHooks(holdfast.Hooks{
+		Waiting: func(holdfast.WaitingEvent) {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+		}}))
+	other, _ := b.locker()
+	outer := b.acquire(l, "a", holdfast.WithoutRenewal())
+	taken := b.acquire(other, "c")
+	var mu sync.Mutex
+	var renewed []string
+	backend.before(func(call string, c driver.Claim) {
+		if call == "renew" {
+			mu.Lock()
+			defer mu.Unlock()
+			renewed = append(renewed, c.Key)
+		}
+	})
+	go func() {
+		<-waits
+		b.release(taken)
+	}()
+	set, err := l.AcquireAll(outer.Context(background), []string{"a", "b", "c"},
+		holdfast.WithoutRenewal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	if len(renewed) != 1 || renewed[0] != "b" {
+		t.Errorf("extended %q, want b alone", renewed)
+	}
+	mu.Unlock()
+	b.releaseAll(set)
+	b.release(outer)
 }

@@ -20,7 +20,7 @@ type gathering struct {
 	call    call          // for each key, except the key's name and terms
 	maxHold time.Duration // counted from when all keys are held
 	members []member      // in the order of their keys
-	waited  clock.Instant // when the last wait ended; 0: no wait since the last extension
+	waited  clock.Instant // when the last wait got its key; 0: no wait since the last extension
 }
 
 // member is one key of a gathering.
@@ -169,7 +169,9 @@ func (g *gathering) waitFor(ctx context.Context, i int) error {
 	m := &g.members[i]
 	m.lock, m.local, m.err = g.enter(ctx, m, true)
 	g.call.key = m.key
-	g.waited = clock.Now()
+	if m.lock != nil {
+		g.waited = m.lock.granted
+	}
 	return m.err
 }
 
@@ -189,8 +191,8 @@ func (g *gathering) enter(ctx context.Context, m *member, wait bool) (*Lock, boo
 	return lock, local, err
 }
 
-// extend extends the leases that are older than the last wait, because nothing has renewed them. A
-// key whose lock turns out to be lost is missing again.
+// extend extends the leases that are older than that of the last wait, because nothing has renewed
+// them. A key whose lock turns out to be lost is missing again.
 func (g *gathering) extend(ctx context.Context) error {
 	var old []*Lock
 	for i := range g.members {

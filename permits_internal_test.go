@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/memhold"
 )
@@ -148,6 +149,54 @@ func TestPermitsThatAreGivenBackGoToTheNext(t *testing.T) {
 			t.Error("the next waiter did not get the permit")
 		} else if got := <-next; got.token <= lock.token {
 			t.Errorf("token %d after %d, want a larger one", got.token, lock.token)
+		}
+	})
+}
+
+// If a permit is handed over to the scout just as the last waiter has given up, the hook is told
+// that nobody waits, and not of fewer than none.
+//
+// Fails if the code is broken like this: handOver without waiting > 0.
+func TestHandoffToAScoutForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []int
+		_, l := newLocker(t, WithPermits(1), WithHooks(Hooks{
+			HandedOver: func(e HandedOverEvent) { told = append(told, e.Waiting) }}))
+		ctx, cancel := context.WithCancel(context.Background())
+		lock, err := l.Acquire(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan *Lock, 1)
+		go func() {
+			lock, _ := l.Acquire(context.Background(), "key")
+			next <- lock
+		}()
+		synctest.Wait()
+		go l.Acquire(ctx, "key")
+		time.Sleep(time.Second) // the scout waits for the slot
+		if err := lock.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+		lock = <-next // of a new run
+		synctest.Wait()
+		m, s := lock.cohort.semaphore, lock.cohort.shard
+		s.mu.Lock()
+		if w := lock.cohort.waiters.first; w == nil || w.call.watch == nil {
+			t.Error("the scout does not wait for the slot")
+		}
+		leave := m.leave
+		m.leave = func() {} // it has not heard yet that nobody waits
+		s.mu.Unlock()
+		cancel()
+		synctest.Wait()
+		if err := lock.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+		leave()
+		synctest.Wait()
+		if len(told) != 1 || told[0] != 0 {
+			t.Errorf("told of handoffs while %v waited, want [0]", told)
 		}
 	})
 }
