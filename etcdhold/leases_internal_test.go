@@ -117,7 +117,10 @@ func TestLeaseOutlastsTheClaim(t *testing.T) {
 			e, l := newEtcd(t)
 			for range 500 {
 				until := driver.LeaseClock() + ttl
-				x, err := l.ensure(t.Context(), classOf(ttl, false), until)
+				// One that is too short would be kept alive again and again.
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				x, err := l.ensure(ctx, classOf(ttl, false), until)
+				cancel()
 				if err != nil {
 					t.Fatal(err)
 				}
