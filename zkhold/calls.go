@@ -106,7 +106,8 @@ func (c *claim) isIdle(b *Backend) bool {
 }
 
 func (a *acquisition) run(ctx context.Context) (driver.Result, error) {
-	// If the claim is known, the call likely changes nothing. Then what it reads has to be new.
+	// If the claim is known, the call likely changes nothing. Then what it reads has to be new. To
+	// begin with a read that may be old would cost one more, and no more than that.
 	synced := !a.mine.isIdle(a.b)
 	w := want{Claim: a.Claim, at: uint64(time.Now().UnixMicro()),
 		refresh: a.b.outdated(a.mine, a.Claim)}
@@ -201,7 +202,8 @@ func (b *Backend) plan(key, owner string, synced bool) (p *plan, nodes names, er
 	return newPlan(s, key, b.dead(key, nodes), nodes), nodes, nil
 }
 
-// tellOurs tells those claims of this Backend that the plan has let in.
+// tellOurs tells those claims of this Backend that the plan has let in. Their watches tell it too,
+// later by what a server takes to notify.
 func (b *Backend) tellOurs(p *plan, nodes names, key string) {
 	for _, x := range p.admit {
 		if nodes.ours(x.Node) {

@@ -99,6 +99,7 @@ func (b *Backend) commit(p *plan, id int64) (done bool, err error) {
 	sent := driver.LeaseClock()
 	_, err = b.client.Multi(p.operations(data, b.acl)...)
 	if err != nil {
+		// What is recalled has a version, so a plan on it would be refused, in vain.
 		b.recall.erred(p.path)
 	}
 	switch {
