@@ -373,10 +373,21 @@ func (m many) run() {
 // expire is loseLease for a lease whose validity is over. It also has the key released in the
 // background, because the backend may still count it as held.
 func (c *cohort) expire(h *lease) (tell func()) {
-	if !c.shard.closed {
-		c.locker.cleanUp(h.claim())
+	claim, locker := h.claim(), c.locker
+	lost := c.loseLease(h, h.expired())
+	if c.shard.closed {
+		return lost
 	}
-	return c.loseLease(h, h.expired())
+	locker.tasks.Add(1)
+	return func() {
+		// Only now, because the backend may then give the key to another at once. Deferred, because
+		// a context may panic.
+		defer func() {
+			locker.cleanUp(claim)
+			locker.tasks.Done()
+		}()
+		lost()
+	}
 }
 
 func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {

@@ -91,8 +91,12 @@ func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tel
 		}
 	}
 	c.shard.mu.Unlock()
-	w.ready <- o // after unlocking, because it takes long to wake a goroutine
-	tell()
+	func() {
+		// After unlocking, because it takes long to wake a goroutine. Deferred, because a context
+		// that tell ends may panic.
+		defer func() { w.ready <- o }()
+		tell()
+	}()
 	if o.lock != nil {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {

@@ -1,0 +1,84 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/memhold"
+)
+
+// slowEnd is a context, or what else ends with a lock, that takes its time.
+type slowEnd struct{ ended time.Time }
+
+func (e *slowEnd) end(error) {
+	time.Sleep(100 * time.Millisecond)
+	e.ended = time.Now()
+}
+
+// What ends with a lock has ended before anybody else gets the key: neither another process, when
+// the lease is over and is released, nor the next goroutine, when the lock is handed over.
+func TestContextsEndBeforeAnotherHasTheKey(t *testing.T) {
+	t.Run("lease is over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			backend, l := newLocker(t)
+			other, err := New(backend)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			lock, end := acquireSlowlyEnding(t, l)
+			defer backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
+				Err: errors.New("refused")})()
+			next, err := other.Acquire(context.Background(), "key")
+			mustHaveEnded(t, lock, end, next, err)
+		})
+	})
+	t.Run("handed over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, l := newLocker(t)
+			lock, end := acquireSlowlyEnding(t, l)
+			go func() {
+				time.Sleep(time.Second)
+				if err := lock.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			next, err := l.Acquire(context.Background(), "key")
+			mustHaveEnded(t, lock, end, next, err)
+		})
+	})
+}
+
+func acquireSlowlyEnding(t *testing.T, l *Locker) (*Lock, *slowEnd) {
+	t.Helper()
+	lock, err := l.Acquire(context.Background(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Done() // asked for while the lock is held, it is closed when all else has ended
+	end := &slowEnd{}
+	s := lock.cohort.shard
+	s.mu.Lock()
+	lock.attach(end)
+	s.mu.Unlock()
+	return lock, end
+}
+
+func mustHaveEnded(t *testing.T, lock *Lock, end *slowEnd, next *Lock, err error) {
+	t.Helper()
+	got := time.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Done()
+	if got.Before(end.ended) {
+		t.Errorf("another has the key %v before what ends with the lock has ended; want no overlap",
+			end.ended.Sub(got))
+	}
+	if err := next.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
