@@ -55,10 +55,8 @@ func (q *Quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Entry
 			yield(driver.Entry{}, err)
 			return
 		}
-		l := &list{q: q, prefix: prefix, lost: make([]bool, len(q.nodes)),
-			late: newLateness(len(q.nodes), listLate), signs: make([]signs, len(q.nodes)),
-			heard: make([]bool, len(q.nodes)), done: make([]bool, len(q.nodes)),
-			ends: make([]reply[struct{}], len(q.nodes))}
+		l := &list{q: q, prefix: prefix, late: newLateness(len(q.nodes), listLate),
+			signs: make([]signs, len(q.nodes)), ends: make([]reply[struct{}], len(q.nodes))}
 		l.run(ctx, yield)
 	}
 }
@@ -71,20 +69,15 @@ type list struct {
 	late   *lateness
 	signs  []signs
 	ends   []reply[struct{}] // how the lists of the nodes ended
-
-	mu    sync.Mutex
-	heard []bool // which nodes have answered since a majority last had
-	done  []bool // which nodes have listed all
-
-	// lost are the nodes whose lists have failed, and to which keys belonged. Then there is another
-	// pass, in which these keys belong to the next node.
-	lost    []bool
-	earlier [][]bool // lost, in each pass before
 }
 
 func (l *list) run(ctx context.Context, yield func(driver.Entry, error) bool) {
-	for {
-		relied, stopped := l.pass(ctx, yield)
+	n := len(l.q.nodes)
+	var earlier [][]bool
+	for lost := make([]bool, n); ; {
+		p := &pass{list: l, lost: lost, earlier: earlier, heard: make([]bool, n),
+			done: make([]bool, n)}
+		relied, stopped := p.run(ctx, yield)
 		if stopped {
 			return
 		}
@@ -92,15 +85,31 @@ func (l *list) run(ctx context.Context, yield func(driver.Entry, error) bool) {
 			yield(driver.Entry{}, err)
 			return
 		}
-		lost := slices.Clone(l.lost)
-		for i := range lost {
-			lost[i] = lost[i] || relied[i] && l.ends[i].err != nil
+		more := slices.Clone(lost)
+		for i := range more {
+			more[i] = more[i] || relied[i] && l.ends[i].err != nil
 		}
-		if slices.Equal(lost, l.lost) {
+		if slices.Equal(more, lost) {
 			return
 		}
-		l.earlier, l.lost = append(l.earlier, l.lost), lost
+		earlier, lost = append(earlier, lost), more
 	}
+}
+
+// pass has all nodes list their keys once. Its goroutines may be at work for a moment when the next
+// pass has begun.
+type pass struct {
+	*list
+
+	// lost are the nodes whose lists have failed in earlier passes, and to which keys belonged. In
+	// this one they list nothing, and these keys belong to the next node.
+	lost    []bool
+	earlier [][]bool // lost, in each pass before
+
+	mu    sync.Mutex
+	over  bool   // nobody is told of answers any more
+	heard []bool // which nodes have answered since a majority last had
+	done  []bool // which nodes have listed all
 }
 
 // listed is what has become of a key that a node has listed, or the end of its list.
@@ -113,21 +122,19 @@ type listed struct {
 	err     error // of the end
 }
 
-// pass has all nodes but those that are lost list their keys. It returns on which nodes others have
-// relied, and whether the caller has enough.
-func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (relied []bool,
+// run returns on which nodes others have relied, and whether the caller has enough.
+func (p *pass) run(ctx context.Context, yield func(driver.Entry, error) bool) (relied []bool,
 	stopped bool) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	relied = make([]bool, len(l.q.nodes))
+	defer p.end(cancel)
+	relied = make([]bool, len(p.q.nodes))
 	all := make(chan listed)
 	open, good := 0, 0
-	for i, n := range l.q.nodes {
-		if !l.lost[i] {
-			l.ends[i] = reply[struct{}]{node: i, err: &driver.Error{Err: node.ErrNoReply}}
+	for i, n := range p.q.nodes {
+		if !p.lost[i] {
+			p.ends[i] = reply[struct{}]{node: i, err: &driver.Error{Err: node.ErrNoReply}}
 			open++
-			l.ended(i, false)
-			l.q.group.Go(func() { l.node(ctx, n, i, all) })
+			p.q.group.Go(func() { p.node(ctx, n, i, all) })
 		}
 	}
 	moment := time.NewTimer(listPause)
@@ -138,7 +145,7 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 			switch {
 			case k.end:
 				open--
-				if l.ends[k.node].err = k.err; k.err == nil {
+				if p.ends[k.node].err = k.err; k.err == nil {
 					good++
 				}
 			case k.left != nobody:
@@ -146,14 +153,14 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 			case k.yielded && !yield(k.entry, nil):
 				return nil, true
 			}
-			if good >= l.q.need {
-				moment.Reset(l.patience(relied))
+			if good >= p.q.need {
+				moment.Reset(p.patience(relied))
 			}
 		case <-moment.C:
 			return relied, false
 		case <-ctx.Done():
 			return relied, false
-		case <-l.q.group.Context().Done():
+		case <-p.q.group.Context().Done():
 			return relied, false
 		}
 	}
@@ -161,17 +168,17 @@ func (l *list) pass(ctx context.Context, yield func(driver.Entry, error) bool) (
 }
 
 // patience is how long to wait for a sign of the nodes whose lists have not ended.
-func (l *list) patience(relied []bool) time.Duration {
+func (p *pass) patience(relied []bool) time.Duration {
 	for i := range relied {
-		if relied[i] && l.ends[i].err != nil {
-			return max(l.q.config.timeout, listPause)
+		if relied[i] && p.ends[i].err != nil {
+			return max(p.q.config.timeout, listPause)
 		}
 	}
-	return max(l.q.config.timeout, DefaultNodeTimeout)
+	return max(p.q.config.timeout, DefaultNodeTimeout)
 }
 
 // node has one node list its keys, and asks the others about them, many at a time.
-func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed) {
+func (p *pass) node(ctx context.Context, n *node.Node, i int, all chan<- listed) {
 	tell := func(k listed) {
 		select {
 		case all <- k:
@@ -185,13 +192,13 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 	}
 	var failure error // is set when keys is closed
 	keys := make(chan driver.Entry, votesTogether)
-	l.q.group.Go(func() {
+	p.q.group.Go(func() {
 		defer close(keys)
-		for e, err := range in.List(driver.OnAnswer(ctx, func() { l.hear(ctx, i) }), l.prefix) {
+		for e, err := range in.List(driver.OnAnswer(ctx, func() { p.hear(ctx, i) }), p.prefix) {
 			if failure = err; err != nil {
 				return
 			}
-			l.hear(ctx, i)
+			p.hear(ctx, i)
 			select {
 			case keys <- e:
 			case <-ctx.Done():
@@ -201,49 +208,57 @@ func (l *list) node(ctx context.Context, n *node.Node, i int, all chan<- listed)
 	})
 	var votes sync.WaitGroup
 	room := make(chan struct{}, batchesTogether)
-	for batch := l.batch(ctx, keys); len(batch) > 0; batch = l.batch(ctx, keys) {
+	for batch := p.batch(ctx, keys); len(batch) > 0; batch = p.batch(ctx, keys) {
 		room <- struct{}{}
 		votes.Go(func() {
-			l.vote(ctx, i, batch, tell)
+			p.vote(ctx, i, batch, tell)
 			<-room
 		})
 	}
 	votes.Wait()
 	if ctx.Err() == nil { // else keys may still be open
-		l.ended(i, failure == nil)
+		p.ended(i, failure == nil)
 		tell(listed{node: i, end: true, err: failure})
 	}
 }
 
 // hear notes that a node has answered, and tells the caller if a majority has: one that answers
 // must not hide that the others hang.
-func (l *list) hear(ctx context.Context, i int) {
-	l.signs[i].count.Add(1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.heard[i] = true
+func (p *pass) hear(ctx context.Context, i int) {
+	p.signs[i].count.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard[i] = true
 	good := 0
-	for k := range l.heard {
-		if l.heard[k] || l.done[k] {
+	for k := range p.heard {
+		if p.heard[k] || p.done[k] {
 			good++
 		}
 	}
-	if good >= l.q.need {
-		clear(l.heard)
+	if good >= p.q.need && !p.over {
+		clear(p.heard)
 		driver.Answered(ctx)
 	}
 }
 
+// end ends the pass.
+func (p *pass) end(cancel func()) {
+	cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+}
+
 // ended notes whether a node has listed all.
-func (l *list) ended(i int, well bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.done[i] = well
+func (p *pass) ended(i int, well bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[i] = well
 }
 
 // batch waits for a key and returns it with those that are there already. It returns none at the
 // end of the list or of ctx.
-func (l *list) batch(ctx context.Context, keys <-chan driver.Entry) (batch []driver.Entry) {
+func (p *pass) batch(ctx context.Context, keys <-chan driver.Entry) (batch []driver.Entry) {
 	select {
 	case e, more := <-keys:
 		if !more {
@@ -268,8 +283,8 @@ func (l *list) batch(ctx context.Context, keys <-chan driver.Entry) (batch []dri
 }
 
 // vote asks the other nodes about keys that one of them has listed.
-func (l *list) vote(ctx context.Context, from int, batch []driver.Entry, tell func(listed)) {
-	batch = l.front(ctx, from, batch, tell)
+func (p *pass) vote(ctx context.Context, from int, batch []driver.Entry, tell func(listed)) {
+	batch = p.front(ctx, from, batch, tell)
 	if len(batch) == 0 {
 		return
 	}
@@ -277,15 +292,15 @@ func (l *list) vote(ctx context.Context, from int, batch []driver.Entry, tell fu
 	for k, e := range batch {
 		listed[k].Entry = e
 	}
-	replies := l.q.askAll(ctx, keysOf(batch), inquiry[[]driver.Inspected]{but: from, given: listed,
-		late: l.late, moment: listMoment})
+	replies := p.q.askAll(ctx, keysOf(batch), inquiry[[]driver.Inspected]{but: from, given: listed,
+		late: p.late, moment: listMoment})
 	for k, e := range batch {
-		tell(l.count(from, e.Key, aboutKey(replies, k)))
+		tell(p.count(from, e.Key, aboutKey(replies, k)))
 	}
 }
 
 // count says what becomes of a key, by what the nodes know of it.
-func (l *list) count(from int, key string, replies []reply[driver.Entry]) listed {
+func (p *pass) count(from int, key string, replies []reply[driver.Entry]) listed {
 	var know []int
 	var entries []driver.Entry
 	for i, r := range replies {
@@ -294,17 +309,17 @@ func (l *list) count(from int, key string, replies []reply[driver.Entry]) listed
 		}
 	}
 	k := listed{node: from, left: nobody}
-	owner := first(know, l.lost)
-	for _, lost := range l.earlier {
-		if !l.lost[first(know, lost)] {
+	owner := first(know, p.lost)
+	for _, lost := range p.earlier {
+		if !p.lost[first(know, lost)] {
 			return k // it was there in a pass before
 		}
 	}
 	switch {
 	case owner != from:
 		k.left = owner
-	case len(know) >= l.q.need:
-		k.entry, k.yielded = l.q.merge(key, entries), true
+	case len(know) >= p.q.need:
+		k.entry, k.yielded = p.q.merge(key, entries), true
 		k.entry.Waiters = nil
 	}
 	return k
@@ -312,13 +327,13 @@ func (l *list) count(from int, key string, replies []reply[driver.Entry]) listed
 
 // front asks the node to which most keys belong, if it is not the one that has listed these. About
 // those that it knows nobody else has to be asked. It returns the others.
-func (l *list) front(ctx context.Context, from int, batch []driver.Entry,
+func (p *pass) front(ctx context.Context, from int, batch []driver.Entry,
 	tell func(listed)) (others []driver.Entry) {
-	i := slices.Index(l.lost, false)
+	i := slices.Index(p.lost, false)
 	if i == from {
 		return batch
 	}
-	answers, err := l.askFront(ctx, i, keysOf(batch))
+	answers, err := p.askFront(ctx, i, keysOf(batch))
 	if err != nil {
 		return batch
 	}
@@ -334,25 +349,25 @@ func (l *list) front(ctx context.Context, from int, batch []driver.Entry,
 
 // askFront asks the node to which most keys belong. It waits as long as the node shows a sign of
 // life: that node lists its keys too, so each that is not left to it is listed twice.
-func (l *list) askFront(ctx context.Context, i int, keys []string) ([]driver.Inspected, error) {
-	for signs := &l.signs[i]; ; {
+func (p *pass) askFront(ctx context.Context, i int, keys []string) ([]driver.Inspected, error) {
+	for signs := &p.signs[i]; ; {
 		before := signs.count.Load()
 		if signs.silentAt.Load() == before+1 {
 			return nil, &driver.Error{Err: node.ErrNoReply}
 		}
-		bounded, cancel := context.WithTimeout(ctx, max(l.q.config.timeout, listSilence))
-		answers, err := inspectAll(keys)(bounded, l.q.nodes[i])
+		bounded, cancel := context.WithTimeout(ctx, max(p.q.config.timeout, listSilence))
+		answers, err := inspectAll(keys)(bounded, p.q.nodes[i])
 		late := bounded.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
 		case err == nil:
-			l.hear(ctx, i)
+			p.hear(ctx, i)
 			return answers, nil
 		case !late:
 			return nil, err
 		case signs.count.Load() == before:
 			signs.silentAt.Store(before + 1)
-			l.late.note(i, clock.Now())
+			p.late.note(i, clock.Now())
 			return nil, err
 		}
 	}

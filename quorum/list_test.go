@@ -24,6 +24,8 @@ type rack struct {
 	hangs    bool
 	breaks   int // after so many keys its list fails; 0 never
 
+	late bool // it answers once more when nobody wants its list any more
+
 	takes time.Duration // an answer to InspectBatch
 
 	calls, asked atomic.Int64 // how often it was asked, and about how many keys altogether
@@ -42,6 +44,13 @@ func (r *rack) List(ctx context.Context, _ string) iter.Seq2[driver.Entry, error
 			return
 		}
 		driver.Answered(ctx)
+		if r.late {
+			defer func() {
+				<-ctx.Done()
+				time.Sleep(time.Millisecond)
+				driver.Answered(ctx)
+			}()
+		}
 		for i := r.from; i < r.to; i++ {
 			if r.breaks > 0 && i == r.from+r.breaks {
 				yield(driver.Entry{}, &driver.Error{Err: errGone})
@@ -181,6 +190,28 @@ func TestListTellsOfAnswers(t *testing.T) {
 			if (answers.Load() > 0) != want || (failed == nil) != want {
 				t.Errorf("%d of 3 hang: tells %d times, %v", hanging, answers.Load(), failed)
 			}
+		}
+	})
+}
+
+// TestListTellsNothingAfterItsEnd: the caller's function is not called any more, whatever nodes
+// still answer.
+func TestListTellsNothingAfterItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var answers atomic.Int64
+		ctx := driver.OnAnswer(t.Context(), func() { answers.Add(1) })
+		q := racks(t, &rack{to: 3, late: true}, &rack{to: 3, late: true}, &rack{to: 3, late: true})
+		for _, err := range q.List(ctx, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		told := answers.Load()
+		time.Sleep(time.Second)
+		if more := answers.Load() - told; told == 0 || more > 0 {
+			t.Errorf("told %d times during the list and %d times after it; want some, and none",
+				told, more)
 		}
 	})
 }
