@@ -246,13 +246,16 @@ func (c *cohort) wait(ctx context.Context, done <-chan struct{}, w *waiter) outc
 // about to get it (see handOver), its turn or its lead passes to the next waiter.
 func (c *cohort) withdraw(w *waiter) {
 	s := c.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	defer c.locker.pool.put(w)
-	if c.waiters.remove(w) {
+	s.mu.Lock()
+	waits := c.waiters.remove(w)
+	s.mu.Unlock()
+	if waits {
 		return
 	}
-	o := <-w.ready
+	o := <-w.ready // not under the mutex: what handOver ends first may need that
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	o.refuse(c)
 }
 

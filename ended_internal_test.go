@@ -11,11 +11,19 @@ import (
 )
 
 // slowEnd is a context, or what else ends with a lock, that takes its time.
-type slowEnd struct{ ended time.Time }
+type slowEnd struct {
+	ended time.Time
+	then  func() // called at the end, if not nil
+}
+
+const slowness = 100 * time.Millisecond
 
 func (e *slowEnd) end(error) {
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(slowness)
 	e.ended = time.Now()
+	if e.then != nil {
+		e.then()
+	}
 }
 
 // What ends with a lock has ended before anybody else gets the key: neither another process, when
@@ -52,9 +60,10 @@ func TestContextsEndBeforeAnotherHasTheKey(t *testing.T) {
 	})
 }
 
-func acquireSlowlyEnding(t *testing.T, l *Locker) (*Lock, *slowEnd) {
+func acquireSlowlyEnding(t *testing.T, l *Locker,
+	options ...AcquireOption) (*Lock, *slowEnd) {
 	t.Helper()
-	lock, err := l.Acquire(context.Background(), "key")
+	lock, err := l.Acquire(context.Background(), "key", options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,5 +89,45 @@ func mustHaveEnded(t *testing.T, lock *Lock, end *slowEnd, next *Lock, err error
 	}
 	if err := next.Release(context.Background()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A waiter may give up while what ends with the lock that it waits for is ended. Ending that may
+// need the mutex of the shard, as a nested lock does.
+//
+// Fails if the code is broken like this: withdraw, or await of a semaphore, waits for the outcome
+// under the mutex.
+func TestWaiterGivesUpWhileContextsEnd(t *testing.T) {
+	for name, options := range map[string][]AcquireOption{
+		"lock":   nil,
+		"permit": {WithPermits(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l := newLocker(t)
+				lock, end := acquireSlowlyEnding(t, l, options...)
+				s := lock.cohort.shard
+				end.then = func() {
+					if s.mu.TryLock() {
+						s.mu.Unlock()
+						return
+					}
+					t.Error("the mutex is taken while a lock ends: a nested lock would wait for it")
+				}
+				time.AfterFunc(time.Second, func() {
+					if err := lock.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second+slowness/2)
+				defer cancel()
+				if _, err := l.Acquire(ctx, "key", options...); !errors.Is(err, ctx.Err()) {
+					t.Errorf("got error %v, want that of the context", err)
+				}
+				<-lock.Done()
+				next, err := l.Acquire(context.Background(), "key", options...)
+				mustHaveEnded(t, lock, end, next, err)
+			})
+		})
 	}
 }

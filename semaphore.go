@@ -461,16 +461,19 @@ func (m *semaphore) await(ctx context.Context, done <-chan struct{},
 	case <-done:
 	}
 	s.mu.Lock()
-	if m.waiters.remove(w) {
+	waits := m.waiters.remove(w)
+	if waits {
 		m.drained()
 		m.retire()
-		l.pool.put(w)
-	} else {
-		o, c := <-w.ready, w.cohort
-		l.pool.put(w)
-		o.refuse(c)
 	}
 	s.mu.Unlock()
+	if !waits {
+		o := <-w.ready // not under the mutex, see withdraw
+		s.mu.Lock()
+		o.refuse(w.cohort)
+		s.mu.Unlock()
+	}
+	l.pool.put(w)
 	// Last, and not under the mutex: a caller's own kind of context may call a Lock, or panic.
 	return outcome{err: contextError(ctx)}, nil
 }
