@@ -290,6 +290,65 @@ func TestAdoptionOfMoreNewServersThanOld(t *testing.T) {
 	})
 }
 
+// One of three servers is dead for good, and another one loses its data while the third is moved.
+// The adoption says so. The next one is refused until a client of the old set has asked the server
+// that forgot, which joins that set again.
+func TestAdoptionOfServerThatForgets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		old := c.named("old", 0, 1, 2)
+		old.serves()
+		c.crash(2)
+		changed := c.named("new", 0, 1, 3)
+		done := changed.adopting()
+		c.restart(true, 0)
+		if err := <-done; !errors.Is(err, driver.ErrUnknown) ||
+			!strings.Contains(err.Error(), "node 1 has lost its data") {
+			t.Errorf("Adopt: %v; want that node 1 has lost its data", err)
+		}
+		time.Sleep(adoptGuard)
+		if err := changed.Adopt(context.Background(), 0); !errors.Is(err, quorum.ErrSetInUse) ||
+			!strings.Contains(err.Error(), "nodes (node 2) belong to a set of 3 nodes") ||
+			!strings.Contains(err.Error(), "(node 1: no set; node 3: no set)") {
+			t.Errorf("Adopt again: %v; want ErrSetInUse, and what each node belongs to", err)
+		}
+		old.fail(old.claim())
+		rest()
+		if err := changed.Adopt(context.Background(), 0); err != nil {
+			t.Fatalf("Adopt when the old set knows node 1 again: %v; the servers belong to %s",
+				err, c.texts())
+		}
+		changed.serves()
+	})
+}
+
+// A server comes back with data from before the move. Nodes do not know which others were in that
+// set, so it is not moved again before it was emptied. The others go on.
+func TestAdoptionOfServerWithOlderData(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		old := c.named("old", 0, 1, 2)
+		old.serves()
+		changed := c.named("new", 0, 1, 3)
+		if err := changed.Adopt(context.Background(), 0); err != nil {
+			t.Fatalf("Adopt: %v", err)
+		}
+		c.do(func() { c.servers[0].member = old.Set() })
+		if err := changed.Adopt(context.Background(), 0); !errors.Is(err, quorum.ErrSetInUse) ||
+			!strings.Contains(err.Error(), "nodes (node 1) belong to a set of 3 nodes") {
+			t.Errorf("Adopt: %v; want ErrSetInUse, and that it is for node 1", err)
+		}
+		changed.serves()
+		c.restart(true, 0)
+		if err := changed.Adopt(context.Background(), 0); err != nil {
+			t.Fatalf("Adopt of the server when it is empty: %v", err)
+		}
+		c.crash(1)
+		time.Sleep(adoptGuard)
+		changed.serves()
+	})
+}
+
 // Whatever is adopted, by whom and when, and wherever it breaks off: no two sets have a majority at
 // the same time, and when a set has one, the leases of the set before have ended.
 func TestAdoptionsAtOnce(t *testing.T) {

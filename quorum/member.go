@@ -46,11 +46,12 @@ func (q *Quorum) join() {
 //
 // Every node has to answer. The nodes of the old set that are left out must not make a majority of
 // it, so it takes two steps to go from 7 nodes to 3. Otherwise Adopt fails with [ErrSetInUse], and
-// nothing has changed. A node that no client has reached yet remembers no set. It counts as left
-// out, unless the old set has the same name and number of nodes. Shut down the nodes that are left
-// out: together with a node that forgets, they could make a majority of the old set again. If the
-// old set has no guard and longest is 0, Adopt fails with driver.ErrInvalid, and nothing has
-// changed.
+// nothing has changed. It cannot notice an old set of which no node is left: then both sets grant
+// locks. If two nodes are one server, Adopt fails with [ErrSameServer], and nothing has changed. A
+// node that no client has reached yet remembers no set. It counts as left out, unless the old set
+// has the same name and number of nodes. Shut down the nodes that are left out: together with a
+// node that forgets, they could make a majority of the old set again. If the old set has no guard
+// and longest is 0, Adopt fails with driver.ErrInvalid, and nothing has changed.
 //
 // Adopt is also safe while another call of Adopt runs, to whatever set. If the other call has moved
 // a node between two steps of this one, Adopt fails with driver.ErrUnknown and names the node. So
@@ -68,13 +69,18 @@ func (q *Quorum) join() {
 //     again.
 //
 // Adopt also moves nodes whose first client had a mistyped guard, but the right name and number of
-// nodes. In two cases it cannot help and fails with ErrSetInUse:
+// nodes. In the following cases it cannot help and fails with ErrSetInUse. The error names the
+// nodes that belong to another set.
 //
-//   - The set of the nodes has no name, and their first client had a wrong set.
-//   - Two moves to sets of different names were broken off one after the other.
+//   - Nodes of the old set have lost their data. They join it again when a client of that set asks
+//     them after the guard.
+//   - A node was left out of a set earlier, came back with older data, or its first client had a
+//     wrong set. If no client of that set is left, empty the node.
+//   - Two moves to sets of different names were broken off one after the other, or a majority of
+//     the old set is gone for good. Shut all clients down, wait for the longest guard, and empty
+//     the nodes (on Redis it is enough to delete the key holdfast:s).
 //
-// Then shut all clients down, wait for the longest guard, and delete what the nodes remember of
-// their set (on Redis the key holdfast:s). Nodes that cannot remember a set stay as they are.
+// Nodes that cannot remember a set stay as they are.
 //
 // A node that remembers no set, such as a new one, joins the set of the first client that asks. If
 // fewer nodes of the new set than a majority are such nodes, clients of both sets may start in any
@@ -89,6 +95,9 @@ func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {
 	}
 	at, err := q.belong(ctx)
 	if err != nil {
+		return err
+	}
+	if err := q.distinct(ctx); err != nil {
 		return err
 	}
 	wait, err := q.handover(at, longest)
@@ -187,6 +196,10 @@ func (a *adoption) step(ctx context.Context, next func(driver.Set) driver.Set) e
 			return &driver.Error{Maybe: true,
 				Err: fmt.Errorf("%s is being moved by another change of its set",
 					n.Name)}
+		case now == driver.Set{}:
+			return &driver.Error{Maybe: true,
+				Err: fmt.Errorf("%s has lost its data and knows of no set, not of %v", n.Name,
+					from)}
 		default:
 			return &driver.Error{Maybe: true,
 				Err: fmt.Errorf("%s now belongs to a set of %v, not to %v", n.Name, now,
@@ -230,6 +243,17 @@ func (q *Quorum) belong(ctx context.Context) ([]driver.Set, error) {
 	return have, nil
 }
 
+// distinct fails with ErrSameServer if two nodes are one server. New compares only those that
+// answer it in time.
+func (q *Quorum) distinct(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, q.memberTimeout())
+	defer cancel()
+	if err := q.identify(ctx); err != nil {
+		return &driver.Error{Permanent: true, Err: err}
+	}
+	return nil
+}
+
 // handover returns for how long leases may still run that the nodes have granted for the sets they
 // belong to. It fails with ErrSetInUse or ErrInvalid, as Adopt says.
 func (q *Quorum) handover(have []driver.Set,
@@ -243,8 +267,8 @@ func (q *Quorum) handover(have []driver.Set,
 		if left := q.left(set, have); set != want && left >= set.Quorum {
 			return 0, &driver.Error{Permanent: true,
 				Err: fmt.Errorf(
-					"%w: nodes belong to a set of %v, and the %d that are not among these could go on without them%s",
-					ErrSetInUse, set, left, q.others(set, have))}
+					"%w: nodes (%s) belong to a set of %v, and the %d that are not among these could go on without them%s",
+					ErrSetInUse, q.those(set, have), set, left, q.others(set, have))}
 		}
 		lease := cmp.Or(set.Guard, longest)
 		if lease <= 0 {
@@ -258,6 +282,17 @@ func (q *Quorum) handover(have []driver.Set,
 		wait = max(wait, lease+q.config.allowance(lease))
 	}
 	return wait, nil
+}
+
+// those lists the nodes that say that they are of the set, for an error.
+func (q *Quorum) those(set driver.Set, have []driver.Set) string {
+	var those []string
+	for i, other := range have {
+		if partOf(other, set) {
+			those = append(those, q.nodes[i].Name)
+		}
+	}
+	return strings.Join(those, ", ")
 }
 
 // others lists those of these nodes that do not say that they are of the set, for an error.

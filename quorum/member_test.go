@@ -242,7 +242,8 @@ func TestAdoptBeforeAllNodesWereReached(t *testing.T) {
 					}
 					return
 				}
-				const want = "the 2 that are not among these could go on without them " +
+				const want = "nodes (node 3) belong to a set of 3 nodes, quorum 2, guard 20s, " +
+					"and the 2 that are not among these could go on without them " +
 					"(node 1: no set; node 2: no set)"
 				if !errors.Is(err, quorum.ErrSetInUse) || !strings.Contains(err.Error(), want) {
 					t.Errorf("Adopt: %v; want ErrSetInUse and %q", err, want)
@@ -250,6 +251,29 @@ func TestAdoptBeforeAllNodesWereReached(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that is listed twice, and did not answer when the Quorum was made, is found when it is
+// to be moved. The error names it, and nothing has changed.
+func TestAdoptOfOneServerTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		old := c.member(3, adoptGuard)
+		first := old.claim()
+		old.hold(first)
+		rest()
+		conns, again := c.dial(), c.dial()
+		c.freeze(1)
+		twice := c.among(&client{conns: []*conn{conns[0], conns[1], again[1]}, cluster: c},
+			time.Minute)
+		c.thaw(1)
+		err := twice.Adopt(context.Background(), 0)
+		if !errors.Is(err, quorum.ErrSameServer) || !driver.Permanent(err) ||
+			!strings.Contains(err.Error(), "node 2 and node 3") {
+			t.Errorf("Adopt: %v; want ErrSameServer for node 2 and node 3", err)
+		}
+		old.renew(first, driver.Held)
+	})
 }
 
 // A server is put in the place of another that runs on, and some clients still have the old one. A

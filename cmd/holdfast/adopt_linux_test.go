@@ -29,6 +29,7 @@ func TestAdopt(t *testing.T) {
 	p.stdin.Close()
 	p.expectExit(0)
 	f.nothingLeft()
+	formerSet := f.servers[1].Do(t, "GET", "holdfast:s").(string)
 	dead := f.servers[2]
 	dead.Kill()
 	f.servers[2] = redistest.Start(t)
@@ -49,8 +50,10 @@ func TestAdopt(t *testing.T) {
 	f.servers[4].Freeze()
 	p = f.adopt(now, "--longest=1s")
 	p.expectExit(69)
-	if text := p.allStderr(); !strings.Contains(text, f.servers[4].Addr) {
-		t.Errorf("without a server: stderr is %q; want %s in it", text, f.servers[4].Addr)
+	if text := p.allStderr(); !strings.Contains(text, f.servers[4].Addr) ||
+		!strings.Contains(text, "call adopt again") {
+		t.Errorf("without a server: stderr is %q; want %s in it, and what to do", text,
+			f.servers[4].Addr)
 	}
 	f.servers[4].Thaw()
 	p = f.adopt("redis://"+f.servers[0].Addr, "--longest=1s")
@@ -73,4 +76,23 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("with the old address: stderr is %q", text)
 	}
 	f.nothingLeft()
+
+	// A server comes back with data from before the move.
+	server := f.servers[1]
+	server.Do(t, "SET", "holdfast:s", formerSet)
+	p = f.adopt(now, "--longest=1s")
+	p.expectExit(69)
+	text := p.allStderr()
+	for _, want := range []string{"set of nodes in use: nodes (" + server.Addr + ") belong to",
+		"nothing has changed: see 'holdfast adopt --help'"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("of a server with older data: stderr is %q; want %q in it", text, want)
+		}
+	}
+	server.Do(t, "FLUSHALL")
+	p = f.adopt(now)
+	p.expectExit(0)
+	if text := p.allStderr(); !strings.Contains(text, "these still grant locks") {
+		t.Errorf("when no server was in another set: stderr is %q", text)
+	}
 }

@@ -32,20 +32,35 @@ many, and restart-guard. They refuse clients that are configured for another set
 If you change one of these, call adopt once, with the new address. From then on
 the servers refuse programs with the old address.
 
-All servers of the new address must answer. Adopt waits until the leases of the
-old set have ended: for the old restart-guard and 10 seconds. In that time
-nothing can be locked.
+All servers of the new address must answer, and at least half of the old servers
+must be among them. Adopt waits until the leases of the old set have ended: for
+the old restart-guard and 10 seconds. In that time nothing can be locked.
 
 To replace a dead server: start an empty one, put its address in place of the old
-one, call adopt with the new address, and give that address to all programs. The
-dead server must not come back. An empty server with the address of the dead one
-needs no adopt: it counts as the same server after a restart.
+one, call adopt with the new address, and give that address to all programs. An
+empty server with the address of the dead one needs no adopt: it counts as the
+same server after a restart. Shut down servers that are left out. They must never
+come back with their data.
+
+To move to other servers altogether, go in steps. If none of the old servers is in
+the new address, adopt cannot notice them, and both sets grant locks.
 
 If adopt fails or is interrupted, some servers may grant nothing to anybody. Call
 adopt again, with the same address or a corrected one: it goes on. To undo the
 move, call it with the old address. If adopt refuses that because it was in its
 last steps, call it with the new address first, and then with the old one. Of two
 calls at the same time, at most one succeeds. Addresses: holdfast help addresses.
+
+If adopt says "set of nodes in use", nothing has changed. It names the servers
+that belong to another set, and those that it misses in that set. If
+  - too many of its servers are left out: go in steps;
+  - servers of it have lost their data ("no set"): when the restart-guard is over,
+    holdfast run --on OLD check -- true has them join it again, even if it fails;
+  - no program uses that set any more, as the servers were left out of it, came
+    back with old data, or were asked with a wrong address first: empty the
+    servers that belong to it (FLUSHALL), and call adopt again;
+  - most of its servers are gone for good: stop all programs, wait for the
+    restart-guard (the longest --ttl), empty those that are left, and call adopt.
 
 Exit codes:
   0      all servers belong to the set
@@ -108,12 +123,17 @@ func adopt(s streams, at address, longest time.Duration) error {
 	defer after.bounded(func() { _ = backend.Close() })
 	q := backend.(*quorum.Quorum) // newAdopt lets no other address through
 	say.printf("moving servers to a set of %v; nothing can be locked meanwhile", q.Set())
+	start := time.Now()
 	err = q.Adopt(ctx, longest)
+	moved := time.Since(start) >= driver.SetFresh // it waits for longer if it moves a server
 	quit()
 	// The output below may block. From here on a signal may end the process at once.
 	stop()
 	switch {
 	case err == nil:
+		if !moved {
+			say.printf("no server was in another set; if programs use other servers, these still grant locks")
+		}
 		_, err = fmt.Fprintf(s.out, "%v: %d servers belong to the set\n", at, q.Set().Nodes)
 		return err
 	case signalled(ctx) != nil:
@@ -121,7 +141,11 @@ func adopt(s streams, at address, longest time.Duration) error {
 		return signalled(ctx)
 	case errors.Is(err, driver.ErrInvalid):
 		return usagef("%w; set --longest", err)
+	case errors.Is(err, quorum.ErrSetInUse), errors.Is(err, quorum.ErrSameServer):
+		return &exit{failureCode(err), fmt.Errorf("%v: %w; nothing has changed: see 'holdfast adopt --help'",
+			at, err)}
 	default:
-		return &exit{failureCode(err), fmt.Errorf("%v: %w", at, err)}
+		return &exit{failureCode(err), fmt.Errorf("%v: %w; some servers may grant nothing to anybody: call adopt again",
+			at, err)}
 	}
 }
