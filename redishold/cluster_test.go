@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
@@ -255,4 +256,95 @@ func TestClusterDowngradesInASlotThatIsBeingMoved(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
 	redistest.DowngradeInMovingSlot(t, c, open(t, c.URL()))
+}
+
+// While the slot of a permit's key or of the semaphore's gate is moved, and some keys of it are at
+// one server and some at the other, its holder keeps the permit, the other permits are given, and
+// no more than there are. A set of locks that wants a key in the slot is told that it is
+// unavailable, and leaves its other locks free.
+func TestPermitsAndSetsWhileASlotIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	one := newLocker(t, open(t, c.URL()), holdfast.WithTTL(20*time.Second))
+	other := newLocker(t, open(t, c.URL()))
+	permits := holdfast.WithPermits(3)
+	held, err := one.Acquire(ctx, "sem", permits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := func(when string) {
+		t.Helper()
+		last := held.Deadline()
+		testserver.Eventually(t, "it is renewed "+when, func() error {
+			if held.Err() != nil {
+				t.Fatalf("%s: %v", when, held.Err())
+			}
+			err := held.Extend(ctx)
+			return errors.Join(err, testserver.Not(held.Deadline().After(last), "not yet"))
+		})
+	}
+	permit := fmt.Sprint("lock:sem@permit/", held.Slot())
+	for _, key := range []string{permit, "lock:sem@permit/gate3"} {
+		finish := c.HalfMoveSlot(t, key, func(k string) bool { return k == key })
+		renewed("with half of the slot of " + key)
+		slots := map[int]bool{held.Slot(): true}
+		var locks []*holdfast.Lock
+		for range 2 {
+			lock, err := other.Acquire(ctx, "sem", permits)
+			if err != nil {
+				t.Fatalf("with half of the slot of %s: %v", key, err)
+			}
+			if slots[lock.Slot()] {
+				t.Errorf("with half of the slot of %s: slot %d is given twice", key, lock.Slot())
+			}
+			slots[lock.Slot()] = true
+			locks = append(locks, lock)
+		}
+		if lock, err := other.TryAcquire(ctx, "sem", permits); err == nil ||
+			!errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("with half of the slot of %s a fourth permit: %v, %v", key, lock, err)
+		}
+		for _, lock := range locks {
+			if err := lock.Release(ctx); err != nil {
+				t.Errorf("with half of the slot of %s: Release: %v", key, err)
+			}
+		}
+		renewed("after that")
+		finish()
+		renewed("when the slot of " + key + " has moved")
+	}
+
+	// What a set wants is at one server, and the counter of its slot at the other.
+	first, err := one.Acquire(ctx, "{moved}k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	kept := newClaim("lock:{moved}kept")
+	mustBe(t, "acquire", driver.Held)(open(t, c.URL()).Acquire(ctx, kept))
+	finish := c.HalfMoveSlot(t, kept.Key, func(k string) bool { return k == kept.Key })
+	set, err := one.AcquireAll(ctx, []string{"elsewhere", "{moved}k"})
+	if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrUnknown) {
+		t.Errorf("AcquireAll: %v, %v; want ErrUnavailable", set, err)
+	}
+	bounded, stop := context.WithTimeout(ctx, 15*time.Second) // less than the TTL
+	defer stop()
+	lock, err := other.Acquire(bounded, "elsewhere")
+	if err != nil {
+		t.Errorf("a key of the set: %v", err)
+	} else if err := lock.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	finish()
+	testserver.Eventually(t, "the set is acquired when the slot has moved", func() error {
+		set, err := one.AcquireAll(ctx, []string{"elsewhere", "{moved}k"})
+		if err == nil {
+			err = set.Release(ctx)
+		}
+		return err
+	})
 }

@@ -181,6 +181,33 @@ func (c *Cluster) MoveSlot(t testing.TB, slot uint16, from, to *Server, between 
 	c.closeSlot(t, slot, from, to)
 }
 
+// HalfMoveSlot begins to move the slot of a key to another primary, with those of its keys that
+// first reports. The function that it returns moves the others and ends the move.
+func (c *Cluster) HalfMoveSlot(t testing.TB, key string,
+	first func(key string) bool) (finish func()) {
+	t.Helper()
+	slot := uint16(c.Primaries[0].Int(t, "CLUSTER", "KEYSLOT", key))
+	from, to := c.Owner(t, key), c.Primaries[0]
+	if from == to {
+		to = c.Primaries[1]
+	}
+	move := c.openSlot(t, slot, from, to)
+	for _, key := range from.keysIn(t, slot) {
+		if first(key) {
+			move(key)
+		}
+	}
+	return func() {
+		t.Helper()
+		for keys := from.keysIn(t, slot); len(keys) > 0; keys = from.keysIn(t, slot) {
+			for _, key := range keys {
+				move(key)
+			}
+		}
+		c.closeSlot(t, slot, from, to)
+	}
+}
+
 // closeSlot ends what openSlot has begun.
 func (c *Cluster) closeSlot(t testing.TB, slot uint16, from, to *Server) {
 	t.Helper()

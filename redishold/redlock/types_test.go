@@ -1,0 +1,82 @@
+package redlock_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold/protocol"
+)
+
+// Somebody overwrites what belongs to one of many locks with keys of another type. On a minority of
+// servers that is nothing. On a majority only this lock cannot be renewed, if it is the lock itself
+// or the set of those that share it. The other locks of the batch are renewed, and so is one whose
+// queue or counter of tokens is gone.
+func TestRenewalBesideAKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	k := c.client(t, calm)
+	for i, test := range []struct {
+		what   string
+		key    func(protocol.Keys) string
+		shared bool
+		fatal  bool
+	}{
+		{"the lock", func(keys protocol.Keys) string { return keys.Lock }, false, true},
+		{"the lock of readers", func(keys protocol.Keys) string { return keys.Lock }, true, true},
+		{"the readers", func(keys protocol.Keys) string { return keys.Readers }, true, true},
+		{"the queue", func(keys protocol.Keys) string { return keys.Queue }, false, false},
+		{"the waiters", func(keys protocol.Keys) string { return keys.Waiters }, false, false},
+		{"the counter", func(keys protocol.Keys) string { return keys.Fence }, false, false},
+	} {
+		var claims []driver.Claim
+		exists := []string{"EXISTS"}
+		for j := range 12 {
+			claim := newClaim(fmt.Sprintf("k%d-%d", i, j), longTTL)
+			claim.Shared = test.shared
+			k.hold(claim)
+			claims, exists = append(claims, claim), append(exists, claim.Key)
+		}
+		for _, server := range c.servers { // a majority has granted them
+			testserver.Eventually(t, "all servers have granted them", func() error {
+				n, err := server.Try(exists...)
+				return testserver.Not(err == nil && n == int64(len(claims)), "%v, %v", n, err)
+			})
+		}
+		const hit = 5
+		overwrite := func(s *redistest.Server) {
+			key := test.key(protocol.KeysOf(claims[hit].Key))
+			s.Do(t, "DEL", key)
+			s.Do(t, "RPUSH", key, "x")
+		}
+		renewed := func(when string, lost bool) {
+			t.Helper()
+			ctx, cancel := limit()
+			defer cancel()
+			results, err := k.Renew(ctx, claims)
+			if err != nil {
+				t.Fatalf("%s %s: Renew: %v", test.what, when, err)
+			}
+			for j, r := range results {
+				switch {
+				case !lost || j != hit:
+					if r.State != driver.Held {
+						t.Errorf("%s %s: claim %d is %v, %v; want held", test.what, when, j,
+							r.State, r.Err)
+					}
+				case r.State != driver.Unknown || r.Err == nil ||
+					strings.Count(r.Err.Error(), "WRONGTYPE") != 2:
+					t.Errorf("%s %s: its claim is %v, %v; want an error that has two servers' words",
+						test.what, when, r.State, r.Err)
+				}
+			}
+		}
+		overwrite(c.servers[0])
+		renewed("on one server", false)
+		overwrite(c.servers[1])
+		renewed("on two servers", test.fatal)
+	}
+}
