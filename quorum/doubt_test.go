@@ -3,11 +3,13 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
@@ -15,14 +17,28 @@ import (
 // package driver allows.
 type overtaken struct {
 	*conn
-	by atomic.Int64 // nanoseconds
+	by *atomic.Int64 // nanoseconds
 }
 
-func (o *overtaken) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+func (o overtaken) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if d := time.Duration(o.by.Load()); d > 0 {
 		time.Sleep(d)
 	}
 	return o.conn.Release(ctx, claim)
+}
+
+// clientOf returns a client whose last connection is what node makes of it.
+func (c *cluster) clientOf(node func(*conn) driver.Backend) *client {
+	c.t.Helper()
+	conns := c.dial()
+	nodes, last := backends(conns), len(conns)-1
+	nodes[last] = node(conns[last])
+	q, err := quorum.New(nodes, quorum.WithGuard(0))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { q.Close() })
+	return &client{Quorum: q, conns: conns, cluster: c}
 }
 
 // mustWait asks for a claim until another one's validity has ended, as the kernel counts it from
@@ -40,44 +56,49 @@ func (c *client) mustWait(claim driver.Claim, start time.Time, holder driver.Cla
 	}
 }
 
-// A claim got one node of three, gave it back, and then got the others. The node is late with the
-// release, and a renewal overtakes it. That answer must not count, because the node frees the key
-// then.
+// renewsBefore has a claim get one node of three, give it back, and then get the others. The node
+// is late with the release: node makes its connection, with the delay. asked waits for what has
+// become of the release. Then the claim is renewed on that node and one of the others, which must
+// not count: the node frees the key when it carries out the release.
+func renewsBefore(t *testing.T, delay time.Duration,
+	node func(*conn, *atomic.Int64) driver.Backend, asked func(*client)) {
+	c := newCluster(t, 3)
+	a, other := c.client(), c.client()
+	var by atomic.Int64
+	b := c.clientOf(func(conn *conn) driver.Backend { return node(conn, &by) })
+	before, claim, waiting := a.claim(), b.claim(), other.queued()
+	claim.TTL, waiting.TTL = time.Second, time.Second
+	a.cut(true, 2)
+	a.hold(before)
+
+	by.Store(int64(delay))
+	b.busy(claim)
+	asked(b)
+	a.release(before, driver.Held)
+	b.hold(claim)
+	other.busy(waiting)
+	b.cut(true, 0)
+	start := time.Now()
+	results, err := b.Renew(context.Background(), []driver.Claim{claim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if results[0].State == driver.Held {
+		other.mustWait(waiting, start, claim)
+		t.Error("the renewal counts a node that has not answered a release")
+	}
+	by.Store(0)
+	other.Release(context.Background(), waiting)
+	b.Release(context.Background(), claim)
+	rest() // for what still waits behind the late release
+}
+
+// A node that is late with a release has no vote on a renewal that overtakes it.
 func TestR1_LateReleaseIsNoVote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a, other := c.client(), c.client()
-		conns := c.dial()
-		late := &overtaken{conn: conns[2]}
-		q, err := quorum.New([]driver.Backend{conns[0], conns[1], late}, quorum.WithGuard(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { q.Close() })
-		b := &client{Quorum: q, conns: conns, cluster: c}
-		before, claim, waiting := a.claim(), b.claim(), other.queued()
-		claim.TTL, waiting.TTL = time.Second, time.Second
-		a.cut(true, 2)
-		a.hold(before)
-
-		late.by.Store(int64(40 * time.Millisecond)) // within the node timeout
-		b.busy(claim)
-		time.Sleep(2 * roundTrip) // node 2 was asked to release it
-		a.release(before, driver.Held)
-		b.hold(claim)
-		other.busy(waiting)
-		time.Sleep(20 * time.Millisecond)
-		b.cut(true, 0)
-		start := time.Now()
-		results, err := b.Renew(context.Background(), []driver.Claim{claim})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if results[0].State == driver.Held {
-			other.mustWait(waiting, start, claim)
-		}
-		other.Release(context.Background(), waiting)
-		b.Release(context.Background(), claim)
+		renewsBefore(t, 40*time.Millisecond, // within the node timeout
+			func(conn *conn, by *atomic.Int64) driver.Backend { return overtaken{conn, by} },
+			func(*client) { time.Sleep(2 * roundTrip) })
 	})
 }
 
@@ -135,7 +156,7 @@ func TestDoubtsAreCountedAsLongAsTheyLast(t *testing.T) {
 // refusing is a connection to a node that refuses releases for good.
 type refusing struct{ *conn }
 
-func (*refusing) Release(context.Context, driver.Claim) (driver.Result, error) {
+func (refusing) Release(context.Context, driver.Claim) (driver.Result, error) {
 	return driver.Result{}, &driver.Error{Permanent: true, Err: errors.New("no permission")}
 }
 
@@ -143,14 +164,7 @@ func (*refusing) Release(context.Context, driver.Claim) (driver.Result, error) {
 func TestDoubtsEndWithTheirClaims(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
-		conns := c.dial()
-		q, err := quorum.New([]driver.Backend{conns[0], conns[1], &refusing{conns[2]}},
-			quorum.WithGuard(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { q.Close() })
-		a := &client{Quorum: q, conns: conns, cluster: c}
+		a := c.clientOf(func(conn *conn) driver.Backend { return refusing{conn} })
 		claim := a.claim()
 		a.hold(claim)
 		rest()
@@ -167,10 +181,10 @@ func TestDoubtsEndWithTheirClaims(t *testing.T) {
 type unanswered struct {
 	*conn
 	turn chan struct{} // has an element while nothing waits
-	by   atomic.Int64  // nanoseconds
+	by   *atomic.Int64 // nanoseconds
 }
 
-func (u *unanswered) after(ctx context.Context, by time.Duration,
+func (u unanswered) after(ctx context.Context, by time.Duration,
 	call func() (driver.Result, error)) (driver.Result, error) {
 	type answer struct {
 		result driver.Result
@@ -192,13 +206,13 @@ func (u *unanswered) after(ctx context.Context, by time.Duration,
 	}
 }
 
-func (u *unanswered) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+func (u unanswered) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	return u.after(ctx, 0, func() (driver.Result, error) {
 		return u.conn.Acquire(context.WithoutCancel(ctx), claim)
 	})
 }
 
-func (u *unanswered) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+func (u unanswered) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	return u.after(ctx, time.Duration(u.by.Load()), func() (driver.Result, error) {
 		return u.conn.Release(context.WithoutCancel(ctx), claim)
 	})
@@ -208,44 +222,17 @@ func (u *unanswered) Release(ctx context.Context, claim driver.Claim) (driver.Re
 // claim was asked for again since.
 func TestR1_UnansweredReleaseIsNoVote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a, other := c.client(), c.client()
-		conns := c.dial()
-		late := &unanswered{conn: conns[2], turn: make(chan struct{}, 1)}
-		late.turn <- struct{}{}
-		q, err := quorum.New([]driver.Backend{conns[0], conns[1], late}, quorum.WithGuard(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { q.Close() })
-		b := &client{Quorum: q, conns: conns, cluster: c}
-		before, claim, waiting := a.claim(), b.claim(), other.queued()
-		claim.TTL, waiting.TTL = time.Second, time.Second
-		a.cut(true, 2)
-		a.hold(before)
-
-		late.by.Store(int64(200 * time.Millisecond)) // longer than the node timeout
-		b.busy(claim)
-		for q.Status().Nodes[2].Owed == 0 { // until the release has failed
-			time.Sleep(time.Millisecond)
-		}
-		a.release(before, driver.Held)
-		b.hold(claim)
-		other.busy(waiting)
-		b.cut(true, 0)
-		start := time.Now()
-		results, err := b.Renew(context.Background(), []driver.Claim{claim})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if results[0].State == driver.Held {
-			other.mustWait(waiting, start, claim)
-			t.Error("the renewal counts a node that has not answered a release")
-		}
-		late.by.Store(0)
-		other.Release(context.Background(), waiting)
-		b.Release(context.Background(), claim)
-		rest() // for what still waits behind the late release
+		renewsBefore(t, 200*time.Millisecond, // longer than the node timeout
+			func(conn *conn, by *atomic.Int64) driver.Backend {
+				turn := make(chan struct{}, 1)
+				turn <- struct{}{}
+				return unanswered{conn, turn, by}
+			},
+			func(b *client) {
+				for b.Status().Nodes[2].Owed == 0 { // until the release has failed
+					time.Sleep(time.Millisecond)
+				}
+			})
 	})
 }
 
@@ -269,4 +256,75 @@ func TestR1_PendingReleaseIsNoVote(t *testing.T) {
 		a.renew(claim, driver.Unknown) // node 3 is still owed a release
 		a.Release(context.Background(), claim)
 	})
+}
+
+// scripted is a node whose renewals are answered by a function. If released is not nil, a release
+// waits for renewed, and then closes released.
+type scripted struct {
+	*memhold.Backend
+	renew             func() ([]driver.Result, error)
+	renewed, released chan struct{}
+}
+
+func (s *scripted) Renew(context.Context, []driver.Claim) ([]driver.Result, error) {
+	return s.renew()
+}
+
+func (s *scripted) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if s.released == nil {
+		return s.Backend.Release(ctx, claim)
+	}
+	<-s.renewed
+	result, err := s.Backend.Release(ctx, claim)
+	close(s.released)
+	return result, err
+}
+
+// Which releases may take effect yet is looked up before the nodes are asked to renew: a node may
+// carry out the renewal and then the release, and answer the release first, while that is looked up
+// for many claims. This is in real time, because in fake time nothing happens meanwhile.
+func TestR1_ReleaseDuringARenewalIsNoVote(t *testing.T) {
+	claims := make([]driver.Claim, 20_000)
+	for k := range claims {
+		claims[k] = driver.Claim{Key: strconv.Itoa(k), Owner: "o", TTL: time.Hour, Token: 1}
+	}
+	claim := claims[len(claims)-1]
+	held := func() ([]driver.Result, error) {
+		results := make([]driver.Result, len(claims))
+		for k := range results {
+			results[k].State = driver.Held
+		}
+		return results, nil
+	}
+	refused := func() ([]driver.Result, error) { return nil, &driver.Error{Err: errSimRefused} }
+	for range 8 {
+		late := &scripted{Backend: memhold.New(), renewed: make(chan struct{}),
+			released: make(chan struct{})}
+		answers, err := held()
+		late.renew = func() ([]driver.Result, error) {
+			close(late.renewed)
+			<-late.released
+			return answers, err
+		}
+		q, err := quorum.New([]driver.Backend{late, &scripted{Backend: memhold.New(), renew: held},
+			&scripted{Backend: memhold.New(), renew: refused}}, quorum.WithGuard(0),
+			quorum.WithNodeTimeout(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		for _, call := range []func(context.Context, driver.Claim) (driver.Result, error){
+			q.Acquire, q.Release, q.Acquire} {
+			if r, err := call(t.Context(), claim); err != nil || r.State != driver.Held {
+				t.Fatalf("%v, %v; want held", r.State, err)
+			}
+		}
+		results, err := q.Renew(t.Context(), claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[len(claims)-1]; r.State == driver.Held {
+			t.Error("held, with the vote of a node that has carried out a release since")
+		}
+	}
 }
