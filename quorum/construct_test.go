@@ -143,6 +143,45 @@ func TestR10_SameServerTwice(t *testing.T) {
 	})
 }
 
+// R10: a server that is listed twice tells of a grant on both connections, and has one vote.
+func TestR10_NoticesOfAServerThatIsListedTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		holder := a.claim()
+		a.hold(holder)
+		rest()
+		conns := c.dial()
+		conns[1] = c.dial()[0]
+		c.freeze(0)
+		q, err := quorum.New(backends(conns), quorum.WithGuard(0))
+		if err != nil {
+			t.Fatalf("New with a server twice that does not answer: %v; want no error yet", err)
+		}
+		defer q.Close()
+		c.thaw(0)
+		b := &client{Quorum: q, conns: conns, cluster: c}
+		in, waiting := b.inbox(), b.queued()
+		rest() // until nodes are asked again who they are, when they have answered
+		b.busy(waiting)
+		time.Sleep(5 * roundTrip)
+		if n := b.Status().Nodes[1]; n.State != quorum.Duplicate {
+			t.Fatalf("node 2 is %v; the case is that it is known to be node 1", n.State)
+		}
+		c.do(func() { c.servers[0].release(holder) })
+		notice := driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner, Block: 1}
+		c.do(func() { notice.Token = c.servers[0].keys["k"].token })
+		for _, conn := range conns[:2] {
+			conn.heard(notice)
+		}
+		if n := c.told(in, 1); n.Kind == driver.Granted {
+			t.Errorf("told %+v; want no grant: the key is held by %v", n, c.holders("k"))
+		}
+		b.Release(context.Background(), waiting)
+		a.Release(context.Background(), holder)
+	})
+}
+
 // Every number of nodes works, even with as many of them down as a majority can spare.
 func TestEveryNumberOfNodes(t *testing.T) {
 	for n := 1; n <= quorum.MaxNodes; n++ {

@@ -55,3 +55,120 @@ func TestR1_HandoffThatIsReadAfterABusyAnswer(t *testing.T) {
 		}
 	})
 }
+
+// Nodes hand a key over with the token that a waiter last proposed. A node that did so before the
+// waiter asked again has answered that request with a new token. Its notice of the first one comes
+// late, and does not replace the answer: with the answer and one more notice, the waiter has the
+// key, and need not ask.
+func TestLateNoticeReplacesNoAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.hold(holder)
+		rest()
+		b.cut(true, 2)
+		b.busy(waiting)
+		time.Sleep(100 * time.Millisecond)
+		c.do(func() { // its notice is on the way for long
+			b.conns[0].cut = true
+			c.servers[0].release(holder)
+			b.conns[0].cut = false
+		})
+		late := driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner,
+			Token: waiting.Token, Block: 1}
+		waiting.Token += 1e9
+		b.busy(waiting)
+		b.conns[0].heard(late)
+		c.do(func() { c.servers[1].release(holder) })
+		if n := c.told(in, 1); n.Kind != driver.Granted || n.Token != waiting.Token {
+			t.Errorf("told %+v; want a grant with token %d", n, waiting.Token)
+		}
+		b.cut(false, 2)
+		b.release(waiting, driver.Held)
+		a.Release(context.Background(), holder)
+	})
+}
+
+// R1: what a node has granted in an answer lasts for the TTL from the request, and not from the
+// answer, which may come much later. Meanwhile the waiter may have asked again, without this node,
+// and counts a grant by notice from that request.
+func TestR1_GrantInAnAnswerLastsFromTheRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b, other := c.client(), c.client(), c.client()
+		in := b.inbox()
+		holder, waiting, first := a.claim(), b.queued(), other.queued()
+		waiting.TTL, first.TTL = c.presence, c.presence
+		waiting.Token += 1e9 // so that the other keys do not matter
+		a.cut(true, 2)
+		a.hold(holder)
+		first.Ticket = 1 // it came before, and has reached only node 2
+		other.cut(true, 0, 2)
+		other.fail(first)
+		const slow = 40 * time.Millisecond
+		c.do(func() { c.servers[2].slow = slow })
+		asked := time.Now()
+		b.busy(waiting)
+		time.Sleep(roundTrip)
+		c.refuse(2)
+		for _, key := range []string{"x", "y"} { // then node 3 counts as down
+			claim := b.claim()
+			claim.Key = key
+			b.hold(claim)
+		}
+		c.restart(false, 2)
+		time.Sleep(time.Until(asked.Add(slow - roundTrip)))
+		start := time.Now()
+		b.busy(waiting)
+		b.cut(true, 2)
+		time.Sleep(2 * roundTrip)
+		a.release(holder, driver.Held)
+		time.Sleep(roundTrip)
+		if owners := c.holders("k"); owners[0] != waiting.Owner || owners[2] != waiting.Owner {
+			t.Fatalf("held by %v; the case is that the waiter has nodes 1 and 3", owners)
+		}
+		for len(in) > 0 {
+			if n := <-in; n.Kind == driver.Granted {
+				t.Errorf("%+v; want no grant: node 3 ends it %v earlier", n, start.Sub(asked))
+			}
+		}
+		b.cut(false, 2)
+		other.cut(false, 0, 2)
+		b.Release(context.Background(), waiting)
+		other.Release(context.Background(), first)
+	})
+}
+
+// A node that has lost its counter is healed with the token that the key was handed over with, so
+// that it goes on above that.
+func TestHealingGoesOnAboveHandedOverTokens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.hold(holder)
+		waiting.Token, waiting.Block = waiting.Token+1e12, 5 // its clock is far ahead
+		b.busy(waiting)
+		a.release(holder, driver.Held)
+		notice := c.told(in, 2)
+		if notice.Kind != driver.Granted {
+			t.Fatalf("notice %+v; want that %s has the key", notice, waiting.Owner)
+		}
+		last := notice.Token + 4
+		waiting.Block = 0
+		b.renew(waiting, driver.Held)
+		c.restart(true, 0)
+		b.renew(waiting, driver.Held)
+		rest()
+		c.do(func() {
+			if fence := c.servers[0].fence; fence < last {
+				t.Errorf("the node that was healed grants tokens above %d; want above %d",
+					fence, last)
+			}
+		})
+		b.release(waiting, driver.Held)
+	})
+}

@@ -25,6 +25,7 @@ type mutation struct {
 	// test is the test that notices; empty: the simulation. It is another one where the simulation
 	// would have to meet with an accident that is too rare to wait for.
 	test string
+	in   string // the package of the test; empty: this one
 
 	// equivalent says why no test can notice.
 	equivalent string
@@ -36,6 +37,9 @@ var mutations = []mutation{
 	{name: "a stale answer counts as a vote", file: "keys.go",
 		old: "c.Claim.Queue && latest && err == nil", new: "c.Claim.Queue && err == nil",
 		test: "^TestOutdatedAnswerIsNoVote$"},
+	{name: "takes the answer to a release for one to a request", file: "keys.go",
+		old: "c.Op == node.Acquiring && c.Claim.Queue && latest", new: "c.Claim.Queue && latest",
+		test: "^TestPartIsGivenBackOnce$"},
 	{name: "sends acquisitions after their release has begun", file: "internal/node/call.go",
 		old: "c.Op == Acquiring && c.over()", new: "false",
 		test: "^TestReleaseEndsWaitingAcquisition$"},
@@ -64,6 +68,25 @@ var mutations = []mutation{
 	{name: "is told of no grant after the first presence", file: "wait.go",
 		old: "!w.told || until > w.promised {", new: "!w.told {",
 		test: "^TestHandoffAfterLongerThanAPresence$"},
+	{name: "is told of grants that last for the presence told last", file: "wait.go",
+		old: "!w.told || until > w.promised {", new: "true {",
+		test: "^TestGrantLastsForTheLongestPromise$"},
+	{name: "is told of grants before it was told a presence", file: "wait.go",
+		old: "!w.told || clock.Now() >= w.promised {", new: "clock.Now() >= w.promised {",
+		equivalent: "Until then promised is the zero instant, which is over. It is not over in a bubble of fake time, where the lease clock is " +
+			"negative, but there no vote lasts until then."},
+	{name: "counts a grant from its answer", file: "wait.go",
+		old: "v.expires = start.Add(claim.TTL)", new: "v.expires = now.Add(claim.TTL)",
+		test: "^TestR1_GrantInAnAnswerLastsFromTheRequest$"},
+	{name: "forgets a request without an answer", file: "wait.go",
+		old: "before := w.began.Add(result.Presence)", new: "before := start.Add(result.Presence)",
+		test: "^TestR1_NoticeAfterAnUnansweredRequestIsNoGrant$"},
+	{name: "a late notice replaces an answer", file: "wait.go",
+		old: "\tif !v.held {\n\t\tv.held, v.noticed", new: "\tif true {\n\t\tv.held, v.noticed",
+		test: "^TestLateNoticeReplacesNoAnswer$"},
+	{name: "weighs grants of claims that are over", file: "wait.go",
+		old: "w == nil || r.record.history.Over {", new: "w == nil {",
+		equivalent: "What ends a claim also ends its wait, in the same step. Then w is nil."},
 	{name: "counts the presence from the answer", file: "wait.go",
 		old: "result.Presence > 0, start.Add(result.Presence)",
 		new: "result.Presence > 0, now.Add(result.Presence)", test: "^TestNoticeAfterAnAbsence$"},
@@ -131,8 +154,8 @@ var mutations = []mutation{
 	{name: "forgets what was asked for again", file: "keys.go",
 		old: "if r.generation == 0 || until > r.expires {", new: "if r.generation == 0 {",
 		test: "^TestSweepSparesWhatIsNeeded$"},
-	{name: "forgets claims after one TTL", file: "keys.go", old: "2*claim.TTL + q.config.bound",
-		new: "claim.TTL + q.config.bound",
+	{name: "forgets claims after one TTL", file: "keys.go",
+		old: "start.Add(2*claim.TTL + q.config.bound(claim.TTL))", new: "start.Add(claim.TTL)",
 		equivalent: "The validity of a lease is over then, so the holder has ended it and released it, which makes a record that knows nothing " +
 			"and releases on all nodes. A claim that queues, or has a call or a release under way, is not forgotten at all."},
 	{name: "an earlier round asks more nodes for a later one", file: "round.go",
@@ -182,6 +205,14 @@ var mutations = []mutation{
 		test: "^TestAnyNodeTellsThatSomebodyWaits$"},
 	{name: "counts on nodes that may release yet", file: "doubt.go",
 		old: "late = r.history.Ending()\n", new: "", test: "^TestR1_LateReleaseIsNoVote$"},
+	{name: "looks for late releases when it has asked", file: "batch.go",
+		old: "\tb.doubt()\n\tb.launch(false)\n", new: "\tb.launch(false)\n\tb.doubt()\n",
+		test: "^TestR1_ReleaseDuringARenewalIsNoVote$"},
+	{name: "second steps count on nodes that may release yet", file: "doubt.go",
+		old: "result.State == driver.Held && b.late != nil",
+		new: "b.heals && result.State == driver.Held && b.late != nil",
+		equivalent: "A second step asks only nodes whose answer to the first step was a vote. Such an answer comes after every earlier release of the " +
+			"claim. So what may release it yet was asked for since, by a caller that has ended the claim."},
 	{name: "counts no releases that are under way", file: "internal/node/history.go",
 		old: "h.doubts.Add(1)", new: "h.doubts.Add(0)", test: "^TestR1_LateReleaseIsNoVote$"},
 	{name: "counts releases that were answered", file: "internal/node/history.go",
@@ -209,6 +240,16 @@ var mutations = []mutation{
 	{name: "does not heal what was handed over", file: "wait.go",
 		old: "\t\tr.held = true\n\t\tr.drew(v.token", new: "\t\tr.drew(v.token",
 		test: "^TestHandedOverIsHealed$"},
+	{name: "heals what was handed over without its token", file: "wait.go",
+		old: "\t\tr.drew(v.token, v.block)\n", new: "",
+		test: "^TestHealingGoesOnAboveHandedOverTokens$"},
+	{name: "believes notices of a node that is another one", file: "internal/node/node.go",
+		old:  "n.refusing == 0 && n.identity.sameAs == \"\" && !quarantined",
+		new:  "n.refusing == 0 && !quarantined",
+		test: "^TestR10_NoticesOfAServerThatIsListedTwice$"},
+	{name: "believes notices in quarantine until that is observed", file: "internal/node/node.go",
+		old: "n.refusing == 0 && !n.quarantine)", new: "n.refusing == 0)",
+		test: "^TestQuarantineBeforeItIsObserved$", in: "./internal/node"},
 	{name: "queues again for a caller that has stopped asking", file: "wait.go",
 		old:  "again := !another && w.told && clock.Now() < w.promised",
 		new:  "again := !another",
@@ -292,7 +333,7 @@ func TestMutants(t *testing.T) {
 				return
 			}
 			c := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=60m", "-run",
-				test, ".")
+				test, cmp.Or(m.in, "."))
 			c.Env = append(os.Environ(), "HOLDFAST_HISTORIES="+histories, "HOLDFAST_SEED=1",
 				"HOLDFAST_PLAN="+m.plan)
 			out, err := c.CombinedOutput()

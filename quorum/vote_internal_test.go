@@ -180,6 +180,22 @@ func TestHandedOverBlock(t *testing.T) {
 	})
 }
 
+// A caller that asks twice at a time may have the answers in any order. It counts a grant by notice
+// from the later request, so that is how long the grant has to last.
+func TestGrantLastsForTheLongestPromise(t *testing.T) {
+	withWaiter(t, func(t *testing.T, w waiter) {
+		earlier := &round{q: w.q, claim: w.claim, record: w.record, start: clock.Now()}
+		time.Sleep(time.Second)
+		later := &round{q: w.q, claim: w.claim, record: w.record, start: clock.Now()}
+		for _, r := range []*round{later, earlier} {
+			w.q.asked(r, &driver.Result{State: driver.Busy, Presence: votePresence}, nil)
+		}
+		if got, want := w.record.queued.promised, later.start.Add(votePresence); got != want {
+			t.Errorf("a grant has to last until %v; want %v", got, want)
+		}
+	})
+}
+
 // Nothing that is heard by notice counts after a grant was given back: the notice may be of the
 // grant that was given back.
 func TestNoticeAfterAReturn(t *testing.T) {

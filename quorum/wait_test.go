@@ -167,6 +167,43 @@ func TestR1_LateNoticesAreNoGrant(t *testing.T) {
 	})
 }
 
+// R1: a node carried out a request and its answer was lost, so the claim may have been granted the
+// key there and have lost it again. A late notice of that is no new grant.
+func TestR1_NoticeAfterAnUnansweredRequestIsNoGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		waiting.Token += 1e9 // so that all nodes grant this token
+		a.hold(holder)
+		rest()
+		c.do(func() { c.servers[2].slow = 100 * time.Millisecond })
+		b.busy(waiting)
+		time.Sleep(60 * time.Millisecond)
+		c.do(func() { c.servers[2].slow = 0 })
+		b.cut(true, 2)
+		for round := range 9 {
+			if round == 4 {
+				b.cut(false, 2)
+			}
+			b.busy(waiting)
+			time.Sleep(c.presence / 3)
+		}
+		if s := b.Status().Nodes[2]; s.State != quorum.Up {
+			t.Fatalf("node 3 is %v; the case is that it has answered", s.State)
+		}
+		b.conns[2].heard(driver.Notice{Kind: driver.Granted, Key: "k", Owner: waiting.Owner,
+			Token: waiting.Token, Block: 1})
+		c.do(func() { c.servers[0].release(holder) })
+		if notice := c.told(in, 1); notice.Kind == driver.Granted {
+			t.Errorf("notice %+v; want no grant: the key is held by %v", notice, c.holders("k"))
+		}
+		b.Release(context.Background(), waiting)
+		a.Release(context.Background(), holder)
+	})
+}
+
 // The waiter counts on a grant for as long as, by the last answer of a majority, it is present.
 // Nodes that did not get that request drop it earlier, so what they hand over is not part of a
 // grant.
@@ -506,5 +543,26 @@ func TestWaiterThatIsNotAskedForKeepsNothing(t *testing.T) {
 		b.Release(context.Background(), waiting)
 		rest()
 		c.clean("k")
+	})
+}
+
+// A part is given back by one request. Its answer says that the claim held the node until then, and
+// not that it holds it now.
+func TestPartIsGivenBackOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.cut(true, 2)
+		a.hold(holder)
+		b.busy(waiting) // it gets node 3, and another claim holds the others
+		time.Sleep(c.presence / 2)
+		if n := b.calls("release"); n != 1 {
+			t.Errorf("node 3 was asked %d times to release the claim; want once", n)
+		}
+		a.cut(false, 2)
+		b.release(waiting, driver.Busy)
+		a.release(holder, driver.Held)
 	})
 }

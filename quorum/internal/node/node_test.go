@@ -302,6 +302,47 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
+// A node takes no part from its first answer of a quarantine on, even before the observer is told,
+// who may be slow with another node. This is in real time, because what waits for a mutex does not
+// let fake time pass.
+func TestQuarantineBeforeItIsObserved(t *testing.T) {
+	var seen sync.WaitGroup
+	seen.Add(1)
+	var nodes []*Node
+	var fakes []*fake
+	quarantined := func() bool { return nodes[1].Status(clock.Now()).State == Quarantined }
+	g := NewGroup(Config{Closed: errGone, Identify: func(context.Context) {},
+		Observe: func(change Change) {
+			if change.Node != nodes[0].Name || change.Is != Refusing {
+				return
+			}
+			defer seen.Done()
+			fakes[1].set(&driver.Error{Err: &driver.QuarantineError{Remaining: time.Hour}}, nil)
+			newTable().call(nodes[1], Acquiring, "a")
+			ticker := time.NewTicker(100 * time.Microsecond)
+			defer ticker.Stop()
+			for !quarantined() {
+				<-ticker.C
+			}
+			if nodes[1].TakesPart() {
+				t.Error("a node in quarantine takes part until the observer is told")
+			}
+		}})
+	for i, name := range []string{"a", "b"} {
+		fakes = append(fakes, &fake{})
+		n := New(g, i, name, fakes[i], 0)
+		n.Identified(name, nil)
+		nodes = append(nodes, n)
+		<-newTable().call(n, Acquiring, "a") // it is up
+	}
+	fakes[0].set(&driver.Error{Permanent: true, Err: errBroken}, nil)
+	<-newTable().call(nodes[0], Acquiring, "a")
+	seen.Wait()
+	g.Wait(time.Minute)
+	g.Cancel()
+	g.Close(time.Minute)
+}
+
 // A release without an answer is made again when the node answers, but not if the claim was asked
 // for since, and not if the node never had the claim.
 func TestPendingReleases(t *testing.T) {
