@@ -14,7 +14,8 @@ import (
 // A cohort is always in one of four states:
 //
 //	held       lease != nil && !leading: a goroutine has its turn, or several share the key
-//	leading    leading && lease == nil: a goroutine acquires or releases the key at the backend
+//	leading    leading && lease == nil: a goroutine acquires or releases the key at the backend,
+//	           or tells that it is lost
 //	fresh run  leading && lease != nil: a goroutine asks for a fresh run, or a fresh span if the
 //	           key is shared; then others may hold the key meanwhile
 //	retired    removed from its shard
@@ -27,7 +28,8 @@ import (
 // lease; for it one goroutine leads, and asks whether another process waits.
 //
 // A turn that has reached its maximum hold is in limbo: its holder has been told that the lock is
-// lost, but the key stays taken until the holder releases it or the lease ends.
+// lost, but the key stays taken until the holder releases it or the lease ends. So is a turn that
+// passes on in memory, until everything that ends with its lock has ended.
 //
 // An acquisition joins its cohort in call.go. The leader talks to the backend in lead.go. A holder
 // ends its turn in release.go. The lease that turns rest on is in lease.go. If the key is a slot of
@@ -302,7 +304,8 @@ func (c *cohort) returnTurn(l *Lock) {
 func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	locker := c.locker
 	err := l.lostError(reason)
-	end := l.finish(err)
+	l.err = err
+	end := l.rest()
 	c.countHeld(-1)
 	if !c.terms.gate {
 		locker.counters.lost.Add(1)
@@ -319,14 +322,30 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 	current := c.lease == h
 	c.drop(h)
-	tells := many{}
+	tells, unfinished := many{}, false
 	for l := h.locks.first; l != nil; l = h.locks.first {
 		l.leave()
+		unfinished = unfinished || l.unfinished()
 		if l.err == nil {
 			tells = append(tells, c.loseTurn(l, reason))
+		} else {
+			tells = append(tells, l.rest())
 		}
 	}
-	if current && !c.leading { // a leader finds out by itself
+	switch {
+	case !current || c.leading: // a leader finds out by itself
+	case unfinished && !c.shard.closed:
+		// The key may be free already, so nobody of the cohort asks for it before all have been
+		// told.
+		c.startLead()
+		tells = append(tells, func() {
+			c.shard.mu.Lock()
+			defer c.shard.mu.Unlock()
+			c.leading = false
+			c.serveOrRetire()
+			c.locker.tasks.Done()
+		})
+	default:
 		c.serveOrRetire()
 	}
 	return tells.run

@@ -21,6 +21,7 @@ type heldSet struct {
 	released bool
 	done     chan struct{} // made when first asked for
 	contexts map[*lockContext]struct{}
+	told     bool // everything has ended with the set, and done is closed
 }
 
 // newHeldSet returns a set of the members' locks. members is in the order of the keys.
@@ -88,7 +89,8 @@ func (g *heldSet) ended() <-chan struct{} {
 	defer g.mu.Unlock()
 	if g.done == nil {
 		g.done = make(chan struct{})
-		if g.err != nil {
+		if g.err != nil && len(g.contexts) == 0 {
+			g.told = true
 			close(g.done)
 		}
 	}
@@ -98,32 +100,28 @@ func (g *heldSet) ended() <-chan struct{} {
 // end makes a heldSet an ender, which ends with the first of its locks.
 func (g *heldSet) end(cause error) {
 	g.mu.Lock()
-	tell := g.finish(cause)
-	g.mu.Unlock()
-	tell()
-}
-
-// finish ends the set if it has not ended. The caller holds g.mu, and calls tell after unlocking.
-func (g *heldSet) finish(cause error) (tell func()) {
-	if g.err != nil {
-		return func() {}
+	if g.err == nil {
+		g.err = cause
 	}
-	g.err = cause
-	contexts, done := g.contexts, g.done
-	g.contexts = nil
-	return func() { endAll(contexts, done, cause) }
+	contexts, cause := g.contexts, g.err
+	g.mu.Unlock()
+	endAll(&g.mu, contexts, cause, func() {
+		g.contexts = nil
+		if g.done != nil && !g.told {
+			g.told = true
+			close(g.done)
+		}
+	})
 }
 
-// release ends the set at its holder's wish. It reports whether this is the first release; if it
-// is, the caller calls tell.
-func (g *heldSet) release() (first bool, tell func()) {
+// release notes that the holder releases the set, and reports whether this is the first release.
+// The caller ends the set.
+func (g *heldSet) release() (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.released {
-		return false, nil
-	}
+	first = !g.released
 	g.released = true
-	return true, g.finish((*releasedSet)(g))
+	return first
 }
 
 // foundLost notes a loss that only the answer to a release has shown.

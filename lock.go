@@ -26,6 +26,9 @@ type Lock struct {
 	err   error         // why it has ended; nil while held
 	done  chan struct{} // made when first asked for
 	ends  map[ender]struct{}
+	told  bool // everything has ended with the lock, and done is closed
+	// a goroutine is in Release; the lock stays on its lease until everything has ended
+	releasing bool
 
 	prev, next *Lock // in lease.locks
 }
@@ -66,7 +69,8 @@ func (l *Lock) Done() <-chan struct{} {
 	defer s.mu.Unlock()
 	if l.done == nil {
 		l.done = make(chan struct{})
-		if l.err != nil {
+		if l.err != nil && len(l.ends) == 0 {
+			l.told = true
 			close(l.done)
 		}
 	}
@@ -176,20 +180,23 @@ func (l *Lock) Release(ctx context.Context) error {
 // releaseNested ends a nested lock, and not the outermost one. It does not ask the backend whether
 // the lock was held until now: the clock decides that.
 func (l *Lock) releaseNested() error {
-	if err := l.Err(); err != nil {
-		return err
-	}
-	s := l.cohort.shard
-	s.mu.Lock()
-	if err := l.ended(); err != nil {
+	err := l.Err()
+	if err == nil {
+		s := l.cohort.shard
+		s.mu.Lock()
+		if err = l.ended(); err == nil {
+			l.err = (*releasedError)(l)
+		}
 		s.mu.Unlock()
-		return err
 	}
-	delete(l.root.ends, l)
-	tell := l.finish((*releasedError)(l))
-	s.mu.Unlock()
-	tell()
-	return nil
+	// Last, so that the end of the outermost lock waits for what ends here.
+	defer l.root.detach(l)
+	if err == nil {
+		l.endAll()
+		return nil
+	}
+	l.end(err) // or another goroutine may not have ended everything yet
+	return err
 }
 
 // String describes the lock for logs.

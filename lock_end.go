@@ -2,12 +2,14 @@ package holdfast
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// ender is something that ends with a lock: a context, a nested lock or a set. end is called once,
-// under no mutex.
+// ender is something that ends with a lock: a context, a nested lock or a set. end is called under
+// no mutex. It may be called again, also while another goroutine calls it or by what the first call
+// ends, and then sees to it that everything has ended, too.
 type ender interface{ end(cause error) }
 
 // outermost returns the lock that l is nested in, or l.
@@ -85,47 +87,76 @@ func (l *Lock) detach(e ender) {
 	s.mu.Unlock()
 }
 
-// finish ends the lock for the reason err. The caller holds shard.mu, and calls tell after
-// unlocking it. tell ends contexts and nested locks, and closes Done.
-func (l *Lock) finish(err error) (tell func()) {
-	l.err = err
-	done, ends := l.done, l.ends
-	l.ends = nil
-	if done == nil && len(ends) == 0 {
+// rest returns a function that ends what is left to end of a lock that has ended: contexts and
+// nested locks, and then Done. The caller holds shard.mu, and calls tell after unlocking it.
+//
+// Until then the key must not go to anybody else. So the lock stays on its lease, or whoever takes
+// the lease away calls tell first. Several goroutines may do so at the same time.
+func (l *Lock) rest() (tell func()) {
+	if !l.unfinished() {
 		return func() {}
 	}
-	return func() { endAll(ends, done, err) }
+	return l.endAll
 }
 
-// endAll ends all of ends, which nobody else uses any more, and then closes done if it is not nil.
-// A context of a caller's own kind may panic. The panic goes on after everything has been ended.
+// unfinished reports whether something is left to end. The caller holds shard.mu.
+func (l *Lock) unfinished() bool { return len(l.ends) > 0 || l.done != nil && !l.told }
+
+// endAll ends everything that ends with a lock that has ended.
+func (l *Lock) endAll() {
+	s := l.cohort.shard
+	s.mu.Lock()
+	ends, cause := l.ends, l.err
+	s.mu.Unlock()
+	endAll(&s.mu, ends, cause, func() {
+		l.ends = nil
+		if l.done != nil && !l.told {
+			l.told = true
+			close(l.done)
+		}
+	})
+}
+
+// endAll ends all of ends, which mu guards and to which nothing is added any more, and then calls
+// done under mu. If several goroutines do so at the same time, each finds everything ended when it
+// returns. They do not wait for each other, because one of them may be called by what another one
+// ends. A context of a caller's own kind may panic. The panic goes on after everything has been
+// ended.
 func endAll[E interface {
 	comparable
 	ender
-}](ends map[E]struct{}, done chan struct{}, cause error) {
+}](mu *sync.Mutex, ends map[E]struct{}, cause error, done func()) {
+	finished := false
 	defer func() {
-		switch {
-		case len(ends) > 0:
-			endAll(ends, done, cause)
-		case done != nil:
-			// Last, so that a goroutine that it wakes finds everything ended.
-			close(done)
+		mu.Unlock()
+		if !finished {
+			endAll(mu, ends, cause, done)
 		}
 	}()
+	mu.Lock()
 	for e := range ends {
-		delete(ends, e)
-		e.end(cause)
+		mu.Unlock()
+		func() {
+			defer func() {
+				mu.Lock()
+				delete(ends, e) // only now, so that another goroutine that comes ends it, too
+			}()
+			e.end(cause)
+		}()
 	}
+	done() // last, so that a goroutine that it wakes finds everything ended
+	finished = true
 }
 
-// end ends a nested lock because the outermost one has ended. The nested lock is still held,
-// because one that was released is not among the ends of the outermost lock.
+// end ends a nested lock because the outermost one has ended.
 func (l *Lock) end(cause error) {
 	s := l.cohort.shard
 	s.mu.Lock()
-	tell := l.finish(cause)
+	if l.err == nil {
+		l.err = cause
+	}
 	s.mu.Unlock()
-	tell()
+	l.endAll()
 }
 
 // isEnd reports whether cause is the error with which contexts of the lock have ended. A loss that

@@ -118,8 +118,8 @@ func (s *LockSet) Release(ctx context.Context) error {
 		ctx = context.Background()
 	}
 	own := g.carriedBy(ctx)
-	first, tell := g.release()
-	if !first {
+	if !g.release() {
+		g.end((*releasedSet)(g)) // another goroutine may not have ended everything yet
 		return (*releasedSet)(g)
 	}
 	if own {
@@ -129,7 +129,7 @@ func (s *LockSet) Release(ctx context.Context) error {
 	func() {
 		// Deferred, so that a context that panics as it ends keeps no lock from being released.
 		defer sideBySide(len(s.locks), func(i int) { errs[i] = s.locks[i].Release(ctx) })
-		tell()
+		g.end((*releasedSet)(g))
 	}()
 	for _, err := range errs {
 		var lost *LostError

@@ -9,24 +9,22 @@ import (
 )
 
 // release ends a turn at its holder's wish. It hands the key to the next waiter in memory, leaves
-// it to others that share it, or releases it at the backend.
-func (c *cohort) release(ctx context.Context, l *Lock) error {
+// it to others that share it, or releases it at the backend. Before that, everything ends that ends
+// with the lock.
+func (c *cohort) release(ctx context.Context, l *Lock) (err error) {
 	s := c.shard
 	s.mu.Lock()
 	ended := l.err // set, with a lease, if the lock has reached its maximum hold
-	if ended != nil && l.lease == nil {
+	if ended != nil && (l.lease == nil || l.releasing) {
+		tell := l.rest() // another goroutine may not have ended everything yet
 		s.mu.Unlock()
+		tell()
 		return ended
 	}
 	h := l.lease
-	if c.lease == h {
-		c.fetchWaiter() // of the semaphore, if the key is a slot
-	}
-	stays := !l.last() || c.asksForSpan(h) // others need the lease
-	handsOver := !stays && c.lease == h && c.waiters.first != nil
 	// If the release stays in memory, the clock tells whether the lock was held until now.
 	// Otherwise the backend does.
-	local := handsOver || stays
+	local := c.passes(l)
 	var now clock.Instant
 	if local {
 		now = clock.Now()
@@ -38,19 +36,63 @@ func (c *cohort) release(ctx context.Context, l *Lock) error {
 		tell()
 		return err
 	}
-	l.leave()
-	tell := func() {}
-	if ended == nil {
-		tell = l.finish((*releasedError)(l))
+	l.releasing = true
+	limbo := ended != nil
+	if !limbo {
+		l.err = (*releasedError)(l)
 		c.countHeld(-1)
 	}
+	if local && l.unfinished() {
+		// Until everything has ended, the lock stays on its lease, as after its maximum hold.
+		s.mu.Unlock()
+		defer func() { // even if a context panics
+			s.mu.Lock()
+			err = c.pass(ctx, l, 0, ended, true)
+		}()
+		l.endAll()
+		return nil
+	}
+	return c.pass(ctx, l, now, ended, limbo)
+}
+
+// passes reports whether the lease passes on in memory when the lock leaves it: others share it, or
+// somebody waits for it. The caller holds shard.mu; the lock is on its lease.
+func (c *cohort) passes(l *Lock) bool {
+	h := l.lease
+	return !l.last() || c.asksForSpan(h) || c.lease == h &&
+		(c.waiters.first != nil || c.semaphore != nil && c.semaphore.waiters.first != nil)
+}
+
+// pass takes the lock off its lease and passes that on, at now, or at a time that is still to be
+// read if now is 0. limbo says that the lease was not renewed for a while. The caller holds
+// shard.mu, which pass unlocks.
+func (c *cohort) pass(ctx context.Context, l *Lock, now clock.Instant, ended error,
+	limbo bool) error {
+	s, h := c.shard, l.lease
+	if h == nil { // lost while everything was ended, or Close releases it
+		closed := s.closed
+		s.mu.Unlock()
+		if ended == nil && !closed {
+			ended = c.foundLost(l)
+			c.locker.tellReleased(l, true, ended)
+			return ended
+		}
+		c.releasedLocally(l, ended)
+		return ended
+	}
+	if c.lease == h {
+		c.fetchWaiter() // of the semaphore, if the key is a slot
+	}
+	stays := !l.last() || c.asksForSpan(h) // others need the lease
+	handsOver := !stays && c.lease == h && c.waiters.first != nil
+	tell := l.rest()
+	l.leave()
 	switch {
 	case handsOver:
-		c.handOver(l, h, now, ended, tell)
+		c.handOver(l, h, now, ended, limbo)
 		return ended
 	case stays:
 		s.mu.Unlock()
-		tell()
 		c.releasedLocally(l, ended)
 		return ended
 	}
@@ -77,12 +119,15 @@ func (c *cohort) vacate(h *lease) (claim driver.Claim, leads bool) {
 
 // handOver passes the lease to the first waiter, at now. The caller holds shard.mu, which handOver
 // unlocks.
-func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tell func()) {
+func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, limbo bool) {
 	locker := c.locker
 	w := c.waiters.pop()
 	toScout := w.call.watch != nil
+	if now == 0 {
+		now = clock.Now()
+	}
 	o := c.next(w, now)
-	c.resume(h, ended != nil)
+	c.resume(h, limbo)
 	turns, waiting := c.turns, c.waiters.length
 	if c.semaphore != nil {
 		waiting = c.semaphore.waiters.length
@@ -91,12 +136,7 @@ func (c *cohort) handOver(l *Lock, h *lease, now clock.Instant, ended error, tel
 		}
 	}
 	c.shard.mu.Unlock()
-	func() {
-		// After unlocking, because it takes long to wake a goroutine. Deferred, because a context
-		// that tell ends may panic.
-		defer func() { w.ready <- o }()
-		tell()
-	}()
+	w.ready <- o // after unlocking, because it takes long to wake a goroutine
 	if o.lock != nil {
 		locker.counters.handedOver.Add(1)
 		if hook := locker.config.hooks.HandedOver; hook != nil {

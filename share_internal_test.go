@@ -220,7 +220,7 @@ func TestLetGoWithoutALock(t *testing.T) {
 		}
 		c := lock.cohort
 		c.shard.mu.Lock()
-		lock.finish((*releasedError)(lock))
+		lock.err = (*releasedError)(lock)
 		lock.leave()
 		c.letGo()
 		c.shard.mu.Unlock()
