@@ -141,6 +141,42 @@ func TestR1_GrantInAnAnswerLastsFromTheRequest(t *testing.T) {
 	})
 }
 
+// A lock that was handed over is healed like any other, also if its waiter had asked again before
+// it read that, and was answered Busy.
+func TestHandoffThatIsReadAfterABusyAnswerIsHealed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := b.inbox()
+		holder, waiting := a.claim(), b.queued()
+		a.cut(true, 2)
+		a.hold(holder)
+		c.do(func() { // a client that died there
+			s := c.servers[2]
+			s.keys["k"] = &simKey{owner: "dead", expires: s.now() + c.presence/2}
+		})
+		b.busy(waiting)
+		a.release(holder, driver.Held)
+		time.Sleep(2 * roundTrip)
+		b.cut(true, 0)
+		b.busy(waiting)
+		if notice := <-in; notice.Kind != driver.Granted {
+			t.Fatalf("notice %+v; the case is that the waiter has the key", notice)
+		}
+		b.cut(false, 0)
+		waiting.Queue = false
+		b.renew(waiting, driver.Held)
+		time.Sleep(2 * c.presence) // until node 2 is free
+		b.renew(waiting, driver.Held)
+		rest()
+		if n := c.holds(waiting); n != 3 {
+			t.Errorf("held on %d of 3 nodes; want all: %v", n, c.holders("k"))
+		}
+		a.cut(false, 2)
+		b.release(waiting, driver.Held)
+	})
+}
+
 // A node that has lost its counter is healed with the token that the key was handed over with, so
 // that it goes on above that.
 func TestHealingGoesOnAboveHandedOverTokens(t *testing.T) {

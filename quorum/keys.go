@@ -37,7 +37,8 @@ type record struct {
 	owner   string
 	history node.History
 
-	// held says that the claim holds a majority, as far as is known. Only then is it healed.
+	// held says that the claim was granted a majority, and has not ended since. Only then is it
+	// healed, when a renewal finds that it still has one.
 	held bool
 
 	// shared says that nodes may have the claim as shared, because a request or a renewal said so.

@@ -405,7 +405,7 @@ func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Not
 	w.known = w.known || result.Presence > 0 || err != nil && node.Maybe(err)
 	if result.State == driver.Busy {
 		w.handed = w.handed || w.granted
-		w.granted, r.record.held = false, false
+		w.granted = false
 		if w.handed {
 			result.Presence = min(result.Presence, max(w.promised.Sub(r.start), 1))
 		}
