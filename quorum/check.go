@@ -142,7 +142,8 @@ func (q *Quorum) checkSet(n *NodeStatus, e examined) []driver.Finding {
 		finding := driver.Finding{
 			Severity: driver.Note, Code: "not-checked", Node: n.Name,
 			Summary: fmt.Sprintf("Which set the node belongs to could not be read: %v.", e.err),
-			Advice:  "Allow to read the keys under holdfast: to see it.",
+			Advice: "Allow to read the keys under holdfast: to see it. If the summary names a key that is " +
+				"overwritten, the node has no vote: delete that key.",
 		}
 		return []driver.Finding{finding}
 	case e.set == (driver.Set{}) || e.set.Admits(q.Set()),

@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -87,15 +89,37 @@ func (b *Backend) belongsPlainly(ctx context.Context) (driver.Set, error) {
 	switch replies[0].Kind {
 	case String:
 	case Failure:
-		return driver.Set{}, b.failure(conn, replies[0], false)
+		return driver.Set{}, overwritten(b.failure(conn, replies[0], false), false)
 	default:
 		return driver.Set{}, strange("belong", replies[0])
 	}
-	set, err := driver.ParseSet(replies[0].Str)
+	return readSet(conn, replies[0].Str)
+}
+
+// readSet reads the set that a server remembers.
+func readSet(conn Conn, text string) (driver.Set, error) {
+	set, err := driver.ParseSet(text)
 	if err != nil {
-		return driver.Set{}, &driver.Error{Node: nameOf(conn), Permanent: true, Err: err}
+		return driver.Set{}, &driver.Error{Node: nameOf(conn), Permanent: true,
+			Err: fmt.Errorf("the key %q holds %w", setKey, err)}
 	}
 	return set, nil
+}
+
+// overwritten returns the error of a question for set and memory. If a key is of another type, the
+// error names it: the server's own words do not, and users know nothing of these keys.
+func overwritten(err error, memory bool) error {
+	e := (*driver.Error)(nil)
+	if !IsServerError(err, "WRONGTYPE") || !errors.As(err, &e) {
+		return err
+	}
+	keys := fmt.Sprintf("%q", setKey)
+	if memory {
+		keys += fmt.Sprintf(" or %q", memoryKey)
+	}
+	named := *e
+	named.Err = ServerError("WRONGTYPE the key " + keys + " is no string of Holdfast")
+	return &named
 }
 
 // Move has the server remember another set, as [driver.Member] describes. It fails as Belongs does.
@@ -133,7 +157,7 @@ func (b *Backend) belong(ctx context.Context, conn Conn, from, to driver.Set,
 	reply, err := b.runOn(ctx, conn, &call{script: belongScript(), slot: Slot(setKey),
 		command: command, effect: from != to})
 	if err != nil {
-		return belonging{}, err
+		return belonging{}, overwritten(err, memory)
 	}
 	list := reply.List
 	if reply.Kind != List || len(list) != 3 || list[0].Kind != String || list[1].Kind != Integer ||
@@ -141,10 +165,8 @@ func (b *Backend) belong(ctx context.Context, conn Conn, from, to driver.Set,
 		return belonging{}, strange("belong", reply)
 	}
 	a = belonging{age: time.Duration(max(0, list[1].Int)) * time.Millisecond, memory: list[2].Str}
-	if a.set, err = driver.ParseSet(list[0].Str); err != nil {
-		return belonging{}, &driver.Error{Node: nameOf(conn), Permanent: true, Err: err}
-	}
-	return a, nil
+	a.set, err = readSet(conn, list[0].Str)
+	return a, err
 }
 
 // member returns an error unless the server has had its data for the guard and belongs to the set.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -78,5 +79,49 @@ func TestRenewalBesideAKeyOfAnotherType(t *testing.T) {
 		renewed("on one server", false)
 		overwrite(c.servers[1])
 		renewed("on two servers", test.fatal)
+	}
+}
+
+// Somebody overwrites what a server remembers of its set, or of its data. The server has no vote,
+// the others go on, and the error names the key.
+func TestOverwrittenSet(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	server := c.servers[0]
+	for _, test := range []struct {
+		command []string
+		query   string
+		want    string
+	}{
+		{[]string{"RPUSH", "holdfast:s", "x"}, calm, `WRONGTYPE the key "holdfast:s" is no string`},
+		{[]string{"SET", "holdfast:s", "x"}, calm, `the key "holdfast:s" holds no set of nodes: "x"`},
+		{[]string{"RPUSH", "holdfast:m:{holdfast:s}", "x"}, guarded,
+			`WRONGTYPE the key "holdfast:s" or "holdfast:m:{holdfast:s}" is no string`},
+	} {
+		server.Do(t, "FLUSHALL")
+		server.Do(t, test.command...)
+		k := c.client(t, test.query)
+		ctx, cancel := limit()
+		defer cancel()
+		if test.query == calm {
+			claim := newClaim("k", longTTL)
+			k.hold(claim)
+			k.release(claim, driver.Held)
+			if err := k.Adopt(ctx, time.Second); err == nil ||
+				!strings.Contains(err.Error(), server.Addr) ||
+				!strings.Contains(err.Error(), test.want) {
+				t.Errorf("%q: Adopt: %v; want %s in it", test.command, err, test.want)
+			}
+		}
+		ttl := longTTL
+		if test.query == guarded {
+			ttl = shortGuard
+		}
+		testserver.Eventually(t, "the server refuses", func() error {
+			_, err := k.ask(newClaim("other", ttl))
+			said := k.Status().Nodes[0].Err
+			return testserver.Not(said != nil && strings.Contains(said.Error(), test.want),
+				"%v; acquire: %v", said, err)
+		})
 	}
 }
