@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -382,7 +383,7 @@ func (r *renewal) takeStates(ctx context.Context, conn Conn, p *renewPart, reply
 			if len(failures) > 0 {
 				text, failures = failures[0].Str, failures[1:]
 			}
-			result.Err = r.b.failure(conn, Reply{Kind: Failure, Str: text}, false)
+			result.Err = p.whichKey(i, r.b.failure(conn, Reply{Kind: Failure, Str: text}, false))
 		}
 	}
 	if len(again) > 0 {
@@ -392,6 +393,20 @@ func (r *renewal) takeStates(ctx context.Context, conn Conn, p *renewPart, reply
 			return one
 		})
 	}
+}
+
+// whichKey returns err, which is about the claim i of a part. If it says that a key is of another
+// type, whichKey says which key. It does not ask which type, as other claims are to be renewed.
+func (p *renewPart) whichKey(i int, err *driver.Error) error {
+	if !IsServerError(err, "WRONGTYPE") {
+		return err
+	}
+	text := "WRONGTYPE the key is of another type, and no lock"
+	if keys, _, _ := p.argumentsOf(i); len(keys) > 1 {
+		text = fmt.Sprintf("WRONGTYPE the key or %.200q is of another type", keys[1])
+	}
+	err.Err = ServerError(text)
+	return err
 }
 
 // other returns the run of the script that decides about the claim i of a part, after its own run
