@@ -73,9 +73,10 @@ func (q *Quorum) join() {
 // nodes that belong to another set.
 //
 //   - Nodes of the old set have lost their data. They join it again when a client of that set asks
-//     them after the guard.
+//     them after the guard, which begins when one asks them first.
 //   - A node was left out of a set earlier, came back with older data, or its first client had a
-//     wrong set. If no client of that set is left, empty the node.
+//     wrong set. If no client of that set is left, empty the node. Without a guard, wait for the
+//     longest TTL first.
 //   - Two moves to sets of different names were broken off one after the other, or a majority of
 //     the old set is gone for good. Shut all clients down, wait for the longest guard, and empty
 //     the nodes (on Redis it is enough to delete the key holdfast:s).

@@ -54,11 +54,13 @@ calls at the same time, at most one succeeds. Addresses: holdfast help addresses
 If adopt says "set of nodes in use", nothing has changed. It names the servers
 that belong to another set, and those that it misses in that set. If
   - too many of its servers are left out: go in steps;
-  - servers of it have lost their data ("no set"): when the restart-guard is over,
-    holdfast run --on OLD check -- true has them join it again, even if it fails;
+  - servers of it have lost their data ("no set"): holdfast run --on OLD check --
+    true, once now and once when the restart-guard is over, has them join it again,
+    even if it fails;
   - no program uses that set any more, as the servers were left out of it, came
     back with old data, or were asked with a wrong address first: empty the
-    servers that belong to it (FLUSHALL), and call adopt again;
+    servers that belong to it (FLUSHALL; without a restart-guard, wait for the
+    longest --ttl first), and call adopt again;
   - most of its servers are gone for good: stop all programs, wait for the
     restart-guard (the longest --ttl), empty those that are left, and call adopt.
 
