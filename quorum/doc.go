@@ -130,7 +130,9 @@
 // A ticket is early by the time that an answer takes to come back, and by a hundredth of the time
 // since the last answer. If clients have heard from different nodes, their tickets differ by as
 // much as the clocks of these nodes do. A waiter can overtake others by that much, and no more. The
-// first waiter of a process has no ticket yet, so each node places it by its own clock.
+// first waiter of a process has no ticket yet, so each node places it by its own clock. The answer
+// tells a waiter its ticket (driver.Result.Clock), with which it asks for its old place after an
+// outage.
 //
 // A grant to a waiter lasts for the presence on that node. A node whose presence is at most
 // [DefaultNodeTimeout], and at most the node timeout, counts as a node without a queue, because

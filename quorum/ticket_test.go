@@ -129,6 +129,42 @@ func TestTicketIsTheNodesTime(t *testing.T) {
 	})
 }
 
+// The first answer to a waiter tells its ticket, with which it can come back to its place: also if
+// that is raised over the ticket of another waiter. Later answers tell the nodes' clock.
+func TestWaiterIsToldItsTicket(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		holder, a := c.client(), c.client()
+		held := holder.claim()
+		holder.hold(held)
+		a.busy(a.queued())
+		rest()
+		waiters, told := []driver.Claim{a.queued(), a.queued()}, make([]uint64, 2)
+		var both sync.WaitGroup
+		for i, waiter := range waiters { // at one moment
+			both.Go(func() { told[i] = a.busy(waiter).Clock })
+		}
+		both.Wait()
+		time.Sleep(roundTrip)
+		c.do(func() {
+			for i, waiter := range waiters {
+				for _, w := range c.servers[0].keys["k"].queue {
+					if w.owner == waiter.Owner && w.ticket != told[i] {
+						t.Errorf("told %d; want the ticket, which is %d", told[i], w.ticket)
+					}
+				}
+			}
+		})
+		time.Sleep(c.presence / 2)
+		shown := c.servers[0].now()
+		clock := time.Duration(a.busy(waiters[0]).Clock) * time.Microsecond
+		if late := clock - shown; late > 0 || late < -c.presence/50 {
+			t.Errorf("told a clock that is %v ahead of the nodes'", late)
+		}
+		holder.release(held, driver.Held)
+	})
+}
+
 // A slow request, such as the first one while a connection is made, makes no ticket too late: a
 // waiter that came first does not get a place behind later ones.
 func TestSlowRequestMakesNoTicketLater(t *testing.T) {

@@ -414,9 +414,20 @@ func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Not
 			if until := r.start.Add(result.Presence); !w.told || until > w.promised {
 				w.told, w.promised = true, until
 			}
+			result.Clock = q.clockFor(w, r.start)
 		}
 	}
 	return q.weighLocked(r.record)
+}
+
+// clockFor returns the nodes' clock at the start of a waiter's request, for its answer. For the
+// first request that is the waiter's ticket: with it, the caller can ask for the same place with
+// another owner value.
+func (q *Quorum) clockFor(w *queuedClaim, start clock.Instant) uint64 {
+	if start == w.began && w.claim.Ticket != 0 {
+		return w.claim.Ticket
+	}
+	return q.ticket(start)
 }
 
 // heard handles a notice of node i. It does not block and calls no node.

@@ -1,0 +1,120 @@
+package quorum_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Waiters that were cut off from the nodes for longer than their presence queue again under other
+// owner values, and at their old places: an outage does not change their order, as DESIGN.md says.
+func TestOutageDoesNotChangeTheOrder(t *testing.T) {
+	for name, cut := range map[string][]int{"of the first": {0}, "of all": {0, 1, 2, 3, 4},
+		"of the first three": {2, 0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a := c.client()
+				holder := a.claim()
+				holder.TTL = time.Minute
+				a.hold(holder)
+				var mu sync.Mutex
+				var served []int
+				var all sync.WaitGroup
+				var waiters []*client
+				for i := range 5 {
+					w := c.client()
+					l, err := holdfast.New(w.Quorum, holdfast.WithPrefix(""))
+					if err != nil {
+						t.Fatal(err)
+					}
+					waiters = append(waiters, w)
+					all.Go(func() {
+						defer l.Close()
+						lock, err := l.Acquire(context.Background(), "k")
+						if err != nil {
+							t.Errorf("waiter %d: %v", i, err)
+							return
+						}
+						mu.Lock()
+						served = append(served, i)
+						mu.Unlock()
+						if err := lock.Release(context.Background()); err != nil {
+							t.Errorf("waiter %d: %v", i, err)
+						}
+					})
+					time.Sleep(100 * time.Millisecond)
+				}
+				rest()
+				for _, i := range cut {
+					waiters[i].cut(true, 0, 1, 2)
+				}
+				time.Sleep(3 * c.presence)
+				for _, i := range cut {
+					waiters[i].cut(false, 0, 1, 2)
+					time.Sleep(50 * time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				a.release(holder, driver.Held)
+				all.Wait()
+				if !slices.IsSorted(served) {
+					t.Errorf("served in the order %v; want that in which they came", served)
+				}
+			})
+		})
+	}
+}
+
+// A waiter that was handed the key, and is answered Busy because a node is cut off, asks with
+// another owner value when the presence that it was told is over. It asks for its old place, which
+// the first answer has told, and gets the key before those who came later.
+func TestPlaceUnderAnotherOwnerValue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b, d := c.client(), c.client(), c.client()
+		in := b.inbox()
+		holder, waiting, later := a.claim(), b.queued(), d.queued()
+		a.cut(true, 2)
+		a.hold(holder)
+		c.do(func() { // a client that died there
+			s := c.servers[2]
+			s.keys["k"] = &simKey{owner: "dead", expires: s.now() + time.Minute}
+		})
+		first := b.busy(waiting)
+		rest := c.presence / 2
+		time.Sleep(rest)
+		d.busy(later)
+		a.release(holder, driver.Held)
+		time.Sleep(roundTrip)
+		if len(in) == 0 {
+			t.Fatalf("held by %v; the case is that the waiter was handed the key", c.holders("k"))
+		}
+		b.cut(true, 0)
+		if r := b.busy(waiting); r.Presence > c.presence-rest {
+			t.Errorf("present for %v; want what is left of the grant, %v", r.Presence,
+				c.presence-rest)
+		}
+		b.cut(false, 0)
+		again := b.queued()
+		again.Ticket = first.Clock
+		time.Sleep(5 * roundTrip)
+		if r := b.busy(again); r.Place > 2 {
+			t.Errorf("place %d; want one before those who came later", r.Place)
+		}
+		b.release(waiting, driver.Held)
+		if n := c.told(in, 2); n.Kind != driver.Granted || n.Owner != waiting.Owner {
+			t.Errorf("told %+v; the case is that it was handed the key", n)
+		}
+		if n := c.told(in, 1); n.Kind != driver.Granted || n.Owner != again.Owner {
+			t.Errorf("told %+v; want that %s has the key: %v", n, again.Owner, c.holders("k"))
+		}
+		a.cut(false, 2)
+		b.release(again, driver.Held)
+		d.Release(context.Background(), later)
+	})
+}
