@@ -44,6 +44,11 @@ func (e *Election) probe(ctx context.Context, fail context.CancelCauseFunc) {
 	}()
 	err := c.check(ctx)
 	answered = true
+	if err == nil {
+		// A check that returns because its time is over may be faster than the function that says
+		// so, and unhook would take that back.
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		unhealthy(err)
 	}
