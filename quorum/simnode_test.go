@@ -22,11 +22,14 @@ type network struct {
 	servers []*server
 	conns   []*conn
 	weather weather
+	ambush  ambush
 
 	presence time.Duration
 	trace    func(format string, args ...any)
 
 	broken fault // of all servers, to show that the checks notice
+
+	applied func(keys []string) // is called when a request has taken effect
 
 	moved func() // is called when a server was moved to another set
 }
@@ -209,6 +212,11 @@ const (
 	howLate
 	isOvertaken
 	overtakenBy
+	strikes
+	strikesHow
+	strikesWhere
+	strikesFor
+	isLastMoment
 	decisions
 )
 
@@ -385,11 +393,17 @@ func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error
 	repeat := chance.happens(repeats, w.repeat)
 	loseReply := chance.happens(losesReply, w.loseReply)
 	delay := chance.delay(w, back)
+	deadline, lastMoment := ctx.Deadline()
+	lastMoment = lastMoment && chance.happens(isLastMoment, net.ambush.lastMoment)
 	respond := func(r reply) {
 		if loseReply || c.cut {
 			return
 		}
-		after(delay+s.slow, func() {
+		way := delay + s.slow
+		if lastMoment {
+			way = time.Until(deadline)
+		}
+		after(way, func() {
 			net.mu.Lock()
 			defer net.mu.Unlock()
 			if c.held {
@@ -412,6 +426,10 @@ func do[T any](ctx context.Context, c *conn, req request, apply func() (T, error
 			value, err = apply()
 		}
 		respond(reply{value, err})
+		if net.applied != nil {
+			net.applied(keys)
+		}
+		net.decided(c, momentOf(what, value))
 	}
 	if !lost {
 		after(time.Until(arrive), func() {
@@ -656,6 +674,7 @@ func (s *server) admit(key string, k *simKey, w *simWaiter, asker string) {
 	}
 	if w.owner != asker {
 		w.conn.push(n)
+		s.net.decided(w.conn, handsOver)
 	}
 }
 
@@ -813,6 +832,10 @@ func (c *conn) arrive(n driver.Notice) {
 func (net *network) describe(key string) string {
 	net.mu.Lock()
 	defer net.mu.Unlock()
+	return net.describeLocked(key)
+}
+
+func (net *network) describeLocked(key string) string {
 	var b strings.Builder
 	for _, s := range net.servers {
 		now := s.now()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ import (
 //     share the key. One shares it from when its Downgrade is asked for, and never holds it alone
 //     again. Rests on the rate of clocks, and on servers not forgetting, unless they have a
 //     quarantine.
+//     So that this is seen at once, a majority of servers keeps the key for a valid claim until its
+//     deadline: see simbacking_test.go.
 //  2. Tokens are unique, unless both share the key, and larger than those of every acquisition that
 //     was complete before theirs began. Rests on servers not forgetting; or, with a quarantine, on
 //     the rate of clocks and on the clients' clocks agreeing to within the guard less a TTL.
@@ -73,12 +76,19 @@ type plan struct {
 	misfit bool
 	// by how much nodes' counters of tokens differ at first; other keys may draw from them, too
 	uneven time.Duration
+	ambush ambush
 	broken fault
 }
 
 // assumptions says which assumptions the history breaks.
 func (p *plan) assumptions() (clocks, memory, clientClocks bool) {
 	return !p.jumps, !p.forgets || p.guard > 0, !p.wildClients
+}
+
+// backs says whether the history keeps all that the backing of claims rests on.
+func (p *plan) backs() bool {
+	clocks, _, _ := p.assumptions()
+	return clocks && !p.forgets
 }
 
 func (p *plan) String() string {
@@ -171,6 +181,13 @@ func newPlan(seed uint64) *plan {
 		p.share(rand.New(rand.NewPCG(seed, 4)))
 	}
 	p.scatter(rand.New(rand.NewPCG(seed, 5)))
+	switch a := rand.New(rand.NewPCG(seed, 7)); {
+	case p.rolling:
+	case forced == "ambush" || forced == "" && a.Float64() < 0.2:
+		p.waylay(a)
+	case a.Float64() < 0.3:
+		p.lieInWait(a)
+	}
 	return p
 }
 
@@ -271,6 +288,7 @@ type history struct {
 
 	mu         sync.Mutex
 	holds      map[string][]*hold // by key, all that were granted
+	valid      map[string][]*hold // those that may be valid, if it is checked what backs them
 	completed  map[string]driver.Token
 	dead       map[string]bool // owner values that were left behind
 	violations []string
@@ -324,12 +342,27 @@ func (h *history) begun(key string) driver.Token {
 
 // granted checks invariants 1 and 2.
 func (h *history) granted(key string, hd *hold, b block, above driver.Token) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.alone(key, hd)
 	h.holds[key] = append(h.holds[key], hd)
 	h.served.Add(1)
 	h.drawn(key, hd, b, above)
+	h.countOn(key, hd)
+}
+
+// countOn has it checked from now on that enough servers keep the key for the claim. Called with
+// h.mu and net.mu held.
+func (h *history) countOn(key string, hd *hold) {
+	if h.net.applied == nil {
+		return
+	}
+	if !slices.Contains(h.valid[key], hd) {
+		h.valid[key] = append(h.valid[key], hd)
+	}
+	h.backedLocked(key)
 }
 
 // alone checks exclusion. Called with h.mu held.
@@ -349,11 +382,14 @@ func (h *history) alone(key string, hd *hold) {
 // renewed checks the invariants after a renewal, which may have reserved tokens.
 func (h *history) renewed(key string, hd *hold, deadline clock.Instant, first driver.Token,
 	size uint64, above driver.Token) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hd.ended = false
 	hd.deadline = deadline
 	h.alone(key, hd)
+	h.countOn(key, hd)
 	if size > 0 {
 		h.drawn(key, hd, block{first: first, last: first + driver.Token(size) - 1}, above)
 	}
@@ -375,6 +411,9 @@ func (h *history) drawn(key string, hd *hold, b block, above driver.Token) {
 				}
 			}
 		}
+	}
+	if h.net.applied != nil {
+		h.acknowledged(key, hd, b.last)
 	}
 	hd.blocks = append(hd.blocks, b)
 	h.completed[key] = max(h.completed[key], b.last)
@@ -483,6 +522,7 @@ func (w *worker) try(ctx context.Context, c driver.Claim) {
 	above, start := w.h.begun(c.Key), clock.Now()
 	c.Token = w.clock()
 	r, err := w.acquire(ctx, c)
+	w.dawdle(hears)
 	w.h.note("%s: try %s: %v %d %v", c.Owner, c.Key, r.State, r.Token, err != nil)
 	switch {
 	case err != nil:
@@ -515,12 +555,14 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 	giveUp := clock.Now().Add(w.h.length + 3*w.h.guard + 20*w.h.ttl + time.Minute)
 	die := w.h.deaths && w.r.Float64() < 0.1
 	for polls := 0; ; polls++ {
+		w.dawdle(asks)
 		start := clock.Now()
 		if asked == 0 {
 			asked = start
 		}
 		c.Token = w.clock()
 		r, err := w.acquire(ctx, c)
+		w.dawdle(hears)
 		w.h.note("%s: wait %s: %v %d place %d presence %v err %v", c.Owner, c.Key, r.State, r.Token,
 			r.Place, r.Presence, err != nil)
 		pause := 20*time.Millisecond + time.Duration(w.r.Float64()*float64(80*time.Millisecond))
@@ -581,6 +623,7 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 		case n := <-w.inbox:
 			w.h.note("%s: notice %d token %d", c.Owner, n.Kind, n.Token)
 			w.gate()
+			w.dawdle(notices)
 			if n.Kind == driver.Granted && presence > 0 &&
 				clock.Now() < present.Add(validity(presence)) {
 				timer.Stop()
@@ -674,6 +717,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		if err == nil {
 			state = results[0].State
 		}
+		w.dawdle(hears)
 		waiting := state == driver.Held && results[0].Waiting
 		w.h.note("%s: renew %s: %v, waiting %v", c.Owner, c.Key, state, waiting)
 		if w.h.rolling && state != driver.Held && w.h.healedBefore(start) {
@@ -766,6 +810,7 @@ func (h *history) faults(r *rand.Rand) {
 		h.net.mu.Unlock()
 	}
 	h.net.weather = weather{delay: h.weather.delay}
+	h.net.ambush = ambush{}
 	for _, s := range h.net.servers {
 		if s.down {
 			s.restart(h.left(r.Float64()))
@@ -797,6 +842,10 @@ func (h *history) fault(r *rand.Rand) {
 	s := h.net.servers[r.IntN(len(h.net.servers))]
 	c := h.net.conns[r.IntN(len(h.net.conns))]
 	x := r.Float64()
+	if h.ambush.flaps && r.Float64() < 0.8 {
+		c.cut = !c.cut && x < 0.5
+		return
+	}
 	if r.Float64() < 0.3 {
 		h.net.servers[r.IntN(len(h.net.servers))].save()
 	}
@@ -917,6 +966,7 @@ func (p *plan) run(t testing.TB) *history {
 		plan: p, t: t,
 		net:       newNetwork(p.seed, p.nodes, p.weather, p.presence),
 		holds:     make(map[string][]*hold),
+		valid:     make(map[string][]*hold),
 		completed: make(map[string]driver.Token),
 		dead:      make(map[string]bool),
 		stop:      make(chan struct{}),
@@ -924,7 +974,10 @@ func (p *plan) run(t testing.TB) *history {
 	if *verbose {
 		h.net.trace = h.note
 	}
-	h.net.broken = p.broken
+	h.net.broken, h.net.ambush = p.broken, p.ambush
+	if p.backs() {
+		h.net.applied = h.backed
+	}
 	counters := rand.New(rand.NewPCG(p.seed, 6))
 	for _, s := range h.net.servers {
 		if p.uneven > 0 {

@@ -15,6 +15,7 @@ import (
 // The invariants, which are looked at in every step of every history:
 //
 //	exclusion  at no time are two locks on a key valid, unless both share it
+//	backing    while a lock is valid, a majority of nodes keeps its key for it until its deadline
 //	slots      a permit has a slot below the number of permits that was asked for
 //	permits    no more are valid at one time than the largest number that a process knows
 //	context    nothing is granted after the end of the acquisition's context
@@ -233,6 +234,7 @@ func (h *history) look(g *grip) {
 	}
 	h.promises(g)
 	g.key.mu.Unlock()
+	h.backed(g)
 	now := time.Now()
 	if d := g.lock.Deadline(); d.Before(now) && !h.late() {
 		select {

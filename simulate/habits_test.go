@@ -196,6 +196,7 @@ func (w *worker) grip(k *keyState, lock *holdfast.Lock, v wish, floors []uint64)
 	g := &grip{lock: lock, key: held[slot], worker: w, asker: v.asker, shared: v.shared,
 		reads: v.shared}
 	w.h.granted(g, floors[slot])
+	w.h.backed(g)
 	return g
 }
 

@@ -96,6 +96,7 @@ func (w *worker) together() {
 		}
 		g := &grip{lock: lock, key: k, worker: w, shared: b.shared[i], reads: b.shared[i]}
 		w.h.granted(g, b.floors[i])
+		w.h.backed(g)
 		w.h.served.Add(1)
 		w.note(evHas, k, uint64(lock.Token()), uint64(time.Until(lock.Deadline())))
 		b.grips = append(b.grips, g)
