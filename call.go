@@ -253,7 +253,7 @@ func (c *cohort) withdraw(w *waiter) {
 	if waits {
 		return
 	}
-	o := <-w.ready // not under the mutex: what handOver ends first may need that
+	o := <-w.ready // not under the mutex: its sender may have to wait for a processor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.refuse(c)

@@ -95,8 +95,8 @@ func mustHaveEnded(t *testing.T, lock *Lock, end *slowEnd, next *Lock, err error
 // A waiter may give up while what ends with the lock that it waits for is ended. Ending that may
 // need the mutex of the shard, as a nested lock does.
 //
-// Fails if the code is broken like this: withdraw, or await of a semaphore, waits for the outcome
-// under the mutex.
+// Fails if the code is broken like this: the next waiter is chosen before everything has ended, and
+// withdraw, or await of a semaphore, waits for its outcome under the mutex.
 func TestWaiterGivesUpWhileContextsEnd(t *testing.T) {
 	for name, options := range map[string][]AcquireOption{
 		"lock":   nil,

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,31 +17,31 @@ const slowness = 100 * time.Millisecond
 
 // ending is several contexts of a lock or a set that take their time to end, one after the other.
 type ending struct {
-	context.Context // the parent of all, of which Done is called as one of them ends
-	slow            atomic.Bool
+	context.Context              // the parent of all, of which Done is called as one of them ends
+	slow            atomic.Int64 // nanoseconds
 	contexts        []context.Context
 }
 
 func (e *ending) Done() <-chan struct{} {
-	if e.slow.Load() {
-		time.Sleep(slowness)
-	}
+	time.Sleep(time.Duration(e.slow.Load()))
 	return e.Context.Done()
 }
 
-// newEnding makes the contexts, with the Context method of a lock or a set.
-func newEnding(t *testing.T, from func(context.Context) context.Context) *ending {
+// newEnding makes the contexts, with the Context method of a lock or a set. Each takes that long to
+// end.
+func newEnding(t *testing.T, from func(context.Context) context.Context,
+	slow time.Duration) *ending {
 	t.Helper()
 	parent, cancel := context.WithCancel(background)
 	t.Cleanup(cancel)
 	e := &ending{Context: parent}
-	for range 4 {
+	for range 5 {
 		e.contexts = append(e.contexts, from(e))
 	}
-	e.slow.Store(true)
+	e.slow.Store(int64(slow))
 	t.Cleanup(func() {
-		e.slow.Store(false)
-		time.Sleep(slowness) // the one that is ending
+		e.slow.Store(0)
+		time.Sleep(slow) // the one that is ending
 	})
 	return e
 }
@@ -66,27 +67,28 @@ func TestNobodyHasTheKeyWhileContextsEnd(t *testing.T) {
 		"released after the maximum hold": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) *ending {
 			lock := b.acquire(l, "key", holdfast.WithMaxHold(hold))
-			e := newEnding(b.t, lock.Context)
+			e := newEnding(b.t, lock.Context, slowness)
 			time.Sleep(hold)
 			soon(func() { mustBe(b.t, lock.Release(background), holdfast.ErrMaxHold) })
 			return e
 		},
 		"closed after the maximum hold": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) *ending {
-			// Close waits for the watchdog, which is busy: another goroutine ends the contexts.
-			newEnding(b.t, b.acquire(l, "another", holdfast.WithMaxHold(hold)).Context)
-			time.Sleep(slowness)
 			lock := b.acquire(l, "key", holdfast.WithMaxHold(hold))
-			e := newEnding(b.t, lock.Context)
-			time.Sleep(hold + slowness)
-			go lock.Err()
-			soon(func() { l.Close() })
+			e := newEnding(b.t, lock.Context, slowness)
+			time.Sleep(hold)
+			closed := make(chan struct{})
+			b.t.Cleanup(func() { <-closed })
+			soon(func() {
+				defer close(closed)
+				l.Close()
+			})
 			return e
 		},
 		"released by the last reader": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) *ending {
 			first, last := b.read(l), b.read(l)
-			e := newEnding(b.t, first.Context)
+			e := newEnding(b.t, first.Context, slowness)
 			go b.release(first)
 			soon(func() { b.release(last) })
 			return e
@@ -97,7 +99,7 @@ func TestNobodyHasTheKeyWhileContextsEnd(t *testing.T) {
 			if err != nil {
 				b.t.Fatal(err)
 			}
-			e := newEnding(b.t, inner.Context)
+			e := newEnding(b.t, inner.Context, slowness)
 			go b.release(inner)
 			soon(func() { b.release(outer) })
 			return e
@@ -105,7 +107,7 @@ func TestNobodyHasTheKeyWhileContextsEnd(t *testing.T) {
 		"released in a set that is lost": func(b *bench, l *holdfast.Locker,
 			faults memhold.Faults) *ending {
 			set := b.acquireAll(l, []string{"another", "key"})
-			e := newEnding(b.t, set.Context)
+			e := newEnding(b.t, set.Context, slowness)
 			faults.Lose("another")
 			time.Sleep(loss)
 			soon(func() { mustBe(b.t, set.Release(background), holdfast.ErrLost) })
@@ -114,14 +116,14 @@ func TestNobodyHasTheKeyWhileContextsEnd(t *testing.T) {
 		"released in a set that is released": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) *ending {
 			set := b.acquireAll(l, []string{"another", "key"})
-			e := newEnding(b.t, set.Context)
+			e := newEnding(b.t, set.Context, slowness)
 			go b.release(set.Lock("another"))
 			soon(func() { b.release(set.Lock("key")) })
 			return e
 		},
 		"released": func(b *bench, l *holdfast.Locker, _ memhold.Faults) *ending {
 			lock := b.acquire(l, "key")
-			e := newEnding(b.t, lock.Context)
+			e := newEnding(b.t, lock.Context, slowness)
 			soon(func() { b.release(lock) })
 			return e
 		},
@@ -162,7 +164,7 @@ func TestWaiterGetsALostKeyAfterContextsEnded(t *testing.T) {
 				b := newBench(t)
 				l, faults := b.locker()
 				lock := b.acquire(l, "key", options...)
-				e := newEnding(t, lock.Context)
+				e := newEnding(t, lock.Context, slowness)
 				key := "key"
 				if lock.Slot() >= 0 {
 					key = "key@permit/0"
@@ -180,13 +182,26 @@ func TestWaiterGetsALostKeyAfterContextsEnded(t *testing.T) {
 
 // Whatever Release returns, contexts have ended, even if another goroutine ends them.
 func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
+	want := map[string]error{"released": holdfast.ErrReleased, "handed over": holdfast.ErrReleased,
+		"nested": holdfast.ErrReleased, "lost": holdfast.ErrLost, "set": holdfast.ErrReleased}
 	for name, begin := range map[string]func(b *bench, l *holdfast.Locker,
 		faults memhold.Faults) (*ending, func(context.Context) error){
 		"released": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) (*ending, func(context.Context) error) {
 			lock := b.acquire(l, "key")
-			e := newEnding(b.t, lock.Context)
+			e := newEnding(b.t, lock.Context, slowness)
 			go b.release(lock)
+			return e, lock.Release
+		},
+		"handed over": func(b *bench, l *holdfast.Locker,
+			_ memhold.Faults) (*ending, func(context.Context) error) {
+			lock := b.acquire(l, "key")
+			e := newEnding(b.t, lock.Context, slowness)
+			got := next(l, background)
+			go func() {
+				b.release(lock)
+				b.release(<-got)
+			}()
 			return e, lock.Release
 		},
 		"nested": func(b *bench, l *holdfast.Locker,
@@ -196,14 +211,14 @@ func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 			if err != nil {
 				b.t.Fatal(err)
 			}
-			e := newEnding(b.t, inner.Context)
+			e := newEnding(b.t, inner.Context, slowness)
 			go b.release(lock)
 			return e, inner.Release
 		},
 		"lost": func(b *bench, l *holdfast.Locker,
 			faults memhold.Faults) (*ending, func(context.Context) error) {
 			lock := b.acquire(l, "key")
-			e := newEnding(b.t, lock.Context)
+			e := newEnding(b.t, lock.Context, slowness)
 			faults.Lose("key")
 			time.Sleep(holdfast.DefaultTTL / 3)
 			return e, lock.Release
@@ -211,7 +226,7 @@ func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 		"set": func(b *bench, l *holdfast.Locker,
 			_ memhold.Faults) (*ending, func(context.Context) error) {
 			set := b.acquireAll(l, []string{"a", "b"})
-			e := newEnding(b.t, set.Context)
+			e := newEnding(b.t, set.Context, slowness)
 			go b.releaseAll(set)
 			return e, set.Release
 		},
@@ -222,12 +237,64 @@ func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 				l, faults := b.locker()
 				e, release := begin(b, l, faults)
 				time.Sleep(slowness / 2)
-				if release(background) == nil {
-					t.Error("released twice without an error")
+				if err := release(background); !errors.Is(err, want[name]) {
+					t.Errorf("got error %v, want %v", err, want[name])
 				}
 				e.mustBeOver(t, "Release has returned")
 				time.Sleep(10 * slowness)
 			})
 		})
 	}
+}
+
+// Contexts that take long to end harm no other lock: it is renewed, and if it is lost, it is told
+// in time.
+//
+// Fails if the code is broken like this: the watchdog itself ends contexts, or results of renewals
+// wait for the contexts of a lost lock.
+func TestSlowContextsHarmNoOtherLock(t *testing.T) {
+	const length = 10 * holdfast.DefaultTTL
+	t.Run("lost by the clock", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			e := newEnding(t, b.acquire(l, "slow").Context, length)
+			other := b.acquire(l, "other")
+			start := time.Now()
+			faults.Freeze()
+			b.endsAfter(other, start, validity(holdfast.DefaultTTL))
+			faults.Thaw()
+			e.slow.Store(0)
+		})
+	})
+	t.Run("maximum hold", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			slow := b.acquire(l, "slow", holdfast.WithMaxHold(holdfast.DefaultTTL))
+			newEnding(t, slow.Context, length)
+			other := b.acquire(l, "other")
+			time.Sleep(length)
+			b.release(other)
+		})
+	})
+	t.Run("lost by an answer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			var others []*holdfast.Lock
+			for i := range 5 {
+				others = append(others, b.acquire(l, string(rune('a'+i))))
+			}
+			newEnding(t, b.acquire(l, "slow").Context, length)
+			for i := range 5 {
+				others = append(others, b.acquire(l, string(rune('m'+i))))
+			}
+			faults.Lose("slow")
+			time.Sleep(length)
+			for _, other := range others {
+				b.release(other)
+			}
+		})
+	})
 }

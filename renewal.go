@@ -78,6 +78,11 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 			result = results[i]
 		}
 		result.Err = r.explain(result.Err)
+		if result.State == driver.Lost && len(batch) > 1 {
+			// The results of others must not wait until its contexts have ended.
+			w.locker.tasks.Go(func() { w.renewed(h, start, now, claims[i], result) })
+			continue
+		}
 		w.renewed(h, start, now, claims[i], result)
 	}
 }

@@ -166,8 +166,12 @@ func (w *watchdog) examine(h *lease, now clock.Instant, others bool) (renew bool
 		}
 		w.schedule(h)
 	}
+	if tell != nil {
+		// Not here, because a context may take long to end, and other leases must not wait for it.
+		// There is a lease, so the shard is not closed.
+		w.locker.tasks.Go(func() { w.locker.contain(tell) })
+	}
 	s.mu.Unlock()
-	w.locker.contain(tell)
 	return renew
 }
 
@@ -180,20 +184,23 @@ func (w *watchdog) check(h *lease, now clock.Instant) {
 		w.schedule(h)
 	}
 	s.mu.Unlock()
-	tell()
+	if tell != nil {
+		tell()
+	}
 }
 
 // judge ends what is over at now: the lease, or turns that have reached their maximum hold. It
-// reports whether the lease is over. The caller holds shard.mu, and calls tell after unlocking it.
+// reports whether the lease is over. The caller holds shard.mu, and calls tell after unlocking it,
+// if it is not nil.
 func (w *watchdog) judge(h *lease, now clock.Instant) (tell func(), over bool) {
 	c := h.cohort
 	switch {
 	case h.gone:
-		return func() {}, true
+		return nil, true
 	case now >= h.deadline:
 		return c.expire(h), true
 	case h.limit != 0 && now >= h.limit: // without a limit, it would look at all locks in vain
 		return c.loseOverdue(h, now), false
 	}
-	return func() {}, false
+	return nil, false
 }
