@@ -19,6 +19,8 @@ type ambush struct {
 	// of this kind, as on a busy machine. What comes meanwhile is read late.
 	before [steps]float64
 	dawdle time.Duration
+	// blocks has a waiter reserve another number of tokens each time that it asks.
+	blocks bool
 	// flaps has connections be cut, and mended, so often that few clients reach all servers.
 	flaps bool
 }
@@ -73,6 +75,7 @@ func (p *plan) lieInWait(r *rand.Rand) {
 	p.ambush = ambush{
 		lastMoment: []float64{0, 0, 0.02, 0.3}[r.IntN(4)],
 		dawdle:     scales[r.IntN(len(scales))],
+		blocks:     r.IntN(2) == 0,
 	}
 	for i := range p.ambush.before {
 		p.ambush.before[i] = []float64{0, 0, 0.2, 0.9}[r.IntN(4)]

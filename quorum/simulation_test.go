@@ -561,6 +561,9 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 			asked = start
 		}
 		c.Token = w.clock()
+		if w.h.ambush.blocks {
+			c.Block = uint64(w.r.IntN(3))
+		}
 		r, err := w.acquire(ctx, c)
 		w.dawdle(hears)
 		w.h.note("%s: wait %s: %v %d place %d presence %v err %v", c.Owner, c.Key, r.State, r.Token,
