@@ -64,7 +64,7 @@ var mutations = []mutation{
 		old: " && o.lasts() >= w.promised", new: "",
 		plan: "ambush", seen: 51},
 	{name: "takes a block that one node has granted", file: "wait.go",
-		old: " && o.block >= v.block && ", new: " && ", test: "^TestHandedOverBlock$"},
+		old: " && o.block >= v.block && ", new: " && ", plan: "ambush", seen: 590},
 	{name: "is told of no grant after the first presence", file: "wait.go",
 		old: "!w.told || until > w.promised {", new: "!w.told {",
 		test: "^TestHandoffAfterLongerThanAPresence$"},
