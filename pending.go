@@ -26,9 +26,10 @@ type pendingClaim struct {
 	// the owner value of the last known holder of the key; guarded by cohort.shard.mu
 	holder string
 
-	trace bool          // the backend may know the claim
-	maybe bool          // a request may have taken effect, and no later one was answered
-	asked clock.Instant // when the first request was sent; 0: none was
+	trace  bool          // the backend may know the claim
+	maybe  bool          // a request may have taken effect, and no later one was answered
+	denied bool          // it was to queue, and an answer said that it does not
+	asked  clock.Instant // when the first request was sent; 0: none was
 	// the time from which an outage counts (see cohort.outageFrom), or when the last request that
 	// was answered was sent; 0: the backend has never answered
 	outageFrom clock.Instant
@@ -87,8 +88,9 @@ func (c *cohort) replacePending(a *call, p *pendingClaim) *pendingClaim {
 // heard notes a Busy answer to a request that was sent at start. It reports false if the claim may
 // have been granted and that grant may have expired before the request arrived. Then a notice of
 // the old grant may still come and would be taken for a new grant, so the caller asks with another
-// claim. heard reports true if the claim was certainly in the queue all the time: a grant lasts at
-// least as long as the place in the queue would have.
+// claim. It does so too if the claim waits and an earlier answer said that it does not: it may
+// have waited before that. heard reports true if the claim was certainly in the queue all the time:
+// a grant lasts at least as long as the place in the queue would have.
 func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instant) (known bool) {
 	c.shard.mu.Lock()
 	p.holder = result.Holder
@@ -96,7 +98,7 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	c.shard.mu.Unlock()
 	p.outageFrom, p.failed, p.maybe = start, 0, false
 	if result.Presence == 0 {
-		p.presence = 0
+		p.presence, p.denied = 0, p.denied || p.claim.Queue
 		return true // the claim is not queued, so pushed ignores notices
 	}
 	since, presence := p.asked, result.Presence
@@ -110,7 +112,7 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 		// The claim can come back to its place if the backend drops it, as after an outage.
 		p.claim.Ticket = result.Clock
 	}
-	return known
+	return known && !p.denied
 }
 
 // outlasts reports whether the wait goes on after a request that was sent at start has failed with

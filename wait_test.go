@@ -217,6 +217,58 @@ func TestR1LateNoticeIsNotTaken(t *testing.T) {
 	})
 }
 
+// unqueued is a backend that takes the first waiter out of its queue again, as a quorum does if too
+// few of its nodes have one.
+type unqueued struct {
+	*late
+	meanwhile func() // when that waiter is in the queue; then nil
+}
+
+func (u *unqueued) Acquire(ctx context.Context, c driver.Claim) (driver.Result, error) {
+	result, err := u.late.Acquire(ctx, c)
+	if u.meanwhile == nil || result.State != driver.Busy {
+		return result, err
+	}
+	u.meanwhile()
+	u.meanwhile = nil
+	if _, err := u.Release(ctx, c); err != nil {
+		return driver.Result{}, err
+	}
+	result.Place, result.Presence, result.Clock = 0, 0, 0
+	return result, nil
+}
+
+// A waiter that was told that it does not wait may have waited before that, and been granted the
+// key. A notice of that does not count when it waits later.
+func TestR1LateNoticeOfAnEarlierPlaceIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memhold.WithPresence(3*time.Second))
+		l1, _ := b.locker()
+		l3, _ := b.locker()
+		client := b.memory.Client()
+		b.clients = append(b.clients, client)
+		lock := b.acquire(l1, "key")
+		slow := &unqueued{late: &late{Backend: client}, meanwhile: func() { b.release(lock) }}
+		l2 := b.lockerOn(slow)
+		got := make(chan *holdfast.Lock, 1)
+		go func() { got <- b.acquire(l2, "key") }()
+		synctest.Wait()
+		lock = b.acquire(l3, "key")
+		time.Sleep(2 * time.Second) // it has queued once more
+		slow.deliver()
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("a late notice gave the key to a waiter while another process held it")
+		default:
+		}
+		b.release(lock)
+		synctest.Wait()
+		slow.deliver()
+		b.release(<-got)
+	})
+}
+
 // R2: a holder that is gone blocks others for its TTL, a waiter that is gone for its presence.
 func TestR2DeadHolderCostsItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,8 @@ const (
 	// Granted: the queued claim with this owner value holds the key now, with Notice.Token. Its
 	// lease is what remains of its presence (see [Result.Presence]). If a waiter is answered Busy
 	// at a time when its presence may have ended, it ignores later notices for its owner value,
-	// because they may be about a grant that is over. It asks again with a new owner value.
+	// because they may be about a grant that is over. It asks again with a new owner value. So does
+	// a waiter that is answered Busy with a presence, after an answer without one.
 	Granted NoticeKind = iota + 1
 
 	// Freed: the key may be free, so asking now is worthwhile. If Owner is empty, the notice is for
