@@ -298,3 +298,25 @@ func TestSlowContextsHarmNoOtherLock(t *testing.T) {
 		})
 	})
 }
+
+// Done is closed when contexts have ended, even if it is first asked for while they end.
+func TestDoneIsClosedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		lock := b.acquire(l, "key")
+		e := newEnding(t, lock.Context, slowness)
+		go b.release(lock)
+		time.Sleep(slowness / 2)
+		<-lock.Done()
+		e.mustBeOver(t, "Done of a lock is closed")
+		set := b.acquireAll(l, []string{"key", "other"})
+		e = newEnding(t, set.Context, slowness)
+		go b.releaseAll(set)
+		time.Sleep(slowness / 2)
+		<-set.Done()
+		e.mustBeOver(t, "Done of a set is closed")
+		<-lock.Done() // first asked for while they ended, and again
+		b.releaseAll(b.acquireAll(l, []string{"key", "other"}))
+	})
+}
