@@ -320,3 +320,20 @@ func TestDoneIsClosedLast(t *testing.T) {
 		b.releaseAll(b.acquireAll(l, []string{"key", "other"}))
 	})
 }
+
+// A lock that was handed over after contexts had taken long to end is renewed like any other.
+func TestLockIsRenewedAfterASlowEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker(holdfast.WithCohort(16, time.Hour))
+		lock := b.acquire(l, "key")
+		newEnding(t, lock.Context, holdfast.DefaultTTL/10)
+		got := next(l, background)
+		b.release(lock)
+		handed := <-got
+		time.Sleep(2 * holdfast.DefaultTTL)
+		b.release(handed)
+		<-lock.Done()
+		mustBe(t, lock.Release(background), holdfast.ErrReleased)
+	})
+}
