@@ -321,6 +321,29 @@ func TestDoneIsClosedLast(t *testing.T) {
 	})
 }
 
+// A release that is ending contexts when the Locker is closed has released the lock, which is not
+// lost.
+func TestCloseDuringASlowRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		lock := b.acquire(l, "key")
+		newEnding(t, lock.Context, slowness)
+		got := next(l, background)
+		released := make(chan error, 1)
+		go func() { released <- lock.Release(background) }()
+		time.Sleep(slowness / 2)
+		mustBe(t, l.Close(), nil)
+		mustBe(t, <-released, nil)
+		if <-got != nil {
+			t.Error("a waiter has the lock of a Locker that is closed")
+		}
+		if n := l.Stats().Lost; n > 0 {
+			t.Errorf("%d locks count as lost; want none", n)
+		}
+	})
+}
+
 // A lock that was handed over after contexts had taken long to end is renewed like any other.
 func TestLockIsRenewedAfterASlowEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

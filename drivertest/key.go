@@ -61,9 +61,10 @@ func (s *suite) distinct(keys []string) {
 	s.batch(b, claims, slices.Repeat([]driver.State{driver.Held}, len(claims))...)
 	for _, c := range claims {
 		w := s.queued(c.Key)
-		s.busy(b, w, c)
 		if s.Capabilities.Queue {
-			s.release(b, w, driver.Busy)
+			s.visit(b, w, c)
+		} else {
+			s.busy(b, w, c)
 		}
 		s.release(b, c, driver.Held)
 	}

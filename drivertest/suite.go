@@ -150,6 +150,27 @@ func (s *suite) release(b driver.Backend, c driver.Claim, want driver.State) {
 	}
 }
 
+// visit queues the claim behind that of by, and has it leave the queue. If the machine takes as
+// long as the presence for that, the claim may have been dropped, and visit does it again.
+func (s *suite) visit(b driver.Backend, c, by driver.Claim) {
+	s.Helper()
+	for {
+		start := clock.Now()
+		presence := s.busy(b, c, by).Presence
+		ctx, cancel := s.limit()
+		r, err := b.Release(ctx, c)
+		cancel()
+		switch {
+		case err != nil:
+			s.Fatalf("Release(%q): %v", c.Key, err)
+		case r.State == driver.Busy:
+			return
+		case r.State != driver.Lost || clock.Now().Sub(start) < earliest(presence):
+			s.Fatalf("Release(%q) of a waiter = %v; want busy", c.Key, r.State)
+		}
+	}
+}
+
 // renew renews one claim, with the given outcome.
 func (s *suite) renew(b driver.Backend, c driver.Claim, want driver.State) driver.Result {
 	s.Helper()
