@@ -118,3 +118,68 @@ func TestPlaceUnderAnotherOwnerValue(t *testing.T) {
 		d.Release(context.Background(), later)
 	})
 }
+
+// A waiter is told its place also if its first answer is that to a later request, or says nothing
+// of the nodes' clocks yet.
+func TestLaterAnswerTellsThePlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		new bool // the client has heard of no clock before
+		// the waiter's first request
+		ask func(c *cluster, b *client, waiting driver.Claim)
+	}{
+		"the first request is not answered": {
+			ask: func(c *cluster, b *client, waiting driver.Claim) {
+				c.freeze(0, 1, 2)
+				b.fail(waiting)
+				c.thaw(0, 1, 2)
+			}},
+		"the client's first request is not answered": {new: true,
+			ask: func(c *cluster, b *client, waiting driver.Claim) {
+				c.freeze(0, 1, 2)
+				b.fail(waiting)
+				c.thaw(0, 1, 2)
+			}},
+		"the client's first request is granted by a node": {new: true,
+			ask: func(c *cluster, b *client, waiting driver.Claim) {
+				b.cut(true, 1)
+				if r := b.busy(waiting); r.Presence == 0 || r.Clock != 0 {
+					c.t.Fatalf("present for %v at %d; the case is that no clock is known",
+						r.Presence, r.Clock)
+				}
+				b.cut(false, 1)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a, b, d := c.client(), c.client(), c.client()
+				a.cut(true, 2)
+				a.hold(a.claim())
+				if !test.new {
+					first := b.queued()
+					b.busy(first)
+					b.release(first, driver.Busy)
+				}
+				rest()
+				waiting, later := b.queued(), d.queued()
+				test.ask(c, b, waiting)
+				time.Sleep(c.presence / 5)
+				d.busy(later)
+				time.Sleep(c.presence / 5)
+				again := b.queued()
+				again.Ticket = b.busy(waiting).Clock
+				b.release(waiting, driver.Busy)
+				time.Sleep(roundTrip)
+				b.busy(again)
+				time.Sleep(roundTrip)
+				c.do(func() {
+					queue := c.servers[0].keys["k"].queue
+					if len(queue) != 2 || queue[0].owner != again.Owner {
+						t.Errorf("%s waits behind those who came later: %v", again.Owner,
+							c.describeLocked("k"))
+					}
+				})
+			})
+		})
+	}
+}

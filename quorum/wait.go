@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -48,6 +49,8 @@ type queuedClaim struct {
 	// no Granted notice.
 	told     bool
 	promised clock.Instant
+
+	placed bool // the caller was told its ticket
 
 	// known says that the caller knows that a node may have the claim, and so asks again or
 	// releases it.
@@ -420,14 +423,16 @@ func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Not
 	return q.weighLocked(r.record)
 }
 
-// clockFor returns the nodes' clock at the start of a waiter's request, for its answer. For the
-// first request that is the waiter's ticket: with it, the caller can ask for the same place with
-// another owner value.
+// clockFor returns the nodes' clock at the start of a waiter's request, for its answer. The first
+// answer that can has the waiter's ticket instead, also if an earlier request had no answer: with
+// it, the caller can ask for the same place with another owner value.
 func (q *Quorum) clockFor(w *queuedClaim, start clock.Instant) uint64 {
-	if start == w.began && w.claim.Ticket != 0 {
-		return w.claim.Ticket
+	if w.placed {
+		return q.ticket(start)
 	}
-	return q.ticket(start)
+	ticket := cmp.Or(w.claim.Ticket, q.ticket(w.began))
+	w.placed = ticket != 0
+	return ticket
 }
 
 // heard handles a notice of node i. It does not block and calls no node.
