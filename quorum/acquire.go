@@ -91,9 +91,9 @@ func (q *Quorum) conclude(ctx context.Context, r *round) (driver.Result, error) 
 	}
 	r.mu.Lock()
 	t := r.tally()
-	if t.held < q.need && t.answered < q.need {
+	if queues := t.answered >= q.need; t.held < q.need && r.missing(queues) {
 		r.mu.Unlock()
-		r.linger(ctx)
+		r.linger(ctx, queues)
 		r.mu.Lock()
 		t = r.tally()
 	}

@@ -22,7 +22,7 @@ func TestLingerEndsAfterAnEarlyTimer(t *testing.T) {
 			time.Sleep(early)
 			clock.SimulateSuspend(-early)
 		}()
-		r.linger(ctx)
+		r.linger(ctx, false)
 		clock.SimulateSuspend(early)
 		if ctx.Err() != nil {
 			t.Error("a wait for late nodes went on until its caller's context ended")

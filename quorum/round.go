@@ -25,7 +25,7 @@ type round struct {
 	cleaned    bool   // the claim was given back
 	parts      []part
 	open       int           // calls that have not returned
-	returned   *parker       // woken when that is 0, if somebody waits for it
+	returned   *parker       // woken when one has, if somebody waits for that
 	last       clock.Instant // when every node is given up, however late it was asked
 }
 
@@ -235,7 +235,7 @@ func (r *round) settle() {
 			break
 		}
 	}
-	if r.open == 0 && r.returned != nil {
+	if r.returned != nil {
 		r.returned.wake()
 	}
 }
@@ -320,13 +320,18 @@ func (r *round) wait(ctx context.Context) error {
 	return r.q.await(ctx, &r.decision, r.bound+grace(r.bound), r.giveUp)
 }
 
-// linger waits a moment for nodes that have not answered, although it is decided that there is no
-// majority. The error should say what is wrong with every node, and a failure is not urgent.
-func (r *round) linger(ctx context.Context) {
+// linger waits for nodes that have not answered, although it is decided that there is no majority.
+// The error should say what is wrong with every node, and a failure is not urgent: so it waits a
+// moment. With queues it waits for as long as the nodes have, because which nodes answer first must
+// not decide whether the claim queues.
+func (r *round) linger(ctx context.Context, queues bool) {
 	until := clock.Now().Add(r.bound / 5)
+	if queues {
+		until = r.start.Add(r.bound + grace(r.bound))
+	}
 	p := r.q.parking.get(r.bound / 5)
 	defer r.q.parking.put(p)
-	for r.watchOpen(p) {
+	for r.watch(p, queues) {
 		rest := until.Sub(clock.Now())
 		if rest <= 0 {
 			break
@@ -335,19 +340,37 @@ func (r *round) linger(ctx context.Context) {
 		select {
 		case <-p.woken:
 		case <-ctx.Done():
-			r.watchOpen(nil)
+			r.watch(nil, queues)
 			return
 		}
 	}
-	r.watchOpen(nil)
+	r.watch(nil, queues)
 }
 
-// watchOpen reports whether calls are still open, and has p woken when no call is.
-func (r *round) watchOpen(p *parker) bool {
+// watch reports whether answers are missing, and has p woken when there is another.
+func (r *round) watch(p *parker, queues bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.returned = p
-	return r.open > 0
+	return r.missing(queues)
+}
+
+// missing reports whether calls are still open: with queues, whether the claim may be in the queues
+// of a majority and it is not known yet. Called with r.mu held.
+func (r *round) missing(queues bool) bool {
+	if !queues {
+		return r.open > 0
+	}
+	queued, open := 0, 0
+	for i := range r.parts {
+		switch p := &r.parts[i]; {
+		case p.progress == asked:
+			open++
+		case p.progress == answered && (p.result.State == driver.Held || p.result.Presence > 0):
+			queued++
+		}
+	}
+	return r.claim.Queue && queued < r.q.need && queued+open >= r.q.need
 }
 
 // failure returns the error of a round without a majority. Called with r.mu held.

@@ -24,8 +24,9 @@ type network struct {
 	weather weather
 	ambush  ambush
 
-	presence time.Duration
-	trace    func(format string, args ...any)
+	presence  time.Duration
+	presences []time.Duration // of each server, 0: it keeps no queue; nil: presence of all
+	trace     func(format string, args ...any)
 
 	broken fault // of all servers, to show that the checks notice
 
@@ -261,6 +262,14 @@ func mix(h uint64) uint64 {
 // now is what the server's clock shows.
 func (s *server) now() time.Duration {
 	return s.shown + time.Duration(float64(time.Since(s.set))*s.rate)
+}
+
+// presence is how long a waiter counts as present after it has asked.
+func (s *server) presence() time.Duration {
+	if s.net.presences != nil {
+		return s.net.presences[s.index]
+	}
+	return s.net.presence
 }
 
 // setClock makes the clock jump, and run at another rate.
@@ -703,7 +712,7 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	if at < 0 && (!claim.Queue || mine) {
 		return result
 	}
-	result.Presence, result.Clock = min(s.net.presence, claim.TTL), uint64(now/time.Microsecond)
+	result.Presence, result.Clock = min(s.presence(), claim.TTL), uint64(now/time.Microsecond)
 	if result.Presence == 0 {
 		return result // this kind of node keeps no queue
 	}
@@ -804,7 +813,7 @@ func (c *conn) push(n driver.Notice) {
 	for i := range copies {
 		d := chance.delay(w, back)
 		if i > 0 || chance.happens(isLate, w.lateNotice) {
-			d += time.Duration(float64(2*c.net.presence) * chance.throw(howLate))
+			d += time.Duration(float64(2*c.server.presence()) * chance.throw(howLate))
 		}
 		after(d, func() { c.arrive(n) })
 	}
