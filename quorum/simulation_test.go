@@ -57,8 +57,9 @@ type plan struct {
 	stay    float64       // mean time a lock is held, in TTLs
 	idle    time.Duration // mean time between two claims of a worker
 
-	weather  weather
-	presence time.Duration // 0: no queue
+	weather   weather
+	presence  time.Duration   // 0: no queue
+	presences []time.Duration // if servers differ in that; else nil
 
 	crashes, forgets, freezes, cuts, pauses, rates, jumps, backJumps bool
 	// their clocks are anything
@@ -188,7 +189,20 @@ func newPlan(seed uint64) *plan {
 	case a.Float64() < 0.3:
 		p.lieInWait(a)
 	}
+	p.differ(rand.New(rand.NewPCG(seed, 8)))
 	return p
+}
+
+// differ has some servers keep a waiter present for shorter, or keep no queue, in a third of the
+// histories with an ambush.
+func (p *plan) differ(r *rand.Rand) {
+	if len(p.ambush.traps) == 0 && !p.ambush.flaps || p.presence == 0 || r.Float64() > 1./3 {
+		return
+	}
+	for range p.nodes {
+		p.presences = append(p.presences,
+			[]time.Duration{p.presence, p.presence, p.presence / 3, 0}[r.IntN(4)])
+	}
 }
 
 // scatter has nodes' counters differ, in every other history. They may be ahead of all clocks. If a
@@ -552,6 +566,8 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 	above := w.h.begun(c.Key)
 	var asked, present clock.Instant
 	var presence time.Duration
+	denied := false
+	ticket := c.Ticket
 	giveUp := clock.Now().Add(w.h.length + 3*w.h.guard + 20*w.h.ttl + time.Minute)
 	die := w.h.deaths && w.r.Float64() < 0.1
 	for polls := 0; ; polls++ {
@@ -594,15 +610,20 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 			if present != 0 {
 				since, span = present, min(presence, r.Presence)
 			}
-			if r.Presence > 0 && since != start && clock.Now() >= since.Add(validity(span)) {
+			if r.Presence > 0 && ticket == 0 {
+				ticket = r.Clock
+			}
+			late := since != start && clock.Now() >= since.Add(validity(span))
+			if r.Presence > 0 && (late || denied) {
 				// It may have held the key and have lost it: a late notice of that grant would
 				// count as a new one.
 				w.release(c)
-				c.Owner += "+"
+				c.Owner, c.Ticket = c.Owner+"+", ticket
 				w.expect(c.Owner)
-				asked, present = 0, 0
+				asked, present, denied = 0, 0, false
 				continue
 			}
+			denied = denied || r.Presence == 0
 			if presence = r.Presence; presence > 0 {
 				present = start
 				pause = presence/3 + time.Duration(w.r.IntN(1000))
@@ -977,7 +998,7 @@ func (p *plan) run(t testing.TB) *history {
 	if *verbose {
 		h.net.trace = h.note
 	}
-	h.net.broken, h.net.ambush = p.broken, p.ambush
+	h.net.broken, h.net.ambush, h.net.presences = p.broken, p.ambush, p.presences
 	if p.backs() {
 		h.net.applied = h.backed
 	}
