@@ -139,8 +139,8 @@
 // with many waiters nobody would gather a majority in time. If fewer nodes than a majority have a
 // queue, waiters ask again after random pauses, in no order.
 //
-// If nodes do not tell their clocks (driver.Result.Clock), the ticket is the client's clock. Then a
-// client whose clock is behind overtakes others by as much.
+// If fewer nodes than a majority tell their clocks (driver.Result.Clock), the ticket is the
+// client's clock. Then a client whose clock is behind overtakes others by as much.
 //
 // # Caveats
 //

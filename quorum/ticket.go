@@ -27,22 +27,26 @@ import (
 const maxTicketError = time.Second
 
 // ticket returns the ticket of a claim that began to wait at began, or 0 if the nodes' clocks are
-// not known yet. If nodes do not tell their clocks, it is this machine's clock.
+// not known yet. If some nodes do not tell their clocks, those that are known make it. If fewer
+// nodes than a majority tell theirs, it is this machine's clock.
 func (q *Quorum) ticket(began clock.Instant) uint64 {
 	var ahead []int64
-	silent := false
+	silent := 0
 	for _, n := range q.nodes {
 		by, known, unknowable := n.Clock()
-		silent = silent || unknowable
+		if unknowable {
+			silent++
+		}
 		if known {
 			ahead = append(ahead, by)
 		}
 	}
+	few := silent > len(q.nodes)-q.need // tell their clocks
 	switch {
-	case len(ahead) >= q.need:
+	case len(ahead) >= q.need, silent > 0 && !few && len(ahead) > 0:
 		slices.Sort(ahead)
 		return uint64(min(max(0, node.Microseconds(began)+ahead[len(ahead)/2]), maxSeen))
-	case silent:
+	case few:
 		return q.config.microseconds() - uint64(
 			node.Microseconds(clock.Now())-node.Microseconds(began))
 	default:
