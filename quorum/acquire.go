@@ -14,8 +14,8 @@ import (
 // Acquire asks all nodes at once for the claim, as driver.Backend describes.
 //
 // It returns Held if a majority has granted the claim and acknowledged its token, within the
-// claim's validity. It returns Busy if a majority has answered and others hold too many nodes. For a
-// claim with Queue it also waits for nodes that decide whether a majority has queued the claim.
+// claim's validity. It returns Busy if a majority has answered and others hold too many nodes. With
+// Queue it also waits for the nodes that decide whether a majority has queued the claim.
 // Otherwise it fails with an *Error in a *driver.Error, which is permanent if the nodes' errors
 // are.
 //
