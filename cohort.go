@@ -322,7 +322,8 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 	current := c.lease == h
 	c.drop(h)
-	tells, unfinished := many{}, false
+	unfinished := false
+	var tells []func()
 	for l := h.locks.first; l != nil; l = h.locks.first {
 		l.leave()
 		unfinished = unfinished || l.unfinished()
@@ -332,29 +333,33 @@ func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 			tells = append(tells, l.rest())
 		}
 	}
+	then := func() {}
 	switch {
 	case !current || c.leading: // a leader finds out by itself
 	case unfinished && !c.shard.closed:
 		// The key may be free already, so nobody of the cohort asks for it before all have been
 		// told.
 		c.startLead()
-		tells = append(tells, func() {
+		then = func() {
 			c.shard.mu.Lock()
 			defer c.shard.mu.Unlock()
 			c.leading = false
 			c.serveOrRetire()
 			c.locker.tasks.Done()
-		})
+		}
 	default:
 		c.serveOrRetire()
 	}
-	return tells.run
+	return func() {
+		defer then()
+		c.locker.tellAll(tells)
+	}
 }
 
 // loseOverdue ends the turns that have reached their maximum hold at now. The caller holds
 // shard.mu, and calls tell after unlocking it.
 func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
-	tells := many{}
+	var tells []func()
 	h.limit = 0
 	for l := h.locks.first; l != nil; l = l.next {
 		limit, ok := l.limit()
@@ -368,25 +373,7 @@ func (c *cohort) loseOverdue(h *lease, now clock.Instant) (tell func()) {
 			h.limit = limit
 		}
 	}
-	return tells.run
-}
-
-// many is a list of functions.
-type many []func()
-
-// run calls the functions one after the other. If one panics, the others are still called, and then
-// the panic goes on.
-func (m many) run() {
-	next := 0
-	defer func() {
-		if next < len(m) {
-			m[next:].run()
-		}
-	}()
-	for next < len(m) {
-		next++
-		m[next-1]()
-	}
+	return func() { c.locker.tellAll(tells) }
 }
 
 // expire is loseLease for a lease whose validity is over. It also has the key released in the
@@ -400,7 +387,7 @@ func (c *cohort) expire(h *lease) (tell func()) {
 	locker.tasks.Add(1)
 	return func() {
 		// Only now, because the backend may then give the key to another at once. Deferred, because
-		// a context may panic.
+		// a context may end the goroutine.
 		defer func() {
 			locker.cleanUp(claim)
 			locker.tasks.Done()

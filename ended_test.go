@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -250,8 +251,8 @@ func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 // Contexts that take long to end harm no other lock: it is renewed, and if it is lost, it is told
 // in time.
 //
-// Fails if the code is broken like this: the watchdog itself ends contexts, or results of renewals
-// wait for the contexts of a lost lock.
+// Fails if the code is broken like this: the watchdog itself ends contexts, results of renewals
+// wait for the contexts of a lost lock, or the locks on a lease are told one after the other.
 func TestSlowContextsHarmNoOtherLock(t *testing.T) {
 	const length = 10 * holdfast.DefaultTTL
 	t.Run("lost by the clock", func(t *testing.T) {
@@ -297,6 +298,74 @@ func TestSlowContextsHarmNoOtherLock(t *testing.T) {
 			}
 		})
 	})
+	readers := map[string]func(b *bench, l *holdfast.Locker, faults memhold.Faults,
+		other *holdfast.Lock){
+		"reader, lost by the clock": func(b *bench, _ *holdfast.Locker, faults memhold.Faults,
+			other *holdfast.Lock) {
+			start := time.Now()
+			faults.Freeze()
+			b.endsAfter(other, start, validity(holdfast.DefaultTTL))
+			faults.Thaw()
+		},
+		"reader, lost by an answer": func(b *bench, _ *holdfast.Locker, faults memhold.Faults,
+			other *holdfast.Lock) {
+			start := time.Now()
+			faults.Lose("key")
+			b.endsAfter(other, start, holdfast.DefaultTTL/3)
+		},
+		"reader, maximum hold": func(b *bench, _ *holdfast.Locker, _ memhold.Faults,
+			other *holdfast.Lock) {
+			b.endsAfter(other, time.Now(), holdfast.DefaultTTL)
+			mustBe(b.t, other.Release(background), holdfast.ErrMaxHold)
+		},
+		"reader asks": func(b *bench, _ *holdfast.Locker, _ memhold.Faults,
+			other *holdfast.Lock) {
+			time.Sleep(time.Millisecond) // the watchdog has looked, and looks again in 250 ms
+			clock.SimulateSuspend(holdfast.DefaultTTL)
+			start := time.Now()
+			mustBe(b.t, other.Err(), holdfast.ErrLost)
+			b.endsAfter(other, start, 0)
+		},
+		"reader releases": func(b *bench, _ *holdfast.Locker, _ memhold.Faults,
+			other *holdfast.Lock) {
+			time.Sleep(time.Millisecond)
+			clock.SimulateSuspend(holdfast.DefaultTTL)
+			start := time.Now()
+			mustBe(b.t, other.Release(background), holdfast.ErrLost)
+			b.endsAfter(other, start, 0)
+		},
+		"reader extends": func(b *bench, _ *holdfast.Locker, faults memhold.Faults,
+			other *holdfast.Lock) {
+			faults.Lose("key")
+			start := time.Now()
+			mustBe(b.t, other.Extend(background), holdfast.ErrLost)
+			b.endsAfter(other, start, 0)
+		},
+		"reader comes": func(b *bench, l *holdfast.Locker, faults memhold.Faults,
+			_ *holdfast.Lock) {
+			time.Sleep(holdfast.DefaultCohortSpan) // so that the reader asks the backend
+			faults.Lose("key")
+			start := time.Now()
+			b.release(b.acquire(l, "key", holdfast.WithShared()))
+			if took := time.Since(start); took != 0 {
+				b.t.Errorf("a reader got the key after %v, want at once", took)
+			}
+		},
+	}
+	for name, end := range readers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, faults := b.locker()
+				options := []holdfast.AcquireOption{holdfast.WithShared(),
+					holdfast.WithMaxHold(holdfast.DefaultTTL)}
+				other := b.acquire(l, "key", options...)
+				e := newEnding(t, b.acquire(l, "key", options...).Context, length)
+				end(b, l, faults, other)
+				e.slow.Store(0)
+			})
+		})
+	}
 }
 
 // Done is closed when contexts have ended, even if it is first asked for while they end.
@@ -341,6 +410,39 @@ func TestCloseDuringASlowRelease(t *testing.T) {
 		if n := l.Stats().Lost; n > 0 {
 			t.Errorf("%d locks count as lost; want none", n)
 		}
+	})
+}
+
+// Close is bounded even if a context hangs as it ends, and keeps only the key of its lock.
+func TestCloseWhileAContextHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		const length = time.Hour
+		e := newEnding(t, b.acquire(l, "slow").Context, length)
+		var locks []*holdfast.Lock
+		for i := range 100 { // in all shards
+			locks = append(locks, b.acquire(l, string(rune('a'+i))))
+		}
+		start := time.Now()
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		for _, lock := range locks {
+			b.endsAfter(lock, start, 0)
+			mustBe(t, lock.Err(), holdfast.ErrClosed)
+			b.release(b.acquire(other, lock.Key()))
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the other keys were free after %v, want at once", took)
+		}
+		mustBe(t, <-closed, holdfast.ErrUnknown)
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("Close took %v, want 6s at most", took)
+		}
+		e.slow.Store(0)
+		time.Sleep(length) // the one that is ending
+		b.mustBeFree(other, "slow")
 	})
 }
 

@@ -35,10 +35,17 @@ func (l *Lock) current() (*lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := clock.Now(); l.ended() == nil && now >= l.deadline() {
-		h := l.outermost().lease
+		root := l.outermost()
+		h := root.lease
 		s.mu.Unlock()
 		l.cohort.locker.watchdog.check(h, now)
 		s.mu.Lock()
+		if root.err != nil { // else it was renewed meanwhile
+			tell := root.rest()
+			s.mu.Unlock()
+			tell()
+			s.mu.Lock()
+		}
 	}
 	if err := l.ended(); err != nil {
 		return nil, err

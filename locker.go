@@ -207,8 +207,9 @@ func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 // releases in the background. The error wraps the error of each such key, and its text names five
 // of them at most. If a request to the backend does not return even when its context ends, after
 // these five seconds, Close returns another second later, with an error that also wraps ErrUnknown.
-// Otherwise, when Close has returned, no goroutine of the Locker is left except those that call
-// hooks and the logger. So a hook may call Close.
+// So it does if a context of a caller's own kind hangs as it ends with a lock. Otherwise, when
+// Close has returned, no goroutine of the Locker is left except those that call hooks and the
+// logger. So a hook may call Close.
 //
 // There are two things that Close cannot know, and so it may return nil although a key is still
 // taken. A request that was given up may still be in the network. If no later release is answered,
@@ -225,28 +226,30 @@ func (l *Locker) Close() error {
 	defer timer.Stop()
 	defer l.end()
 
-	var claims []driver.Claim
+	var ended []endedLease
 	for i := range l.shards {
-		claims = append(claims, l.closeShard(&l.shards[i])...)
+		ended = append(ended, l.closeShard(&l.shards[i])...)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		l.watchdog.stop()
-		l.releaseAll(claims)
+		l.releaseAll(ended)
 		l.tasks.Wait()
 		if l.unnotify != nil {
 			l.unnotify()
 		}
 	}()
-	// Close must return even if a request to the backend outlives its context, or waits for Close.
+	// Close must return even if a request to the backend outlives its context, or waits for Close,
+	// and even if a context hangs as it ends.
 	stuck := make(chan struct{})
 	late := time.AfterFunc(closeTime+time.Second, func() { close(stuck) })
 	defer late.Stop()
 	select {
 	case <-done:
 	case <-stuck:
-		return fmt.Errorf("holdfast: close: a request to the backend has not returned: %w",
+		return fmt.Errorf("holdfast: close: a request to the backend has not returned, "+
+			"or a context hangs as it ends: %w",
 			append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
 	}
 	if left := l.unreleased.errors(); len(left) > 0 {
@@ -260,8 +263,14 @@ func (l *Locker) Close() error {
 	return nil
 }
 
-// closeShard ends everything in a shard and returns the claims to release.
-func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
+// endedLease is a lease that Close has ended. The claim is released after tell has returned.
+type endedLease struct {
+	claim driver.Claim
+	tell  func()
+}
+
+// closeShard ends everything in a shard.
+func (l *Locker) closeShard(s *shard) (ended []endedLease) {
 	s.mu.Lock()
 	s.closed = true
 	for _, first := range s.keys {
@@ -274,29 +283,33 @@ func (l *Locker) closeShard(s *shard) (claims []driver.Claim) {
 	for _, m := range s.semaphores {
 		m.endWaits(ErrClosed)
 	}
-	after := many{}
+	defer s.mu.Unlock()
 	for h := s.leases.first; h != nil; h = s.leases.first {
-		claims = append(claims, h.claim())
-		after = append(after, h.cohort.loseLease(h, ErrClosed))
+		claim := h.claim()
+		ended = append(ended, endedLease{claim, h.cohort.loseLease(h, ErrClosed)})
 	}
-	s.mu.Unlock()
-	l.contain(after.run)
-	return claims
+	return ended
 }
 
-// releaseAll releases claims side by side.
-func (l *Locker) releaseAll(claims []driver.Claim) {
+// releaseAll tells the ends of locks, and releases the claims side by side.
+func (l *Locker) releaseAll(ended []endedLease) {
 	const workers = 64
-	var (
-		wait sync.WaitGroup
-		next atomic.Int64
-	)
-	for range min(workers, len(claims)) {
-		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(claims); i = int(next.Add(1)) - 1 {
-				l.releaseUntilAnswered(claims[i])
+	free := make(chan driver.Claim, len(ended))
+	var told, released sync.WaitGroup
+	for _, e := range ended {
+		told.Go(func() {
+			defer func() { free <- e.claim }() // even if a context ends the goroutine
+			e.tell()
+		})
+	}
+	for range min(workers, len(ended)) {
+		released.Go(func() {
+			for claim := range free {
+				l.releaseUntilAnswered(claim)
 			}
 		})
 	}
-	wait.Wait()
+	told.Wait()
+	close(free)
+	released.Wait()
 }

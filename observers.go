@@ -124,6 +124,25 @@ func (l *Locker) contain(tell func()) {
 	tell()
 }
 
+// tellAll calls the functions, which tell the ends of locks, and returns when all have returned.
+// Each has a goroutine of its own: a context of one lock may take long to end, and no other lock
+// waits for it.
+func (l *Locker) tellAll(tells []func()) {
+	if len(tells) == 1 {
+		l.contain(tells[0])
+		return
+	}
+	var told sync.WaitGroup
+	for _, tell := range tells {
+		told.Go(func() { l.contain(tell) })
+	}
+	told.Wait()
+}
+
+// tellApart calls tell in a goroutine of its own, for a caller that must not wait for the contexts
+// of a lock. The caller holds the mutex of a shard that is not closed.
+func (l *Locker) tellApart(tell func()) { l.tasks.Go(tell) }
+
 // warn writes to the log, on the log's own goroutine.
 func (l *Locker) warn(message string, args ...any) {
 	if l.log.logger != nil {

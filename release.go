@@ -30,8 +30,8 @@ func (c *cohort) release(ctx context.Context, l *Lock) (err error) {
 		now = clock.Now()
 	}
 	if ended == nil && local && now >= h.deadline {
-		tell := c.expire(h)
-		err := l.err
+		c.locker.tellApart(c.expire(h)) // there may be other locks on the lease
+		err, tell := l.err, l.rest()
 		s.mu.Unlock()
 		tell()
 		return err

@@ -78,11 +78,6 @@ func (w *watchdog) renewBatch(batch []*lease, bound time.Duration) {
 			result = results[i]
 		}
 		result.Err = r.explain(result.Err)
-		if result.State == driver.Lost && len(batch) > 1 {
-			// The results of others must not wait until its contexts have ended.
-			w.locker.tasks.Go(func() { w.renewed(h, start, now, claims[i], result) })
-			continue
-		}
 		w.renewed(h, start, now, claims[i], result)
 	}
 }
@@ -107,7 +102,8 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 	if lock := h.locks.first; lock != nil {
 		event.Token = lock.token
 	}
-	tell, missed := func() {}, false
+	missed := false
+	var tell func()
 	var err error
 	switch {
 	case margin <= 0:
@@ -136,8 +132,10 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		}
 		w.schedule(h)
 	}
+	if tell != nil {
+		l.tellApart(tell) // the caller may have other leases, or another lock on this one
+	}
 	s.mu.Unlock()
-	l.contain(tell)
 	if missed { // a loss is logged for each lock that is lost
 		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
 	}

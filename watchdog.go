@@ -167,9 +167,7 @@ func (w *watchdog) examine(h *lease, now clock.Instant, others bool) (renew bool
 		w.schedule(h)
 	}
 	if tell != nil {
-		// Not here, because a context may take long to end, and other leases must not wait for it.
-		// There is a lease, so the shard is not closed.
-		w.locker.tasks.Go(func() { w.locker.contain(tell) })
+		w.locker.tellApart(tell) // other leases must not wait; there is one, so s is not closed
 	}
 	s.mu.Unlock()
 	return renew
@@ -183,10 +181,10 @@ func (w *watchdog) check(h *lease, now clock.Instant) {
 	if !over {
 		w.schedule(h)
 	}
-	s.mu.Unlock()
 	if tell != nil {
-		tell()
+		w.locker.tellApart(tell) // the caller may have another lock on the lease
 	}
+	s.mu.Unlock()
 }
 
 // judge ends what is over at now: the lease, or turns that have reached their maximum hold. It
