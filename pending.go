@@ -108,9 +108,11 @@ func (c *cohort) heard(p *pendingClaim, result driver.Result, start clock.Instan
 	}
 	known = since == start || clock.Now() < since.Add(c.locker.config.validity(presence))
 	p.presence, p.present, p.trace = result.Presence, start, true
-	if p.claim.Ticket == 0 {
-		// The claim can come back to its place if the backend drops it, as after an outage.
-		p.claim.Ticket = result.Clock
+	if p.claim.Ticket == 0 && result.Clock > 0 {
+		// The claim can come back to its place if the backend drops it, as after an outage. Its
+		// first request may have queued it, even if that had no answer.
+		waited := uint64(start.Sub(p.asked) / time.Microsecond)
+		p.claim.Ticket = result.Clock - min(waited, result.Clock-1)
 	}
 	return known && !p.denied
 }

@@ -269,6 +269,47 @@ func TestR1LateNoticeOfAnEarlierPlaceIsNotTaken(t *testing.T) {
 	})
 }
 
+// The reply to a waiter's first request is lost, and another waiter comes before its second one.
+// After an outage that both survive, the waiter that came first is still served first.
+func TestPlaceOfAFirstRequestWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const presence = 3 * time.Second
+		b := newBench(t, memhold.WithPresence(presence))
+		holder, _ := b.locker()
+		lock := b.acquire(holder, "key")
+		var lockers []*holdfast.Locker
+		var faults []memhold.Faults
+		for range 2 {
+			l, f := b.locker()
+			lockers, faults = append(lockers, l), append(faults, f)
+		}
+		served := make(chan int, len(lockers))
+		faults[0].Inject(memhold.Fault{CutReply: true, Times: 1})
+		for i, l := range lockers {
+			go func() {
+				lock := b.acquire(l, "key")
+				served <- i
+				b.release(lock)
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(presence / 2)
+		for _, f := range faults {
+			f.Inject(memhold.Fault{Err: errors.New("connection refused")})
+		}
+		time.Sleep(2 * presence)
+		for _, f := range faults {
+			f.Clear()
+		}
+		time.Sleep(presence)
+		b.release(lock)
+		if first := <-served; first != 0 {
+			t.Error("the waiter that came second was served first")
+		}
+		<-served
+	})
+}
+
 // R2: a holder that is gone blocks others for its TTL, a waiter that is gone for its presence.
 func TestR2DeadHolderCostsItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -610,8 +610,8 @@ func (w *worker) wait(ctx context.Context, c driver.Claim) {
 			if present != 0 {
 				since, span = present, min(presence, r.Presence)
 			}
-			if r.Presence > 0 && ticket == 0 {
-				ticket = r.Clock
+			if waited := uint64(start.Sub(asked) / time.Microsecond); ticket == 0 && r.Clock > 0 {
+				ticket = r.Clock - min(waited, r.Clock-1)
 			}
 			late := since != start && clock.Now() >= since.Add(validity(span))
 			if r.Presence > 0 && (late || denied) {

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -49,8 +48,6 @@ type queuedClaim struct {
 	// no Granted notice.
 	told     bool
 	promised clock.Instant
-
-	placed bool // the caller was told its ticket
 
 	// known says that the caller knows that a node may have the claim, and so asks again or
 	// releases it.
@@ -423,16 +420,14 @@ func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Not
 	return q.weighLocked(r.record)
 }
 
-// clockFor returns the nodes' clock at the start of a waiter's request, for its answer. The first
-// answer that can has the waiter's ticket instead, also if an earlier request had no answer: with
-// it, the caller can ask for the same place with another owner value.
+// clockFor returns the nodes' clock at the start of a waiter's request, for its answer. For the
+// first request that is the waiter's ticket: with it, the caller can ask for the same place with
+// another owner value.
 func (q *Quorum) clockFor(w *queuedClaim, start clock.Instant) uint64 {
-	if w.placed {
-		return q.ticket(start)
+	if start == w.began && w.claim.Ticket != 0 {
+		return w.claim.Ticket
 	}
-	ticket := cmp.Or(w.claim.Ticket, q.ticket(w.began))
-	w.placed = ticket != 0
-	return ticket
+	return q.ticket(start)
 }
 
 // heard handles a notice of node i. It does not block and calls no node.
