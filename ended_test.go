@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -184,7 +185,8 @@ func TestWaiterGetsALostKeyAfterContextsEnded(t *testing.T) {
 // Whatever Release returns, contexts have ended, even if another goroutine ends them.
 func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 	want := map[string]error{"released": holdfast.ErrReleased, "handed over": holdfast.ErrReleased,
-		"nested": holdfast.ErrReleased, "lost": holdfast.ErrLost, "set": holdfast.ErrReleased}
+		"nested": holdfast.ErrReleased, "lost": holdfast.ErrLost, "set": holdfast.ErrReleased,
+		"reader, after its deadline": holdfast.ErrLost}
 	for name, begin := range map[string]func(b *bench, l *holdfast.Locker,
 		faults memhold.Faults) (*ending, func(context.Context) error){
 		"released": func(b *bench, l *holdfast.Locker,
@@ -222,6 +224,15 @@ func TestReleaseReturnsWhenContextsHaveEnded(t *testing.T) {
 			e := newEnding(b.t, lock.Context, slowness)
 			faults.Lose("key")
 			time.Sleep(holdfast.DefaultTTL / 3)
+			return e, lock.Release
+		},
+		"reader, after its deadline": func(b *bench, l *holdfast.Locker,
+			_ memhold.Faults) (*ending, func(context.Context) error) {
+			b.read(l)
+			lock := b.read(l)
+			e := newEnding(b.t, lock.Context, slowness)
+			time.Sleep(time.Millisecond) // the watchdog has looked, and looks again in 250 ms
+			clock.SimulateSuspend(holdfast.DefaultTTL)
 			return e, lock.Release
 		},
 		"set": func(b *bench, l *holdfast.Locker,
@@ -444,6 +455,125 @@ func TestCloseWhileAContextHangs(t *testing.T) {
 		time.Sleep(length) // the one that is ending
 		b.mustBeFree(other, "slow")
 	})
+}
+
+// Whether the next turn may begin in memory is decided after contexts have ended. If the lease is
+// over by then, the lock is lost, which is told once, and the next holder has a lease of its own.
+func TestHandoverAfterASlowEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		slow time.Duration
+		want error
+	}{
+		"span is over":  {slowness, nil},
+		"lease is over": {holdfast.DefaultTTL / 2, holdfast.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var lost, released []error
+				l, _ := b.locker(holdfast.WithHooks(holdfast.Hooks{
+					Lost:     func(e holdfast.LostEvent) { lost = append(lost, e.Err) },
+					Released: func(e holdfast.ReleasedEvent) { released = append(released, e.Err) },
+				}))
+				lock := b.acquire(l, "key")
+				e := newEnding(t, lock.Context, test.slow)
+				got := make(chan *holdfast.Lock)
+				go func() { got <- b.acquire(l, "key") }()
+				synctest.Wait()
+				answer := make(chan error, 1)
+				go func() { answer <- lock.Release(background) }()
+				handed := <-got
+				e.mustBeOver(t, "another has the key")
+				if left := time.Until(handed.Deadline()); left < validity(holdfast.DefaultTTL) ||
+					handed.Token() <= lock.Token()+1 {
+					t.Errorf("the next holder has token %d after %d, and %v left; want a new lease",
+						handed.Token(), lock.Token(), left)
+				}
+				err := <-answer
+				if mustBe(t, err, test.want); test.want == nil && err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				n := 0
+				if test.want != nil {
+					n = 1
+				}
+				stats := l.Stats()
+				if len(lost) != n || len(released) != 1 || released[0] != err ||
+					stats.Lost != uint64(n) || stats.Released != uint64(1-n) ||
+					stats.HandedOver != 0 || stats.Held != 1 {
+					t.Errorf("%d losses and releases %v told, %+v; want %d losses and one release",
+						len(lost), released, stats, n)
+				}
+				b.release(handed)
+			})
+		})
+	}
+}
+
+// A nested lock that was released stays released, even if the outermost one is lost while its
+// contexts end.
+func TestNestedLockEndsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		lock := b.acquire(l, "key")
+		inner, err := l.Acquire(lock.Context(background), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		newEnding(t, inner.Context, slowness)
+		go b.release(inner)
+		synctest.Wait()
+		faults.Lose("key")
+		mustBe(t, lock.Extend(background), holdfast.ErrLost)
+		<-lock.Done()
+		if err := inner.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("got error %v, want that of its release", err)
+		}
+	})
+}
+
+// quitting is a context that ends the goroutine that ends it.
+type quitting struct {
+	context.Context
+	quits atomic.Bool
+}
+
+func (q *quitting) Done() <-chan struct{} {
+	if q.quits.Swap(false) {
+		runtime.Goexit()
+	}
+	return q.Context.Done()
+}
+
+// A context that ends a goroutine of the Locker keeps no key.
+func TestContextThatEndsTheGoroutine(t *testing.T) {
+	for name, end := range map[string]func(l *holdfast.Locker, faults memhold.Faults){
+		"lost":   func(_ *holdfast.Locker, faults memhold.Faults) { faults.Lose("key") },
+		"closed": func(l *holdfast.Locker, _ memhold.Faults) { l.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, faults := b.locker()
+				lock := b.acquire(l, "key")
+				parent, cancel := context.WithCancel(background)
+				defer cancel()
+				q := &quitting{Context: parent}
+				lock.Context(q)
+				q.quits.Store(true)
+				got := next(l, background)
+				end(l, faults)
+				<-lock.Done()
+				if next := <-got; next != nil {
+					b.release(next)
+				} else if name == "lost" {
+					t.Error("the waiter did not get the key")
+				}
+			})
+		})
+	}
 }
 
 // A lock that was handed over after contexts had taken long to end is renewed like any other.
