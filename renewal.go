@@ -132,17 +132,26 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		}
 		w.schedule(h)
 	}
-	if tell != nil {
-		l.tellApart(tell) // the caller may have other leases, or another lock on this one
+	observe := func() {
+		if missed { // a loss is logged for each lock that is lost
+			l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
+		}
+		if hook := l.config.hooks.Renewed; hook != nil && !c.terms.gate {
+			event.Err = err
+			hook(event)
+		}
 	}
+	if tell == nil {
+		s.mu.Unlock()
+		observe()
+		return err
+	}
+	// The caller may have other leases, or another lock on this one. Lost comes before Renewed.
+	l.tellApart(func() {
+		defer observe() // even if a context ends the goroutine
+		tell()
+	})
 	s.mu.Unlock()
-	if missed { // a loss is logged for each lock that is lost
-		l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
-	}
-	if hook := l.config.hooks.Renewed; hook != nil && !c.terms.gate {
-		event.Err = err
-		hook(event)
-	}
 	return err
 }
 
