@@ -2,12 +2,9 @@ package quorum_test
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/quorum"
 )
@@ -23,51 +20,17 @@ func TestMajorityWithAQueueKeepsTheOrder(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := newCluster(t, len(presences))
 				c.presences = presences
-				a := c.client()
-				holder := a.claim()
-				holder.TTL = time.Minute
-				a.hold(holder)
-				var mu sync.Mutex
-				var served []int
-				var all sync.WaitGroup
-				var waiters []*client
-				for i := range 5 {
-					w := c.client()
-					waiters = append(waiters, w)
-					l, err := holdfast.New(w.Quorum, holdfast.WithPrefix(""))
-					if err != nil {
-						t.Fatal(err)
-					}
-					all.Go(func() {
-						defer l.Close()
-						lock, err := l.Acquire(context.Background(), "k")
-						if err != nil {
-							t.Errorf("waiter %d: %v", i, err)
-							return
-						}
-						mu.Lock()
-						served = append(served, i)
-						mu.Unlock()
-						if err := lock.Release(context.Background()); err != nil {
-							t.Errorf("waiter %d: %v", i, err)
-						}
-					})
-					time.Sleep(100 * time.Millisecond)
-				}
+				l := newLine(t, c)
 				const span = 20 * time.Second
 				time.Sleep(span)
 				c.do(func() {
-					for i, w := range waiters {
+					for i, w := range l.waiter {
 						if n := w.conns[0].made["acquire"]; n > 65 {
 							t.Errorf("waiter %d has asked %d times in %v", i, n, span)
 						}
 					}
 				})
-				a.release(holder, driver.Held)
-				all.Wait()
-				if !slices.IsSorted(served) {
-					t.Errorf("served in the order %v; want that in which they came", served)
-				}
+				l.mustKeepOrder(t)
 			})
 		})
 	}

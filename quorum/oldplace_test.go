@@ -2,12 +2,9 @@ package quorum_test
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -19,52 +16,18 @@ func TestOutageDoesNotChangeTheOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := newCluster(t, 3)
-				a := c.client()
-				holder := a.claim()
-				holder.TTL = time.Minute
-				a.hold(holder)
-				var mu sync.Mutex
-				var served []int
-				var all sync.WaitGroup
-				var waiters []*client
-				for i := range 5 {
-					w := c.client()
-					l, err := holdfast.New(w.Quorum, holdfast.WithPrefix(""))
-					if err != nil {
-						t.Fatal(err)
-					}
-					waiters = append(waiters, w)
-					all.Go(func() {
-						defer l.Close()
-						lock, err := l.Acquire(context.Background(), "k")
-						if err != nil {
-							t.Errorf("waiter %d: %v", i, err)
-							return
-						}
-						mu.Lock()
-						served = append(served, i)
-						mu.Unlock()
-						if err := lock.Release(context.Background()); err != nil {
-							t.Errorf("waiter %d: %v", i, err)
-						}
-					})
-					time.Sleep(100 * time.Millisecond)
-				}
+				l := newLine(t, c)
 				rest()
 				for _, i := range cut {
-					waiters[i].cut(true, 0, 1, 2)
+					l.waiter[i].cut(true, 0, 1, 2)
 				}
 				time.Sleep(3 * c.presence)
 				for _, i := range cut {
-					waiters[i].cut(false, 0, 1, 2)
+					l.waiter[i].cut(false, 0, 1, 2)
 					time.Sleep(50 * time.Millisecond)
 				}
 				time.Sleep(5 * time.Second)
-				a.release(holder, driver.Held)
-				all.Wait()
-				if !slices.IsSorted(served) {
-					t.Errorf("served in the order %v; want that in which they came", served)
-				}
+				l.mustKeepOrder(t)
 			})
 		})
 	}
