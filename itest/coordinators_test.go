@@ -12,6 +12,8 @@ import (
 // is broken. This takes less time than on Redis: servers take as long to start.
 func TestCoordinatorPromisesUnderFaults(t *testing.T) {
 	program := build(t)
+	var r runs
+	r.judge(t)
 	for _, c := range lab.Coordinators {
 		if c.Limits || c.Stores {
 			continue
@@ -20,7 +22,7 @@ func TestCoordinatorPromisesUnderFaults(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			c := placed(t, c, program)
 			c.Duration = *durationFlag * 2 / 5
-			run(t, c)
+			r.run(t, c)
 		})
 	}
 }

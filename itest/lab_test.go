@@ -6,6 +6,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +30,33 @@ func placed(t *testing.T, c lab.Config, program string) lab.Config {
 	return c
 }
 
+// runs are those of one test. A machine that was too busy to show all that a run has to show says
+// nothing of the library, so it does not fail the test; but most runs have to show everything.
+type runs struct {
+	mu        sync.Mutex
+	all, open int
+}
+
+func (r *runs) count(open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all++; open {
+		r.open++
+	}
+}
+
+// judge fails the test, when its runs are over, if most of them have not shown everything.
+func (r *runs) judge(t *testing.T) {
+	t.Cleanup(func() {
+		if 2*r.open > r.all {
+			t.Errorf("the machine was too busy: %d of %d runs have not shown everything", r.open,
+				r.all)
+		}
+	})
+}
+
 // run runs the laboratory, and fails the test if a promise was not kept.
-func run(t *testing.T, c lab.Config) (*lab.Result, []check.Finding) {
+func (r *runs) run(t *testing.T, c lab.Config) {
 	t.Helper()
 	c.Least = 50 // fewer prove nothing
 	c.Stale = min(c.Stale, c.Least)
@@ -40,15 +66,20 @@ func run(t *testing.T, c lab.Config) (*lab.Result, []check.Finding) {
 		t.Fatal(err)
 	}
 	found := check.Recorded(result.History)
+	open := false
 	for _, f := range check.Violations(found) {
+		if f.Open {
+			open = true
+			t.Logf("nothing shown: %v", f)
+			continue
+		}
 		t.Errorf("%v", f)
 	}
-	figures := report.Count(result, found)
-	t.Log(figures)
+	r.count(open)
+	t.Log(report.Count(result, found))
 	if t.Failed() {
 		keep(t, c.Dir)
 	}
-	return result, found
 }
 
 // keep saves the logs of a run that failed from being removed.
@@ -80,6 +111,8 @@ func build(t *testing.T, patches ...string) string {
 // R1, R3, R6 and the other promises, on real servers under faults.
 func TestR1R3R6R38_PromisesUnderFaults(t *testing.T) {
 	plain, skewed := build(t), build(t, mutants.Skewed)
+	var r runs
+	r.judge(t)
 	for _, c := range lab.Promises {
 		program := plain
 		if c.Skew > 0 {
@@ -89,7 +122,7 @@ func TestR1R3R6R38_PromisesUnderFaults(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			c := placed(t, c, program)
 			c.Duration = *durationFlag
-			run(t, c)
+			r.run(t, c)
 		})
 	}
 }

@@ -26,7 +26,8 @@ type Finding struct {
 	// where and when it was broken, and between which answers of servers; empty if nothing is known
 	// of that
 	Because string
-	// nothing was shown, because a search or a probe took too long; that is a violation, too
+	// nothing was shown, because the machine was too busy: a search or a probe took too long, or
+	// clients were never undisturbed; that is a violation, too
 	Open bool
 }
 

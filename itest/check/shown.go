@@ -185,14 +185,18 @@ func (s *absence) assumptions() {
 	}
 }
 
-// undisturbed: the run was so for long enough to see that a key is idle, and the machine was not
-// too busy. A run in which clients are stopped past their leases until the end never is.
+// undisturbed: the run was so for long enough to see that a key is idle. A run in which clients are
+// stopped past their leases until the end never is. If it was the machine that was too busy, this
+// tells of the machine alone.
 func (s *absence) undisturbed() {
 	if s.run.Setup.Stale > 0 {
 		return
 	}
-	if had := Watched(s.run, s.run.Mark(history.Probed)).Undisturbed; had <= LongestIdle {
-		s.say("for no longer than %v nothing was broken, nor the machine too busy, while clients "+
-			"were at work", had)
+	had := Watched(s.run, s.run.Mark(history.Probed))
+	if had.Undisturbed > LongestIdle {
+		return
 	}
+	s.say("for no longer than %v nothing was broken while clients were at work, and for no longer "+
+		"than %v the machine was not too busy besides", had.Unbroken, had.Undisturbed)
+	s.found[len(s.found)-1].Open = had.Unbroken > LongestIdle
 }

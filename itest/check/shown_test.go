@@ -169,6 +169,29 @@ func TestRunHasToShowSomething(t *testing.T) {
 	}
 }
 
+// A fault that left no time is the laboratory's. A machine that did not is nobody's.
+func TestRunOnABusyMachineIsOpen(t *testing.T) {
+	stalled := whole()
+	for at := int64(5000); at < minute+8000; at += 200 {
+		stalled = append(stalled, history.Record{Kind: history.Stall,
+			Client: history.Laboratory, At: ms(at), Until: ms(at + 20)})
+	}
+	for _, c := range []struct {
+		name    string
+		records []history.Record
+		open    bool
+	}{
+		{"stalls", stalled, true},
+		{"a fault", append(whole(), on("n1", "", 10_000, minute+3000)), false},
+		{"both", append(stalled, on("n1", "", 10_000, minute+3000)), false},
+	} {
+		found := check.Recorded(history.Assemble(c.records))
+		if len(found) != 1 || found[0].Check != "shown" || found[0].Open != c.open {
+			t.Errorf("%s: found %+v, want one finding, open: %t", c.name, found, c.open)
+		}
+	}
+}
+
 // Permits have to be granted to clients that know different numbers of them.
 func TestRunHasToShowPermits(t *testing.T) {
 	for _, c := range []struct {
@@ -258,11 +281,13 @@ func TestWatched(t *testing.T) {
 	run := history.Assemble(all)
 	// The last fault is over at 4010, and its aftermath at 9010. The stall and its aftermath take
 	// 300 ms.
-	want := check.Watch{Undisturbed: time.Duration(ms(minute + 10_000 - 9010 - 300)), Waits: 1,
-		Probes: 2, Granted: 1}
+	want := check.Watch{Unbroken: time.Duration(ms(minute + 10_000 - 9010)),
+		Undisturbed: time.Duration(ms(minute + 10_000 - 9010 - 300)), Waits: 1, Probes: 2,
+		Granted: 1}
 	if got := check.Watched(run, run.Mark(history.Probed)); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	want.Unbroken -= time.Duration(ms(1000))
 	want.Undisturbed -= time.Duration(ms(1000))
 	if got := check.Watched(run, ms(minute+9000)); got != want {
 		t.Errorf("a second before: got %+v, want %+v", got, want)

@@ -10,8 +10,10 @@ import (
 // cannot be had, shows. A busy machine leaves few of them, and then the checks find nothing,
 // whatever is wrong.
 type Watch struct {
-	// the longest time in which nothing was broken while clients were at work, without the time in
-	// which the laboratory did not run as it should have
+	// the longest time in which nothing was broken while clients were at work
+	Unbroken time.Duration
+	// the most of such a time that is left without those parts of it in which the machine was too
+	// busy for the laboratory to run as it should have
 	Undisturbed time.Duration
 	Waits       int // waits for a key, each undisturbed for long enough to judge it
 	Probes      int // acquisitions to show that a key can be had
@@ -30,6 +32,7 @@ func Watched(run *history.Run, until int64) (w Watch) {
 	}
 	stalls := starved(run, history.Laboratory)
 	for _, s := range quiet(span{run.Mark(history.Tormented), until}, disturbances[""]) {
+		w.Unbroken = max(w.Unbroken, time.Duration(s.to-s.from))
 		w.Undisturbed = max(w.Undisturbed, time.Duration(length(quiet(s, stalls))))
 	}
 	for _, a := range run.Acquisitions {
