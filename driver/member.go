@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -82,7 +83,12 @@ func (s Set) Text() string {
 	return text
 }
 
-// ParseSet reads what [Set.Text] has written. Any other text gives an error, which quotes it.
+// ErrNoSet says that what a server remembers of its [Set] is none: somebody has overwritten it. The
+// server takes part for nobody until that is removed.
+var ErrNoSet = errors.New("no set of nodes")
+
+// ParseSet reads what [Set.Text] has written. Any other text gives an error with [ErrNoSet], which
+// quotes it.
 func ParseSet(text string) (s Set, err error) {
 	if text == "" {
 		return Set{}, nil
@@ -101,7 +107,7 @@ func ParseSet(text string) (s Set, err error) {
 	s.Nodes, s.Quorum = int(numbers[0]), int(numbers[1])
 	s.Guard = time.Duration(numbers[2]) * time.Millisecond
 	if s.Text() != text || strings.Contains(s.Name+s.Moving, "/") {
-		return Set{}, fmt.Errorf("no set of nodes: %.80q", text)
+		return Set{}, fmt.Errorf("%w: %.80q", ErrNoSet, text)
 	}
 	return s, nil
 }
@@ -122,7 +128,7 @@ type Member interface {
 	Join(set Set)
 
 	// Belongs returns the set that the server remembers, the zero Set if none. An error follows the
-	// rules of the package.
+	// rules of the package, and wraps [ErrNoSet] if the server remembers what is no set.
 	Belongs(ctx context.Context) (Set, error)
 
 	// Move replaces from by to on the server, in one step, if the server remembers from. It returns

@@ -138,12 +138,18 @@ func (q *Quorum) checkTrip(name string, trip time.Duration) []driver.Finding {
 // node for a lock cannot learn this elsewhere.
 func (q *Quorum) checkSet(n *NodeStatus, e examined) []driver.Finding {
 	switch {
+	case errors.Is(e.err, driver.ErrNoSet):
+		finding := driver.Finding{
+			Severity: driver.Warning, Code: "nodes", Node: n.Name,
+			Summary: fmt.Sprintf("The node has no vote: %v.", e.err),
+			Advice:  "Somebody has overwritten what it remembers of its set: delete that.",
+		}
+		return []driver.Finding{finding}
 	case e.err != nil:
 		finding := driver.Finding{
 			Severity: driver.Note, Code: "not-checked", Node: n.Name,
 			Summary: fmt.Sprintf("Which set the node belongs to could not be read: %v.", e.err),
-			Advice: "Allow to read the keys under holdfast: to see it. If the summary names a key that is " +
-				"overwritten, the node has no vote: delete that key.",
+			Advice:  "Allow to read the keys under holdfast: to see it.",
 		}
 		return []driver.Finding{finding}
 	case e.set == (driver.Set{}) || e.set.Admits(q.Set()),

@@ -2,6 +2,8 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +104,43 @@ func TestCheckFindsDistantNodes(t *testing.T) {
 		if len(found) != 1 || found[0].Node != "node 1" || found[0].Severity != driver.Warning ||
 			!strings.Contains(found[0].Summary, "takes 11ms, and the node timeout is 30ms") {
 			t.Errorf("found %+v; want that node 1 is far away", found)
+		}
+	})
+}
+
+// overwritten is a node whose set somebody has overwritten, or which may not be read.
+type overwritten struct {
+	*memhold.Backend
+	err error
+}
+
+func (o overwritten) Belongs(context.Context) (driver.Set, error) {
+	return driver.Set{}, &driver.Error{Permanent: true, Err: o.err}
+}
+
+// A node that remembers what is no set has no vote, and that is a warning. If it may not be read
+// what it remembers, that is a note.
+func TestCheckOfASetThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, garbled := driver.ParseSet("x")
+		q, err := quorum.New([]driver.Backend{memhold.New(), overwritten{memhold.New(), garbled},
+			overwritten{memhold.New(), errors.New("NOPERM")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		findings, err := q.Check(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, f := range findings {
+			found = append(found, fmt.Sprint(f.Severity, f.Code, f.Node))
+		}
+		want := []string{fmt.Sprint(driver.Warning, "nodes", "node 2"),
+			fmt.Sprint(driver.Note, "not-checked", "node 3")}
+		if !slices.Equal(found, want) {
+			t.Errorf("found %q; want %q: %+v", found, want, findings)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -82,16 +84,25 @@ func (b *Backend) belongsPlainly(ctx context.Context) (driver.Set, error) {
 	if err != nil {
 		return driver.Set{}, err
 	}
-	replies := make([]Reply, 1)
-	if err := conn.Do(ctx, []Command{{"GETRANGE", setKey, "0", "-1"}}, replies); err != nil {
+	keys := []string{setKey, memoryKey}
+	if !b.memoryMatters(conn.Server()) {
+		keys = keys[:1]
+	}
+	commands, replies := make([]Command, len(keys)), make([]Reply, len(keys))
+	for i, key := range keys {
+		commands[i] = Command{"GETRANGE", key, "0", "-1"}
+	}
+	if err := conn.Do(ctx, commands, replies); err != nil {
 		return driver.Set{}, err
 	}
-	switch replies[0].Kind {
-	case String:
-	case Failure:
-		return driver.Set{}, overwritten(b.failure(conn, replies[0], false), false)
-	default:
-		return driver.Set{}, strange("belong", replies[0])
+	for i, key := range keys {
+		switch replies[i].Kind {
+		case String:
+		case Failure:
+			return driver.Set{}, overwritten(b.failure(conn, replies[i], false), key)
+		default:
+			return driver.Set{}, strange("belong", replies[i])
+		}
 	}
 	return readSet(conn, replies[0].Str)
 }
@@ -106,19 +117,21 @@ func readSet(conn Conn, text string) (driver.Set, error) {
 	return set, nil
 }
 
-// overwritten returns the error of a question for set and memory. If a key is of another type, the
-// error names it: the server's own words do not, and users know nothing of these keys.
-func overwritten(err error, memory bool) error {
+// overwritten returns the error of a question for these keys. If one is of another type, the error
+// names them: the server's own words do not, and users know nothing of these keys.
+func overwritten(err error, keys ...string) error {
 	e := (*driver.Error)(nil)
 	if !IsServerError(err, "WRONGTYPE") || !errors.As(err, &e) {
 		return err
 	}
-	keys := fmt.Sprintf("%q", setKey)
-	if memory {
-		keys += fmt.Sprintf(" or %q", memoryKey)
+	var names []string
+	for _, key := range keys {
+		names = append(names, strconv.Quote(key))
 	}
 	named := *e
-	named.Err = ServerError("WRONGTYPE the key " + keys + " is no string of Holdfast")
+	words := ServerError("WRONGTYPE the key " + strings.Join(names, " or ") +
+		" is no string of Holdfast")
+	named.Err = fmt.Errorf("%w: %w", words, driver.ErrNoSet)
 	return &named
 }
 
@@ -157,7 +170,11 @@ func (b *Backend) belong(ctx context.Context, conn Conn, from, to driver.Set,
 	reply, err := b.runOn(ctx, conn, &call{script: belongScript(), slot: Slot(setKey),
 		command: command, effect: from != to})
 	if err != nil {
-		return belonging{}, overwritten(err, memory)
+		keys := []string{setKey, memoryKey}
+		if !memory {
+			keys = keys[:1]
+		}
+		return belonging{}, overwritten(err, keys...)
 	}
 	list := reply.List
 	if reply.Kind != List || len(list) != 3 || list[0].Kind != String || list[1].Kind != Integer ||

@@ -9,7 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/testserver/redistest"
+	"github.com/holdfast-go/holdfast/redishold"
 	"github.com/holdfast-go/holdfast/redishold/protocol"
+	"github.com/holdfast-go/holdfast/redishold/redlock"
 )
 
 // Somebody overwrites what belongs to one of many locks with keys of another type. On a minority of
@@ -128,5 +130,49 @@ func TestOverwrittenSet(t *testing.T) {
 			return testserver.Not(said != nil && strings.Contains(said.Error(), test.want),
 				"%v; acquire: %v", said, err)
 		})
+	}
+}
+
+// Check warns of a server that has no vote because somebody has overwritten its set: also with a
+// backend for reading only, as holdfast doctor has it.
+func TestCheckFindsOverwrittenSet(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	server := c.servers[0]
+	for _, test := range []struct {
+		command []string
+		query   string
+		want    string
+	}{
+		{[]string{"RPUSH", "holdfast:s", "x"}, calm, `the key "holdfast:s" is no string`},
+		{[]string{"SET", "holdfast:s", "x"}, calm, `the key "holdfast:s" holds no set of nodes: "x"`},
+		{[]string{"RPUSH", "holdfast:m:{holdfast:s}", "x"}, guarded,
+			`the key "holdfast:m:{holdfast:s}" is no string`},
+	} {
+		server.Do(t, "FLUSHALL")
+		server.Do(t, test.command...)
+		clients := map[string]*client{
+			"reader": c.client(t, test.query, redlock.WithNodes(redishold.WithReadOnly())),
+		}
+		if test.query == calm { // others learn of its data when they ask for a lock
+			clients["writer"] = c.client(t, test.query)
+		}
+		for name, k := range clients {
+			ctx, cancel := limit()
+			defer cancel()
+			findings, err := k.Check(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, f := range findings {
+				found = found || f.Severity == driver.Warning && f.Code == "nodes" &&
+					f.Node == server.Addr && strings.Contains(f.Summary, test.want)
+			}
+			if !found {
+				t.Errorf("%s, %q: %+v; want a warning that says: %s", name, test.command, findings,
+					test.want)
+			}
+		}
 	}
 }
