@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -374,6 +375,58 @@ func TestSlowContextsHarmNoOtherLock(t *testing.T) {
 				e := newEnding(t, b.acquire(l, "key", options...).Context, length)
 				end(b, l, faults, other)
 				e.slow.Store(0)
+			})
+		})
+	}
+}
+
+// A context that is derived from one of a lock or a set has ended, too, when Release returns, even
+// if another goroutine is ending many of them. The callback runs while that goes on.
+func TestDerivedContextsHaveEnded(t *testing.T) {
+	type held interface {
+		Context(context.Context) context.Context
+		Release(context.Context) error
+	}
+	hold := holdfast.WithMaxHold(holdfast.DefaultTTL)
+	for name, acquire := range map[string]func(b *bench, l *holdfast.Locker) held{
+		"lock": func(b *bench, l *holdfast.Locker) held { return b.acquire(l, "key", hold) },
+		"set": func(b *bench, l *holdfast.Locker) held {
+			return b.acquireAll(l, []string{"key", "other"}, hold)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				l, _ := b.locker()
+				const rounds = 40
+				alive := 0
+				for range rounds {
+					lock := acquire(b, l)
+					parent, cancel := context.WithCancel(background)
+					ctx := lock.Context(parent)
+					derived := make([]context.Context, 1000)
+					for i := range derived {
+						var stop context.CancelFunc
+						derived[i], stop = context.WithCancel(ctx)
+						_ = stop // each ends with ctx
+					}
+					released := make(chan struct{})
+					context.AfterFunc(ctx, func() {
+						defer close(released)
+						mustBe(t, lock.Release(background), holdfast.ErrMaxHold)
+						if slices.ContainsFunc(derived, func(ctx context.Context) bool {
+							return ctx.Err() == nil
+						}) {
+							alive++
+						}
+					})
+					<-released
+					cancel()
+				}
+				if alive > 0 {
+					t.Errorf("in %d of %d rounds, Release has returned, and a context has not ended",
+						alive, rounds)
+				}
 			})
 		})
 	}

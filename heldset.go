@@ -152,6 +152,7 @@ func (g *heldSet) context(parent context.Context) context.Context {
 		cancel(err)
 	case parent.Done() != nil:
 		context.AfterFunc(ctx, func() {
+			cancel(nil) // as in Lock.Context
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			delete(g.contexts, c)

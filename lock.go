@@ -112,7 +112,10 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	case err != nil:
 		cancel(err)
 	case parent.Done() != nil:
-		context.AfterFunc(ctx, func() { l.detach(c) })
+		context.AfterFunc(ctx, func() {
+			cancel(nil) // waits for a goroutine that still ends contexts derived from ctx
+			l.detach(c)
+		})
 	}
 	return c
 }
