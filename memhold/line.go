@@ -224,7 +224,8 @@ func (l *line) run() {
 			}
 			break
 		}
-		l.waiting = slices.Delete(l.waiting, 0, 1)
+		// Not slices.Delete: after a thaw it would move what is left once for every request.
+		l.waiting[0], l.waiting = nil, l.waiting[1:]
 		l.running = true
 		l.mu.Unlock()
 		r.apply()
