@@ -61,6 +61,48 @@ func TestReleaseDuringWhichAnotherLockIsLost(t *testing.T) {
 	})
 }
 
+// A set that is released with such a context was not lost.
+func TestReleaseOfASetWithTheContextOfALostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker()
+		ctx := b.acquire(l, "outer").Context(background)
+		set := b.acquireAll(l, []string{"a", "b"})
+		faults.Lose("outer")
+		<-ctx.Done() // at the next renewal
+		mustBe(t, set.Release(ctx), context.Canceled)
+		if err := set.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("got error %v, want that of the release", err)
+		}
+	})
+}
+
+// A call whose context ends with the loss of another lock, while it extends what it has, has lost
+// nothing and fails.
+func TestAllCancelledByALossWhileItExtends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithoutRenewal())
+		other, _ := b.locker()
+		ctx, cancel := context.WithCancelCause(background)
+		lock := b.acquire(other, "b")
+		time.AfterFunc(time.Second, func() {
+			faults.Inject(memhold.Fault{Calls: memhold.Renewals, ReplyDelay: time.Second})
+			b.release(lock)
+		})
+		time.AfterFunc(1500*time.Millisecond, func() {
+			cancel(&holdfast.LostError{Key: "outer", Reason: errors.New("x")})
+		})
+		set, err := l.AcquireAll(ctx, []string{"a", "b"})
+		if err == nil {
+			t.Errorf("the call has succeeded; its context ended with %v", context.Cause(ctx))
+			b.releaseAll(set)
+			return
+		}
+		mustBe(t, err, context.Canceled)
+	})
+}
+
 // doc.go: "What was cancelled, failed or timed out leaves no key that blocks others beyond one
 // round trip". A cause that wraps ErrUnavailable, as errgroup.WithContext gives when another
 // acquisition of the group failed, must not be taken for the backend's word that the request had no

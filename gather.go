@@ -204,7 +204,8 @@ func (g *gathering) extend(ctx context.Context) error {
 	errs := make([]error, len(old))
 	sideBySide(len(old), func(i int) { errs[i] = old[i].Extend(ctx) })
 	for i, err := range errs {
-		if err != nil && !errors.Is(err, ErrLost) {
+		// Not errors.Is: the cause of ctx may be the loss of another lock.
+		if _, lost := err.(*LostError); err != nil && !lost {
 			g.call.key = old[i].Key()
 			return err
 		}

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -132,8 +131,8 @@ func (s *LockSet) Release(ctx context.Context) error {
 		g.end((*releasedSet)(g))
 	}()
 	for _, err := range errs {
-		var lost *LostError
-		if errors.As(err, &lost) {
+		// Not errors.As: the cause of ctx may be the loss of a lock outside of the set.
+		if lost, ok := err.(*LostError); ok {
 			g.foundLost(lost)
 			break
 		}

@@ -109,11 +109,18 @@ func outcome(e *holdfast.RenewedEvent) string {
 	switch {
 	case e.Err == nil:
 		return confirmed
-	case !errors.Is(e.Err, holdfast.ErrLost):
+	case !isLoss(e.Err):
 		return missed
 	case e.Margin <= 0:
 		return late
 	default:
 		return gone
 	}
+}
+
+// isLoss reports whether err is that of a lock that was lost. It is not if it wraps the loss of
+// another lock, which was the cause of a context.
+func isLoss(err error) bool {
+	_, ok := err.(*holdfast.LostError)
+	return ok
 }

@@ -2,7 +2,6 @@ package otelhold
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -82,7 +81,7 @@ func (o *observer) released(e holdfast.ReleasedEvent) {
 	if !e.Local {
 		o.queued.ended(e.Key, e.Slot)
 	}
-	if errors.Is(e.Err, holdfast.ErrLost) {
+	if isLoss(e.Err) {
 		return // Lost has told, or told what the maximum hold ended
 	}
 	s, ctx := o.of(e.Key), o.traceRelease(&e)

@@ -353,6 +353,36 @@ func TestSpanOfAReleaseWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// An Extend or a release whose context ends with the loss of another lock has lost nothing.
+func TestSpanOfAReleaseWithTheContextOfALostLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, faults := w.locker()
+		lock := w.acquire(t.Context(), l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, ReplyDelay: time.Second})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second/2, func() {
+			cancel(&holdfast.LostError{Key: "another", Reason: errors.New("gone")})
+		})
+		for _, call := range []func(context.Context) error{lock.Extend, lock.Release} {
+			if err := call(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		hold := w.one(holdSpan)
+		wantSpan(t, hold, codes.Unset, time.Second/2, "kind=exclusive resource=all")
+		var got []string
+		for _, e := range hold.Events() {
+			got = append(got, e.Name)
+		}
+		if want := []string{"renewal missed", "release unconfirmed"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		if n := w.samples()["holdfast.renewals{outcome=missed,resource=all}"]; n != 1 {
+			t.Errorf("%v missed renewals, want one", n)
+		}
+	})
+}
+
 // Without WithKeys no key shows, whatever becomes of the locks.
 func TestNoKeysUnlessAsked(t *testing.T) {
 	const secret = "ada@example.org"

@@ -1,7 +1,6 @@
 package promhold
 
 import (
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -53,7 +52,7 @@ func (m *Metrics) Hooks(ttl time.Duration) holdfast.Hooks {
 			if !e.Local {
 				queued.ended(e.Key, e.Slot)
 			}
-			if errors.Is(e.Err, holdfast.ErrLost) {
+			if isLoss(e.Err) {
 				return // Lost has told, or told what the maximum hold ended
 			}
 			s := m.of(e.Key)

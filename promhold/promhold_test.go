@@ -189,6 +189,30 @@ func TestUnconfirmedRelease(t *testing.T) {
 	})
 }
 
+// An Extend or a release whose context ends with the loss of another lock has lost nothing.
+func TestContextOfALostLock(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *world) {
+		l, faults := w.locker()
+		lock := w.acquire(l, "key")
+		faults.Inject(memhold.Fault{Calls: memhold.Renewals, Times: 1, ReplyDelay: time.Second})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second/2, func() {
+			cancel(&holdfast.LostError{Key: "another", Reason: errors.New("gone")})
+		})
+		for _, call := range []func(context.Context) error{lock.Extend, lock.Release} {
+			if err := call(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		w.scrape().want(t, samples{
+			`holdfast_renewals_total{outcome="missed",resource="all"}`: 1,
+			`holdfast_renewals_total{outcome="gone",resource="all"}`:   0,
+			`holdfast_releases_unconfirmed_total{resource="all"}`:      1,
+			`holdfast_hold_seconds_count{resource="all"}`:              1,
+		})
+	})
+}
+
 func TestMarginOfRenewals(t *testing.T) {
 	const ratio = "holdfast_renewal_margin_ratio"
 	bubble(t, nil, func(t *testing.T, w *world) {
