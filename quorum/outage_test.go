@@ -263,3 +263,27 @@ func TestMajorityAfterTheNodeTimeout(t *testing.T) {
 		})
 	}
 }
+
+// A node that was down is asked when its answer is missing, before an acquisition fails: also if
+// another claim holds the key, so that no majority of grants is possible any more.
+func TestNodeThatIsBackTellsWhoHoldsTheKey(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprintf("queue %v", queue), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c, _, _ := held(t, 3)
+				b := c.client()
+				c.freeze(0)
+				for range 10 { // until it counts as down, and is seldom asked
+					b.busy(b.claim())
+					time.Sleep(100 * time.Millisecond)
+				}
+				c.thaw(0)
+				c.freeze(2)
+				claim := b.claim()
+				claim.Queue = queue
+				b.busy(claim)
+				c.thaw(2)
+			})
+		})
+	}
+}

@@ -286,8 +286,9 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 		return true, false
 	case t.held+t.asked >= need:
 		return false, false
-	case possible && t.answered+t.asked < need:
-		// Failures prevent a majority, not other holders. Nodes that were left out may be back.
+	case t.leftOut > 0 && t.answered+t.asked < need:
+		// Failures prevent a majority, of grants or of answers that say who has the key. Nodes that
+		// were left out may be back.
 		return false, true
 	}
 	decided = t.answered >= need || t.failed+t.leftOut > n-need || t.asked == 0
