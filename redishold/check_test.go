@@ -114,6 +114,32 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Whoever locks refuses a server that contradicts durable=always. Whoever only looks, as holdfast
+// doctor does, finds why.
+func TestCheckFindsWhatContradictsDurable(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithAOF("always"))
+	b := open(t, server.URL()+"?durable=always", redishold.WithReadOnly())
+	if findings := found(t, b); len(findings) > 0 {
+		t.Errorf("of a durable server: %+v", findings)
+	}
+	for _, c := range []struct{ setting, bad, good, code string }{
+		{"appendfsync", "everysec", "always", "fsync"},
+		{"no-appendfsync-on-rewrite", "yes", "no", "fsync"},
+		{"appendonly", "no", "yes", "persistence"},
+	} {
+		server.Do(t, "CONFIG", "SET", c.setting, c.bad)
+		b.Guard(time.Minute)
+		findings := found(t, b)
+		if len(findings) != 1 || findings[0].Severity != driver.Failure ||
+			findings[0].Code != c.code ||
+			!strings.Contains(findings[0].Summary, c.setting+" "+c.bad) {
+			t.Errorf("%s %s: %+v; want a failure %s", c.setting, c.bad, findings, c.code)
+		}
+		server.Do(t, "CONFIG", "SET", c.setting, c.good)
+	}
+}
+
 // R10: a server with replicas is not independent, and a failover may forget its locks.
 func TestR10_CheckFindsReplicas(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,6 @@ type config struct {
 
 	options protocol.Options
 	lazy    bool
-	durable bool // the operator says that the server forgets nothing
 
 	maxChannels int // of a connection, see routes
 	channelIdle time.Duration

@@ -166,7 +166,7 @@ func (c *conn) greet(ctx context.Context, former *conn) error {
 	_, refused := serverText(results[0].Error())
 	c.server.Blind = refused
 	sameRun := c.compare(former, now)
-	if c.node.config.durable {
+	if c.node.config.options.Durable {
 		if err := c.checkDurable(ctx); err != nil {
 			return err
 		}

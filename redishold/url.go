@@ -204,7 +204,7 @@ func (g *config) setParameters(query string) error {
 		if value != "always" || g.mode != standalone {
 			return fmt.Errorf("URL: durable %q: must be always, and only for a lone server", value)
 		}
-		g.durable = true
+		g.options.Durable = true
 	}
 	g.sentinelUsername, g.sentinelPassword = values["sentinel-user"], values["sentinel-password"]
 	if g.mode != sentinel && (g.sentinelUsername != "" || g.sentinelPassword != "") {

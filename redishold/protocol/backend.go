@@ -52,6 +52,10 @@ type Options struct {
 	// Belongs, Identity and Version work; everything else fails with ErrReadOnly, as
 	// ErrUnavailable.
 	ReadOnly bool
+
+	// Durable is the operator's word that a lone server forgets nothing. The Transport believes it,
+	// or refuses the server (see [Server]). Check finds what contradicts it.
+	Durable bool
 }
 
 // Validate returns nil, or an error that wraps driver.ErrInvalid and names the option, its value

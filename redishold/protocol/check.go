@@ -24,6 +24,7 @@ const clockTolerance = time.Second
 //   - persistence: the server forgets all locks in a restart. Under a restart guard this is only a
 //     note.
 //   - fsync: the server may forget the last locks in a power failure.
+//     Both are failures of a server that the operator calls durable: clients refuse it.
 //   - clock: the server's clock differs from this process's by more than a second.
 //   - blind: under a restart guard, a durable server cannot tell when it loses its data.
 //   - not-checked: the user may not read the configuration.
@@ -37,7 +38,8 @@ func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	}
 	var findings []driver.Finding
 	for _, conn := range conns {
-		e := examination{node: nameOf(conn), guarded: b.guard.Load() > 0}
+		e := examination{node: nameOf(conn), guarded: b.guard.Load() > 0,
+			durable: b.options.Durable}
 		if server := conn.Server(); server != nil {
 			e.blind = server.Blind && server.Durable
 		}
@@ -58,6 +60,7 @@ type examination struct {
 	node     string
 	guarded  bool // a restart guard is set
 	blind    bool // nothing shows that the server has lost its data
+	durable  bool // the operator says that it loses none
 	info     map[string]string
 	settings map[string]string // nil if they may not be read
 	refusal  string            // then, why
@@ -186,6 +189,10 @@ func (e *examination) judgeDisk() {
 	if e.guarded {
 		forgetful = driver.Note // the guard covers that
 	}
+	if e.durable && e.settings != nil {
+		e.judgeWord()
+		return
+	}
 	const advice = "Set appendonly yes, or use a restart guard."
 	switch {
 	case e.info["aof_enabled"] == "1":
@@ -205,5 +212,24 @@ func (e *examination) judgeDisk() {
 	default:
 		e.find(forgetful, "persistence",
 			"Nothing is written to disk: a server that restarts forgets all locks.", advice)
+	}
+}
+
+// judgeWord compares the settings with the operator's word that the server is durable.
+func (e *examination) judgeWord() {
+	const advice = "Take durable=always out of the address of every client, and set it: the parameter may come back when the guard is over."
+	contradicts := func(setting, want string) (summary string, so bool) {
+		is := e.settings[setting]
+		return fmt.Sprintf("The address says durable=always, and the server has %s %s, not %s: clients refuse it.",
+			setting, is, want), is != want
+	}
+	if summary, so := contradicts("appendonly", "yes"); so {
+		e.find(driver.Failure, "persistence", summary, advice)
+	}
+	if summary, so := contradicts("appendfsync", "always"); so {
+		e.find(driver.Failure, "fsync", summary, advice)
+	}
+	if summary, so := contradicts("no-appendfsync-on-rewrite", "no"); so {
+		e.find(driver.Failure, "fsync", summary, advice)
 	}
 }
