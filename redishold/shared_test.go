@@ -186,6 +186,53 @@ func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 	granted(t, b, newClaim("k"))
 }
 
+// A claim that was released although a request of it may still arrive can be asked for again, as a
+// waiter over several nodes does. The late request is kept out nevertheless.
+func TestClaimIsAskedForAgainAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	holder, claim := newClaim("k"), newClaim("k")
+	claim.Queue = true
+	// The server must know the scripts, or a late request would do nothing.
+	other := newClaim("other")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), other))
+	mustBe(t, "release", driver.Held)(b.Release(t.Context(), other))
+	deliver := proxy.Strand()
+	unanswered(t, b, claim)
+	proxy.BreakClients()
+	eventually := func(what string, want driver.State, call func(context.Context,
+		driver.Claim) (driver.Result, error), claim driver.Claim) driver.Result {
+		t.Helper()
+		var r driver.Result
+		testserver.Eventually(t, what, func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, err = call(ctx, claim)
+			return err
+		})
+		if r.State != want {
+			t.Fatalf("%s: %v; want %v", what, r.State, want)
+		}
+		return r
+	}
+	eventually("released over a new connection", driver.Lost, b.Release, claim)
+	eventually("another claim has the key", driver.Held, b.Acquire, holder)
+	if r := eventually("queued again", driver.Busy, b.Acquire, claim); r.Presence == 0 {
+		t.Error("the claim does not queue again after its release")
+	}
+	eventually("the other claim is released", driver.Held, b.Release, holder)
+	eventually("asked for again", driver.Held, b.Acquire, claim)
+	eventually("released again", driver.Held, b.Release, claim)
+	deliver()
+	server.Do(t, "PING")
+	if value := server.Do(t, "GET", "k"); value != nil {
+		t.Errorf("the first request took effect after the release: %v", value)
+	}
+}
+
 // Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way
 // of all servers.
 func TestSharedClientWithoutShardedChannels(t *testing.T) {

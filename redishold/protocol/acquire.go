@@ -30,8 +30,9 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	}
 	if !b.transport.Ordered() {
 		start := time.Now()
+		a.number = b.doubts.next()
 		result, err := a.byScript(ctx, conn, false)
-		b.doubts.note(claim.Owner, err, time.Since(start))
+		b.doubts.note(claim.Owner, a.number, err, time.Since(start))
 		return result, a.undo(ctx, err)
 	}
 	found := refused
@@ -69,7 +70,7 @@ func maybe(err error) error {
 // undo returns err.
 func (a *acquisition) undo(ctx context.Context, err error) error {
 	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
-		if _, failure := a.b.release(ctx, a.claim, false); failure != nil {
+		if _, failure := a.b.release(ctx, a.claim, 0); failure != nil {
 			return maybe(err)
 		}
 	}
@@ -82,6 +83,7 @@ type acquisition struct {
 	claim       driver.Claim // by value: a pointer would put it on the heap
 	keys        Keys
 	first, last string
+	number      uint64 // of the request, over a Transport that is not ordered
 }
 
 // plainOutcome is the outcome of an attempt without a script.
@@ -193,7 +195,10 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		routeAt = len(command)
 	}
 	command = append(command, route, mark)
-	if a.claim.Shared {
+	switch {
+	case a.number > 0:
+		command = append(command, shareMark(a.claim.Shared), strconv.FormatUint(a.number, 10))
+	case a.claim.Shared:
 		command = append(command, shareMark(true))
 	}
 	reply, err := a.b.runOn(ctx, conn, &call{

@@ -35,7 +35,8 @@
 //     waiters alone were evicted or deleted before, what is made of them anew may stay until
 //     somebody waits again.
 //   - The end of an acquisition, holdfast:d:{tag}:owner, exists for a minute after a release, if a
-//     request of the acquisition may still be on its way over a [Transport] that is not ordered.
+//     request of the acquisition may still be on its way over a [Transport] that is not ordered. It
+//     is the number of the last such request. Later ones are served.
 //   - Notices travel on holdfast:n:id, in a cluster on holdfast:n:{tag}:id, where id is the
 //     Backend's own.
 //

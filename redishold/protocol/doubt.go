@@ -10,10 +10,18 @@ import (
 
 // doubts are acquisitions of which a request may still be on its way although the call has
 // returned. There are such only over a Transport that is not ordered. When such an acquisition is
-// released, the server has to remember that.
+// released, the server has to remember that, and which request was the last one by then: a waiter
+// over several nodes asks again after its release.
 type doubts struct {
 	mu     sync.Mutex
-	owners map[string]time.Time
+	owners map[string]doubt
+	last   uint64 // number of the last request
+}
+
+// doubt is about the latest request that may still be on its way.
+type doubt struct {
+	since  time.Time
+	number uint64
 }
 
 const (
@@ -30,8 +38,16 @@ const (
 	maxDoubts = 10_000
 )
 
-// note remembers the acquisition if a request of it may still arrive.
-func (d *doubts) note(owner string, err error, took time.Duration) {
+// next returns the number of a new request. Numbers rise.
+func (d *doubts) next() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	return d.last
+}
+
+// note remembers the acquisition if its request of that number may still arrive.
+func (d *doubts) note(owner string, number uint64, err error, took time.Duration) {
 	if took < slow && (err == nil || errors.Is(err, driver.ErrUnavailable)) {
 		return
 	}
@@ -39,28 +55,30 @@ func (d *doubts) note(owner string, err error, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.owners == nil {
-		d.owners = make(map[string]time.Time)
+		d.owners = make(map[string]doubt)
 	}
 	if len(d.owners) >= maxDoubts {
-		for owner, since := range d.owners {
-			if now.Sub(since) > memory {
+		for owner, other := range d.owners {
+			if now.Sub(other.since) > memory {
 				delete(d.owners, owner)
 			}
 		}
 	}
-	d.owners[owner] = now
+	d.owners[owner] = doubt{now, max(number, d.owners[owner].number)}
 }
 
-// has reports whether the acquisition was noted.
-func (d *doubts) has(owner string) bool {
+// of returns the number that was noted of the acquisition last, or 0 if none was.
+func (d *doubts) of(owner string) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, ok := d.owners[owner]
-	return ok
+	return d.owners[owner].number
 }
 
-func (d *doubts) forget(owner string) {
+// forget forgets what was noted up to that number.
+func (d *doubts) forget(owner string, number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.owners, owner)
+	if d.owners[owner].number <= number {
+		delete(d.owners, owner)
+	}
 }

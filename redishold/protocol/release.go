@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -10,18 +11,21 @@ import (
 // not its effect. It fails with ErrUnknown if the release may have taken effect, and otherwise with
 // ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	doubtful := !b.transport.Ordered() && b.doubts.has(claim.Owner)
+	doubtful := uint64(0)
+	if !b.transport.Ordered() {
+		doubtful = b.doubts.of(claim.Owner)
+	}
 	result, err := b.release(ctx, claim, doubtful)
-	if doubtful && err == nil {
-		b.doubts.forget(claim.Owner)
+	if doubtful > 0 && err == nil {
+		b.doubts.forget(claim.Owner, doubtful)
 	}
 	return result, err
 }
 
-// release sends one release. If final is true, the claim is given up for good, and the server
-// refuses requests of the acquisition that arrive later.
+// release sends one release. If last is not 0, the server refuses requests of the acquisition up to
+// that number that arrive later.
 func (b *Backend) release(ctx context.Context, claim driver.Claim,
-	final bool) (driver.Result, error) {
+	last uint64) (driver.Result, error) {
 	// TTL and tokens do not matter to a release.
 	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner,
 		TTL: Presence}); err != nil {
@@ -31,11 +35,11 @@ func (b *Backend) release(ctx context.Context, claim driver.Claim,
 	space := scratches.Get().(*scratch)
 	defer space.free()
 	command := Command(space.args[:0])
-	if final {
+	if last > 0 {
 		command = releaseScript().evalsha(command, "6")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
 			endedKey(keys.Slot, claim.Owner),
-			claim.Owner, milliseconds(memory))
+			claim.Owner, milliseconds(memory), strconv.FormatUint(last, 10))
 	} else {
 		command = releaseScript().evalsha(command, "5")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,

@@ -272,11 +272,13 @@ func (b *both) script(keys protocol.Keys) []string {
 			b.pick("", "0", "0", "7", "3"),
 			b.pick("", "Pchannel", "Schannel"))
 		if shared {
-			return append(all, "", "1")
+			all = append(all, "", "1")
+		} else {
+			all = append(all, b.pick("", "", "1"), "")
 		}
-		return append(all, b.pick("", "", "1"))
+		return append(all, b.pick("1", "2", "3"))
 	case "release":
-		return append(all, owner, "1000000")
+		return append(all, owner, "1000000", b.pick("1", "2"))
 	case "turn":
 		if b.random.IntN(2) == 0 {
 			first, last = "", ""

@@ -5,13 +5,14 @@
 --       overtake another
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
 --       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits,
---       '1' to share the lock
+--       '1' to share the lock, with the owner's end also the number of this request
 -- Gives the first token granted; or {holder, what remains of its TTL in ms, place in the queue or 0, server's
 -- clock in us if the owner is queued, else 0}.
 
 local owner, ttl, together = ARGV[1], ARGV[2], ARGV[9] == '1'
 
-if KEYS[6] and redis.call('EXISTS', KEYS[6]) == 1 then
+local ended = KEYS[6] and redis.call('GET', KEYS[6])
+if ended and tonumber(ARGV[10]) <= (tonumber(ended) or 2^53) then
 	return { '', 0, 0, 0 } -- released before this request arrived: nobody waits for the answer
 end
 

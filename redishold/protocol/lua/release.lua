@@ -2,13 +2,13 @@
 -- owner that shares the lock leaves it to the others.
 --
 -- KEYS  lock, queue, waiters, fence, readers; if a request to acquire may still arrive, the owner's end as well
--- ARGV  owner, for how many ms its end is remembered
+-- ARGV  owner, for how many ms its end is remembered, the number of the last request that may still arrive
 -- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
 
 local owner = ARGV[1]
 
 if KEYS[6] then
-	redis.pcall('SET', KEYS[6], '', 'PX', ARGV[2]) -- a server that is out of memory refuses this, but must still release
+	redis.pcall('SET', KEYS[6], ARGV[3], 'PX', ARGV[2]) -- a server that is out of memory refuses this, but must still release
 end
 
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
