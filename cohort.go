@@ -322,6 +322,7 @@ func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 func (c *cohort) loseLease(h *lease, reason error) (tell func()) {
 	current := c.lease == h
 	c.drop(h)
+	h.err = reason
 	unfinished := false
 	var tells []func()
 	for l := h.locks.first; l != nil; l = h.locks.first {

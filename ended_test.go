@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -545,6 +546,9 @@ func TestHandoverAfterASlowEnd(t *testing.T) {
 				err := <-answer
 				if mustBe(t, err, test.want); test.want == nil && err != nil {
 					t.Error(err)
+				}
+				if test.want != nil && !strings.Contains(err.Error(), "its validity ended") {
+					t.Errorf("got error %v, want one that says that the clock ended it", err)
 				}
 				synctest.Wait()
 				n := 0

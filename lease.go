@@ -47,7 +47,7 @@ type lease struct {
 	// how long the watchdog's next renewal may take; only the watchdog reads it
 	bound   time.Duration
 	settled chan struct{} // closed when asking ends; nil unless somebody waits for that
-	err     error         // of the last renewal, if it was not confirmed
+	err     error         // of the last renewal, if it was not confirmed; or why the lease is lost
 
 	// Guarded by watchdog.mu:
 	early time.Duration // how long before it is due the watchdog may renew the lease

@@ -47,12 +47,12 @@ func (c *cohort) release(ctx context.Context, l *Lock) (err error) {
 		s.mu.Unlock()
 		defer func() { // even if a context panics
 			s.mu.Lock()
-			err = c.pass(ctx, l, 0, ended, true)
+			err = c.pass(ctx, l, h, 0, ended, true)
 		}()
 		l.endAll()
 		return nil
 	}
-	return c.pass(ctx, l, now, ended, limbo)
+	return c.pass(ctx, l, h, now, ended, limbo)
 }
 
 // passes reports whether the lease passes on in memory when the lock leaves it: others share it, or
@@ -63,17 +63,17 @@ func (c *cohort) passes(l *Lock) bool {
 		(c.waiters.first != nil || c.semaphore != nil && c.semaphore.waiters.first != nil)
 }
 
-// pass takes the lock off its lease and passes that on, at now, or at a time that is still to be
+// pass takes the lock off its lease h and passes that on, at now, or at a time that is still to be
 // read if now is 0. limbo says that the lease was not renewed for a while. The caller holds
 // shard.mu, which pass unlocks.
-func (c *cohort) pass(ctx context.Context, l *Lock, now clock.Instant, ended error,
+func (c *cohort) pass(ctx context.Context, l *Lock, h *lease, now clock.Instant, ended error,
 	limbo bool) error {
-	s, h := c.shard, l.lease
-	if h == nil { // lost while everything was ended, or Close releases it
-		closed := s.closed
+	s := c.shard
+	if l.lease == nil { // lost while everything was ended, or Close releases it
+		closed, reason := s.closed, h.err
 		s.mu.Unlock()
 		if ended == nil && !closed {
-			ended = c.foundLost(l)
+			ended = c.foundLost(l, reason)
 			c.locker.tellReleased(l, true, ended)
 			return ended
 		}
@@ -166,7 +166,7 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 		switch {
 		case ended != nil:
 		case lost:
-			ended = c.foundLost(l)
+			ended = c.foundLost(l, errKeyGone)
 		default:
 			locker.counters.released.Add(1)
 			if err != nil {
@@ -217,10 +217,10 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	then(lost, err)
 }
 
-// foundLost reports a loss that only the answer to the release has shown. Until now the lock
+// foundLost reports a loss during the release, which its answer may have shown. Until now the lock
 // counted as released.
-func (c *cohort) foundLost(l *Lock) error {
-	err := l.lostError(errKeyGone)
+func (c *cohort) foundLost(l *Lock, reason error) error {
+	err := l.lostError(reason)
 	c.shard.mu.Lock()
 	l.err = err
 	c.shard.mu.Unlock()
