@@ -131,3 +131,36 @@ func TestWaiterGivesUpWhileContextsEnd(t *testing.T) {
 		})
 	}
 }
+
+// Err may find the deadline over, and the lock renewed when it looks again. Then nothing ends. Here
+// the lock alone has reached a maximum hold, and its lease knows of none.
+func TestNothingEndsWithALockThatWasRenewedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := newLocker(t)
+		lock, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := lock.Context(context.Background())
+		inner, err := l.Acquire(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		setHold := func(d time.Duration) {
+			s := lock.cohort.shard
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			lock.maxHold = d
+		}
+		setHold(time.Nanosecond)
+		time.Sleep(time.Nanosecond)
+		if lock.Err() != nil || inner.Err() != nil || ctx.Err() != nil {
+			t.Errorf("lock: %v, nested lock: %v, context: %v; want none to have ended", lock.Err(),
+				inner.Err(), ctx.Err())
+		}
+		setHold(0)
+		if err := lock.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

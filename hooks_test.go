@@ -167,7 +167,8 @@ func TestRenewalNamesTheToken(t *testing.T) {
 	})
 }
 
-// If a renewal finds the lock lost, its error has the words of every loss.
+// If a renewal finds the lock lost, its error has the words of every loss. Observers hear of it
+// when they have heard of the loss of each lock on the lease, also if contexts take long to end.
 func TestRenewalOfALostLockIsALoss(t *testing.T) {
 	for name, lose := range map[string]func(memhold.Faults){
 		"deleted": func(f memhold.Faults) { f.Lose("key") },
@@ -185,11 +186,18 @@ func TestRenewalOfALostLockIsALoss(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				var last holdfast.RenewedEvent
-				l, faults := b.locker(
-					holdfast.WithHooks(holdfast.Hooks{Renewed: func(e holdfast.RenewedEvent) {
-						last = e
-					}}))
-				lock := b.acquire(l, "key")
+				losses := 0
+				l, faults := b.locker(holdfast.WithHooks(holdfast.Hooks{
+					Lost: func(holdfast.LostEvent) { losses++ },
+					Renewed: func(e holdfast.RenewedEvent) {
+						if last = e; losses != 2 {
+							t.Errorf("Renewed was called after %d losses, want both before", losses)
+						}
+					},
+				}))
+				b.read(l)
+				lock := b.read(l)
+				newEnding(t, lock.Context, slowness)
 				time.Sleep(9 * time.Second)
 				lose(faults)
 				<-lock.Done()
