@@ -46,7 +46,8 @@
 //   - Loss is told in time. [Lock.Done] is closed, and every context from [Lock.Context] cancelled,
 //     no later than the end of the validity, and so before anybody else can hold the key. This
 //     holds even if the backend is frozen. It does not hold while the process itself is paused (see
-//     Caveats), or if the backend loses the key: the next renewal tells of that.
+//     Caveats), if the backend loses the key: the next renewal tells of that, or if a context of a
+//     caller's own kind blocks as it ends (see [Lock.Context]).
 //   - Honest errors. There is a separate error value for each of these: the key is held by another,
 //     the lock is lost, the backend is unavailable, the outcome is unknown, an argument is invalid,
 //     the context ended.

@@ -455,6 +455,51 @@ func TestDoneIsClosedLast(t *testing.T) {
 	})
 }
 
+// Functions of context.AfterFunc delay nothing, and may call the lock. A parent of a caller's own
+// kind delays the contexts after its own, Done and Release, but its own context has ended.
+func TestWhatDelaysTheContextsOfALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		first := b.acquire(l, "key")
+		blocked := make(chan struct{})
+		for range 5 {
+			context.AfterFunc(first.Context(background), func() {
+				mustBe(t, first.Release(background), holdfast.ErrReleased)
+				<-blocked
+			})
+		}
+		start := time.Now()
+		b.release(first)
+		b.endsAfter(first, start, 0)
+		close(blocked)
+
+		lock := b.acquire(l, "key")
+		e := newEnding(t, lock.Context, slowness)
+		go b.release(lock)
+		for i := range e.contexts {
+			synctest.Wait()
+			ended := 0
+			for _, ctx := range e.contexts {
+				if ctx.Err() != nil {
+					ended++
+				}
+			}
+			if ended != i+1 {
+				t.Errorf("%d contexts have ended after %v, want %d", ended, time.Since(start), i+1)
+			}
+			select {
+			case <-lock.Done():
+				t.Errorf("Done is closed after %v", time.Since(start))
+			default:
+			}
+			time.Sleep(slowness)
+		}
+		synctest.Wait()
+		b.endsAfter(lock, start, time.Duration(len(e.contexts))*slowness)
+	})
+}
+
 // A release that is ending contexts when the Locker is closed has released the lock, which is not
 // lost.
 func TestCloseDuringASlowRelease(t *testing.T) {

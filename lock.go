@@ -61,7 +61,7 @@ func (l *Lock) Deadline() time.Time {
 // There are two exceptions. If the backend itself loses the key, because it is deleted or evicted,
 // the channel is closed when the next renewal is answered. And a process that is paused at the
 // deadline learns of the loss only when it runs again (see Caveats in the package documentation).
-// The Token is for both cases.
+// The Token is for both cases. Contexts of the lock end before (see [Lock.Context]).
 func (l *Lock) Done() <-chan struct{} {
 	l = l.self()
 	s := l.cohort.shard
@@ -89,6 +89,11 @@ func (l *Lock) Err() error {
 // After the end of the lock, context.Cause returns what [Lock.Err] returns, unless only Release
 // finds that the lock was lost: the cause is then still ErrReleased. There is nothing to cancel:
 // the context's resources are freed when it ends. Context panics if parent is nil.
+//
+// The contexts of a lock end one after the other, in no order, and then Done is closed. Functions
+// of context.AfterFunc run beside that and delay nothing. But if parent is of a caller's own kind
+// and its methods block as the context ends, the other contexts of the lock, Done, Release and Err
+// wait for it, also past the deadline. Other locks do not.
 //
 // Acquiring the key again on the same Locker with this context, or with one derived from it, gives
 // a nested Lock at once (see [Locker.Acquire]). So the lock does not exclude goroutines that share
