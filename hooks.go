@@ -9,7 +9,9 @@ import (
 //
 // Each [WithHooks] has a goroutine of its own. It calls the hooks one after the other, a moment
 // after each event. Events that one goroutine caused are reported in order. When Lost is called,
-// the lock's Done is closed and its contexts have ended.
+// the lock's Done is closed and its contexts have ended. So Lost may come after Released, if a lock
+// was released after its maximum hold while contexts still ended. If a lock is lost at once, as
+// when Close comes with it, Lost may come before Acquired.
 //
 // A hook that blocks delays the other hooks of the same WithHooks. It does not delay locks, the log
 // or other hooks. At most 10,000 events wait for it; further events are dropped, and the log says
