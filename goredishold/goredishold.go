@@ -18,6 +18,12 @@
 // the release has left. The mark is kept for a minute. An acquisition that arrives later than that
 // locks the key for its TTL, and nobody holds it.
 //
+// A release may arrive late in the same way. It frees nothing but what has its own owner value. A
+// Locker uses that once, but a waiter over several nodes (package quorum) that has given back what
+// it got asks again with it: then the late release takes away what the node has granted since. If
+// the majority needs that node, the lock may have two holders until the next renewal. Have the
+// store check tokens there, or use redishold.
+//
 // A call that ends while an earlier request for its lock is under way is not sent, and fails with
 // ErrUnavailable. Only a release is still sent later. If it takes longer to make a connection than
 // a call may take, the connection is still made, and the next calls use it.

@@ -28,6 +28,8 @@ type network struct {
 	presences []time.Duration // of each server, 0: it keeps no queue; nil: presence of all
 	trace     func(format string, args ...any)
 
+	last bool // who comes without a ticket comes last on each server, as on Redis, not by its clock
+
 	broken fault // of all servers, to show that the checks notice
 
 	applied func(keys []string) // is called when a request has taken effect
@@ -723,6 +725,9 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 		w = &simWaiter{conn: c, owner: claim.Owner, ticket: claim.Ticket, shared: claim.Shared}
 		if w.ticket == 0 {
 			s.ticket = max(s.ticket+1, uint64(now/time.Microsecond))
+			if last := len(k.queue) - 1; s.net.last && last >= 0 {
+				s.ticket = max(s.ticket, k.queue[last].ticket+1)
+			}
 			w.ticket = s.ticket
 		}
 		at, _ = slices.BinarySearchFunc(k.queue, w, func(a, b *simWaiter) int {

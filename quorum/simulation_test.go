@@ -60,6 +60,8 @@ type plan struct {
 	weather   weather
 	presence  time.Duration   // 0: no queue
 	presences []time.Duration // if servers differ in that; else nil
+	clocks    []time.Duration // by how much servers' clocks are ahead, if they differ; else nil
+	clockless int             // so many servers do not tell their clocks
 
 	crashes, forgets, freezes, cuts, pauses, rates, jumps, backJumps bool
 	// their clocks are anything
@@ -190,7 +192,24 @@ func newPlan(seed uint64) *plan {
 		p.lieInWait(a)
 	}
 	p.differ(rand.New(rand.NewPCG(seed, 8)))
+	p.untune(rand.New(rand.NewPCG(seed, 9)))
 	return p
+}
+
+// untune has servers' clocks show unlike times, and some servers not tell theirs, in a third of the
+// histories.
+func (p *plan) untune(r *rand.Rand) {
+	if forced != "untuned" && (forced != "" || r.Float64() > 1./3) {
+		return
+	}
+	for range p.nodes {
+		p.clocks = append(p.clocks, []time.Duration{0, 0, time.Millisecond, 2 * time.Second,
+			-2 * time.Second, 30 * time.Second, -30 * time.Second, 30 * time.Minute,
+			-30 * time.Minute}[r.IntN(9)])
+	}
+	if r.IntN(2) == 0 {
+		p.clockless = r.IntN(p.nodes + 1)
+	}
 }
 
 // differ has some servers keep a waiter present for shorter, or keep no queue, in a third of the
@@ -999,6 +1018,10 @@ func (p *plan) run(t testing.TB) *history {
 		h.net.trace = h.note
 	}
 	h.net.broken, h.net.ambush, h.net.presences = p.broken, p.ambush, p.presences
+	h.net.last = p.clocks != nil && p.seed%2 == 0
+	for i, ahead := range p.clocks {
+		h.net.servers[i].setClock(ahead, 1)
+	}
 	if p.backs() {
 		h.net.applied = h.backed
 	}
@@ -1021,6 +1044,9 @@ func (p *plan) run(t testing.TB) *history {
 		chance := &dice{r: rand.New(rand.NewPCG(p.seed, uint64(1000+i)))}
 		conns, guard := h.net.dial(), p.guard
 		nodes := backends(conns)
+		for k := range p.clockless {
+			nodes[k] = clockless{conns[k]}
+		}
 		if p.misfit && i == p.clients-1 {
 			if guard > 0 && p.seed%2 == 0 {
 				guard = p.ttl
@@ -1028,15 +1054,16 @@ func (p *plan) run(t testing.TB) *history {
 				nodes = nodes[:max(1, p.nodes-2)]
 			}
 		}
-		q, err := quorum.New(nodes, quorum.WithGuard(guard), quorum.WithRandom(chance.throw))
-		if err != nil {
-			t.Fatalf("%v\nNew: %v", p, err)
-		}
-		quorums = append(quorums, q)
 		skew := time.Duration((r.Float64()*2 - 1) * float64(guardOverTTL*4/10))
 		if p.wildClients {
 			skew = time.Duration((r.Float64()*2 - 1) * float64(time.Hour))
 		}
+		q, err := quorum.New(nodes, quorum.WithGuard(guard), quorum.WithRandom(chance.throw),
+			quorum.WithClock(func() uint64 { return uint64(time.Now().Add(skew).UnixMicro()) }))
+		if err != nil {
+			t.Fatalf("%v\nNew: %v", p, err)
+		}
+		quorums = append(quorums, q)
 		var workers []*worker
 		for k := range p.workers {
 			name := fmt.Sprintf("c%d.%d", i, k)

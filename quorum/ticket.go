@@ -17,8 +17,9 @@ import (
 // A client counts a clock as read when the answer came, so a slow request, for example on a new
 // connection, does not make tickets late. If the nodes' clocks agree, no ticket is later than it
 // should be. It is early by the time that answers take, and by a hundredth of the time since the
-// reading. If clients have heard from different majorities, their tickets differ by as much as the
-// clocks of these nodes do, and a minority of nodes has no influence on that.
+// reading. If clients have heard from different nodes, their tickets differ by as much as the
+// clocks of these nodes do. A minority of nodes has no influence on a client that has heard from
+// all.
 //
 // The first claim that waits comes before any such answer. It has no ticket, so each node gives it
 // one by its own clock.
