@@ -13,16 +13,12 @@
 // redishold has one connection to each server, which carries everything in order. A go-redis client
 // has a pool of connections. So here requests for one lock are sent one after the other, each when
 // the one before it has returned. None is sent twice, whatever MaxRetries says. If a connection
-// breaks before the answer, the outcome is unknown, as with redishold. An acquisition may still
-// arrive after its release, if the library had given up its connection. Then it finds a mark that
-// the release has left. The mark is kept for a minute. An acquisition that arrives later than that
-// locks the key for its TTL, and nobody holds it.
-//
-// A release may arrive late in the same way. It frees nothing but what has its own owner value. A
-// Locker uses that once, but a waiter over several nodes (package quorum) that has given back what
-// it got asks again with it: then the late release takes away what the node has granted since. If
-// the majority needs that node, the lock may have two holders until the next renewal. Have the
-// store check tokens there, or use redishold.
+// breaks before the answer, the outcome is unknown, as with redishold. A request may still arrive
+// later then, if the library had given up its connection. So requests have numbers, and the next
+// one about the lock by the same holder or waiter tells the server which came before it. The server
+// ignores those when they arrive: an acquisition after its release, and a release after a waiter
+// over several nodes (package quorum) has asked again. It remembers that for a minute. An
+// acquisition that arrives later locks the key for its TTL, and nobody holds it.
 //
 // A call that ends while an earlier request for its lock is under way is not sent, and fails with
 // ErrUnavailable. Only a release is still sent later. If it takes longer to make a connection than

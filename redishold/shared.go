@@ -21,10 +21,9 @@ import (
 //
 // With [Open] the order of requests rests on one connection per server. A client that was made
 // elsewhere may have several connections, and makes new ones as it likes. So requests for one lock
-// are sent one after the other, each when the one before it has returned. If an acquisition still
-// arrives after its release, it finds a mark that the release has left for a minute. That costs a
-// few more commands than Open does, and notices take one more connection. Nothing keeps out a
-// release that arrives late: see package goredishold. Prefer Open if you can.
+// are sent one after the other, each when the one before it has returned. If one still arrives
+// after a later one, the server ignores it: the later one has left a mark for a minute. That costs
+// a few more commands than Open does, and notices take one more connection. Prefer Open if you can.
 //
 // New fails with ErrInvalid if client or an option is nil, or an option is out of range.
 func New(client rueidis.Client, options ...CommonOption) (*Backend, error) {

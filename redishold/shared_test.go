@@ -233,38 +233,48 @@ func TestClaimIsAskedForAgainAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A release that the library gave up may arrive after its claim was asked for again, as a waiter
-// over several nodes does, and undoes that. Nothing keeps it out; the documentation says so.
-func TestLateReleaseUndoesALaterGrant(t *testing.T) {
+// A release that the library gave up, and that arrives after its claim was asked for again, as a
+// waiter over several nodes does, must not undo that.
+func TestLateReleaseUndoesNoLaterGrant(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server)
 	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
 		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
-	claim := newClaim("k")
+	holder, claim := newClaim("k"), newClaim("k")
+	claim.Queue = true
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
-	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
-	deliver := proxy.Strand()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
-		t.Fatalf("Release: %v", err)
-	}
-	proxy.BreakClients()
-	testserver.Eventually(t, "asked for again over a new connection", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	for _, waits := range []bool{false, true} {
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+		deliver := proxy.Strand()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		r, err := b.Acquire(ctx, claim)
-		if err == nil && r.State != driver.Held {
-			t.Fatalf("Acquire: %v", r.State)
+		if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Fatalf("Release: %v", err)
 		}
-		return err
-	})
-	deliver()
-	server.Do(t, "PING")
-	if value := server.Do(t, "GET", "k"); value != nil {
-		t.Errorf("%v has the key; say so in the documentation of goredishold and shared clients", value)
+		proxy.BreakClients()
+		want := driver.Held
+		if waits {
+			want = driver.Busy
+			server.Do(t, "SET", "k", holder.Owner)
+		}
+		testserver.Eventually(t, "asked for again over a new connection", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, err := b.Acquire(ctx, claim)
+			if err == nil && r.State != want {
+				t.Fatalf("Acquire: %v, want %v", r.State, want)
+			}
+			return err
+		})
+		deliver()
+		server.Do(t, "PING")
+		if waits {
+			mustBe(t, "release of the waiter", driver.Busy)(b.Release(t.Context(), claim))
+			continue
+		}
+		mustBe(t, "release of the later grant", driver.Held)(b.Release(t.Context(), claim))
 	}
 }
 

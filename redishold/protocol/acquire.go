@@ -30,9 +30,12 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 	}
 	if !b.transport.Ordered() {
 		start := time.Now()
-		a.number = b.doubts.next()
+		a.number, a.late = b.doubts.next(claim.Owner)
 		result, err := a.byScript(ctx, conn, false)
-		b.doubts.note(claim.Owner, a.number, err, time.Since(start))
+		b.doubts.returned(claim.Owner, a.number, a.late, err)
+		if time.Since(start) >= slow {
+			b.doubts.add(claim.Owner, a.number)
+		}
 		return result, a.undo(ctx, err)
 	}
 	found := refused
@@ -70,7 +73,7 @@ func maybe(err error) error {
 // undo returns err.
 func (a *acquisition) undo(ctx context.Context, err error) error {
 	if q := (*driver.QuarantineError)(nil); errors.As(err, &q) {
-		if _, failure := a.b.release(ctx, a.claim, 0); failure != nil {
+		if _, failure := a.b.Release(ctx, a.claim); failure != nil {
 			return maybe(err)
 		}
 	}
@@ -83,7 +86,8 @@ type acquisition struct {
 	claim       driver.Claim // by value: a pointer would put it on the heap
 	keys        Keys
 	first, last string
-	number      uint64 // of the request, over a Transport that is not ordered
+	// over a Transport that is not ordered: of this request, and of the last one in doubt; else 0
+	number, late uint64
 }
 
 // plainOutcome is the outcome of an attempt without a script.
@@ -187,7 +191,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	} else {
 		command = acquireScript().evalsha(command, "6")
 		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-			a.keys.Readers, endedKey(a.keys.Slot, a.claim.Owner))
+			a.keys.Readers, lateKey(a.keys.Slot, a.claim.Owner))
 	}
 	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last,
 		milliseconds(presence), ticket)
@@ -197,7 +201,8 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	command = append(command, route, mark)
 	switch {
 	case a.number > 0:
-		command = append(command, shareMark(a.claim.Shared), strconv.FormatUint(a.number, 10))
+		command = append(command, shareMark(a.claim.Shared))
+		command = numbered(command, a.number, a.late)
 	case a.claim.Shared:
 		command = append(command, shareMark(true))
 	}
@@ -215,6 +220,16 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		return driver.Result{}, a.b.whichKey(ctx, a.keys, err)
 	}
 	return acquired(reply, &a.claim, presence)
+}
+
+// numbered appends the numbers of a request over a Transport that is not ordered: its own, and that
+// of the last one in doubt if it is not 0.
+func numbered(command Command, number, late uint64) Command {
+	command = append(command, strconv.FormatUint(number, 10))
+	if late > 0 {
+		command = append(command, strconv.FormatUint(late, 10), milliseconds(memory))
+	}
+	return command
 }
 
 // block returns the first and the last token that a claim asks for.

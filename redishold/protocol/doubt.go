@@ -8,10 +8,12 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// doubts are acquisitions of which a request may still be on its way although the call has
-// returned. There are such only over a Transport that is not ordered. When such an acquisition is
-// released, the server has to remember that, and which request was the last one by then: a waiter
-// over several nodes asks again after its release.
+// doubts are requests about claims, to acquire or to release, that may still be on their way
+// although the call has returned. There are such only over a Transport that is not ordered. There
+// each request has a number, and the next one about the same owner value tells the server the
+// number of the last one that is in doubt. From then on the server ignores requests up to that
+// number: an acquisition that arrives after its release, and also a release that arrives after the
+// claim was asked for again, as a waiter over several nodes does.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]doubt
@@ -25,32 +27,40 @@ type doubt struct {
 }
 
 const (
-	// slow: if a request took longer than this, the library may have sent it more than once,
-	// although it must not. One mark too many costs little.
+	// slow: if an acquisition took longer than this, the library may have sent it more than once,
+	// although it must not. One doubt too many costs little.
 	slow = 250 * time.Millisecond
 
-	// memory is how long the server remembers the end of an acquisition. A request that arrives
+	// memory is how long the server remembers which requests are late. An acquisition that arrives
 	// later costs its TTL.
 	memory = time.Minute
 
-	// maxDoubts bounds how many are kept. Each is removed when it is released. If there are too
-	// many, one is dropped.
+	// maxDoubts is how many are kept at least. Each is removed when the next request about its
+	// owner value is answered. If there are more, those older than memory are removed.
 	maxDoubts = 10_000
 )
 
-// next returns the number of a new request. Numbers rise.
-func (d *doubts) next() uint64 {
+// next returns the number of a new request about the claim, and that of the last one that may still
+// arrive; 0 if none may. Numbers rise.
+func (d *doubts) next(owner string) (number, late uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
-	return d.last
+	return d.last, d.owners[owner].number
 }
 
-// note remembers the acquisition if its request of that number may still arrive.
-func (d *doubts) note(owner string, number uint64, err error, took time.Duration) {
-	if took < slow && (err == nil || errors.Is(err, driver.ErrUnavailable)) {
-		return
+// returned notes how a request has ended that has told the server of the late ones.
+func (d *doubts) returned(owner string, number, late uint64, err error) {
+	switch {
+	case err == nil:
+		d.forget(owner, late)
+	case !errors.Is(err, driver.ErrUnavailable):
+		d.add(owner, number)
 	}
+}
+
+// add remembers that the request of that number may still arrive.
+func (d *doubts) add(owner string, number uint64) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,13 +75,6 @@ func (d *doubts) note(owner string, number uint64, err error, took time.Duration
 		}
 	}
 	d.owners[owner] = doubt{now, max(number, d.owners[owner].number)}
-}
-
-// of returns the number that was noted of the acquisition last, or 0 if none was.
-func (d *doubts) of(owner string) uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.owners[owner].number
 }
 
 // forget forgets what was noted up to that number.

@@ -19,7 +19,7 @@ const (
 	waitersPrefix = Namespace + "w:{"
 	readersPrefix = Namespace + "r:{"
 	fencePrefix   = Namespace + "f:{"
-	endedPrefix   = Namespace + "d:{"
+	latePrefix    = Namespace + "d:{"
 	probePrefix   = Namespace + "p:{"
 	channelPrefix = Namespace + "n:"
 )
@@ -145,10 +145,10 @@ func makeKeys(lock string) Keys {
 		Waiters: all[third : 2*third], Readers: all[2*third:], Fence: shared.fence}
 }
 
-// endedKey is the key that marks the end of an acquisition of which a request may still arrive,
-// over a Transport that is not ordered.
-func endedKey(slot uint16, owner string) string {
-	return endedPrefix + namesOf(slot).tag + "}:" + owner
+// lateKey is the key that remembers which requests about an owner value are late, over a Transport
+// that is not ordered.
+func lateKey(slot uint16, owner string) string {
+	return latePrefix + namesOf(slot).tag + "}:" + owner
 }
 
 // lockOf returns the lock key that a queue's name was made from.
@@ -166,7 +166,7 @@ func Reserved(key string) bool {
 	return strings.HasPrefix(key, Namespace) && (key == setKey || key == memoryKey ||
 		strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, waitersPrefix) ||
 		strings.HasPrefix(key, readersPrefix) || strings.HasPrefix(key, fencePrefix) ||
-		strings.HasPrefix(key, endedPrefix) || strings.HasPrefix(key, probePrefix))
+		strings.HasPrefix(key, latePrefix) || strings.HasPrefix(key, probePrefix))
 }
 
 // Channel returns the channel on which the Backend with that id hears of the slot. For Slots it is

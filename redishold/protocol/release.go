@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -11,35 +10,32 @@ import (
 // not its effect. It fails with ErrUnknown if the release may have taken effect, and otherwise with
 // ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	doubtful := uint64(0)
-	if !b.transport.Ordered() {
-		doubtful = b.doubts.of(claim.Owner)
-	}
-	result, err := b.release(ctx, claim, doubtful)
-	if doubtful > 0 && err == nil {
-		b.doubts.forget(claim.Owner, doubtful)
-	}
-	return result, err
-}
-
-// release sends one release. If last is not 0, the server refuses requests of the acquisition up to
-// that number that arrive later.
-func (b *Backend) release(ctx context.Context, claim driver.Claim,
-	last uint64) (driver.Result, error) {
 	// TTL and tokens do not matter to a release.
 	if err := validate(&driver.Claim{Key: claim.Key, Owner: claim.Owner,
 		TTL: Presence}); err != nil {
 		return driver.Result{}, err
 	}
+	if b.transport.Ordered() {
+		return b.release(ctx, &claim, 0, 0)
+	}
+	number, late := b.doubts.next(claim.Owner)
+	result, err := b.release(ctx, &claim, number, late)
+	b.doubts.returned(claim.Owner, number, late, err)
+	return result, err
+}
+
+// release sends one release, which has a number if the Transport is not ordered (see doubts).
+func (b *Backend) release(ctx context.Context, claim *driver.Claim, number, late uint64) (
+	driver.Result, error) {
 	keys := KeysOf(claim.Key)
 	space := scratches.Get().(*scratch)
 	defer space.free()
 	command := Command(space.args[:0])
-	if last > 0 {
+	if number > 0 {
 		command = releaseScript().evalsha(command, "6")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
-			endedKey(keys.Slot, claim.Owner),
-			claim.Owner, milliseconds(memory), strconv.FormatUint(last, 10))
+			lateKey(keys.Slot, claim.Owner), claim.Owner)
+		command = numbered(command, number, late)
 	} else {
 		command = releaseScript().evalsha(command, "5")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,

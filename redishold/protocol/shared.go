@@ -118,7 +118,7 @@ func (t *shared) Conn(ctx context.Context, slot uint16) (Conn, error) {
 
 // Follow leaves it to the library to find out where a slot is. Requests after an ASK are in no
 // order with others, and need none: a renewal sets nothing anew, and an acquisition fails in a slot
-// that is being moved, because the key for its end never exists there yet.
+// that is being moved, because the key for its late requests never exists there yet.
 func (t *shared) Follow(ctx context.Context, slot uint16, address string) (Conn, error) {
 	switch {
 	case !t.library.Cluster():
@@ -295,7 +295,7 @@ func (t *shared) join(slot uint16, commands []Command) (*place, error) {
 }
 
 // releaseOf returns a text that is the same for equal releases, and empty for other requests. Two
-// equal releases have the effect of one.
+// equal releases have the effect of one, whatever their numbers.
 func releaseOf(commands []Command) string {
 	if len(commands) != 1 || len(commands[0]) < 2 {
 		return ""
@@ -303,7 +303,11 @@ func releaseOf(commands []Command) string {
 	if _, ends := ending.Load(commands[0][1]); !ends {
 		return ""
 	}
-	return fmt.Sprintf("%q", commands[0][2:])
+	args := commands[0][2:]
+	if s := releaseScript(); commands[0][1] == s.SHA || commands[0][1] == s.Source {
+		args = args[:8] // up to the owner value; the numbers follow
+	}
+	return fmt.Sprintf("%q", args)
 }
 
 // send reports whether a request whose turn has come is sent. It is if somebody waits for it, or if

@@ -260,11 +260,14 @@ func (b *both) script(keys protocol.Keys) []string {
 	}
 	all := []string{"EVALSHA", script.SHA, "5", keys.Lock, keys.Queue, keys.Waiters, keys.Fence,
 		keys.Readers}
-	ended := fmt.Sprintf("holdfast:d:{%s}:%s", protocol.Tag(keys.Slot), owner)
-	withEnd := b.random.IntN(6) == 0
-	if withEnd {
-		all = append(all, ended)
+	late := fmt.Sprintf("holdfast:d:{%s}:%s", protocol.Tag(keys.Slot), owner)
+	if b.random.IntN(6) == 0 {
+		all = append(all, late)
 		all[2] = "6"
+	}
+	numbers := []string{b.pick("1", "2", "3")}
+	if b.random.IntN(2) == 0 {
+		numbers = append(numbers, b.pick("1", "2"), "1000000")
 	}
 	switch script.Name {
 	case "acquire":
@@ -276,9 +279,9 @@ func (b *both) script(keys protocol.Keys) []string {
 		} else {
 			all = append(all, b.pick("", "", "1"), "")
 		}
-		return append(all, b.pick("1", "2", "3"))
+		return append(all, numbers...)
 	case "release":
-		return append(all, owner, "1000000", b.pick("1", "2"))
+		return append(append(all, owner), numbers...)
 	case "turn":
 		if b.random.IntN(2) == 0 {
 			first, last = "", ""

@@ -1,19 +1,25 @@
 -- Grants the lock if it is free, if the owner has it already, or if it is shared and asked for as shared.
 -- Otherwise tells who holds it and, if asked to, queues the owner.
 --
--- KEYS  lock, queue, waiters, fence, readers; also the owner's end, over connections on which one request may
---       overtake another
+-- KEYS  lock, queue, waiters, fence, readers; also the owner's last late request, over connections on which one
+--       request may overtake another
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
 --       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits,
---       '1' to share the lock, with the owner's end also the number of this request
+--       '1' to share the lock; with the last key also the number of this request, and, if earlier requests may
+--       still arrive, the number of the last of them, and for how many ms that is remembered
 -- Gives the first token granted; or {holder, what remains of its TTL in ms, place in the queue or 0, server's
 -- clock in us if the owner is queued, else 0}.
 
 local owner, ttl, together = ARGV[1], ARGV[2], ARGV[9] == '1'
 
-local ended = KEYS[6] and redis.call('GET', KEYS[6])
-if ended and tonumber(ARGV[10]) <= (tonumber(ended) or 2^53) then
-	return { '', 0, 0, 0 } -- released before this request arrived: nobody waits for the answer
+if KEYS[6] then
+	local late = redis.call('GET', KEYS[6])
+	if late and tonumber(ARGV[10]) <= (tonumber(late) or 2^53) then
+		return { '', 0, 0, 0 } -- a later request has arrived before this one: nobody waits for the answer
+	end
+	if ARGV[11] then
+		redis.call('SET', KEYS[6], ARGV[11], 'PX', ARGV[12])
+	end
 end
 
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has

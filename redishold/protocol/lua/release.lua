@@ -1,14 +1,22 @@
 -- Ends a hold, and hands the lock to the first waiter if there is one; or takes a waiter out of the queue. An
 -- owner that shares the lock leaves it to the others.
 --
--- KEYS  lock, queue, waiters, fence, readers; if a request to acquire may still arrive, the owner's end as well
--- ARGV  owner, for how many ms its end is remembered, the number of the last request that may still arrive
+-- KEYS  lock, queue, waiters, fence, readers; also the owner's last late request, over connections on which one
+--       request may overtake another
+-- ARGV  owner; with that key also the number of this request, and, if earlier requests may still arrive, the
+--       number of the last of them, and for how many ms that is remembered
 -- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
 
 local owner = ARGV[1]
 
 if KEYS[6] then
-	redis.pcall('SET', KEYS[6], ARGV[3], 'PX', ARGV[2]) -- a server that is out of memory refuses this, but must still release
+	local late = redis.pcall('GET', KEYS[6])
+	if type(late) == 'string' and tonumber(ARGV[2]) <= (tonumber(late) or 0) then
+		return 0 -- the owner has asked again before this request arrived
+	end
+	if ARGV[3] then
+		redis.pcall('SET', KEYS[6], ARGV[3], 'PX', ARGV[4]) -- a server that is out of memory refuses this, but must still release
+	end
 end
 
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '1024') -- a byte more than an owner value has
