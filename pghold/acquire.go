@@ -8,7 +8,8 @@ import (
 
 const acquireStatement = `SELECT state, granted, encode(holder, 'hex'), remaining, place, ` +
 	`clock, notices FROM holdfast.acquire($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bigint, ` +
-	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text)`
+	`$7::bigint, $8::boolean, $9::text, $10::boolean, $11::bigint, $12::text, ` +
+	`$13::bigint, $14::bigint)`
 
 // Acquire asks once for the claim, as driver.Backend describes, in one round trip, or two if it is
 // the first. A busy claim with Queue set is queued and present for [Presence], or for its TTL if
@@ -28,10 +29,9 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		if err := b.matches(ctx); err != nil {
 			return driver.Result{}, err
 		}
-		result, err := b.acquire(ctx, &claim)
-		if e, ok := err.(*driver.Error); ok && e.Maybe {
-			b.doubts.note(claim.Owner)
-		}
+		number, late := b.doubts.next(claim.Owner)
+		result, err := b.acquire(ctx, &claim, number, late)
+		b.doubts.returned(claim.Owner, number, late, err)
 		return result, err
 	})
 }
@@ -47,7 +47,8 @@ func (b *Backend) claims(claim *driver.Claim) error {
 	return b.underGuard(claim.TTL)
 }
 
-func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Result, error) {
+func (b *Backend) acquire(ctx context.Context, claim *driver.Claim,
+	number, late int64) (driver.Result, error) {
 	guard, member := b.terms()
 	presence := min(b.config.presence, claim.TTL)
 	var ticket any
@@ -56,7 +57,7 @@ func (b *Backend) acquire(ctx context.Context, claim *driver.Claim) (driver.Resu
 	}
 	args := []any{[]byte(claim.Key), []byte(claim.Owner), microseconds(claim.TTL),
 		microseconds(presence), int64(claim.Token), int64(max(claim.Block, 1)), ticket,
-		claim.Shared, b.id, b.channel.live.Load(), guard, member}
+		claim.Shared, b.id, b.channel.live.Load(), guard, member, number, late}
 	var state, notices string
 	var granted, remaining, place, clock int64
 	var holder unhexed

@@ -76,9 +76,12 @@
 //
 // A pool spreads requests over connections, so the Backend sends a request for a key when the one
 // before it, of the same key, has come back. The context of a call bounds the caller's wait, not
-// the request. A request that has no answer within five seconds is given up, with its connection.
-// An acquisition may then still arrive. The release that follows has the server refuse it for a
-// minute.
+// the request. A request that has no answer within five seconds is given up, with its connection,
+// and may still arrive later. So requests have numbers, and the next one about the lock by the same
+// holder or waiter tells the server which came before it. The server ignores those when they
+// arrive: an acquisition after its release, and a release after a waiter over several nodes
+// (package quorum) has asked again. It remembers that for a minute. An acquisition that arrives
+// later locks the key for its TTL, and nobody holds it.
 //
 // Each request takes a connection of the pool, for five seconds at most. If the service has all of
 // them in use, locks wait for one, and renewals too, so give the pool a few more than the service

@@ -4,70 +4,92 @@ package pghold_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A release that says that a request of its claim may still arrive has that request refused, for
-// the time that it says: whether the claim had the key or not, for a lock and for a reader, and
-// also if others have had the key meanwhile.
+// A request that says that earlier requests of its claim may still arrive has those ignored, for a
+// minute: whether the claim had the key or not, for a lock and for a reader, and also if others
+// have had the key meanwhile. Later requests are served, and those of another client, such as a
+// command that frees the key by the owner value.
 //
-// Fails if the code is broken like this: acquire does not look at ended; release does not set
-// crowded; settle does not look at ended.
-func TestLateRequestIsRefused(t *testing.T) {
+// Fails if the code is broken like this: acquire or release does not look at ended, or not at the
+// number, the client or the time there; it does not set crowded; settle does not look at ended.
+func TestLateRequestIsIgnored(t *testing.T) {
 	pool := connect(t)
 	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
 		for _, held := range []bool{false, true} {
 			for _, others := range []bool{false, true} {
-				key := name + time.Now().String()
-				if held {
-					if state := asked(t, pool, key, "late", shared); state != "held" {
-						t.Fatalf("%s: acquire says %q, want held", name, state)
+				name := fmt.Sprint(name, ", held before: ", held, ", others: ", others)
+				t.Run(name, func(t *testing.T) {
+					late := requests{t, pool, name + time.Now().String(), "late", "client", shared}
+					other, command := late, late
+					other.owner, other.shared, command.client = "other", false, "command"
+					if held {
+						late.acquire(1, 0, "held")
+						late.release(3, 2, "held")
+					} else {
+						late.release(3, 2, "lost")
 					}
-				}
-				end(t, pool, key, "late", time.Hour)
-				if others {
-					if state := asked(t, pool, key, "other", shared); state != "held" {
-						t.Errorf("%s: another's acquire says %q, want held", name, state)
+					if others {
+						other.acquire(4, 0, "held")
+						other.release(5, 0, "held")
 					}
-					end(t, pool, key, "other", 0)
-				}
-				if state := asked(t, pool, key, "late", shared); state != "busy" {
-					t.Errorf("%s, held before: %v, another meanwhile: %v: the late request is "+
-						"told %q, want busy", name, held, others, state)
-				}
-				if state := asked(t, pool, key, "third", false); state != "held" {
-					t.Errorf("%s: a third's acquire says %q, want held: nobody has the key", name,
-						state)
-				}
-				end(t, pool, key, "third", 0)
-				end(t, pool, key, "late", time.Microsecond)
-				if state := asked(t, pool, key, "late", shared); state != "held" {
-					t.Errorf("%s: told %q after the time for which it is refused, want held", name,
-						state)
-				}
+					late.acquire(1, 0, "busy")
+					late.acquire(2, 0, "busy")
+					other.acquire(6, 0, "held") // nobody has the key
+					late.acquire(7, 0, "busy")
+					other.release(8, 0, "held")
+
+					late.acquire(9, 0, "held")
+					late.release(2, 0, "lost")
+					late.acquire(11, 10, "held") // a release with number 10 is in doubt
+					late.release(10, 0, "lost")
+					other.acquire(12, 0, "busy")
+					late.release(13, 0, "held")
+
+					late.acquire(14, 0, "held")
+					command.release(1, 0, "held")
+					late.acquire(10, 0, "busy")
+					run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp() "+
+						"WHERE key = $1", []byte(late.key))
+					late.acquire(10, 0, "held")
+					late.release(10, 0, "held")
+				})
 			}
 		}
 	}
 }
 
-// asked calls the function of the database for a claim of an hour that does not queue, and returns
-// what it says.
-func asked(t *testing.T, pool *pgxpool.Pool, key, owner string, shared bool) (state string) {
-	t.Helper()
-	if err := pool.QueryRow(context.Background(), `SELECT a.state FROM
-		holdfast.acquire($1, $2, $3, 0, 1, 1, NULL, $4, '', false, 0, '') AS a`,
-		[]byte(key), []byte(owner), time.Hour.Microseconds(), shared).Scan(&state); err != nil {
-		t.Fatal(err)
-	}
-	return state
+// requests calls the functions of the database for one claim of a client.
+type requests struct {
+	t                  *testing.T
+	pool               *pgxpool.Pool
+	key, owner, client string
+	shared             bool
 }
 
-// end releases a claim, whose late requests are then refused for so long.
-func end(t *testing.T, pool *pgxpool.Pool, key, owner string, late time.Duration) {
-	t.Helper()
-	run(t, pool, "SELECT holdfast.release($1, $2, $3, '')", []byte(key), []byte(owner),
-		late.Microseconds())
+// acquire asks for an hour, and does not queue.
+func (r requests) acquire(number, late int64, want string) {
+	r.t.Helper()
+	r.call(`SELECT a.state FROM holdfast.acquire($1, $2, 3600000000, 0, 1, 1, NULL, $3, $4, false,
+		0, '', $5, $6) AS a`, want, []byte(r.key), []byte(r.owner), r.shared, r.client, number, late)
+}
+
+func (r requests) release(number, late int64, want string) {
+	r.t.Helper()
+	r.call("SELECT r.state FROM holdfast.release($1, $2, $3, $4, $5) AS r", want, []byte(r.key),
+		[]byte(r.owner), number, late, r.client)
+}
+
+func (r requests) call(statement, want string, args ...any) {
+	r.t.Helper()
+	var state string
+	if err := r.pool.QueryRow(context.Background(), statement, args...).Scan(&state); err != nil ||
+		state != want {
+		r.t.Errorf("%s is told %q, %v; want %s", r.owner, state, err, want)
+	}
 }

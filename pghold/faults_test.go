@@ -16,37 +16,129 @@ import (
 	"github.com/holdfast-go/holdfast/pghold"
 )
 
+// atOnce has pgx send a statement without preparing it first, or only that would be kept back.
+const atOnce = "&default_query_exec_mode=exec"
+
+// stranded makes a call that has no answer, because its connection is given up, and keeps its
+// request back. deliver has the server still serve the request.
+func stranded(t *testing.T, p *proxy, call func(context.Context) error) (deliver func()) {
+	t.Helper()
+	pool := connect(t)
+	const served = "FROM pg_stat_activity WHERE application_name = 'proxied'"
+	var before []int32
+	if err := pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(pid), '{}') "+served).Scan(
+		&before); err != nil {
+		t.Fatal(err)
+	}
+	cut, pass := p.strand()
+	failed := make(chan error, 1)
+	go func() { failed <- call(context.Background()) }()
+	cut()
+	if err := <-failed; !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("a call over a connection that breaks: %v; want %v", err, driver.ErrUnknown)
+	}
+	return func() {
+		t.Helper()
+		pass()
+		testserver.Eventually(t, "the request has been served", func() error {
+			var n int
+			err := pool.QueryRow(t.Context(), "SELECT count(*) "+served+" AND pid = ANY($1)",
+				before).Scan(&n)
+			return errors.Join(err, testserver.Not(n == 0, "%d connections are served", n))
+		})
+	}
+}
+
 // TestLateAcquireIsRefused: a request to acquire arrives after the release of its claim, because
 // its connection was given up. It must not take the key.
 func TestLateAcquireIsRefused(t *testing.T) {
 	pool := connect(t)
+	noneProxied(t, pool)
 	run(t, pool, empty)
 	p := newProxy(t, socketOf(running(t)))
-	b := open(t, p.url()+"&application_name=stranded")
-	cut, deliver := p.strand()
+	b := open(t, p.url()+atOnce)
 	a := claim("k")
-	failed := make(chan error, 1)
-	go func() {
-		_, err := b.Acquire(context.Background(), a)
-		failed <- err
-	}()
-	cut()
-	if err := <-failed; !errors.Is(err, driver.ErrUnknown) {
-		t.Fatalf("Acquire over a connection that breaks: %v; want %v", err, driver.ErrUnknown)
-	}
-	release(t, b, a, driver.Lost)
-	b.Close()
-	deliver()
-	testserver.Eventually(t, "the request has been served", func() error {
-		var n int
-		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity "+
-			"WHERE application_name = 'stranded'").Scan(&n)
-		return errors.Join(err, testserver.Not(n == 0, "%d connections are served", n))
+	deliver := stranded(t, p, func(ctx context.Context) error {
+		_, err := b.Acquire(ctx, a)
+		return err
 	})
+	release(t, b, a, driver.Lost)
+	deliver()
 	other := open(t, urlOf(running(t), ""))
 	c := claim("k")
 	ask(t, other, c, driver.Held)
 	release(t, other, c, driver.Held)
+}
+
+// TestAskedAgainAfterItsEnd: a waiter over several nodes gives back what it may have got on a node,
+// and asks again under the same owner value. A server that keeps out the late request serves that.
+func TestAskedAgainAfterItsEnd(t *testing.T) {
+	pool := connect(t)
+	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			noneProxied(t, pool)
+			run(t, pool, empty)
+			p := newProxy(t, socketOf(running(t)))
+			b := open(t, p.url()+atOnce)
+			a := claim("k")
+			a.Shared = shared
+			deliver := stranded(t, p, func(ctx context.Context) error {
+				_, err := b.Acquire(ctx, a)
+				return err
+			})
+			release(t, b, a, driver.Lost)
+			ask(t, b, a, driver.Held)
+			release(t, b, a, driver.Held)
+			deliver()
+			other := claim("k")
+			ask(t, b, other, driver.Held)
+			ask(t, b, a, driver.Busy)
+			release(t, b, other, driver.Held)
+			ask(t, b, a, driver.Held)
+			release(t, b, a, driver.Held)
+		})
+	}
+}
+
+// TestLateReleaseUndoesNoLaterGrant: a release arrives after its claim was asked for again, because
+// its connection was given up. It must not take away what the claim has got since, which counts as
+// a vote in package quorum.
+func TestLateReleaseUndoesNoLaterGrant(t *testing.T) {
+	pool := connect(t)
+	for name, again := range map[string]struct {
+		state  driver.State
+		shared bool
+	}{
+		"held":   {driver.Held, false},
+		"shared": {driver.Held, true},
+		"waits":  {driver.Busy, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noneProxied(t, pool)
+			run(t, pool, empty)
+			p := newProxy(t, socketOf(running(t)))
+			b, others := open(t, p.url()+atOnce), open(t, urlOf(running(t), ""))
+			a, holder := queued("k"), claim("k")
+			a.Shared = again.shared
+			ask(t, b, a, driver.Held)
+			deliver := stranded(t, p, func(ctx context.Context) error {
+				_, err := b.Release(ctx, a)
+				return err
+			})
+			if again.state == driver.Busy {
+				run(t, pool, "UPDATE holdfast.locks SET owner = NULL")
+				ask(t, others, holder, driver.Held)
+			}
+			ask(t, b, a, again.state)
+			deliver()
+			ask(t, others, claim("k"), driver.Busy)
+			release(t, b, a, again.state)
+			if again.state == driver.Busy {
+				release(t, others, holder, driver.Held)
+			}
+			ask(t, others, claim("k"), driver.Held)
+		})
+	}
 }
 
 // TestCrash kills the server, or one of its processes. Then the server starts anew by itself. No

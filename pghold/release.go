@@ -8,11 +8,11 @@ import (
 )
 
 const releaseStatement = `SELECT state, notices ` +
-	`FROM holdfast.release($1::bytea, $2::bytea, $3::bigint, $4::text)`
+	`FROM holdfast.release($1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::text)`
 
 // Release frees the key or leaves its queue, as driver.Backend describes. The same round trip
-// grants the key to the next waiter. If a request to acquire the claim may still be on its way
-// because its connection has broken, the server refuses that request for a minute. ctx bounds the
+// grants the key to the next waiter. If an earlier request about the claim may still be on its way
+// because its connection has broken, the server ignores that request for a minute. ctx bounds the
 // wait: a release is sent even if nobody waits for it any more. Release fails with ErrUnknown if
 // the request was sent and no answer came, and otherwise with ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
@@ -26,24 +26,18 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	}
 	return inLine(ctx, b, claim.Key, claim.Owner,
 		func(ctx context.Context) (driver.Result, error) {
-			final := int64(0)
-			doubtful := b.doubts.has(claim.Owner)
-			if doubtful {
-				final = microseconds(memory)
-			}
-			result, err := b.release(ctx, &claim, final)
-			if doubtful && err == nil {
-				b.doubts.forget(claim.Owner)
-			}
+			number, late := b.doubts.next(claim.Owner)
+			result, err := b.release(ctx, &claim, number, late)
+			b.doubts.returned(claim.Owner, number, late, err)
 			return result, err
 		})
 }
 
 func (b *Backend) release(ctx context.Context, claim *driver.Claim,
-	final int64) (driver.Result, error) {
+	number, late int64) (driver.Result, error) {
 	var state, notices string
 	err := b.query(ctx, true, releaseStatement, []any{[]byte(claim.Key), []byte(claim.Owner),
-		final, b.id}, func(scan func(...any) error) error { return scan(&state, &notices) })
+		number, late, b.id}, func(scan func(...any) error) error { return scan(&state, &notices) })
 	if err != nil {
 		return driver.Result{}, err
 	}

@@ -17,7 +17,7 @@ import (
 var schema string
 
 // schemaVersion is what holdfast.version() gives.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // Schema returns the SQL that makes the schema holdfast with its tables and functions, for an
 // operator who makes them by hand, for example with psql. Running it again changes nothing.

@@ -1,4 +1,4 @@
--- What package pghold keeps in PostgreSQL, version 3. To run it again changes nothing.
+-- What package pghold keeps in PostgreSQL, version 4. To run it again changes nothing.
 --
 -- All time is clock_timestamp() of the server, read when the row of the key is locked. Every
 -- function locks the row of its key first, and then looks at the other tables: under READ COMMITTED
@@ -52,13 +52,18 @@ CREATE TABLE IF NOT EXISTS holdfast.waiters (
     PRIMARY KEY (key, owner)
 ) WITH (fillfactor = 50);
 
--- Claims that were given up while a request of theirs could still arrive. It is refused then.
+-- Claims of which requests were overtaken by a later one. If these still arrive, they are ignored.
 CREATE TABLE IF NOT EXISTS holdfast.ended (
-    key   bytea,
-    owner bytea,
-    until timestamptz NOT NULL,
+    key    bytea,
+    owner  bytea,
+    until  timestamptz NOT NULL,
+    client text NOT NULL DEFAULT '',  -- whose requests: a command may free a key by owner value
+    number bigint NOT NULL DEFAULT 0, -- of the last request that is ignored
     PRIMARY KEY (key, owner)
 );
+-- Since version 4. Functions of version 3, which its clients still call, fill in only the others.
+ALTER TABLE holdfast.ended ADD COLUMN IF NOT EXISTS client text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS number bigint NOT NULL DEFAULT 0;
 
 -- One row.
 CREATE TABLE IF NOT EXISTS holdfast.server (
@@ -241,13 +246,30 @@ BEGIN
 END
 $$;
 
+-- ignore has a client's requests of a claim up to a number be ignored, if they arrive within a
+-- minute. The caller has the row of the key locked, and settles the key afterwards.
+CREATE OR REPLACE FUNCTION holdfast.ignore(p_key bytea, p_owner bytea, p_client text,
+    p_late bigint, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO holdfast.ended AS e
+        VALUES (p_key, p_owner, p_now + interval '1 minute', p_client, p_late)
+        ON CONFLICT (key, owner) DO UPDATE SET until = excluded.until, client = excluded.client,
+            number = excluded.number;
+    DELETE FROM holdfast.ended AS e WHERE e.key = p_key AND e.until <= p_now;
+    UPDATE holdfast.locks AS l SET crowded = true WHERE l.key = p_key;
+END
+$$;
+
 -- acquire grants a key that is free, that the owner has already, or that is shared and asked for as
 -- shared. Otherwise it tells who holds it and queues the owner, unless p_ticket is NULL; 0 is the
--- order of arrival.
+-- order of arrival. The client's requests have numbers, which rise: this one has p_number, and those
+-- of the claim up to p_late are ignored from now on; 0 if none of them may arrive.
 -- Spans are in microseconds. state is held, busy, or what admit says.
 CREATE OR REPLACE FUNCTION holdfast.acquire(p_key bytea, p_owner bytea, p_ttl bigint,
     p_presence bigint, p_token bigint, p_block bigint, p_ticket bigint, p_shared boolean,
     p_client text, p_listening boolean, p_guard bigint, p_member text,
+    p_number bigint, p_late bigint,
     OUT state text, OUT granted bigint, OUT holder bytea, OUT remaining bigint, OUT place bigint,
     OUT clock bigint, OUT notices text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -278,7 +300,7 @@ BEGIN
         remaining := 0;
     END IF;
 
-    IF NOT p_shared THEN
+    IF NOT p_shared AND p_late = 0 THEN
         -- All that this decides on is in the one row, which PostgreSQL looks at anew after it
         -- waited for it. The clock may be from before that wait: then the lease ends sooner.
         UPDATE holdfast.locks AS l SET owner = p_owner,
@@ -298,9 +320,13 @@ BEGIN
     PERFORM holdfast.enter(p_key);
     v_now := clock_timestamp();
     IF EXISTS (SELECT FROM holdfast.ended AS e
-            WHERE e.key = p_key AND e.owner = p_owner AND e.until > v_now) THEN
-        state := 'busy'; -- released before this request arrived: nobody waits for the answer
+            WHERE e.key = p_key AND e.owner = p_owner AND e.until > v_now
+            AND e.client = p_client AND e.number >= p_number) THEN
+        state := 'busy'; -- a later request was served before: nobody waits for the answer
         RETURN;
+    END IF;
+    IF p_late > 0 THEN
+        PERFORM holdfast.ignore(p_key, p_owner, p_client, p_late, v_now);
     END IF;
     SELECT s.holder, s.ends, s.sharing, s.changed, s.notices
         INTO holder, v_ends, v_sharing, v_changed, notices
@@ -369,21 +395,23 @@ BEGIN
 END
 $$;
 
--- release ends a hold, or takes a waiter out of the queue, and hands the key over. For p_final
--- microseconds, requests of the claim that arrive later are refused; 0 refuses none. state is held,
--- busy or lost: what the claim was until now.
-CREATE OR REPLACE FUNCTION holdfast.release(p_key bytea, p_owner bytea, p_final bigint,
-    p_client text, OUT state text, OUT notices text)
+-- release ends a hold, or takes a waiter out of the queue, and hands the key over. For p_number and
+-- p_late see acquire. state is held, busy or lost: what the claim was until now.
+CREATE OR REPLACE FUNCTION holdfast.release(p_key bytea, p_owner bytea, p_number bigint,
+    p_late bigint, p_client text, OUT state text, OUT notices text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz;
     v_live boolean;
-    v_lock holdfast.locks;
+    v_owner bytea;
+    v_ends timestamptz;
+    v_crowded boolean;
+    v_late boolean;
 BEGIN
     state := 'lost';
     notices := '';
     PERFORM holdfast.durable();
-    IF p_final = 0 THEN
+    IF p_late = 0 THEN
         UPDATE holdfast.locks AS l SET owner = NULL, expires = clock_timestamp()
             WHERE l.key = p_key AND l.owner = p_owner AND NOT l.crowded
             AND l.expires > clock_timestamp();
@@ -402,13 +430,20 @@ BEGIN
 
     PERFORM holdfast.enter(p_key);
     v_now := clock_timestamp();
-    SELECT * INTO v_lock FROM holdfast.locks AS l WHERE l.key = p_key;
-    IF v_lock.owner = p_owner THEN
-        IF v_lock.expires > v_now THEN
+    SELECT l.owner, l.expires, l.crowded, l.crowded AND EXISTS (SELECT FROM holdfast.ended AS e
+            WHERE e.key = p_key AND e.owner = p_owner AND e.until > v_now
+            AND e.client = p_client AND e.number >= p_number)
+        INTO v_owner, v_ends, v_crowded, v_late
+        FROM holdfast.locks AS l WHERE l.key = p_key;
+    IF v_late THEN
+        RETURN; -- the claim was asked for again before
+    END IF;
+    IF v_owner = p_owner THEN
+        IF v_ends > v_now THEN
             state := 'held';
             UPDATE holdfast.locks AS l SET owner = NULL, expires = v_now WHERE l.key = p_key;
         END IF;
-    ELSIF v_lock.crowded THEN
+    ELSIF v_crowded THEN
         DELETE FROM holdfast.sharers AS s WHERE s.key = p_key AND s.owner = p_owner
             RETURNING s.expires > v_now INTO v_live;
         IF v_live THEN
@@ -420,12 +455,8 @@ BEGIN
             state := 'busy';
         END IF;
     END IF;
-    IF p_final > 0 THEN
-        INSERT INTO holdfast.ended AS e
-            VALUES (p_key, p_owner, v_now + p_final * interval '1 microsecond')
-            ON CONFLICT (key, owner) DO UPDATE SET until = excluded.until;
-        DELETE FROM holdfast.ended AS e WHERE e.key = p_key AND e.until <= v_now;
-        UPDATE holdfast.locks AS l SET crowded = true WHERE l.key = p_key;
+    IF p_late > 0 THEN
+        PERFORM holdfast.ignore(p_key, p_owner, p_client, p_late, v_now);
     END IF;
     SELECT s.notices INTO notices FROM holdfast.settle(p_key, v_now, NULL, p_client) AS s;
 END
@@ -575,4 +606,4 @@ $$;
 
 -- version of this schema.
 CREATE OR REPLACE FUNCTION holdfast.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+LANGUAGE sql IMMUTABLE AS 'SELECT 4';

@@ -1,0 +1,43 @@
+package pghold
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A request tells of the last one in doubt until one that told it is answered.
+//
+// Fails if the code is broken like this: an answer, or none but an answer, ends no doubt; an error
+// that says that the request had no effect does; doubts are not those of one owner value.
+func TestDoubts(t *testing.T) {
+	var d doubts
+	unknown := &driver.Error{Maybe: true}
+	for i, step := range []struct {
+		owner string
+		late  int64 // that the request has to tell
+		err   error
+	}{
+		{"a", 0, nil},
+		{"a", 0, unknown},
+		{"b", 0, nil},
+		{"a", 2, &driver.Error{}},
+		{"a", 2, &driver.QuarantineError{}},
+		{"a", 2, unknown},
+		{"b", 0, unknown},
+		{"a", 6, nil},
+		{"a", 0, nil},
+		{"b", 7, nil},
+		{"b", 0, nil},
+	} {
+		number, late := d.next(step.owner)
+		if number != int64(i+1) || late != step.late {
+			t.Errorf("request %d has number %d, and tells of %d; want %d", i+1, number, late,
+				step.late)
+		}
+		d.returned(step.owner, number, late, step.err)
+	}
+	if len(d.owners) > 0 {
+		t.Errorf("doubts stay: %v", d.owners)
+	}
+}
