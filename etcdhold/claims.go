@@ -130,12 +130,13 @@ func (b *Backend) waiting(c *claim, p *party, revision int64, presence time.Dura
 }
 
 // outdated reports whether a waiter's record has to be written again. The tokens that a waiter
-// proposes follow its clock, so only a jump counts.
+// proposes follow its clock, so only a jump counts. After a release without an answer the record is
+// written as well, so that the release finds another one if it arrives late.
 func (b *Backend) outdated(c *claim, asks driver.Claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	passed := driver.LeaseClock() - c.asked + time.Second
-	return asks.Block != c.record.Block ||
+	return c.ending || asks.Block != c.record.Block ||
 		uint64(asks.Token) > c.record.Token+uint64(passed.Microseconds())
 }
 

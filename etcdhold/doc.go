@@ -50,6 +50,7 @@
 // Calls of one Backend for one key take effect one after the other. If an answer is missing, the
 // request may still arrive. Then the lease gets no more claims, a release leaves a tombstone under
 // it that the request finds, and the lease is revoked when its last claim has moved to another one.
+// A release that arrives late changes nothing if its claim was asked for again.
 //
 // # Limits
 //

@@ -337,6 +337,71 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
+// A waiter over several nodes gives back what it may have got on a node, and asks again under the
+// same owner value. That is served, whatever request of the claim may still arrive, and a release
+// that arrives then takes nothing away.
+func TestAskedAgainAfterItsEnd(t *testing.T) {
+	for name, what := range map[string]struct {
+		acquires bool // it is the acquisition that is late, and not the release
+		shared   bool
+		again    driver.State
+	}{
+		"acquires":            {true, false, driver.Held},
+		"shares":              {true, true, driver.Held},
+		"queues":              {true, false, driver.Busy},
+		"releases":            {false, false, driver.Held},
+		"releases, shared":    {false, true, driver.Held},
+		"releases, and waits": {false, false, driver.Busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			direct := connect(t)
+			empty(t, direct)
+			k := &keeper{kept: make(chan *pb.TxnRequest, 1)}
+			b := open(t, connect(t, func(c *clientv3.Config) {
+				c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(k.intercept))
+			}))
+			other := open(t, connect(t))
+			warm := claim("k") // so that there is a counter
+			acquire(t, b, warm, driver.Held)
+			release(t, b, warm, driver.Held)
+			acquire(t, b, claim("other"), driver.Held) // so that the lease is not revoked
+			holder, late := claim("k"), queued("k")
+			late.Shared = what.shared
+			if what.again == driver.Busy {
+				acquire(t, other, holder, driver.Held)
+				k.skip.Store(1) // the first transaction finds the key busy
+			}
+			ctx, cancel := patience(t)
+			defer cancel()
+			var err error
+			if what.acquires {
+				k.armed.Store(true)
+				_, err = b.Acquire(ctx, late)
+			} else {
+				acquire(t, b, late, what.again)
+				k.armed.Store(true)
+				_, err = b.Release(ctx, late)
+			}
+			if !errors.Is(err, driver.ErrUnknown) {
+				t.Fatalf("a call without an answer: %v; want ErrUnknown", err)
+			}
+			if what.acquires {
+				release(t, b, late, driver.Lost)
+			}
+			acquire(t, b, late, what.again)
+			answer, err := pb.NewKVClient(direct.ActiveConnection()).Txn(ctx, <-k.kept)
+			if err == nil && answer.Succeeded {
+				t.Error("the late request was executed")
+			}
+			release(t, b, late, what.again)
+			if what.again == driver.Busy {
+				release(t, other, holder, driver.Held)
+			}
+			acquire(t, other, claim("k"), driver.Held)
+		})
+	}
+}
+
 // A claim may have been asked for, without an answer, more often than one transaction has room for.
 // It can still be released, and none of those requests has an effect afterwards.
 func TestManyLateRequests(t *testing.T) {
