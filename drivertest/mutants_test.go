@@ -695,8 +695,28 @@ func callMutants() []*mutant {
 		}
 		return err
 	}
-	var unknown owners
+	var unknown, ended owners
 	return []*mutant{
+		{name: "refuses a claim that was undone after a cut reply",
+			red: []string{"Unknown/UndoneClaimIsAskedForAgain"},
+			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
+				error) {
+				if ended.has(c.Owner) {
+					return driver.Result{State: driver.Busy}, nil
+				}
+				r, err := b.Acquire(ctx, c)
+				if err != nil {
+					unknown.add(c.Owner)
+				}
+				return r, err
+			},
+			release: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
+				error) {
+				if unknown.has(c.Owner) {
+					ended.add(c.Owner)
+				}
+				return b.Release(ctx, c)
+			}},
 		{name: "releases nothing after a cut reply",
 			red: []string{"Unknown/AcquireIsUndoneByRelease", "Unknown/QueueingIsUndoneByRelease"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,
@@ -788,7 +808,7 @@ func callMutants() []*mutant {
 				return r, err
 			}},
 		{name: "calls a cut reply unavailable", red: []string{"Unknown/AcquireIsMineOnAskingAgain",
-			"Unknown/AcquireIsUndoneByRelease",
+			"Unknown/AcquireIsUndoneByRelease", "Unknown/UndoneClaimIsAskedForAgain",
 			"Unknown/QueueingIsKeptOnAskingAgain", "Unknown/QueueingIsUndoneByRelease",
 			"Unknown/ReleaseIsDoneOnce", "Unknown/RenewalCounts"},
 			acquire: func(b *memhold.Backend, ctx context.Context, c driver.Claim) (driver.Result,

@@ -21,6 +21,19 @@ var unknownRules = []rule{
 		s.release(b1, a, driver.Held)
 		s.free(b2, "k")
 	}},
+	// A waiter over several nodes does so.
+	{name: "Unknown/UndoneClaimIsAskedForAgain", needs: cutReply, check: func(s *suite) {
+		b1, b2 := s.open(), s.open()
+		a := s.claim("k")
+		s.cutAcquire(b1, a)
+		s.release(b1, a, driver.Held)
+		s.hold(b1, a)
+		s.cutRelease(b1, a)
+		s.hold(b1, a)
+		s.busy(b2, s.claim("k"), a)
+		s.release(b1, a, driver.Held)
+		s.free(b2, "k")
+	}},
 	{name: "Unknown/QueueingIsKeptOnAskingAgain", needs: cutReply | queue, check: func(s *suite) {
 		b1, b2 := s.open(), s.open()
 		a, w := s.claim("k"), s.queued("k")
@@ -44,14 +57,7 @@ var unknownRules = []rule{
 		b1, b2 := s.open(), s.open()
 		a, c := s.claim("k"), s.claim("k")
 		s.hold(b1, a)
-		s.store.CutReply(s, b1)
-		ctx, cancel := s.limit()
-		defer cancel()
-		r, err := b1.Release(ctx, a)
-		if err == nil {
-			s.Fatalf("Release with its reply cut off = %v; want an error", r.State)
-		}
-		s.fails("Release with its reply cut off", err, driver.ErrUnknown)
+		s.cutRelease(b1, a)
 		s.hold(b2, c)
 		s.release(b1, a, driver.Lost)
 		s.renew(b2, c, driver.Held)
@@ -89,6 +95,19 @@ func (s *suite) cutRenew(b driver.Backend, c driver.Claim) {
 		err = results[0].Err
 	}
 	s.fails("Renew with its reply cut off", err, driver.ErrUnknown)
+}
+
+// cutRelease releases the claim and loses the reply.
+func (s *suite) cutRelease(b driver.Backend, c driver.Claim) {
+	s.Helper()
+	s.store.CutReply(s, b)
+	ctx, cancel := s.limit()
+	defer cancel()
+	r, err := b.Release(ctx, c)
+	if err == nil {
+		s.Fatalf("Release with its reply cut off = %v; want an error", r.State)
+	}
+	s.fails("Release with its reply cut off", err, driver.ErrUnknown)
 }
 
 // cutAcquire acquires the claim and loses the reply.
