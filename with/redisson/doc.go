@@ -17,7 +17,7 @@
 // listen on the same channel. If a key has braces, the channel has them as they are.
 //
 // Two keys of Holdfast are beside the lock, the same as those of package redishold: the largest
-// token granted, and a mark that an acquisition has ended whose request may still arrive. So tokens
+// token granted, and which requests of an owner value are ignored if they still arrive. So tokens
 // rise even if a fleet moves from redishold to this package. Stop all processes for such a move:
 // here a lock of redishold counts as held, but redishold fails on an RLock, which is no string.
 //

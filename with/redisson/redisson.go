@@ -2,7 +2,6 @@ package withredisson
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,9 +21,7 @@ type Backend struct {
 	redis  *goredishold.Backend
 	client *redis.Client
 	ears   *ears
-
-	mu       sync.Mutex
-	doubtful map[string]time.Time // owner values with a request that may still arrive, since when
+	doubts doubts
 }
 
 var _ interface {
@@ -40,8 +37,7 @@ func New(client *redis.Client) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("withredisson: %w", err)
 	}
-	return &Backend{redis: ordered, client: client, ears: newEars(client),
-		doubtful: make(map[string]time.Time)}, nil
+	return &Backend{redis: ordered, client: client, ears: newEars(client)}, nil
 }
 
 // Close gives up the subscription and ends calls that are under way. Keys that are held stay held
@@ -57,16 +53,6 @@ func (b *Backend) Close() error {
 func (b *Backend) Notify(f func(driver.Notice)) (stop func()) { return b.ears.notify(f) }
 
 const (
-	// slow: the library may have sent a request that took longer more than once, though it must
-	// not. A mark too many costs little.
-	slow = 250 * time.Millisecond
-
-	// memory is how long the server remembers the end of an acquisition that may still arrive.
-	memory = time.Minute
-
-	// maxDoubtful bounds how many are kept. Each leaves when it is released.
-	maxDoubtful = 10_000
-
 	// maxExact bounds the integers that Lua keeps exact.
 	maxExact = 1 << 53
 )
@@ -111,9 +97,9 @@ func channelOf(key string) string {
 	return "redisson_lock__channel:{" + key + "}"
 }
 
-// endOf is the key that says that an acquisition was released.
-func endOf(key, owner string) string {
-	return protocol.Namespace + "d:{" + protocol.Tag(protocol.Slot(key)) + "}" + owner
+// lateOf is the key that remembers which requests about an owner value are late.
+func lateOf(key, owner string) string {
+	return protocol.Namespace + "d:{" + protocol.Tag(protocol.Slot(key)) + "}:" + owner
 }
 
 // Acquire asks once for the claim, as driver.Backend describes. There is no queue: a busy claim
@@ -128,11 +114,15 @@ func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 	}
 	n := namesOf(c.Key)
 	start := time.Now()
+	mine, late := b.doubts.next(c.Owner)
 	reply, err := b.redis.Eval(ctx, acquireScript(), c.Key,
-		[]string{n.lock, n.fence, endOf(c.Key, c.Owner)},
-		[]string{c.Owner, milliseconds(c.TTL), number(max(1, uint64(c.Token))),
-			number(max(1, c.Block))})
-	b.note(c.Owner, err, time.Since(start))
+		[]string{n.lock, n.fence, lateOf(c.Key, c.Owner)},
+		numbered([]string{c.Owner, milliseconds(c.TTL), number(max(1, uint64(c.Token))),
+			number(max(1, c.Block))}, mine, late))
+	b.doubts.returned(c.Owner, mine, late, err)
+	if time.Since(start) >= slow {
+		b.doubts.add(c.Owner, mine)
+	}
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -153,29 +143,21 @@ func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 	return driver.Result{}, strange("acquire", reply)
 }
 
+// numbered appends the number of a request, and that of the last one in doubt if it is not 0.
+func numbered(args []string, mine, late uint64) []string {
+	args = append(args, number(mine))
+	if late > 0 {
+		args = append(args, number(late), milliseconds(memory))
+	}
+	return args
+}
+
 // exhausted gives back a lock whose token is too large.
 func (b *Backend) exhausted(ctx context.Context, c driver.Claim) error {
 	_, err := b.Release(ctx, c)
 	return &driver.Error{Maybe: err != nil, Permanent: true,
 		Err: fmt.Errorf("the tokens of %.40q have reached 2^53: lower the score in %s", c.Key,
 			namesOf(c.Key).fence)}
-}
-
-// note remembers the acquisition if a request of it may still arrive.
-func (b *Backend) note(owner string, err error, took time.Duration) {
-	if took < slow && (err == nil || errors.Is(err, driver.ErrUnavailable)) {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.doubtful) >= maxDoubtful {
-		for other, since := range b.doubtful {
-			if time.Since(since) > memory {
-				delete(b.doubtful, other)
-			}
-		}
-	}
-	b.doubtful[owner] = time.Now()
 }
 
 // Release frees the key, as driver.Backend describes, and notifies waiters, also those of Redisson.
@@ -185,23 +167,14 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, e
 		return driver.Result{}, err
 	}
 	b.ears.leave(c.Key, c.Owner)
-	b.mu.Lock()
-	_, doubtful := b.doubtful[c.Owner]
-	b.mu.Unlock()
-	mark := "0"
-	if doubtful {
-		mark = milliseconds(memory)
-	}
 	n := namesOf(c.Key)
+	mine, late := b.doubts.next(c.Owner)
 	reply, err := b.redis.Eval(ctx, releaseScript(), c.Key,
-		[]string{n.lock, n.channel, endOf(c.Key, c.Owner)}, []string{c.Owner, mark})
+		[]string{n.lock, n.channel, lateOf(c.Key, c.Owner)},
+		numbered([]string{c.Owner}, mine, late))
+	b.doubts.returned(c.Owner, mine, late, err)
 	if err != nil {
 		return driver.Result{}, err
-	}
-	if doubtful {
-		b.mu.Lock()
-		delete(b.doubtful, c.Owner)
-		b.mu.Unlock()
 	}
 	switch {
 	case reply.Kind == protocol.Integer && reply.Int == 1:

@@ -514,28 +514,66 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// A request may arrive after the release of its claim, if its connection was given up. It takes no
-// lock.
-func TestAcquireAfterItsRelease(t *testing.T) {
+// A request may arrive after later ones, if its connection was given up. A waiter over several
+// nodes gives back what it may have got, and asks again under the same owner value. That is served,
+// whatever request of the claim may still arrive, and a request that arrives then changes nothing.
+func TestAskedAgainAfterItsEnd(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s)
-	warm(t, b)
-	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Minute}
-	s.Freeze()
-	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := b.Acquire(ended, claim)
-	s.Thaw()
-	if !errors.Is(err, driver.ErrUnknown) {
-		t.Fatalf("Acquire = %v, want ErrUnknown", err)
-	}
-	if _, err := b.Release(within(t), claim); err != nil {
-		t.Fatal(err)
-	}
-	r, err := b.Acquire(within(t), claim) // as the request that is late
-	if err != nil || r.State != driver.Busy || fmt.Sprint(s.Do(t, "EXISTS", "k")) != "0" {
-		t.Errorf("%v, %v; want that the late request is refused", r.State, err)
+	for name, releases := range map[string]bool{"acquires": false, "releases": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
+			defer client.Close()
+			b, err := withredisson.New(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			warm(t, b)
+			claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+			answers := func(want driver.State, call func(context.Context,
+				driver.Claim) (driver.Result, error)) {
+				t.Helper()
+				testserver.Eventually(t, "it is answered over a new connection", func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					r, err := call(ctx, claim)
+					if err == nil && r.State != want {
+						t.Fatalf("%v; want %v", r.State, want)
+					}
+					return err
+				})
+			}
+			call := b.Acquire
+			if releases {
+				answers(driver.Held, b.Acquire)
+				call = b.Release
+			}
+			deliver := proxy.Strand()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := call(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+				t.Fatalf("a call without an answer: %v; want ErrUnknown", err)
+			}
+			proxy.BreakClients()
+			if !releases {
+				answers(driver.Lost, b.Release)
+			}
+			answers(driver.Held, b.Acquire)
+			if !releases {
+				answers(driver.Held, b.Release)
+			}
+			deliver()
+			server.Do(t, "PING")
+			if there := fmt.Sprint(server.Do(t, "EXISTS", "k")); (there != "1") == releases {
+				t.Errorf("%s keys after the late request", there)
+			}
+			if releases {
+				answers(driver.Held, b.Release)
+			}
+		})
 	}
 }
 

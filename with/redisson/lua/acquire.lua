@@ -1,12 +1,17 @@
 -- Grants the lock if it is free or the owner's own. Otherwise tells who holds it.
 --
--- KEYS  lock, fence, the owner's end
--- ARGV  owner, TTL in ms, first token, how many tokens
+-- KEYS  lock, fence, the owner's last late request
+-- ARGV  owner, TTL in ms, first token, how many tokens, the number of this request; if earlier requests may
+--       still arrive, also the number of the last of them, and for how many ms that is remembered
 -- Gives the first token granted; or {holder, what remains of its TTL in ms}.
 
 local owner = ARGV[1]
-if redis.call('EXISTS', KEYS[3]) == 1 then
-	return { '', 0 } -- released before this request arrived: nobody waits for the answer
+local late = redis.call('GET', KEYS[3])
+if late and tonumber(ARGV[5]) <= (tonumber(late) or 2^53) then
+	return { '', 0 } -- a later request has arrived before this one: nobody waits for the answer
+end
+if ARGV[6] then
+	redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
 end
 
 local kind = redis.call('TYPE', KEYS[1]).ok
