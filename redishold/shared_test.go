@@ -278,6 +278,25 @@ func TestLateReleaseUndoesNoLaterGrant(t *testing.T) {
 	}
 }
 
+// Somebody else may release a claim by its owner value. That request has a smaller number, and is
+// not late.
+func TestReleaseByAnotherClientIsNotLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+	proxy.Strand()
+	unanswered(t, b, claim)
+	proxy.BreakClients()
+	granted(t, b, claim) // tells of the request before it
+	another := newShared(t, rueidis.ClientOption{InitAddress: []string{server.Addr}})
+	mustBe(t, "release by another client", driver.Held)(another.Release(t.Context(), claim))
+}
+
 // Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way
 // of all servers.
 func TestSharedClientWithoutShardedChannels(t *testing.T) {

@@ -202,7 +202,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	switch {
 	case a.number > 0:
 		command = append(command, shareMark(a.claim.Shared))
-		command = numbered(command, a.number, a.late)
+		command = a.b.doubts.numbered(command, a.number, a.late)
 	case a.claim.Shared:
 		command = append(command, shareMark(true))
 	}
@@ -220,16 +220,6 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 		return driver.Result{}, a.b.whichKey(ctx, a.keys, err)
 	}
 	return acquired(reply, &a.claim, presence)
-}
-
-// numbered appends the numbers of a request over a Transport that is not ordered: its own, and that
-// of the last one in doubt if it is not 0.
-func numbered(command Command, number, late uint64) Command {
-	command = append(command, strconv.FormatUint(number, 10))
-	if late > 0 {
-		command = append(command, strconv.FormatUint(late, 10), milliseconds(memory))
-	}
-	return command
 }
 
 // block returns the first and the last token that a claim asks for.

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -78,7 +79,7 @@ func New(transport Transport, options Options) *Backend {
 	if options.ReplicaTimeout <= 0 {
 		options.ReplicaTimeout = 100 * time.Millisecond
 	}
-	b := &Backend{transport: transport, options: options}
+	b := &Backend{transport: transport, options: options, doubts: doubts{client: rand.Text()}}
 	transport.Listen(b.hear)
 	if options.ReadOnly {
 		b.transport = readOnly{transport}

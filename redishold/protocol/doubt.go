@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,8 +14,11 @@ import (
 // each request has a number, and the next one about the same owner value tells the server the
 // number of the last one that is in doubt. From then on the server ignores requests up to that
 // number: an acquisition that arrives after its release, and also a release that arrives after the
-// claim was asked for again, as a waiter over several nodes does.
+// claim was asked for again, as a waiter over several nodes does. Requests of other clients about
+// the owner value, such as a release by somebody who knows it, are never late.
 type doubts struct {
+	client string // tells the clients of a server apart
+
 	mu     sync.Mutex
 	owners map[string]doubt
 	last   uint64 // number of the last request
@@ -47,6 +51,16 @@ func (d *doubts) next(owner string) (number, late uint64) {
 	defer d.mu.Unlock()
 	d.last++
 	return d.last, d.owners[owner].number
+}
+
+// numbered appends to a command who sends it, its number, and that of the last request in doubt if
+// it is not 0.
+func (d *doubts) numbered(command Command, number, late uint64) Command {
+	command = append(command, d.client, strconv.FormatUint(number, 10))
+	if late > 0 {
+		command = append(command, strconv.FormatUint(late, 10), milliseconds(memory))
+	}
+	return command
 }
 
 // returned notes how a request has ended that has told the server of the late ones.

@@ -35,7 +35,7 @@ func (b *Backend) release(ctx context.Context, claim *driver.Claim, number, late
 		command = releaseScript().evalsha(command, "6")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
 			lateKey(keys.Slot, claim.Owner), claim.Owner)
-		command = numbered(command, number, late)
+		command = b.doubts.numbered(command, number, late)
 	} else {
 		command = releaseScript().evalsha(command, "5")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,

@@ -305,7 +305,7 @@ func releaseOf(commands []Command) string {
 	}
 	args := commands[0][2:]
 	if s := releaseScript(); commands[0][1] == s.SHA || commands[0][1] == s.Source {
-		args = args[:8] // up to the owner value; the numbers follow
+		args = args[:8] // up to the owner value; the number of the request follows
 	}
 	return fmt.Sprintf("%q", args)
 }

@@ -430,7 +430,7 @@ func TestSharedUndoIsNotWaitedForAfterTheCall(t *testing.T) {
 // next for that.
 func TestSharedAsksOnAfterASlowGrantInQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const numberOfAcquire, numberOfRelease = 18, 10 // places in the commands
+		const numberOfAcquire, numberOfRelease = 19, 11 // places in the commands
 		number := func(c protocol.Command, at int) int {
 			if len(c) <= at {
 				return 0

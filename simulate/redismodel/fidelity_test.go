@@ -265,7 +265,7 @@ func (b *both) script(keys protocol.Keys) []string {
 		all = append(all, late)
 		all[2] = "6"
 	}
-	numbers := []string{b.pick("1", "2", "3")}
+	numbers := []string{b.pick("C", "C", "D"), b.pick("1", "2", "3")}
 	if b.random.IntN(2) == 0 {
 		numbers = append(numbers, b.pick("1", "2"), "1000000")
 	}

@@ -5,20 +5,21 @@
 --       request may overtake another
 -- ARGV  owner, TTL in ms, first token, last token, presence in ms, ticket ('' not to queue, '0' for the order
 --       of arrival), route of notices, '1' if the owner has just set the lock and then seen that somebody waits,
---       '1' to share the lock; with the last key also the number of this request, and, if earlier requests may
---       still arrive, the number of the last of them, and for how many ms that is remembered
+--       '1' to share the lock; with the last key also which client sends this request, and its number there; and,
+--       if earlier requests of the client may still arrive, the number of the last of them, and for how many ms
+--       that is remembered
 -- Gives the first token granted; or {holder, what remains of its TTL in ms, place in the queue or 0, server's
 -- clock in us if the owner is queued, else 0}.
 
 local owner, ttl, together = ARGV[1], ARGV[2], ARGV[9] == '1'
 
 if KEYS[6] then
-	local late = redis.call('GET', KEYS[6])
-	if late and tonumber(ARGV[10]) <= (tonumber(late) or 2^53) then
+	local client, last = string.match(redis.call('GET', KEYS[6]) or '', '^(%S+) (%d+)$')
+	if client == ARGV[10] and tonumber(ARGV[11]) <= tonumber(last) then
 		return { '', 0, 0, 0 } -- a later request has arrived before this one: nobody waits for the answer
 	end
-	if ARGV[11] then
-		redis.call('SET', KEYS[6], ARGV[11], 'PX', ARGV[12])
+	if ARGV[12] then
+		redis.call('SET', KEYS[6], ARGV[10] .. ' ' .. ARGV[12], 'PX', ARGV[13])
 	end
 end
 

@@ -3,19 +3,20 @@
 --
 -- KEYS  lock, queue, waiters, fence, readers; also the owner's last late request, over connections on which one
 --       request may overtake another
--- ARGV  owner; with that key also the number of this request, and, if earlier requests may still arrive, the
---       number of the last of them, and for how many ms that is remembered
+-- ARGV  owner; with that key also which client sends this request, and its number there; and, if earlier requests
+--       of the client may still arrive, the number of the last of them, and for how many ms that is remembered
 -- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
 
 local owner = ARGV[1]
 
 if KEYS[6] then
 	local late = redis.pcall('GET', KEYS[6])
-	if type(late) == 'string' and tonumber(ARGV[2]) <= (tonumber(late) or 0) then
+	local client, last = string.match(type(late) == 'string' and late or '', '^(%S+) (%d+)$')
+	if client == ARGV[2] and tonumber(ARGV[3]) <= tonumber(last) then
 		return 0 -- the owner has asked again before this request arrived
 	end
-	if ARGV[3] then
-		redis.pcall('SET', KEYS[6], ARGV[3], 'PX', ARGV[4]) -- a server that is out of memory refuses this, but must still release
+	if ARGV[4] then
+		redis.pcall('SET', KEYS[6], ARGV[2] .. ' ' .. ARGV[4], 'PX', ARGV[5]) -- a server that is out of memory refuses this, but must still release
 	end
 end
 
