@@ -148,10 +148,10 @@ func checkGoal(t *testing.T, s *scenarioReport, g *goalReport) {
 	switch {
 	case g.Reached != nil || strings.Contains(g.Goal, "peer"):
 	case failed: // which checkDriver has judged
-	case scenario == "processes" || strings.HasSuffix(scenario, "-contended") ||
-		strings.HasPrefix(scenario, "crowd") ||
+	case scenario == "processes" || scenario == "permits" ||
+		strings.HasSuffix(scenario, "-contended") || strings.HasPrefix(scenario, "crowd") ||
 		strings.HasPrefix(g.Goal, "Jain"):
-		// Then there may be no handoff either.
+		// On a busy machine nothing may happen in so short a time.
 		t.Logf("%s: nothing is known of the goal %q", scenario, g.Goal)
 	default:
 		t.Errorf("%s: nothing is known of the goal %q", scenario, g.Goal)
