@@ -297,6 +297,39 @@ func TestReleaseByAnotherClientIsNotLate(t *testing.T) {
 	mustBe(t, "release by another client", driver.Held)(another.Release(t.Context(), claim))
 }
 
+// A server that is out of memory cannot remember which releases are late, but releases. The next
+// request tells it again.
+func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+	mustBe(t, "acquire again", driver.Held)(b.Acquire(t.Context(), claim))
+	deliver := proxy.Strand()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("Release: %v", err)
+	}
+	proxy.BreakClients()
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	testserver.Eventually(t, "released over a new connection", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Release(ctx, claim)
+		return err
+	})
+	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	mustBe(t, "acquire once more", driver.Held)(b.Acquire(t.Context(), claim))
+	deliver()
+	server.Do(t, "PING")
+	mustBe(t, "release of the later grant", driver.Held)(b.Release(t.Context(), claim))
+}
+
 // Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way
 // of all servers.
 func TestSharedClientWithoutShardedChannels(t *testing.T) {

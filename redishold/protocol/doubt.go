@@ -40,7 +40,8 @@ const (
 	memory = time.Minute
 
 	// maxDoubts is how many are kept at least. Each is removed when the next request about its
-	// owner value is answered. If there are more, those older than memory are removed.
+	// owner value is answered, unless the server has no memory for it. If there are more, those
+	// older than memory are removed.
 	maxDoubts = 10_000
 )
 

@@ -16,17 +16,24 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 		return driver.Result{}, err
 	}
 	if b.transport.Ordered() {
-		return b.release(ctx, &claim, 0, 0)
+		result, _, err := b.release(ctx, &claim, 0, 0)
+		return result, err
 	}
 	number, late := b.doubts.next(claim.Owner)
-	result, err := b.release(ctx, &claim, number, late)
-	b.doubts.returned(claim.Owner, number, late, err)
+	result, told, err := b.release(ctx, &claim, number, late)
+	if told || err != nil {
+		b.doubts.returned(claim.Owner, number, late, err)
+	}
 	return result, err
 }
 
-// release sends one release, which has a number if the Transport is not ordered (see doubts).
+// untold is added to the reply of a server that could not remember which requests are late.
+const untold = 4
+
+// release sends one release, which has a number if the Transport is not ordered (see doubts). It
+// reports whether the server was told which requests are late, if any is.
 func (b *Backend) release(ctx context.Context, claim *driver.Claim, number, late uint64) (
-	driver.Result, error) {
+	result driver.Result, told bool, err error) {
 	keys := KeysOf(claim.Key)
 	space := scratches.Get().(*scratch)
 	defer space.free()
@@ -44,17 +51,21 @@ func (b *Backend) release(ctx context.Context, claim *driver.Claim, number, late
 	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
 		effect: true, patient: true})
 	if err != nil {
-		return driver.Result{}, b.whichKey(ctx, keys, err)
+		return result, false, b.whichKey(ctx, keys, err)
+	}
+	told = reply.Int < untold
+	if !told {
+		reply.Int -= untold
 	}
 	if reply.Kind == Integer {
 		switch reply.Int {
 		case 0:
-			return driver.Result{State: driver.Lost}, nil
+			return driver.Result{State: driver.Lost}, told, nil
 		case 1:
-			return driver.Result{State: driver.Held}, nil
+			return driver.Result{State: driver.Held}, told, nil
 		case 2:
-			return driver.Result{State: driver.Busy}, nil
+			return driver.Result{State: driver.Busy}, told, nil
 		}
 	}
-	return driver.Result{}, strange("release", reply)
+	return result, false, strange("release", reply)
 }

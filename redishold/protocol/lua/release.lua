@@ -5,9 +5,10 @@
 --       request may overtake another
 -- ARGV  owner; with that key also which client sends this request, and its number there; and, if earlier requests
 --       of the client may still arrive, the number of the last of them, and for how many ms that is remembered
--- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither.
+-- Gives 1 if the owner held the lock, 2 if it waited, 0 if neither; and 4 more if the server could not remember
+-- the number that it was told.
 
-local owner = ARGV[1]
+local owner, untold = ARGV[1], 0
 
 if KEYS[6] then
 	local late = redis.pcall('GET', KEYS[6])
@@ -15,8 +16,8 @@ if KEYS[6] then
 	if client == ARGV[2] and tonumber(ARGV[3]) <= tonumber(last) then
 		return 0 -- the owner has asked again before this request arrived
 	end
-	if ARGV[4] then
-		redis.pcall('SET', KEYS[6], ARGV[2] .. ' ' .. ARGV[4], 'PX', ARGV[5]) -- a server that is out of memory refuses this, but must still release
+	if ARGV[4] and redis.pcall('SET', KEYS[6], ARGV[2] .. ' ' .. ARGV[4], 'PX', ARGV[5]).err then
+		untold = 4 -- a server that is out of memory refuses this, but must still release
 	end
 end
 
@@ -31,10 +32,10 @@ end
 local shared = holder == 'holdfast:shared'
 if not shared and redis.call('EXISTS', KEYS[2]) == 0 then
 	if holder ~= owner then
-		return 0
+		return untold
 	end
 	redis.call('DEL', KEYS[1])
-	return 1
+	return untold + 1
 end
 
 -- include clock.lua
@@ -53,7 +54,7 @@ if held then
 	if not hand_over(shared) and not shared then
 		redis.call('DEL', KEYS[1])
 	end
-	return 1
+	return untold + 1
 end
 
 redis.call('HDEL', KEYS[3], owner)
@@ -63,4 +64,4 @@ if shared or not holder then
 	hand_over(shared)
 end
 -- A waiter that was not present any more had lost its place already.
-return ends and -ends > now and 2 or 0
+return untold + (ends and -ends > now and 2 or 0)
