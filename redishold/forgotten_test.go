@@ -144,6 +144,10 @@ func TestR32_RecordOfAnEarlierRunOfTheSameHistory(t *testing.T) {
 	}
 	quarantined(t, database(1))
 	history := server.Info(t, "master_replid")
+	testserver.Eventually(t, "no other SAVE is under way", func() error {
+		busy := server.Info(t, "rdb_bgsave_in_progress")
+		return testserver.Not(busy == "0", "rdb_bgsave_in_progress is %s", busy)
+	})
 	server.Do(t, "SAVE")
 	server.Kill()
 	server.Change(redistest.WithArgs("--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"))
