@@ -254,8 +254,10 @@ func (h *history) chaos(finished <-chan struct{}) {
 // are lost.
 func (h *history) suspend(d time.Duration) {
 	for _, proc := range h.processes() {
-		if h.redis && proc.wires[0].lags(0) {
-			return
+		for _, w := range proc.wires {
+			if h.redis && w.lags(0) {
+				return
+			}
 		}
 	}
 	h.ring.note(evSuspend, 0, 0, 0, uint64(d), 0)

@@ -12,7 +12,7 @@ import (
 // feature is one kind of thing that a history may draw. The features of a plan are drawn from its
 // seed. HOLDFAST_WITHOUT switches some off, and so does the search for a smaller history that fails
 // in the same way.
-type feature uint32
+type feature uint64
 
 const (
 	mixedTTL    feature = 1 << iota // acquisitions of two or three TTLs
@@ -49,6 +49,7 @@ const (
 	sets        // AcquireAll and TryAcquireAll of several keys
 	forbids     // backends that refuse for good
 	longTTLs    // TTLs of up to an hour
+	libraries   // on Redis, clients of the application: requests that they give up arrive late
 	allFeatures = 1<<iota - 1
 
 	// callers that give up, for whatever reason
@@ -61,7 +62,7 @@ var featureNames = []string{
 	"waitPanics", "wildPanics", "hookBlocks", "hookCalls", "losses", "outages", "badNotices",
 	"pauses", "suspends", "evictions",
 	"giveUps", "presences", "badContexts", "shared", "semaphores", "rollouts",
-	"deaths", "fair", "sets", "forbids", "longTTLs",
+	"deaths", "fair", "sets", "forbids", "longTTLs", "libraries",
 }
 
 // featuresNamed reads a list of names, separated by commas.
@@ -170,7 +171,7 @@ func newPlan(seed uint64, with feature) *plan {
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
-		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05,
+		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05, libraries: 0.6,
 		// only if HOLDFAST_WITH says so: a backend must not do this, see docs/simulation.md
 		presences: -1,
 	}
@@ -217,10 +218,34 @@ func (p *plan) stack() {
 		p.redis = true
 		p.presence = 3 * time.Second
 		p.steps = max(30, p.steps/4) // Lua takes its time
+		shortest := 100 * time.Millisecond
+		if p.has(libraries) && r.IntN(3) > 0 {
+			p.nodes = 3
+			p.delay = min(p.delay, 300*time.Microsecond)
+			p.steps = max(10, p.steps/12)
+			shortest = 300 * time.Millisecond
+			if r.IntN(2) == 0 {
+				p.compete(r)
+			}
+		}
 		for i := range p.ttls {
-			p.ttls[i] = max(p.ttls[i], 100*time.Millisecond)
+			p.ttls[i] = max(p.ttls[i], shortest)
 		}
 	}
+}
+
+// compete makes it a plan of processes that wait for each other for locks. Over several nodes they
+// give back what they got where others are ahead, and ask again.
+func (p *plan) compete(r *rand.Rand) {
+	p.features &^= semaphores | rollouts
+	p.processes = max(p.processes, 3)
+	p.workers = min(p.workers, 4)
+	p.keys = min(p.keys, 2)
+	p.permits = make([]int, p.keys)
+	p.turns = pick(r, 1, 3)
+	p.hold = pick(r, 500*time.Microsecond, 5*time.Millisecond, 20*time.Millisecond)
+	p.think = min(p.think, 20*time.Millisecond)
+	p.steps = max(10, 150/(p.processes*p.workers))
 }
 
 // queues makes it a plan of processes that wait for each other at the backend, if the backend
@@ -307,7 +332,7 @@ func (p *plan) fairWeather() {
 	}
 	r := rand.New(rand.NewPCG(p.seed, 8))
 	p.features &^= losses | outages | badNotices | presences | pauses | suspends | evictions |
-		deaths | forbids
+		deaths | forbids | libraries
 	if r.IntN(2) == 0 {
 		p.features &^= impatience
 	}
@@ -404,6 +429,8 @@ func (p *plan) String() string {
 	}
 	kind := "memory"
 	switch {
+	case p.redis && p.nodes > 1:
+		kind = fmt.Sprintf("a quorum of %d Redis servers", p.nodes)
 	case p.redis:
 		kind = "Redis"
 	case p.nodes > 1:

@@ -12,47 +12,100 @@ import (
 	"github.com/holdfast-go/holdfast/simulate/redismodel"
 )
 
-// redis is a stack of one Redis server, a model that runs the real scripts.
+// redis is a stack of one Redis server, or of a quorum of several. These are models that run the
+// real scripts.
 type redis struct {
-	server *redismodel.Server
-	watch  *protocol.Backend // a connection without weather
+	servers []*redismodel.Server
+	watch   []*protocol.Backend // connections without weather
 }
 
-func newRedis() *redis {
-	server := redismodel.New(redismodel.Options{})
-	return &redis{server: server, watch: server.Client(redismodel.Link{}).Backend()}
+func newRedis(nodes int) *redis {
+	s := new(redis)
+	for range nodes {
+		server := redismodel.New(redismodel.Options{})
+		s.servers = append(s.servers, server)
+		s.watch = append(s.watch, server.Client(redismodel.Link{}).Backend())
+	}
+	return s
 }
 
-func (s *redis) size() int { return 1 }
+func (s *redis) size() int { return len(s.servers) }
 
 func (s *redis) connect(p *process) (driver.Backend, []path) {
-	l := &redisLink{h: p.h, proc: p, r: rand.New(rand.NewPCG(p.h.seed, uint64(100+p.id)))}
-	l.client = s.server.Client(redismodel.Link{
-		Request: l.request, Reply: l.travel, Gap: l.gap, Cut: l.cut,
-	})
-	return l.client.Backend(), []path{l}
-}
-
-func (s *redis) inspect(key string) []driver.Entry {
-	e, err := s.watch.Inspect(context.Background(), key)
-	if err != nil {
-		panic(err)
+	var paths []path
+	var backends []driver.Backend
+	r := rand.New(rand.NewPCG(p.h.seed, uint64(400+p.id)))
+	overLibrary := p.h.has(libraries) && r.IntN(4) > 0
+	for i, server := range s.servers {
+		l := &redisLink{h: p.h, proc: p,
+			r: rand.New(rand.NewPCG(p.h.seed, uint64(100+p.id+1000*i)))}
+		link := redismodel.Link{Request: l.request, Reply: l.travel, Gap: l.gap, Cut: l.cut}
+		paths = append(paths, l)
+		if overLibrary {
+			l.timeout = pick(r, 20*time.Millisecond, 100*time.Millisecond, time.Second,
+				3*time.Second)
+			l.strays = pick(r, 5, 10, 25, 50)
+			library := server.Library(link, func() time.Duration { return l.timeout })
+			l.client = library
+			backends = append(backends, library.Backend())
+			continue
+		}
+		client := server.Client(link)
+		l.client = client
+		backends = append(backends, client.Backend())
 	}
-	return []driver.Entry{e}
+	return p.h.quorum(backends), paths
 }
 
-func (s *redis) lose(key string) { s.server.Evict(key) }
+func (s *redis) inspect(key string) (entries []driver.Entry) {
+	for _, watch := range s.watch {
+		e, err := watch.Inspect(context.Background(), key)
+		if err != nil {
+			panic(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
 
-// suspend makes the server's clock, which follows package time, count what the lease clock counts.
-func (s *redis) suspend(d time.Duration) { s.server.StepClock(d) }
+func (s *redis) lose(key string) {
+	for _, server := range s.servers {
+		server.Evict(key)
+	}
+}
 
-func (s *redis) close() { s.watch.Close() }
+// suspend makes the servers' clocks, which follow package time, count what the lease clock counts.
+func (s *redis) suspend(d time.Duration) {
+	for _, server := range s.servers {
+		server.StepClock(d)
+	}
+}
 
-// redisLink is the way of one process to the server.
+func (s *redis) close() {
+	for _, watch := range s.watch {
+		watch.Close()
+	}
+	for _, server := range s.servers {
+		server.Stop()
+	}
+	// What an application's client has been asked for is still under way.
+	time.Sleep(2 * protocol.LibraryPatience)
+}
+
+// redisClient is a client of redishold's own, or of an application.
+type redisClient interface {
+	Cut(arrive bool)
+	Hang(redismodel.Direction)
+	Resume()
+}
+
+// redisLink is the way of one process to a server.
 type redisLink struct {
-	h      *history
-	proc   *process
-	client *redismodel.Client
+	h       *history
+	proc    *process
+	client  redisClient
+	timeout time.Duration // of a client of the application; 0: it is redishold's own
+	strays  int           // one of so many requests arrives after that
 
 	mu     sync.Mutex
 	r      *rand.Rand
@@ -66,7 +119,25 @@ type redisLink struct {
 
 func (l *redisLink) request() time.Duration {
 	l.proc.load.call()
-	return l.travel()
+	return l.travel() + l.straggle()
+}
+
+// longestStray is how late a request arrives that its client has given up, at most. Redis is told
+// for a minute which requests are late.
+const longestStray = 10 * time.Second
+
+// straggle is how much longer a request is on its way if its client gives it up meanwhile: later
+// ones overtake it. Only clients of an application do that.
+func (l *redisLink) straggle() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timeout == 0 || l.mended || l.r.IntN(l.strays) > 0 {
+		return 0
+	}
+	d := l.timeout + time.Duration(l.r.ExpFloat64()*float64(pick(l.r, l.timeout, time.Second)))
+	d = min(d, longestStray)
+	l.lag(time.Now().Add(d + time.Second))
+	return d
 }
 
 func (l *redisLink) travel() time.Duration {

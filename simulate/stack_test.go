@@ -39,7 +39,7 @@ type path interface {
 // newStack makes the stack that the plan names.
 func newStack(p *plan) stack {
 	if p.redis {
-		return newRedis()
+		return newRedis(p.nodes)
 	}
 	s := new(memory)
 	for range p.nodes {
@@ -65,15 +65,20 @@ func (s *memory) connect(p *process) (driver.Backend, []path) {
 		wires = append(wires, w)
 		backends = append(backends, w)
 	}
-	if len(backends) == 1 {
-		return backends[0], wires
+	return p.h.quorum(backends), wires
+}
+
+// quorum returns a quorum of the nodes, or the only one.
+func (h *history) quorum(nodes []driver.Backend) driver.Backend {
+	if len(nodes) == 1 {
+		return nodes[0]
 	}
 	// The nodes never forget, so there is nothing to guard against.
-	q, err := quorum.New(backends, quorum.WithGuard(0))
+	q, err := quorum.New(nodes, quorum.WithGuard(0))
 	if err != nil {
-		panic(fmt.Sprintf("%v: quorum.New: %v", p.h.plan, err))
+		panic(fmt.Sprintf("%v: quorum.New: %v", h.plan, err))
 	}
-	return q, wires
+	return q
 }
 
 func (s *memory) inspect(key string) (entries []driver.Entry) {

@@ -32,6 +32,21 @@ var with = map[string]string{
 	"notice-while-asking":   "presences",
 	"permit-after-deadline": "semaphores,suspends",
 	"forbidden-not-told":    "forbids,outages,closes",
+
+	"late-acquisition-taken":          "libraries",
+	"late-mark-refuses-all":           "libraries",
+	"late-number-not-told":            "libraries",
+	"late-number-not-told-by-release": "libraries",
+	"late-release-taken":              "libraries",
+}
+
+// on is what a mutant needs as a stack, if five of six histories cannot show it.
+var on = map[string]string{
+	"late-acquisition-taken":          "redis",
+	"late-mark-refuses-all":           "redis",
+	"late-number-not-told":            "redis",
+	"late-number-not-told-by-release": "redis",
+	"late-release-taken":              "redis",
 }
 
 // hanging are the mutants that end a history by a deadlock. If any other ends without a broken
@@ -63,7 +78,8 @@ func TestMutants(t *testing.T) {
 			start := time.Now()
 			run := exec.Command(program, "-test.run=^TestSimulation$", "-test.timeout=20m")
 			run.Env = append(os.Environ(), "HOLDFAST_SEED="+*seed, "HOLDFAST_HISTORIES="+*histories,
-				"HOLDFAST_MINIMISE=no", "GOMAXPROCS=1", "HOLDFAST_WITH="+with[name])
+				"HOLDFAST_MINIMISE=no", "GOMAXPROCS=1", "HOLDFAST_WITH="+with[name],
+				"HOLDFAST_STACK="+on[name])
 			out, err := run.CombinedOutput()
 			took := time.Since(start).Round(time.Second)
 			found := broken.FindSubmatch(out)

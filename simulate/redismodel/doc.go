@@ -20,9 +20,11 @@
 // answer. The next one is greeted anew: it looks at the server's run and settings, has its
 // predecessor closed by the server, loads the scripts, and subscribes.
 //
-// What is not modelled: clusters and Sentinels, and the unordered transport of goredishold. A
-// command that the model does not know is answered with an error, as an old server would, never
-// ignored.
+// A [Library] stands for a client of the application, as goredishold has one: each request has a
+// connection of its own, and arrives after later ones if the library has given it up.
+//
+// What is not modelled: clusters and Sentinels. A command that the model does not know is answered
+// with an error, as an old server would, never ignored.
 //
 // # Known differences
 //

@@ -55,10 +55,11 @@ type Server struct {
 	stopped   bool
 	paused    bool
 
-	conns   []*conn
-	lastID  int64
-	current *conn   // whose command is under way; nil if nobody's
-	ready   []*conn // with something to deliver once mu is free
+	conns    []*conn
+	lastID   int64
+	current  *conn      // whose command is under way; nil if nobody's
+	ready    []*conn    // with something to deliver once mu is free
+	stranded []stranded // of Libraries, what could not go on
 }
 
 var serial atomic.Int64
@@ -181,6 +182,11 @@ func (s *Server) wake() {
 	for _, c := range slices.Clone(s.conns) {
 		c.serve(0)
 		s.ready = append(s.ready, c)
+	}
+	again := s.stranded
+	s.stranded = nil
+	for _, a := range again {
+		a.trip.after(draw(a.travel), a.goOn)
 	}
 }
 

@@ -27,12 +27,21 @@ type history struct {
 	*testing.T
 	seed    uint64
 	servers []*redismodel.Server
-	clients []*redismodel.Client
+	clients []client
 	evicts  bool
+	// most clients are of an application
+	libraries bool
 
 	mu     sync.Mutex
 	grants []*grant
 	over   bool
+}
+
+// client is a client of redishold's own, or of an application.
+type client interface {
+	Cut(arrive bool)
+	Hang(redismodel.Direction)
+	Resume()
 }
 
 // chances are one party's own source of randomness. If it were shared, the scheduler would decide
@@ -85,10 +94,25 @@ func link(h *chances) redismodel.Link {
 	}
 }
 
-// runHistory runs the history of a seed and returns how many acquisitions completed in it.
-func runHistory(t *testing.T, seed uint64, servers int, evicts bool) (completed int) {
+// strayLink is a link with which one request of ten arrives up to seconds after its client has
+// given it up, and how long that takes.
+func strayLink(h *chances, l redismodel.Link) (redismodel.Link, func() time.Duration) {
+	timeout := time.Duration(20+h.upTo(500)) * time.Millisecond
+	request := l.Request
+	l.Request = func() time.Duration {
+		if h.oneIn(10) {
+			return timeout + h.some(time.Duration(1+h.upTo(8000))*time.Millisecond)
+		}
+		return request()
+	}
+	return l, func() time.Duration { return timeout }
+}
+
+// runHistory runs the history of a seed and returns how many acquisitions completed in it. If
+// libraries is set, most are by clients of an application: see strayLink.
+func runHistory(t *testing.T, seed uint64, servers int, evicts, libraries bool) (completed int) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &history{T: t, seed: seed, evicts: evicts}
+		h := &history{T: t, seed: seed, evicts: evicts, libraries: libraries}
 		set := h.chances(0)
 		for range servers {
 			h.servers = append(h.servers, redismodel.New(redismodel.Options{
@@ -113,12 +137,18 @@ func runHistory(t *testing.T, seed uint64, servers int, evicts bool) (completed 
 		trouble.Wait()
 		// what could not be released ends by itself: leases, and queues after 20 s
 		time.Sleep(30 * time.Second)
+		if libraries {
+			time.Sleep(time.Minute) // what the servers know of late requests
+		}
 		for _, s := range h.servers {
 			if keys := s.Keys(); len(keys) > 0 {
 				h.fail("left on %s: %q", s.Name(), keys)
 			}
 		}
 		completed = len(h.grants)
+		for _, s := range h.servers {
+			s.Stop()
+		}
 	})
 	return completed
 }
@@ -130,7 +160,14 @@ func (h *history) open(client int) driver.Backend { return h.openOver(client, li
 func (h *history) openOver(client int, link func(*chances) redismodel.Link) driver.Backend {
 	var backends []driver.Backend
 	for i, s := range h.servers {
-		c := s.Client(link(h.chances(uint64(1000 + 10*client + i))))
+		chances := h.chances(uint64(1000 + 10*client + i))
+		if h.libraries && client%4 > 0 {
+			l := s.Library(strayLink(chances, link(chances)))
+			h.clients = append(h.clients, l)
+			backends = append(backends, l.Backend())
+			continue
+		}
+		c := s.Client(link(chances))
 		h.clients = append(h.clients, c)
 		backends = append(backends, c.Backend())
 	}
@@ -327,10 +364,19 @@ func histories(t *testing.T, n, expected int, run func(*testing.T, uint64) int) 
 
 // of returns a function that runs histories of that many servers.
 func of(servers int, evicts bool) func(*testing.T, uint64) int {
-	return func(t *testing.T, seed uint64) int { return runHistory(t, seed, servers, evicts) }
+	return func(t *testing.T, seed uint64) int {
+		return runHistory(t, seed, servers, evicts, false)
+	}
+}
+
+// ofStrays is of with clients of an application.
+func ofStrays(servers int) func(*testing.T, uint64) int {
+	return func(t *testing.T, seed uint64) int { return runHistory(t, seed, servers, false, true) }
 }
 
 func TestHistoriesOneServer(t *testing.T)    { histories(t, 100, 3, of(1, false)) }
 func TestHistoriesThreeServers(t *testing.T) { histories(t, 50, 3, of(3, false)) }
 func TestHistoriesEvictions(t *testing.T)    { histories(t, 50, 3, of(3, true)) }
+func TestHistoriesStrays(t *testing.T)       { histories(t, 30, 2, ofStrays(3)) }
+func TestHistoriesOneStray(t *testing.T)     { histories(t, 30, 2, ofStrays(1)) }
 func TestRaces(t *testing.T)                 { histories(t, 1500, 0, runRace) }
