@@ -266,8 +266,9 @@ func (l *Library) Subscribe(ctx context.Context, channel string, hear func(strin
 			if pause(life, subscribePause) != nil {
 				return
 			}
-			if now, err = transport.Conn(life, protocol.Slots); err != nil {
-				now = nil
+			now = nil
+			if again, err := transport.Conn(life, protocol.Slots); err == nil {
+				now = again
 			}
 		}
 	}()
