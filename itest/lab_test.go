@@ -45,14 +45,32 @@ func (r *runs) count(open bool) {
 	}
 }
 
-// judge fails the test, when its runs are over, if most of them have not shown everything.
+// enough reports whether most of them have shown everything.
+func (r *runs) enough() bool { return 2*r.open <= r.all }
+
+// judge fails the test, when its runs are over, if they have not shown enough.
 func (r *runs) judge(t *testing.T) {
 	t.Cleanup(func() {
-		if 2*r.open > r.all {
+		if !r.enough() {
 			t.Errorf("the machine was too busy: %d of %d runs have not shown everything", r.open,
 				r.all)
 		}
 	})
+}
+
+func TestMostRunsHaveToShowEverything(t *testing.T) {
+	for _, c := range []struct {
+		open, all int
+		want      bool
+	}{{0, 9, true}, {4, 9, true}, {5, 9, false}, {1, 2, true}, {1, 1, false}} {
+		var r runs
+		for i := range c.all {
+			r.count(i < c.open)
+		}
+		if got := r.enough(); got != c.want {
+			t.Errorf("%d of %d runs have not shown everything: enough: %t", c.open, c.all, got)
+		}
+	}
 }
 
 // run runs the laboratory, and fails the test if a promise was not kept.

@@ -153,14 +153,21 @@ func TestOpenWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// A request that the library gave up, and that arrives after what was sent since over another
-// connection, must not take the lock for an acquisition that was released.
-func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
-	t.Parallel()
+// overProxy returns a Backend whose client has one connection, by way of the proxy.
+func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *redishold.Backend) {
+	t.Helper()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server)
 	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
 		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	return server, proxy, b
+}
+
+// A request that the library gave up, and that arrives after what was sent since over another
+// connection, must not take the lock for an acquisition that was released.
+func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
 	claim := newClaim("k")
 	// The server must know the scripts, or a late request would do nothing.
 	other := newClaim("other")
@@ -190,10 +197,7 @@ func TestStragglersOfASharedClientAreKeptOut(t *testing.T) {
 // waiter over several nodes does. The late request is kept out nevertheless.
 func TestClaimIsAskedForAgainAfterItsEnd(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	server, proxy, b := overProxy(t)
 	holder, claim := newClaim("k"), newClaim("k")
 	claim.Queue = true
 	// The server must know the scripts, or a late request would do nothing.
@@ -237,10 +241,7 @@ func TestClaimIsAskedForAgainAfterItsEnd(t *testing.T) {
 // waiter over several nodes does, must not undo that.
 func TestLateReleaseUndoesNoLaterGrant(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	server, proxy, b := overProxy(t)
 	holder, claim := newClaim("k"), newClaim("k")
 	claim.Queue = true
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
@@ -282,10 +283,7 @@ func TestLateReleaseUndoesNoLaterGrant(t *testing.T) {
 // not late.
 func TestReleaseByAnotherClientIsNotLate(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	server, proxy, b := overProxy(t)
 	claim := newClaim("k")
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
@@ -301,10 +299,7 @@ func TestReleaseByAnotherClientIsNotLate(t *testing.T) {
 // request tells it again.
 func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	server, proxy, b := overProxy(t)
 	claim := newClaim("k")
 	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
 	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
