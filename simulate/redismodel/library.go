@@ -127,15 +127,15 @@ func (l *Library) Pipeline(ctx context.Context, commands []protocol.Command,
 	defer cancel()
 	select {
 	case <-t.done:
-		copy(replies, t.replies)
-		return t.err
 	case <-ctx.Done():
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		t.end(ctx.Err())
-		copy(replies, t.replies)
-		return t.err
+		s.mu.Unlock()
 	}
+	if t.err == nil { // else the server may carry out, and write replies, later
+		copy(replies, t.replies)
+	}
+	return t.err
 }
 
 // after has f called after d, with the server's mu held.
