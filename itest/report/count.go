@@ -33,7 +33,8 @@ type Figures struct {
 	Starved  time.Duration  // the laboratory itself did not run: then nothing counts as late
 	Excused  int            // findings with an excuse
 	Violated int            // findings without one
-	// of them, those that only say that nothing was shown: a search or a probe was given up
+	// of them, those that only say that nothing was shown: a search or a probe was given up, or
+	// the machine was too busy
 	Open   int
 	Errors map[string]int  // of calls of Acquire, by kind
 	Guards []check.Guarded // by kind of store

@@ -290,7 +290,7 @@ func verdict(b *bytes.Buffer, runs []*Run) {
 		}
 	}
 	fmt.Fprintf(b,
-		"**%d violations in %s of faults, with %d acquisitions.** %d searches for an order of the steps, or probes, were given up and showed nothing. ",
+		"**%d violations in %s of faults, with %d acquisitions.** %d times nothing was shown, which counts as a violation: the search for an order of the steps, or a probe, was given up, or the machine was too busy. ",
 		violations, short(total), granted, open)
 	switch {
 	case len(limits) == 0 && violations == 0:

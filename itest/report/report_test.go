@@ -77,7 +77,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"`make torture DURATION=1h PARALLEL=12 SEED=7`", "of which 12 at most ran at once",
 		"**2 violations in 39s of faults, with 2 acquisitions.**",
-		"1 searches for an order of the steps, or probes, were given up", "1 times: forgot",
+		"1 times nothing was shown, which counts as a violation", "1 times: forgot",
 		"**Violation**: orphans", "exclusion: forgot <it>: 1 times",
 		"n1 granted key1 to c1.1's and to c2.1's between",
 		"single Redis, nothing kept through a restart, assumptions broken", "restart 1",
