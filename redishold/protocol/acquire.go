@@ -29,13 +29,9 @@ func (b *Backend) Acquire(ctx context.Context, claim driver.Claim) (driver.Resul
 		return driver.Result{}, err
 	}
 	if !b.transport.Ordered() {
-		start := time.Now()
-		a.number, a.late = b.doubts.next(claim.Owner)
+		a.request = b.doubts.next(claim.Owner)
 		result, err := a.byScript(ctx, conn, false)
-		b.doubts.returned(claim.Owner, a.number, a.late, err)
-		if time.Since(start) >= slow {
-			b.doubts.add(claim.Owner, a.number)
-		}
+		b.doubts.acquired(a.request, err)
 		return result, a.undo(ctx, err)
 	}
 	found := refused
@@ -86,8 +82,7 @@ type acquisition struct {
 	claim       driver.Claim // by value: a pointer would put it on the heap
 	keys        Keys
 	first, last string
-	// over a Transport that is not ordered: of this request, and of the last one in doubt; else 0
-	number, late uint64
+	request     request // over a Transport that is not ordered
 }
 
 // plainOutcome is the outcome of an attempt without a script.
@@ -191,7 +186,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	} else {
 		command = acquireScript().evalsha(command, "6")
 		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-			a.keys.Readers, lateKey(a.keys.Slot, a.claim.Owner))
+			a.keys.Readers, a.keys.late(a.claim.Owner))
 	}
 	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last,
 		milliseconds(presence), ticket)
@@ -200,9 +195,9 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	}
 	command = append(command, route, mark)
 	switch {
-	case a.number > 0:
+	case a.request.number > 0:
 		command = append(command, shareMark(a.claim.Shared))
-		command = a.b.doubts.numbered(command, a.number, a.late)
+		command = a.b.doubts.numbered(command, a.request)
 	case a.claim.Shared:
 		command = append(command, shareMark(true))
 	}

@@ -45,37 +45,66 @@ const (
 	maxDoubts = 10_000
 )
 
-// next returns the number of a new request about the claim, and that of the last one that may still
-// arrive; 0 if none may. Numbers rise.
-func (d *doubts) next(owner string) (number, late uint64) {
+// request is a request about a claim, to acquire it or to release it.
+type request struct {
+	owner  string
+	number uint64 // rises from each to the next
+	late   uint64 // of the last request about the owner value that may still arrive; 0 if none may
+	since  time.Time
+}
+
+// next returns a new request. The caller says by acquired or released how it has ended.
+func (d *doubts) next(owner string) request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
-	return d.last, d.owners[owner].number
+	return request{owner, d.last, d.owners[owner].number, time.Now()}
 }
 
-// numbered appends to a command who sends it, its number, and that of the last request in doubt if
-// it is not 0.
-func (d *doubts) numbered(command Command, number, late uint64) Command {
-	command = append(command, d.client, strconv.FormatUint(number, 10))
-	if late > 0 {
-		command = append(command, strconv.FormatUint(late, 10), milliseconds(memory))
+// numbered appends to a command who sends the request, its number, and that of the last one in
+// doubt if there is one.
+func (d *doubts) numbered(command Command, r request) Command {
+	command = append(command, d.client, strconv.FormatUint(r.number, 10))
+	if r.late > 0 {
+		command = append(command, strconv.FormatUint(r.late, 10), milliseconds(memory))
 	}
 	return command
 }
 
-// returned notes how a request has ended that has told the server of the late ones.
-func (d *doubts) returned(owner string, number, late uint64, err error) {
-	switch {
-	case err == nil:
-		d.forget(owner, late)
-	case !errors.Is(err, driver.ErrUnavailable):
-		d.add(owner, number)
+// acquired notes how an acquisition has ended.
+func (d *doubts) acquired(r request, err error) {
+	d.returned(r, err)
+	if time.Since(r.since) >= slow {
+		d.add(r)
 	}
 }
 
-// add remembers that the request of that number may still arrive.
-func (d *doubts) add(owner string, number uint64) {
+// untold is added to the reply of a script that ends a claim, if the server could not remember
+// which requests are late.
+const untold = 4
+
+// released notes how a release has ended, and takes from its reply whether the server could
+// remember what it was told.
+func (d *doubts) released(r request, reply *Reply, err error) {
+	if err == nil && reply.Kind == Integer && reply.Int >= untold {
+		reply.Int -= untold
+		return
+	}
+	d.returned(r, err)
+}
+
+// returned notes how a request has ended that has told the server of the late ones.
+func (d *doubts) returned(r request, err error) {
+	switch {
+	case err == nil:
+		d.forget(r)
+	case !errors.Is(err, driver.ErrUnavailable):
+		d.add(r)
+	}
+}
+
+// add remembers that the request may still arrive.
+func (d *doubts) add(r request) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,14 +118,14 @@ func (d *doubts) add(owner string, number uint64) {
 			}
 		}
 	}
-	d.owners[owner] = doubt{now, max(number, d.owners[owner].number)}
+	d.owners[r.owner] = doubt{now, max(r.number, d.owners[r.owner].number)}
 }
 
-// forget forgets what was noted up to that number.
-func (d *doubts) forget(owner string, number uint64) {
+// forget forgets what the request has told the server.
+func (d *doubts) forget(r request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.owners[owner].number <= number {
-		delete(d.owners, owner)
+	if d.owners[r.owner].number <= r.late {
+		delete(d.owners, r.owner)
 	}
 }

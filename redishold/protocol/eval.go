@@ -11,9 +11,10 @@ import (
 // ending has the scripts that end a claim, by their sources and by what EVALSHA knows them by.
 var ending sync.Map
 
-// NewScript returns a script for [Backend.Eval]. The name is for people. ends says that the script
-// ends a claim. Such a script is sent even if its caller has given up before the script's turn
-// came, and two equal calls of it must have the effect of one.
+// NewScript returns a script for [Backend.Eval] and [Backend.EvalNumbered]. The name is for people.
+// ends says that the script ends the claim of the owner value that is its first argument. Such a
+// script is sent even if its caller has given up before the script's turn came, and two calls of it
+// with the same keys and owner value must have the effect of one.
 func NewScript(name, source string, ends bool) *Script {
 	sum := sha1.Sum([]byte(source))
 	s := &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
@@ -35,7 +36,46 @@ func (b *Backend) Eval(ctx context.Context, script *Script, key string,
 	if err := b.ready(ctx); err != nil {
 		return Reply{}, err
 	}
-	slot := Slot(key)
+	return b.eval(ctx, script, Slot(key), keys, args)
+}
+
+// EvalNumbered is Eval for a script that acquires or ends the claim of an owner value. The server
+// can tell the Backend's requests about a claim that arrive late, as on a client that others use
+// too. The script gets
+//
+//   - one more key, the last: the owner value's late requests (see the documentation of the
+//     package). It has the text "client number" or does not exist;
+//   - the owner value as its first argument, before args;
+//   - after args, which client sends the request, and its number there;
+//   - after these, if earlier requests of the client may still arrive, the number of the last of
+//     them, and for how many milliseconds the server has to remember it.
+//
+// If the last key has the request's client, and the same number or a larger one, the script must do
+// nothing. Otherwise it first has to set that key to what it is told, if it is told something. If
+// the server refuses that, for want of memory, a script that acquires must fail. One that ends a
+// claim goes on and adds 4 to its reply, which EvalNumbered subtracts. Without these 4 its reply
+// must be 0 to 3, or no integer.
+func (b *Backend) EvalNumbered(ctx context.Context, script *Script, key, owner string,
+	keys, args []string) (Reply, error) {
+	if err := b.ready(ctx); err != nil {
+		return Reply{}, err
+	}
+	of := Keys{Slot: Slot(key)}
+	r := b.doubts.next(owner)
+	all := append(make([]string, 0, len(keys)+1), keys...)
+	told := append(make([]string, 0, 1+len(args)+4), owner)
+	told = b.doubts.numbered(append(told, args...), r)
+	reply, err := b.eval(ctx, script, of.Slot, append(all, of.late(owner)), told)
+	if _, ends := ending.Load(script.SHA); ends {
+		b.doubts.released(r, &reply, err)
+	} else {
+		b.doubts.acquired(r, err)
+	}
+	return reply, err
+}
+
+func (b *Backend) eval(ctx context.Context, script *Script, slot uint16,
+	keys, args []string) (Reply, error) {
 	conn, err := b.transport.Conn(ctx, slot)
 	if err != nil {
 		return Reply{}, err

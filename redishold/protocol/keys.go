@@ -145,10 +145,10 @@ func makeKeys(lock string) Keys {
 		Waiters: all[third : 2*third], Readers: all[2*third:], Fence: shared.fence}
 }
 
-// lateKey is the key that remembers which requests about an owner value are late, over a Transport
+// late is the key that remembers which requests about an owner value are late, over a Transport
 // that is not ordered.
-func lateKey(slot uint16, owner string) string {
-	return latePrefix + namesOf(slot).tag + "}:" + owner
+func (k *Keys) late(owner string) string {
+	return latePrefix + namesOf(k.Slot).tag + "}:" + owner
 }
 
 // lockOf returns the lock key that a queue's name was made from.

@@ -15,57 +15,47 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 		TTL: Presence}); err != nil {
 		return driver.Result{}, err
 	}
-	if b.transport.Ordered() {
-		result, _, err := b.release(ctx, &claim, 0, 0)
-		return result, err
-	}
-	number, late := b.doubts.next(claim.Owner)
-	result, told, err := b.release(ctx, &claim, number, late)
-	if told || err != nil {
-		b.doubts.returned(claim.Owner, number, late, err)
-	}
-	return result, err
-}
-
-// untold is added to the reply of a server that could not remember which requests are late.
-const untold = 4
-
-// release sends one release, which has a number if the Transport is not ordered (see doubts). It
-// reports whether the server was told which requests are late, if any is.
-func (b *Backend) release(ctx context.Context, claim *driver.Claim, number, late uint64) (
-	result driver.Result, told bool, err error) {
 	keys := KeysOf(claim.Key)
 	space := scratches.Get().(*scratch)
 	defer space.free()
 	command := Command(space.args[:0])
-	if number > 0 {
-		command = releaseScript().evalsha(command, "6")
-		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
-			lateKey(keys.Slot, claim.Owner), claim.Owner)
-		command = b.doubts.numbered(command, number, late)
-	} else {
+	var reply Reply
+	var err error
+	if b.transport.Ordered() {
 		command = releaseScript().evalsha(command, "5")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
 			claim.Owner)
+		reply, err = b.release(ctx, keys, command)
+	} else {
+		r := b.doubts.next(claim.Owner)
+		command = releaseScript().evalsha(command, "6")
+		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
+			keys.late(claim.Owner), claim.Owner)
+		reply, err = b.release(ctx, keys, b.doubts.numbered(command, r))
+		b.doubts.released(r, &reply, err)
 	}
-	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
-		effect: true, patient: true})
 	if err != nil {
-		return result, false, b.whichKey(ctx, keys, err)
-	}
-	told = reply.Int < untold
-	if !told {
-		reply.Int -= untold
+		return driver.Result{}, err
 	}
 	if reply.Kind == Integer {
 		switch reply.Int {
 		case 0:
-			return driver.Result{State: driver.Lost}, told, nil
+			return driver.Result{State: driver.Lost}, nil
 		case 1:
-			return driver.Result{State: driver.Held}, told, nil
+			return driver.Result{State: driver.Held}, nil
 		case 2:
-			return driver.Result{State: driver.Busy}, told, nil
+			return driver.Result{State: driver.Busy}, nil
 		}
 	}
-	return result, false, strange("release", reply)
+	return driver.Result{}, strange("release", reply)
+}
+
+// release sends one release.
+func (b *Backend) release(ctx context.Context, keys Keys, command Command) (Reply, error) {
+	reply, err := b.run(ctx, &call{script: releaseScript(), slot: keys.Slot, command: command,
+		effect: true, patient: true})
+	if err != nil {
+		err = b.whichKey(ctx, keys, err)
+	}
+	return reply, err
 }

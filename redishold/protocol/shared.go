@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -297,17 +298,15 @@ func (t *shared) join(slot uint16, commands []Command) (*place, error) {
 // releaseOf returns a text that is the same for equal releases, and empty for other requests. Two
 // equal releases have the effect of one, whatever their numbers.
 func releaseOf(commands []Command) string {
-	if len(commands) != 1 || len(commands[0]) < 2 {
+	if len(commands) != 1 || len(commands[0]) < 3 {
 		return ""
 	}
-	if _, ends := ending.Load(commands[0][1]); !ends {
+	script, args := commands[0][1], commands[0][2:]
+	if _, ends := ending.Load(script); !ends {
 		return ""
 	}
-	args := commands[0][2:]
-	if s := releaseScript(); commands[0][1] == s.SHA || commands[0][1] == s.Source {
-		args = args[:8] // up to the owner value; the number of the request follows
-	}
-	return fmt.Sprintf("%q", args)
+	keys, _ := strconv.Atoi(args[0])
+	return fmt.Sprintf("%q", args[:min(1+keys+1, len(args))]) // up to the owner value
 }
 
 // send reports whether a request whose turn has come is sent. It is if somebody waits for it, or if

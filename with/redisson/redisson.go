@@ -21,7 +21,6 @@ type Backend struct {
 	redis  *goredishold.Backend
 	client *redis.Client
 	ears   *ears
-	doubts doubts
 }
 
 var _ interface {
@@ -97,11 +96,6 @@ func channelOf(key string) string {
 	return "redisson_lock__channel:{" + key + "}"
 }
 
-// lateOf is the key that remembers which requests about an owner value are late.
-func lateOf(key, owner string) string {
-	return protocol.Namespace + "d:{" + protocol.Tag(protocol.Slot(key)) + "}:" + owner
-}
-
 // Acquire asks once for the claim, as driver.Backend describes. There is no queue: a busy claim
 // leaves no trace, and with Queue set it is told when the key may be free (see Notify). A claim
 // that wants to share the key gets it alone.
@@ -113,16 +107,9 @@ func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 		return driver.Result{}, err
 	}
 	n := namesOf(c.Key)
-	start := time.Now()
-	mine, late := b.doubts.next(c.Owner)
-	reply, err := b.redis.Eval(ctx, acquireScript(), c.Key,
-		[]string{n.lock, n.fence, lateOf(c.Key, c.Owner)},
-		numbered([]string{c.Owner, milliseconds(c.TTL), number(max(1, uint64(c.Token))),
-			number(max(1, c.Block))}, mine, late))
-	b.doubts.returned(c.Owner, mine, late, err)
-	if time.Since(start) >= slow {
-		b.doubts.add(c.Owner, mine)
-	}
+	reply, err := b.redis.EvalNumbered(ctx, acquireScript(), c.Key, c.Owner,
+		[]string{n.lock, n.fence},
+		[]string{milliseconds(c.TTL), number(max(1, uint64(c.Token))), number(max(1, c.Block))})
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -143,15 +130,6 @@ func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Result, e
 	return driver.Result{}, strange("acquire", reply)
 }
 
-// numbered appends the number of a request, and that of the last one in doubt if it is not 0.
-func numbered(args []string, mine, late uint64) []string {
-	args = append(args, number(mine))
-	if late > 0 {
-		args = append(args, number(late), milliseconds(memory))
-	}
-	return args
-}
-
 // exhausted gives back a lock whose token is too large.
 func (b *Backend) exhausted(ctx context.Context, c driver.Claim) error {
 	_, err := b.Release(ctx, c)
@@ -163,16 +141,13 @@ func (b *Backend) exhausted(ctx context.Context, c driver.Claim) error {
 // Release frees the key, as driver.Backend describes, and notifies waiters, also those of Redisson.
 // It fails with ErrUnknown if the answer did not come, and otherwise with ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, c driver.Claim) (driver.Result, error) {
-	if err := validate(driver.Claim{Key: c.Key, Owner: c.Owner, TTL: memory}); err != nil {
+	if err := validate(driver.Claim{Key: c.Key, Owner: c.Owner, TTL: time.Minute}); err != nil {
 		return driver.Result{}, err
 	}
 	b.ears.leave(c.Key, c.Owner)
 	n := namesOf(c.Key)
-	mine, late := b.doubts.next(c.Owner)
-	reply, err := b.redis.Eval(ctx, releaseScript(), c.Key,
-		[]string{n.lock, n.channel, lateOf(c.Key, c.Owner)},
-		numbered([]string{c.Owner}, mine, late))
-	b.doubts.returned(c.Owner, mine, late, err)
+	reply, err := b.redis.EvalNumbered(ctx, releaseScript(), c.Key, c.Owner,
+		[]string{n.lock, n.channel}, nil)
 	if err != nil {
 		return driver.Result{}, err
 	}

@@ -514,6 +514,52 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// overProxy returns a Backend whose client reaches the server by way of the proxy. The server knows
+// the scripts.
+func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *withredisson.Backend) {
+	t.Helper()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
+	b, err := withredisson.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.Close()
+		client.Close()
+	})
+	warm(t, b)
+	return server, proxy, b
+}
+
+// request is a call of a Backend about a claim.
+type request = func(context.Context, driver.Claim) (driver.Result, error)
+
+// answers repeats the call until it is answered, over a new connection if need be.
+func answers(t *testing.T, call request, claim driver.Claim, want driver.State) {
+	t.Helper()
+	testserver.Eventually(t, "it is answered", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := call(ctx, claim)
+		if err == nil && r.State != want {
+			t.Fatalf("%v; want %v", r.State, want)
+		}
+		return err
+	})
+}
+
+// unanswered makes the call while no answer comes.
+func unanswered(t *testing.T, call request, claim driver.Claim) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := call(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+		t.Fatalf("a call without an answer: %v; want ErrUnknown", err)
+	}
+}
+
 // A request may arrive after later ones, if its connection was given up. A waiter over several
 // nodes gives back what it may have got, and asks again under the same owner value. That is served,
 // whatever request of the claim may still arrive, and a request that arrives then changes nothing.
@@ -522,48 +568,22 @@ func TestAskedAgainAfterItsEnd(t *testing.T) {
 	for name, releases := range map[string]bool{"acquires": false, "releases": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
-			proxy := redistest.NewProxy(t, server)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
-			defer client.Close()
-			b, err := withredisson.New(client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Close()
-			warm(t, b)
+			server, proxy, b := overProxy(t)
 			claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
-			answers := func(want driver.State, call func(context.Context,
-				driver.Claim) (driver.Result, error)) {
-				t.Helper()
-				testserver.Eventually(t, "it is answered over a new connection", func() error {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					defer cancel()
-					r, err := call(ctx, claim)
-					if err == nil && r.State != want {
-						t.Fatalf("%v; want %v", r.State, want)
-					}
-					return err
-				})
-			}
 			call := b.Acquire
 			if releases {
-				answers(driver.Held, b.Acquire)
+				answers(t, b.Acquire, claim, driver.Held)
 				call = b.Release
 			}
 			deliver := proxy.Strand()
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			if _, err := call(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
-				t.Fatalf("a call without an answer: %v; want ErrUnknown", err)
-			}
+			unanswered(t, call, claim)
 			proxy.BreakClients()
 			if !releases {
-				answers(driver.Lost, b.Release)
+				answers(t, b.Release, claim, driver.Lost)
 			}
-			answers(driver.Held, b.Acquire)
+			answers(t, b.Acquire, claim, driver.Held)
 			if !releases {
-				answers(driver.Held, b.Release)
+				answers(t, b.Release, claim, driver.Held)
 			}
 			deliver()
 			server.Do(t, "PING")
@@ -571,9 +591,67 @@ func TestAskedAgainAfterItsEnd(t *testing.T) {
 				t.Errorf("%s keys after the late request", there)
 			}
 			if releases {
-				answers(driver.Held, b.Release)
+				answers(t, b.Release, claim, driver.Held)
 			}
 		})
+	}
+}
+
+// Somebody else may ask for a claim or release it by its owner value. Such a request has a smaller
+// number, and is not late.
+func TestRequestsOfAnotherClientAreNotLate(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+	proxy.Strand()
+	unanswered(t, b.Acquire, claim)
+	proxy.BreakClients()
+	answers(t, b.Acquire, claim, driver.Held) // tells of the request before it
+	another := open(t, server)
+	answers(t, another.Release, claim, driver.Held)
+	answers(t, another.Acquire, claim, driver.Held)
+}
+
+// A server that is out of memory cannot remember which releases are late, but releases. The next
+// request tells it again.
+func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+	answers(t, b.Acquire, claim, driver.Held)
+	deliver := proxy.Strand()
+	unanswered(t, b.Release, claim)
+	proxy.BreakClients()
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	answers(t, b.Release, claim, driver.Held)
+	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	answers(t, b.Acquire, claim, driver.Held)
+	deliver()
+	server.Do(t, "PING")
+	answers(t, b.Release, claim, driver.Held)
+}
+
+// A release that nobody waits for any more is still sent, but not as often as it was asked for.
+func TestReleasesThatWereGivenUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server)
+	warm(t, b)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+	answers(t, b.Acquire, claim, driver.Held)
+	server.Do(t, "CONFIG", "RESETSTAT")
+	server.Freeze()
+	for range 10 {
+		unanswered(t, b.Release, claim)
+	}
+	server.Thaw()
+	claim.Owner = driver.NewOwner("")
+	if r, err := b.Acquire(within(t), claim); err != nil || r.State != driver.Held {
+		t.Fatalf("Acquire behind the releases: %v, %v", r.State, err)
+	}
+	stats := fmt.Sprint(server.Do(t, "INFO", "commandstats"))
+	if want := "cmdstat_evalsha:calls=3,"; !strings.Contains(stats, want) {
+		t.Errorf("not %s of the first release, the last one and the acquisition: %s", want, stats)
 	}
 }
 

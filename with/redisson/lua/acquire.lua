@@ -1,17 +1,18 @@
 -- Grants the lock if it is free or the owner's own. Otherwise tells who holds it.
 --
 -- KEYS  lock, fence, the owner's last late request
--- ARGV  owner, TTL in ms, first token, how many tokens, the number of this request; if earlier requests may
---       still arrive, also the number of the last of them, and for how many ms that is remembered
+-- ARGV  owner, TTL in ms, first token, how many tokens, which client sends this request, and its number there; if
+--       earlier requests of the client may still arrive, also the number of the last of them, and for how many ms
+--       that is remembered
 -- Gives the first token granted; or {holder, what remains of its TTL in ms}.
 
 local owner = ARGV[1]
-local late = redis.call('GET', KEYS[3])
-if late and tonumber(ARGV[5]) <= (tonumber(late) or 2^53) then
+local client, last = string.match(redis.call('GET', KEYS[3]) or '', '^(%S+) (%d+)$')
+if client == ARGV[5] and tonumber(ARGV[6]) <= tonumber(last) then
 	return { '', 0 } -- a later request has arrived before this one: nobody waits for the answer
 end
-if ARGV[6] then
-	redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
+if ARGV[7] then
+	redis.call('SET', KEYS[3], ARGV[5] .. ' ' .. ARGV[7], 'PX', ARGV[8])
 end
 
 local kind = redis.call('TYPE', KEYS[1]).ok
