@@ -204,7 +204,8 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 	refused := false
 	err = retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
 		lock.held, err = s.obtain(ctx, keys, ttl, lock)
-		if errors.Is(err, holdfast.ErrHeld) {
+		// Not errors.Is: the cause of ctx may be that another lock was not obtained.
+		if _, refusal := err.(*holdfast.HeldError); refusal {
 			err = ErrNotObtained
 			if lock.held = s.again(keys, options.Token); lock.held != nil {
 				err = lock.held.refresh(ctx, ttl)

@@ -84,8 +84,9 @@ func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return ErrLockNotHeld
 	}
+	over := l.held.set.Err() != nil
 	err := l.held.set.Release(ctx)
-	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased) {
+	if err != nil && (over || l.held.hasEnded(err)) {
 		return ErrLockNotHeld
 	}
 	return err
@@ -114,12 +115,21 @@ func (h *held) left() time.Duration {
 	return max(0, time.Until(h.until))
 }
 
+// hasEnded reports whether err, with which an Extend or a release has failed, says that the lock
+// has ended.
+func (h *held) hasEnded(err error) bool {
+	// Not errors.Is: the cause of the context may be the end of another lock.
+	reason := h.set.Err()
+	_, lost := reason.(*holdfast.LostError)
+	return lost || err == reason
+}
+
 // refresh has the lock end ttl from now. The keys are renewed with the TTL with which they were
 // obtained, because a lease has one TTL.
 func (h *held) refresh(ctx context.Context, ttl time.Duration) error {
 	asked := time.Now()
 	if err := h.set.Extend(ctx); err != nil {
-		if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased) {
+		if h.hasEnded(err) {
 			return ErrNotObtained
 		}
 		return err

@@ -330,6 +330,60 @@ func TestRetry(t *testing.T) {
 	})
 }
 
+// The cause of a context may be the end of another lock, or why another was not obtained. That says
+// nothing of this one.
+func TestContextOfAnotherLock(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		released, err := a.Obtain(s.Context(), "released", time.Minute, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.is("Release", released.Release(s.Context()), nil)
+		for _, cause := range []error{
+			&holdfast.LostError{Key: "lost", Reason: errors.New("gone")},
+			&holdfast.HeldError{Key: "held"},
+			released.Held().Err(),
+		} {
+			ctx, cancel := context.WithCancelCause(s.Context())
+			cancel(cause)
+			ended := func(what string, err error) {
+				s.Helper()
+				if !errors.Is(err, context.Canceled) || errors.Is(err, redislock.ErrNotObtained) ||
+					errors.Is(err, redislock.ErrLockNotHeld) {
+					s.Errorf("%v: %s = %v, want the error of the context alone", cause, what, err)
+				}
+			}
+			_, err := a.Obtain(ctx, "k", time.Minute, nil)
+			ended("Obtain", err)
+			lock, err := a.Obtain(s.Context(), "k", time.Minute, nil)
+			if err != nil {
+				s.Fatal(err)
+			}
+			ended("Refresh", lock.Refresh(ctx, time.Minute, nil))
+			ended("Release", lock.Release(ctx))
+			s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+			synctest.Wait() // the release goes on in the background
+		}
+	})
+}
+
+// A lock of several keys has ended when one of them was released by itself.
+func TestReleaseOfWhatWasReleasedInPart(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		lock, err := a.ObtainMulti(s.Context(), []string{"k", "j", "i"}, time.Minute, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, key := range []string{"k", "j"} {
+			s.is("Release", lock.Held().Lock(key).Release(s.Context()), nil)
+		}
+		s.is("Refresh", lock.Refresh(s.Context(), time.Minute, nil), redislock.ErrNotObtained)
+		s.is("Release", lock.Release(s.Context()), redislock.ErrLockNotHeld)
+	})
+}
+
 // Obtain reports a missing answer at once. Refresh tries again.
 func TestNoAnswer(t *testing.T) {
 	play(t, func(s *server) {

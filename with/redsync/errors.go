@@ -85,8 +85,20 @@ func (m *Mutex) refusal(err error) error {
 }
 
 // hopeless reports whether another try would fail as well.
-func hopeless(err error) bool {
+func hopeless(ctx context.Context, err error) bool {
+	if e := ctx.Err(); e != nil && errors.Is(err, e) {
+		return false // the cause of ctx, which err wraps as well, may be of another lock
+	}
 	return errors.Is(err, holdfast.ErrInvalid) || errors.Is(err, holdfast.ErrClosed)
+}
+
+// hasEnded reports whether err, with which an Extend or a release of the lock has failed, says that
+// the lock has ended.
+func hasEnded(lock *holdfast.Lock, err error) bool {
+	// Not errors.Is: the cause of the context may be the end of another lock.
+	reason := lock.Err()
+	_, lost := reason.(*holdfast.LostError)
+	return lost || err == reason
 }
 
 // ended returns the error for a context that has ended.

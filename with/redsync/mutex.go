@@ -107,7 +107,7 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 		}
 		err = m.try(ctx, s, value)
 		switch {
-		case err == nil || hopeless(err):
+		case err == nil || hopeless(ctx, err):
 			return err
 		case ctx.Err() != nil:
 			return ended(ctx)
@@ -143,7 +143,7 @@ func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) erro
 	case err == nil:
 		m.got(lock, value)
 		return nil
-	case hopeless(err):
+	case hopeless(ctx, err):
 		return err
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -197,7 +197,7 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased):
+	case hasEnded(lock, err):
 		return false, fmt.Errorf("%w: %w", ErrLockAlreadyExpired, err)
 	}
 	return false, m.noAnswer(ErrFailed, err)
@@ -223,7 +223,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 		defer m.mu.Unlock()
 		m.until = lock.Deadline()
 		return true, nil
-	case !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrReleased):
+	case !hasEnded(lock, err):
 		return false, m.noAnswer(ErrExtendFailed, err)
 	case m.setNXOnExtend:
 		if s, e := m.redsync.site(m); e == nil && m.try(ctx, s, m.Value()) == nil {

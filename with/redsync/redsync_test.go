@@ -333,6 +333,43 @@ func TestValues(t *testing.T) {
 	})
 }
 
+// The cause of a context may be the end of another lock. That is no end of this one.
+func TestContextOfAnotherLock(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs := s.process()
+		released := rs.NewMutex("released")
+		s.lock(released)
+		s.unlock(released)
+		for _, cause := range []error{
+			&holdfast.LostError{Key: "lost", Reason: errors.New("gone")},
+			&holdfast.LostError{Key: "closed", Reason: holdfast.ErrClosed},
+			released.Held().Err(),
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(cause)
+			m := rs.NewMutex("k", redsync.WithSetNXOnExtend())
+			if err := m.LockContext(ctx); !errors.Is(err, redsync.ErrFailed) {
+				t.Errorf("%v: LockContext = %v, want ErrFailed", cause, err)
+			}
+			s.lock(m)
+			var redisError *redsync.RedisError
+			if ok, err := m.ExtendContext(ctx); ok || !errors.As(err, &redisError) ||
+				errors.As(err, new(*redsync.ErrTaken)) {
+				t.Errorf("%v: ExtendContext = %v, %v; want a RedisError", cause, ok, err)
+			}
+			s.must(m.Valid())
+			if ok, err := m.UnlockContext(ctx); ok || !errors.As(err, &redisError) ||
+				errors.Is(err, redsync.ErrLockAlreadyExpired) {
+				t.Errorf("%v: UnlockContext = %v, %v; want a RedisError", cause, ok, err)
+			}
+			if ok, err := m.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+				t.Errorf("%v: Unlock = %v, %v; want ErrLockAlreadyExpired", cause, ok, err)
+			}
+			synctest.Wait() // the release goes on in the background
+		}
+	})
+}
+
 // If the only server does not answer, the error says so, as before.
 func TestNoAnswer(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
