@@ -112,9 +112,12 @@
 // While a majority of the nodes is in quarantine, nothing can be locked. So if all nodes have just
 // started, or no client has asked them before, they grant nothing until the guard is over.
 //
-// If a renewal finds that a node has lost the claim, the claim is set there again with its token,
-// unless the key is taken there. So a lock survives the loss of one node after the other, if each
-// is back in service at a renewal before the next one is lost.
+// If a renewal finds that a node has lost the claim, the claim is set there again, unless the key
+// is taken there, and the node goes on above the tokens of the key. So a lock survives the loss of
+// one node after the other, if each is back in service at a renewal before the next one is lost.
+// For as long as the key is held like that, so do its tokens, whatever clocks show. A claim that
+// shares the key asks the other nodes for the tokens of those that it does not know, in the
+// background. Once the key is free, only the clocks speak for tokens that a majority has lost.
 //
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.

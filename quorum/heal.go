@@ -22,6 +22,7 @@ type healing struct {
 type lostClaim struct {
 	claim *driver.Claim
 	node  int
+	above driver.Token // the node has to go on above this; 0 if the claim's own tokens are enough
 }
 
 // heal looks for lost claims when all nodes have answered. It waits even for the slowest node,
@@ -34,7 +35,7 @@ func (b *batch) heal() {
 		}
 		for i := range b.parts {
 			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Lost {
-				list = append(list, lostClaim{&b.claims[k], i})
+				list = append(list, lostClaim{claim: &b.claims[k], node: i})
 			}
 		}
 	}
@@ -52,28 +53,81 @@ func split[T any](list []T, f func([]T)) {
 
 // Run implements node.Job.
 func (h *healing) Run() {
+	h.learn()
 	done := make(node.Answers, 1)
-	for _, p := range h.list {
-		if h.q.heal(p, h.start, done) {
+	for i := range h.list {
+		if h.heal(&h.list[i], done) {
 			<-done
 		}
 	}
 }
 
+// learn finds out what tokens others have with whom the claims share their keys. A claim that is
+// alone has the largest token of its key. But one that shares it knows nothing of the tokens of
+// those that came later, and a node would be healed without them. So a majority is asked for a
+// token, which is larger than all that it knows. Nobody uses that one, the claim itself neither.
+//
+// If no majority answers, the claims are healed with what is known: otherwise they might be lost.
+func (h *healing) learn() {
+	q := h.q
+	var claims []driver.Claim
+	// where a lost claim is in claims; -1: it is alone, or over
+	of := make([]int, len(h.list))
+	for i, p := range h.list {
+		if i > 0 && h.list[i-1].claim == p.claim { // lost on another node, too
+			of[i] = of[i-1]
+			continue
+		}
+		of[i] = -1
+		s := q.shardOf(p.claim.Key)
+		s.mu.Lock()
+		if r := h.heldLocked(s, p.claim); r != nil && (p.claim.Shared || r.shared) {
+			of[i] = len(claims)
+			claim := *p.claim
+			claim.Shared, claim.Token, claim.Block = true, r.top, 1
+			claims = append(claims, claim)
+		}
+		s.mu.Unlock()
+	}
+	if len(claims) == 0 {
+		return
+	}
+	b := q.newBatch(claims, clock.Now())
+	b.ask(nil)
+	// The error is that the Quorum is closed. Then no call for healing is answered either.
+	_ = b.wait(q.group.Context())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, k := range of {
+		if k >= 0 {
+			h.list[i].above, _ = b.drawn(k)
+		}
+	}
+}
+
+// heldLocked returns what is known of a claim if it is to be healed: it is held, and some validity
+// is left. A release that has already begun shows in the record. Called with the mutex of s held.
+func (h *healing) heldLocked(s *shard, claim *driver.Claim) *record {
+	r := s.findLocked(claim.Key, claim.Owner)
+	if r == nil || !r.held ||
+		clock.Now().Sub(h.start) >= claim.TTL-h.q.config.allowance(claim.TTL) {
+		return nil
+	}
+	return r
+}
+
 // heal sets a claim again on a node that has lost it. It does so by an acquisition, which never
 // takes a key from another claim. It reports whether it has made a call.
-func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
+func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
+	q := h.q
 	s := q.shardOf(p.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.findLocked(p.claim.Key, p.claim.Owner)
-	// The record shows a release that has already begun; then the claim is not healed. A release
-	// that begins from now on comes after this call in the key's order. If no validity is left,
-	// there is nothing to heal.
-	if r == nil || !r.held ||
-		clock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL) {
+	r := h.heldLocked(s, p.claim)
+	if r == nil {
 		return false
 	}
+	// A release that begins from now on comes after this call in the key's order.
 	claim := *p.claim
 	claim.Queue, claim.Block = false, 1
 	if claim.Shared = claim.Shared || r.shared; claim.Shared {
@@ -81,7 +135,7 @@ func (q *Quorum) heal(p lostClaim, start clock.Instant, to node.Receiver) bool {
 		// of several sharers there would keep out the rest of them.
 		claim.Queue, claim.Ticket = true, 1
 	}
-	claim.Token = r.top // so that a node that has forgotten its counter goes on above it
+	claim.Token = max(r.top, p.above) // so that a node without its counter goes on above them
 	c := &node.Call{
 		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,
 		Bound: q.config.bound(claim.TTL), To: to,

@@ -20,8 +20,9 @@ var errNotInspected = fmt.Errorf("%w: too few nodes implement driver.Inspector",
 	errors.ErrUnsupported)
 
 // Inspect describes a key as a majority of the nodes knows it. The token of a holder or sharer is
-// the token that most nodes know, and its lease lasts until it has no majority any more. Waiters
-// are in the order of their mean place.
+// the token that most nodes know. If a node that had lost a sharer was set right again, that is one
+// that was drawn for the node, and larger than the sharer's own. Its lease lasts until it has no
+// majority any more. Waiters are in the order of their mean place.
 //
 // It fails with an *Error if no majority answers. If too few nodes implement driver.Inspector,
 // errors.Is finds errors.ErrUnsupported in the error. It waits for a majority until ctx ends, and

@@ -53,7 +53,7 @@ var mutations = []mutation{
 		old: "\t\tq.giveBack(claim)\n\tdefault:", new: "\tdefault:",
 		test: "^TestR17_WithoutAQueueNothingIsLeft$"},
 	{name: "heals without validity", file: "heal.go",
-		old: "!r.held ||\n\t\tclock.Now().Sub(start) >= p.claim.TTL-q.config.allowance(p.claim.TTL)",
+		old: "!r.held ||\n\t\tclock.Now().Sub(h.start) >= claim.TTL-h.q.config.allowance(claim.TTL)",
 		new: "!r.held",
 		equivalent: "An acquisition takes no key from another, so late healing can at most keep a key that its holder has given up for a TTL more. " +
 			"It has not: whoever lets a lease end releases it, and that release follows in the key's order. What the check spares is the key of a " +
@@ -182,8 +182,18 @@ var mutations = []mutation{
 		new: "known == r.record &&",
 		equivalent: "It asks for the same claim, so a node that has it or grants it gives the owner what the later round asks for, and the release " +
 			"that ends the claim comes after it. The check spares the nodes a request."},
-	{name: "heals with token 1", file: "heal.go", old: "claim.Token = r.top",
+	{name: "heals with token 1", file: "heal.go", old: "claim.Token = max(r.top, p.above)",
 		new: "claim.Token = 1", plan: "rolling", seen: 13},
+	{name: "heals readers without the tokens of others", file: "heal.go", old: "\th.learn()\n",
+		new: "", test: "^TestR38_ReadersHealWithTheTokensOfOthers$"},
+	{name: "heals without the tokens of those that it lets in", file: "heal.go",
+		old: "(p.claim.Shared || r.shared)", new: "p.claim.Shared",
+		test: "^TestR38_ReadersHealWithTheTokensOfOthers$"},
+	{name: "heals readers only if it learns all tokens", file: "heal.go",
+		old: "\tfor i, k := range of {\n",
+		new: "\tif b.tallies[0].held < b.tallies[0].need {\n\t\th.list = nil\n\t\treturn\n\t}\n" +
+			"\tfor i, k := range of {\n",
+		test: "^TestReaderIsHealedThoughNodesDoNotAnswer$"},
 	{name: "heals without the current token", file: "renew.go",
 		old: "\tif claim.Block > 0 {\n\t\tr.drew(token, claim.Block)\n\t}", new: "\t_ = token",
 		plan: "rolling", seen: 15},
@@ -231,7 +241,8 @@ var mutations = []mutation{
 		old: "result.State == driver.Held && b.late != nil",
 		new: "b.heals && result.State == driver.Held && b.late != nil",
 		equivalent: "A second step asks only nodes whose answer to the first step was a vote. Such an answer comes after every earlier release of the " +
-			"claim. So what may release it yet was asked for since, by a caller that has ended the claim."},
+			"claim. So what may release it yet was asked for since, by a caller that has ended the claim. A batch that asks for tokens to heal with " +
+			"takes the largest one, whoever votes, and one more answer makes none smaller."},
 	{name: "counts no releases that are under way", file: "internal/node/history.go",
 		old: "h.doubts.Add(1)", new: "h.doubts.Add(0)", test: "^TestR1_LateReleaseIsNoVote$"},
 	{name: "counts releases that were answered", file: "internal/node/history.go",

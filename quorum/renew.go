@@ -172,20 +172,8 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 		if b.claims[k].Block == 0 || results[k].State != driver.Held {
 			continue
 		}
-		var token driver.Token
-		var acks int8
-		for i := range b.parts {
-			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held {
-				switch drawn := p.answers[k].Token; {
-				case drawn > token:
-					token, acks = drawn, 1
-				case drawn == token:
-					acks++
-				}
-			}
-		}
+		token, acks := b.drawn(k)
 		results[k].Token = token
-		b.q.saw(token, b.claims[k].Block)
 		if acks >= b.tallies[k].need {
 			continue
 		}
@@ -204,6 +192,23 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 		}
 	}
 	return second, lists
+}
+
+// drawn returns the largest token that nodes have granted to a claim, and how many nodes have
+// granted that one. Called with b.mu held.
+func (b *batch) drawn(k int) (token driver.Token, acks int8) {
+	for i := range b.parts {
+		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held {
+			switch drawn := p.answers[k].Token; {
+			case drawn > token:
+				token, acks = drawn, 1
+			case drawn == token:
+				acks++
+			}
+		}
+	}
+	b.q.saw(token, b.claims[k].Block)
+	return token, acks
 }
 
 // settleTokens takes the second step.

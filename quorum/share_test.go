@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -320,6 +321,108 @@ func TestHealingComesBeforeAWaitingWriter(t *testing.T) {
 		w.release(writer, driver.Held)
 		rest()
 		c.clean("k")
+	})
+}
+
+// A reader that heals nodes does not know the tokens of those with whom it shares the key. Nodes
+// that lose their data one after the other get them from the other nodes nevertheless. So whoever
+// comes after all readers has a larger token, though no node has kept its data and no clock helps.
+func TestR38_ReadersHealWithTheTokensOfOthers(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for _, downgraded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d nodes, downgraded %v", n, downgraded), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { healsForOthers(t, n, downgraded) })
+			})
+		}
+	}
+}
+
+func healsForOthers(t *testing.T, n int, downgraded bool) {
+	c := newCluster(t, n)
+	a, b, w := c.client(), c.client(), c.client()
+	stays := a.shared()
+	down := stays
+	stays.Shared = !downgraded
+	a.hold(stays)
+	a.renew(down, driver.Held)
+	rest()
+	// A minority does not hear of the other reader's token.
+	for i := range (n - 1) / 2 {
+		b.cut(true, i)
+	}
+	goes := b.shared()
+	goes.Token, goes.Block = goes.Token+1e12, 5 // its clock is far ahead
+	last := b.hold(goes).Token + 4
+	b.release(goes, driver.Held)
+	rest()
+	for i := range n {
+		c.restart(true, n-1-i)
+		// Without Shared, as a renewal of before the downgrade would be.
+		a.renew(stays, driver.Held)
+		rest()
+		if h := c.sharers("k")[n-1-i]; h != stays.Owner {
+			t.Fatalf("server %d is shared by %q after a renewal; want %q", n-1-i, h, stays.Owner)
+		}
+	}
+	a.release(stays, driver.Held)
+	rest()
+	if next := w.hold(w.claim()).Token; next <= last {
+		t.Errorf("token %d after %d, want a larger one", next, last)
+	}
+}
+
+// The token that a node is healed with is no reader's: nobody is told it, and what is drawn later
+// is larger.
+func TestR38_TokensOfHealingAreNobodys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b, w := c.client(), c.client(), c.client()
+		x, y := a.shared(), b.shared()
+		own := a.hold(x).Token
+		y.Token += 1e12 // its clock is far ahead
+		b.hold(y)
+		rest()
+		c.restart(true, 0)
+		if r := a.renew(x, driver.Held); r.Token != 0 {
+			t.Errorf("a renewal without a block has token %d; want none", r.Token)
+		}
+		rest()
+		b.release(y, driver.Held)
+		c.restart(true, 1)
+		more := x
+		more.Block = 1
+		last := a.renew(more, driver.Held).Token
+		rest()
+		if last <= own+1e11 {
+			t.Errorf("a renewal drew token %d; want one above that of the other reader", last)
+		}
+		a.release(x, driver.Held)
+		if next := w.hold(w.claim()).Token; next <= last {
+			t.Errorf("token %d after %d, want a larger one", next, last)
+		}
+	})
+}
+
+// A reader is healed also if too few nodes are left to say what tokens others have: else the next
+// loss would end its lock.
+func TestReaderIsHealedThoughNodesDoNotAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		x := a.shared()
+		a.hold(x)
+		rest()
+		c.restart(true, 0)
+		a.renew(x, driver.Held)
+		c.freeze(2) // before it hears of the healing
+		rest()
+		if h := c.sharers("k")[0]; h != x.Owner {
+			t.Fatalf("server 0 is shared by %q after a renewal; want %q", h, x.Owner)
+		}
+		a.renew(x, driver.Held)
+		c.thaw(2)
+		rest()
+		c.shares(x.Owner, x.Owner, x.Owner)
 	})
 }
 

@@ -293,8 +293,8 @@ func (p *plan) last() {
 
 // roll makes the plan one of rolling losses: each server loses all its data, one after the other,
 // and each time everything has come to rest before. Locks are held meanwhile, and not lost: that
-// takes healing. Tokens rise, whatever the clients' clocks: that takes healing with the token.
-// Nothing else happens.
+// takes healing. Tokens rise, whatever the clients' clocks: that takes healing with the largest
+// token of the key, which a claim that shares it may not know. Nothing else happens.
 func (p *plan) roll() {
 	p.rolling, p.misfit, p.wildClients = true, false, true
 	p.nodes = max(p.nodes, 3)
