@@ -168,7 +168,7 @@ func (t *trip) serve() {
 		t.end(errReset)
 		return
 	case l.held&Requests != 0 || s.paused:
-		s.stranded = append(s.stranded, stranded{t, t.serve, l.link.Request})
+		s.stranded = append(s.stranded, stranded{t, t.serve})
 		return
 	}
 	for t.next != t.arrive && t.next < len(t.commands) {
@@ -189,7 +189,7 @@ func (t *trip) serve() {
 // answer brings the replies back. Called with mu held.
 func (t *trip) answer() {
 	if l := t.library; l.held&Replies != 0 {
-		l.server.stranded = append(l.server.stranded, stranded{t, t.answer, l.link.Reply})
+		l.server.stranded = append(l.server.stranded, stranded{t, t.answer})
 		return
 	}
 	t.end(nil)
@@ -197,9 +197,8 @@ func (t *trip) answer() {
 
 // stranded is what cannot go on: a request, or the replies to it.
 type stranded struct {
-	trip   *trip
-	goOn   func()
-	travel func() time.Duration
+	trip *trip
+	goOn func()
 }
 
 // Node returns the Library: there is one server.

@@ -51,3 +51,32 @@ func TestBrokenPipelineTellsNoReply(t *testing.T) {
 		})
 	}
 }
+
+// What was held up goes on as the same request, also if another client's connection was mended.
+func TestStrandedRequestIsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redismodel.New(redismodel.Options{})
+		requests := 0
+		patience := func() time.Duration { return time.Minute }
+		library := server.Library(redismodel.Link{
+			Request: func() time.Duration { requests++; return time.Millisecond },
+		}, patience)
+		other := server.Library(redismodel.Link{}, patience)
+		library.Hang(redismodel.Requests)
+		answered := make(chan error)
+		go func() {
+			answered <- library.Pipeline(context.Background(),
+				[]protocol.Command{{"SET", "a", "x"}}, make([]protocol.Reply, 1))
+		}()
+		time.Sleep(time.Second)
+		other.Resume()
+		time.Sleep(time.Second)
+		if keys := server.Keys(); len(keys) > 0 {
+			t.Errorf("the server has the keys %q of a client that hangs", keys)
+		}
+		library.Resume()
+		if err := <-answered; err != nil || requests != 1 {
+			t.Errorf("%v after %d requests; want an answer to one", err, requests)
+		}
+	})
+}

@@ -186,7 +186,8 @@ func (s *Server) wake() {
 	again := s.stranded
 	s.stranded = nil
 	for _, a := range again {
-		a.trip.after(draw(a.travel), a.goOn)
+		// as long as a reply, because Request would be drawn for another request
+		a.trip.after(draw(a.trip.library.link.Reply), a.goOn)
 	}
 }
 
