@@ -41,8 +41,10 @@ func (l *load) turn() {
 	}
 }
 
-// call notes a call of the backend.
-func (l *load) call() {
+// call notes a call of the backend, and returns how long it has to take at least. The caller sees
+// to that, because it may hold a mutex here: whoever waits for a mutex keeps fake time from going
+// on.
+func (l *load) call() (pause time.Duration) {
 	l.mu.Lock()
 	l.turn()
 	l.calls++
@@ -50,13 +52,13 @@ func (l *load) call() {
 	most := l.h.plan.calls(steps)
 	l.mu.Unlock()
 	if calls <= most {
-		return
+		return 0
 	}
 	if calls == most+1 {
 		l.h.violate("pace", "%d calls of the backend within a second of one process, which began "+
 			"%d acquisitions then and in the second before", calls, steps)
 	}
-	time.Sleep(spinPause)
+	return spinPause
 }
 
 // calls returns how often a process calls its backend in a second, at most, if it begins that many

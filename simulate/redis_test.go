@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -118,8 +119,7 @@ type redisLink struct {
 }
 
 func (l *redisLink) request() time.Duration {
-	l.proc.load.call()
-	return l.travel() + l.straggle()
+	return l.proc.load.call() + l.travel() + l.straggle()
 }
 
 // longestStray is how late a request arrives that its client has given up, at most. Redis is told
@@ -269,4 +269,31 @@ func TestNothingIsSuspendedBeforeAnOutageEnds(t *testing.T) {
 	if !l.lags(0) || !l.lagged.Equal(now.Add(time.Hour)) {
 		t.Errorf("lags until %v, want an hour from %v", l.lagged, now)
 	}
+}
+
+// A process that asks its backend too often is slowed down by its requests, which take longer. The
+// model asks how long they take with its mutex held: sleeping there would make whoever waits for
+// the mutex keep fake time from going on, and the history would hang.
+func TestLinkOfABusyProcessDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &history{plan: newPlan(1, losses|libraries), start: time.Now(), ring: newRing()}
+		h.ring.begin(h.start)
+		p := &process{h: h, load: load{h: h}}
+		l := &redisLink{h: h, proc: p, timeout: time.Second, strays: 5,
+			r: rand.New(rand.NewPCG(h.seed, 1))}
+		began := time.Now()
+		for range h.calls(h.workers) {
+			l.request()
+		}
+		if d := l.request(); d < spinPause || !h.failed() {
+			t.Errorf("a request of a process that asks too often takes %v: want %v at least", d,
+				spinPause)
+		}
+		l.travel()
+		l.gap()
+		l.cut(3)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the functions of a link waited for %v", waited)
+		}
+	})
 }

@@ -193,7 +193,7 @@ func (w *wire) send(ctx context.Context, c *call) error {
 		return &driver.Error{Err: err}
 	}
 	if w.proc != nil {
-		w.proc.load.call()
+		time.Sleep(w.proc.load.call())
 	}
 	w.mu.Lock()
 	if w.dead {
