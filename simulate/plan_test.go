@@ -171,9 +171,9 @@ func newPlan(seed uint64, with feature) *plan {
 		badNotices:  0.4,
 		nilReleases: 0.15, waitPanics: 0.1, wildPanics: 0.15, evictions: 0.1, suspends: 0.3,
 		badContexts: 0.15, semaphores: 0.4, rollouts: 0.5,
-		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05,
+		deaths: 0.15, fair: 0.3, sets: 0.3, forbids: 0.1, longTTLs: 0.05, libraries: 0.6,
 		// only if HOLDFAST_WITH says so: a backend must not do this, see docs/simulation.md
-		presences: -1, libraries: -1,
+		presences: -1,
 	}
 	for i := range featureNames {
 		chance := likely[1<<i]
