@@ -77,7 +77,7 @@ func Shared(library Library) Transport {
 	return &shared{
 		library:  library,
 		id:       rand.Text(),
-		last:     make(map[uint16]chan struct{}),
+		last:     make(map[uint16]*place),
 		releases: make(map[string]*place),
 		routes:   make(map[uint16]*subscription),
 		closed:   make(chan struct{}),
@@ -92,10 +92,9 @@ type shared struct {
 	closing sync.Once
 	closed  chan struct{}
 
-	mu     sync.Mutex
-	queued int
-	// by slot with requests: closed when the last of them has returned
-	last     map[uint16]chan struct{}
+	mu       sync.Mutex
+	queued   int
+	last     map[uint16]*place // in the line of each slot that has requests
 	joined   uint64
 	releases map[string]*place        // of those that are the same and were given up: the last one
 	routes   map[uint16]*subscription // by slot, or all under Slots
@@ -220,29 +219,23 @@ func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply
 	for i, command := range commands {
 		copies[i] = append(Command(nil), command...)
 	}
-	p, err := c.t.join(c.slot, copies)
-	if err != nil {
-		return err
-	}
 	type answer struct {
 		replies []Reply
 		err     error
 	}
 	answers := make(chan answer, 1)
-	go func() {
-		if p.before != nil {
-			<-p.before
-		}
-		var a answer
-		if c.t.send(p) {
-			ctx, cancel := context.WithTimeout(context.Background(), LibraryPatience)
-			defer cancel()
-			a.replies = make([]Reply, len(copies))
-			a.err = c.node.Pipeline(ctx, copies, a.replies)
-		}
+	p := &place{slot: c.slot}
+	p.send = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), LibraryPatience)
+		defer cancel()
+		a := answer{replies: make([]Reply, len(copies))}
+		a.err = c.node.Pipeline(ctx, copies, a.replies)
 		c.t.leave(p)
 		answers <- a
-	}()
+	}
+	if err := c.t.join(p, copies); err != nil {
+		return err
+	}
 	select {
 	case a := <-answers:
 		if a.err != nil {
@@ -257,42 +250,50 @@ func (c *sharedConn) Do(ctx context.Context, commands []Command, replies []Reply
 	}
 }
 
-// place is the place of a request in the line of its slot.
+// place is the place of a request in the line of its slot. Only the first of a line is on its way.
+// Those behind it have no goroutine but their callers', and leave if they are not to be sent any
+// more. So callers who give up on a slot that hangs cost nothing, however many they are.
 type place struct {
 	slot    uint16
-	before  chan struct{} // closed when the one before it has returned; nil if there is none
-	back    chan struct{} // closed when this one has returned; nil if it needs no order
-	number  uint64        // rises along the line
-	release string        // of a release: which one; else empty
+	send    func() // sends it, and leaves
+	release string // of a release: which one; else empty
 
 	// Guarded by shared.mu:
-	sent    bool // or about to be
-	givenUp bool // nobody waits for it
+	ahead, behind *place // in the line; nil if there is none
+	number        uint64 // rises along the line
+	sent          bool   // or about to be
 }
 
-// join puts a request behind those of its slot.
-func (t *shared) join(slot uint16, commands []Command) (*place, error) {
-	p := &place{slot: slot}
+// join puts a request behind those of its slot, and sends it if there is none.
+func (t *shared) join(p *place, commands []Command) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.routes == nil {
-		return nil, &driver.Error{Permanent: true, Err: errClosed}
+		return &driver.Error{Permanent: true, Err: errClosed}
 	}
-	if slot == Slots {
-		p.sent = true
-		return p, nil
+	if p.slot == Slots {
+		t.start(p)
+		return nil
 	}
 	if t.queued == maxQueued {
-		return nil, &driver.Error{Err: fmt.Errorf("%d requests are on their way already",
-			maxQueued)}
+		return &driver.Error{Err: fmt.Errorf("%d requests are on their way already", maxQueued)}
 	}
 	t.queued++
-	p.before, p.back, p.release = t.last[slot], make(chan struct{}), releaseOf(commands)
-	p.sent = p.before == nil
-	t.last[slot] = p.back
 	t.joined++
-	p.number = t.joined
-	return p, nil
+	p.number, p.release = t.joined, releaseOf(commands)
+	if p.ahead = t.last[p.slot]; p.ahead != nil {
+		p.ahead.behind = p
+	} else {
+		t.start(p)
+	}
+	t.last[p.slot] = p
+	return nil
+}
+
+// start sends a request whose turn has come. Called with t.mu held.
+func (t *shared) start(p *place) {
+	p.sent = true
+	go p.send()
 }
 
 // releaseOf returns a text that is the same for equal releases, and empty for other requests. Two
@@ -309,41 +310,57 @@ func releaseOf(commands []Command) string {
 	return fmt.Sprintf("%q", args[:min(1+keys+1, len(args))]) // up to the owner value
 }
 
-// send reports whether a request whose turn has come is sent. It is if somebody waits for it, or if
-// it is a release and no equal release that was given up too comes behind it.
-func (t *shared) send(p *place) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p.sent = p.sent || !p.givenUp || p.release != "" && t.releases[p.release] == p
-	return p.sent
-}
-
 // giveUp notes that the caller does not wait any longer, and returns its error; err is the reason.
+// A request that waits in the line leaves it, unless it is a release, of which the last one stays
+// of those that are equal and were given up.
 func (t *shared) giveUp(p *place, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.givenUp = true
-	if last := t.releases[p.release]; p.release != "" && !p.sent &&
-		(last == nil || last.number < p.number) {
-		t.releases[p.release] = p
-	}
-	if !p.sent && p.release == "" {
+	switch {
+	case p.sent:
+	case p.release == "":
+		t.remove(p)
 		return &driver.Error{Err: fmt.Errorf(
 			"not sent, as an earlier request for its slot has not come back: %w", err)}
+	default:
+		last := t.releases[p.release]
+		if last != nil && last.number > p.number {
+			t.remove(p)
+			break
+		}
+		if last != nil && !last.sent {
+			t.remove(last)
+		}
+		t.releases[p.release] = p
 	}
 	return &driver.Error{Maybe: true, Err: err}
 }
 
-// leave lets the next request of the slot go.
+// leave ends a request that has returned, and lets the next one of the slot go.
 func (t *shared) leave(p *place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p.back == nil {
+	if p.slot == Slots {
 		return
 	}
-	close(p.back)
+	t.remove(p)
+	if p.behind != nil {
+		t.start(p.behind)
+	}
+}
+
+// remove takes a request out of the line. Called with t.mu held.
+func (t *shared) remove(p *place) {
 	t.queued--
-	if t.last[p.slot] == p.back {
+	if p.ahead != nil {
+		p.ahead.behind = p.behind
+	}
+	switch {
+	case p.behind != nil:
+		p.behind.ahead = p.ahead
+	case p.ahead != nil:
+		t.last[p.slot] = p.ahead
+	default:
 		delete(t.last, p.slot)
 	}
 	if p.release != "" && t.releases[p.release] == p {

@@ -275,6 +275,43 @@ func TestSharedIsBounded(t *testing.T) {
 	})
 }
 
+// Callers that give up on a slot that hangs leave nothing in its line, and nothing that counts:
+// other slots, whose servers answer, are served however many they were.
+func TestSharedForgetsThoseWhoGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		l := &fakeLibrary{answer: one, gates: map[string]chan struct{}{"k": gate}}
+		tr := protocol.Shared(l)
+		b := protocol.New(tr, protocol.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range protocol.MaxQueued - 2 {
+			go b.Acquire(ctx, claimOf(fmt.Sprint("owner", i)))
+		}
+		synctest.Wait()
+		for _, end := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
+			with, cancel := context.WithTimeout(t.Context(), end)
+			defer cancel()
+			go b.Release(with, claimOf("releases"))
+		}
+		time.Sleep(10 * time.Second)
+		if kept := protocol.Kept(tr); kept != 4 {
+			t.Errorf("%d are remembered; want a request that hangs, a release, their slot and "+
+				"which release it is", kept)
+		}
+		other := claim()
+		other.Key = "other"
+		if r, err := b.Acquire(t.Context(), other); err != nil || r.State != driver.Held {
+			t.Errorf("Acquire in another slot: %v, %v", r.State, err)
+		}
+		close(gate)
+		synctest.Wait()
+		if got := fmt.Sprint(l.requests()); got != "[acquire k acquire other release k]" {
+			t.Errorf("sent: %s", got)
+		}
+	})
+}
+
 // Notices take one more connection. One that takes longer to make than a call may take must not
 // keep every call from being sent.
 func TestSharedDoesNotNeedItsSubscription(t *testing.T) {
