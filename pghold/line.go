@@ -29,94 +29,116 @@ type line struct {
 	mu       sync.Mutex
 	queued   int
 	joined   uint64
-	last     map[string]chan struct{} // by key with requests: closed when the last one is back
-	releases map[string]*place        // by owner: the last release that nobody waits for any more
+	last     map[string]*place // in the line of each key that has requests
+	releases map[string]*place // by owner: the last release that nobody waits for any more
 }
 
-// place is the place of a request in the line of its key.
+// place is the place of a request in the line of its key. Only the first of a line is made. Those
+// behind it have no goroutine but their callers', and leave if they are not to be sent any more. So
+// callers who give up on a key that hangs cost nothing, however many they are.
 type place struct {
-	key    string
-	before chan struct{} // closed when the one before it is back; nil if there is none
-	back   chan struct{} // closed when this one is back
-	number uint64        // rises along the line
-	owner  string        // of a release: whose; else empty
+	key   string
+	owner string // of a release: whose; else empty
+	run   func() // makes the request, and leaves
 
 	// Guarded by line.mu:
-	begun   bool // those before it are back, and it waits for a connection or is sent
-	sent    bool // or about to be, on a connection that it has
-	givenUp bool // nobody waits for it
+	ahead, behind *place // in the line; nil if there is none
+	number        uint64 // rises along the line
+	begun         bool   // those before it are back, and it waits for a connection or is sent
+	sent          bool   // or about to be, on a connection that it has
+	givenUp       bool   // nobody waits for it
 }
 
-// join puts a request behind those of its key.
-func (l *line) join(key, releaseOf string) (*place, error) {
+// join puts a request behind those of its key, and has it made if there is none.
+func (l *line) join(p *place) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queued == maxQueued {
-		return nil, &driver.Error{Err: fmt.Errorf("%d requests are on their way already",
-			maxQueued)}
+		return &driver.Error{Err: fmt.Errorf("%d requests are on their way already", maxQueued)}
 	}
 	if l.last == nil {
-		l.last, l.releases = make(map[string]chan struct{}), make(map[string]*place)
+		l.last, l.releases = make(map[string]*place), make(map[string]*place)
 	}
 	l.queued++
 	l.joined++
-	p := &place{key: key, before: l.last[key], back: make(chan struct{}), number: l.joined,
-		owner: releaseOf}
-	l.last[key] = p.back
-	return p, nil
+	p.number = l.joined
+	if p.ahead = l.last[p.key]; p.ahead != nil {
+		p.ahead.behind = p
+	} else {
+		p.begin()
+	}
+	l.last[p.key] = p
+	return nil
 }
 
-// begin reports whether a request whose turn has come is made.
-func (l *line) begin(p *place) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p.begun = l.wants(p)
-	return p.begun
+// begin has a request made whose turn has come. Called with the line's mu held.
+func (p *place) begin() {
+	p.begun = true
+	go p.run()
 }
 
-// send reports whether a request that has a connection is sent.
+// send reports whether a request that has a connection is sent. A release that was given up is, as
+// it must not be lost behind an acquisition that hangs, unless an equal one that was given up too
+// comes behind it.
 func (l *line) send(p *place) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.sent = p.sent || l.wants(p)
+	p.sent = p.sent || !p.givenUp || p.owner != "" && l.releases[p.owner] == p
 	return p.sent
 }
 
-// wants reports whether somebody waits for the request. A release is wanted in any case, unless an
-// equal one comes behind it, because it must not be lost behind an acquisition that hangs. Called
-// with mu held.
-func (l *line) wants(p *place) bool {
-	return !p.givenUp || p.owner != "" && l.releases[p.owner] == p
-}
-
 // giveUp notes that the caller does not wait any longer, and returns its error; err is the reason,
-// and want says what a request without a connection lacks.
+// and want says what a request without a connection lacks. A request that waits in the line leaves
+// it, unless it is a release, of which the last one stays of those that are equal and were given
+// up.
 func (l *line) giveUp(p *place, err error, want func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.givenUp = true
-	if last := l.releases[p.owner]; p.owner != "" && !p.sent &&
-		(last == nil || last.number < p.number) {
-		l.releases[p.owner] = p
-	}
 	switch {
-	case p.sent || p.owner != "":
+	case p.sent:
+	case p.owner != "":
+		dropped := l.releases[p.owner]
+		if dropped == nil || dropped.number < p.number {
+			l.releases[p.owner] = p
+		} else {
+			dropped = p
+		}
+		if dropped != nil && !dropped.begun {
+			l.remove(dropped)
+		}
 	case p.begun:
 		return &driver.Error{Err: fmt.Errorf("not sent: %w: %w", want(), err)}
 	default:
+		l.remove(p)
 		return &driver.Error{Err: fmt.Errorf(
 			"not sent, as an earlier request for its key has not come back: %w", err)}
 	}
 	return &driver.Error{Maybe: true, Err: err}
 }
 
-// leave lets the next request of the key go.
+// leave ends a request that is back, and lets the next one of the key go.
 func (l *line) leave(p *place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(p.back)
+	l.remove(p)
+	if p.behind != nil {
+		p.behind.begin()
+	}
+}
+
+// remove takes a request out of the line. Called with mu held.
+func (l *line) remove(p *place) {
 	l.queued--
-	if l.last[p.key] == p.back {
+	if p.ahead != nil {
+		p.ahead.behind = p.behind
+	}
+	switch {
+	case p.behind != nil:
+		p.behind.ahead = p.ahead
+	case p.ahead != nil:
+		l.last[p.key] = p.ahead
+	default:
 		delete(l.last, p.key)
 	}
 	if p.owner != "" && l.releases[p.owner] == p {
@@ -137,25 +159,20 @@ func inLine[T any](ctx context.Context, b *Backend, key, releaseOf string,
 	if err := b.ready(ctx); err != nil {
 		return none, err
 	}
-	p, err := b.line.join(key, releaseOf)
-	if err != nil {
-		return none, err
-	}
 	answers := make(chan answer[T], 1)
-	go func() {
+	p := &place{key: key, owner: releaseOf}
+	p.run = func() {
 		growStack()
-		if p.before != nil {
-			<-p.before
-		}
+		ctx, cancel := context.WithTimeout(b.life, patience)
+		defer cancel()
 		var a answer[T]
-		if b.line.begin(p) {
-			ctx, cancel := context.WithTimeout(b.life, patience)
-			a.value, a.err = request(sending(ctx, func() bool { return b.line.send(p) }))
-			cancel()
-		}
+		a.value, a.err = request(sending(ctx, func() bool { return b.line.send(p) }))
 		b.line.leave(p)
 		answers <- a
-	}()
+	}
+	if err := b.line.join(p); err != nil {
+		return none, err
+	}
 	select {
 	case a := <-answers:
 		return a.value, a.err
