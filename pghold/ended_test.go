@@ -4,11 +4,14 @@ package pghold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // A request that says that earlier requests of its claim may still arrive has those ignored, for a
@@ -91,5 +94,28 @@ func (r requests) call(statement, want string, args ...any) {
 	if err := r.pool.QueryRow(context.Background(), statement, args...).Scan(&state); err != nil ||
 		state != want {
 		r.t.Errorf("%s is told %q, %v; want %s", r.owner, state, err, want)
+	}
+}
+
+// What a server remembers of late requests is gone when it has no use any more and the key's row is
+// swept, whoever has had the key since.
+func TestNothingStaysOfLateRequests(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	late := requests{t, pool, "k", "late", "client", false}
+	other := late
+	other.owner, other.client = "other", "another client"
+	late.release(2, 1, "lost")
+	run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp()")
+	other.acquire(1, 0, "held")
+	other.release(2, 0, "held")
+	var left int
+	testserver.Eventually(t, "the key is swept", func() error {
+		err := pool.QueryRow(t.Context(), "SELECT holdfast.sweep('1 microsecond')").Scan(&left)
+		return errors.Join(err, testserver.Not(left > 0, "nothing is"))
+	})
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.ended").Scan(
+		&left); err != nil || left > 0 {
+		t.Errorf("%d rows about late requests are left, %v", left, err)
 	}
 }

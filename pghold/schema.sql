@@ -194,6 +194,7 @@ BEGIN
     IF v_lock.crowded THEN
         DELETE FROM holdfast.sharers AS s WHERE s.key = p_key AND s.expires <= p_now;
         DELETE FROM holdfast.waiters AS w WHERE w.key = p_key AND w.until <= p_now;
+        DELETE FROM holdfast.ended AS e WHERE e.key = p_key AND e.until <= p_now;
         sharing := v_lock.owner IS NULL
             AND EXISTS (SELECT FROM holdfast.sharers AS s WHERE s.key = p_key);
         WHILE v_lock.owner IS NULL LOOP
@@ -233,7 +234,7 @@ BEGIN
         END IF;
         v_lock.crowded := sharing
             OR EXISTS (SELECT FROM holdfast.waiters AS w WHERE w.key = p_key)
-            OR EXISTS (SELECT FROM holdfast.ended AS e WHERE e.key = p_key AND e.until > p_now);
+            OR EXISTS (SELECT FROM holdfast.ended AS e WHERE e.key = p_key);
     END IF;
     changed := v_lock IS DISTINCT FROM v_was;
     IF changed THEN
@@ -256,7 +257,6 @@ BEGIN
         VALUES (p_key, p_owner, p_now + interval '1 minute', p_client, p_late)
         ON CONFLICT (key, owner) DO UPDATE SET until = excluded.until, client = excluded.client,
             number = excluded.number;
-    DELETE FROM holdfast.ended AS e WHERE e.key = p_key AND e.until <= p_now;
     UPDATE holdfast.locks AS l SET crowded = true WHERE l.key = p_key;
 END
 $$;
