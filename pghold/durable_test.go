@@ -113,3 +113,21 @@ func holderOf(e driver.Entry) driver.Party {
 	}
 	return e.Holder
 }
+
+// A server that forgets its last commits in a crash does not forget which requests are late, also
+// if all that it was asked besides was to wait. Such a request may still come through a pooler.
+func TestAsynchronousCommitOfLateRequests(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	lazily(t, pool)
+	late := requests{t, pool, "k", "late", "client", false}
+	other := late
+	other.owner = "other"
+	other.acquire(1, 0, "held")
+	late.acquire(3, 2, "busy")
+	crash(t, pool)
+	other.release(4, 0, "held")
+	late.acquire(5, 0, "held")
+	late.release(2, 0, "lost")
+	other.acquire(6, 0, "busy")
+}

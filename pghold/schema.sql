@@ -367,7 +367,7 @@ BEGIN
 
     state := 'busy';
     remaining := holdfast.microseconds(v_ends - v_now);
-    IF NOT v_changed THEN
+    IF NOT v_changed AND p_late = 0 THEN
         -- What a crash can forget of this is a presence: it costs a place, and nobody's lease.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
