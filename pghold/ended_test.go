@@ -119,3 +119,22 @@ func TestNothingStaysOfLateRequests(t *testing.T) {
 		t.Errorf("%d rows about late requests are left, %v", left, err)
 	}
 }
+
+// Two clients have late requests of one owner value: its own, and a command that frees the key by
+// the owner value. What one tells the server about its late requests does not have the server
+// forget what the other one has told.
+func TestLateRequestsOfTwoClients(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	late := requests{t, pool, "k", "late", "client", false}
+	command, other := late, late
+	command.client, other.owner = "command", "other"
+	late.acquire(2, 1, "held")
+	command.release(2, 1, "held")
+	late.acquire(1, 0, "busy")
+	other.acquire(3, 0, "held")
+	other.release(4, 0, "held")
+	late.acquire(6, 5, "held")
+	command.release(1, 0, "lost")
+	other.acquire(7, 0, "busy")
+}

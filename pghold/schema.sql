@@ -55,15 +55,14 @@ CREATE TABLE IF NOT EXISTS holdfast.waiters (
 -- Claims of which requests were overtaken by a later one. If these still arrive, they are ignored.
 CREATE TABLE IF NOT EXISTS holdfast.ended (
     key    bytea,
-    owner  bytea,
+    owner  bytea,                     -- of the claim, behind whose requests these are: see sender
     until  timestamptz NOT NULL,
-    client text NOT NULL DEFAULT '',  -- whose requests: a command may free a key by owner value
     number bigint NOT NULL DEFAULT 0, -- of the last request that is ignored
     PRIMARY KEY (key, owner)
 );
--- Since version 4. Functions of version 3, which its clients still call, fill in only the others.
-ALTER TABLE holdfast.ended ADD COLUMN IF NOT EXISTS client text NOT NULL DEFAULT '',
-    ADD COLUMN IF NOT EXISTS number bigint NOT NULL DEFAULT 0;
+-- Since version 4. Functions of version 3, which its clients still call, fill in only the others,
+-- and need this primary key. So it has no further column.
+ALTER TABLE holdfast.ended ADD COLUMN IF NOT EXISTS number bigint NOT NULL DEFAULT 0;
 
 -- One row.
 CREATE TABLE IF NOT EXISTS holdfast.server (
@@ -247,16 +246,22 @@ BEGIN
 END
 $$;
 
+-- sender says whose requests about a claim are meant: a command may free a key by its owner value.
+-- The name of a client has no space.
+CREATE OR REPLACE FUNCTION holdfast.sender(p_client text, p_owner bytea) RETURNS bytea
+LANGUAGE sql STABLE AS $$
+    SELECT convert_to(p_client || ' ', 'UTF8') || p_owner
+$$;
+
 -- ignore has a client's requests of a claim up to a number be ignored, if they arrive within a
 -- minute. The caller has the row of the key locked, and settles the key afterwards.
 CREATE OR REPLACE FUNCTION holdfast.ignore(p_key bytea, p_owner bytea, p_client text,
     p_late bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO holdfast.ended AS e
-        VALUES (p_key, p_owner, p_now + interval '1 minute', p_client, p_late)
-        ON CONFLICT (key, owner) DO UPDATE SET until = excluded.until, client = excluded.client,
-            number = excluded.number;
+    INSERT INTO holdfast.ended AS e (key, owner, until, number)
+        VALUES (p_key, holdfast.sender(p_client, p_owner), p_now + interval '1 minute', p_late)
+        ON CONFLICT (key, owner) DO UPDATE SET until = excluded.until, number = excluded.number;
     UPDATE holdfast.locks AS l SET crowded = true WHERE l.key = p_key;
 END
 $$;
@@ -320,8 +325,8 @@ BEGIN
     PERFORM holdfast.enter(p_key);
     v_now := clock_timestamp();
     IF EXISTS (SELECT FROM holdfast.ended AS e
-            WHERE e.key = p_key AND e.owner = p_owner AND e.until > v_now
-            AND e.client = p_client AND e.number >= p_number) THEN
+            WHERE e.key = p_key AND e.owner = holdfast.sender(p_client, p_owner)
+            AND e.until > v_now AND e.number >= p_number) THEN
         state := 'busy'; -- a later request was served before: nobody waits for the answer
         RETURN;
     END IF;
@@ -431,8 +436,8 @@ BEGIN
     PERFORM holdfast.enter(p_key);
     v_now := clock_timestamp();
     SELECT l.owner, l.expires, l.crowded, l.crowded AND EXISTS (SELECT FROM holdfast.ended AS e
-            WHERE e.key = p_key AND e.owner = p_owner AND e.until > v_now
-            AND e.client = p_client AND e.number >= p_number)
+            WHERE e.key = p_key AND e.owner = holdfast.sender(p_client, p_owner)
+            AND e.until > v_now AND e.number >= p_number)
         INTO v_owner, v_ends, v_crowded, v_late
         FROM holdfast.locks AS l WHERE l.key = p_key;
     IF v_late THEN
