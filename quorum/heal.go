@@ -8,8 +8,14 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// healers is how many goroutines share the healing after a renewal.
-const healers = 8
+const (
+	// healers is how many goroutines share the healing after a renewal.
+	healers = 8
+
+	// drawsAtOnce is how many claims a healer draws tokens for with one call. To draw takes a node
+	// longer than to renew, and other calls have to be answered meanwhile.
+	drawsAtOnce = 10
+)
 
 // healing is a job that sets claims again on nodes that have lost them.
 type healing struct {
@@ -53,11 +59,16 @@ func split[T any](list []T, f func([]T)) {
 
 // Run implements node.Job.
 func (h *healing) Run() {
-	h.learn()
 	done := make(node.Answers, 1)
-	for i := range h.list {
-		if h.heal(&h.list[i], done) {
-			<-done
+	learns := true
+	for part := range slices.Chunk(h.list, drawsAtOnce) {
+		if learns {
+			learns = h.learn(part)
+		}
+		for i := range part {
+			if h.heal(&part[i], done) {
+				<-done
+			}
 		}
 	}
 }
@@ -67,14 +78,15 @@ func (h *healing) Run() {
 // those that came later, and a node would be healed without them. So a majority is asked for a
 // token, which is larger than all that it knows. Nobody uses that one, the claim itself neither.
 //
-// If no majority answers, the claims are healed with what is known: otherwise they might be lost.
-func (h *healing) learn() {
+// If too few nodes answer for that, learn returns false, and the claims are healed with what is
+// known: otherwise they might be lost.
+func (h *healing) learn(list []lostClaim) bool {
 	q := h.q
 	var claims []driver.Claim
 	// where a lost claim is in claims; -1: it is alone, or over
-	of := make([]int, len(h.list))
-	for i, p := range h.list {
-		if i > 0 && h.list[i-1].claim == p.claim { // lost on another node, too
+	of := make([]int, len(list))
+	for i, p := range list {
+		if i > 0 && list[i-1].claim == p.claim { // lost on another node, too
 			of[i] = of[i-1]
 			continue
 		}
@@ -90,19 +102,23 @@ func (h *healing) learn() {
 		s.mu.Unlock()
 	}
 	if len(claims) == 0 {
-		return
+		return true
 	}
 	b := q.newBatch(claims, clock.Now())
 	b.ask(nil)
-	// The error is that the Quorum is closed. Then no call for healing is answered either.
-	_ = b.wait(q.group.Context())
+	if b.wait(q.group.Context()) != nil {
+		return false // the Quorum is closed. Then no call for healing is answered either.
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, k := range of {
 		if k >= 0 {
-			h.list[i].above, _ = b.drawn(k)
+			list[i].above, _ = b.drawn(k)
 		}
 	}
+	return !slices.ContainsFunc(b.tallies, func(t batchTally) bool {
+		return t.held < t.need && t.failed > 0
+	})
 }
 
 // heldLocked returns what is known of a claim if it is to be healed: it is held, and some validity

@@ -1,0 +1,216 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// busyServer is a node that does one thing after the other, each of which takes it as long as Redis
+// was seen to take. It also does what its caller does not wait for any more.
+type busyServer struct {
+	mu   sync.Mutex
+	data *memhold.Backend
+	free time.Time // when it has done all that it was asked for
+}
+
+const (
+	keepsOne = 16 * time.Microsecond // to renew a claim of many
+	drawsOne = 30 * time.Microsecond // to renew a claim and draw tokens
+	oneCall  = 30 * time.Microsecond
+)
+
+func (s *busyServer) work(ctx context.Context, d time.Duration) (*memhold.Backend, error) {
+	s.mu.Lock()
+	if now := time.Now(); s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(d)
+	done, data := s.free, s.data
+	s.mu.Unlock()
+	select {
+	case <-time.After(time.Until(done)):
+		return data, nil
+	case <-ctx.Done():
+		return nil, &driver.Error{Maybe: true, Err: ctx.Err()}
+	}
+}
+
+func (s *busyServer) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = memhold.New()
+}
+
+func (s *busyServer) hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = time.Now().Add(time.Minute)
+}
+
+func (s *busyServer) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	data, err := s.work(ctx, oneCall)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return data.Acquire(ctx, claim)
+}
+
+func (s *busyServer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	var takes time.Duration
+	for i := range claims {
+		if claims[i].Block > 0 {
+			takes += drawsOne
+		} else {
+			takes += keepsOne
+		}
+	}
+	data, err := s.work(ctx, takes)
+	if err != nil {
+		return nil, err
+	}
+	return data.Renew(ctx, claims)
+}
+
+func (s *busyServer) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	data, err := s.work(ctx, oneCall)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return data.Release(ctx, claim)
+}
+
+func (s *busyServer) Shares() bool { return true }
+func (s *busyServer) Close() error { return nil }
+
+func busyServers() (servers []*busyServer) {
+	for range 3 {
+		servers = append(servers, &busyServer{data: memhold.New()})
+	}
+	return servers
+}
+
+func quorumOf(t *testing.T, servers []*busyServer, f func(quorum.NodeEvent)) *quorum.Quorum {
+	var nodes []driver.Backend
+	for _, s := range servers {
+		nodes = append(nodes, s)
+	}
+	q, err := quorum.New(nodes, quorum.WithGuard(0), quorum.WithObserver(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	return q
+}
+
+// A server that loses its data loses thousands of readers at once. To find out what tokens others
+// have, and to put the readers back, keeps no server so busy that it counts as down, or that others
+// wait for longer than they may.
+func TestHealingManyReadersLeavesNodesTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 3000
+		servers := busyServers()
+		q := quorumOf(t, servers, func(e quorum.NodeEvent) {
+			if e.Is != quorum.Up {
+				t.Errorf("%s is %v (%v), though it does all that it is asked for", e.Node, e.Is,
+					e.Err)
+			}
+		})
+		other, later := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		var last []driver.Token // of another reader
+		for i := range n {
+			claim := driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader", TTL: 10 * time.Second,
+				Token: 1, Shared: true}
+			claims = append(claims, claim)
+			mustHold(t, q, claim)
+			claim.Owner, claim.Token = "other", 1000
+			last = append(last, mustHold(t, other, claim))
+			mustRelease(t, other, claim)
+		}
+		for i, s := range servers {
+			s.forget()
+			renewMany(t, q, claims)
+			for q.Status().Healed < uint64((i+1)*n) {
+				claim := driver.Claim{Key: "another", Owner: "another", TTL: time.Minute, Token: 1}
+				mustHold(t, q, claim)
+				mustRelease(t, q, claim)
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Second)
+		}
+		for i, claim := range claims {
+			mustRelease(t, q, claim)
+			claim.Owner, claim.Shared = "writer", false
+			if token := mustHold(t, later, claim); token <= last[i] {
+				t.Fatalf("token %d after %d, want a larger one", token, last[i])
+			}
+		}
+	})
+}
+
+// Nodes that do not tell what tokens others have are not asked again for each of many readers:
+// before the next loss all of them have to be healed.
+func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 800
+		servers := busyServers()
+		q := quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range n {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
+				TTL: 10 * time.Second, Token: 1, Shared: true})
+			mustHold(t, q, claims[i])
+		}
+		servers[0].forget()
+		renewMany(t, q, claims)
+		servers[2].hang()
+		time.Sleep(4 * quorum.DefaultNodeTimeout)
+		if healed := q.Status().Healed; healed != n {
+			t.Errorf("%d of %d are healed while one node of three hangs", healed, n)
+		}
+	})
+}
+
+// renewMany renews as the kernel does.
+func renewMany(t *testing.T, q *quorum.Quorum, claims []driver.Claim) {
+	var all sync.WaitGroup
+	for batch := range slices.Chunk(claims, 1000) {
+		all.Go(func() {
+			results, err := q.Renew(t.Context(), batch)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, r := range results {
+				if r.State != driver.Held {
+					t.Errorf("Renew = %v (%v); want held", r.State, r.Err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func mustHold(t *testing.T, q *quorum.Quorum, claim driver.Claim) driver.Token {
+	t.Helper()
+	r, err := q.Acquire(t.Context(), claim)
+	if err != nil || r.State != driver.Held {
+		t.Fatalf("Acquire = %v, %v; want held", r.State, err)
+	}
+	return r.Token
+}
+
+func mustRelease(t *testing.T, q *quorum.Quorum, claim driver.Claim) {
+	t.Helper()
+	if _, err := q.Release(t.Context(), claim); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+}
