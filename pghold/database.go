@@ -205,7 +205,8 @@ func (d sqlDatabase) query(ctx context.Context, statement string, args []any,
 	if elsewhere(err) {
 		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) // closes it
 	}
-	return !errors.Is(err, sqldriver.ErrBadConn) && !pgconn.SafeToRetry(err), err
+	// ErrBadConn should mean that nothing was sent, but lib/pq returns it for a lost answer, too.
+	return !pgconn.SafeToRetry(err), err
 }
 
 func (d sqlDatabase) want() error {

@@ -63,7 +63,7 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = fmt.Errorf("no answer within %v: %w", patience, errNoAnswer)
 	case code != "":
-		e.Maybe = sent && (strings.HasPrefix(code, "08") || code == "57P01" || code == "57P02")
+		e.Maybe = sent && endsConnection(err, code)
 		e.Permanent = b.permanent(code)
 		switch {
 		case missing(code):
@@ -73,6 +73,19 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 		}
 	}
 	return e
+}
+
+// endsConnection reports whether the server has ended the connection with this error. Then the
+// request may have been committed: a wait for a standby can end so, and a write to the disk.
+func endsConnection(err error, code string) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		switch e.SeverityUnlocalized {
+		case "FATAL", "PANIC":
+			return true
+		}
+	}
+	return strings.HasPrefix(code, "08") || code == "57P01" || code == "57P02"
 }
 
 // discreet returns err in one line, and hides the user of the URL where servers write one, because

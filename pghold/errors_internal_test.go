@@ -1,6 +1,9 @@
 package pghold
 
 import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"testing"
 
@@ -18,5 +21,51 @@ func TestOutcomeOfAShutdown(t *testing.T) {
 		if err := b.failure(&pgconn.PgError{Code: "57P01"}, effect); !errors.Is(err, want) {
 			t.Errorf("effect %v: %v; want %v", effect, err, want)
 		}
+	}
+}
+
+// A server that fails while it commits ends the connection, whatever the code says: the commit may
+// be on its disk. Any other error of a statement rolled it back.
+func TestOutcomeOfACommitThatFails(t *testing.T) {
+	b := &Backend{}
+	for severity, want := range map[string]error{"PANIC": driver.ErrUnknown,
+		"FATAL": driver.ErrUnknown, "ERROR": driver.ErrUnavailable} {
+		err := b.failure(&pgconn.PgError{Severity: severity, SeverityUnlocalized: severity,
+			Code: "53100"}, true)
+		unknown := errors.Is(err, driver.ErrUnknown)
+		if !errors.Is(err, want) || unknown != (want == driver.ErrUnknown) {
+			t.Errorf("%s: %v; want %v", severity, err, want)
+		}
+	}
+}
+
+// lying is a driver that says of a statement that it sent that its connection was broken before, as
+// lib/pq does when the answer did not come.
+type lying struct{ sqldriver.Conn }
+
+func (l lying) Connect(context.Context) (sqldriver.Conn, error) { return l, nil }
+func (l lying) Driver() sqldriver.Driver                        { return nil }
+func (l lying) Close() error                                    { return nil }
+
+func (l lying) QueryContext(context.Context, string, []sqldriver.NamedValue) (sqldriver.Rows,
+	error) {
+	return nil, sqldriver.ErrBadConn
+}
+
+func TestOutcomeOverADriverThatLies(t *testing.T) {
+	db := sql.OpenDB(lying{})
+	defer db.Close()
+	b, err := NewSQL(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.matched.Store(true)
+	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
+		driver.ErrUnknown) {
+		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnknown)
+	}
+	if _, err := b.Inspect(t.Context(), "k"); errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Inspect: %v; a question has no unknown outcome", err)
 	}
 }
