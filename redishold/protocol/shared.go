@@ -65,7 +65,8 @@ const (
 	// callers' contexts bound only their own waits.
 	LibraryPatience = 10 * time.Second
 
-	// maxQueued is how many requests may wait for those of their slots to come back.
+	// maxQueued is how many requests may wait for those of their slots to come back. Those that are
+	// on their way, one for each slot, do not count: a server that hangs may have more slots.
 	maxQueued = 4096
 )
 
@@ -93,7 +94,7 @@ type shared struct {
 	closed  chan struct{}
 
 	mu       sync.Mutex
-	queued   int
+	queued   int               // those that wait for others
 	last     map[uint16]*place // in the line of each slot that has requests
 	joined   uint64
 	releases map[string]*place        // of those that are the same and were given up: the last one
@@ -275,18 +276,19 @@ func (t *shared) join(p *place, commands []Command) error {
 		t.start(p)
 		return nil
 	}
-	if t.queued == maxQueued {
-		return &driver.Error{Err: fmt.Errorf("%d requests are on their way already", maxQueued)}
+	last := t.last[p.slot]
+	if last != nil && t.queued == maxQueued {
+		return &driver.Error{Err: fmt.Errorf("%d requests wait for others already", maxQueued)}
 	}
-	t.queued++
 	t.joined++
 	p.number, p.release = t.joined, releaseOf(commands)
-	if p.ahead = t.last[p.slot]; p.ahead != nil {
-		p.ahead.behind = p
-	} else {
-		t.start(p)
-	}
 	t.last[p.slot] = p
+	if last == nil {
+		t.start(p)
+		return nil
+	}
+	t.queued++
+	p.ahead, last.behind = last, p
 	return nil
 }
 
@@ -345,13 +347,13 @@ func (t *shared) leave(p *place) {
 	}
 	t.remove(p)
 	if p.behind != nil {
+		t.queued--
 		t.start(p.behind)
 	}
 }
 
 // remove takes a request out of the line. Called with t.mu held.
 func (t *shared) remove(p *place) {
-	t.queued--
 	if p.ahead != nil {
 		p.ahead.behind = p.behind
 	}
@@ -362,6 +364,9 @@ func (t *shared) remove(p *place) {
 		t.last[p.slot] = p.ahead
 	default:
 		delete(t.last, p.slot)
+	}
+	if !p.sent {
+		t.queued--
 	}
 	if p.release != "" && t.releases[p.release] == p {
 		delete(t.releases, p.release)

@@ -253,18 +253,24 @@ func TestSharedIsBounded(t *testing.T) {
 		b := protocol.New(tr, protocol.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		for i := range protocol.MaxQueued {
+		const all = 1 + protocol.MaxQueued // one of them does not wait
+		for i := range all {
 			go b.Release(ctx, claimOf(fmt.Sprint("owner", i)))
 		}
 		<-ctx.Done()
 		synctest.Wait()
 		if _, err := b.Acquire(t.Context(), claim()); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("Acquire behind %d requests: %v", protocol.MaxQueued, err)
+			t.Errorf("Acquire behind %d requests: %v", all, err)
+		}
+		other := claim()
+		other.Key = "other"
+		if r, err := b.Acquire(t.Context(), other); err != nil || r.State != driver.Held {
+			t.Errorf("Acquire behind none: %v, %v", r.State, err)
 		}
 		close(gate)
 		synctest.Wait()
-		if sent := len(l.requests()); sent != protocol.MaxQueued {
-			t.Errorf("%d releases were sent; want %d", sent, protocol.MaxQueued)
+		if sent := len(l.requests()) - 1; sent != all {
+			t.Errorf("%d releases were sent; want %d", sent, all)
 		}
 		if r, err := b.Acquire(t.Context(), claim()); err != nil || r.State != driver.Held {
 			t.Errorf("Acquire when they are back: %v, %v", r.State, err)
@@ -295,9 +301,9 @@ func TestSharedForgetsThoseWhoGaveUp(t *testing.T) {
 			go b.Release(with, claimOf("releases"))
 		}
 		time.Sleep(10 * time.Second)
-		if kept := protocol.Kept(tr); kept != 4 {
-			t.Errorf("%d are remembered; want a request that hangs, a release, their slot and "+
-				"which release it is", kept)
+		if kept := protocol.Kept(tr); kept != 3 {
+			t.Errorf("%d are remembered; want a release that waits, its slot and which release "+
+				"it is", kept)
 		}
 		other := claim()
 		other.Key = "other"
@@ -308,6 +314,45 @@ func TestSharedForgetsThoseWhoGaveUp(t *testing.T) {
 		synctest.Wait()
 		if got := fmt.Sprint(l.requests()); got != "[acquire k acquire other release k]" {
 			t.Errorf("sent: %s", got)
+		}
+	})
+}
+
+// A server of a cluster that hangs may have thousands of slots, with a request under way in each.
+// They do not count among those that wait: slots of other servers are served.
+func TestSharedServesOtherSlotsBesideThoseThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		l := &fakeLibrary{cluster: true, answer: func(c protocol.Command) protocol.Reply {
+			if c[3] != "other" {
+				<-gate
+			}
+			return one(c)
+		}}
+		tr := protocol.Shared(l)
+		b := protocol.New(tr, protocol.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		slots := map[uint16]bool{protocol.Slot("other"): true}
+		for i := 0; len(slots) < 2*protocol.MaxQueued; i++ {
+			hangs := claim()
+			hangs.Key = fmt.Sprint("k", i)
+			if slot := protocol.Slot(hangs.Key); !slots[slot] {
+				slots[slot] = true
+				go b.Acquire(ctx, hangs)
+			}
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		other := claim()
+		other.Key = "other"
+		if r, err := b.Acquire(t.Context(), other); err != nil || r.State != driver.Held {
+			t.Errorf("Acquire in another slot: %v, %v", r.State, err)
+		}
+		close(gate)
+		synctest.Wait()
+		if kept := protocol.Kept(tr); kept != 0 {
+			t.Errorf("%d requests are remembered when all are back", kept)
 		}
 	})
 }
