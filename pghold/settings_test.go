@@ -182,3 +182,34 @@ func TestSettingsThatKeepLocksAway(t *testing.T) {
 		})
 	}
 }
+
+// The server sends its answer before it commits. If the commit fails, what it has answered did not
+// happen, over each way to it: nobody holds the key, and whoever held it still does.
+func TestCommitThatFails(t *testing.T) {
+	pool, url := ownDatabase(t, "refusals")
+	run(t, pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'refused at the commit'; END $$`)
+	for name, b := range ways(t, url) {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			held, free := claim("held "+name), claim("free "+name)
+			ask(t, b, held, driver.Held)
+			run(t, pool, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON holdfast.locks
+				DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE PROCEDURE refuse()`)
+			acquired, err := b.Acquire(ctx, free)
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+				t.Errorf("Acquire = %+v, %v; want %v", acquired, err, driver.ErrUnavailable)
+			}
+			if renewed, err := b.Renew(ctx, []driver.Claim{held}); !errors.Is(err,
+				driver.ErrUnavailable) {
+				t.Errorf("Renew = %+v, %v; want %v", renewed, err, driver.ErrUnavailable)
+			}
+			if released, err := b.Release(ctx, held); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("Release = %+v, %v; want %v", released, err, driver.ErrUnavailable)
+			}
+			run(t, pool, "DROP TRIGGER refuse ON holdfast.locks")
+			release(t, b, free, driver.Lost)
+			release(t, b, held, driver.Held)
+		})
+	}
+}
