@@ -14,6 +14,9 @@ import (
 // server ignores requests up to that number: an acquisition that arrives after its release, and
 // also a release that arrives after the claim was asked for again, as a waiter over several nodes
 // does.
+//
+// Only one request about an owner value is under way at a time, because they are all about one key,
+// and the line sends them one after the other. So an answer ends every doubt that there is.
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]doubt
@@ -28,7 +31,8 @@ type doubt struct {
 
 const (
 	// memory is how long the server remembers which requests are late. An acquisition that arrives
-	// later takes the key for its TTL, and nobody holds it. The functions have the same number.
+	// later takes the key for its TTL, and nobody holds it. A release undoes what its claim has got
+	// since. The functions have the same number.
 	memory = time.Minute
 
 	// maxDoubts is how many are kept at least. Each is removed when the next request about its
