@@ -186,7 +186,7 @@ func (a *acquisition) byScript(ctx context.Context, conn Conn, barged bool) (dri
 	} else {
 		command = acquireScript().evalsha(command, "6")
 		command = append(command, a.keys.Lock, a.keys.Queue, a.keys.Waiters, a.keys.Fence,
-			a.keys.Readers, a.keys.late(a.claim.Owner))
+			a.keys.Readers, a.keys.late(a.b.doubts.client, a.claim.Owner))
 	}
 	command = append(command, a.claim.Owner, milliseconds(a.claim.TTL), a.first, a.last,
 		milliseconds(presence), ticket)

@@ -34,7 +34,7 @@
 //     somebody waits. If all who wait have died, Redis removes them within 20 seconds. If the
 //     waiters alone were evicted or deleted before, what is made of them anew may stay until
 //     somebody waits again.
-//   - The late requests of an owner value, holdfast:d:{tag}:owner: which client has made them, and
+//   - A client's late requests about an owner value, holdfast:d:{tag}:client:owner: the client, and
 //     the number of the last one, to acquire or release, that may still arrive over a [Transport]
 //     that is not ordered. The key exists for a minute after the client's next request. Later
 //     requests and those of other clients are served.

@@ -43,8 +43,8 @@ func (b *Backend) Eval(ctx context.Context, script *Script, key string,
 // can tell the Backend's requests about a claim that arrive late, as on a client that others use
 // too. The script gets
 //
-//   - one more key, the last: the owner value's late requests (see the documentation of the
-//     package). It has the text "client number" or does not exist;
+//   - one more key, the last: the client's late requests about the owner value (see the
+//     documentation of the package). It has the text "client number" or does not exist;
 //   - the owner value as its first argument, before args;
 //   - after args, which client sends the request, and its number there;
 //   - after these, if earlier requests of the client may still arrive, the number of the last of
@@ -65,7 +65,7 @@ func (b *Backend) EvalNumbered(ctx context.Context, script *Script, key, owner s
 	all := append(make([]string, 0, len(keys)+1), keys...)
 	told := append(make([]string, 0, 1+len(args)+4), owner)
 	told = b.doubts.numbered(append(told, args...), r)
-	reply, err := b.eval(ctx, script, of.Slot, append(all, of.late(owner)), told)
+	reply, err := b.eval(ctx, script, of.Slot, append(all, of.late(b.doubts.client, owner)), told)
 	if _, ends := ending.Load(script.SHA); ends {
 		b.doubts.released(r, &reply, err)
 	} else {

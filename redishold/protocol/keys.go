@@ -145,10 +145,10 @@ func makeKeys(lock string) Keys {
 		Waiters: all[third : 2*third], Readers: all[2*third:], Fence: shared.fence}
 }
 
-// late is the key that remembers which requests about an owner value are late, over a Transport
-// that is not ordered.
-func (k *Keys) late(owner string) string {
-	return latePrefix + namesOf(k.Slot).tag + "}:" + owner
+// late is the key that remembers which requests of a client about an owner value are late, over a
+// Transport that is not ordered.
+func (k *Keys) late(client, owner string) string {
+	return latePrefix + namesOf(k.Slot).tag + "}:" + client + ":" + owner
 }
 
 // lockOf returns the lock key that a queue's name was made from.

@@ -30,7 +30,7 @@ func (b *Backend) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 		r := b.doubts.next(claim.Owner)
 		command = releaseScript().evalsha(command, "6")
 		command = append(command, keys.Lock, keys.Queue, keys.Waiters, keys.Fence, keys.Readers,
-			keys.late(claim.Owner), claim.Owner)
+			keys.late(b.doubts.client, claim.Owner), claim.Owner)
 		reply, err = b.release(ctx, keys, b.doubts.numbered(command, r))
 		b.doubts.released(r, &reply, err)
 	}

@@ -519,6 +519,13 @@ func TestForeignKeys(t *testing.T) {
 func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *withredisson.Backend) {
 	t.Helper()
 	server := redistest.Start(t)
+	proxy, b := proxied(t, server)
+	return server, proxy, b
+}
+
+// proxied is overProxy for a server that is there.
+func proxied(t *testing.T, server *redistest.Server) (*redistest.Proxy, *withredisson.Backend) {
+	t.Helper()
 	proxy := redistest.NewProxy(t, server)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 	b, err := withredisson.New(client)
@@ -530,7 +537,7 @@ func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *withredisson
 		client.Close()
 	})
 	warm(t, b)
-	return server, proxy, b
+	return proxy, b
 }
 
 // request is a call of a Backend about a claim.
@@ -610,6 +617,27 @@ func TestRequestsOfAnotherClientAreNotLate(t *testing.T) {
 	another := open(t, server)
 	answers(t, another.Release, claim, driver.Held)
 	answers(t, another.Acquire, claim, driver.Held)
+}
+
+// If requests of two clients about a claim are late, the server remembers both of them.
+func TestLateRequestsOfTwoClients(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
+	others, other := proxied(t, server)
+	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+	answers(t, b.Acquire, claim, driver.Held)
+	deliver := proxy.Strand()
+	unanswered(t, b.Release, claim)
+	proxy.BreakClients()
+	answers(t, b.Acquire, claim, driver.Held) // tells of the request before it
+	others.Strand()
+	unanswered(t, other.Release, claim)
+	others.BreakClients()
+	answers(t, other.Release, claim, driver.Held) // so does this
+	answers(t, b.Acquire, claim, driver.Held)
+	deliver()
+	server.Do(t, "PING")
+	answers(t, b.Release, claim, driver.Held)
 }
 
 // A server that is out of memory cannot remember which releases are late, but releases. The next
