@@ -17,7 +17,8 @@ const (
 	// their own waits. A connection whose request takes longer is given up.
 	patience = 5 * time.Second
 
-	// maxQueued is how many requests may wait for those of their keys to come back.
+	// maxQueued is how many requests may be on their way, or wait for a connection or for those of
+	// their keys to come back. All are for one server, and of keys there is no bound.
 	maxQueued = 4096
 )
 
