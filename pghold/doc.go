@@ -81,8 +81,8 @@
 // holder or waiter tells the server which came before it. The server ignores those when they
 // arrive: an acquisition after its release, and a release after a waiter over several nodes
 // (package quorum) has asked again. It remembers that for a minute. An acquisition that arrives
-// later locks the key for its TTL, and nobody holds it. A release that arrives later takes away what
-// such a waiter has got since.
+// later locks the key for its TTL, and nobody holds it. A release that arrives later takes away
+// what such a waiter has got since.
 //
 // Each request takes a connection of the pool, for five seconds at most. If the service has all of
 // them in use, locks wait for one, and renewals too, so give the pool a few more than the service
