@@ -124,6 +124,11 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 // unless [WithNotices] says how to get them. If the driver prepares statements by itself, a pooler
 // in transaction mode has to support that. The driver of pgx does so unless its
 // default_query_exec_mode is exec or simple_protocol. NewSQL fails as New does.
+//
+// Where lib/pq 1.10 has sent a statement it waits for the server, whatever the context says. So
+// after a server has frozen or was cut off, later requests for the same key fail, each at the end
+// of its context, until the server answers or the system gives up the connection, which may take
+// many minutes. The driver of pgx gives up after five seconds.
 func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, refuse("db is nil: open one with sql.Open")
