@@ -97,7 +97,7 @@ test-quick: test-needs
 	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
 test-lengthy: test-needs
 	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY) $(WEIGHTY),$(satellites))
-	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^Test(Simulation|Conformance|TenThousandHeld)$$' $(KERNEL)/quorum
+	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^Test(Simulation|SimulationNotices|Conformance|TenThousandHeld)$$' $(KERNEL)/quorum
 	HOLDFAST_HISTORIES=$(STACK_HISTORIES) $(GO_TEST) -v -run '^Test(Simulation|Histories.*|Races)$$' $(filter $(KERNEL)/simulate/...,$(satellites))
 	$(if $(filter $(RACY) $(WEIGHTY),$(satellites)),$(GO_TEST) $(filter $(RACY) $(WEIGHTY),$(satellites)))
 

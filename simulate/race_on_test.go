@@ -4,4 +4,4 @@ package simulate
 
 // This is enough to find a data race in the kernel that only these histories found. It takes some
 // seconds with the race detector.
-const defaultHistories = 400
+const defaultHistories = 250
