@@ -115,9 +115,10 @@
 // If a renewal finds that a node has lost the claim, the claim is set there again, unless the key
 // is taken there, and the node goes on above the tokens of the key. So a lock survives the loss of
 // one node after the other, if each is back in service at a renewal before the next one is lost.
-// For as long as the key is held like that, so do its tokens, whatever clocks show. A claim that
-// shares the key asks the other nodes for the tokens of those that it does not know, in the
-// background. Once the key is free, only the clocks speak for tokens that a majority has lost.
+// For as long as the key is held like that, its tokens rise, whatever clocks show. To heal a claim
+// that shares the key, the other nodes are asked for a token above those that it does not know, in
+// the background. Once the key is free, only clocks keep tokens above those that a majority has
+// lost.
 //
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.

@@ -195,7 +195,8 @@ func (b *batch) second(results []driver.Result) (second *batch, lists [][]int32)
 }
 
 // drawn returns the largest token that nodes have granted to a claim, and how many nodes have
-// granted that one. Called with b.mu held.
+// granted that one. It notes the token, as later ones of the Quorum are larger. Called with b.mu
+// held.
 func (b *batch) drawn(k int) (token driver.Token, acks int8) {
 	for i := range b.parts {
 		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Held {

@@ -157,10 +157,16 @@ func TestOpenWaitsForReplicas(t *testing.T) {
 func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *redishold.Backend) {
 	t.Helper()
 	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server)
-	b := newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+	proxy, b := proxied(t, server)
 	return server, proxy, b
+}
+
+// proxied is overProxy for a server that is there already.
+func proxied(t *testing.T, server *redistest.Server) (*redistest.Proxy, *redishold.Backend) {
+	t.Helper()
+	proxy := redistest.NewProxy(t, server)
+	return proxy, newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
+		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
 }
 
 // A request that the library gave up, and that arrives after what was sent since over another
@@ -293,6 +299,33 @@ func TestReleaseByAnotherClientIsNotLate(t *testing.T) {
 	granted(t, b, claim) // tells of the request before it
 	another := newShared(t, rueidis.ClientOption{InitAddress: []string{server.Addr}})
 	mustBe(t, "release by another client", driver.Held)(another.Release(t.Context(), claim))
+}
+
+// If requests of two clients about a claim are late, the server remembers both of them.
+func TestLateRequestsOfTwoClients(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
+	others, other := proxied(t, server)
+	claim := newClaim("k")
+	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+	deliver := proxy.Strand()
+	unanswered(t, b, claim)
+	proxy.BreakClients()
+	granted(t, b, claim) // tells of the request before it
+	others.Strand()
+	unanswered(t, other, claim)
+	others.BreakClients()
+	testserver.Eventually(t, "released by the other, which tells of its own", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := other.Release(ctx, claim)
+		return err
+	})
+	deliver()
+	server.Do(t, "PING")
+	next := newClaim("k")
+	mustBe(t, "acquire by the next", driver.Held)(b.Acquire(t.Context(), next))
 }
 
 // A server that is out of memory cannot remember which releases are late, but releases. The next
