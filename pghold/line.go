@@ -47,6 +47,7 @@ type place struct {
 	number        uint64 // rises along the line
 	begun         bool   // those before it are back, and it waits for a connection or is sent
 	sent          bool   // or about to be, on a connection that it has
+	back          bool   // it has left the line
 	givenUp       bool   // nobody waits for it
 }
 
@@ -98,7 +99,7 @@ func (l *line) giveUp(p *place, err error, want func() error) error {
 	p.givenUp = true
 	switch {
 	case p.sent:
-	case p.owner != "":
+	case p.owner != "" && !p.back:
 		dropped := l.releases[p.owner]
 		if dropped == nil || dropped.number < p.number {
 			l.releases[p.owner] = p
@@ -123,6 +124,7 @@ func (l *line) leave(p *place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(p)
+	p.back = true
 	if p.behind != nil {
 		p.behind.begin()
 	}

@@ -173,3 +173,21 @@ func TestLineSendsOneOfEqualReleases(t *testing.T) {
 		}
 	})
 }
+
+// A release finds no connection, and comes back at the moment when its caller gives it up. It was
+// not sent, and nothing is remembered of it.
+func TestLineForgetsWhoGaveUpTooLate(t *testing.T) {
+	var l line
+	p := &place{key: "k", owner: "held", run: func() {}}
+	if err := l.join(p); err != nil {
+		t.Fatal(err)
+	}
+	l.leave(p)
+	err := l.giveUp(p, context.DeadlineExceeded, func() error { return errConnection })
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Release that is back: %v; want %v", err, driver.ErrUnavailable)
+	}
+	if requests, keys, releases := l.kept(); requests+keys+releases != 0 {
+		t.Errorf("%d requests, %d keys and %d releases are remembered", requests, keys, releases)
+	}
+}
