@@ -120,6 +120,41 @@ func TestNothingStaysOfLateRequests(t *testing.T) {
 	}
 }
 
+// One of a thousand releases sweeps, also of keys that are shared: otherwise a service that only
+// reads would keep a row for each key for ever.
+func TestEveryReleaseMaySweep(t *testing.T) {
+	run(t, connect(t), empty)
+	// In one session, which draws lots.
+	pool, err := pgxpool.New(t.Context(), urlOf(running(t), "&pool_max_conns=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			r := requests{t, pool, name, "owner", "client", shared}
+			run(t, pool, "INSERT INTO holdfast.locks VALUES ($1, NULL, "+
+				"clock_timestamp() - interval '1 hour', 0, 0, false)", []byte("old "+name))
+			testserver.Eventually(t, "the old row is swept", func() error {
+				r.acquire(1, 0, "held")
+				run(t, pool, `DO $$ DECLARE seed float := 0; BEGIN
+					LOOP
+						seed := seed + 0.00001;
+						PERFORM setseed(seed);
+						EXIT WHEN random() < 0.001;
+					END LOOP;
+					PERFORM setseed(seed);
+				END $$`)
+				r.release(2, 0, "held")
+				var left int
+				err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.locks WHERE key = $1",
+					[]byte("old "+name)).Scan(&left)
+				return errors.Join(err, testserver.Not(left == 0, "it is there"))
+			})
+		})
+	}
+}
+
 // Two clients have late requests of one owner value: its own, and a command that frees the key by
 // the owner value. What one tells the server about its late requests does not have the server
 // forget what the other one has told.

@@ -464,6 +464,9 @@ BEGIN
         PERFORM holdfast.ignore(p_key, p_owner, p_client, p_late, v_now);
     END IF;
     SELECT s.notices INTO notices FROM holdfast.settle(p_key, v_now, NULL, p_client) AS s;
+    IF random() < 0.001 THEN
+        PERFORM holdfast.sweep();
+    END IF;
 END
 $$;
 
