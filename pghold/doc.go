@@ -62,10 +62,10 @@
 // let these be longer than a busy server needs, for example a second.
 //
 // An idle_session_timeout ends connections of the pool, and the next request on such a connection
-// fails with ErrUnavailable. An acquisition ends with that error; a renewal is made again. A
-// pgxpool looks at a connection that was idle for a second before it uses it, so it notices if the
-// timeout is longer than that. A *sql.DB does not look: give it a SetConnMaxIdleTime that is
-// shorter than the timeout.
+// fails with ErrUnavailable, or with ErrUnknown over lib/pq. An acquisition ends with that error; a
+// renewal is made again. A pgxpool looks at a connection that was idle for a second before it uses
+// it, and that of Open after ten seconds, so it notices if the timeout is longer than that. A
+// *sql.DB does not look: give it a SetConnMaxIdleTime that is shorter than the timeout.
 //
 // With the simple protocol, pgx needs client_encoding to be UTF8 and standard_conforming_strings to
 // be on. With other settings New does without the simple protocol. With NewSQL requests fail, and

@@ -76,8 +76,12 @@ func (b *Backend) failure(err error, sent bool) *driver.Error {
 }
 
 // endsConnection reports whether the server has ended the connection with this error. Then the
-// request may have been committed: a wait for a standby can end so, and a write to the disk.
+// request may have been committed: a wait for a standby can end so, and a write to the disk. An
+// idle_session_timeout ends it only where no request is being executed.
 func endsConnection(err error, code string) bool {
+	if code == "57P05" {
+		return false
+	}
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		switch e.SeverityUnlocalized {

@@ -39,6 +39,17 @@ func TestOutcomeOfACommitThatFails(t *testing.T) {
 	}
 }
 
+// A server that ends a connection because nobody used it has executed nothing of what it then finds
+// there. Over TCP its error is read as the answer to that.
+func TestOutcomeAfterAnIdleSession(t *testing.T) {
+	b := &Backend{}
+	err := b.failure(&pgconn.PgError{Severity: "FATAL", SeverityUnlocalized: "FATAL",
+		Code: "57P05"}, true)
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("%v; want %v", err, driver.ErrUnavailable)
+	}
+}
+
 // lying is a driver that says of a statement that it sent that its connection was broken before, as
 // lib/pq does when the answer did not come.
 type lying struct{ sqldriver.Conn }
