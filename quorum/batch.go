@@ -84,6 +84,26 @@ func (b *batch) ask(lists [][]int32) {
 	b.settle()
 }
 
+// askBut asks all nodes to renew all claims, except for the silent ones, which count as failed.
+func (b *batch) askBut(silent node.Set) {
+	if silent == 0 {
+		b.ask(nil)
+		return
+	}
+	all := make([]int32, len(b.claims))
+	for k := range all {
+		all[k] = int32(k)
+		b.tallies[k].failed = int8(silent.Count())
+	}
+	lists := make([][]int32, len(b.parts))
+	for i := range lists {
+		if !silent.Has(i) {
+			lists[i] = all
+		}
+	}
+	b.ask(lists)
+}
+
 // each calls f for every claim that the node was asked for, with its place in the node's list and
 // its place in the batch.
 func (p *batchPart) each(all int, f func(at, k int)) {

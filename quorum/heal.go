@@ -19,9 +19,10 @@ const (
 
 // healing is a job that sets claims again on nodes that have lost them.
 type healing struct {
-	q     *Quorum
-	start clock.Instant // of the renewal that found it
-	list  []lostClaim
+	q      *Quorum
+	start  clock.Instant // of the renewal that found it
+	list   []lostClaim
+	silent node.Set // nodes that did not answer in time when they were asked for tokens
 }
 
 // lostClaim is a claim and a node that has lost it.
@@ -45,7 +46,9 @@ func (b *batch) heal() {
 			}
 		}
 	}
-	split(list, func(part []lostClaim) { b.q.group.Start(&healing{b.q, b.start, part}) })
+	split(list, func(part []lostClaim) {
+		b.q.group.Start(&healing{q: b.q, start: b.start, list: part})
+	})
 }
 
 // split cuts a list into pieces, one for each healer.
@@ -60,11 +63,8 @@ func split[T any](list []T, f func([]T)) {
 // Run implements node.Job.
 func (h *healing) Run() {
 	done := make(node.Answers, 1)
-	learns := true
 	for part := range slices.Chunk(h.list, drawsAtOnce) {
-		if learns {
-			learns = h.learn(part)
-		}
+		h.learn(part)
 		for i := range part {
 			if h.heal(&part[i], done) {
 				<-done
@@ -78,9 +78,10 @@ func (h *healing) Run() {
 // those that came later, and a node would be healed without them. So a majority is asked for a
 // token, which is larger than all that it knows. Nobody uses that one, the claim itself neither.
 //
-// If too few nodes answer for that, learn returns false, and the claims are healed with what is
-// known: otherwise they might be lost.
-func (h *healing) learn(list []lostClaim) bool {
+// If too few nodes answer for that, the claims are healed with what the others know: otherwise they
+// might be lost. A node that has not answered is not asked again, because each step would wait for
+// it.
+func (h *healing) learn(list []lostClaim) {
 	q := h.q
 	var claims []driver.Claim
 	// where a lost claim is in claims; -1: it is alone, or over
@@ -102,13 +103,12 @@ func (h *healing) learn(list []lostClaim) bool {
 		s.mu.Unlock()
 	}
 	if len(claims) == 0 {
-		return true
+		return
 	}
 	b := q.newBatch(claims, clock.Now())
-	b.ask(nil)
-	if b.wait(q.group.Context()) != nil {
-		return false // the Quorum is closed. Then no call for healing is answered either.
-	}
+	b.askBut(h.silent)
+	// The error is that the Quorum is closed. Then no call for healing is answered either.
+	_ = b.wait(q.group.Context())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, k := range of {
@@ -116,9 +116,11 @@ func (h *healing) learn(list []lostClaim) bool {
 			list[i].above, _ = b.drawn(k)
 		}
 	}
-	return !slices.ContainsFunc(b.tallies, func(t batchTally) bool {
-		return t.held < t.need && t.failed > 0
-	})
+	for i := range b.parts {
+		if b.parts[i].progress == failed {
+			h.silent |= node.Only(i)
+		}
+	}
 }
 
 // heldLocked returns what is known of a claim if it is to be healed: it is held, and some validity

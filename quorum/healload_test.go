@@ -14,11 +14,13 @@ import (
 )
 
 // busyServer is a node that does one thing after the other, each of which takes it as long as Redis
-// was seen to take. It also does what its caller does not wait for any more.
+// was seen to take. It also does what its caller does not wait for any more. Each key has a counter
+// of tokens of its own, as keys of different slots have in Redis.
 type busyServer struct {
 	mu   sync.Mutex
-	data *memhold.Backend
-	free time.Time // when it has done all that it was asked for
+	data *sync.Map     // of key: a memory of its own
+	free time.Time     // when it has done all that it was asked for
+	far  time.Duration // how much later its answers come
 }
 
 const (
@@ -27,13 +29,22 @@ const (
 	oneCall  = 30 * time.Microsecond
 )
 
-func (s *busyServer) work(ctx context.Context, d time.Duration) (*memhold.Backend, error) {
+// dataOf returns the memory of a key.
+func dataOf(data *sync.Map, key string) *memhold.Backend {
+	kept, found := data.Load(key)
+	if !found {
+		kept, _ = data.LoadOrStore(key, memhold.New())
+	}
+	return kept.(*memhold.Backend)
+}
+
+func (s *busyServer) work(ctx context.Context, d time.Duration) (*sync.Map, error) {
 	s.mu.Lock()
 	if now := time.Now(); s.free.Before(now) {
 		s.free = now
 	}
 	s.free = s.free.Add(d)
-	done, data := s.free, s.data
+	done, data := s.free.Add(s.far), s.data
 	s.mu.Unlock()
 	select {
 	case <-time.After(time.Until(done)):
@@ -46,7 +57,7 @@ func (s *busyServer) work(ctx context.Context, d time.Duration) (*memhold.Backen
 func (s *busyServer) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.data = memhold.New()
+	s.data = new(sync.Map)
 }
 
 func (s *busyServer) hang() {
@@ -55,12 +66,18 @@ func (s *busyServer) hang() {
 	s.free = time.Now().Add(time.Minute)
 }
 
+func (s *busyServer) goOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = time.Time{}
+}
+
 func (s *busyServer) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	data, err := s.work(ctx, oneCall)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return data.Acquire(ctx, claim)
+	return dataOf(data, claim.Key).Acquire(ctx, claim)
 }
 
 func (s *busyServer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
@@ -76,7 +93,15 @@ func (s *busyServer) Renew(ctx context.Context, claims []driver.Claim) ([]driver
 	if err != nil {
 		return nil, err
 	}
-	return data.Renew(ctx, claims)
+	results := make([]driver.Result, len(claims))
+	for i, claim := range claims {
+		one, err := dataOf(data, claim.Key).Renew(ctx, []driver.Claim{claim})
+		if err != nil {
+			return nil, err
+		}
+		results[i] = one[0]
+	}
+	return results, nil
 }
 
 func (s *busyServer) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
@@ -84,7 +109,7 @@ func (s *busyServer) Release(ctx context.Context, claim driver.Claim) (driver.Re
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return data.Release(ctx, claim)
+	return dataOf(data, claim.Key).Release(ctx, claim)
 }
 
 func (s *busyServer) Shares() bool { return true }
@@ -92,7 +117,7 @@ func (s *busyServer) Close() error { return nil }
 
 func busyServers() (servers []*busyServer) {
 	for range 3 {
-		servers = append(servers, &busyServer{data: memhold.New()})
+		servers = append(servers, &busyServer{data: new(sync.Map)})
 	}
 	return servers
 }
@@ -175,6 +200,50 @@ func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
 		time.Sleep(4 * quorum.DefaultNodeTimeout)
 		if healed := q.Status().Healed; healed != n {
 			t.Errorf("%d of %d are healed while one node of three hangs", healed, n)
+		}
+	})
+}
+
+// A node that does not answer while many readers are healed does not keep the answers of the others
+// from them: what one node alone knows of tokens counts for all readers.
+func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 320 // four steps for each healer
+		servers := busyServers()
+		servers[1].far = time.Millisecond // so its answers come last
+		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range n {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
+				TTL: 10 * time.Second, Token: 1, Shared: true})
+			mustHold(t, q, claims[i])
+		}
+		servers[2].hang() // it does not hear of the other reader's tokens
+		var last []driver.Token
+		for _, claim := range claims {
+			claim.Owner, claim.Token = "other", 1000
+			last = append(last, mustHold(t, other, claim))
+			mustRelease(t, other, claim)
+		}
+		servers[2].goOn()
+		time.Sleep(2 * time.Second)
+		servers[0].forget()
+		renewMany(t, q, claims)
+		servers[2].hang()
+		time.Sleep(4 * quorum.DefaultNodeTimeout)
+		servers[2].goOn()
+		time.Sleep(2 * time.Second)
+		servers[1].forget() // it knew them, too
+		renewMany(t, q, claims)
+		time.Sleep(time.Second)
+		for i := 9; i < n; i += 10 {
+			writer := claims[i]
+			mustRelease(t, q, writer)
+			writer.Owner, writer.Shared = "writer", false
+			// a client that has heard of no token
+			if token := mustHold(t, quorumOf(t, servers, nil), writer); token <= last[i] {
+				t.Errorf("token %d after %d, want a larger one", token, last[i])
+			}
 		}
 	})
 }
