@@ -62,6 +62,11 @@ SERVER ?= valkey-server@sid
 # The timeout is for what hangs: on a busy machine the laboratory takes its time.
 GO_TEST := go test -shuffle=on -timeout 40m $(TESTFLAGS)
 
+# Most packages wait most of the time, for servers and for leases to end, so several of them run side by side.
+BESIDE := -p 4
+# The laboratory looks at how soon waiters are woken. It waits until the machine has been calm for long enough to see
+# that, so it runs by itself, and without the race detector: its clients are other programs.
+ALONE := $(KERNEL)/itest
 # Packages of the kernel whose tests take minutes, or do not depend on it: once, not for every number of CPUs.
 LENGTHY := $(KERNEL)/quorum $(KERNEL)/internal/hygiene
 # Packages whose dependencies have data races of their own: the Cluster client of go-redis 9.22 changes the list of its nodes
@@ -74,6 +79,7 @@ WEIGHTY := $(KERNEL)/with/controllerruntime/...
 kernel     = $(or $(filter-out $(LENGTHY),$(shell go list -e ./...)),$(error go list finds no package))
 lengthy    = $(filter $(LENGTHY),$(shell go list -e ./...))
 satellites = $(or $(addsuffix /...,$(filter-out $(KERNEL),$(shell go list -m))),$(error go list finds no module))
+raced      = $(filter-out $(ALONE),$(shell go list -e $(filter-out $(RACY) $(WEIGHTY),$(satellites))))
 
 # Targets whose part of the project is not in this tree.
 absent = $(if $(wildcard models/check.sh),,models)
@@ -94,12 +100,13 @@ test: test-quick test-lengthy ## Test everything, with the race detector; instal
 test-needs:
 	scripts/install.sh test
 test-quick: test-needs
-	$(GO_TEST) -race $(if $(CPUS),-cpu $(CPUS)) $(kernel)
+	$(GO_TEST) -race $(BESIDE) $(if $(CPUS),-cpu $(CPUS)) $(kernel)
 test-lengthy: test-needs
-	$(GO_TEST) -race $(lengthy) $(filter-out $(RACY) $(WEIGHTY),$(satellites))
+	$(GO_TEST) -race $(BESIDE) $(lengthy) $(raced)
+	$(if $(filter $(ALONE)/...,$(satellites)),$(GO_TEST) $(ALONE))
 	HOLDFAST_HISTORIES=$(HISTORIES) $(GO_TEST) -run '^Test(Simulation|SimulationNotices|Conformance|TenThousandHeld)$$' $(KERNEL)/quorum
 	HOLDFAST_HISTORIES=$(STACK_HISTORIES) $(GO_TEST) -v -run '^Test(Simulation|Histories.*|Races)$$' $(filter $(KERNEL)/simulate/...,$(satellites))
-	$(if $(filter $(RACY) $(WEIGHTY),$(satellites)),$(GO_TEST) $(filter $(RACY) $(WEIGHTY),$(satellites)))
+	$(if $(filter $(RACY) $(WEIGHTY),$(satellites)),$(GO_TEST) $(BESIDE) $(filter $(RACY) $(WEIGHTY),$(satellites)))
 
 .PHONY: test-kernel
 test-kernel: ## Test the library alone, which needs nothing but Go

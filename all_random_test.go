@@ -21,7 +21,7 @@ import (
 //   - who waits without a time limit gets the keys: there is no deadlock, and nobody starves;
 //   - nothing is left: see bench.check.
 func TestRandomSets(t *testing.T) {
-	for round := range 6 {
+	for round := range 4 {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)

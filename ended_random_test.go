@@ -23,7 +23,7 @@ import (
 //   - who waits without a time limit gets the key;
 //   - nothing is left: see bench.check.
 func TestRandomEndings(t *testing.T) {
-	for range 4 {
+	for range 2 {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)

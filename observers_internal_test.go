@@ -18,7 +18,7 @@ import (
 func TestObserversDoNotGrow(t *testing.T) {
 	var log bytes.Buffer
 	o := observer{logger: slog.New(slog.NewTextHandler(&log, nil))}
-	const events = 1_000_000
+	const events = 100_000
 	done := make(chan int)
 	told, largest := 0, 0
 	var event func()

@@ -44,7 +44,7 @@ func TestPermitsLeaveNoSemaphoreBehind(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, l := newLocker(t, WithPermits(5), WithCohort(turns, DefaultCohortSpan))
 			slots := make(map[int]bool)
-			for i := range 20 * maxLastSlots * shardCount {
+			for i := range 4 * maxLastSlots * shardCount {
 				key := "key"
 				if i >= 10 {
 					key = string(rune('a' + i))

@@ -23,7 +23,7 @@ import (
 //   - who waits without a time limit gets a permit;
 //   - nothing is left: see bench.check.
 func TestRandomPermits(t *testing.T) {
-	for round := range 8 {
+	for round := range 4 {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)

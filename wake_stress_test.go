@@ -43,7 +43,7 @@ func TestWakeMeetsCancel(t *testing.T) {
 
 const (
 	wakeWorkers = 12
-	wakeRounds  = 300 // of each worker
+	wakeRounds  = 150 // of each worker
 	wakePermits = 2
 	wakeBound   = 10 * time.Second // a wait that takes longer counts as lost
 )
@@ -236,7 +236,7 @@ func TestWakeMeetsTheEndOfTheWait(t *testing.T) {
 			b := newBench(t)
 			l, _ := b.locker()
 			got := 0
-			const rounds = 3_000
+			const rounds = 1_000
 			for range rounds {
 				long, end := context.WithTimeout(background, wakeBound)
 				lock, err := l.Acquire(long, "key", options...)

@@ -51,6 +51,7 @@ func (c *cutter) into(config *clientv3.Config) {
 func TestConformance(t *testing.T) {
 	direct := connect(t)
 	drivertest.Run(t, drivertest.Harness{
+		Light: true, // a request takes milliseconds of its client and server
 		NewStore: func(t testing.TB) drivertest.Store {
 			empty(t, direct)
 			cutters := make(map[driver.Backend]*cutter)

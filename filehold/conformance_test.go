@@ -16,6 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel() // with the others that wait for processes and disks
 	drivertest.Run(t, drivertest.Harness{
+		Light: true, // others hold ten thousand keys
 		NewStore: func(t testing.TB) drivertest.Store {
 			dir := t.TempDir()
 			return drivertest.Store{

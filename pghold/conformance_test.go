@@ -33,6 +33,7 @@ func TestConformance(t *testing.T) {
 	c := capabilities
 	c.CanFreeze, c.CanCutReply, c.CanForget = true, true, true
 	drivertest.Run(t, drivertest.Harness{
+		Light: true, // a request takes milliseconds of its client and server
 		NewStore: func(t testing.TB) drivertest.Store {
 			noneProxied(t, pool)
 			run(t, pool, empty)

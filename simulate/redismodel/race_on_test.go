@@ -4,4 +4,4 @@ package redismodel_test
 
 // With the race detector, the number of histories is divided by raceDivisor. make test also runs
 // all of them without it.
-const raceDivisor = 4
+const raceDivisor = 8
