@@ -21,7 +21,7 @@ func TestCoordinatorPromisesUnderFaults(t *testing.T) {
 		t.Run(c.Mode(), func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			c := placed(t, c, program)
-			c.Duration = *durationFlag * 2 / 5
+			c.Duration = *durationFlag * 2 / 3
 			r.run(t, c)
 		})
 	}

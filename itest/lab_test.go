@@ -18,7 +18,7 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "what the nemesis draws from; 0 for a new one")
-	durationFlag = flag.Duration("duration", 25*time.Second, "for how long faults go on")
+	durationFlag = flag.Duration("duration", 12*time.Second, "for how long faults go on")
 )
 
 // placed gives a run its program, directory and seed.
