@@ -20,6 +20,7 @@ import (
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]doubt
+	kept   int   // how many there were after those that are too old were removed
 	last   int64 // number of the last request
 }
 
@@ -70,12 +71,13 @@ func (d *doubts) add(owner string, number int64) {
 	if d.owners == nil {
 		d.owners = make(map[string]doubt)
 	}
-	if len(d.owners) >= maxDoubts {
+	if len(d.owners) >= max(maxDoubts, 2*d.kept) { // each time would take quadratic time
 		for other, what := range d.owners {
 			if now.Sub(what.since) > memory {
 				delete(d.owners, other)
 			}
 		}
+		d.kept = len(d.owners)
 	}
 	d.owners[owner] = doubt{now, number}
 }
