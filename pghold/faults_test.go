@@ -281,6 +281,11 @@ func TestSweep(t *testing.T) {
 	if n := sweep(); n != 1 {
 		t.Errorf("%d rows are removed; want 1", n)
 	}
+	run(t, pool, "INSERT INTO holdfast.locks VALUES "+
+		"('young', NULL, clock_timestamp() - interval '1 hour', 1, 1, false)")
+	if n := sweep(); n != 1 { // a fence that is lower
+		t.Errorf("%d rows are removed; want 1", n)
+	}
 	if next := ask(t, b, claim("free"), driver.Held).Token; next <= token {
 		t.Errorf("token %d follows %d, whose row is gone", next, token)
 	}
@@ -290,14 +295,55 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestIsolation: at an isolation level whose statements see an old state, calls are refused.
+// A sweep waits neither for a key that somebody looks at, nor for another sweep.
+func TestSweepWaitsForNobody(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	for _, key := range []string{"free", "looked at"} {
+		run(t, pool, "INSERT INTO holdfast.locks VALUES ($1, NULL, "+
+			"clock_timestamp() - interval '1 hour', 0, 0, false)", []byte(key))
+	}
+	for _, test := range []struct {
+		lock string
+		want int
+	}{
+		{"SELECT FROM holdfast.locks WHERE key = 'looked at' FOR UPDATE", 1},
+		{"SELECT FROM holdfast.server FOR UPDATE", 0},
+	} {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := tx.Exec(t.Context(), test.lock); err != nil {
+			t.Fatal(err)
+		}
+		var removed int
+		ctx, cancel := context.WithTimeout(t.Context(), testserver.Patience)
+		defer cancel()
+		if err := pool.QueryRow(ctx, "SELECT holdfast.sweep()").Scan(&removed); err != nil ||
+			removed != test.want {
+			t.Errorf("beside %s it removes %d, %v; want %d", test.lock, removed, err, test.want)
+		}
+		tx.Rollback(t.Context())
+	}
+}
+
+// TestIsolation: at an isolation level whose statements see an old state, calls are refused, also
+// for a key that needs no look at another table: its release would need one as soon as anybody waits.
 func TestIsolation(t *testing.T) {
 	connect(t)
+	others := open(t, urlOf(running(t), ""))
 	b := open(t, urlOf(running(t), "&default_transaction_isolation=repeatable%20read"))
-	ctx := t.Context()
-	_, err := b.Acquire(ctx, queued(fmt.Sprint("isolation", time.Now())))
-	if err == nil || !driver.Permanent(err) || !strings.Contains(err.Error(), "read committed") {
-		t.Errorf("Acquire: %v; want an error that names the level that is needed", err)
+	c := queued(fmt.Sprint("isolation", time.Now()))
+	for _, key := range []string{"is new", "is free again"} {
+		_, err := b.Acquire(t.Context(), c)
+		if err == nil || !driver.Permanent(err) || !strings.Contains(err.Error(), "read committed") {
+			t.Errorf("Acquire when the key %s: %v; want an error that names the level that is needed",
+				key, err)
+		}
+		ask(t, others, c, driver.Held)
+		release(t, others, c, driver.Held)
 	}
 	codes := checked(t, b)
 	if len(codes) == 0 || codes[0] != "isolation" {

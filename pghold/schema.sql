@@ -305,7 +305,8 @@ BEGIN
         remaining := 0;
     END IF;
 
-    IF NOT p_shared AND p_late = 0 THEN
+    IF NOT p_shared AND p_late = 0
+            AND current_setting('transaction_isolation') = 'read committed' THEN -- see enter
         -- All that this decides on is in the one row, which PostgreSQL looks at anew after it
         -- waited for it. The clock may be from before that wait: then the lease ends sooner.
         UPDATE holdfast.locks AS l SET owner = p_owner,
