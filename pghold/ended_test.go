@@ -57,12 +57,43 @@ func TestLateRequestIsIgnored(t *testing.T) {
 					late.acquire(14, 0, "held")
 					command.release(1, 0, "held")
 					late.acquire(10, 0, "busy")
-					run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp() "+
-						"WHERE key = $1", []byte(late.key))
+					over := func() {
+						run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp() "+
+							"WHERE key = $1", []byte(late.key))
+					}
+					over()
 					late.acquire(10, 0, "held")
 					late.release(10, 0, "held")
+					late.acquire(16, 15, "held")
+					over()
+					late.release(15, 0, "held")
 				})
 			}
+		}
+	}
+}
+
+// What is late is remembered for a minute from when the last request told of it.
+func TestHowLongLateRequestsAreIgnored(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	late := requests{t, pool, "k", "late", "client", false}
+	for number := int64(2); number < 8; number += 2 {
+		var now time.Time
+		var from, to bool
+		err := pool.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&now)
+		if number == 2 {
+			late.release(number, number-1, "lost")
+		} else {
+			late.acquire(number, number-1, "held")
+		}
+		err = errors.Join(err, pool.QueryRow(t.Context(),
+			`SELECT until >= $1::timestamptz + interval '1 minute',
+				until <= clock_timestamp() + interval '1 minute' FROM holdfast.ended`,
+			now).Scan(&from, &to))
+		if err != nil || !from || !to {
+			t.Errorf("after request %d: a minute at least %v, and at most %v, %v", number, from, to,
+				err)
 		}
 	}
 }
@@ -97,26 +128,44 @@ func (r requests) call(statement, want string, args ...any) {
 	}
 }
 
-// What a server remembers of late requests is gone when it has no use any more and the key's row is
-// swept, whoever has had the key since.
+// What a server remembers of late requests is gone when it has no use any more: when anybody asks
+// for the key, and with the key's row when that is swept, but not before.
 func TestNothingStaysOfLateRequests(t *testing.T) {
 	pool := connect(t)
-	run(t, pool, empty)
-	late := requests{t, pool, "k", "late", "client", false}
-	other := late
-	other.owner, other.client = "other", "another client"
-	late.release(2, 1, "lost")
-	run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp()")
-	other.acquire(1, 0, "held")
-	other.release(2, 0, "held")
-	var left int
-	testserver.Eventually(t, "the key is swept", func() error {
-		err := pool.QueryRow(t.Context(), "SELECT holdfast.sweep('1 microsecond')").Scan(&left)
-		return errors.Join(err, testserver.Not(left > 0, "nothing is"))
-	})
-	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.ended").Scan(
-		&left); err != nil || left > 0 {
-		t.Errorf("%d rows about late requests are left, %v", left, err)
+	count := func(what string) (n int) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast."+what).Scan(
+			&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, asked := range map[string]bool{"by the next": true, "by the sweep": false} {
+		t.Run(name, func(t *testing.T) {
+			run(t, pool, empty)
+			late := requests{t, pool, "k", "late", "client", false}
+			other := late
+			other.owner, other.client = "other", "another client"
+			late.release(2, 1, "lost")
+			run(t, pool, "SELECT holdfast.sweep('1 microsecond')")
+			late.acquire(1, 0, "busy")
+			run(t, pool, "UPDATE holdfast.ended SET until = clock_timestamp()")
+			if asked {
+				other.acquire(1, 0, "held")
+				other.release(2, 0, "held")
+				if n, crowded := count("ended"), count("locks WHERE crowded"); n+crowded > 0 {
+					t.Errorf("%d rows about late requests are left, and %d keys look at them", n,
+						crowded)
+				}
+			}
+			testserver.Eventually(t, "the key is swept", func() error {
+				run(t, pool, "SELECT holdfast.sweep('1 microsecond')")
+				return testserver.Not(count("locks") == 0, "it is there")
+			})
+			if n := count("ended"); n > 0 {
+				t.Errorf("%d rows about late requests are left", n)
+			}
+		})
 	}
 }
 
@@ -147,8 +196,8 @@ func TestEveryReleaseMaySweep(t *testing.T) {
 				END $$`)
 				r.release(2, 0, "held")
 				var left int
-				err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.locks WHERE key = $1",
-					[]byte("old "+name)).Scan(&left)
+				err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.locks "+
+					"WHERE key = $1", []byte("old "+name)).Scan(&left)
 				return errors.Join(err, testserver.Not(left == 0, "it is there"))
 			})
 		})
@@ -172,4 +221,12 @@ func TestLateRequestsOfTwoClients(t *testing.T) {
 	late.acquire(6, 5, "held")
 	command.release(1, 0, "lost")
 	other.acquire(7, 0, "busy")
+
+	// What one tells of another claim does not matter either.
+	another := late
+	another.owner = "another"
+	late.acquire(9, 8, "held")
+	another.release(10, 1, "lost")
+	late.release(8, 0, "lost")
+	other.acquire(11, 0, "busy")
 }

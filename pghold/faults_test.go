@@ -330,7 +330,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 }
 
 // TestIsolation: at an isolation level whose statements see an old state, calls are refused, also
-// for a key that needs no look at another table: its release would need one as soon as anybody waits.
+// for a key that needs no look at another table: its release needs one as soon as anybody waits.
 func TestIsolation(t *testing.T) {
 	connect(t)
 	others := open(t, urlOf(running(t), ""))
@@ -338,8 +338,9 @@ func TestIsolation(t *testing.T) {
 	c := queued(fmt.Sprint("isolation", time.Now()))
 	for _, key := range []string{"is new", "is free again"} {
 		_, err := b.Acquire(t.Context(), c)
-		if err == nil || !driver.Permanent(err) || !strings.Contains(err.Error(), "read committed") {
-			t.Errorf("Acquire when the key %s: %v; want an error that names the level that is needed",
+		if err == nil || !driver.Permanent(err) ||
+			!strings.Contains(err.Error(), "read committed") {
+			t.Errorf("Acquire when the key %s: %v; want an error that names the level it needs",
 				key, err)
 		}
 		ask(t, others, c, driver.Held)
