@@ -128,7 +128,8 @@ func New(pool *pgxpool.Pool, options ...Option) (*Backend, error) {
 // Where lib/pq 1.10 has sent a statement it waits for the server, whatever the context says. So
 // after a server has frozen or was cut off, later requests for the same key fail, each at the end
 // of its context, until the server answers or the system gives up the connection, which may take
-// many minutes. The driver of pgx gives up after five seconds.
+// many minutes. Without a connect_timeout, each request that needs a new connection keeps a
+// goroutine until then, too. The driver of pgx gives up after five seconds.
 func NewSQL(db *sql.DB, options ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, refuse("db is nil: open one with sql.Open")
