@@ -330,33 +330,53 @@ func TestLateRequestsOfTwoClients(t *testing.T) {
 }
 
 // A server that is out of memory cannot remember which releases are late, but releases. The next
-// request tells it again.
+// request tells it again, whatever the release has found there.
 func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server, proxy, b := overProxy(t)
-	claim := newClaim("k")
-	mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
-	mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
-	mustBe(t, "acquire again", driver.Held)(b.Acquire(t.Context(), claim))
-	deliver := proxy.Strand()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
-		t.Fatalf("Release: %v", err)
+	for _, test := range []struct {
+		name  string
+		lost  bool
+		state driver.State // of the claim
+	}{
+		{name: "held", state: driver.Held},
+		{name: "lost", lost: true, state: driver.Held},
+		{name: "waits", state: driver.Busy},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server, proxy, b := overProxy(t)
+			claim, other := newClaim("k"), newClaim("k")
+			mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+			mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+			claim.Queue = true
+			if test.state == driver.Busy {
+				mustBe(t, "acquire by the other", driver.Held)(b.Acquire(t.Context(), other))
+			}
+			mustBe(t, "acquire again", test.state)(b.Acquire(t.Context(), claim))
+			deliver := proxy.Strand()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+				t.Fatalf("Release: %v", err)
+			}
+			proxy.BreakClients()
+			if test.lost {
+				server.Do(t, "DEL", "k")
+			}
+			server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+			testserver.Eventually(t, "released over a new connection", func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := b.Release(ctx, claim)
+				return err
+			})
+			server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+			mustBe(t, "acquire once more", test.state)(b.Acquire(t.Context(), claim))
+			deliver()
+			server.Do(t, "PING")
+			mustBe(t, "release of what came later", test.state)(b.Release(t.Context(), claim))
+		})
 	}
-	proxy.BreakClients()
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	testserver.Eventually(t, "released over a new connection", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := b.Release(ctx, claim)
-		return err
-	})
-	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
-	mustBe(t, "acquire once more", driver.Held)(b.Acquire(t.Context(), claim))
-	deliver()
-	server.Do(t, "PING")
-	mustBe(t, "release of the later grant", driver.Held)(b.Release(t.Context(), claim))
 }
 
 // Redis 6.2 has no sharded channels, not even on a cluster. There notices go to one channel, by way

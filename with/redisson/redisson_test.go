@@ -641,22 +641,30 @@ func TestLateRequestsOfTwoClients(t *testing.T) {
 }
 
 // A server that is out of memory cannot remember which releases are late, but releases. The next
-// request tells it again.
+// request tells it again, also if the lock was lost by then.
 func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server, proxy, b := overProxy(t)
-	claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
-	answers(t, b.Acquire, claim, driver.Held)
-	deliver := proxy.Strand()
-	unanswered(t, b.Release, claim)
-	proxy.BreakClients()
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	answers(t, b.Release, claim, driver.Held)
-	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
-	answers(t, b.Acquire, claim, driver.Held)
-	deliver()
-	server.Do(t, "PING")
-	answers(t, b.Release, claim, driver.Held)
+	for _, found := range []driver.State{driver.Held, driver.Lost} {
+		t.Run(found.String(), func(t *testing.T) {
+			t.Parallel()
+			server, proxy, b := overProxy(t)
+			claim := driver.Claim{Key: "k", Owner: driver.NewOwner(""), TTL: time.Hour}
+			answers(t, b.Acquire, claim, driver.Held)
+			deliver := proxy.Strand()
+			unanswered(t, b.Release, claim)
+			proxy.BreakClients()
+			if found == driver.Lost {
+				server.Do(t, "DEL", "k")
+			}
+			server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+			answers(t, b.Release, claim, found)
+			server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+			answers(t, b.Acquire, claim, driver.Held)
+			deliver()
+			server.Do(t, "PING")
+			answers(t, b.Release, claim, driver.Held)
+		})
+	}
 }
 
 // A release that nobody waits for any more is still sent, but not as often as it was asked for.
