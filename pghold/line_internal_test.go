@@ -191,3 +191,39 @@ func TestLineForgetsWhoGaveUpTooLate(t *testing.T) {
 		t.Errorf("%d requests, %d keys and %d releases are remembered", requests, keys, releases)
 	}
 }
+
+// Of two equal releases that were given up, the one that is behind is sent, whichever was given up
+// first: what stands between them may be an acquisition of the same claim.
+func TestLineSendsTheLastOfEqualReleases(t *testing.T) {
+	var l line
+	ahead := &place{key: "k", run: func() {}}
+	first, last := &place{key: "k", owner: "held"}, &place{key: "k", owner: "held"}
+	for _, p := range []*place{ahead, first, last} {
+		if err := l.join(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []*place{last, first} {
+		l.giveUp(p, context.DeadlineExceeded, nil)
+	}
+	if ahead.behind != last || l.releases["held"] != last {
+		t.Error("the last release is not next")
+	}
+}
+
+// The outcome of a request is unknown if it was sent before its caller gave it up, and it is still
+// to be sent if it has to be sent again.
+func TestLineKnowsWhatWasSent(t *testing.T) {
+	for _, owner := range []string{"", "released"} {
+		var l line
+		p := &place{key: "k", owner: owner, run: func() {}}
+		if err := l.join(p); err != nil {
+			t.Fatal(err)
+		}
+		sent := l.send(p)
+		err := l.giveUp(p, context.DeadlineExceeded, func() error { return errConnection })
+		if !sent || !l.send(p) || !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("release of %q: %v; want %v", owner, err, driver.ErrUnknown)
+		}
+	}
+}
