@@ -3,6 +3,7 @@ package redishold_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -327,6 +328,43 @@ func TestLateRequestsOfTwoClients(t *testing.T) {
 	server.Do(t, "PING")
 	next := newClaim("k")
 	mustBe(t, "acquire by the next", driver.Held)(b.Acquire(t.Context(), next))
+}
+
+// What the server is told of one claim's late requests leaves those of another one as they are,
+// also in the same slot, if the earlier ones are told of last.
+func TestLateRequestsOfTwoClaims(t *testing.T) {
+	t.Parallel()
+	server, proxy, b := overProxy(t)
+	claims := []driver.Claim{newClaim("{slot}a"), newClaim("{slot}b")}
+	for _, claim := range claims {
+		mustBe(t, "acquire", driver.Held)(b.Acquire(t.Context(), claim))
+		mustBe(t, "release", driver.Held)(b.Release(t.Context(), claim))
+		mustBe(t, "acquire again", driver.Held)(b.Acquire(t.Context(), claim))
+	}
+	var delivers []func()
+	for _, claim := range claims {
+		delivers = append(delivers, proxy.Strand())
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := b.Release(ctx, claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Fatalf("Release: %v", err)
+		}
+		proxy.BreakClients()
+		testserver.Eventually(t, "there is a new connection", func() error {
+			_, err := b.Inspect(t.Context(), claim.Key)
+			return err
+		})
+	}
+	for _, claim := range slices.Backward(claims) {
+		mustBe(t, "acquire once more", driver.Held)(b.Acquire(t.Context(), claim))
+	}
+	for _, deliver := range delivers {
+		deliver()
+	}
+	server.Do(t, "PING")
+	for _, claim := range claims {
+		mustBe(t, "release of the later grant", driver.Held)(b.Release(t.Context(), claim))
+	}
 }
 
 // A server that is out of memory cannot remember which releases are late, but releases. The next
