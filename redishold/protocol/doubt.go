@@ -21,6 +21,7 @@ type doubts struct {
 
 	mu     sync.Mutex
 	owners map[string]doubt
+	kept   int    // how many there were after those that are too old were removed
 	last   uint64 // number of the last request
 }
 
@@ -111,12 +112,13 @@ func (d *doubts) add(r request) {
 	if d.owners == nil {
 		d.owners = make(map[string]doubt)
 	}
-	if len(d.owners) >= maxDoubts {
+	if len(d.owners) >= max(maxDoubts, 2*d.kept) { // each time would take quadratic time
 		for owner, other := range d.owners {
 			if now.Sub(other.since) > memory {
 				delete(d.owners, owner)
 			}
 		}
+		d.kept = len(d.owners)
 	}
 	d.owners[r.owner] = doubt{now, max(r.number, d.owners[r.owner].number)}
 }
