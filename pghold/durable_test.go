@@ -131,3 +131,19 @@ func TestAsynchronousCommitOfLateRequests(t *testing.T) {
 	late.release(2, 0, "lost")
 	other.acquire(6, 0, "busy")
 }
+
+// A server that forgets its last commits in a crash does not forget that it was moved to another
+// set of nodes.
+func TestAsynchronousCommitOfAMove(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	lazily(t, pool)
+	run(t, pool, "SELECT holdfast.move('', 'set')")
+	crash(t, pool)
+	var member string
+	if err := pool.QueryRow(t.Context(), "SELECT member FROM holdfast.server").Scan(
+		&member); err != nil || member != "set" {
+		t.Errorf("after a crash it belongs to %q, %v; want the set that it was moved to", member, err)
+	}
+	run(t, pool, empty)
+}

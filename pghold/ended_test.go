@@ -230,3 +230,28 @@ func TestLateRequestsOfTwoClients(t *testing.T) {
 	late.release(8, 0, "lost")
 	other.acquire(11, 0, "busy")
 }
+
+// A release of a lease that is over is told that the claim was lost, and one of a key that nobody
+// knows leaves no row of it: otherwise it would have to be swept.
+func TestReleaseOfWhatIsOver(t *testing.T) {
+	pool := connect(t)
+	run(t, pool, empty)
+	r := requests{t, pool, "k", "owner", "client", false}
+	rows := func() (n int) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.locks").Scan(
+			&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	r.release(1, 0, "lost")
+	if n := rows(); n > 0 {
+		t.Errorf("a release of an unknown key makes %d rows", n)
+	}
+	for late := range int64(2) { // with a late request the release looks at all the tables
+		r.acquire(10*late+2, 0, "held")
+		run(t, pool, "UPDATE holdfast.locks SET expires = clock_timestamp()")
+		r.release(10*late+4, late*(10*late+3), "lost")
+	}
+}

@@ -171,6 +171,10 @@ func TestLineSendsOneOfEqualReleases(t *testing.T) {
 		if got := strings.Join(d.requests(), ", "); got != "release k" {
 			t.Errorf("sent: %s; want one release", got)
 		}
+		if requests, keys, releases := b.line.kept(); requests != 0 || keys+releases != 0 {
+			t.Errorf("%d requests, %d keys and %d releases are remembered when all are back",
+				requests, keys, releases)
+		}
 	})
 }
 
