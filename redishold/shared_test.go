@@ -374,9 +374,11 @@ func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		lost  bool
+		next  bool         // another one waits behind the claim
 		state driver.State // of the claim
 	}{
 		{name: "held", state: driver.Held},
+		{name: "held, and another one waits", next: true, state: driver.Held},
 		{name: "lost", lost: true, state: driver.Held},
 		{name: "waits", state: driver.Busy},
 	} {
@@ -391,6 +393,9 @@ func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 				mustBe(t, "acquire by the other", driver.Held)(b.Acquire(t.Context(), other))
 			}
 			mustBe(t, "acquire again", test.state)(b.Acquire(t.Context(), claim))
+			if other.Queue = true; test.next {
+				mustBe(t, "queue", driver.Busy)(b.Acquire(t.Context(), other))
+			}
 			deliver := proxy.Strand()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -409,6 +414,9 @@ func TestLateReleaseOfAServerThatWasOutOfMemory(t *testing.T) {
 				return err
 			})
 			server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+			if test.next {
+				mustBe(t, "release of the next", driver.Held)(b.Release(t.Context(), other))
+			}
 			mustBe(t, "acquire once more", test.state)(b.Acquire(t.Context(), claim))
 			deliver()
 			server.Do(t, "PING")

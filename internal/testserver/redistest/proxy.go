@@ -257,8 +257,8 @@ func (p *Proxy) passReplies(l *link) {
 		if cut {
 			return
 		}
-		if _, err := l.client.Write(buffer[:n]); err != nil {
-			return
-		}
+		// If the client is gone, passRequests closes the link, when what was sent has arrived. A
+		// reply or a notice must not do that before.
+		_, _ = l.client.Write(buffer[:n])
 	}
 }
