@@ -231,3 +231,34 @@ func TestLineKnowsWhatWasSent(t *testing.T) {
 		}
 	}
 }
+
+// A request that needs no order has an unknown outcome only if it was sent and may change
+// something. Its caller waits no longer than its context and the Backend live, even if the client
+// library does not come back.
+func TestOutcomeOfARequestAside(t *testing.T) {
+	for _, effect := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			_, b := fake(t)
+			thaw := make(chan struct{})
+			defer close(thaw)
+			call := func(ctx context.Context) error {
+				_, err := aside(ctx, b, effect, func(ctx context.Context) (int, error) {
+					err := maySend(ctx)
+					<-thaw
+					return 0, err
+				})
+				return err
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := call(ctx); errors.Is(err, driver.ErrUnknown) != effect {
+				t.Errorf("effect %v, when its context ends: %v", effect, err)
+			}
+			time.AfterFunc(time.Second, func() { b.Close() })
+			err := call(t.Context())
+			if errors.Is(err, driver.ErrUnknown) != effect || !driver.Permanent(err) {
+				t.Errorf("effect %v, when the backend is closed: %v", effect, err)
+			}
+		})
+	}
+}
