@@ -132,27 +132,35 @@ func (w *watchdog) renewed(h *lease, start, now clock.Instant, claim driver.Clai
 		}
 		w.schedule(h)
 	}
-	observe := func() {
+	event.Err = err
+	if tell == nil {
+		s.mu.Unlock()
 		if missed { // a loss is logged for each lock that is lost
 			l.warn("holdfast: renewal missed", "key", event.Key, "margin", margin, "error", err)
 		}
-		if hook := l.config.hooks.Renewed; hook != nil && !c.terms.gate {
-			event.Err = err
-			hook(event)
-		}
-	}
-	if tell == nil {
-		s.mu.Unlock()
-		observe()
+		c.observeRenewal(event)
 		return err
 	}
-	// The caller may have other leases, or another lock on this one. Lost comes before Renewed.
-	l.tellApart(func() {
-		defer observe() // even if a context ends the goroutine
-		tell()
-	})
+	c.tellLoss(tell, event)
 	s.mu.Unlock()
 	return err
+}
+
+// tellLoss has another goroutine tell of the end of a lease, and then of the renewal that found it.
+// The caller may have other leases, or another lock on this one, which must not wait for that. It
+// is no part of renewed: what a closure refers to is allocated for each renewal.
+func (c *cohort) tellLoss(tell func(), event RenewedEvent) {
+	c.locker.tellApart(func() {
+		defer c.observeRenewal(event) // even if a context ends the goroutine
+		tell()
+	})
+}
+
+// observeRenewal calls the hook for renewals, unless the lease is one that no lock is on.
+func (c *cohort) observeRenewal(event RenewedEvent) {
+	if hook := c.locker.config.hooks.Renewed; hook != nil && !c.terms.gate {
+		hook(event)
+	}
 }
 
 // extend renews the lease for a holder, unless the lease is gone.
