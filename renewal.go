@@ -156,7 +156,8 @@ func (c *cohort) tellLoss(tell func(), event RenewedEvent) {
 	})
 }
 
-// observeRenewal calls the hook for renewals, unless the lease is one that no lock is on.
+// observeRenewal calls the hook for renewals, unless the lease is a gate, which is
+// no lock of a user.
 func (c *cohort) observeRenewal(event RenewedEvent) {
 	if hook := c.locker.config.hooks.Renewed; hook != nil && !c.terms.gate {
 		hook(event)
