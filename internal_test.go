@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -82,26 +83,35 @@ func TestRequestAskedTooLateLeavesNothing(t *testing.T) {
 // The caller learns why the backend did not answer, but does not take the time bound of a request
 // for its own deadline.
 func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
-	_, l := newLocker(t)
-	r := l.request(context.Background(), time.Second)
-	defer r.end()
+	const within, earlier = time.Second, time.Second - 1
 	for _, c := range []struct {
-		err  error
-		want string
+		after time.Duration
+		err   error
+		want  string
 	}{
-		{context.DeadlineExceeded, "outcome unknown: no answer within 1s"},
-		{&driver.Error{Node: "a", Err: context.DeadlineExceeded},
+		{within, context.DeadlineExceeded, "outcome unknown: no answer within 1s"},
+		{within, &driver.Error{Node: "a", Err: context.DeadlineExceeded},
 			"a: backend unavailable: no answer within 1s"},
 		{
-			&driver.Error{Err: errors.Join(errors.New("kept locked by process 7"),
+			within, &driver.Error{Err: errors.Join(errors.New("kept locked by process 7"),
 				context.DeadlineExceeded)},
 			"backend unavailable: no answer within 1s: kept locked by process 7",
 		},
+		{earlier, &driver.Error{Maybe: true, Err: context.DeadlineExceeded},
+			"outcome unknown: no answer before the backend's client gave up"},
+		{earlier, fmt.Errorf("dial 10.0.0.1: %w", context.DeadlineExceeded),
+			"outcome unknown: no answer before the backend's client gave up: dial 10.0"},
 	} {
-		err := r.explain(c.err)
-		if !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v is explained as %v, want %s", c.err, err, c.want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			_, l := newLocker(t)
+			r := l.request(context.Background(), within)
+			defer r.end()
+			time.Sleep(c.after)
+			err := r.explain(c.err)
+			if !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v after %v is explained as %v, want %s", c.err, c.after, err, c.want)
+			}
+		})
 	}
 }
 

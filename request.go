@@ -133,8 +133,9 @@ func backoff(n int) time.Duration {
 
 // explain turns the error of a request to the backend into one for the caller: the error of the
 // caller's context if that has ended, and otherwise an error that wraps ErrUnavailable, ErrUnknown
-// or ErrInvalid. If the request's own time bound was reached, the error does not wrap
-// context.DeadlineExceeded, because the caller's context has not ended.
+// or ErrInvalid. If a time bound was reached that is not the caller's, of the request or of the
+// backend's client, the error does not wrap context.DeadlineExceeded, because the caller's context
+// has not ended.
 func (r *request) explain(err error) error {
 	switch {
 	case err == nil:
@@ -145,18 +146,27 @@ func (r *request) explain(err error) error {
 		// This does not wrap ErrClosed as well, because an error wraps only one of ours.
 		return &driver.Error{Maybe: true, Err: errors.New("no answer before the Locker was closed")}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		known := &driver.Error{Maybe: true}
+		known := &driver.Error{Maybe: true, Err: err}
 		errors.As(err, &known)
 		return &driver.Error{
 			Node:  known.Node,
 			Maybe: known.Maybe,
-			Err:   fmt.Errorf("no answer within %v%s", r.bound, diagnosis(known.Err)),
+			Err:   fmt.Errorf("no answer %s%s", r.patience(), diagnosis(known.Err)),
 		}
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnknown), errors.Is(err, ErrInvalid):
 		return err
 	default:
 		return &driver.Error{Maybe: true, Err: err}
 	}
+}
+
+// patience returns how long there was no answer, for an error. A client may give up before the
+// request's own time bound; the Locker does not know after how long.
+func (r *request) patience() string {
+	if time.Now().Before(r.deadline) {
+		return "before the backend's client gave up"
+	}
+	return fmt.Sprintf("within %v", r.bound)
 }
 
 // diagnosis returns what the backend says about why it did not answer, unless it says only that its

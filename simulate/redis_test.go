@@ -46,7 +46,7 @@ func (s *redis) connect(p *process) (driver.Backend, []path) {
 			l.timeout = pick(r, 20*time.Millisecond, 100*time.Millisecond, time.Second,
 				3*time.Second)
 			l.strays = pick(r, 5, 10, 25, 50)
-			library := server.Library(link, func() time.Duration { return l.timeout })
+			library := server.Library(link, l.patience)
 			l.client = library
 			backends = append(backends, library.Backend())
 			continue
@@ -138,6 +138,17 @@ func (l *redisLink) straggle() time.Duration {
 	d = min(d, longestStray)
 	l.lag(time.Now().Add(d + time.Second))
 	return d
+}
+
+// patience is how long a client of an application waits for an answer. Once the faults are over,
+// every answer comes in time.
+func (l *redisLink) patience() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mended {
+		return max(l.timeout, 100*l.h.delay)
+	}
+	return l.timeout
 }
 
 func (l *redisLink) travel() time.Duration {
