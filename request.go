@@ -163,7 +163,7 @@ func (r *request) explain(err error) error {
 // patience returns how long there was no answer, for an error. A client may give up before the
 // request's own time bound; the Locker does not know after how long.
 func (r *request) patience() string {
-	if time.Now().Before(r.deadline) {
+	if !clock.Reached(r.deadline) {
 		return "before the backend's client gave up"
 	}
 	return fmt.Sprintf("within %v", r.bound)

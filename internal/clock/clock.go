@@ -133,6 +133,9 @@ func Microseconds() uint64 { return uint64(max(0, time.Now().UnixMicro())) }
 // In returns the time d from now, for the deadline of a context that bounds a request.
 func In(d time.Duration) time.Time { return time.Now().Add(d) }
 
+// Reached reports whether a time that [In] returned has come.
+func Reached(t time.Time) bool { return !time.Now().Before(t) }
+
 // SimulateSuspend makes the clock behave as if the host had just been suspended for d.
 // For tests. It affects the whole process.
 func SimulateSuspend(d time.Duration) { simulated.Add(int64(d)) }
