@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -78,5 +79,57 @@ func TestOutcomeOverADriverThatLies(t *testing.T) {
 	}
 	if _, err := b.Inspect(t.Context(), "k"); errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("Inspect: %v; a question has no unknown outcome", err)
+	}
+}
+
+// A request that found no connection in time says what it waited for, and not that no answer came.
+func TestErrorOfAWaitForAConnection(t *testing.T) {
+	b := &Backend{}
+	for _, lacked := range []error{errExhausted, errConnection} {
+		err := b.failure(lacking(context.DeadlineExceeded, lacked), false)
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) ||
+			!errors.Is(err, lacked) || !strings.Contains(err.Error(), "waited "+patience.String()) {
+			t.Errorf("%v; want %v, after %v", err, lacked, patience)
+		}
+	}
+}
+
+// standby is a driver for a server that takes no writes any more, which the error says as that of
+// each driver does.
+type standby struct{ closed *int }
+
+func (s standby) Connect(context.Context) (sqldriver.Conn, error) { return s, nil }
+func (s standby) Driver() sqldriver.Driver                        { return nil }
+func (s standby) Prepare(string) (sqldriver.Stmt, error)          { return nil, readOnly{} }
+func (s standby) Begin() (sqldriver.Tx, error)                    { return nil, readOnly{} }
+
+func (s standby) Close() error {
+	*s.closed++
+	return nil
+}
+
+type readOnly struct{}
+
+func (readOnly) Error() string    { return "cannot execute UPDATE in a read-only transaction" }
+func (readOnly) SQLState() string { return "25006" }
+
+// A connection to a server that serves no locks any more is given up, so that the next request
+// looks for another server.
+func TestConnectionToAServerThatWasReplaced(t *testing.T) {
+	closed := 0
+	db := sql.OpenDB(standby{&closed})
+	defer db.Close()
+	b, err := NewSQL(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.matched.Store(true)
+	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
+		driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnavailable)
+	}
+	if closed != 1 {
+		t.Errorf("%d connections are closed; want 1", closed)
 	}
 }

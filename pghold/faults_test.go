@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -350,6 +354,42 @@ func TestIsolation(t *testing.T) {
 	if len(codes) == 0 || codes[0] != "isolation" {
 		t.Errorf("Check finds %q; want the isolation first", codes)
 	}
+}
+
+// A request on a connection that was closed before it was sent has had no effect, and its error
+// says so.
+func TestRequestThatCouldNotBeSent(t *testing.T) {
+	connect(t)
+	config, err := pgxpool.ParseConfig(urlOf(running(t), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var closes atomic.Bool
+	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		if closes.Load() {
+			conn.Close(ctx)
+		}
+		return true, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := pghold.New(pool, pghold.WithoutNotices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	c := claim(fmt.Sprint("closed", time.Now()))
+	ask(t, b, c, driver.Held)
+	closes.Store(true)
+	if _, err := b.Release(t.Context(), c); !errors.Is(err, driver.ErrUnavailable) ||
+		errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Release: %v; want %v", err, driver.ErrUnavailable)
+	}
+	closes.Store(false)
+	release(t, b, c, driver.Held)
 }
 
 // TestCloseEndsCalls: Close ends the calls on a connection that is frozen.

@@ -262,3 +262,66 @@ func TestOutcomeOfARequestAside(t *testing.T) {
 		})
 	}
 }
+
+// A request ends with its Backend, in a line and beside it, and so does the wait of its caller,
+// even if the client library does not come back.
+func TestRequestsEndWithTheBackend(t *testing.T) {
+	type request func(context.Context) (int, error)
+	for name, call := range map[string]func(*Backend, request) error{
+		"in line": func(b *Backend, r request) error {
+			_, err := inLine(context.Background(), b, "k", "", r)
+			return err
+		},
+		"aside": func(b *Backend, r request) error {
+			_, err := aside(context.Background(), b, true, r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, b := fake(t)
+				began := time.Now()
+				thaw := make(chan struct{})
+				time.AfterFunc(time.Second, func() { b.Close() })
+				err := call(b, func(ctx context.Context) (int, error) {
+					err := maySend(ctx)
+					<-ctx.Done()
+					if took := time.Since(began); took != time.Second {
+						t.Errorf("the request ends after %v; want with the Backend", took)
+					}
+					<-thaw
+					return 0, err
+				})
+				if took := time.Since(began); took != time.Second ||
+					!errors.Is(err, driver.ErrUnknown) || !errors.Is(err, errClosed) {
+					t.Errorf("%v after %v; want that the Backend was closed", err, took)
+				}
+				synctest.Wait()
+				close(thaw)
+			})
+		})
+	}
+}
+
+// A renewal that is given up before it has a connection is not sent when it gets one.
+func TestRenewalThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b := fake(t)
+		free := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := aside(ctx, b, true, func(ctx context.Context) (int, error) {
+			<-free
+			err := maySend(ctx)
+			if err == nil {
+				t.Error("it is sent")
+			}
+			return 0, err
+		})
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("%v; want %v", err, driver.ErrUnavailable)
+		}
+		close(free)
+		synctest.Wait()
+	})
+}
