@@ -94,42 +94,106 @@ func TestErrorOfAWaitForAConnection(t *testing.T) {
 	}
 }
 
-// standby is a driver for a server that takes no writes any more, which the error says as that of
-// each driver does.
-type standby struct{ closed *int }
+// refused is an error of the server, with its SQLSTATE, as drivers other than pgx give it.
+type refused string
 
-func (s standby) Connect(context.Context) (sqldriver.Conn, error) { return s, nil }
-func (s standby) Driver() sqldriver.Driver                        { return nil }
-func (s standby) Prepare(string) (sqldriver.Stmt, error)          { return nil, readOnly{} }
-func (s standby) Begin() (sqldriver.Tx, error)                    { return nil, readOnly{} }
+func (r refused) Error() string    { return "the server says " + string(r) }
+func (r refused) SQLState() string { return string(r) }
 
-func (s standby) Close() error {
-	*s.closed++
+// What the error of a change says, for each that the server may answer with: whether the change may
+// have happened, and whether the same request fails until somebody changes something.
+func TestErrorsOfTheServer(t *testing.T) {
+	type meaning struct {
+		maybe, permanent bool
+		is               error
+	}
+	for what, codes := range map[meaning][]refused{
+		{false, false, nil}:       {"57014", "55P03", "40001", "40P01", "53300", "57P03", "57P05"},
+		{true, false, nil}:        {"57P01", "57P02", "08006", "08P01"},
+		{false, true, nil}:        {"28000", "28P01", "3D000", "42601", "25000", "0A000", "22023"},
+		{false, true, ErrMissing}: {"42P01", "42883", "3F000", "42703", "42704"},
+		{false, true, ErrRights}:  {"42501"},
+	} {
+		for _, code := range codes {
+			b := &Backend{}
+			err := b.failure(code, true)
+			if err.Maybe != what.maybe || err.Permanent != what.permanent ||
+				!errors.Is(err, code) || what.is != nil && !errors.Is(err, what.is) {
+				t.Errorf("%s: %v, maybe %v, permanent %v; want %+v", code, err, err.Maybe,
+					err.Permanent, what)
+			}
+			if err := b.failure(code, false); err.Maybe {
+				t.Errorf("%s to a question: %v; want that nothing was done", code, err)
+			}
+		}
+	}
+}
+
+// A server that takes no writes fails for good, unless it has taken some: then another one may take
+// over.
+func TestServerThatTakesNoWrites(t *testing.T) {
+	b := &Backend{}
+	if err := b.failure(refused("25006"), true); err.Maybe || !err.Permanent {
+		t.Errorf("before a write: %v, maybe %v, permanent %v", err, err.Maybe, err.Permanent)
+	}
+	b.wrote.Store(true)
+	if err := b.failure(refused("25006"), true); err.Maybe || err.Permanent {
+		t.Errorf("after a write: %v, maybe %v, permanent %v", err, err.Maybe, err.Permanent)
+	}
+}
+
+// refusing is a driver whose connections answer everything with an error.
+type refusing struct {
+	with   refused
+	closed *int
+}
+
+func (r refusing) Connect(context.Context) (sqldriver.Conn, error) { return r, nil }
+func (r refusing) Driver() sqldriver.Driver                        { return nil }
+func (r refusing) Prepare(string) (sqldriver.Stmt, error)          { return nil, r.with }
+func (r refusing) Begin() (sqldriver.Tx, error)                    { return nil, r.with }
+
+func (r refusing) Close() error {
+	*r.closed++
 	return nil
 }
 
-type readOnly struct{}
-
-func (readOnly) Error() string    { return "cannot execute UPDATE in a read-only transaction" }
-func (readOnly) SQLState() string { return "25006" }
-
-// A connection to a server that serves no locks any more is given up, so that the next request
-// looks for another server.
+// A connection is given up if its server serves no locks any more, so that the next request looks
+// for another server. After any other error it stays.
 func TestConnectionToAServerThatWasReplaced(t *testing.T) {
-	closed := 0
-	db := sql.OpenDB(standby{&closed})
-	defer db.Close()
-	b, err := NewSQL(db)
-	if err != nil {
-		t.Fatal(err)
+	for code, want := range map[refused]int{"25006": 1, "57P01": 1, "57P02": 1, "57P03": 1,
+		"57014": 0} {
+		closed := 0
+		db := sql.OpenDB(refusing{code, &closed})
+		defer db.Close()
+		b, err := NewSQL(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		b.matched.Store(true)
+		if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err, code) {
+			t.Errorf("Acquire: %v; want %v", err, code)
+		}
+		if closed != want {
+			t.Errorf("after %s %d connections are closed; want %d", code, closed, want)
+		}
 	}
-	defer b.Close()
-	b.matched.Store(true)
-	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
-		driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
-		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnavailable)
+}
+
+// An error tells once, in one line, what is told of each of several servers, and not the user of
+// the URL.
+func TestDiscreetError(t *testing.T) {
+	b := &Backend{}
+	b.config.user = "s3cret"
+	err := b.discreet(errors.New("\ta: refused (user=s3cret database=d)\n\n\ta: refused " +
+		"(user=s3cret database=d)\n\tb: no role \"s3cret\""))
+	if want := `a: refused (user=... database=d); b: no role "..."`; err.Error() != want {
+		t.Errorf("%q; want %q", err, want)
 	}
-	if closed != 1 {
-		t.Errorf("%d connections are closed; want 1", closed)
+	b.config.user = ""
+	const plain = `the "" and user= x`
+	if err := b.discreet(errors.New(plain)); err.Error() != plain {
+		t.Errorf("%q; want %q", err, plain)
 	}
 }
