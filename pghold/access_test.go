@@ -89,6 +89,46 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
+// An administrator has taken from everybody the right to call functions, as default privileges do
+// for those that are made later. The error says what to grant, and Check finds it; who only looks
+// needs no more than one of them.
+func TestRightsToFunctions(t *testing.T) {
+	pool, url := ownDatabase(t, "functions")
+	run(t, pool, `CREATE ROLE calls LOGIN; GRANT USAGE ON SCHEMA holdfast TO calls;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO calls;
+		REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast FROM PUBLIC`)
+	t.Cleanup(func() { run(t, pool, "DROP OWNED BY calls; DROP ROLE calls") })
+	url = strings.Replace(url, "holdfast@", "calls@", 1)
+	refused := func(options ...pghold.Option) {
+		t.Helper()
+		b := open(t, url, append(options, pghold.WithoutConnecting())...)
+		if found := rights(t, b); !slices.Equal(found, []driver.Severity{driver.Failure}) {
+			t.Errorf("Check finds of the rights: %v; want a failure", found)
+		}
+	}
+	const want = "EXECUTE ON ALL FUNCTIONS"
+	if _, err := pghold.Open(t.Context(), url); !errors.Is(err, pghold.ErrRights) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("Open: %v; want %v, and %q", err, pghold.ErrRights, want)
+	}
+	refused()
+	refused(pghold.WithReadOnly())
+	run(t, pool, "GRANT EXECUTE ON FUNCTION holdfast.version TO calls")
+	refused()
+	if found := rights(t, open(t, url, pghold.WithReadOnly())); !slices.Equal(found,
+		[]driver.Severity{driver.Note}) {
+		t.Errorf("Check of one who only looks finds of the rights: %v; want a note", found)
+	}
+	run(t, pool, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast TO calls")
+	b := open(t, url)
+	if found := rights(t, b); len(found) > 0 {
+		t.Errorf("Check of one who may call all finds of the rights: %v; want nothing", found)
+	}
+	a := claim("k")
+	ask(t, b, a, driver.Held)
+	release(t, b, a, driver.Held)
+}
+
 // rights returns what Check says of the rights.
 func rights(t *testing.T, b *pghold.Backend) (found []driver.Severity) {
 	t.Helper()

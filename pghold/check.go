@@ -30,9 +30,15 @@ const checkStatement = `SELECT current_setting('server_version_num')::bigint, pg
 		WHERE name IN ('statement_timeout', 'lock_timeout') AND setting <> '0')`
 
 // rightsStatement counts the tables that the user may not read, and those that he may not write.
-const rightsStatement = `SELECT
-	count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'SELECT')),
-	count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'INSERT')
+// With them it counts the functions that he may not call. Who looks calls only holdfast.version.
+const rightsStatement = `WITH barred AS (SELECT p.proname FROM pg_proc AS p
+	JOIN pg_namespace AS n ON n.oid = p.pronamespace
+	WHERE n.nspname = 'holdfast' AND NOT has_function_privilege(p.oid, 'EXECUTE'))
+SELECT
+	(SELECT count(*) FROM barred WHERE proname = 'version')
+		+ count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'SELECT')),
+	(SELECT count(*) FROM barred)
+		+ count(*) FILTER (WHERE NOT has_table_privilege('holdfast.' || t, 'INSERT')
 		OR NOT has_table_privilege('holdfast.' || t, 'UPDATE')
 		OR NOT has_table_privilege('holdfast.' || t, 'DELETE'))
 	FROM unnest(ARRAY['locks', 'sharers', 'waiters', 'ended', 'server', 'run']) AS t`
@@ -46,8 +52,8 @@ const shortTimeout = time.Second
 //   - version: the server is too old.
 //   - role: the server is a standby, or the user's transactions are read-only.
 //   - tables: the tables are missing.
-//   - rights: the user may not use the tables. With [WithReadOnly] this is only a note if he may
-//     read them.
+//   - rights: the user may not use the tables or functions. With [WithReadOnly] this is only a note
+//     if he may read the tables.
 //   - isolation: the user's transactions have another isolation level than read committed.
 //   - fsync: the server forgets locks when its machine fails.
 //   - replicas: a standby may take over that has not heard of the last locks.
@@ -81,8 +87,8 @@ type examination struct {
 	replicas  int64
 	isolation string
 	tables    bool
-	hidden    int64 // tables that the user may not read
-	refused   int64 // tables that he may not write
+	hidden    int64 // what the user would need to look, and may not use
+	refused   int64 // the same of what he would need to lock
 	looks     bool  // he need not write
 	timeout   int64 // the shorter of two, in milliseconds; 0 if there is none
 	pooled    bool
@@ -195,11 +201,13 @@ func (e *examination) judgeUse() {
 		e.find(driver.Failure, "tables", "The tables of the locks are missing in this database.",
 			"Run pghold.Migrate, or the SQL of pghold.Schema, or add create=true to the address.")
 	case e.hidden > 0, e.refused > 0 && !e.looks:
-		e.find(driver.Failure, "rights", "The user may not use the tables of the locks.",
-			"GRANT USAGE ON SCHEMA holdfast, and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES in it.")
+		e.find(driver.Failure, "rights", "The user may not use the tables or functions of the locks.",
+			"GRANT USAGE ON SCHEMA holdfast, and in it SELECT, INSERT, UPDATE, DELETE ON ALL TABLES "+
+				"and EXECUTE ON ALL FUNCTIONS.")
 	case e.refused > 0:
 		e.find(driver.Note, "rights", "The user may look at locks, and may take none.",
-			"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast to a user who takes locks.")
+			"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast, and EXECUTE ON ALL "+
+				"FUNCTIONS in it, to a user who takes locks.")
 	}
 	if e.isolation != "" && e.isolation != "read committed" {
 		e.find(driver.Failure, "isolation", "The isolation level of this user is "+e.isolation+

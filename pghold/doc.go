@@ -23,7 +23,8 @@
 // # Time
 //
 // Only the server's clock counts, which is its wall clock: set it by slewing, as NTP does. If it is
-// set forward, leases end early by as much.
+// set forward, leases end early by as much; if it is set back, a key whose holder or first waiter
+// has died stays held for longer by as much.
 //
 // # Durability
 //
@@ -96,5 +97,8 @@
 //	GRANT USAGE ON SCHEMA holdfast TO locks;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO locks;
 //
-// With [WithReadOnly] a user needs the same with SELECT alone.
+// With [WithReadOnly] a user needs the same with SELECT alone. Everybody may call new functions,
+// unless default privileges say otherwise. Then the user also needs:
+//
+//	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast TO locks;
 package pghold

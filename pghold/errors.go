@@ -18,8 +18,9 @@ var ErrMissing = errors.New("the tables or functions of the locks are missing in
 	"run pghold.Migrate, or the SQL of pghold.Schema")
 
 // ErrRights is in the error of a call as a user who may not use the tables or functions.
-var ErrRights = errors.New("the user may not use the tables of the locks: " +
-	"GRANT USAGE ON SCHEMA holdfast, and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES in it")
+var ErrRights = errors.New("the user may not use the tables or functions of the locks: " +
+	"GRANT USAGE ON SCHEMA holdfast, and in it SELECT, INSERT, UPDATE, DELETE ON ALL TABLES and " +
+	"EXECUTE ON ALL FUNCTIONS")
 
 // ErrReadOnly is in the error of a call that would change something, of a Backend that was opened
 // by [WithReadOnly].

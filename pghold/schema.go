@@ -70,9 +70,10 @@ func whole(ctx context.Context, db DB) (bool, error) {
 
 // Migrate makes what [Schema] describes, in one transaction, unless it is there already. Several
 // processes may do so at the same time. The user has to be allowed to create a schema in the
-// database. If the schema is there already, any user will do. ctx bounds the migration. Migrate
-// fails with ErrUnavailable of package driver. [ErrRights] is in the error if the user may not
-// create the schema. Migrate also fails if the schema is of a newer version.
+// database. If the schema is there already, any user will do, and if it is of an older version,
+// only its owner. ctx bounds the migration. Migrate fails with ErrUnavailable of package driver.
+// [ErrRights] is in the error if the user may not do it. Migrate also fails if the schema is of a
+// newer version.
 func Migrate(ctx context.Context, db DB) error {
 	var version int
 	err := db.QueryRow(ctx, "SELECT holdfast.version()").Scan(&version)
@@ -100,8 +101,8 @@ func migrateFailed(err error) error {
 		return nil
 	case state(err) == "42501":
 		return fmt.Errorf("pghold: migrate: %w", &driver.Error{Permanent: true, Err: fmt.Errorf(
-			"run the SQL of pghold.Schema as a user who may create a schema: %w: %w", ErrRights,
-			err)})
+			"run the SQL of pghold.Schema as the owner of the schema holdfast, or, if there is none, "+
+				"as a user who may create it: %w: %w", ErrRights, err)})
 	}
 	return fmt.Errorf("pghold: migrate: %w", &driver.Error{Err: err})
 }

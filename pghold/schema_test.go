@@ -180,6 +180,28 @@ func TestMigrateFromVersion3(t *testing.T) {
 	asked("held", "other", "held")
 }
 
+// Another user than the one who made the schema cannot bring it up to date. The error names that
+// user, also to one who may create schemas.
+func TestMigrateAsAnother(t *testing.T) {
+	pool, url := ownDatabase(t, "another")
+	run(t, pool, "DROP SCHEMA holdfast CASCADE")
+	run(t, pool, version3)
+	run(t, pool, `CREATE ROLE another LOGIN; GRANT CREATE ON DATABASE another TO another;
+		GRANT USAGE, CREATE ON SCHEMA holdfast TO another;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO another`)
+	t.Cleanup(func() { run(t, pool, "DROP OWNED BY another; DROP ROLE another") })
+	other, err := pgxpool.New(t.Context(), strings.Replace(url, "holdfast@", "another@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	const want = "as the owner of the schema holdfast"
+	if err := pghold.Migrate(t.Context(), other); !errors.Is(err, pghold.ErrRights) ||
+		!driver.Permanent(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Migrate: %v; want %v, and %q", err, pghold.ErrRights, want)
+	}
+}
+
 // An operator has removed a part of the schema. The error says to run Migrate, and that helps.
 func TestMigrateMends(t *testing.T) {
 	pool, url := ownDatabase(t, "damaged")
