@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -140,6 +142,44 @@ func TestServerThatTakesNoWrites(t *testing.T) {
 	if err := b.failure(refused("25006"), true); err.Maybe || err.Permanent {
 		t.Errorf("after a write: %v, maybe %v, permanent %v", err, err.Maybe, err.Permanent)
 	}
+}
+
+// A login that is refused, or has no answer, has changed nothing. Whether it will be refused again
+// depends on the reason. The error does not tell who wanted to log in.
+func TestErrorsOfALogin(t *testing.T) {
+	for code, permanent := range map[string]bool{"28000": true, "28P01": true, "3D000": true,
+		"42501": true, "53300": false, "57P03": false, "": false} {
+		config, err := pgconn.ParseConfig("postgres://s3cret@127.0.0.1/d?sslmode=disable")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go refuseLogin(server, code)
+			return client, nil
+		}
+		_, err = pgconn.ConnectConfig(t.Context(), config)
+		if err == nil {
+			t.Fatal("it is connected")
+		}
+		e := new(Backend).failure(err, true)
+		if e.Maybe || e.Permanent != permanent || state(e) != code ||
+			strings.Contains(e.Error(), "s3cret") {
+			t.Errorf("%q: %v, maybe %v, permanent %v; want permanent %v", code, e, e.Maybe,
+				e.Permanent, permanent)
+		}
+	}
+}
+
+// refuseLogin is a server that refuses who logs in with an error, or hangs up if there is no code.
+func refuseLogin(conn net.Conn, code string) {
+	defer conn.Close()
+	b := pgproto3.NewBackend(conn, conn)
+	if _, err := b.ReceiveStartupMessage(); err != nil || code == "" {
+		return
+	}
+	b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: code})
+	b.Flush()
 }
 
 // refusing is a driver whose connections answer everything with an error.
