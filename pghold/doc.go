@@ -37,6 +37,10 @@
 // fencing token or a restart guard is set (see driver.Guarder). With a guard the server grants
 // nothing until every lease that it may have forgotten is over.
 //
+// A restart guard does not notice that older tables were loaded into a server that runs, as by
+// psql or pg_restore, if the copy has what is in holdfast.run. So make copies with pg_dump
+// --no-unlogged-table-data, or delete that row before anybody locks.
+//
 // A standby that confirms each commit, by synchronous_standby_names, has whatever was answered. If
 // a wait for it is cancelled, the commit is answered as if the standby had confirmed it. So a
 // waiter that another process hands a key to asks the server before it counts as the holder. If you

@@ -11,7 +11,8 @@ import (
 
 // Guard has the server refuse claims for the guard after it may have lost data, as driver.Guarder
 // describes: after every restart, after a crash, and as a standby that has taken over. An unlogged
-// table, which PostgreSQL empties just then, tells so. Only [WithDurable] exempts a server.
+// table, which PostgreSQL empties just then, tells so. Only [WithDurable] exempts a server. See the
+// package for a server into which older tables are loaded.
 func (b *Backend) Guard(guard time.Duration) { b.guard.Store(int64(guard)) }
 
 // underGuard returns an error for a TTL that is longer than the guard.

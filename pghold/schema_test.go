@@ -3,10 +3,14 @@
 package pghold_test
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -55,6 +59,36 @@ func TestCopyWithoutRows(t *testing.T) {
 	other.Join(driver.Set{Nodes: 3, Quorum: 2, Name: "b"})
 	if r, err := other.Acquire(t.Context(), claim("k2")); err == nil {
 		t.Errorf("a client of another set: %v; want an error", r.State)
+	}
+}
+
+// A copy that is made as the package says knows of no run of its server. So under a guard the
+// server that gets it takes no part for a while, although it runs already.
+func TestGuardOfACopy(t *testing.T) {
+	s := running(t)
+	pool, url := ownDatabase(t, "older_copy")
+	run(t, pool, "INSERT INTO holdfast.run VALUES (true, pg_postmaster_start_time(), "+
+		"clock_timestamp() - interval '2 hours')")
+	at := []string{"-h", s.Dir, "-U", "holdfast", "-d", "older_copy"}
+	bin := filepath.Dir(s.Path)
+	dump := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"),
+		append(at, "-n", "holdfast", "--no-unlogged-table-data")...)
+	load := exec.CommandContext(t.Context(), filepath.Join(bin, "psql"),
+		append(at, "-q", "-v", "ON_ERROR_STOP=1")...)
+	copied, err := dump.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, pool, "DROP SCHEMA holdfast CASCADE")
+	load.Stdin = bytes.NewReader(copied)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b := open(t, url)
+	b.Guard(time.Hour)
+	var quarantine *driver.QuarantineError
+	if r, err := b.Acquire(t.Context(), claim("k")); !errors.As(err, &quarantine) {
+		t.Errorf("Acquire: %v, %v; want a quarantine", r.State, err)
 	}
 }
 
