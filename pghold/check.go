@@ -211,7 +211,7 @@ func (e *examination) judgeUse() {
 	}
 	if e.isolation != "" && e.isolation != "read committed" {
 		e.find(driver.Failure, "isolation", "The isolation level of this user is "+e.isolation+
-			", under which contended locks fail.",
+			", under which no lock can be acquired.",
 			"Set default_transaction_isolation to read committed for the user.")
 	}
 	if timeout := time.Duration(e.timeout) * time.Millisecond; timeout > 0 &&
