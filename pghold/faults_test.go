@@ -392,6 +392,24 @@ func TestRequestThatCouldNotBeSent(t *testing.T) {
 	release(t, b, c, driver.Held)
 }
 
+// A Backend opens its connection for notices when a claim may have to wait, and not before.
+func TestListensForThoseWhoWait(t *testing.T) {
+	connect(t)
+	b := open(t, urlOf(running(t), ""))
+	defer b.Notify(func(driver.Notice) {})()
+	c := claim(fmt.Sprint("heard", time.Now()))
+	ask(t, b, c, driver.Held)
+	if b.Hears() {
+		t.Error("it listens, and nobody waits")
+	}
+	c.Queue = true
+	testserver.Eventually(t, "it listens", func() error {
+		ask(t, b, c, driver.Held)
+		return testserver.Not(b.Hears(), "not yet")
+	})
+	release(t, b, c, driver.Held)
+}
+
 // TestCloseEndsCalls: Close ends the calls on a connection that is frozen.
 func TestCloseEndsCalls(t *testing.T) {
 	connect(t)
