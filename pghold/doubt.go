@@ -20,8 +20,8 @@ import (
 type doubts struct {
 	mu     sync.Mutex
 	owners map[string]doubt
-	kept   int   // how many there were after those that are too old were removed
-	last   int64 // number of the last request
+	swept  time.Time // when those that were too old were last removed
+	last   int64     // number of the last request
 }
 
 // doubt is about the latest request that may still be on its way.
@@ -37,7 +37,8 @@ const (
 	memory = time.Minute
 
 	// maxDoubts is how many are kept at least. Each is removed when the next request about its
-	// owner value is answered. If there are more, those older than memory are removed.
+	// owner value is answered. If there are more, those older than memory are removed, once in that
+	// time.
 	maxDoubts = 10_000
 )
 
@@ -71,13 +72,15 @@ func (d *doubts) add(owner string, number int64) {
 	if d.owners == nil {
 		d.owners = make(map[string]doubt)
 	}
-	if len(d.owners) >= max(maxDoubts, 2*d.kept) { // each time would take quadratic time
+	// To look each time would take quadratic time.
+	if len(d.owners) >= maxDoubts && now.Sub(d.swept) > memory {
+		young := make(map[string]doubt) // a map keeps its memory when it gets empty
 		for other, what := range d.owners {
-			if now.Sub(what.since) > memory {
-				delete(d.owners, other)
+			if now.Sub(what.since) <= memory {
+				young[other] = what
 			}
 		}
-		d.kept = len(d.owners)
+		d.owners, d.swept = young, now
 	}
 	d.owners[owner] = doubt{now, number}
 }

@@ -68,6 +68,10 @@ func TestDoubtsAreBounded(t *testing.T) {
 				t.Errorf("%d doubts are remembered; want all %d of now", n, 2*maxDoubts)
 			}
 			time.Sleep(2 * memory)
+			doubt(fmt.Sprint(time.Now()))
+			if n := len(d.owners); n > 1 {
+				t.Errorf("%d doubts are remembered; want only that of now", n)
+			}
 		}
 		for range 2 * maxDoubts {
 			doubt(fmt.Sprint(time.Now()))

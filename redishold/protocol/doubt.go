@@ -21,8 +21,8 @@ type doubts struct {
 
 	mu     sync.Mutex
 	owners map[string]doubt
-	kept   int    // how many there were after those that are too old were removed
-	last   uint64 // number of the last request
+	swept  time.Time // when those that were too old were last removed
+	last   uint64    // number of the last request
 }
 
 // doubt is about the latest request that may still be on its way.
@@ -42,7 +42,7 @@ const (
 
 	// maxDoubts is how many are kept at least. Each is removed when the next request about its
 	// owner value is answered, unless the server has no memory for it. If there are more, those
-	// older than memory are removed.
+	// older than memory are removed, once in that time.
 	maxDoubts = 10_000
 )
 
@@ -112,13 +112,15 @@ func (d *doubts) add(r request) {
 	if d.owners == nil {
 		d.owners = make(map[string]doubt)
 	}
-	if len(d.owners) >= max(maxDoubts, 2*d.kept) { // each time would take quadratic time
+	// To look each time would take quadratic time.
+	if len(d.owners) >= maxDoubts && now.Sub(d.swept) > memory {
+		young := make(map[string]doubt) // a map keeps its memory when it gets empty
 		for owner, other := range d.owners {
-			if now.Sub(other.since) > memory {
-				delete(d.owners, owner)
+			if now.Sub(other.since) <= memory {
+				young[owner] = other
 			}
 		}
-		d.kept = len(d.owners)
+		d.owners, d.swept = young, now
 	}
 	d.owners[r.owner] = doubt{now, max(r.number, d.owners[r.owner].number)}
 }
