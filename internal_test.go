@@ -101,6 +101,12 @@ func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
 			"outcome unknown: no answer before the backend's client gave up"},
 		{earlier, fmt.Errorf("dial 10.0.0.1: %w", context.DeadlineExceeded),
 			"outcome unknown: no answer before the backend's client gave up: dial 10.0"},
+		// as gRPC says it
+		{earlier, &driver.Error{Node: "a", Permanent: true, Err: fmt.Errorf("%w: no handshake",
+			context.DeadlineExceeded)},
+			"a: backend unavailable: no answer before the backend's client gave up: context"},
+		{earlier, &driver.Error{Invalid: true, Err: context.DeadlineExceeded},
+			"invalid: no answer before the backend's client gave up"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, l := newLocker(t)
@@ -110,6 +116,10 @@ func TestRequestKeepsTheBackendsDiagnosis(t *testing.T) {
 			err := r.explain(c.err)
 			if !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v after %v is explained as %v, want %s", c.err, c.after, err, c.want)
+			}
+			if driver.Permanent(err) != driver.Permanent(c.err) {
+				t.Errorf("%v is explained as one that is permanent: %v", c.err,
+					driver.Permanent(err))
 			}
 		})
 	}

@@ -148,11 +148,9 @@ func (r *request) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known := &driver.Error{Maybe: true, Err: err}
 		errors.As(err, &known)
-		return &driver.Error{
-			Node:  known.Node,
-			Maybe: known.Maybe,
-			Err:   fmt.Errorf("no answer %s%s", r.patience(), diagnosis(known.Err)),
-		}
+		told := *known
+		told.Err = fmt.Errorf("no answer %s%s", r.patience(), diagnosis(known.Err))
+		return &told
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnknown), errors.Is(err, ErrInvalid):
 		return err
 	default:
