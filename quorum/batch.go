@@ -29,6 +29,9 @@ type batch struct {
 
 	// late is, for each claim, the nodes that may still carry out an earlier release; nil: none
 	late []node.Set
+
+	// unsure is, for each claim, the nodes that are unsure of the last token; nil: none
+	unsure []node.Set
 }
 
 // batchTally counts the answers about one claim.

@@ -117,8 +117,9 @@
 // one node after the other, if each is back in service at a renewal before the next one is lost.
 // For as long as the key is held like that, its tokens rise, whatever clocks show. To heal a claim
 // that shares the key, the other nodes are asked for a token above those that it does not know, in
-// the background. Once the key is free, only clocks keep tokens above those that a majority has
-// lost.
+// the background. If too few of them answer, the node is healed once more when they do, at a later
+// renewal. If one of them is lost before that, or once the key is free, only clocks keep tokens
+// above those that a majority has lost.
 //
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.

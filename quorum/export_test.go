@@ -38,3 +38,6 @@ func (q *Quorum) Sweep() {
 		s.mu.Unlock()
 	}
 }
+
+// Unsure returns how many claims have nodes that are unsure of the last token.
+func (q *Quorum) Unsure() int { return int(q.unsure.Load()) }

@@ -25,11 +25,15 @@ type healing struct {
 	silent node.Set // nodes that did not answer in time when they were asked for tokens
 }
 
-// lostClaim is a claim and a node that has lost it.
+// lostClaim is a claim and a node that has lost it, or that is unsure of the last token.
 type lostClaim struct {
 	claim *driver.Claim
 	node  int
+	lost  node.Set     // all nodes that have lost the claim
 	above driver.Token // the node has to go on above this; 0 if the claim's own tokens are enough
+
+	// unsure: too few nodes have told what tokens they know, so above may be too small.
+	unsure bool
 }
 
 // heal looks for lost claims when all nodes have answered. It waits even for the slowest node,
@@ -37,18 +41,42 @@ type lostClaim struct {
 func (b *batch) heal() {
 	var list []lostClaim
 	for k := range b.tallies {
-		if t := &b.tallies[k]; t.held < t.need || t.lost == 0 {
+		t := &b.tallies[k]
+		if t.held < t.need || t.lost == 0 && b.unsure == nil {
 			continue
 		}
+		lost := b.lostOn(k)
+		nodes := lost
+		// While too few nodes are there to make sure, this asks none of them for more.
+		if b.unsure != nil && t.held >= b.q.sure(b.unsure[k], lost) {
+			nodes |= b.unsure[k]
+		}
 		for i := range b.parts {
-			if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Lost {
-				list = append(list, lostClaim{claim: &b.claims[k], node: i})
+			if nodes.Has(i) {
+				list = append(list, lostClaim{claim: &b.claims[k], node: i, lost: lost})
 			}
 		}
 	}
 	split(list, func(part []lostClaim) {
 		b.q.group.Start(&healing{q: b.q, start: b.start, list: part})
 	})
+}
+
+// lostOn returns the nodes that have lost a claim. Called with b.mu held.
+func (b *batch) lostOn(k int) (nodes node.Set) {
+	for i := range b.parts {
+		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Lost {
+			nodes |= node.Only(i)
+		}
+	}
+	return nodes
+}
+
+// sure returns how many nodes that hold a claim have to answer so that one of them knows the last
+// token: a majority without those that are unsure. No more can be found out than from all nodes
+// that have not lost the claim.
+func (q *Quorum) sure(unsure, lost node.Set) int8 {
+	return int8(min(q.need+(unsure&^lost).Count(), len(q.nodes)-lost.Count()))
 }
 
 // split cuts a list into pieces, one for each healer.
@@ -66,8 +94,8 @@ func (h *healing) Run() {
 	for part := range slices.Chunk(h.list, drawsAtOnce) {
 		h.learn(part)
 		for i := range part {
-			if h.heal(&part[i], done) {
-				<-done
+			if p := &part[i]; h.heal(p, done) && <-done == nil && !p.unsure {
+				h.done(p)
 			}
 		}
 	}
@@ -79,11 +107,13 @@ func (h *healing) Run() {
 // token, which is larger than all that it knows. Nobody uses that one, the claim itself neither.
 //
 // If too few nodes answer for that, the claims are healed with what the others know: otherwise they
-// might be lost. A node that has not answered is not asked again, because each step would wait for
-// it.
+// might be lost. That node is then unsure of the last token: its answer does not count when a
+// majority is asked, and later renewals heal it again, until such a majority has answered. A node
+// that has not answered is not asked again, because each step would wait for it.
 func (h *healing) learn(list []lostClaim) {
 	q := h.q
 	var claims []driver.Claim
+	var need []int8 // how many nodes have to answer, by claim
 	// where a lost claim is in claims; -1: it is alone, or over
 	of := make([]int, len(list))
 	for i, p := range list {
@@ -99,6 +129,7 @@ func (h *healing) learn(list []lostClaim) {
 			claim := *p.claim
 			claim.Shared, claim.Token, claim.Block = true, r.top, 1
 			claims = append(claims, claim)
+			need = append(need, q.sure(r.unsure, p.lost))
 		}
 		s.mu.Unlock()
 	}
@@ -106,6 +137,9 @@ func (h *healing) learn(list []lostClaim) {
 		return
 	}
 	b := q.newBatch(claims, clock.Now())
+	for k := range need {
+		b.tallies[k].need = need[k]
+	}
 	b.askBut(h.silent)
 	// The error is that the Quorum is closed. Then no call for healing is answered either.
 	_ = b.wait(q.group.Context())
@@ -114,6 +148,7 @@ func (h *healing) learn(list []lostClaim) {
 	for i, k := range of {
 		if k >= 0 {
 			list[i].above, _ = b.drawn(k)
+			list[i].unsure = b.tallies[k].held < b.tallies[k].need
 		}
 	}
 	for i := range b.parts {
@@ -142,8 +177,12 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := h.heldLocked(s, p.claim)
-	if r == nil {
+	lost := p.lost.Has(p.node)
+	if r == nil || !lost && p.unsure {
 		return false
+	}
+	if p.unsure {
+		r.notSure(r.unsure | node.Only(p.node))
 	}
 	// A release that begins from now on comes after this call in the key's order.
 	claim := *p.claim
@@ -158,7 +197,31 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,
 		Bound: q.config.bound(claim.TTL), To: to,
 	}
-	q.counters.healed.Add(1)
+	if lost {
+		q.counters.healed.Add(1)
+	}
 	c.Make()
 	return true
+}
+
+// done notes that a node has been healed with all tokens.
+func (h *healing) done(p *lostClaim) {
+	s := h.q.shardOf(p.claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.findLocked(p.claim.Key, p.claim.Owner); r != nil {
+		r.notSure(r.unsure &^ node.Only(p.node))
+	}
+}
+
+// notSure notes which nodes are unsure of the last token. The Quorum counts the claims that have
+// such nodes.
+func (r *record) notSure(nodes node.Set) {
+	switch {
+	case r.unsure == 0 && nodes != 0:
+		r.q.unsure.Add(1)
+	case r.unsure != 0 && nodes == 0:
+		r.q.unsure.Add(-1)
+	}
+	r.unsure = nodes
 }

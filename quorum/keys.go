@@ -51,6 +51,10 @@ type record struct {
 	// top is the largest token that the claim has.
 	top driver.Token
 
+	// unsure is the nodes that may not know the last token of the key, because too few others told
+	// theirs when the node was healed.
+	unsure node.Set
+
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues
 }
@@ -149,6 +153,7 @@ func (s *shard) sweepLocked(now clock.Instant) {
 			over := r.history.Idle() && r.queued == nil && now > r.expires
 			if over {
 				r.history.Forget()
+				r.notSure(0)
 			}
 			return over
 		})
@@ -184,5 +189,6 @@ func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Ins
 // end notes that the claim is released or given up.
 func (r *record) end() {
 	r.history.Over, r.held = true, false
+	r.notSure(0)
 	r.stopWaiting()
 }

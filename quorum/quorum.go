@@ -33,6 +33,7 @@ type Quorum struct {
 	closing    atomic.Bool
 	parking    parking
 	doubts     atomic.Int64 // claims with a release that may take effect yet
+	unsure     atomic.Int64 // claims with nodes that are unsure of the last token
 	counters   counters
 	unhear     []func() // ends the nodes' notices
 

@@ -52,17 +52,24 @@ func (q *Quorum) sharesAlready(claim *driver.Claim) bool {
 	return r != nil && r.held && r.shared
 }
 
-// sharing notes which of the batch's claims nodes may share from now on.
+// sharing notes which of the batch's claims nodes may share from now on, and which nodes are unsure
+// of their last tokens.
 func (b *batch) sharing() {
 	for k := range b.claims {
 		claim := &b.claims[k]
-		if !claim.Shared {
+		if !claim.Shared && b.q.unsure.Load() == 0 {
 			continue
 		}
 		s := b.q.shardOf(claim.Key)
 		s.mu.Lock()
 		if r := s.findLocked(claim.Key, claim.Owner); r != nil {
-			r.shared = true
+			r.shared = r.shared || claim.Shared
+			if r.unsure != 0 && b.unsure == nil {
+				b.unsure = make([]node.Set, len(b.claims))
+			}
+			if r.unsure != 0 {
+				b.unsure[k] = r.unsure
+			}
 		}
 		s.mu.Unlock()
 	}

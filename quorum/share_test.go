@@ -292,6 +292,22 @@ func TestHealingPutsReadersBack(t *testing.T) {
 	})
 }
 
+// A claim that is alone is still alone when it has been healed.
+func TestR1_HealingLeavesAWriterAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		c.restart(true, 0)
+		a.renew(claim, driver.Held)
+		rest()
+		if n := c.holds(claim); n != 3 {
+			t.Errorf("%d servers are held; want all 3", n)
+		}
+		c.shares("", "", "")
+		b := c.client()
+		b.busy(b.shared())
+	})
+}
+
 // Readers hold a majority, so they are put back before a writer that waits: else it would keep out
 // all but the first of them, and another loss would end their locks.
 func TestHealingComesBeforeAWaitingWriter(t *testing.T) {
