@@ -93,6 +93,9 @@ func TestErrorOfAWaitForAConnection(t *testing.T) {
 			!errors.Is(err, lacked) || !strings.Contains(err.Error(), "waited "+patience.String()) {
 			t.Errorf("%v; want %v, after %v", err, lacked, patience)
 		}
+		if other := errors.New("refused"); lacking(other, lacked) != other {
+			t.Errorf("an error before that time is told as %v", lacking(other, lacked))
+		}
 	}
 }
 

@@ -159,6 +159,38 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
+// A statement that was prepared does not exist any more, as when a pooler has put another process
+// of the server on the connection. The request is served all the same, and once, and from then on
+// nothing is prepared.
+func TestPreparedStatementIsGone(t *testing.T) {
+	connect(t)
+	pool, err := pgxpool.New(t.Context(), urlOf(running(t), "&pool_max_conns=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := pghold.New(pool, pghold.WithoutNotices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	c := claim(fmt.Sprint("prepared", time.Now()))
+	first := ask(t, b, c, driver.Held).Token
+	if _, err := pool.Exec(t.Context(), "DEALLOCATE ALL", pgx.QueryExecModeExec); err != nil {
+		t.Fatal(err)
+	}
+	if next := ask(t, b, c, driver.Held).Token; next != first+1 {
+		t.Errorf("the tokens are %d and %d", first, next)
+	}
+	ask(t, b, c, driver.Held)
+	release(t, b, c, driver.Held)
+	var prepared int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements",
+		pgx.QueryExecModeExec).Scan(&prepared); err != nil || prepared > 0 {
+		t.Errorf("%d statements are prepared, %v; want none", prepared, err)
+	}
+}
+
 // checked returns the codes of what Check finds.
 func checked(t testing.TB, b *pghold.Backend) (codes []string) {
 	t.Helper()
