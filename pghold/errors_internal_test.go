@@ -187,7 +187,7 @@ func refuseLogin(conn net.Conn, code string) {
 
 // refusing is a driver whose connections answer everything with an error.
 type refusing struct {
-	with   refused
+	with   error
 	closed *int
 }
 
@@ -221,6 +221,31 @@ func TestConnectionToAServerThatWasReplaced(t *testing.T) {
 		if closed != want {
 			t.Errorf("after %s %d connections are closed; want %d", code, closed, want)
 		}
+	}
+}
+
+// unsent is the error of a driver that has sent nothing, as that of pgx says.
+type unsent struct{ error }
+
+func (unsent) SafeToRetry() bool { return true }
+
+// A request that database/sql could not send has had no effect. If it waits for a connection in
+// vain, the pool is only called used up if it has a bound.
+func TestRequestThatDatabaseSQLCannotSend(t *testing.T) {
+	db := sql.OpenDB(refusing{unsent{errors.New("broken")}, new(int)})
+	defer db.Close()
+	b, err := NewSQL(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.matched.Store(true)
+	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
+		driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnavailable)
+	}
+	if want := b.db.want(); want != errConnection {
+		t.Errorf("a pool without a bound lacks %q; want %q", want, errConnection)
 	}
 }
 

@@ -79,6 +79,18 @@ func TestPgBouncer(t *testing.T) {
 	defer pooled.Notify(func(n driver.Notice) { t.Errorf("notice %+v through a pooler", n) })()
 	defer told.Notify(func(n driver.Notice) { heard <- n })()
 
+	// Open has found the pooler, so nothing is prepared that another process would not know.
+	plain, err := pgx.Connect(t.Context(), url+"&default_query_exec_mode=exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close(context.Background())
+	var prepared int
+	if err := plain.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements").Scan(
+		&prepared); err != nil || prepared > 0 {
+		t.Errorf("%d statements are prepared, %v; want none", prepared, err)
+	}
+
 	testserver.Eventually(t, "notices are heard", func() error {
 		c := queued("k") // the first one that may wait has the Backend listen
 		ask(t, told, c, driver.Held)
