@@ -124,7 +124,13 @@ func resolve(path string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return real, err
 	}
-	if _, err := os.Lstat(path); err == nil {
+	return place(path)
+}
+
+// place returns where a file is to be made that was not there a moment ago. Another writer may have
+// made it since.
+func place(path string) (string, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "", fmt.Errorf("%w: it is a symbolic link to what is not there", ErrInvalid)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))

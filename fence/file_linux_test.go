@@ -120,3 +120,14 @@ func TestFileByASymlink(t *testing.T) {
 		t.Errorf("Write by a link to what is not there = %v; want ErrInvalid", err)
 	}
 }
+
+// Of two first writers at once, one finds no file, and then the other's.
+func TestFileThatAnotherHasJustMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if place, err := fence.Place(path); place != path || err != nil {
+		t.Errorf("the place of a file that was made meanwhile: %q, %v; want %q", place, err, path)
+	}
+}
