@@ -100,6 +100,48 @@ func healsForSilent(t *testing.T, n int, shared bool) {
 	}
 }
 
+// A node is lost while another one is unsure of the last token. All nodes that are left are asked
+// for it then, and both get it.
+func TestR38_LossWhileANodeIsUnsure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		stays := a.shared()
+		a.hold(stays)
+		rest()
+		b.cut(true, 2)
+		goes := b.shared()
+		goes.Token += 1e12 // its clock is far ahead
+		last := b.hold(goes).Token
+		b.release(goes, driver.Held)
+		b.cut(false, 2)
+		rest()
+		c.restart(true, 0)
+		a.renew(stays, driver.Held)
+		c.freeze(1) // before it hears of the healing
+		rest()
+		c.thaw(1)
+		rest()
+		c.restart(true, 2)
+		a.renew(stays, driver.Held)
+		rest()
+		c.know(last)
+	})
+}
+
+// know checks that all servers draw only tokens above that one from now on.
+func (c *cluster) know(token driver.Token) {
+	c.t.Helper()
+	c.do(func() {
+		for _, s := range c.servers {
+			if s.fence < token {
+				c.t.Errorf("server %d goes on above token %d; want above %d", s.index, s.fence,
+					token)
+			}
+		}
+	})
+}
+
 // What is known of unsure nodes goes with the claim.
 func TestUnsureNodesAreForgottenWithTheClaim(t *testing.T) {
 	for _, released := range []bool{true, false} {
