@@ -390,6 +390,10 @@ func TestRequestThatCouldNotBeSent(t *testing.T) {
 	}
 	closes.Store(false)
 	release(t, b, c, driver.Held)
+	b.Close()
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("the pool of the application, after Close of the Backend: %v", err)
+	}
 }
 
 // A Backend opens its connection for notices when a claim may have to wait, and not before.
