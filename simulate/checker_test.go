@@ -55,7 +55,7 @@ type keyState struct {
 
 	used     atomicDuration // of a slot: when it was last seen to be taken, or released
 	taken    atomicDuration // and when the backend last granted it to one that asked
-	released release        // guarded by mu
+	released release        // guarded by mu; zero if nobody has to hear of it any more
 
 	waits map[*waiting]bool // of a semaphore
 
@@ -149,6 +149,7 @@ func (h *history) granted(g *grip, floor uint64) {
 	g.open = true
 	k.open = append(k.open, g)
 	k.used.raise(h.now())
+	k.released = release{} // it was handed over; g may keep it until its lease ends
 	h.alone(k)
 	h.few(k)
 }
