@@ -87,21 +87,16 @@ func (b *batch) ask(lists [][]int32) {
 	b.settle()
 }
 
-// askBut asks all nodes to renew all claims, except for the silent ones, which count as failed.
-func (b *batch) askBut(silent node.Set) {
-	if silent == 0 {
-		b.ask(nil)
-		return
-	}
-	all := make([]int32, len(b.claims))
-	for k := range all {
-		all[k] = int32(k)
-		b.tallies[k].failed = int8(silent.Count())
-	}
+// askBut asks nodes to renew the claims. but has, for each claim, the nodes that are not asked,
+// which count as failed.
+func (b *batch) askBut(but []node.Set) {
 	lists := make([][]int32, len(b.parts))
-	for i := range lists {
-		if !silent.Has(i) {
-			lists[i] = all
+	for k, nodes := range but {
+		b.tallies[k].failed = int8(nodes.Count())
+		for i := range lists {
+			if !nodes.Has(i) {
+				lists[i] = append(lists[i], int32(k))
+			}
 		}
 	}
 	b.ask(lists)

@@ -2,6 +2,9 @@ package quorum
 
 import "github.com/holdfast-go/holdfast/internal/clock"
 
+// DrawsAtOnce is how many claims a healer draws tokens for in one step.
+const DrawsAtOnce = drawsAtOnce
+
 // WithRandom replaces the source of the random waits, so that a simulation can be repeated.
 func WithRandom(f func() float64) Option {
 	return option(func(c *config) { c.random = f })

@@ -109,11 +109,13 @@ func (h *healing) Run() {
 // If too few nodes answer for that, the claims are healed with what the others know: otherwise they
 // might be lost. That node is then unsure of the last token: its answer does not count when a
 // majority is asked, and later renewals heal it again, until such a majority has answered. A node
-// that has not answered is not asked again, because each step would wait for it.
+// that has not answered is not asked again, because each step would wait for it. Nor is one that
+// has lost the claim: it may have been healed meanwhile, without the last token.
 func (h *healing) learn(list []lostClaim) {
 	q := h.q
 	var claims []driver.Claim
-	var need []int8 // how many nodes have to answer, by claim
+	var need []int8    // how many nodes have to answer, by claim
+	var but []node.Set // which nodes are not asked, by claim
 	// where a lost claim is in claims; -1: it is alone, or over
 	of := make([]int, len(list))
 	for i, p := range list {
@@ -130,6 +132,7 @@ func (h *healing) learn(list []lostClaim) {
 			claim.Shared, claim.Token, claim.Block = true, r.top, 1
 			claims = append(claims, claim)
 			need = append(need, q.sure(r.unsure, p.lost))
+			but = append(but, h.silent|p.lost)
 		}
 		s.mu.Unlock()
 	}
@@ -140,7 +143,7 @@ func (h *healing) learn(list []lostClaim) {
 	for k := range need {
 		b.tallies[k].need = need[k]
 	}
-	b.askBut(h.silent)
+	b.askBut(but)
 	// The error is that the Quorum is closed. Then no call for healing is answered either.
 	_ = b.wait(q.group.Context())
 	b.mu.Lock()
@@ -152,7 +155,7 @@ func (h *healing) learn(list []lostClaim) {
 		}
 	}
 	for i := range b.parts {
-		if b.parts[i].progress == failed {
+		if p := &b.parts[i]; p.progress == failed && p.err != nil { // it was asked
 			h.silent |= node.Only(i)
 		}
 	}

@@ -115,8 +115,8 @@ func (s *busyServer) Release(ctx context.Context, claim driver.Claim) (driver.Re
 func (s *busyServer) Shares() bool { return true }
 func (s *busyServer) Close() error { return nil }
 
-func busyServers() (servers []*busyServer) {
-	for range 3 {
+func busyServers(n int) (servers []*busyServer) {
+	for range n {
 		servers = append(servers, &busyServer{data: new(sync.Map)})
 	}
 	return servers
@@ -141,7 +141,7 @@ func quorumOf(t *testing.T, servers []*busyServer, f func(quorum.NodeEvent)) *qu
 func TestHealingManyReadersLeavesNodesTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 3000
-		servers := busyServers()
+		servers := busyServers(3)
 		q := quorumOf(t, servers, func(e quorum.NodeEvent) {
 			if e.Is != quorum.Up {
 				t.Errorf("%s is %v (%v), though it does all that it is asked for", e.Node, e.Is,
@@ -186,7 +186,7 @@ func TestHealingManyReadersLeavesNodesTime(t *testing.T) {
 func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 800
-		servers := busyServers()
+		servers := busyServers(3)
 		q := quorumOf(t, servers, nil)
 		var claims []driver.Claim
 		for i := range n {
@@ -209,7 +209,7 @@ func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
 func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 320 // four steps for each healer
-		servers := busyServers()
+		servers := busyServers(3)
 		servers[1].far = time.Millisecond // so its answers come last
 		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
 		var claims []driver.Claim

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // A node that is healed while those that know the last token do not answer gets that token when
@@ -126,6 +127,92 @@ func TestR38_LossWhileANodeIsUnsure(t *testing.T) {
 		a.renew(stays, driver.Held)
 		rest()
 		c.know(last)
+	})
+}
+
+// Two nodes lose many readers at once. A node that a reader has just been healed on, without the
+// last token, is no part of a majority that is asked for that token to heal the other node with.
+func TestR38_NodeJustHealedIsNotAskedForTheLastToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Then a healer begins with half a reader, and so its second step, too, begins with half a
+		// reader, whose other half was healed in the first one.
+		const n = 4 * (quorum.DrawsAtOnce + 1)
+		servers := busyServers(5)
+		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range n {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
+				TTL: 10 * time.Second, Token: 1, Shared: true})
+			mustHold(t, q, claims[i])
+		}
+		rest()
+		hang := func(nodes ...int) {
+			for _, i := range nodes {
+				servers[i].hang()
+			}
+		}
+		goOn := func(nodes ...int) {
+			for _, i := range nodes {
+				servers[i].goOn()
+			}
+			time.Sleep(2 * time.Second) // until they count as up
+		}
+		hang(2, 3) // they do not hear of the other reader's tokens
+		var last []driver.Token
+		for _, claim := range claims {
+			claim.Owner, claim.Token = "other", 1000
+			last = append(last, mustHold(t, other, claim))
+			mustRelease(t, other, claim)
+		}
+		goOn(2, 3)
+		servers[0].forget()
+		servers[1].forget()
+		renewMany(t, q, claims)
+		hang(4) // only it knows them now
+		time.Sleep(4 * quorum.DefaultNodeTimeout)
+		goOn(4)
+		renewMany(t, q, claims)
+		rest()
+		if n := q.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
+		hang(0, 4)
+		for i, writer := range claims {
+			mustRelease(t, q, writer)
+			writer.Owner, writer.Shared = "writer", false
+			// a client that has heard of no token
+			if token := mustHold(t, quorumOf(t, servers, nil), writer); token <= last[i] {
+				t.Errorf("%s: token %d after %d, want a larger one", writer.Key, token, last[i])
+			}
+		}
+	})
+}
+
+// A node that has lost some readers is asked for the last token of others.
+func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 8 * 2 * quorum.DrawsAtOnce // two steps for each healer
+		servers := busyServers(3)
+		q := quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range n {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
+				TTL: 10 * time.Second, Token: 1, Shared: true})
+			mustHold(t, q, claims[i])
+		}
+		rest()
+		for i := range claims {
+			// One node has lost those of the first step, and another one those of the second.
+			servers[i/quorum.DrawsAtOnce%2].data.Delete(claims[i].Key)
+		}
+		renewMany(t, q, claims)
+		rest()
+		if healed := q.Status().Healed; healed != n {
+			t.Errorf("%d claims were healed; want %d", healed, n)
+		}
+		if n := q.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
 	})
 }
 
