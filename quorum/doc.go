@@ -118,8 +118,10 @@
 // For as long as the key is held like that, its tokens rise, whatever clocks show. To heal a claim
 // that shares the key, the other nodes are asked for a token above those that it does not know, in
 // the background. If too few of them answer, the node is healed once more when they do, at a later
-// renewal. If one of them is lost before that, or once the key is free, only clocks keep tokens
-// above those that a majority has lost.
+// renewal. Only clocks keep tokens above those that a majority does not know any more if one of
+// them is lost before that, or once the key is free. Only clocks do so, too, for another reader
+// that comes before the node has been healed with such a token, and gets its majority with that
+// node and without those that know the last token.
 //
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.
