@@ -41,8 +41,8 @@ bytes; --json has it all, on Redis its first 1024 bytes and "owner_cut" if there
 more. So do names and labels that are no plain word. A lease without an end is said
 to have none, "endless" with --json: the key blocks the lock until it is removed,
 also if its value is empty. Of a lock of Redisson, a hash, each client and thread is
-shown with how often it holds the lock, "count" with --json; ls leaves such locks
-out, and release does not free them. The line "owner" is what holdfast release --owner takes.
+shown with how often it holds the lock, "count" with --json; release does not free
+such locks. The line "owner" is what holdfast release --owner takes.
 
 Exit codes:
   0   it is all there, whether somebody holds the lock or not
