@@ -66,15 +66,22 @@ func (l lying) QueryContext(context.Context, string, []sqldriver.NamedValue) (sq
 	return nil, sqldriver.ErrBadConn
 }
 
-func TestOutcomeOverADriverThatLies(t *testing.T) {
-	db := sql.OpenDB(lying{})
-	defer db.Close()
+// overSQL returns a Backend over database/sql, with a driver that connects to no server.
+func overSQL(t *testing.T, connector sqldriver.Connector) *Backend {
+	t.Helper()
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() })
 	b, err := NewSQL(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() { b.Close() })
 	b.matched.Store(true)
+	return b
+}
+
+func TestOutcomeOverADriverThatLies(t *testing.T) {
+	b := overSQL(t, lying{})
 	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
 		driver.ErrUnknown) {
 		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnknown)
@@ -207,14 +214,7 @@ func TestConnectionToAServerThatWasReplaced(t *testing.T) {
 	for code, want := range map[refused]int{"25006": 1, "57P01": 1, "57P02": 1, "57P03": 1,
 		"57014": 0} {
 		closed := 0
-		db := sql.OpenDB(refusing{code, &closed})
-		defer db.Close()
-		b, err := NewSQL(db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		b.matched.Store(true)
+		b := overSQL(t, refusing{code, &closed})
 		if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err, code) {
 			t.Errorf("Acquire: %v; want %v", err, code)
 		}
@@ -232,14 +232,7 @@ func (unsent) SafeToRetry() bool { return true }
 // A request that database/sql could not send has had no effect. If it waits for a connection in
 // vain, the pool is only called used up if it has a bound.
 func TestRequestThatDatabaseSQLCannotSend(t *testing.T) {
-	db := sql.OpenDB(refusing{unsent{errors.New("broken")}, new(int)})
-	defer db.Close()
-	b, err := NewSQL(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	b.matched.Store(true)
+	b := overSQL(t, refusing{unsent{errors.New("broken")}, new(int)})
 	if _, err := b.Acquire(t.Context(), claimFor("k", "owner")); !errors.Is(err,
 		driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("Acquire: %v; want %v", err, driver.ErrUnavailable)

@@ -188,12 +188,7 @@ func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
 		const n = 800
 		servers := busyServers(3)
 		q := quorumOf(t, servers, nil)
-		var claims []driver.Claim
-		for i := range n {
-			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
-				TTL: 10 * time.Second, Token: 1, Shared: true})
-			mustHold(t, q, claims[i])
-		}
+		claims := holdReaders(t, q, n)
 		servers[0].forget()
 		renewMany(t, q, claims)
 		servers[2].hang()
@@ -212,12 +207,7 @@ func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
 		servers := busyServers(3)
 		servers[1].far = time.Millisecond // so its answers come last
 		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
-		var claims []driver.Claim
-		for i := range n {
-			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
-				TTL: 10 * time.Second, Token: 1, Shared: true})
-			mustHold(t, q, claims[i])
-		}
+		claims := holdReaders(t, q, n)
 		servers[2].hang() // it does not hear of the other reader's tokens
 		var last []driver.Token
 		for _, claim := range claims {
@@ -282,4 +272,16 @@ func mustRelease(t *testing.T, q *quorum.Quorum, claim driver.Claim) {
 	if _, err := q.Release(t.Context(), claim); err != nil {
 		t.Fatalf("Release: %v", err)
 	}
+}
+
+// holdReaders has the quorum hold the claims of n readers, each of a key of its own.
+func holdReaders(t *testing.T, q *quorum.Quorum, n int) []driver.Claim {
+	t.Helper()
+	var claims []driver.Claim
+	for i := range n {
+		claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
+			TTL: 10 * time.Second, Token: 1, Shared: true})
+		mustHold(t, q, claims[i])
+	}
+	return claims
 }

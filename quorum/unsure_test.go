@@ -139,12 +139,7 @@ func TestR38_NodeJustHealedIsNotAskedForTheLastToken(t *testing.T) {
 		const n = 4 * (quorum.DrawsAtOnce + 1)
 		servers := busyServers(5)
 		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
-		var claims []driver.Claim
-		for i := range n {
-			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
-				TTL: 10 * time.Second, Token: 1, Shared: true})
-			mustHold(t, q, claims[i])
-		}
+		claims := holdReaders(t, q, n)
 		rest()
 		hang := func(nodes ...int) {
 			for _, i := range nodes {
@@ -194,12 +189,7 @@ func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 		const n = 8 * 2 * quorum.DrawsAtOnce // two steps for each healer
 		servers := busyServers(3)
 		q := quorumOf(t, servers, nil)
-		var claims []driver.Claim
-		for i := range n {
-			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader",
-				TTL: 10 * time.Second, Token: 1, Shared: true})
-			mustHold(t, q, claims[i])
-		}
+		claims := holdReaders(t, q, n)
 		rest()
 		for i := range claims {
 			// One node has lost those of the first step, and another one those of the second.
