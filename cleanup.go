@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,11 +31,11 @@ func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 			return
 		}
 		if clock.Now() >= until || driver.Permanent(err) || !l.sleep(backoff(attempt)) {
-			err = r.explain(err)
-			l.warn("holdfast: key left to its TTL", "key", l.userKey(claim.Key), "error", err)
+			err, key := r.explain(err), l.userKey(claim.Key)
+			l.warn("holdfast: key left to its TTL", "key", key, "error", err)
 			// A request that was given up may have been in the network until then, and the backend
 			// counts the TTL from when the request arrives.
-			l.unreleased.add(keyError("release", l.userKey(claim.Key), err), until.Add(claim.TTL))
+			l.unreleased.add(key, keyError("release", key, err), until.Add(claim.TTL))
 			return
 		}
 	}
@@ -48,10 +49,12 @@ func (l *Locker) sleep(d time.Duration) bool {
 	return l.life.Err() == nil
 }
 
-// unreleased is the keys that could not be released, until their TTLs have ended.
+// unreleased is the keys that could not be released, until their TTLs have ended. Several releases
+// of one key count once.
 type unreleased struct {
 	mu   sync.Mutex
-	keys []unreleasedKey
+	keys map[string]unreleasedKey
+	room int // add prunes the keys when there are as many as this
 }
 
 type unreleasedKey struct {
@@ -59,24 +62,29 @@ type unreleasedKey struct {
 	until clock.Instant
 }
 
-func (u *unreleased) add(err error, until clock.Instant) {
+func (u *unreleased) add(key string, err error, until clock.Instant) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.keys) == cap(u.keys) {
+	if len(u.keys) >= u.room {
 		// Prune only when full, and then grow: pruning for each key would take quadratic time.
 		u.prune()
-		u.keys = slices.Grow(u.keys, len(u.keys)+1)
+		u.room = 2*len(u.keys) + 1
 	}
-	u.keys = append(u.keys, unreleasedKey{err, until})
+	if u.keys == nil {
+		u.keys = make(map[string]unreleasedKey)
+	}
+	if k, ok := u.keys[key]; !ok || until > k.until {
+		u.keys[key] = unreleasedKey{err, until}
+	}
 }
 
-// errors returns an error for each key.
+// errors returns an error for each key, in the order of the keys.
 func (u *unreleased) errors() (errs manyErrors) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.prune()
-	for _, k := range u.keys {
-		errs = append(errs, k.err)
+	for _, key := range slices.Sorted(maps.Keys(u.keys)) {
+		errs = append(errs, u.keys[key].err)
 	}
 	return errs
 }
@@ -84,14 +92,7 @@ func (u *unreleased) errors() (errs manyErrors) {
 // prune drops the keys whose TTL has ended. The caller holds u.mu.
 func (u *unreleased) prune() {
 	now := clock.Now()
-	kept := u.keys[:0]
-	for _, k := range u.keys {
-		if now < k.until {
-			kept = append(kept, k)
-		}
-	}
-	clear(u.keys[len(kept):])
-	u.keys = kept
+	maps.DeleteFunc(u.keys, func(_ string, k unreleasedKey) bool { return now >= k.until })
 }
 
 // manyErrors is several errors as one. errors.Is and errors.As look at all of them; the text has

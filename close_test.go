@@ -187,6 +187,29 @@ func TestErrorOfCloseIsBounded(t *testing.T) {
 	}
 }
 
+// A key that several releases have left to its TTL is one key.
+func TestCloseCountsKeysOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(time.Minute))
+		refusal := &driver.Error{Permanent: true, Err: errors.New("refused")}
+		for range 2 {
+			lock := b.acquire(l, "key")
+			stop := faults.Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+			lock.Release(background)
+			synctest.Wait() // for the release in the background
+			stop()
+			faults.Lose("key")
+		}
+		err := l.Close()
+		mustBe(t, err, refusal)
+		if text := err.Error(); !strings.Contains(text, "release of 1 key not confirmed") ||
+			strings.Count(text, `"key"`) != 1 {
+			t.Errorf("the error counts one key twice: %v", err)
+		}
+	})
+}
+
 // A short outage during Close leaves no key behind.
 func TestCloseRepeatsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
