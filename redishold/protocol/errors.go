@@ -137,6 +137,9 @@ func ServerFailure(node, text string, effect bool) *driver.Error {
 
 // IsServerError reports whether err wraps a server's error with the code.
 func IsServerError(err error, code string) bool {
+	if err == nil {
+		return false // before errors.As makes e an allocation
+	}
 	var e ServerError
 	return errors.As(err, &e) && e.Code() == code
 }

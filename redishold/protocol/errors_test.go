@@ -172,3 +172,13 @@ func FuzzServerFailure(f *testing.F) {
 		}
 	})
 }
+
+// An answer that is no error is the rule, so it costs no allocation to see that it is none.
+func TestIsServerErrorOfNoError(t *testing.T) {
+	if protocol.IsServerError(nil, "NOSCRIPT") {
+		t.Error("no error is taken for one of a server")
+	}
+	if n := testing.AllocsPerRun(100, func() { protocol.IsServerError(nil, "NOSCRIPT") }); n != 0 {
+		t.Errorf("that makes %v allocations, want none", n)
+	}
+}
