@@ -94,7 +94,7 @@ func TestEtcdExitCodes(t *testing.T) {
 	lost := command("run", "--ttl=8s", "n", "--", "sh", "-c", "echo started; exec sleep 3600")
 	lost.line()
 	s.Freeze()
-	list, silent := command("ls"), command("ls", "--timeout=1s")
+	list, silent := command("ls", "--timeout=5m"), command("ls", "--timeout=1s")
 	silent.expectExit(69)
 	silent.expectStderr("no answer within 1s")
 	lost.expectExit(70)
