@@ -16,6 +16,8 @@ import (
 // any event. Nobody writes, so the only event is that the last writer is gone. The kernel remembers
 // the group itself, not its number, so a later group with the same number is safe. Without the
 // reading end open in the group the leash does nothing: then only the parent-death signal is left.
+// So it is between the start of the child and attach, because the group must be there first, and
+// only a program between holdfast and the child could wait for that.
 type leash struct {
 	reading, writing *os.File
 }
