@@ -168,7 +168,7 @@ func proxied(t *testing.T, server *redistest.Server) (*redistest.Proxy, *redisho
 	t.Helper()
 	proxy := redistest.NewProxy(t, server)
 	return proxy, newShared(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr},
-		ConnWriteTimeout: time.Second, PipelineMultiplex: -1})
+		ConnWriteTimeout: testserver.Patience, PipelineMultiplex: -1})
 }
 
 // A request that the library gave up, and that arrives after what was sent since over another
