@@ -100,8 +100,10 @@ func TestAdoptionsAtOnceOfServers(t *testing.T) {
 		t.Errorf("taking it back: %v", err)
 	}
 	old.renew(claim, driver.Held)
+	// The second one may not be done with all servers when the first one goes on.
 	if err := <-first; err == nil ||
-		!strings.Contains(err.Error(), "not to none, as it is being moved out of 3 nodes") {
+		!strings.Contains(err.Error(), "not to none, as it is being moved out of 3 nodes") &&
+			!strings.Contains(err.Error(), "is being moved by another change of its set") {
 		t.Errorf("the first adoption: %v; want an error that says what has become of a server", err)
 	}
 	old.renew(claim, driver.Held)
