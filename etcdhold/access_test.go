@@ -3,6 +3,8 @@
 package etcdhold_test
 
 import (
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log"
@@ -14,8 +16,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdhold"
@@ -239,6 +243,63 @@ func TestUntrustedCertificate(t *testing.T) {
 	defer s.Close()
 	_, err := opened(t, "etcds://"+s.Listener.Addr().String())
 	isRefused(t, "Open of a server with an unknown certificate", err)
+
+	// A client of the caller's tells it with the first claim, at once.
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.URL}, TLS: new(tls.Config),
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	b, err := etcdhold.New(client, etcdhold.WithTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Acquire(t.Context(), claim("k"))
+	isRefused(t, "Acquire from a server with an unknown certificate", err)
+}
+
+// So is the lack of a certificate that the server wants. It says so after the handshake, and then
+// closes the connection, so the client may fail to write before it reads that.
+func TestNoClientCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		_, err := opened(t, "etcds://"+s.Listener.Addr().String()+"?tls-ca="+ca)
+		isRefused(t, "Open without a certificate", err)
+		if err == nil || !strings.Contains(err.Error(), "certificate required") {
+			t.Errorf("Open without a certificate = %v; want that one is required", err)
+		}
+	}
+}
+
+// While there is no server, a claim fails at once, and says why.
+func TestClaimWithoutAServer(t *testing.T) {
+	client, err := clientv3.New(config("http://127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	b, err := etcdhold.New(client, etcdhold.WithTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Acquire(t.Context(), claim("k"))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(),
+		"connection refused") {
+		t.Errorf("Acquire without a server = %v; want that the connection was refused", err)
+	}
 }
 
 // Of two hosts, one may be down.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -124,9 +125,10 @@ func New(client *clientv3.Client, options ...Option) (*Backend, error) {
 		}
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.leases = &leases{client: clientv3.RetryLeaseClient(client), ctx: b.ctx, limit: b.timeout,
-		ended: &b.running, current: make(map[class]*lease), grants: make(map[class]*flight),
-		all: make(map[clientv3.LeaseID]*lease)}
+	unrepeated := pb.NewLeaseClient(client.ActiveConnection())
+	b.leases = &leases{client: hasty{clientv3.RetryLeaseClient(client), unrepeated}, ctx: b.ctx,
+		limit: b.timeout, ended: &b.running, current: make(map[class]*lease),
+		grants: make(map[class]*flight), all: make(map[clientv3.LeaseID]*lease)}
 	return b, nil
 }
 

@@ -38,6 +38,19 @@ func (w watched) Txn(ctx context.Context, request *pb.TxnRequest,
 	return w.KVClient.Txn(ctx, request, options...)
 }
 
+// hasty makes leases. It fails as soon as there is no connection, and so tells why. The client's
+// own asks again until its time is over.
+type hasty struct {
+	pb.LeaseClient
+	once pb.LeaseClient
+}
+
+// LeaseGrant asks for a lease.
+func (h hasty) LeaseGrant(ctx context.Context, request *pb.LeaseGrantRequest,
+	options ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	return h.once.LeaseGrant(ctx, request, options...)
+}
+
 // finished forgets the server if it has refused the request: the client may send it again.
 func (a *attempt) finished(err error) {
 	if refused(err) {
@@ -90,8 +103,9 @@ func permanent(err error) bool {
 	// gRPC tells it only in words. A connection that breaks also makes a handshake fail, but that
 	// passes.
 	text := err.Error()
-	return strings.Contains(text, "authentication handshake failed") &&
-		(strings.Contains(text, "tls: ") || strings.Contains(text, "x509: "))
+	return strings.Contains(text, "remote error: tls: ") ||
+		strings.Contains(text, "authentication handshake failed") &&
+			(strings.Contains(text, "tls: ") || strings.Contains(text, "x509: "))
 }
 
 // refusals are answers after which nothing is written.

@@ -252,6 +252,20 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("etcdhold: %w", err)
 	}
+	for tries := 1; ; tries++ {
+		b, err := a.open(ctx, options)
+		if err == nil || !isUnread(err) || tries == 20 || ctx.Err() != nil {
+			return b, err
+		}
+	}
+}
+
+// isUnread reports whether the server may have said why it refuses, and gRPC has not read it,
+// because it failed to write first. That happens when a server of TLS 1.3 wants a certificate: it
+// says so after the client's handshake is done.
+func isUnread(err error) bool { return strings.Contains(err.Error(), ": write: ") }
+
+func (a *address) open(ctx context.Context, options []Option) (*Backend, error) {
 	limited, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	client, err := a.connect(limited)
