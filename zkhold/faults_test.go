@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -361,12 +362,32 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// Without a server, Open fails when ctx or the timeout ends.
+// Without a server, Open fails when ctx or the timeout ends, and says why there was none.
 func TestOpenWithoutServer(t *testing.T) {
 	url := "zookeeper://127.0.0.1:1"
 	_, err := zkhold.Open(t.Context(), url, zkhold.WithTimeout(50*time.Millisecond))
 	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Open = %v; want ErrUnavailable by its timeout", err)
+	}
+	if !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+		t.Errorf("Open = %v; want why there is no connection", err)
+	}
+	closing, err := net.Listen("tcp", "127.0.0.1:0") // no server of ZooKeeper: it hangs up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing.Close()
+	go func() {
+		for c, err := closing.Accept(); err == nil; c, err = closing.Accept() {
+			c.Close()
+		}
+	}()
+	address := closing.Addr().String()
+	for _, scheme := range []string{"zookeeper://", "zookeepers://"} {
+		_, err = zkhold.Open(t.Context(), scheme+address, zkhold.WithTimeout(50*time.Millisecond))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), address+": ") {
+			t.Errorf("Open of %s%s = %v; want how the connection ended", scheme, address, err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -28,6 +28,7 @@ type session struct {
 	last    time.Duration // when the last of them was sent
 	until   time.Duration // the session lives at least until then
 	known   chan struct{} // closed when there is a first session
+	trouble error         // how the last attempt at a connection, or the last connection, failed
 
 	distrust chan error // has the first failure to trust each other; its room is one
 }
@@ -76,8 +77,12 @@ func (s *session) answered(id int64, sent time.Duration, transaction bool) {
 	}
 }
 
-// failed notes why there is no connection.
-func (s *session) failed(err error) {
+// failed notes why there is no connection to that server.
+func (s *session) failed(address string, err error) {
+	err = fmt.Errorf("%s: %w", address, err)
+	s.mu.Lock()
+	s.trouble = err
+	s.mu.Unlock()
 	if !distrusts(err) {
 		return
 	}
@@ -85,6 +90,16 @@ func (s *session) failed(err error) {
 	case s.distrust <- err:
 	default:
 	}
+}
+
+// unanswered is the error of a call that has waited for a server in vain, until its context ended.
+func (s *session) unanswered(ended error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble == nil {
+		return cutOff(false, fmt.Errorf("no server has answered: %w", ended))
+	}
+	return cutOff(false, fmt.Errorf("no server has answered: %w: %w", ended, s.trouble))
 }
 
 // current returns the session and its timeout.
@@ -154,7 +169,7 @@ func (l *link) SetReadDeadline(at time.Time) error {
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if err != nil {
-		l.session.failed(err) // a server may refuse a certificate that late
+		l.session.failed(l.RemoteAddr().String(), err) // a certificate may be refused that late
 	}
 	if room := greeting - len(l.head); room > 0 && n > 0 {
 		l.head = append(l.head, p[:min(n, room)]...)
@@ -178,7 +193,7 @@ func (b *Backend) dial(network, address string, timeout time.Duration) (net.Conn
 	begun := driver.LeaseClock()
 	conn, err := b.dialer(network, address, timeout)
 	if err != nil {
-		b.session.failed(err)
+		b.session.failed(address, err)
 		return nil, err
 	}
 	b.mu.Lock()

@@ -119,7 +119,8 @@ func (a *address) setSession(text string) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || WithSession(d).apply(new(Backend)) != nil {
-		return fmt.Errorf("URL: session: must be a time such as 40s, at least %v", MinSession)
+		return fmt.Errorf("URL: session: must be a time such as 40s, from %v to %v", MinSession,
+			driver.MaxTTL)
 	}
 	a.session = d
 	return nil
@@ -247,11 +248,11 @@ func (b *Backend) greet(ctx context.Context, login string) error {
 	case why := <-b.session.distrust:
 		return &driver.Error{Permanent: true, Err: why}
 	case <-limited.Done():
-		return cutOff(false, fmt.Errorf("no server has answered: %w", limited.Err()))
+		return b.session.unanswered(limited.Err())
 	}
 	var err error
 	if ended := b.await(limited, func() { err = b.firstRead(limited, login) }); ended != nil {
-		return cutOff(false, limited.Err())
+		return b.session.unanswered(limited.Err())
 	}
 	if err != nil {
 		return readFailed(err)
