@@ -509,6 +509,15 @@ func TestWhatIsNoSecretIsShown(t *testing.T) {
 	}
 }
 
+// TestFormsAreShown: so are the forms of addresses of which another program says what is wrong.
+func TestFormsAreShown(t *testing.T) {
+	for _, form := range backendurl.Forms() {
+		if text := cli.Message("--on: wrong; write " + form); !strings.Contains(text, form) {
+			t.Errorf("the message is %q; want %s", text, form)
+		}
+	}
+}
+
 // TestNothingOnStderrMovesTheCursor: errors repeat the command line as printable text only.
 func TestNothingOnStderrMovesTheCursor(t *testing.T) {
 	for _, args := range [][]string{

@@ -162,5 +162,8 @@ func (c Cleanup) Bounded(f func()) { c.bounded(f) }
 // End is end.
 func (c Cleanup) End() { c.end() }
 
+// Message is message.
+func Message(text string, names ...string) string { return message(text, names...) }
+
 // ManText is manText.
 var ManText = manText

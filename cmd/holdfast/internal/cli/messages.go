@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,13 +85,13 @@ func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// loginForm is how help and errors describe a login. It is no secret.
-const loginForm = "[user[:password]@]"
+// loginForms are how help and errors describe a login. They are no secret.
+var loginForms = []string{"[user[:password]@]", "[user:password@]"}
 
-// withoutLogins hides the logins of addresses. It shows loginForm, and names where they are quoted
+// withoutLogins hides the logins of addresses. It shows loginForms, and names where they are quoted
 // as in errors, even if they look like an address.
 func withoutLogins(text string, names []string) string {
-	shown := []string{loginForm}
+	shown := slices.Clone(loginForms)
 	for _, name := range names {
 		shown = append(shown, strconv.Quote(name))
 	}
