@@ -16,7 +16,6 @@ func TestURL(t *testing.T) {
 	type parsed = redishold.Parsed
 	for url, want := range map[string]parsed{
 		"redis://h":        {Addresses: []string{"h:6379"}},
-		"redis://":         {Addresses: []string{"localhost:6379"}},
 		"redis://h:1/":     {Addresses: []string{"h:1"}},
 		"redis://h:1/7":    {Addresses: []string{"h:1"}, Database: 7},
 		"redis://h:1?db=7": {Addresses: []string{"h:1"}, Database: 7},
@@ -57,6 +56,10 @@ func TestURLBadInput(t *testing.T) {
 		"h:6379":                          "redis://",
 		"http://h":                        "redis://",
 		"REDIS://h":                       "redis://",
+		"redis://":                        "no name",
+		"redis:///1":                      "no name",
+		"redis://u:p@":                    "no name",
+		"redis+sentinel:///p":             "no name",
 		"redis://h:0":                     "port",
 		"redis://h:65536":                 "port",
 		"redis://h:x":                     "port",

@@ -11,8 +11,8 @@ import (
 )
 
 // Parse reads a list of hosts with commas between them, each "host", "host:port", "[::1]" or
-// "[::1]:port". It returns them as host:port, with port where none is given. An empty list, or one
-// that is only a port, means localhost; among several hosts each needs a name.
+// "[::1]:port". It returns them as host:port, with port where none is given. No host may be empty:
+// if that meant localhost, a variable that is not set would have each machine lock for itself.
 //
 // An error names the host by number and does not quote it, because it may be a password after which
 // the '@' was forgotten.
@@ -22,10 +22,7 @@ func Parse(list, port string) ([]string, error) {
 	for i, s := range all {
 		host, port, err := split(s, port)
 		if err == nil && host == "" {
-			host = "localhost"
-			if len(all) > 1 {
-				err = errors.New("has no name")
-			}
+			err = errors.New("has no name")
 		}
 		switch {
 		case err == nil:
