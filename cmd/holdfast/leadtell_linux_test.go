@@ -117,6 +117,7 @@ func TestLeadStatusFile(t *testing.T) {
 	one, two := filepath.Join(files, "one"), filepath.Join(files, "two")
 	first := startLead(t, dir, "echo", "--announce=<", "--status-file="+one)
 	first.expectExit(64)
+	first.expectStderr(`--announce "<" with the label .* at most 128 bytes`)
 	first = startLead(t, dir, "echo", longTTL, "--label=one", "--announce=x:1",
 		"--status-file="+one)
 	first.expect("ready")

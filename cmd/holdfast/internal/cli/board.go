@@ -96,7 +96,10 @@ Exit codes:
 
 // check checks the flags, and returns the token; empty if there is none.
 func (f *boardFlags) check() (token string, err error) {
-	host, _, err := net.SplitHostPort(f.listen)
+	host, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	bad := slices.IndexFunc(f.hosts, notName)
 	switch {
 	case f.every < shortestEvery:

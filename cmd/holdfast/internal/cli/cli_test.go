@@ -403,6 +403,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"board", "a", "b"}, []string{"2 arguments", "board [flags] [PREFIX]"}},
 		{[]string{"board", "--every=1ms"}, []string{"--every 1ms", "at least 100ms"}},
 		{[]string{"board", "--listen=8420"}, []string{"--listen 8420", "must be host:port"}},
+		{[]string{"board", "--listen=127.0.0.1:65536"}, []string{"--listen", "must be host:port"}},
+		{[]string{"board", "--listen=127.0.0.1:abc"}, []string{"--listen", "must be host:port"}},
 		{[]string{"board", "--listen=0.0.0.0:0"}, []string{"others can reach", "--token-file"}},
 		{[]string{"board", "--listen=:0"}, []string{"others can reach", "--token-file"}},
 		{[]string{"board", "--listen=[::]:0"}, []string{"others can reach", "--token-file"}},

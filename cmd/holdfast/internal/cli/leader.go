@@ -110,6 +110,10 @@ func (l *leader) run(s streams) (err error) {
 		election.WithOnError(l.note),
 		// child.Run ends the command itself, and returns soon after its grace.
 		election.WithGrace(j.grace+time.Hour))...)
+	if announce := l.flags.announce; err != nil && announce != "" {
+		return usagef("--announce %.40q with the label %q: must be text without <, > and control "+
+			"characters, and with the label at most %d bytes", announce, j.label, driver.MaxLabelLen)
+	}
 	if err != nil {
 		return usagef("%w", err)
 	}
