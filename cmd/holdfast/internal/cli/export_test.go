@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
@@ -164,6 +165,21 @@ func (c Cleanup) End() { c.end() }
 
 // Message is message.
 func Message(text string, names ...string) string { return message(text, names...) }
+
+// Stood returns what the status file says of a candidate after each step of a term: it leads, hears
+// that it does, stands by, and leads again.
+func Stood(leader election.Leader) (states, leaders []string, err error) {
+	s, err := newStanding("", "name", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, step := range []func(){func() { s.leads(leader.Token) }, func() { s.ledBy(leader) },
+		s.standsBy, func() { s.leads(leader.Token + 1) }} {
+		step()
+		states, leaders = append(states, s.get().State), append(leaders, s.get().Leader)
+	}
+	return states, leaders, nil
+}
 
 // ManText is manText.
 var ManText = manText

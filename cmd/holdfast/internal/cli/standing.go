@@ -36,8 +36,9 @@ type standing struct {
 	say     *messages
 	changed chan struct{}
 
-	mu  sync.Mutex
-	now status
+	mu    sync.Mutex
+	now   status
+	heard string // who leads, as the backend has told it last; it tells only what has changed
 
 	failing bool // the file could not be written last time
 }
@@ -78,19 +79,21 @@ func (s *standing) update(change func(*status)) {
 }
 
 func (s *standing) leads(token holdfast.Token) {
-	s.update(func(n *status) { n.State, n.Token = stateLeading, token.String() })
+	s.update(func(n *status) { n.State, n.Token, n.Leader = stateLeading, token.String(), s.heard })
 }
 
+// standsBy notes the end of a term. Who leads now is not known before the backend tells.
 func (s *standing) standsBy() {
-	s.update(func(n *status) { n.State, n.Token = stateStandby, "" })
+	s.update(func(n *status) { n.State, n.Token, n.Leader = stateStandby, "", "" })
 }
 
 func (s *standing) ledBy(l election.Leader) {
 	s.update(func(n *status) {
-		n.Leader = ""
+		s.heard = ""
 		if l.Exists() {
-			n.Leader = l.String()
+			s.heard = l.String()
 		}
+		n.Leader = s.heard
 	})
 }
 
