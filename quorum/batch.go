@@ -45,7 +45,7 @@ type batchTally struct {
 type batchPart struct {
 	progress progress
 	err      error           // if failed or left out
-	answers  []driver.Result // if answered
+	answers  []driver.Result // if answered, by claim; zero for those that it was not asked for
 	index    []int32         // which claims it was asked for, in order; nil for all
 }
 
@@ -164,9 +164,12 @@ func (b *batch) Renewed(n *node.Node, results []driver.Result, err error) {
 		b.fail(p, err)
 	} else {
 		p.progress, p.answers = answered, results
+		if p.index != nil {
+			p.answers = make([]driver.Result, len(b.claims))
+		}
 		p.each(len(b.claims), func(at, k int) {
-			results[at] = b.vote(n.Index, k, results[at])
-			b.tallies[k].count(results[at].State)
+			p.answers[k] = b.vote(n.Index, k, results[at])
+			b.tallies[k].count(p.answers[k].State)
 		})
 	}
 	b.settle()

@@ -206,6 +206,45 @@ func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 	})
 }
 
+// Some readers are lost on one node, and others on another one, and all are healed in one step, each
+// with the token of its own key.
+func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 8 * quorum.DrawsAtOnce // one step for each healer
+		servers := busyServers(3)
+		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
+		claims := holdReaders(t, q, n)
+		rest()
+		servers[2].hang() // it does not hear of the other reader's tokens
+		var last []driver.Token
+		for i, claim := range claims {
+			claim.Owner, claim.Token = "other", driver.Token(1000*(n-i))
+			last = append(last, mustHold(t, other, claim))
+			mustRelease(t, other, claim)
+		}
+		servers[2].goOn()
+		time.Sleep(2 * time.Second) // until it counts as up
+		for i := range claims {
+			servers[i%2].data.Delete(claims[i].Key)
+		}
+		renewMany(t, q, claims)
+		rest()
+		if n := q.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
+		for i, writer := range claims {
+			mustRelease(t, q, writer)
+			servers[1-i%2].hang() // it still knows the last token
+			writer.Owner, writer.Shared = "writer", false
+			// a client that has heard of no token
+			if token := mustHold(t, quorumOf(t, servers, nil), writer); token <= last[i] {
+				t.Errorf("%s: token %d after %d, want a larger one", writer.Key, token, last[i])
+			}
+			servers[1-i%2].goOn()
+		}
+	})
+}
+
 // know checks that all servers draw only tokens above that one from now on.
 func (c *cluster) know(token driver.Token) {
 	c.t.Helper()
