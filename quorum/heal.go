@@ -32,6 +32,12 @@ type lostClaim struct {
 	lost  node.Set     // all nodes that have lost the claim
 	above driver.Token // the node has to go on above this; 0 if the claim's own tokens are enough
 
+	// For a claim that shares its key: how many nodes have told what tokens they know, and which
+	// ones were unsure when they were asked.
+	shares bool
+	told   int8
+	doubts node.Set
+
 	// unsure: too few nodes have told what tokens they know, so above may be too small.
 	unsure bool
 }
@@ -48,7 +54,7 @@ func (b *batch) heal() {
 		lost := b.lostOn(k)
 		nodes := lost
 		// While too few nodes are there to make sure, this asks none of them for more.
-		if b.unsure != nil && t.held >= b.q.sure(b.unsure[k], lost) {
+		if b.unsure != nil && t.held >= b.q.most(b.unsure[k], lost) {
 			nodes |= b.unsure[k]
 		}
 		for i := range b.parts {
@@ -73,10 +79,16 @@ func (b *batch) lostOn(k int) (nodes node.Set) {
 }
 
 // sure returns how many nodes that hold a claim have to answer so that one of them knows the last
-// token: a majority without those that are unsure. No more can be found out than from all nodes
-// that have not lost the claim.
-func (q *Quorum) sure(unsure, lost node.Set) int8 {
-	return int8(min(q.need+(unsure&^lost).Count(), len(q.nodes)-lost.Count()))
+// token: a majority without those that are unsure, or all nodes. One that has lost the claim may
+// know it, too, because the lease may have ended there.
+func (q *Quorum) sure(unsure node.Set) int8 {
+	return int8(min(q.need+unsure.Count(), len(q.nodes)))
+}
+
+// most returns how many nodes that hold a claim have to answer so that no more can be found out
+// now.
+func (q *Quorum) most(unsure, lost node.Set) int8 {
+	return min(q.sure(unsure&^lost), int8(len(q.nodes)-lost.Count()))
 }
 
 // split cuts a list into pieces, one for each healer.
@@ -116,6 +128,7 @@ func (h *healing) learn(list []lostClaim) {
 	var claims []driver.Claim
 	var need []int8    // how many nodes have to answer, by claim
 	var but []node.Set // which nodes are not asked, by claim
+	var doubts []node.Set
 	// where a lost claim is in claims; -1: it is alone, or over
 	of := make([]int, len(list))
 	for i, p := range list {
@@ -131,8 +144,9 @@ func (h *healing) learn(list []lostClaim) {
 			claim := *p.claim
 			claim.Shared, claim.Token, claim.Block = true, r.top, 1
 			claims = append(claims, claim)
-			need = append(need, q.sure(r.unsure, p.lost))
+			need = append(need, q.most(r.unsure, p.lost))
 			but = append(but, h.silent|p.lost)
+			doubts = append(doubts, r.unsure)
 		}
 		s.mu.Unlock()
 	}
@@ -151,7 +165,7 @@ func (h *healing) learn(list []lostClaim) {
 	for i, k := range of {
 		if k >= 0 {
 			list[i].above, _ = b.drawn(k)
-			list[i].unsure = b.tallies[k].held < b.tallies[k].need
+			list[i].shares, list[i].told, list[i].doubts = true, b.tallies[k].held, doubts[k]
 		}
 	}
 	for i := range b.parts {
@@ -180,10 +194,11 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := h.heldLocked(s, p.claim)
-	lost := p.lost.Has(p.node)
-	if r == nil || !lost && p.unsure {
+	if r == nil {
 		return false
 	}
+	// A node that has become unsure meanwhile may have told its tokens after that.
+	p.unsure = p.shares && p.told < q.sure((p.doubts|r.unsure)&^p.lost)
 	if p.unsure {
 		r.notSure(r.unsure | node.Only(p.node))
 	}
@@ -200,7 +215,7 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,
 		Bound: q.config.bound(claim.TTL), To: to,
 	}
-	if lost {
+	if p.lost.Has(p.node) {
 		q.counters.healed.Add(1)
 	}
 	c.Make()

@@ -1,12 +1,16 @@
 package quorum_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/quorum"
 )
 
@@ -126,7 +130,7 @@ func TestR38_LossWhileANodeIsUnsure(t *testing.T) {
 		c.restart(true, 2)
 		a.renew(stays, driver.Held)
 		rest()
-		c.know(last)
+		c.know(last, 0, 1, 2)
 	})
 }
 
@@ -206,6 +210,124 @@ func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 	})
 }
 
+// While a node is unsure of the last token, the lease of the reader ends on the only node that knows
+// it. That node has lost the reader then, and not the token: the others can not be sure without it.
+func TestR38_NodeWhereTheLeaseEndedMayKnowTheLastToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		stays := a.shared()
+		a.hold(stays)
+		rest()
+		b.cut(true, 1)
+		goes := b.shared()
+		goes.Token += 1e12 // its clock is far ahead
+		last := b.hold(goes).Token
+		b.release(goes, driver.Held)
+		b.cut(false, 1)
+		rest()
+		c.restart(true, 0)
+		a.renew(stays, driver.Held)
+		a.cut(true, 2) // before it tells what it knows
+		for range 2 * stays.TTL / time.Second {
+			rest()
+			a.renew(stays, driver.Held)
+		}
+		a.cut(false, 2)
+		for range 10 {
+			rest()
+			a.renew(stays, driver.Held)
+		}
+		rest()
+		c.know(last, 0, 2)
+		if n := a.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
+	})
+}
+
+// drawer is a node that does not draw tokens, or not yet.
+type drawer struct {
+	*memhold.Backend // another one when it has lost its data
+	refuses          bool
+	waits            chan struct{} // nil: it does not
+}
+
+func (d *drawer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	if draws := claims[0].Block > 0; draws && d.refuses {
+		return nil, &driver.Error{Err: errors.New("draws no tokens")}
+	} else if draws && d.waits != nil {
+		<-d.waits
+	}
+	return d.Backend.Renew(ctx, claims)
+}
+
+// lose has the node lose its data.
+func (d *drawer) lose() { d.Backend = memhold.New() }
+
+// A node becomes unsure of the last token after it was asked for it and before it answers. It is no
+// part of a majority then either.
+func TestR38_NodeThatBecomesUnsureMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var nodes []*drawer
+		var backends []driver.Backend
+		for range 5 {
+			nodes = append(nodes, &drawer{Backend: memhold.New()})
+			backends = append(backends, nodes[len(nodes)-1])
+		}
+		q, err := quorum.New(backends, quorum.WithGuard(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		claim := driver.Claim{Key: "k", Owner: "reader", TTL: 10 * time.Second, Token: 1,
+			Shared: true}
+		mustHold(t, q, claim)
+		synctest.Wait()
+		const last = 1000
+		draw := func(i int, token driver.Token) driver.Token {
+			other := driver.Claim{Key: "k", Owner: "other", TTL: time.Second, Token: token,
+				Shared: true}
+			r, err := nodes[i].Acquire(t.Context(), other)
+			if err != nil || r.State != driver.Held {
+				t.Fatal(r.State, err)
+			}
+			if _, err := nodes[i].Release(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			return r.Token
+		}
+		for i := range 3 {
+			draw(i, last)
+		}
+		renew := func() {
+			renewMany(t, q, []driver.Claim{claim})
+			synctest.Wait()
+		}
+		waits := make(chan struct{})
+		nodes[1].waits, nodes[2].refuses = waits, true
+		nodes[0].lose()
+		renew()
+		nodes[1].lose()
+		renew()
+		close(waits)
+		synctest.Wait()
+		nodes[2].refuses = false // only it knows the last token now
+		for range 2 {            // the first one finds that it is up
+			rest()
+			renew()
+		}
+		for i := range 2 {
+			if token := draw(i, 1); token <= last {
+				t.Errorf("node %d goes on with token %d; want more than %d", i, token, last)
+			}
+		}
+		if n := q.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
+	})
+}
+
 // Some readers are lost on one node, and others on another one, and all are healed in one step, each
 // with the token of its own key.
 func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
@@ -245,14 +367,13 @@ func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
 	})
 }
 
-// know checks that all servers draw only tokens above that one from now on.
-func (c *cluster) know(token driver.Token) {
+// know checks that servers draw only tokens above that one from now on.
+func (c *cluster) know(token driver.Token, servers ...int) {
 	c.t.Helper()
 	c.do(func() {
-		for _, s := range c.servers {
-			if s.fence < token {
-				c.t.Errorf("server %d goes on above token %d; want above %d", s.index, s.fence,
-					token)
+		for _, i := range servers {
+			if fence := c.servers[i].fence; fence < token {
+				c.t.Errorf("server %d goes on above token %d; want above %d", i, fence, token)
 			}
 		}
 	})
