@@ -210,8 +210,8 @@ func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 	})
 }
 
-// While a node is unsure of the last token, the lease of the reader ends on the only node that knows
-// it. That node has lost the reader then, and not the token: the others can not be sure without it.
+// While a node is unsure of the last token, the reader's lease ends on the only node that knows it.
+// That node has lost the reader then, and not the token: the others cannot be sure without it.
 func TestR38_NodeWhereTheLeaseEndedMayKnowTheLastToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -328,8 +328,8 @@ func TestR38_NodeThatBecomesUnsureMeanwhile(t *testing.T) {
 	})
 }
 
-// Some readers are lost on one node, and others on another one, and all are healed in one step, each
-// with the token of its own key.
+// Some readers are lost on one node, and others on another one, and all are healed in one step,
+// each with the token of its own key.
 func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 8 * quorum.DrawsAtOnce // one step for each healer
