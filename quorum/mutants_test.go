@@ -238,6 +238,8 @@ var mutations = []mutation{
 		old:  "p.answers[k] = b.vote(n.Index, k, results[at])",
 		new:  "p.answers[at] = b.vote(n.Index, k, results[at])",
 		test: "^TestR38_ReadersThatDifferentNodesLostAreHealedTogether$"},
+	{name: "takes writers for readers of a step", file: "heal.go", old: "of[i] = -1",
+		new: "of[i] = 0", test: "^TestWritersAreHealedForSureBesideReaders$"},
 	{name: "stays unsure of a node", file: "heal.go", old: "\t\t\t\th.done(p)\n", new: "",
 		test: "^TestR38_NodeThatWasHealedWithTooFewTokensGetsThem$"},
 	{name: "looks for unsure nodes only of claims that are renewed as shared", file: "share.go",

@@ -246,6 +246,36 @@ func TestR38_NodeWhereTheLeaseEndedMayKnowTheLastToken(t *testing.T) {
 	})
 }
 
+// A writer knows the last token of its key, so no node is unsure of it, whatever happens to readers
+// that are healed in the same step.
+func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 8 * quorum.DrawsAtOnce // one step for each healer
+		servers := busyServers(5)
+		q := quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range n {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "owner",
+				TTL: 10 * time.Second, Token: 1, Shared: i%2 == 0})
+			mustHold(t, q, claims[i])
+		}
+		rest()
+		servers[0].forget()
+		servers[4].far = 20 * time.Millisecond // so it answers the renewal when it hangs
+		renewMany(t, q, claims)
+		servers[3].hang()
+		servers[4].hang()
+		rest()
+		if healed := q.Status().Healed; healed != n {
+			t.Errorf("%d claims were healed; want %d", healed, n)
+		}
+		if unsure := q.Unsure(); unsure != n/2 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want %d readers",
+				unsure, n/2)
+		}
+	})
+}
+
 // drawer is a node that does not draw tokens, or not yet.
 type drawer struct {
 	*memhold.Backend // another one when it has lost its data
