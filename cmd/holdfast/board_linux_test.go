@@ -12,7 +12,9 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +147,25 @@ func TestBoard(t *testing.T) {
 			t.Errorf("stderr is %q", text)
 		}
 	})
+}
+
+// TestBoardWhoseAddressIsNotTaken: a signal ends board although its stdout is blocked.
+func TestBoardWhoseAddressIsNotTaken(t *testing.T) {
+	t.Parallel()
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePort(t)))
+	cmd := exec.Command(holdfastPath, "board", "--listen="+at)
+	cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+locks(t))
+	cmd.Stdout = fullPipe(t)
+	p := startCommand(t, cmd)
+	testserver.Eventually(t, "the board listens", func() error {
+		c, err := net.Dial("tcp", at)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	p.signal(syscall.SIGTERM)
+	p.expectExit(143)
 }
 
 // TestBoardFrees: with --allow-release and the token, a client frees the lock of exactly the

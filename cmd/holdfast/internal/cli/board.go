@@ -172,8 +172,18 @@ func (f *boardFlags) serve(v *viewer, s streams, begins, token string) error {
 	}
 	defer listener.Close()
 	address := pageAddress(listener.Addr(), token, f.tokenFile == "")
-	if _, err := fmt.Fprintln(s.out, address); err != nil {
-		return &exit{codeOutput, err}
+	printed := make(chan error, 1)
+	go func() { // a reader that blocks must not delay the end
+		_, err := fmt.Fprintln(s.out, address)
+		printed <- err
+	}()
+	select {
+	case err := <-printed:
+		if err != nil {
+			return &exit{codeOutput, err}
+		}
+	case <-ctx.Done():
+		return signalled(ctx)
 	}
 	say := newMessages(s.err)
 	defer say.flush()
