@@ -212,6 +212,43 @@ func TestContextThatPanicsAsItsLockEnds(t *testing.T) {
 	}
 }
 
+// A release that a panic has cut off is counted and reported, as one without an answer. So
+// whoever keeps something for each lock until an event tells of its end does not keep it for ever.
+func TestReleaseThatPanicsIsReported(t *testing.T) {
+	for _, fault := range []string{"backend", "context"} {
+		t.Run(fault, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var released []holdfast.ReleasedEvent
+				client := &fragile{Backend: b.memory.Client()}
+				b.clients = append(b.clients, client.Backend)
+				l := b.lockerOn(client, holdfast.WithHooks(holdfast.Hooks{
+					Released: func(e holdfast.ReleasedEvent) { released = append(released, e) }}))
+				lock := b.acquire(l, "key")
+				parent, cancel := context.WithCancel(background)
+				defer cancel()
+				c := &touchy{Context: parent}
+				lock.Context(c)
+				if fault == "context" {
+					c.broken.Store(true)
+				} else {
+					client.breakIn("release")
+				}
+				recovered(t, func() { lock.Release(background) })
+				c.broken.Store(false)
+				synctest.Wait()
+				if s := l.Stats(); s.Released != 1 || s.Held != 0 {
+					t.Errorf("released %d, held %d; want 1 and 0", s.Released, s.Held)
+				}
+				if len(released) != 1 || released[0].Token != lock.Token() {
+					t.Fatalf("the hook was told %+v, want one event for the lock", released)
+				}
+				mustBe(t, released[0].Err, holdfast.ErrUnknown)
+			})
+		})
+	}
+}
+
 // If a context panics as a set ends, all others are still told, and its keys become free.
 func TestContextThatPanicsAsItsSetEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

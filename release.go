@@ -178,6 +178,9 @@ func (c *cohort) releaseAtBackend(ctx context.Context, l *Lock, claim driver.Cla
 	return ended
 }
 
+// errCutOff is the error of a release that a panic has cut off, for hooks.
+var errCutOff = &driver.Error{Maybe: true, Err: errors.New("the release was cut off by a panic")}
+
 // askRelease is releaseAtBackend without counters and hooks. It calls then with the backend's
 // answer, before another goroutine can lead.
 func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, leads bool,
@@ -185,10 +188,11 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	locker, s := c.locker, c.shard
 	// Deferred, so that a panic of the backend, of ctx, or of a context that ends with the lock has
 	// the same effect as a missing answer.
-	confirmed := false
+	lost, answer := false, error(errCutOff)
 	defer func() {
+		then(lost, answer)
 		s.mu.Lock()
-		if !confirmed {
+		if answer != nil {
 			locker.cleanUp(claim)
 		}
 		if leads {
@@ -205,7 +209,6 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 	if errors.Is(err, (*releasedError)(l)) {
 		ctx, err = context.WithoutCancel(ctx), nil // ctx has just ended with this lock
 	}
-	lost := false
 	if err == nil {
 		r := locker.request(ctx, requestTime(claim.TTL))
 		var result driver.Result
@@ -213,8 +216,7 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 		err = r.explain(err)
 		lost = err == nil && result.State == driver.Lost
 	}
-	confirmed = err == nil
-	then(lost, err)
+	answer = err
 }
 
 // foundLost reports a loss during the release, which its answer may have shown. Until now the lock
