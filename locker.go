@@ -242,15 +242,20 @@ func (l *Locker) Close() error {
 	}()
 	// Close must return even if a request to the backend outlives its context, or waits for Close,
 	// and even if a context hangs as it ends.
-	stuck := make(chan struct{})
-	late := time.AfterFunc(closeTime+time.Second, func() { close(stuck) })
-	defer late.Stop()
 	select {
 	case <-done:
-	case <-stuck:
-		return fmt.Errorf("holdfast: close: a request to the backend has not returned, "+
-			"or a context hangs as it ends: %w",
-			append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
+	case <-l.life.Done():
+		// Counted only from here: a process that was paused meanwhile has this time, too.
+		stuck := make(chan struct{})
+		late := time.AfterFunc(time.Second, func() { close(stuck) })
+		defer late.Stop()
+		select {
+		case <-done:
+		case <-stuck:
+			return fmt.Errorf("holdfast: close: a request to the backend has not returned, "+
+				"or a context hangs as it ends: %w",
+				append(manyErrors{ErrUnknown}, l.unreleased.errors()...))
+		}
 	}
 	if left := l.unreleased.errors(); len(left) > 0 {
 		keys := "keys"
