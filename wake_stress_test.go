@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
 )
 
 // The next holder of a key is woken after the mutex is unlocked, so its waiter may give up, or the
@@ -45,8 +46,30 @@ const (
 	wakeWorkers = 12
 	wakeRounds  = 150 // of each worker
 	wakePermits = 2
-	wakeBound   = 10 * time.Second // a wait that takes longer counts as lost
+	wakeBound   = 10 * time.Second // a wait that takes longer counts as lost, see patience
+	wakeTTL     = time.Hour        // no lock is lost, however long this process is stopped
 )
+
+// patience returns a context that ends when a wait has taken too long. It counts ticks, of which
+// none are made up for: the time in which this process is stopped, or gets no processor, is not
+// part of a wait.
+func patience() (context.Context, context.CancelFunc) {
+	const ticks = 1000
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(wakeBound / ticks)
+		defer tick.Stop()
+		for range ticks {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
 
 // wakeWorld is what the goroutines of one run share.
 type wakeWorld struct {
@@ -68,13 +91,14 @@ type wakeSlot struct {
 }
 
 func stressWakes(t *testing.T, kind string, closes bool) {
-	b := newBench(t)
+	b := newBench(t, memhold.WithPresence(wakeTTL))
 	w := &wakeWorld{t: t, kind: kind, closes: closes}
 	for i := range w.slots {
 		w.slots[i].inside = make(map[*holdfast.Lock]bool)
 	}
 	open := func(i int) {
-		l, _ := b.locker(holdfast.WithCohort(16<<(2*i), 2*time.Millisecond))
+		l, _ := b.locker(holdfast.WithTTL(wakeTTL),
+			holdfast.WithCohort(16<<(2*i), 2*time.Millisecond))
 		w.lockers[i].Store(l)
 	}
 	open(0)
@@ -171,7 +195,7 @@ func (w *wakeWorld) once(worker int) {
 func (w *wakeWorld) context(worker int) (context.Context, context.CancelFunc, bool) {
 	switch rand.N(4) {
 	case 0:
-		ctx, cancel := context.WithTimeout(background, wakeBound)
+		ctx, cancel := patience()
 		return ctx, cancel, false
 	case 1:
 		ctx, cancel := context.WithTimeout(background, rand.N(300*time.Microsecond))
@@ -233,12 +257,12 @@ func TestWakeMeetsTheEndOfTheWait(t *testing.T) {
 		"lock": nil, "permit": {holdfast.WithPermits(1)}} {
 		t.Run(name, func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-			b := newBench(t)
-			l, _ := b.locker()
+			b := newBench(t, memhold.WithPresence(wakeTTL))
+			l, _ := b.locker(holdfast.WithTTL(wakeTTL))
 			got := 0
 			const rounds = 1_000
 			for range rounds {
-				long, end := context.WithTimeout(background, wakeBound)
+				long, end := patience()
 				lock, err := l.Acquire(long, "key", options...)
 				end()
 				if err != nil {
