@@ -385,3 +385,26 @@ func TestLongOutageAfterALeaseThatWasLetGo(t *testing.T) {
 		b.release(first)
 	})
 }
+
+// If renewals of the lease had failed before the cohort let it go, the outage counts from the first
+// of them.
+//
+// Fails if the code is broken like this: letGo without c.silent.
+func TestOutageCountsFromRenewalsOfALeaseThatWasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 30 * time.Second
+		b := newBench(t)
+		l, faults := b.locker(holdfast.WithTTL(ttl))
+		b.acquire(l, "key", holdfast.WithShared())
+		start := time.Now()
+		faults.Inject(memhold.Fault{Err: errRefused})
+		time.Sleep(ttl / 2) // renewals fail since a third
+		_, err := l.Acquire(background, "key", holdfast.WithShared())
+		mustBe(t, err, holdfast.ErrUnavailable)
+		if took := time.Since(start); took < ttl*4/3 || took > ttl*4/3+2*time.Second {
+			t.Errorf("told after %v, want a TTL after the first renewal at %v", took, ttl/3)
+		}
+		faults.Clear()
+		time.Sleep(2 * ttl)
+	})
+}

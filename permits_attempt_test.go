@@ -180,3 +180,29 @@ func TestPermitsWithoutAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// If a slot is taken, and the request for another one has failed, Acquire waits: the backend has
+// answered.
+//
+// Fails if the code is broken like this: notFound that does not look at f.refusal.
+func TestFailureOfASlotBesideOneThatIsTaken(t *testing.T) {
+	for slot := range 2 { // the first that is asked for, or the second
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			other, _ := b.locker()
+			permits := b.acquirePermits(other, "key", 2)
+			faults.Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+				Key: fmt.Sprint("key@permit/", slot), Err: driver.ErrUnavailable})
+			got := next(l, background, holdfast.WithPermits(2))
+			time.Sleep(time.Second)
+			b.release(permits[0])
+			if lock := <-got; lock == nil {
+				t.Errorf("a failed request for slot %d has ended the wait", slot)
+			} else {
+				b.release(lock)
+			}
+			b.release(permits[1])
+		})
+	}
+}
