@@ -52,9 +52,13 @@ func (w *firstWords) failure(node string) *driver.Error {
 // refusalOf returns the error for a server that answers a greeting with an error.
 func refusalOf(node, words string) *driver.Error {
 	failure := protocol.ServerFailure(node, words, false)
-	if protocol.IsServerError(failure, "NOPROTO") {
+	switch {
+	case protocol.IsServerError(failure, "NOPROTO"):
 		failure.Err = fmt.Errorf("the server is older than the oldest supported, Redis %s: %w",
 			oldest, failure.Err)
+	case protocol.IsServerError(failure, "NOAUTH"): // its words are about HELLO
+		failure.Err = fmt.Errorf("the server wants a password, which is missing in the URL "+
+			"before the '@' and the host: %w", failure.Err)
 	}
 	return failure
 }

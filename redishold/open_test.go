@@ -214,7 +214,9 @@ func TestOpenBadInput(t *testing.T) {
 		refused(t, "redis://:wrong@"+login.Addr, true, login.Addr, "WRONGPASS")
 		refused(t, "redis://nobody:"+escapedSecret+"@"+login.Addr, true, "WRONGPASS")
 	})
-	t.Run("no password", func(t *testing.T) { refused(t, "redis://"+login.Addr, true, "NOAUTH") })
+	t.Run("no password", func(t *testing.T) {
+		refused(t, "redis://"+login.Addr, true, "NOAUTH", "wants a password, which is missing")
+	})
 	t.Run("password where none is", func(t *testing.T) {
 		refused(t, "redis://user:"+escapedSecret+"@"+plain.Addr, true, "WRONGPASS")
 	})

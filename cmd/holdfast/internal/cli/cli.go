@@ -149,9 +149,9 @@ func flagError(_ *cobra.Command, err error) error {
 	allowed := "true or false"
 	switch wrong.GetFlag().Value.Type() {
 	case "duration":
-		allowed = "a number with its unit, such as 500ms, 30s, 5m or 2h"
+		allowed = "a number with its unit, such as 500ms, 30s, 5m or 2h, and at most 290 years"
 	case "int":
-		allowed = "a whole number"
+		allowed = "a whole number below 2^63"
 	}
 	return fmt.Errorf("--%s %q: must be %s", wrong.GetFlag().Name, wrong.GetValue(), allowed)
 }
