@@ -43,8 +43,10 @@ func (l *Lock) current() (*lease, error) {
 		if root.err != nil { // else it was renewed meanwhile
 			tell := root.rest()
 			s.mu.Unlock()
-			tell()
-			s.mu.Lock()
+			func() {
+				defer s.mu.Lock() // even if a context panics
+				tell()
+			}()
 		}
 	}
 	if err := l.ended(); err != nil {

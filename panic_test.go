@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -210,6 +211,32 @@ func TestContextThatPanicsAsItsLockEnds(t *testing.T) {
 			b.mustBeFree(l, "key")
 		})
 	}
+}
+
+// If the caller of Err finds that the lock is lost, and a context panics as it ends, the caller can
+// recover from that. (It was a fatal error: the mutex was unlocked twice.)
+func TestContextThatPanicsAsErrFindsTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		for range 10 { // the Locker's own goroutine may end the context first
+			lock := b.acquire(l, "key")
+			parent, cancel := context.WithCancel(background)
+			defer cancel()
+			c := &touchy{Context: parent}
+			ctx := lock.Context(c)
+			c.broken.Store(true)
+			clock.SimulateSuspend(holdfast.DefaultTTL)
+			func() {
+				defer func() { recover() }()
+				mustBe(t, lock.Err(), holdfast.ErrLost)
+			}()
+			synctest.Wait()
+			c.broken.Store(false)
+			mustBe(t, lock.Err(), holdfast.ErrLost)
+			mustBe(t, context.Cause(ctx), holdfast.ErrLost)
+		}
+	})
 }
 
 // A release that a panic has cut off is counted and reported, as one without an answer. So
