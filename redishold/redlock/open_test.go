@@ -54,7 +54,7 @@ func TestURLBadInput(t *testing.T) {
 		"":                            "must begin with redlock://",
 		"a,b,c":                       "must begin with redlock://",
 		"redis://a,b,c":               "must begin with redlock://",
-		"redlock://":                  "1 hosts: at least 3",
+		"redlock://":                  "the host has no name",
 		"redlock://a,b,":              "host 3 of 3 has no name",
 		"redlock://a,:6379,c":         "host 2 of 3 has no name",
 		"redlock://a":                 "1 hosts: at least 3 are needed, with fewer none may fail; for a single server use redis://",
