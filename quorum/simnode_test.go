@@ -75,6 +75,9 @@ type server struct {
 	fence  driver.Token // shared by all keys, as by those of one hash slot
 	ticket uint64
 
+	// fences has a counter of tokens for each key, as keys of different slots have; nil: fence
+	fences map[string]driver.Token
+
 	// The server's clock runs at rate since set, when it showed shown.
 	rate  float64
 	set   time.Time
@@ -312,6 +315,7 @@ func (s *server) save() {
 
 func (s *server) restore(d *disk) {
 	s.keys, s.fence, s.ticket, s.member = copyKeys(d.keys), d.fence, d.ticket, d.set
+	clear(s.fences)
 }
 
 func copyKeys(keys map[string]*simKey) map[string]*simKey {
@@ -671,7 +675,7 @@ func (s *server) pass(key string, k *simKey, asker string) {
 
 // admit grants the key to a waiter that was taken out of the queue.
 func (s *server) admit(key string, k *simKey, w *simWaiter, asker string) {
-	token := s.draw(w.token, w.block)
+	token := s.draw(key, w.token, w.block)
 	if w.shared {
 		k.share(simSharer{w.owner, w.until, token})
 	} else {
@@ -689,10 +693,23 @@ func (s *server) admit(key string, k *simKey, w *simWaiter, asker string) {
 	}
 }
 
-func (s *server) draw(proposed driver.Token, block uint64) driver.Token {
-	t := max(s.fence+1, proposed)
-	s.fence = t + driver.Token(max(block, 1)) - 1
+func (s *server) draw(key string, proposed driver.Token, block uint64) driver.Token {
+	t := max(s.fenceOf(key)+1, proposed)
+	last := t + driver.Token(max(block, 1)) - 1
+	if s.fences != nil {
+		s.fences[key] = last
+	} else {
+		s.fence = last
+	}
 	return t
+}
+
+// fenceOf returns the largest token that was drawn for a key.
+func (s *server) fenceOf(key string) driver.Token {
+	if s.fences != nil {
+		return s.fences[key]
+	}
+	return s.fence
 }
 
 func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
@@ -701,12 +718,13 @@ func (s *server) acquire(c *conn, claim driver.Claim) driver.Result {
 	mine := k.sharer(claim.Owner) >= 0
 	switch alone := k.owner == "" || k.owner == claim.Owner && !k.shared(); {
 	case claim.Shared && (k.owner == "" || mine || k.shared() && k.behind(&claim)):
-		token := s.draw(claim.Token, claim.Block)
+		token := s.draw(claim.Key, claim.Token, claim.Block)
 		k.share(simSharer{claim.Owner, now + claim.TTL, token})
 		return driver.Result{State: driver.Held, Token: token}
 	case alone || s.net.broken == grantTwice && s.fence%8 == 0:
 		k.sharers = nil
-		k.owner, k.expires, k.token = claim.Owner, now+claim.TTL, s.draw(claim.Token, claim.Block)
+		k.owner, k.expires = claim.Owner, now+claim.TTL
+		k.token = s.draw(claim.Key, claim.Token, claim.Block)
 		return driver.Result{State: driver.Held, Token: k.token}
 	}
 	result := driver.Result{State: driver.Busy, Holder: k.owner, ExpiresIn: k.expires - now}
@@ -771,7 +789,7 @@ func (s *server) renew(claim driver.Claim) driver.Result {
 			result.Token = max(claim.Token, k.token)
 			return result
 		}
-		k.token = s.draw(claim.Token, claim.Block)
+		k.token = s.draw(claim.Key, claim.Token, claim.Block)
 		result.Token = k.token
 	}
 	if claim.Shared { // held alone until now

@@ -99,7 +99,7 @@ func (s *server) renewShared(claim driver.Claim, k *simKey) driver.Result {
 		if s.net.broken == deafToRaise {
 			o.token = max(claim.Token, o.token)
 		} else {
-			o.token = s.draw(claim.Token, claim.Block)
+			o.token = s.draw(claim.Key, claim.Token, claim.Block)
 		}
 		result.Token = o.token
 		result.Waiting = len(k.queue) > 0
