@@ -230,6 +230,7 @@ func TestUnlockAfterALoss(t *testing.T) {
 		lost := locks.Held(key)
 		f.memory.Faults().Lose(key)
 		<-lost.Done()
+		synctest.Wait() // until then the key is taken: all are told first
 		must(t, locks.Lock(key))
 		lock := locks.Held(key)
 		if lock == lost {
