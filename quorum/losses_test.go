@@ -95,7 +95,8 @@ type lossClient struct {
 	r     *rand.Rand
 	stop  chan struct{}
 	done  chan struct{}
-	grips []*grip // guarded by the network's mutex
+	grips []*grip        // guarded by the network's mutex
+	late  sync.WaitGroup // releases of claims that are over
 	count int
 }
 
@@ -366,8 +367,10 @@ func (c *lossClient) release(g *grip) {
 	_, _ = c.Release(context.Background(), g.claim)
 }
 
-// leave releases some of the claims.
-func (c *lossClient) leave(which func(*grip) bool) {
+// leave releases some of the claims. The history waits for that.
+func (c *lossClient) leave(which func(*grip) bool) { c.leaveIn(&c.h.coming, which) }
+
+func (c *lossClient) leaveIn(group *sync.WaitGroup, which func(*grip) bool) {
 	h := c.h
 	h.net.mu.Lock()
 	var gone []*grip
@@ -380,7 +383,7 @@ func (c *lossClient) leave(which func(*grip) bool) {
 	})
 	h.net.mu.Unlock()
 	for _, g := range gone {
-		h.coming.Go(func() { c.release(g) })
+		group.Go(func() { c.release(g) })
 	}
 }
 
@@ -426,7 +429,8 @@ func (c *lossClient) renew() {
 	begun, calm := time.Now(), h.calm && time.Since(h.since) > 3*time.Second+h.guard
 	h.net.mu.Unlock()
 	if len(ended) > 0 {
-		c.leave(func(g *grip) bool { return slices.Contains(ended, g) })
+		// The history may be waiting for those that it makes leave.
+		c.leaveIn(&c.late, func(g *grip) bool { return slices.Contains(ended, g) })
 	}
 	if len(claims) == 0 {
 		return
@@ -497,6 +501,7 @@ func (c *lossClient) quit() {
 		h.violate("Close: %v", err)
 	}
 	<-c.done
+	c.late.Wait()
 }
 
 func (h *lossHistory) violate(format string, args ...any) {
