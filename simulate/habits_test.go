@@ -388,8 +388,6 @@ func (w *worker) release(g *grip) {
 		short, cancel := context.WithTimeout(h.base, w.around(h.delay))
 		defer cancel()
 		ctx = short
-	case w.often(badContexts, 0.3):
-		ctx = w.panics(ctx)
 	}
 	if again {
 		go g.lock.Release(h.base)
