@@ -234,6 +234,23 @@ func relay(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
+// firstClaim returns the error of the first claim of a client, which has much time for it.
+func firstClaim(t *testing.T, c clientv3.Config) error {
+	t.Helper()
+	client, err := clientv3.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	b, err := etcdhold.New(client, etcdhold.WithTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Acquire(t.Context(), claim("k"))
+	return err
+}
+
 // An untrusted certificate is a permanent error.
 func TestUntrustedCertificate(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
@@ -245,18 +262,8 @@ func TestUntrustedCertificate(t *testing.T) {
 	isRefused(t, "Open of a server with an unknown certificate", err)
 
 	// A client of the caller's tells it with the first claim, at once.
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.URL}, TLS: new(tls.Config),
+	err = firstClaim(t, clientv3.Config{Endpoints: []string{s.URL}, TLS: new(tls.Config),
 		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	b, err := etcdhold.New(client, etcdhold.WithTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	_, err = b.Acquire(t.Context(), claim("k"))
 	isRefused(t, "Acquire from a server with an unknown certificate", err)
 }
 
@@ -285,17 +292,7 @@ func TestNoClientCertificate(t *testing.T) {
 
 // While there is no server, a claim fails at once, and says why.
 func TestClaimWithoutAServer(t *testing.T) {
-	client, err := clientv3.New(config("http://127.0.0.1:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	b, err := etcdhold.New(client, etcdhold.WithTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	_, err = b.Acquire(t.Context(), claim("k"))
+	err := firstClaim(t, config("http://127.0.0.1:1"))
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(),
 		"connection refused") {
 		t.Errorf("Acquire without a server = %v; want that the connection was refused", err)
