@@ -96,11 +96,17 @@ func (w *worker) moody(ctx context.Context, k *keyState) context.Context {
 	if !w.often(badContexts, 0.05) {
 		return ctx
 	}
-	c := &moody{Context: ctx, done: w.r.IntN(2) == 0}
-	c.left.Store(w.r.Int64N(8))
+	c := w.panics(ctx)
 	if g := k.anyOf(w.proc); g != nil && w.r.IntN(2) == 0 {
 		c.asked = g.lock
 	}
+	return c
+}
+
+// panics makes the context one that panics after it was asked a few times.
+func (w *worker) panics(ctx context.Context) *moody {
+	c := &moody{Context: ctx, done: w.r.IntN(2) == 0}
+	c.left.Store(w.r.Int64N(8))
 	return c
 }
 

@@ -388,6 +388,14 @@ func (w *worker) release(g *grip) {
 		short, cancel := context.WithTimeout(h.base, w.around(h.delay))
 		defer cancel()
 		ctx = short
+	case w.often(badContexts, 0.3):
+		ctx = w.panics(ctx)
+		// Here, because the worker may hold other locks, too, and goes on with them.
+		defer func() {
+			if r := recover(); r != nil && r != any(contextPanic{}) {
+				panic(r)
+			}
+		}()
 	}
 	if again {
 		go g.lock.Release(h.base)

@@ -288,10 +288,13 @@ func (h *history) calm() {
 // late reports whether timers may be late now, because everything was suspended.
 func (h *history) late() bool { return int64(h.now()) <= h.suspended.Load() }
 
-// idleLockers checks that the Lockers know of nothing that is held, or waits.
+// idleLockers checks that the Lockers know of nothing that is held, or waits, and that each lock
+// has ended by their counters. More may be lost than were acquired: a caller who gives up, or a set
+// that is not complete, does not learn of a lock that is lost.
 func (h *history) idleLockers() {
 	for _, proc := range h.processes() {
-		if s := proc.open().locker.Stats(); s.Held != 0 || s.Waiting != 0 {
+		s := proc.open().locker.Stats()
+		if s.Held != 0 || s.Waiting != 0 || s.Acquired > s.Released+s.Lost {
 			h.violate("debris", "process %d: nobody does anything, but %+v", proc.id, s)
 		}
 	}

@@ -33,6 +33,8 @@ var with = map[string]string{
 	"permit-after-deadline": "semaphores,suspends",
 	"forbidden-not-told":    "forbids,outages,closes",
 
+	"cut-off-release-not-told": "badContexts",
+
 	"late-acquisition-taken":          "libraries",
 	"late-mark-refuses-all":           "libraries",
 	"late-number-not-told":            "libraries",
