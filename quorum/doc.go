@@ -115,13 +115,17 @@
 // If a renewal finds that a node has lost the claim, the claim is set there again, unless the key
 // is taken there, and the node goes on above the tokens of the key. So a lock survives the loss of
 // one node after the other, if each is back in service at a renewal before the next one is lost.
-// For as long as the key is held like that, its tokens rise, whatever clocks show. To heal a claim
-// that shares the key, the other nodes are asked for a token above those that it does not know, in
-// the background. If too few of them answer, the node is healed once more when they do, at a later
-// renewal. Only clocks keep tokens above those that a majority does not know any more if one of
-// them is lost before that, or once the key is free. Only clocks do so, too, for another reader
-// that comes before the node has been healed with such a token, and gets its majority with that
-// node and without those that know the last token.
+// For as long as the key is held like that, its tokens rise, whatever clocks show.
+//
+// A claim that shares the key does not know all of its tokens. So the other nodes are asked for a
+// token above them before the claim is set again, and once more when a renewal has found it there,
+// in the background. The node knows the last token for sure when enough of them have answered and
+// it has acknowledged what they say. If too few of them answer, a later renewal asks again. Only
+// clocks keep tokens above the last one if one of the few nodes that know it is lost before that,
+// or once the key is free. Only clocks do so, too, for another reader that comes before that and
+// gets its majority with that node and without those that know the last token. And the last token
+// may be known to fewer nodes than a majority from the start, if its acquisition was not complete
+// when a node lost its data that had granted it.
 //
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.

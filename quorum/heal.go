@@ -17,7 +17,8 @@ const (
 	drawsAtOnce = 10
 )
 
-// healing is a job that sets claims again on nodes that have lost them.
+// healing is a job that sets claims again on nodes that have lost them, and tells nodes the last
+// tokens.
 type healing struct {
 	q      *Quorum
 	start  clock.Instant // of the renewal that found it
@@ -25,21 +26,13 @@ type healing struct {
 	silent node.Set // nodes that did not answer in time when they were asked for tokens
 }
 
-// lostClaim is a claim and a node that has lost it, or that is unsure of the last token.
+// lostClaim is a claim that was set again on some nodes, or has to be.
 type lostClaim struct {
-	claim *driver.Claim
-	node  int
-	lost  node.Set     // all nodes that have lost the claim
-	above driver.Token // the node has to go on above this; 0 if the claim's own tokens are enough
-
-	// For a claim that shares its key: how many nodes have told what tokens they know, and which
-	// ones were unsure when they were asked.
-	shares bool
-	told   int8
-	doubts node.Set
-
-	// unsure: too few nodes have told what tokens they know, so above may be too small.
-	unsure bool
+	claim  *driver.Claim
+	lost   node.Set     // nodes that have lost the claim
+	unsure node.Set     // nodes that have it again, and are unsure of the last token
+	above  driver.Token // these have to go on above this; 0 if the claim's own tokens are enough
+	sure   bool         // above is the last token, because enough nodes have told what they know
 }
 
 // heal looks for lost claims when all nodes have answered. It waits even for the slowest node,
@@ -51,16 +44,13 @@ func (b *batch) heal() {
 		if t.held < t.need || t.lost == 0 && b.unsure == nil {
 			continue
 		}
-		lost := b.lostOn(k)
-		nodes := lost
-		// While too few nodes are there to make sure, this asks none of them for more.
-		if b.unsure != nil && t.held >= b.q.most(b.unsure[k], lost) {
-			nodes |= b.unsure[k]
+		p := lostClaim{claim: &b.claims[k], lost: b.having(k, driver.Lost)}
+		// While nodes are missing that could tell more, this asks none of them.
+		if b.unsure != nil && t.held >= b.q.most(b.unsure[k], p.lost) {
+			p.unsure = b.unsure[k] & b.having(k, driver.Held)
 		}
-		for i := range b.parts {
-			if nodes.Has(i) {
-				list = append(list, lostClaim{claim: &b.claims[k], node: i, lost: lost})
-			}
+		if p.lost|p.unsure != 0 {
+			list = append(list, p)
 		}
 	}
 	split(list, func(part []lostClaim) {
@@ -68,27 +58,27 @@ func (b *batch) heal() {
 	})
 }
 
-// lostOn returns the nodes that have lost a claim. Called with b.mu held.
-func (b *batch) lostOn(k int) (nodes node.Set) {
+// having returns the nodes that have answered with that state of a claim. Called with b.mu held.
+func (b *batch) having(k int, state driver.State) (nodes node.Set) {
 	for i := range b.parts {
-		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == driver.Lost {
+		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == state {
 			nodes |= node.Only(i)
 		}
 	}
 	return nodes
 }
 
-// sure returns how many nodes that hold a claim have to answer so that one of them knows the last
-// token: a majority without those that are unsure, or all nodes. One that has lost the claim may
-// know it, too, because the lease may have ended there.
-func (q *Quorum) sure(unsure node.Set) int8 {
-	return int8(min(q.need+unsure.Count(), len(q.nodes)))
+// most returns how many nodes that have a claim are asked for tokens, at most: a majority without
+// those that are unsure, or all that have not lost the claim.
+func (q *Quorum) most(unsure, lost node.Set) int8 {
+	return int8(min(q.need+(unsure&^lost).Count(), len(q.nodes)-lost.Count()))
 }
 
-// most returns how many nodes that hold a claim have to answer so that no more can be found out
-// now.
-func (q *Quorum) most(unsure, lost node.Set) int8 {
-	return min(q.sure(unsure&^lost), int8(len(q.nodes)-lost.Count()))
+// knowing reports whether one of these nodes knows the last token, if any node does: without those
+// that are unsure they are a majority, or they are all nodes. All but those that have lost the
+// claim are not enough: the lease may have ended there, and such a node has not lost the token.
+func (q *Quorum) knowing(nodes, unsure node.Set) bool {
+	return (nodes&^unsure).Count() >= q.need || nodes.Count() == len(q.nodes)
 }
 
 // split cuts a list into pieces, one for each healer.
@@ -104,49 +94,42 @@ func split[T any](list []T, f func([]T)) {
 func (h *healing) Run() {
 	done := make(node.Answers, 1)
 	for part := range slices.Chunk(h.list, drawsAtOnce) {
-		h.learn(part)
+		h.draw(part)
 		for i := range part {
-			if p := &part[i]; h.heal(p, done) && <-done == nil && !p.unsure {
-				h.done(p)
+			for n := range h.q.nodes {
+				if p := &part[i]; p.lost.Has(n) && h.set(p, n, done) {
+					<-done
+				}
 			}
 		}
+		h.tell(part)
 	}
 }
 
-// learn finds out what tokens others have with whom the claims share their keys. A claim that is
+// draw finds out what tokens others have with whom the claims share their keys. A claim that is
 // alone has the largest token of its key. But one that shares it knows nothing of the tokens of
 // those that came later, and a node would be healed without them. So a majority is asked for a
 // token, which is larger than all that it knows. Nobody uses that one, the claim itself neither.
 //
-// If too few nodes answer for that, the claims are healed with what the others know: otherwise they
-// might be lost. That node is then unsure of the last token: its answer does not count when a
-// majority is asked, and later renewals heal it again, until such a majority has answered. A node
-// that has not answered is not asked again, because each step would wait for it. Nor is one that
-// has lost the claim: it may have been healed meanwhile, without the last token.
-func (h *healing) learn(list []lostClaim) {
+// A node that has not answered is not asked again, because each step would wait for it. Nor is one
+// that has lost the claim: it may have been healed meanwhile, without the last token.
+func (h *healing) draw(list []lostClaim) {
 	q := h.q
 	var claims []driver.Claim
-	var need []int8    // how many nodes have to answer, by claim
-	var but []node.Set // which nodes are not asked, by claim
-	var doubts []node.Set
-	// where a lost claim is in claims; -1: it is alone, or over
-	of := make([]int, len(list))
-	for i, p := range list {
-		if i > 0 && list[i-1].claim == p.claim { // lost on another node, too
-			of[i] = of[i-1]
-			continue
-		}
-		of[i] = -1
+	var drawing []*lostClaim // by claim
+	var unsure []node.Set    // by claim
+	var but []node.Set       // which nodes are not asked, by claim
+	for i := range list {
+		p := &list[i]
 		s := q.shardOf(p.claim.Key)
 		s.mu.Lock()
 		if r := h.heldLocked(s, p.claim); r != nil && (p.claim.Shared || r.shared) {
-			of[i] = len(claims)
 			claim := *p.claim
 			claim.Shared, claim.Token, claim.Block = true, r.top, 1
-			claims = append(claims, claim)
-			need = append(need, q.most(r.unsure, p.lost))
-			but = append(but, h.silent|p.lost)
-			doubts = append(doubts, r.unsure)
+			claims, drawing = append(claims, claim), append(drawing, p)
+			unsure, but = append(unsure, r.unsure|p.lost), append(but, h.silent|p.lost)
+		} else {
+			p.sure = true
 		}
 		s.mu.Unlock()
 	}
@@ -154,19 +137,17 @@ func (h *healing) learn(list []lostClaim) {
 		return
 	}
 	b := q.newBatch(claims, clock.Now())
-	for k := range need {
-		b.tallies[k].need = need[k]
+	for k, p := range drawing {
+		b.tallies[k].need = q.most(unsure[k], p.lost)
 	}
 	b.askBut(but)
 	// The error is that the Quorum is closed. Then no call for healing is answered either.
 	_ = b.wait(q.group.Context())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, k := range of {
-		if k >= 0 {
-			list[i].above, _ = b.drawn(k)
-			list[i].shares, list[i].told, list[i].doubts = true, b.tallies[k].held, doubts[k]
-		}
+	for k, p := range drawing {
+		p.above, _ = b.drawn(k)
+		p.sure = q.knowing(b.having(k, driver.Held), unsure[k])
 	}
 	for i := range b.parts {
 		if p := &b.parts[i]; p.progress == failed && p.err != nil { // it was asked
@@ -186,9 +167,13 @@ func (h *healing) heldLocked(s *shard, claim *driver.Claim) *record {
 	return r
 }
 
-// heal sets a claim again on a node that has lost it. It does so by an acquisition, which never
+// set sets a claim again on a node that has lost it. It does so by an acquisition, which never
 // takes a key from another claim. It reports whether it has made a call.
-func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
+//
+// The node is unsure of the last token from now on, even if all have told theirs: others may get
+// tokens before the call takes effect, and the node may lose them. So a renewal has to find first
+// that the claim is there.
+func (h *healing) set(p *lostClaim, n int, to node.Receiver) bool {
 	q := h.q
 	s := q.shardOf(p.claim.Key)
 	s.mu.Lock()
@@ -197,11 +182,8 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 	if r == nil {
 		return false
 	}
-	// A node that has become unsure meanwhile may have told its tokens after that.
-	p.unsure = p.shares && p.told < q.sure((p.doubts|r.unsure)&^p.lost)
-	if p.unsure {
-		r.notSure(r.unsure | node.Only(p.node))
-	}
+	r.notSure(r.unsure | node.Only(n))
+	r.setAt = clock.Now()
 	// A release that begins from now on comes after this call in the key's order.
 	claim := *p.claim
 	claim.Queue, claim.Block = false, 1
@@ -212,23 +194,67 @@ func (h *healing) heal(p *lostClaim, to node.Receiver) bool {
 	}
 	claim.Token = max(r.top, p.above) // so that a node without its counter goes on above them
 	c := &node.Call{
-		Node: q.nodes[p.node], Op: node.Acquiring, Claim: &claim, History: &r.history,
+		Node: q.nodes[n], Op: node.Acquiring, Claim: &claim, History: &r.history,
 		Bound: q.config.bound(claim.TTL), To: to,
 	}
-	if p.lost.Has(p.node) {
-		q.counters.healed.Add(1)
-	}
+	q.counters.healed.Add(1)
 	c.Make()
 	return true
 }
 
-// done notes that a node has been healed with all tokens.
-func (h *healing) done(p *lostClaim) {
+// tell has the nodes that are unsure acknowledge what others have told, be it the last token or
+// not. It does so by a renewal, so a node that has lost the claim once more does not.
+func (h *healing) tell(list []lostClaim) {
+	var claims []driver.Claim
+	var telling []*lostClaim // by claim
+	lists := make([][]int32, len(h.q.nodes))
+	for i := range list {
+		p := &list[i]
+		switch {
+		case p.unsure == 0:
+			continue
+		case p.above == 0:
+			h.told(p, p.unsure)
+			continue
+		}
+		for n := range lists {
+			if p.unsure.Has(n) && !h.silent.Has(n) {
+				lists[n] = append(lists[n], int32(len(claims)))
+			}
+		}
+		claim := *p.claim
+		claim.Shared, claim.Token, claim.Block = true, p.above, 1
+		claims, telling = append(claims, claim), append(telling, p)
+	}
+	if len(claims) == 0 {
+		return
+	}
+	b := h.q.newBatch(claims, clock.Now())
+	for k, p := range telling {
+		b.tallies[k].need = int8(p.unsure.Count())
+	}
+	b.ask(lists)
+	_ = b.wait(h.q.group.Context())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, p := range telling {
+		h.told(p, b.having(k, driver.Held)&p.unsure)
+	}
+}
+
+// told notes that nodes know the last token of a claim, if enough have told theirs. Those nodes had
+// the claim at the renewal, others told their tokens after that, and the nodes had the claim still
+// when they acknowledged the last one. If the claim was set again since the renewal began, one of
+// them may have been without it meanwhile, so that is left to a later renewal.
+//
+// A claim that was alone after the renewal had found it there has the last token itself.
+func (h *healing) told(p *lostClaim, nodes node.Set) {
 	s := h.q.shardOf(p.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.findLocked(p.claim.Key, p.claim.Owner); r != nil {
-		r.notSure(r.unsure &^ node.Only(p.node))
+	r := s.findLocked(p.claim.Key, p.claim.Owner)
+	if p.sure && r != nil && r.setAt < h.start {
+		r.notSure(r.unsure &^ nodes)
 	}
 }
 

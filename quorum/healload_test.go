@@ -21,6 +21,8 @@ type busyServer struct {
 	data *sync.Map     // of key: a memory of its own
 	free time.Time     // when it has done all that it was asked for
 	far  time.Duration // how much later its answers come
+
+	renewals int // how often it was asked to renew
 }
 
 const (
@@ -60,10 +62,24 @@ func (s *busyServer) forget() {
 	s.data = new(sync.Map)
 }
 
+// isFar has its answers come that much later.
+func (s *busyServer) isFar(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.far = d
+}
+
 func (s *busyServer) hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = time.Now().Add(time.Minute)
+}
+
+// asked returns how often it was asked to renew.
+func (s *busyServer) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewals
 }
 
 func (s *busyServer) goOn() {
@@ -81,6 +97,9 @@ func (s *busyServer) Acquire(ctx context.Context, claim driver.Claim) (driver.Re
 }
 
 func (s *busyServer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
+	s.mu.Lock()
+	s.renewals++
+	s.mu.Unlock()
 	var takes time.Duration
 	for i := range claims {
 		if claims[i].Block > 0 {
@@ -199,13 +218,38 @@ func TestManyReadersAreHealedThoughNodesDoNotAnswer(t *testing.T) {
 	})
 }
 
+// Nor is a node that hangs told the tokens of many readers.
+func TestNodesThatDoNotAnswerAreNotToldTheTokensOfManyReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 800
+		servers := busyServers(3)
+		q := quorumOf(t, servers, nil)
+		claims := holdReaders(t, q, n)
+		servers[0].forget()
+		renewMany(t, q, claims)
+		time.Sleep(time.Second)
+		servers[0].isFar(20 * time.Millisecond) // so it answers the renewal when it hangs
+		renewMany(t, q, claims)
+		servers[0].hang()
+		before := servers[0].asked()
+		time.Sleep(2 * time.Second) // long enough to tell it each of them
+		if unsure := q.Unsure(); unsure != n {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want %d", unsure, n)
+		}
+		// Each healer asks once what it knows.
+		if asked := servers[0].asked() - before; asked == 0 || asked > n/quorum.DrawsAtOnce/2 {
+			t.Errorf("a node that hangs was asked %d times for the tokens of %d readers", asked, n)
+		}
+	})
+}
+
 // A node that does not answer while many readers are healed does not keep the answers of the others
 // from them: what one node alone knows of tokens counts for all readers.
 func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 320 // four steps for each healer
 		servers := busyServers(3)
-		servers[1].far = time.Millisecond // so its answers come last
+		servers[1].isFar(time.Millisecond) // so its answers come last
 		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
 		claims := holdReaders(t, q, n)
 		servers[2].hang() // it does not hear of the other reader's tokens

@@ -51,9 +51,10 @@ type record struct {
 	// top is the largest token that the claim has.
 	top driver.Token
 
-	// unsure is the nodes that may not know the last token of the key, because too few others told
-	// theirs when the node was healed.
+	// unsure is the nodes that may not know the last token of the key, because the claim was set
+	// there again. SetAt is when that was begun last.
 	unsure node.Set
+	setAt  clock.Instant
 
 	expires clock.Instant // when the last lease asked for has surely ended; for the sweep
 	queued  *queuedClaim  // while it queues

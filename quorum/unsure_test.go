@@ -188,22 +188,43 @@ func TestR38_NodeJustHealedIsNotAskedForTheLastToken(t *testing.T) {
 }
 
 // A node that has lost some readers is asked for the last token of others.
-func TestNodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
+func TestR38_NodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 8 * 2 * quorum.DrawsAtOnce // two steps for each healer
 		servers := busyServers(3)
-		q := quorumOf(t, servers, nil)
+		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
 		claims := holdReaders(t, q, n)
 		rest()
+		servers[2].hang() // it does not hear of the other reader's tokens
+		var last []driver.Token
+		for _, claim := range claims {
+			claim.Owner, claim.Token = "other", 1000
+			last = append(last, mustHold(t, other, claim))
+			mustRelease(t, other, claim)
+		}
+		servers[2].goOn()
+		time.Sleep(2 * time.Second) // until it counts as up
+		// One node loses the readers of the first step, and another one those of the second.
+		loser := func(i int) int { return i / quorum.DrawsAtOnce % 2 }
 		for i := range claims {
-			// One node has lost those of the first step, and another one those of the second.
-			servers[i/quorum.DrawsAtOnce%2].data.Delete(claims[i].Key)
+			servers[loser(i)].data.Delete(claims[i].Key)
 		}
 		renewMany(t, q, claims)
 		rest()
 		if healed := q.Status().Healed; healed != n {
 			t.Errorf("%d claims were healed; want %d", healed, n)
 		}
+		for i, claim := range claims {
+			another := driver.Claim{Key: claim.Key, Owner: "another", TTL: time.Second, Token: 1,
+				Shared: true}
+			r, err := servers[loser(i)].Acquire(t.Context(), another)
+			if err != nil || r.State != driver.Held || r.Token <= last[i] {
+				t.Errorf("the node that lost %s goes on with token %d (%v, %v); want more than %d",
+					claim.Key, r.Token, r.State, err, last[i])
+			}
+		}
+		renewMany(t, q, claims)
+		rest()
 		if n := q.Unsure(); n != 0 {
 			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
 		}
@@ -246,8 +267,8 @@ func TestR38_NodeWhereTheLeaseEndedMayKnowTheLastToken(t *testing.T) {
 	})
 }
 
-// A writer knows the last token of its key, so no node is unsure of it, whatever happens to readers
-// that are healed in the same step.
+// A writer knows the last token of its key. So a node that has it again knows that token, whether
+// others answer or not, and whatever happens to readers that are healed in the same step.
 func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 8 * quorum.DrawsAtOnce // one step for each healer
@@ -261,7 +282,9 @@ func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
 		}
 		rest()
 		servers[0].forget()
-		servers[4].far = 20 * time.Millisecond // so it answers the renewal when it hangs
+		renewMany(t, q, claims)
+		rest()
+		servers[4].isFar(20 * time.Millisecond) // so it answers the renewal when it hangs
 		renewMany(t, q, claims)
 		servers[3].hang()
 		servers[4].hang()
@@ -276,17 +299,27 @@ func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
 	})
 }
 
-// drawer is a node that does not draw tokens, or not yet.
+// drawer is a node that does not draw tokens, or not yet, and lets claims wait that are set again.
 type drawer struct {
 	*memhold.Backend // another one when it has lost its data
 	refuses          bool
-	waits            chan struct{} // nil: it does not
+	fails            bool          // renewals that draw no tokens
+	waits            chan struct{} // nil: draws do not wait
+	sets             chan struct{} // nil: acquisitions do not wait
+}
+
+func (d *drawer) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if d.sets != nil {
+		<-d.sets
+	}
+	return d.Backend.Acquire(ctx, claim)
 }
 
 func (d *drawer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
-	if draws := claims[0].Block > 0; draws && d.refuses {
-		return nil, &driver.Error{Err: errors.New("draws no tokens")}
-	} else if draws && d.waits != nil {
+	switch draws := claims[0].Block > 0; {
+	case draws && d.refuses, !draws && d.fails:
+		return nil, &driver.Error{Err: errors.New("does not renew")}
+	case draws && d.waits != nil:
 		<-d.waits
 	}
 	return d.Backend.Renew(ctx, claims)
@@ -295,44 +328,65 @@ func (d *drawer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Res
 // lose has the node lose its data.
 func (d *drawer) lose() { d.Backend = memhold.New() }
 
+// read has another reader come and go, with that token if the node knows none as large.
+func (d *drawer) read(t *testing.T, token driver.Token) driver.Token {
+	t.Helper()
+	other := driver.Claim{Key: "k", Owner: "other", TTL: time.Second, Token: token, Shared: true}
+	r, err := d.Backend.Acquire(t.Context(), other)
+	if err != nil || r.State != driver.Held {
+		t.Fatal(r.State, err)
+	}
+	if _, err := d.Backend.Release(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	return r.Token
+}
+
+// readerOn returns n nodes, and a reader of "k" that holds all of them. Renew renews it, and waits
+// until the nodes have answered.
+func readerOn(t *testing.T, n int) (q *quorum.Quorum, nodes []*drawer, renew func()) {
+	t.Helper()
+	var backends []driver.Backend
+	for range n {
+		nodes = append(nodes, &drawer{Backend: memhold.New()})
+		backends = append(backends, nodes[len(nodes)-1])
+	}
+	q, err := quorum.New(backends, quorum.WithGuard(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	claim := driver.Claim{Key: "k", Owner: "reader", TTL: 10 * time.Second, Token: 1, Shared: true}
+	mustHold(t, q, claim)
+	rest()
+	return q, nodes, func() {
+		t.Helper()
+		renewMany(t, q, []driver.Claim{claim})
+		synctest.Wait()
+	}
+}
+
+// knowsAll checks that nodes go on above a token, and that nobody is unsure of that.
+func knowsAll(t *testing.T, q *quorum.Quorum, last driver.Token, nodes ...*drawer) {
+	t.Helper()
+	for i, d := range nodes {
+		if token := d.read(t, 1); token <= last {
+			t.Errorf("node %d goes on with token %d; want more than %d", i, token, last)
+		}
+	}
+	if n := q.Unsure(); n != 0 {
+		t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+	}
+}
+
 // A node becomes unsure of the last token after it was asked for it and before it answers. It is no
 // part of a majority then either.
 func TestR38_NodeThatBecomesUnsureMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var nodes []*drawer
-		var backends []driver.Backend
-		for range 5 {
-			nodes = append(nodes, &drawer{Backend: memhold.New()})
-			backends = append(backends, nodes[len(nodes)-1])
-		}
-		q, err := quorum.New(backends, quorum.WithGuard(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer q.Close()
-		claim := driver.Claim{Key: "k", Owner: "reader", TTL: 10 * time.Second, Token: 1,
-			Shared: true}
-		mustHold(t, q, claim)
-		synctest.Wait()
+		q, nodes, renew := readerOn(t, 5)
 		const last = 1000
-		draw := func(i int, token driver.Token) driver.Token {
-			other := driver.Claim{Key: "k", Owner: "other", TTL: time.Second, Token: token,
-				Shared: true}
-			r, err := nodes[i].Acquire(t.Context(), other)
-			if err != nil || r.State != driver.Held {
-				t.Fatal(r.State, err)
-			}
-			if _, err := nodes[i].Release(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
-			return r.Token
-		}
 		for i := range 3 {
-			draw(i, last)
-		}
-		renew := func() {
-			renewMany(t, q, []driver.Claim{claim})
-			synctest.Wait()
+			nodes[i].read(t, last)
 		}
 		waits := make(chan struct{})
 		nodes[1].waits, nodes[2].refuses = waits, true
@@ -343,18 +397,158 @@ func TestR38_NodeThatBecomesUnsureMeanwhile(t *testing.T) {
 		close(waits)
 		synctest.Wait()
 		nodes[2].refuses = false // only it knows the last token now
-		for range 2 {            // the first one finds that it is up
+		for range 3 {            // the first one finds that it is up
 			rest()
 			renew()
 		}
+		knowsAll(t, q, last, nodes[:2]...)
+	})
+}
+
+// A reader's claim is set again on a node after other readers have told their tokens. If the node
+// takes part in an acquisition before that and loses its data once more, it goes on above the token
+// of that acquisition nevertheless.
+func TestR38_NodeIsLostAgainBeforeItIsHealed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 3)
+		const last = 1000
+		sets := make(chan struct{})
+		nodes[0].sets = sets
+		nodes[0].lose()
+		renew()
 		for i := range 2 {
-			if token := draw(i, 1); token <= last {
-				t.Errorf("node %d goes on with token %d; want more than %d", i, token, last)
-			}
+			nodes[i].read(t, last)
 		}
-		if n := q.Unsure(); n != 0 {
-			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		nodes[0].lose()
+		close(sets)
+		for range 2 {
+			rest()
+			renew()
 		}
+		knowsAll(t, q, last, nodes[0])
+	})
+}
+
+// The same, and the node acknowledges an older token first after it was lost a second time.
+func TestR38_NodeIsLostAgainBeforeItAcknowledges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 3)
+		const last = 1000
+		nodes[0].lose()
+		renew()
+		rest()
+		waits := make(chan struct{})
+		nodes[0].waits = waits // it is asked to acknowledge
+		renew()
+		for i := range 2 {
+			nodes[i].read(t, last)
+		}
+		nodes[0].lose()
+		nodes[1].refuses = true // only it knows the last token now
+		time.Sleep(time.Millisecond)
+		renew() // sets the claim again
+		close(waits)
+		synctest.Wait()
+		nodes[1].refuses = false
+		for range 3 { // the first one finds that it is up
+			rest()
+			renew()
+		}
+		knowsAll(t, q, last, nodes[0])
+	})
+}
+
+// A node is told what few others know. It stays unsure until more of them answer.
+func TestR38_NodeThatIsToldWhatFewKnowStaysUnsure(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				q, nodes, renew := readerOn(t, n)
+				const last = 1000
+				knowing := nodes[1 : n/2+1] // without the one that is lost
+				for _, d := range append(knowing[:len(knowing):len(knowing)], nodes[0]) {
+					d.read(t, last)
+				}
+				nodes[0].lose()
+				for _, d := range knowing {
+					d.refuses = true
+				}
+				for range 2 { // the second one finds the reader on all nodes
+					renew()
+					rest()
+				}
+				if n := q.Unsure(); n != 1 {
+					t.Errorf("%d claims have nodes that are unsure of the last token; want 1", n)
+				}
+				for _, d := range knowing {
+					d.refuses = false
+				}
+				for range 3 { // the first one finds that they are up
+					renew()
+					rest()
+				}
+				knowsAll(t, q, last, nodes[0])
+			})
+		})
+	}
+}
+
+// A node that does not acknowledge the last token stays unsure of it.
+func TestR38_NodeThatDoesNotAcknowledgeStaysUnsure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 3)
+		const last = 1000
+		for i := range 2 {
+			nodes[i].read(t, last)
+		}
+		nodes[0].lose()
+		nodes[1].refuses = true // so node 0 is healed without it
+		renew()
+		rest()
+		nodes[1].refuses, nodes[0].refuses = false, true
+		for range 2 { // the first one finds that node 1 is up
+			renew()
+			rest()
+		}
+		if n := q.Unsure(); n != 1 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want 1", n)
+		}
+		nodes[0].refuses = false
+		for range 3 { // the first one finds that it is up
+			renew()
+			rest()
+		}
+		knowsAll(t, q, last, nodes[0])
+	})
+}
+
+// A renewal does not find out whether a node has the claim again. So the node stays unsure, though
+// it acknowledges a token later: that token may have been drawn before the claim was set there.
+func TestR38_NodeThatDoesNotAnswerTheRenewalStaysUnsure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 5)
+		const last = 1000
+		sets, waits := make(chan struct{}), make(chan struct{})
+		nodes[0].lose()
+		nodes[0].sets, nodes[0].waits = sets, waits
+		renew()
+		time.Sleep(time.Millisecond)
+		nodes[0].fails = true
+		renew() // the others tell their tokens
+		for i := range 3 {
+			nodes[i].read(t, last)
+		}
+		nodes[0].lose()
+		close(sets)
+		synctest.Wait()
+		close(waits)
+		synctest.Wait()
+		nodes[0].fails = false
+		for range 3 { // the first one finds that it is up
+			rest()
+			renew()
+		}
+		knowsAll(t, q, last, nodes[0])
 	})
 }
 
@@ -379,8 +573,10 @@ func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
 		for i := range claims {
 			servers[i%2].data.Delete(claims[i].Key)
 		}
-		renewMany(t, q, claims)
-		rest()
+		for range 2 {
+			renewMany(t, q, claims)
+			rest()
+		}
 		if n := q.Unsure(); n != 0 {
 			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
 		}
