@@ -43,8 +43,8 @@ func (g *gathering) run(ctx context.Context) (err error) {
 	complete := false
 	defer func() {
 		if !complete {
+			defer g.putBack(ctx, 0) // even if a context panics as a nested lock ends
 			g.endNested()
-			g.putBack(ctx, 0)
 		}
 	}()
 	window := len(g.members)
@@ -217,7 +217,7 @@ func (g *gathering) extend(ctx context.Context) error {
 func (g *gathering) endNested() {
 	for i := range g.members {
 		if m := &g.members[i]; m.lock != nil && m.lock.root != nil {
-			m.lock.releaseNested()
+			defer m.lock.releaseNested() // each, even if a context panics
 		}
 	}
 }

@@ -116,19 +116,18 @@ func (s *LockSet) Release(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	own := g.carriedBy(ctx)
 	if !g.release() {
 		g.end((*releasedSet)(g)) // another goroutine may not have ended everything yet
 		return (*releasedSet)(g)
 	}
-	if own {
-		ctx = context.WithoutCancel(ctx)
-	}
 	errs := make([]error, len(s.locks))
 	func() {
-		// Deferred, so that a context that panics as it ends keeps no lock from being released.
+		// Deferred, so that a context that panics keeps no lock from being released.
 		defer sideBySide(len(s.locks), func(i int) { errs[i] = s.locks[i].Release(ctx) })
-		g.end((*releasedSet)(g))
+		defer g.end((*releasedSet)(g))
+		if g.carriedBy(ctx) {
+			ctx = context.WithoutCancel(ctx)
+		}
 	}()
 	for _, err := range errs {
 		// Not errors.As: the cause of ctx may be the loss of a lock outside of the set.

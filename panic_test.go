@@ -410,3 +410,62 @@ func TestNilContext(t *testing.T) {
 		b.mustBeFree(l, "key")
 	})
 }
+
+// If a context panics as a nested lock of a set that is not complete ends, the other keys become
+// free.
+func TestContextThatPanicsAsAnIncompleteSetEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		missing := b.acquire(other, "missing")
+		for range 10 { // the Locker's own goroutine may end the context first
+			outer := b.acquire(l, "nested", holdfast.WithTTL(time.Second),
+				holdfast.WithMaxHold(time.Second))
+			parent, cancel := context.WithCancel(background)
+			c := &touchy{Context: parent}
+			outer.Context(c)
+			wait, giveUp := context.WithCancel(background)
+			var set sync.WaitGroup
+			set.Go(func() {
+				defer func() { recover() }()
+				l.AcquireAll(outer.Context(wait), []string{"a", "missing", "nested"})
+			})
+			synctest.Wait()
+			c.broken.Store(true)
+			clock.SimulateSuspend(time.Second) // nobody has noticed the end of the maximum hold
+			giveUp()
+			set.Wait()
+			synctest.Wait()
+			c.broken.Store(false)
+			outer.Release(background)
+			b.mustBeFree(other, "a")
+			cancel()
+		}
+		b.release(missing)
+	})
+}
+
+// rude is a context of a caller's own kind, whose Value panics.
+type rude struct{ context.Context }
+
+func (rude) Value(any) any { panic("a context's fault") }
+
+// If the context of a release panics, the locks are released.
+func TestContextThatPanicsInARelease(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			other, _ := b.locker()
+			set := b.acquireAll(l, keys)
+			ctx := set.Context(background)
+			recovered(t, func() { set.Release(rude{background}) })
+			synctest.Wait()
+			mustBe(t, context.Cause(ctx), holdfast.ErrReleased)
+			for _, key := range keys {
+				b.mustBeFree(other, key)
+			}
+		})
+	}
+}
