@@ -430,3 +430,59 @@ func (u *unsent) Acquire(ctx context.Context, _ driver.Claim) (driver.Result, er
 	<-ctx.Done()
 	return driver.Result{}, &driver.Error{Maybe: u.sent, Err: ctx.Err()}
 }
+
+// silent is a context of a caller's own kind, which has an end of its own and does not tell it: a
+// type that has a context, and of the four methods only Done.
+type silent struct {
+	context.Context
+	done chan struct{}
+}
+
+func (s silent) Done() <-chan struct{} { return s.done }
+
+// A call whose context ends without an error fails as if that had been cancelled.
+func TestContextThatEndsWithoutAnError(t *testing.T) {
+	for _, here := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, _ := b.locker()
+			holder := l
+			if !here {
+				holder, _ = b.locker()
+			}
+			lock := b.acquire(holder, "key")
+			ctx := silent{background, make(chan struct{})}
+			time.AfterFunc(time.Second, func() { close(ctx.done) })
+			time.AfterFunc(time.Minute, func() { b.release(lock) })
+			start := time.Now()
+			got, err := l.Acquire(ctx, "key")
+			mustBe(t, err, context.Canceled)
+			if took := time.Since(start); got != nil || took != time.Second {
+				t.Errorf("Acquire = %v after %v", got, took)
+			}
+			<-lock.Done()
+		})
+	}
+}
+
+// Those who wait behind such a call wait on.
+func TestContextThatEndsWithoutAnErrorEndsNoOtherWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		other, _ := b.locker()
+		lock := b.acquire(other, "key")
+		ctx := silent{background, make(chan struct{})}
+		first := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx, "key")
+			first <- err
+		}()
+		synctest.Wait()
+		second := next(l, background)
+		close(ctx.done)
+		mustBe(t, <-first, context.Canceled)
+		b.release(lock)
+		b.release(<-second)
+	})
+}

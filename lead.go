@@ -208,7 +208,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, outageFrom clock.Insta
 
 		notice, err := c.sleep(ctx, p, pause)
 		if err != nil {
-			return nil, c.giveUp(ctx, a, p, err, false)
+			return nil, c.giveUp(ctx, a, p, err, err != ErrClosed)
 		}
 		if g, ok := c.pushed(p, notice); ok {
 			return c.begin(ctx, a, p, g)

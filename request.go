@@ -190,6 +190,9 @@ func ending(ctx context.Context) error {
 // contextError returns an error that wraps the error and the cause of a context that has ended.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil { // of a caller's own kind; without an error, the call would count as a success
+		return context.Canceled
+	}
 	if errors.Is(cause, err) {
 		return cause
 	}
