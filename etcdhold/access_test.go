@@ -329,6 +329,9 @@ func TestURLErrors(t *testing.T) {
 		"etcd://":                           "host 1 is empty",
 		"etcd://a,,b":                       "host 2 is empty",
 		"etcd://a:1:2":                      "host 1 is not well formed",
+		"etcd://h,u:secret":                 "host 2 has a port that is not 1 to 65535",
+		"etcds://h:0":                       "host 1 has a port that is not 1 to 65535",
+		"etcd://h:65536":                    "an '@' is missing",
 		"etcd://u:secret/x@h":               "has an '@' behind",
 		"etcd://u:%secret@h":                "not well formed",
 		"etcd://h?secret=1":                 "parameter 1 is unknown",
@@ -349,7 +352,7 @@ func TestURLErrors(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"etcd://h", "etcd://u:p%40@h:1,[::1]:2,[::1]/a/b",
-		"etcds://h", "etcd+unix:///run/etcd.sock?keyspace=x"} {
+		"etcds://h:65535", "etcd+unix:///run/etcd.sock?keyspace=x"} {
 		if err := etcdhold.Validate(url); err != nil {
 			t.Errorf("Validate(%q) = %v", url, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -107,6 +108,10 @@ func (a *address) setServers(list string) error {
 		}
 		if name = strings.Trim(name, "[]"); name == "" || port == "" {
 			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a password, "+
+				"an '@' is missing behind it", i+1)
 		}
 		a.servers = append(a.servers, net.JoinHostPort(name, port))
 	}
