@@ -1,12 +1,15 @@
 package pghold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -194,7 +197,16 @@ func split(raw string) (*url.URL, url.Values, error) {
 		return nil, nil, errors.New("URL: has an '@' behind '/', '?' or '#': " +
 			"in user name, password, path and parameters escape these with %")
 	}
-	u, err := url.Parse(raw)
+	login, list, tail := cut(rest)
+	names, ports, err := hosts(list)
+	if err != nil {
+		return nil, nil, err
+	}
+	several := len(names) > 1
+	if several { // url.Parse takes only one port
+		list = ""
+	}
+	u, err := url.Parse(scheme + "://" + login + list + tail)
 	if err != nil || u.Fragment != "" {
 		return nil, nil, errors.New("URL: user name, password, host, path or parameters are " +
 			"not well formed: escape special characters with %")
@@ -204,7 +216,56 @@ func split(raw string) (*url.URL, url.Values, error) {
 		return nil, nil, errors.New(
 			"URL: parameters are not well formed: escape special characters with %")
 	}
+	if several && !query.Has("host") {
+		query.Set("host", strings.Join(names, ","))
+		if ports != nil {
+			query.Set("port", strings.Join(ports, ","))
+		}
+	}
 	return u, query, nil
+}
+
+// cut takes apart what follows "://". The login ends with its '@', if there is one.
+func cut(rest string) (login, hosts, tail string) {
+	hosts = rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		hosts, tail = rest[:i], rest[i:]
+	}
+	i := strings.LastIndexByte(hosts, '@') + 1
+	return hosts[:i], hosts[i:], tail
+}
+
+// hosts takes a list of hosts apart, as libpq does: if any has a port, the others have 5432. pgx
+// would quote what is not a port, refuse a list whose last host has none, and use the port of one
+// host for another. ports is nil if no host has one.
+func hosts(list string) (names, ports []string, err error) {
+	all := strings.Split(list, ",")
+	named := false
+	for i, host := range all {
+		name, port, err := net.SplitHostPort(host)
+		if err != nil {
+			name = strings.Trim(host, "[]")
+		}
+		named = named || port != ""
+		port = cmp.Or(port, "5432")
+		n, err := strconv.ParseUint(port, 10, 16)
+		address, _, _ := strings.Cut(name, "%") // the zone of an IPv6 address
+		switch {
+		case name == "" && len(all) > 1:
+			return nil, nil, fmt.Errorf("URL: host %d is empty", i+1)
+		case strings.Contains(name, ":") && net.ParseIP(address) == nil:
+			return nil, nil, fmt.Errorf(
+				"URL: host %d is not well formed: write host:port, or [IPv6]:port", i+1)
+		case err != nil || n == 0:
+			return nil, nil, fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a "+
+				"password, an '@' is missing behind it", i+1)
+		}
+		names, ports = append(names, name), append(ports, port)
+	}
+	if !named {
+		ports = nil
+	}
+	return names, ports, nil
 }
 
 // ownParameters takes out of the query what pgx does not know.

@@ -109,6 +109,19 @@ func TestTakeover(t *testing.T) {
 // TestURLs: errors say what is wrong, and show nothing that may be secret.
 func TestURLs(t *testing.T) {
 	const secret = "S3cReT"
+	for url, want := range map[string]string{
+		"postgres://u:123456/db":             "host 1 has a port that is not 1 to 65535",
+		"postgres://u:0/db":                  "an '@' is missing",
+		"postgres://h,u:" + secret + ",h:1/": "host 2 has a port that is not 1 to 65535",
+		"postgres://u:" + secret + ":1/db":   "host 1 is not well formed",
+		"postgres://h,,g/db":                 "host 2 is empty",
+	} {
+		err := pghold.Validate(url)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "123456") {
+			t.Errorf("%s: %v; want %q, and no secret", url, err, want)
+		}
+	}
 	for _, url := range []string{"redis://h", secret, "postgres://u:" + secret + "/x@h/db",
 		"postgres://u:" + secret + "%zz@h/db", "postgres://u:" + secret + "#x@h/db",
 		"postgres://u:p@h:" + secret + "/db", "postgres://h/db?sslmode=" + secret,
@@ -129,7 +142,11 @@ func TestURLs(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), secret) {
 		t.Errorf("Open where nobody listens: %v", err)
 	}
-	if err := pghold.Validate("postgres://u:p@h1:1,h2:2/db?durable=always&create=false"); err != nil {
-		t.Error(err)
+	for _, url := range []string{"postgres://u:p@h1:1,h2:2/db?durable=always&create=false",
+		"postgres:///db?host=/run", "postgres://::1/db", "postgres://[::1]:65535/db",
+		"postgres://h:/db", "postgres://h:1,g/db"} {
+		if err := pghold.Validate(url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }
