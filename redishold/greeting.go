@@ -57,8 +57,8 @@ func refusalOf(node, words string) *driver.Error {
 		failure.Err = fmt.Errorf("the server is older than the oldest supported, Redis %s: %w",
 			oldest, failure.Err)
 	case protocol.IsServerError(failure, "NOAUTH"): // its words are about HELLO
-		failure.Err = fmt.Errorf("the server wants a password, which is missing in the URL "+
-			"before the '@' and the host: %w", failure.Err)
+		failure.Err = fmt.Errorf("the server wants a password, which is missing in the URL, "+
+			"behind '//' and with an '@' after it: %w", failure.Err)
 	}
 	return failure
 }

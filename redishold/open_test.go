@@ -216,6 +216,8 @@ func TestOpenBadInput(t *testing.T) {
 	})
 	t.Run("no password", func(t *testing.T) {
 		refused(t, "redis://"+login.Addr, true, "NOAUTH", "wants a password, which is missing")
+		refused(t, "redis+sentinel://:"+escapedSecret+"@"+login.Addr+"/p", true, "NOAUTH",
+			"wants a password, which is missing in the URL, as sentinel-password")
 	})
 	t.Run("password where none is", func(t *testing.T) {
 		refused(t, "redis://user:"+escapedSecret+"@"+plain.Addr, true, "WRONGPASS")

@@ -140,7 +140,12 @@ func (s *sentinels) ask(ctx context.Context, address string) (a sentinelAnswer) 
 		return sentinelAnswer{err: &driver.Error{Node: name, Permanent: true,
 			Err: fmt.Errorf("knows no primary %q", s.config.primary)}}
 	case ok:
-		return sentinelAnswer{err: protocol.ServerFailure(name, text, false)}
+		failure := protocol.ServerFailure(name, text, false)
+		if protocol.IsServerError(failure, "NOAUTH") { // its words are about HELLO
+			failure.Err = fmt.Errorf("the Sentinel wants a password, which is missing in the URL, as "+
+				"sentinel-password: %w", failure.Err)
+		}
+		return sentinelAnswer{err: failure}
 	case err != nil:
 		return sentinelAnswer{err: dialFailure(name, err)}
 	}
