@@ -465,6 +465,17 @@ func TestPrefixCountsForTheName(t *testing.T) {
 	}
 }
 
+// TestPreferredCountsForTheName: --preferred leaves less room for the name, and --announce is not
+// to blame for that.
+func TestPreferredCountsForTheName(t *testing.T) {
+	code, _, err := run(t, "lead", "--on=file://"+t.TempDir(), "--preferred", "--announce=x",
+		strings.Repeat("x", 1024), "--", "true")
+	if code != 64 || !strings.Contains(err, "--preferred: ") ||
+		!strings.Contains(err, "1024 bytes") || strings.Contains(err, "--announce") {
+		t.Errorf("exit code %d, stderr %q", code, err)
+	}
+}
+
 // TestNoSecretOnStderr: a password is not shown, even if the address is in the wrong place.
 func TestNoSecretOnStderr(t *testing.T) {
 	const secret = "hunter"

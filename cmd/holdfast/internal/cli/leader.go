@@ -30,15 +30,24 @@ type leadFlags struct {
 	preferredSet bool // --preferred was given, with either value
 }
 
-// options are those of the election.
-func (f *leadFlags) options(label string) (options []election.Option) {
+// options returns those of the election. It fails if election.New does not take what flags say.
+func (f *leadFlags) options(l *holdfast.Locker, name, label string) ([]election.Option, error) {
+	var options []election.Option
 	if f.announce != "" {
 		options = append(options, election.WithIdentity(label), election.WithPayload(f.announce))
+		if _, err := election.New(l, name, options...); err != nil {
+			return nil, usagef("--announce %.40q with the label %q: must be text without <, > and "+
+				"control characters, and with the label at most %d bytes", f.announce, label,
+				driver.MaxLabelLen)
+		}
 	}
 	if f.preferredSet {
 		options = append(options, election.WithPreferred(f.preferred))
+		if _, err := election.New(l, name, options...); err != nil {
+			return nil, usagef("--preferred: %w", err)
+		}
 	}
-	return options
+	return options, nil
 }
 
 // leader is one call of holdfast lead.
@@ -106,14 +115,13 @@ func (l *leader) run(s streams) (err error) {
 			l.say.printf("%v; a lock that was not released ends with its lease", err)
 		}
 	})
-	e, err := election.New(locker, j.names[0], append(l.flags.options(j.label),
-		election.WithOnError(l.note),
+	options, err := l.flags.options(locker, j.names[0], j.label)
+	if err != nil {
+		return err
+	}
+	e, err := election.New(locker, j.names[0], append(options, election.WithOnError(l.note),
 		// child.Run ends the command itself, and returns soon after its grace.
 		election.WithGrace(j.grace+time.Hour))...)
-	if announce := l.flags.announce; err != nil && announce != "" {
-		return usagef("--announce %.40q with the label %q: must be text without <, > and control "+
-			"characters, and with the label at most %d bytes", announce, j.label, driver.MaxLabelLen)
-	}
 	if err != nil {
 		return usagef("%w", err)
 	}
