@@ -187,6 +187,36 @@ func TestErrorOfCloseIsBounded(t *testing.T) {
 	}
 }
 
+// tardy is a backend whose releases get no answer, and return a while after their context has
+// ended.
+type tardy struct{ *memhold.Backend }
+
+func (b tardy) Release(ctx context.Context, _ driver.Claim) (driver.Result, error) {
+	<-ctx.Done()
+	time.Sleep(time.Second / 2)
+	return driver.Result{}, ctx.Err()
+}
+
+// A request has a second to return after Close has ended its context.
+func TestCloseWaitsForRequestsThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tardy{memhold.New()}
+		defer b.Backend.Close()
+		l, err := holdfast.New(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(background, "key"); err != nil {
+			t.Fatal(err)
+		}
+		err = l.Close()
+		mustBe(t, err, holdfast.ErrUnknown)
+		if !strings.Contains(err.Error(), "release of 1 key not confirmed") {
+			t.Errorf("Close = %v; want that the key's release is not confirmed", err)
+		}
+	})
+}
+
 // A key that several releases have left to its TTL is one key.
 func TestCloseCountsKeysOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

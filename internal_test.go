@@ -320,6 +320,25 @@ func TestCheckRenewsNothing(t *testing.T) {
 	})
 }
 
+// Of several releases of one key, the one whose TTL ends last counts, in whatever order they came.
+func TestUnreleasedUntilTheLastTTLEnds(t *testing.T) {
+	early, late := errors.New("early"), errors.New("late")
+	for _, order := range [][]error{{early, late}, {late, early}} {
+		synctest.Test(t, func(t *testing.T) {
+			var u unreleased
+			ends := map[error]clock.Instant{early: clock.Now().Add(time.Second),
+				late: clock.Now().Add(2 * time.Second)}
+			for _, err := range order {
+				u.add("key", err, ends[err])
+			}
+			time.Sleep(time.Second)
+			if errs := u.errors(); len(errs) != 1 || errs[0] != late {
+				t.Errorf("of %q, %q are left; want the late one", order, errs)
+			}
+		})
+	}
+}
+
 // Of keys that were left to their TTLs, a Locker remembers only those whose TTL has not ended.
 func TestUnreleasedForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package etcdhold_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
@@ -15,11 +16,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdhold"
@@ -292,7 +295,18 @@ func TestNoClientCertificate(t *testing.T) {
 
 // While there is no server, a claim fails at once, and says why.
 func TestClaimWithoutAServer(t *testing.T) {
-	err := firstClaim(t, config("http://127.0.0.1:1"))
+	var requests atomic.Int32
+	c := config("http://127.0.0.1:1")
+	c.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context,
+		method string, ask, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		requests.Add(1)
+		return invoke(ctx, method, ask, answer, conn, options...)
+	})}
+	err := firstClaim(t, c)
+	if n := requests.Load(); n != 1 {
+		t.Errorf("without a server %d requests were sent; want that the first one ends it", n)
+	}
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(),
 		"connection refused") {
 		t.Errorf("Acquire without a server = %v; want that the connection was refused", err)

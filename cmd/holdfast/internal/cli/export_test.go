@@ -167,14 +167,14 @@ func (c Cleanup) End() { c.end() }
 func Message(text string, names ...string) string { return message(text, names...) }
 
 // Stood returns what the status file says of a candidate after each step of a term: it leads, hears
-// that it does, stands by, and leads again.
+// that it does, stands by, leads again, and hears that nobody leads.
 func Stood(leader election.Leader) (states, leaders []string, err error) {
 	s, err := newStanding("", "name", nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, step := range []func(){func() { s.leads(leader.Token) }, func() { s.ledBy(leader) },
-		s.standsBy, func() { s.leads(leader.Token + 1) }} {
+		s.standsBy, func() { s.leads(leader.Token + 1) }, func() { s.ledBy(election.Leader{}) }} {
 		step()
 		states, leaders = append(states, s.get().State), append(leaders, s.get().Leader)
 	}

@@ -19,10 +19,12 @@ func TestWhoseTermIsOverLeadsNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"leading", "leading", "standby", "leading"}; !slices.Equal(states, want) {
+	want := []string{"leading", "leading", "standby", "leading", "leading"}
+	if !slices.Equal(states, want) {
 		t.Errorf("the states are %q; want %q", states, want)
 	}
-	if want := []string{"", me.String(), "", me.String()}; !slices.Equal(leaders, want) {
+	want = []string{"", me.String(), "", me.String(), ""}
+	if !slices.Equal(leaders, want) {
 		t.Errorf("the leaders are %q; want %q", leaders, want)
 	}
 }
