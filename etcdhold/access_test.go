@@ -350,6 +350,8 @@ func TestURLErrors(t *testing.T) {
 		"etcd://u:%secret@h":                "not well formed",
 		"etcd://h?secret=1":                 "parameter 1 is unknown",
 		"etcd://h#secret":                   "not well formed",
+		"etcd://h,g :1":                     "host 2 has a space in it",
+		"etcd://:secret@h":                  "a password without a user",
 		"etcd://u@h":                        "a user without a password",
 		"etcd://u:secret@h?password-file=x": "one of them is too many",
 		"etcd://u@h?password-file=/no/file": "password-file",

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -121,6 +122,9 @@ func (a *address) setHosts(list string) error {
 		if name = strings.Trim(name, "[]"); name == "" || port == "" {
 			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
 		}
+		if strings.ContainsFunc(name, unicode.IsSpace) {
+			return fmt.Errorf("URL: host %d has a space in it", i+1)
+		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a password, "+
 				"an '@' is missing behind it", i+1)
@@ -168,6 +172,9 @@ func (a *address) setLogin(file string) error {
 		a.password = strings.TrimRight(string(text), "\r\n")
 	case a.password == "" && a.user != "":
 		a.password = os.Getenv("ETCDCTL_PASSWORD")
+	}
+	if a.user == "" && a.password != "" {
+		return errors.New("URL: a password without a user: name it in the URL or in ETCDCTL_USER")
 	}
 	if a.user != "" && a.password == "" {
 		return errors.New(

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
@@ -108,6 +109,9 @@ func (a *address) setServers(list string) error {
 		}
 		if name = strings.Trim(name, "[]"); name == "" || port == "" {
 			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
+		}
+		if strings.ContainsFunc(name, unicode.IsSpace) {
+			return fmt.Errorf("URL: host %d has a space in it", i+1)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a password, "+
