@@ -22,7 +22,9 @@ type busyServer struct {
 	free time.Time     // when it has done all that it was asked for
 	far  time.Duration // how much later its answers come
 
-	renewals int // how often it was asked to renew
+	each     time.Duration // how much longer it takes for each call
+	calls    int           // how many it was asked for
+	renewals int           // of these
 }
 
 const (
@@ -45,7 +47,8 @@ func (s *busyServer) work(ctx context.Context, d time.Duration) (*sync.Map, erro
 	if now := time.Now(); s.free.Before(now) {
 		s.free = now
 	}
-	s.free = s.free.Add(d)
+	s.calls++
+	s.free = s.free.Add(s.each + d)
 	done, data := s.free.Add(s.far), s.data
 	s.mu.Unlock()
 	select {
@@ -69,10 +72,26 @@ func (s *busyServer) isFar(d time.Duration) {
 	s.far = d
 }
 
-func (s *busyServer) hang() {
+// takes has each call take it that much longer.
+func (s *busyServer) takes(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = time.Now().Add(time.Minute)
+	s.each = d
+}
+
+func (s *busyServer) hang() { s.hangFor(time.Minute) }
+
+func (s *busyServer) hangFor(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = time.Now().Add(d)
+}
+
+// all returns how many calls it was asked for.
+func (s *busyServer) all() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }
 
 // asked returns how often it was asked to renew.

@@ -13,9 +13,9 @@ import (
 // not hold it for a majority, it returns Busy if the claim was queued, and else Lost. If no
 // majority answers, it fails with ErrUnknown.
 //
-// In every case, nodes that did not answer get the release again when they are back. ctx ends only
-// the wait. If ctx has ended before the call, nothing is done, and Release fails with
-// ErrUnavailable.
+// In every case, nodes that did not answer get the release again when they are back. A node that
+// has confirmed a release is not asked again while others have not. ctx ends only the wait. If ctx
+// has ended before the call, nothing is done, and Release fails with ErrUnavailable.
 func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Result{}, err

@@ -104,6 +104,13 @@ func (r *round) launch(force bool) {
 			p.outcome = outcome{progress: failed, err: node.Refused(node.ErrOvertaken, false)}
 			continue
 		}
+		if r.op == node.Releasing && !r.record.history.Touched().Has(i) {
+			// The node does not have the claim: it was never asked for it, or it has confirmed a
+			// release. Otherwise each acquisition would leave a pending release while the node is
+			// down, and each repeated release would ask all nodes.
+			p.progress, p.result.State = answered, driver.Lost
+			continue
+		}
 		probe, err := q.nodes[i].Admit(force)
 		if err != nil {
 			p.outcome = r.without(i, err, force)
@@ -144,12 +151,6 @@ func (r *round) owes(p *part, err error) bool {
 // without returns the outcome for a node that is not asked.
 func (r *round) without(i int, err error, force bool) outcome {
 	switch {
-	case r.op == node.Releasing && !r.record.history.Touched().Has(i):
-		// The claim was never sent to this node, so there is nothing to release. Otherwise each
-		// acquisition would leave a pending release while the node is down.
-		o := outcome{progress: answered}
-		o.result.State = driver.Lost
-		return o
 	case force || driver.Permanent(err):
 		return outcome{progress: failed, err: err}
 	default:

@@ -92,7 +92,12 @@ func (c *Call) run() (next *Call) {
 	n, h := c.Node, c.History
 	var result driver.Result
 	err := c.late()
-	if c.unmade = err != nil; !c.unmade {
+	c.unmade = err != nil
+	switch {
+	case c.unmade:
+	case c.needless():
+		result.State = driver.Lost
+	default:
 		sent := clock.Now()
 		result, err = c.ask()
 		if err == nil && TellsClock(c.Op, &result) {
@@ -143,6 +148,19 @@ func (c *Call) late() error {
 		return Refused(excuse, false)
 	}
 	return nil
+}
+
+// needless reports whether the call is a release that has waited for its turn, and the node does
+// not have the claim: the acquisition before it was not made, or a release was confirmed. Callers
+// repeat a release until it is answered. If each of these were made, they would keep a slow node so
+// busy that acquisitions fail, which leave more of them.
+func (c *Call) needless() bool {
+	if c.Op != Releasing || !c.queued || c.Probe {
+		return false
+	}
+	c.History.mu.Lock()
+	defer c.History.mu.Unlock()
+	return !c.History.touched.Has(c.Node.Index)
 }
 
 // over reports whether the claim was released, and not asked for again.

@@ -63,19 +63,21 @@ type History struct {
 	// Over: the claim was released or given up, and not asked for since.
 	Over bool
 
-	touched Set // nodes that an acquisition was sent to, and that may have it
-	again   Set // of these, nodes that a second acquisition was sent to
-	pending Set // nodes with a pending release
-	listed  Set // nodes that have the release in their list, even if it is no longer pending
-	ending  Set // nodes that were sent a release, and have not answered it or a later call
-	calls   int // under way or waiting
+	touched  Set // nodes that an acquisition was sent to, and that may have it
+	again    Set // of these, nodes that a second acquisition was sent to
+	released Set // nodes whose last call was a release
+	pending  Set // nodes with a pending release
+	listed   Set // nodes that have the release in their list, even if it is no longer pending
+	ending   Set // nodes that were sent a release, and have not answered it or a later call
+	calls    int // under way or waiting
 
 	doubts  *atomic.Int64 // of all histories, those that have a node Ending
 	doubted bool          // this one is counted there
 
 	// made counts calls, and last is the number of the last call on each node. Only the answer to
 	// the last call is true of the node. Only the last call may be made again, if it is a release:
-	// an earlier release would undo what came after it.
+	// an earlier release would undo what came after it. A release that repeats the call before it
+	// has that one's number: what is true of one is true of both.
 	made uint32
 	last [Max]uint32
 }
@@ -138,15 +140,19 @@ func (h *History) push(c *Call) {
 	defer h.recount()
 	i := c.Node.Index
 	h.calls++
-	h.made++
-	c.number = h.made
-	h.last[i] = c.number
+	if c.Op != Releasing || !h.released.Has(i) {
+		h.made++
+		h.last[i] = h.made
+	}
+	c.number = h.last[i]
 	h.pending &^= Only(i)
 	switch c.Op {
 	case Acquiring:
 		h.again |= h.touched & Only(i)
 		h.touched |= Only(i)
+		h.released &^= Only(i)
 	case Releasing:
+		h.released |= Only(i)
 		h.ending |= Only(i)
 	}
 }
@@ -165,6 +171,10 @@ func (h *History) returned(c *Call, r driver.Result,
 		h.ending &^= Only(i) // calls take effect in the order in which they were made
 	}
 	switch {
+	case err == nil && c.Op == Releasing && h.latest(c):
+		h.touched &^= Only(i)
+		h.again &^= Only(i)
+		h.pending &^= Only(i)
 	case err == nil:
 	case c.Op == Acquiring:
 		if !h.again.Has(i) && !Maybe(err) {

@@ -231,7 +231,7 @@ func TestCallsAreBounded(t *testing.T) {
 }
 
 // If the release of an acquisition was asked for before the acquisition's turn, the acquisition is
-// not made.
+// not made, and so there is nothing to release.
 func TestOverAcquisitionIsNotMade(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		keys, hang := newTable(), make(chan struct{})
@@ -243,7 +243,73 @@ func TestOverAcquisitionIsNotMade(t *testing.T) {
 			t.Error("the acquisition was made")
 		}
 		<-release
-		check(t, "node", fakes[0].took(), []string{"acquire k a", "release k b"})
+		check(t, "node", fakes[0].took(), []string{"acquire k a"})
+	})
+}
+
+// Of the releases of one claim that wait for their turn, those are not made that come after one
+// that was confirmed, but the probe of the node is.
+func TestReleasesAfterAConfirmedOneAreNotMade(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the first one fails %v", failing), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+				keys, hang := newTable(), make(chan struct{})
+				<-keys.call(nodes[0], Acquiring, "a")
+				fakes[0].set(nil, hang)
+				first := keys.call(nodes[0], Releasing, "a")
+				var later []outcome
+				for i := range 4 {
+					probe := func(c *Call) { c.Probe = i == 3 }
+					later = append(later, keys.call(nodes[0], Releasing, "a", probe))
+				}
+				want := []string{"acquire k a", "release k a", "release k a"}
+				if failing { // it has its time, and the second one is made then
+					<-first
+					want = append(want, "release k a")
+				}
+				close(hang)
+				for _, o := range later {
+					if c := <-o; c.Unmade() {
+						t.Error("a release counts as not made; want that it is answered")
+					}
+				}
+				time.Sleep(2 * maxBackoff) // none is pending any more
+				check(t, "node", fakes[0].took(), want)
+			})
+		})
+	}
+}
+
+// A release that is confirmed says nothing of an acquisition that was asked for after it.
+func TestReleaseOfALaterAcquisitionIsMade(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+		keys, hang := newTable(), make(chan struct{})
+		<-keys.call(nodes[0], Acquiring, "a")
+		fakes[0].set(nil, hang)
+		first := keys.call(nodes[0], Releasing, "a")
+		second := keys.call(nodes[0], Acquiring, "a")
+		close(hang)
+		<-first
+		<-second
+		if h := &keys.claim("a").history; !h.Touched().Has(0) {
+			t.Error("the node does not have the claim; want that it may have it")
+		}
+		fakes[0].set(nil, nil)
+		other := keys.call(nodes[0], Acquiring, "b")
+		<-keys.call(nodes[0], Releasing, "a")
+		<-other
+		check(t, "node", fakes[0].took(), []string{"acquire k a", "release k a", "acquire k a",
+			"acquire k b", "release k a"})
+
+		hang = make(chan struct{})
+		fakes[0].set(nil, hang)
+		third, released := keys.call(nodes[0], Acquiring, "a"), keys.call(nodes[0], Releasing, "a")
+		close(hang)
+		<-third
+		<-released
+		if got := keys.claims["a"].latest; !slices.Equal(got[len(got)-2:], []bool{false, true}) {
+			t.Errorf("latest: %v; want that the release is, which came after the acquisition", got)
+		}
 	})
 }
 
