@@ -270,6 +270,15 @@ func TestUntrustedCertificate(t *testing.T) {
 	isRefused(t, "Acquire from a server with an unknown certificate", err)
 }
 
+// The error of a server without TLS says that it may be one.
+func TestServerWithoutTLS(t *testing.T) {
+	_, err := opened(t, "etcds://"+relay(t))
+	if !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "as a server without TLS") {
+		t.Errorf("Open by TLS of a server without it = %v; want that", err)
+	}
+}
+
 // So is the lack of a certificate that the server wants. It says so after the handshake, and then
 // closes the connection, so the client may fail to write before it reads that.
 func TestNoClientCertificate(t *testing.T) {

@@ -82,6 +82,13 @@ func plain(err error) error {
 	case codes.Canceled:
 		return fmt.Errorf("%w: %w", context.Canceled, rpctypes.Error(err))
 	}
+	// gRPC tells it only in words.
+	text := err.Error()
+	if strings.Contains(text, "authentication handshake failed: ") &&
+		(strings.Contains(text, "EOF") || strings.Contains(text, "connection reset")) {
+		return fmt.Errorf("hangs up when TLS begins, as a server without TLS: %w",
+			rpctypes.Error(err))
+	}
 	return rpctypes.Error(err)
 }
 

@@ -388,6 +388,11 @@ func TestOpenWithoutServer(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), address+": ") {
 			t.Errorf("Open of %s%s = %v; want how the connection ended", scheme, address, err)
 		}
+		hint := strings.Contains(err.Error(), "as a server without TLS")
+		if want := scheme == "zookeepers://"; hint != want {
+			t.Errorf("Open of %s%s = %v; want that it may be a server without TLS: %v", scheme,
+				address, err, want)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -60,6 +62,9 @@ func encrypted(dial Dialer, config *tls.Config) Dialer {
 		secured := tls.Client(conn, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			conn.Close()
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				err = fmt.Errorf("hangs up when TLS begins, as a server without TLS: %w", err)
+			}
 			return nil, err
 		}
 		return secured, nil
