@@ -130,7 +130,11 @@ func (c *lossCheck) drawn(g *grip, token driver.Token, others []*promised, start
 	tokens := slices.DeleteFunc(c.tokens[key], func(p *promised) bool { return p.void })
 	slices.SortFunc(tokens, func(a, b *promised) int { return cmp.Compare(a.token, b.token) })
 	// The smaller ones are known wherever a larger one is.
-	c.tokens[key] = append(tokens[max(0, len(tokens)-4):], p)
+	left := max(0, len(tokens)-4)
+	for _, p := range tokens[:left] {
+		p.void = true // nobody looks any more at who knows it
+	}
+	c.tokens[key] = append(tokens[left:], p)
 }
 
 // gained notes that a claim holds its key.
