@@ -435,11 +435,11 @@ var mutations = []mutation{
 		old: "; c.key.busy.Has(i) {", new: "; i < 0 {",
 		test: "^TestCallsOfOneKeyDoNotOverlap$"},
 	{name: "readers take a minority", file: "acquire.go",
-		old: "\tif t.held < q.need && t.answered < q.need {",
-		new: "\tif r.claim.Shared && t.held > 0 && t.held < q.need {\n\t\ttoken, _, _ := r.token()\n" +
-			"\t\tr.mu.Unlock()\n\t\tq.gained(r, token)\n" +
-			"\t\treturn driver.Result{State: driver.Held, Token: token}, nil\n\t}\n" +
-			"\tif t.held < q.need && t.answered < q.need {",
+		old: "\tcase t.held < q.need && t.answered >= q.need:",
+		new: "\tcase r.claim.Shared && t.held > 0 && t.held < q.need:\n" +
+			"\t\ttoken, _, _ := r.token()\n\t\tr.mu.Unlock()\n\t\tq.gained(r, token)\n" +
+			"\t\treturn driver.Result{State: driver.Held, Token: token}, nil\n" +
+			"\tcase t.held < q.need && t.answered >= q.need:",
 		plan: "shared", seen: 1},
 	{name: "readers' tokens are not acknowledged", file: "acquire.go", old: "if acks < q.need {",
 		new: "if acks < q.need && !r.claim.Shared {", plan: "shared", seen: 16},
@@ -459,7 +459,7 @@ var mutations = []mutation{
 		old: "claim.Queue, claim.Ticket = true, 1", new: "_ = claim",
 		test: "^TestHealingComesBeforeAWaitingWriter$"},
 	{name: "forgets that a claim was downgraded", file: "share.go",
-		old: "r.shared = true", new: "_ = r",
+		old: "r.shared = r.shared || claim.Shared", new: "_ = r",
 		test: "^TestHealingPutsReadersBack$"},
 	{name: "release forgets only exclusive claims", file: "release.go",
 		old:  "return q.begin(node.Releasing, claim, clock.Now())",
