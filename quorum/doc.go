@@ -127,6 +127,11 @@
 // may be known to fewer nodes than a majority from the start, if its acquisition was not complete
 // when a node lost its data that had granted it.
 //
+// No renewal finds a loss if the claim is on the node nevertheless. Without a guard, that is so if
+// the node comes back with older data that has the claim, or if it loses its data before it carries
+// out the acquisition of a claim that already holds a majority. Then only clocks keep tokens above
+// those that the node has forgotten, if the others that know them are lost later.
+//
 // A node that loses its data also forgets its set, and joins the set of the first client that asks.
 // So do not leave clients of an older set running.
 //

@@ -123,12 +123,14 @@ func (h *healing) draw(list []lostClaim) {
 		p := &list[i]
 		s := q.shardOf(p.claim.Key)
 		s.mu.Lock()
-		if r := h.heldLocked(s, p.claim); r != nil && (p.claim.Shared || r.shared) {
+		switch r := h.heldLocked(s, p.claim); {
+		case r == nil: // nobody is asked, so nobody becomes sure
+		case p.claim.Shared || r.shared:
 			claim := *p.claim
 			claim.Shared, claim.Token, claim.Block = true, r.top, 1
 			claims, drawing = append(claims, claim), append(drawing, p)
 			unsure, but = append(unsure, r.unsure|p.lost), append(but, h.silent|p.lost)
-		} else {
+		default:
 			p.sure = true
 		}
 		s.mu.Unlock()
@@ -183,7 +185,6 @@ func (h *healing) set(p *lostClaim, n int, to node.Receiver) bool {
 		return false
 	}
 	r.notSure(r.unsure | node.Only(n))
-	r.setAt = clock.Now()
 	// A release that begins from now on comes after this call in the key's order.
 	claim := *p.claim
 	claim.Queue, claim.Block = false, 1
@@ -207,7 +208,7 @@ func (h *healing) set(p *lostClaim, n int, to node.Receiver) bool {
 func (h *healing) tell(list []lostClaim) {
 	var claims []driver.Claim
 	var telling []*lostClaim // by claim
-	lists := make([][]int32, len(h.q.nodes))
+	var but []node.Set       // which nodes are not told, by claim
 	for i := range list {
 		p := &list[i]
 		switch {
@@ -217,14 +218,10 @@ func (h *healing) tell(list []lostClaim) {
 			h.told(p, p.unsure)
 			continue
 		}
-		for n := range lists {
-			if p.unsure.Has(n) && !h.silent.Has(n) {
-				lists[n] = append(lists[n], int32(len(claims)))
-			}
-		}
 		claim := *p.claim
 		claim.Shared, claim.Token, claim.Block = true, p.above, 1
 		claims, telling = append(claims, claim), append(telling, p)
+		but = append(but, node.Every(len(h.q.nodes))&^p.unsure|h.silent)
 	}
 	if len(claims) == 0 {
 		return
@@ -233,19 +230,21 @@ func (h *healing) tell(list []lostClaim) {
 	for k, p := range telling {
 		b.tallies[k].need = int8(p.unsure.Count())
 	}
-	b.ask(lists)
+	b.askBut(but)
 	_ = b.wait(h.q.group.Context())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, p := range telling {
-		h.told(p, b.having(k, driver.Held)&p.unsure)
+		h.told(p, b.having(k, driver.Held))
 	}
 }
 
 // told notes that nodes know the last token of a claim, if enough have told theirs. Those nodes had
 // the claim at the renewal, others told their tokens after that, and the nodes had the claim still
-// when they acknowledged the last one. If the claim was set again since the renewal began, one of
-// them may have been without it meanwhile, so that is left to a later renewal.
+// when they acknowledged the last one. If the claim may have been set again since the renewal
+// began, one of them may have been without it meanwhile, so that is left to a later renewal. It may
+// be set at any time while a call is under way: calls for one key wait for each other, and renewals
+// for none.
 //
 // A claim that was alone after the renewal had found it there has the last token itself.
 func (h *healing) told(p *lostClaim, nodes node.Set) {
@@ -253,7 +252,7 @@ func (h *healing) told(p *lostClaim, nodes node.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.findLocked(p.claim.Key, p.claim.Owner)
-	if p.sure && r != nil && r.setAt < h.start {
+	if p.sure && r != nil && !r.history.Busy() && r.setAt < h.start {
 		r.notSure(r.unsure &^ nodes)
 	}
 }

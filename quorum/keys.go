@@ -52,7 +52,7 @@ type record struct {
 	top driver.Token
 
 	// unsure is the nodes that may not know the last token of the key, because the claim was set
-	// there again. SetAt is when that was begun last.
+	// there again. SetAt is when a call that may have set it returned last.
 	unsure node.Set
 	setAt  clock.Instant
 
@@ -116,6 +116,9 @@ func (r *record) Answered(
 	}
 	if err == nil && c.Claim.Ticket == 0 && node.TellsClock(c.Op, &result) {
 		r.q.placed(result.Clock)
+	}
+	if c.Op == node.Acquiring {
+		r.setAt = clock.Now()
 	}
 	if w := r.queued; w != nil && c.Op == node.Acquiring && c.Claim.Queue && latest && err == nil {
 		w.answered(c.Node.Index, c.Claim, result, c.Began, r.q)

@@ -299,20 +299,26 @@ func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
 	})
 }
 
-// drawer is a node that does not draw tokens, or not yet, and lets claims wait that are set again.
+// drawer is a node that does not draw tokens, or not yet, and lets claims wait that are set again, or
+// the answers to that.
 type drawer struct {
 	*memhold.Backend // another one when it has lost its data
 	refuses          bool
 	fails            bool          // renewals that draw no tokens
 	waits            chan struct{} // nil: draws do not wait
 	sets             chan struct{} // nil: acquisitions do not wait
+	answers          chan struct{} // nil: their answers do not wait
 }
 
 func (d *drawer) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if d.sets != nil {
 		<-d.sets
 	}
-	return d.Backend.Acquire(ctx, claim)
+	r, err := d.Backend.Acquire(ctx, claim)
+	if d.answers != nil {
+		<-d.answers
+	}
+	return r, err
 }
 
 func (d *drawer) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Result, error) {
@@ -455,6 +461,103 @@ func TestR38_NodeIsLostAgainBeforeItAcknowledges(t *testing.T) {
 			renew()
 		}
 		knowsAll(t, q, last, nodes[0])
+	})
+}
+
+// The same, and the claim is set there the second time by a call that was made before the renewal,
+// and has waited for another call for its key.
+func TestR38_CallThatWaitsSetsTheClaimAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 3)
+		const last = 1000
+		sets, answers, waits := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		nodes[0].sets, nodes[0].answers = sets, answers
+		nodes[0].lose()
+		renew() // sets the claim
+		mustHold(t, q, driver.Claim{Key: "k", Owner: "another", TTL: time.Second, Shared: true})
+		renew() // is about to set it once more
+		close(sets)
+		answers <- struct{}{} // to the first call, and the third one waits for the second
+		time.Sleep(time.Millisecond)
+		nodes[0].waits = waits
+		renew() // finds the claim there, and the other nodes tell their tokens
+		for i := range 2 {
+			nodes[i].read(t, last)
+		}
+		nodes[0].lose()
+		answers <- struct{}{} // to the second call, so the third one sets the claim
+		synctest.Wait()
+		close(waits) // so the node acknowledges what the others have told
+		synctest.Wait()
+		close(answers)
+		for range 2 {
+			rest()
+			renew()
+		}
+		knowsAll(t, q, last, nodes[0])
+	})
+}
+
+// If a healer comes to a reader when it may have ended already, nobody is asked for its tokens, and
+// nobody becomes sure of them.
+func TestR38_NodesStayUnsureIfAHealerComesTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const each = quorum.DrawsAtOnce + 1 // so a healer has two steps
+		servers := busyServers(3)
+		q := quorumOf(t, servers, nil)
+		const ttl = 10 * quorum.DefaultNodeTimeout
+		var claims []driver.Claim
+		for i := range 8 * each {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "reader", TTL: ttl,
+				Token: 1, Shared: true})
+			mustHold(t, q, claims[i])
+		}
+		lose := func(server int, second bool) { // those of the first steps, or of the second ones
+			time.Sleep(ttl / 4)
+			for i, claim := range claims {
+				if (i%each == quorum.DrawsAtOnce) == second {
+					servers[server].data.Delete(claim.Key)
+				}
+			}
+		}
+		lose(0, true)
+		renewMany(t, q, claims)
+		lose(2, false)
+		servers[2].isFar(20 * time.Millisecond) // so it answers the renewal when it hangs
+		renewMany(t, q, claims)
+		servers[2].hang() // the first step takes a healer as long as the TTL
+		for range 8 {
+			time.Sleep(ttl / 4)
+			renewMany(t, q, claims)
+		}
+		if n := q.Unsure(); n != len(claims) {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want %d", n,
+				len(claims))
+		}
+	})
+}
+
+// A node that acknowledges the last token becomes sure of it, though another one that is unsure
+// does not answer.
+func TestR38_UnsureNodesDoNotWaitForEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, nodes, renew := readerOn(t, 5)
+		renewals := func(n int) {
+			for range n {
+				renew()
+				rest()
+			}
+		}
+		nodes[0].lose()
+		renewals(1)
+		nodes[1].lose()
+		nodes[1].refuses = true
+		renewals(2) // node 0 becomes sure
+		nodes[1].refuses, nodes[2].refuses = false, true
+		renewals(3) // node 1 becomes sure because node 0 is
+		if n := q.Unsure(); n != 0 {
+			t.Errorf("%d claims have nodes that are unsure of the last token; want none", n)
+		}
 	})
 }
 

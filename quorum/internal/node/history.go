@@ -131,8 +131,11 @@ func (h *History) Pend(i int) bool {
 	return true
 }
 
+// Busy reports whether a call for the claim is under way.
+func (h *History) Busy() bool { return h.calls > 0 }
+
 // Idle reports whether no call is under way, and no release pending.
-func (h *History) Idle() bool { return h.calls == 0 && h.pending == 0 }
+func (h *History) Idle() bool { return !h.Busy() && h.pending == 0 }
 
 // push notes a new call. The call ends a pending release of the claim: if it is a release, it takes
 // that one's place; if it is an acquisition, a pending release must not undo it.
