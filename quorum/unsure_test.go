@@ -364,6 +364,7 @@ func readerOn(t *testing.T, n int) (q *quorum.Quorum, nodes []*drawer, renew fun
 	t.Cleanup(func() { q.Close() })
 	claim := driver.Claim{Key: "k", Owner: "reader", TTL: 10 * time.Second, Token: 1, Shared: true}
 	mustHold(t, q, claim)
+	synctest.Wait() // until all nodes have answered: tests change them
 	rest()
 	return q, nodes, func() {
 		t.Helper()
