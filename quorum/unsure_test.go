@@ -299,8 +299,8 @@ func TestWritersAreHealedForSureBesideReaders(t *testing.T) {
 	})
 }
 
-// drawer is a node that does not draw tokens, or not yet, and lets claims wait that are set again, or
-// the answers to that.
+// drawer is a node that does not draw tokens, or not yet, and lets claims wait that are set again,
+// or the answers to that.
 type drawer struct {
 	*memhold.Backend // another one when it has lost its data
 	refuses          bool
