@@ -63,7 +63,7 @@ func TestEtcdExitCodes(t *testing.T) {
 		{"called by nobody else", []string{"run", "n", "--", "sh", "-c",
 			"env | grep _CALLER; test $? = 1"}, 0},
 		{"no server", []string{"run", "--on=etcd+unix:///no/socket", "n", "--", "true"}, 69},
-		{"held for too long", []string{"run", "--ttl=1s", "--max-hold=1s", "n", "--", "sleep",
+		{"held for too long", []string{"run", "--ttl=4s", "--max-hold=4s", "n", "--", "sleep",
 			"3600"}, 70},
 		{"busy", []string{"run", "--no-wait", "held", "--", "true"}, 75},
 		{"shared, busy", []string{"run", "--shared", "--no-wait", "held", "--", "true"}, 75},

@@ -40,10 +40,10 @@ func everyExitCode(t *testing.T, url, down string) {
 		{[]string{"run", "n", "--", "sh", "-c", "kill -9 $$"}, 137, "0-255"},
 		{[]string{"run", "n"}, 64, "64"},
 		{[]string{"run", "--on=" + down, "n", "--", "true"}, 69, "69"},
-		{[]string{"run", "--ttl=1s", "--max-hold=1s", "n", "--", "sleep", "3600"}, 70, "70"},
+		{[]string{"run", "--ttl=4s", "--max-hold=4s", "n", "--", "sleep", "3600"}, 70, "70"},
 		{[]string{"run", "--no-wait", "held by it", "--", "true"}, 75, "75"},
 		{[]string{"run", "--no-wait", "-E", "7", "held by it", "--", "true"}, 7, "75"},
-		{[]string{"run", "--wait=1s", "held by it", "--", "true"}, 75, "75"},
+		{[]string{"run", "--wait=5s", "held by it", "--", "true"}, 75, "75"},
 		{[]string{"run", "n", "--", "/dev/null"}, 126, "126"},
 		{[]string{"run", "n", "--", "no-such-command"}, 127, "127"},
 	} {

@@ -90,7 +90,7 @@ func TestExitCodes(t *testing.T) {
 		{"lease too short", run("--ttl=0", "n", "--", "true"), 64, "64", nil, nil},
 		{"no directory", run("--on=file:///dev/null", "n", "--", "true"), 69, "69", nil, nil},
 		{"no server", run("--on="+down.URL(), "n", "--", "true"), 69, "69", nil, nil},
-		{"held for too long", append(run("--ttl=1s", "--max-hold=1s", "n"), lasting...), 70, "70",
+		{"held for too long", append(run("--ttl=4s", "--max-hold=4s", "n"), lasting...), 70, "70",
 			nil, nil},
 		{"busy", run("--no-wait", "held", "--", "true"), 75, "75", nil, nil},
 		{"shared, busy", run("--shared", "--no-wait", "held", "--", "true"), 75, "75", nil, nil},
@@ -102,7 +102,7 @@ func TestExitCodes(t *testing.T) {
 
 		{"released", []string{"hold", longTTL, "n"}, 0, "0",
 			func(p *process) { p.line(); p.signal(syscall.SIGINT) }, nil},
-		{"held for too long", []string{"hold", "--ttl=1s", "--max-hold=1s", "n"}, 70, "70", nil,
+		{"held for too long", []string{"hold", "--ttl=4s", "--max-hold=4s", "n"}, 70, "70", nil,
 			nil},
 		{"no token", []string{"hold", "n"}, 74, "74", nil, full},
 		{"no name", []string{"hold"}, 64, "other", nil, nil},
