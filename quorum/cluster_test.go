@@ -263,4 +263,7 @@ func (c *cluster) soon(what string, n int, f func()) {
 }
 
 // rest lets stragglers finish.
-func rest() { time.Sleep(time.Second) }
+func rest() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
