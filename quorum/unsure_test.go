@@ -311,8 +311,16 @@ type drawer struct {
 }
 
 func (d *drawer) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
-	if d.sets != nil {
-		<-d.sets
+	if sets := d.sets; sets != nil {
+		select {
+		case <-sets:
+		case <-ctx.Done(): // it takes effect later
+			go func() {
+				<-sets
+				d.Backend.Acquire(context.WithoutCancel(ctx), claim)
+			}()
+			return driver.Result{}, &driver.Error{Maybe: true, Err: ctx.Err()}
+		}
 	}
 	r, err := d.Backend.Acquire(ctx, claim)
 	if d.answers != nil {
@@ -636,7 +644,7 @@ func TestR38_NodeThatDoesNotAnswerTheRenewalStaysUnsure(t *testing.T) {
 		nodes[0].lose()
 		nodes[0].sets, nodes[0].waits = sets, waits
 		renew()
-		time.Sleep(time.Millisecond)
+		rest() // the call that sets it returns without an answer
 		nodes[0].fails = true
 		renew() // the others tell their tokens
 		for i := range 3 {
