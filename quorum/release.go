@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/quorum/internal/node"
 )
 
-// Release ends the claim on all nodes at once, as driver.Backend describes, whether they are known
-// to hold it or not. It returns Held if a majority held the claim until now. If too many nodes did
-// not hold it for a majority, it returns Busy if the claim was queued, and else Lost. If no
-// majority answers, it fails with ErrUnknown.
+// Release ends the claim at once, as driver.Backend describes, on all nodes that may have it,
+// whether they are known to hold it or not. These are the nodes that were asked for the claim, or
+// all nodes if the Quorum knows nothing of the claim. Release returns Held if a majority held the
+// claim until now. If too many nodes did not hold it for a majority, it returns Busy if the claim
+// was queued, and else Lost. If no majority answers, it fails with ErrUnknown.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
 // has confirmed a release is not asked again while others have not. ctx ends only the wait. If ctx
