@@ -117,7 +117,7 @@ func (r *record) Answered(
 	if err == nil && c.Claim.Ticket == 0 && node.TellsClock(c.Op, &result) {
 		r.q.placed(result.Clock)
 	}
-	if c.Op == node.Acquiring {
+	if c.Op == node.Acquiring && r.unsure != 0 {
 		r.setAt = clock.Now()
 	}
 	if w := r.queued; w != nil && c.Op == node.Acquiring && c.Claim.Queue && latest && err == nil {
