@@ -160,12 +160,14 @@ func busyServers(n int) (servers []*busyServer) {
 	return servers
 }
 
-func quorumOf(t *testing.T, servers []*busyServer, f func(quorum.NodeEvent)) *quorum.Quorum {
-	var nodes []driver.Backend
-	for _, s := range servers {
-		nodes = append(nodes, s)
+// quorumOf returns a client of the nodes, without a guard. f may be nil.
+func quorumOf[B driver.Backend](t *testing.T, nodes []B, f func(quorum.NodeEvent)) *quorum.Quorum {
+	t.Helper()
+	var backends []driver.Backend
+	for _, n := range nodes {
+		backends = append(backends, n)
 	}
-	q, err := quorum.New(nodes, quorum.WithGuard(0), quorum.WithObserver(f))
+	q, err := quorum.New(backends, quorum.WithGuard(0), quorum.WithObserver(f))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,12 +274,7 @@ func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
 		q, other := quorumOf(t, servers, nil), quorumOf(t, servers, nil)
 		claims := holdReaders(t, q, n)
 		servers[2].hang() // it does not hear of the other reader's tokens
-		var last []driver.Token
-		for _, claim := range claims {
-			claim.Owner, claim.Token = "other", 1000
-			last = append(last, mustHold(t, other, claim))
-			mustRelease(t, other, claim)
-		}
+		last := readAll(t, other, claims)
 		servers[2].goOn()
 		time.Sleep(2 * time.Second)
 		servers[0].forget()
@@ -299,6 +296,18 @@ func TestR38_ManyReadersHealWithWhatOneNodeKnows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// readAll has another reader of each claim's key come and go. It returns their tokens, which are
+// larger than those of the claims, and differ.
+func readAll(t *testing.T, other *quorum.Quorum, claims []driver.Claim) (last []driver.Token) {
+	t.Helper()
+	for i, claim := range claims {
+		claim.Owner, claim.Token = "other", driver.Token(1000*(len(claims)-i))
+		last = append(last, mustHold(t, other, claim))
+		mustRelease(t, other, claim)
+	}
+	return last
 }
 
 // renewMany renews as the kernel does.

@@ -115,17 +115,10 @@ func (n *turnstile) Release(ctx context.Context, claim driver.Claim) (driver.Res
 func turnstiles(t *testing.T) (*quorum.Quorum, []*turnstile) {
 	t.Helper()
 	var nodes []*turnstile
-	var backends []driver.Backend
 	for range 3 {
 		nodes = append(nodes, &turnstile{Backend: memhold.New()})
-		backends = append(backends, nodes[len(nodes)-1])
 	}
-	q, err := quorum.New(backends, quorum.WithGuard(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { q.Close() })
-	return q, nodes
+	return quorumOf(t, nodes, nil), nodes
 }
 
 // giveUp begins a release and gives it up at once.
@@ -198,7 +191,6 @@ func TestConfirmedReleaseIsNotRepeated(t *testing.T) {
 						t.Fatalf("Acquire = %v, want an error", r.State)
 					}
 					synctest.Wait() // it is given back
-					synctest.Wait()
 				}
 				giveUp(t, q, claim)
 				nodes[1].open()

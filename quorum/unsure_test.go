@@ -157,12 +157,7 @@ func TestR38_NodeJustHealedIsNotAskedForTheLastToken(t *testing.T) {
 			time.Sleep(2 * time.Second) // until they count as up
 		}
 		hang(2, 3) // they do not hear of the other reader's tokens
-		var last []driver.Token
-		for _, claim := range claims {
-			claim.Owner, claim.Token = "other", 1000
-			last = append(last, mustHold(t, other, claim))
-			mustRelease(t, other, claim)
-		}
+		last := readAll(t, other, claims)
 		goOn(2, 3)
 		servers[0].forget()
 		servers[1].forget()
@@ -196,12 +191,7 @@ func TestR38_NodeThatLostOtherReadersIsAskedForTheLastToken(t *testing.T) {
 		claims := holdReaders(t, q, n)
 		rest()
 		servers[2].hang() // it does not hear of the other reader's tokens
-		var last []driver.Token
-		for _, claim := range claims {
-			claim.Owner, claim.Token = "other", 1000
-			last = append(last, mustHold(t, other, claim))
-			mustRelease(t, other, claim)
-		}
+		last := readAll(t, other, claims)
 		servers[2].goOn()
 		time.Sleep(2 * time.Second) // until it counts as up
 		// One node loses the readers of the first step, and another one those of the second.
@@ -360,20 +350,13 @@ func (d *drawer) read(t *testing.T, token driver.Token) driver.Token {
 // until the nodes have answered.
 func readerOn(t *testing.T, n int) (q *quorum.Quorum, nodes []*drawer, renew func()) {
 	t.Helper()
-	var backends []driver.Backend
 	for range n {
 		nodes = append(nodes, &drawer{Backend: memhold.New()})
-		backends = append(backends, nodes[len(nodes)-1])
 	}
-	q, err := quorum.New(backends, quorum.WithGuard(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { q.Close() })
+	q = quorumOf(t, nodes, nil)
 	claim := driver.Claim{Key: "k", Owner: "reader", TTL: 10 * time.Second, Token: 1, Shared: true}
 	mustHold(t, q, claim)
-	synctest.Wait() // until all nodes have answered: tests change them
-	rest()
+	rest() // until all nodes have answered: tests change them
 	return q, nodes, func() {
 		t.Helper()
 		renewMany(t, q, []driver.Claim{claim})
@@ -674,12 +657,7 @@ func TestR38_ReadersThatDifferentNodesLostAreHealedTogether(t *testing.T) {
 		claims := holdReaders(t, q, n)
 		rest()
 		servers[2].hang() // it does not hear of the other reader's tokens
-		var last []driver.Token
-		for i, claim := range claims {
-			claim.Owner, claim.Token = "other", driver.Token(1000*(n-i))
-			last = append(last, mustHold(t, other, claim))
-			mustRelease(t, other, claim)
-		}
+		last := readAll(t, other, claims)
 		servers[2].goOn()
 		time.Sleep(2 * time.Second) // until it counts as up
 		for i := range claims {
