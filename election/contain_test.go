@@ -17,73 +17,128 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
-// If a context of Run panics when the grace is over and the lock is released, in a goroutine in
-// which nobody can recover, that is reported, and no lock stays behind.
+// If a context of Run panics, or ends its goroutine, when the grace is over and the lock is
+// released, in a goroutine in which nobody can recover, that is reported, and no lock stays behind.
 //
 // Fails if the code is broken like this: contain without recover.
 func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
-	reached := 0
-	for at := int64(1); at <= 20; at++ {
-		synctest.Test(t, func(t *testing.T) {
-			memory := memhold.New()
-			defer memory.Close()
-			l, err := holdfast.New(memory)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			var mu sync.Mutex
-			var told []error
-			e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
-				election.WithOnError(func(err error) {
-					mu.Lock()
-					defer mu.Unlock()
-					told = append(told, err)
-				}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			inner, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			var armed, panicked atomic.Bool
-			ctx := &odd{inner, new(atomic.Int64), at, func() {
-				panicked.Store(true)
-				panic("odd")
-			}}
-			end, done := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() { recover() }()
-				e.Run(&armedContext{ctx, &armed}, func(context.Context, election.Term) error {
-					<-end
-					return nil
-				})
-			}()
-			time.Sleep(time.Second)
-			armed.Store(true)
-			err = e.Resign(context.Background()) // returns when the grace is over
-			armed.Store(false)
-			synctest.Wait()
-			if panicked.Load() {
-				reached++
-				mustFind(t, err, holdfast.ErrUnknown)
-				mu.Lock()
-				if text := fmt.Sprint(told); !strings.Contains(text, "a panic: odd") {
-					t.Errorf("at %d: onError was told %s, and nothing of the panic", at, text)
+	for name, c := range map[string]struct {
+		do   func()
+		told string
+	}{"panic": {func() { panic("odd") }, "a panic: odd"},
+		"goexit": {runtime.Goexit, "a call of runtime.Goexit"}} {
+		reached := 0
+		for at := int64(1); at <= 20; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memhold.New()
+				defer memory.Close()
+				l, err := holdfast.New(memory)
+				if err != nil {
+					t.Fatal(err)
 				}
-				mu.Unlock()
-			}
-			mustFind(t, err, election.ErrOverdue)
-			if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
-				t.Errorf("at %d: leader %v, %v; want nobody", at, leader, err)
-			}
-			close(end)
-			cancel()
-			<-done
-		})
+				defer l.Close()
+				var mu sync.Mutex
+				var told []error
+				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+					election.WithOnError(func(err error) {
+						mu.Lock()
+						defer mu.Unlock()
+						told = append(told, err)
+					}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				var armed, acted atomic.Bool
+				ctx := &odd{inner, new(atomic.Int64), at, func() {
+					acted.Store(true)
+					c.do()
+				}}
+				end, done := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					e.Run(&armedContext{ctx, &armed}, func(context.Context, election.Term) error {
+						<-end
+						return nil
+					})
+				}()
+				time.Sleep(time.Second)
+				armed.Store(true)
+				err = e.Resign(context.Background()) // returns when the grace is over
+				armed.Store(false)
+				synctest.Wait()
+				if acted.Load() {
+					reached++
+					mustFind(t, err, holdfast.ErrUnknown)
+					mu.Lock()
+					if text := fmt.Sprint(told); !strings.Contains(text, c.told) ||
+						!errors.Is(errors.Join(told...), election.ErrOverdue) {
+						t.Errorf("%s at %d: onError was told %s", name, at, text)
+					}
+					mu.Unlock()
+				}
+				mustFind(t, err, election.ErrOverdue)
+				if leader, err := e.Leader(context.Background()); err != nil || leader.Exists() {
+					t.Errorf("%s at %d: leader %v, %v; want nobody", name, at, leader, err)
+				}
+				close(end)
+				cancel()
+				<-done
+			})
+		}
+		if reached == 0 {
+			t.Errorf("%s: no release was cut off; the case is that one is", name)
+		}
 	}
-	if reached == 0 {
-		t.Error("no release was cut off; the case is that one is")
+}
+
+// deadly is a context that ends the goroutine that next asks it for its deadline. Goroutines that
+// sleep do, and none that waits for a lock.
+type deadly struct {
+	context.Context
+	armed *atomic.Bool
+}
+
+func (d deadly) Deadline() (time.Time, bool) {
+	if d.armed.Swap(false) {
+		runtime.Goexit()
+	}
+	return d.Context.Deadline()
+}
+
+// A term ends if a context of Run ends the goroutine that checks the health or looks for preferred
+// candidates: nothing would watch over the term any more. Nor does a preferred candidate show
+// itself without checks.
+func TestContextThatEndsWhatWatches(t *testing.T) {
+	check := election.WithHealthCheck(time.Second, func(context.Context) error { return nil })
+	for name, options := range map[string][]election.Option{"check": {check},
+		"look": {ordinary()}, "show": {preferred(), check}} {
+		play(t, func(s *stage) {
+			other := s.candidate("b")
+			if name == "show" {
+				other.run(nil)
+			}
+			a := s.candidate("a", options...)
+			inner, cancel := context.WithCancel(background)
+			ctx := deadly{inner, new(atomic.Bool)}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				a.Run(ctx, untilEnd)
+			}()
+			time.Sleep(time.Second / 2)
+			ctx.armed.Store(true)
+			time.Sleep(time.Second)
+			if told := fmt.Sprint(a.errors()); !strings.Contains(told, "runtime.Goexit") {
+				t.Errorf("%s: told %s", name, told)
+			}
+			cancel()
+			<-ended
+			a.leave()
+			other.leave()
+		})
 	}
 }
 

@@ -25,8 +25,9 @@ var (
 	ErrOverdue = errors.New("function has not returned within the grace")
 )
 
-// errNotReleased is what Resign returns if a panic has cut the release off.
-var errNotReleased = fmt.Errorf("election: the release was cut off by a panic: %w",
+// errNotReleased is what Resign returns if a panic, or the end of its goroutine, has cut the
+// release off.
+var errNotReleased = fmt.Errorf("election: the release was cut off: %w",
 	holdfast.ErrUnknown)
 
 // errReturned is the cause of a term's context after the function has returned.

@@ -39,11 +39,7 @@ func (e *Election) campaign(ctx context.Context,
 			told = true
 		}()
 		e.showing.Wait() // since the last campaign
-		e.showing.Go(func() {
-			if fault := contain(func() { e.showAgain(waiting) }); fault != nil {
-				e.tell(fault)
-			}
-		})
+		e.showing.Go(func() { contain(func() { e.showAgain(waiting) }, e.tell) })
 	}
 	return e.locker.Acquire(ctx, e.name, options...)
 }
@@ -75,7 +71,7 @@ func (e *Election) show(ctx context.Context) error {
 	defer fail(nil)
 	if e.config.check != nil {
 		e.probe(well, fail)
-		checks.Go(func() { fail(contain(func() { e.watch(well, fail) })) })
+		checks.Go(func() { contain(func() { e.watch(well, fail) }, fail) })
 	}
 	// Holding this key is no term, so what bounds a term does not bound it.
 	options := append(e.config.acquireOptions(), holdfast.WithMaxHold(0))

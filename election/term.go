@@ -116,10 +116,8 @@ func (t *term) prepare() {
 func (t *term) first(task func(done func())) {
 	ctx, done := context.WithCancel(t.ctx)
 	t.tasks.Go(func() {
-		defer done() // also if a check ends this goroutine
-		if fault := contain(func() { task(done) }); fault != nil {
-			t.cancel(fault) // nothing watches over the term any more
-		}
+		defer done()                             // also if a check ends this goroutine
+		contain(func() { task(done) }, t.cancel) // else nothing would watch over the term any more
 	})
 	<-ctx.Done()
 }
@@ -142,11 +140,12 @@ func (t *term) await() {
 	overdue := fmt.Errorf("%w of %v, which began with: %w", ErrOverdue, t.election.config.grace,
 		context.Cause(t.ctx))
 	var err error
-	if fault := contain(func() { err = t.release(overdue) }); fault != nil {
-		err = fmt.Errorf("%w: %w", errNotReleased, fault)
-	}
-	t.election.tellTerm(t.lock, overdue)
-	t.tellEnd(err)
+	defer func() { // even if a context ends the goroutine
+		t.election.tellTerm(t.lock, overdue)
+		t.tellEnd(err)
+	}()
+	contain(func() { err = t.release(overdue) },
+		func(fault error) { err = fmt.Errorf("%w: %w", errNotReleased, fault) })
 }
 
 // release releases the lock once, and returns when it is released. The call that released it
