@@ -48,6 +48,7 @@ func (e *Election) campaign(ctx context.Context,
 func (e *Election) showAgain(ctx context.Context) {
 	retry := pauses{min: e.config.minPause, max: e.config.maxPause}
 	for ctx.Err() == nil {
+		began := clock.Now()
 		err := e.show(ctx)
 		switch {
 		case errors.Is(err, holdfast.ErrClosed): // the campaign fails with it
@@ -58,7 +59,7 @@ func (e *Election) showAgain(ctx context.Context) {
 		case err != nil:
 			e.tell(err)
 		}
-		sleep(ctx, retry.take())
+		sleep(ctx, retry.afterTerm(clock.Now().Sub(began), nil))
 	}
 }
 
@@ -84,7 +85,7 @@ func (e *Election) show(ctx context.Context) error {
 	}
 	defer lock.Release(context.Background()) // if ctx panics; otherwise it is released already
 	held := lock.Context(well)
-	<-held.Done()
+	keep(held, lock)
 	if well.Err() == nil {
 		return context.Cause(held) // lost
 	}
@@ -93,6 +94,19 @@ func (e *Election) show(ctx context.Context) error {
 		err = errors.Join(context.Cause(well), err)
 	}
 	return err
+}
+
+// keep waits until ctx ends, which ends with the lock. It extends the lease if nothing has renewed
+// it in time, as with holdfast.WithoutRenewal.
+func keep(ctx context.Context, lock *holdfast.Lock) {
+	left := func() time.Duration { return lock.Deadline().Sub(clock.Time(clock.Now())) }
+	whole := left()
+	for ctx.Err() == nil {
+		sleep(ctx, max(whole/4, time.Millisecond))
+		if left() < whole*5/8 {
+			lock.Extend(ctx) // if it fails, there is time for another one
+		}
+	}
 }
 
 // lookOut ends the term when a preferred candidate waits. It calls first after the first look.

@@ -388,3 +388,46 @@ func TestPreferredLeavesBeforeItShowsItself(t *testing.T) {
 		s.mustBeEmpty()
 	})
 }
+
+// A preferred candidate shows itself for as long as it waits, also if its locks are not renewed.
+func TestPreferredWithoutRenewal(t *testing.T) {
+	play(t, func(s *stage) {
+		p := s.candidate("p", preferred(), election.WithLockOptions(holdfast.WithoutRenewal()))
+		other := s.candidate("b")
+		other.run(nil)
+		p.run(nil)
+		for range 90 {
+			time.Sleep(time.Second)
+			e, err := s.memory.Inspect(background, "scheduler@preferred")
+			if err != nil || e.Holder.Owner == "" {
+				t.Fatalf("%v: the second key is held by %q, %v", now(), e.Holder.Owner, err)
+			}
+		}
+		other.leave()
+		s.mustLead("p")
+		p.mustTellNothing()
+		p.leave()
+		s.mustBeEmpty()
+	})
+}
+
+// However often a preferred candidate has lost the second key before, it soon shows itself again.
+func TestPreferredShowsItselfSoonAfterALoss(t *testing.T) {
+	play(t, func(s *stage) {
+		b, p := s.candidate("b"), s.candidate("p", preferred())
+		b.run(nil)
+		p.run(nil)
+		for range 8 {
+			time.Sleep(2 * election.DefaultMaxPause)
+			s.memory.Faults().Lose("scheduler@preferred")
+			time.Sleep(ttl + election.DefaultMinPause)
+			e, err := s.memory.Inspect(background, "scheduler@preferred")
+			if err != nil || e.Holder.Owner == "" {
+				t.Fatalf("%v: the second key is held by %q, %v", now(), e.Holder.Owner, err)
+			}
+			p.mustTell(holdfast.ErrLost)
+		}
+		p.leave()
+		b.leave()
+	})
+}
