@@ -115,7 +115,7 @@ func (v *View) Lock() {
 		lock, err := v.locker.Acquire(ctx, v.key, v.lock...)
 		switch {
 		case err == nil:
-			v.hold(lock)
+			v.hold(lock, cancel)
 			locked = true
 			return
 		case v.ctx.Err() != nil:
@@ -149,7 +149,7 @@ func (v *View) TryLock() (locked bool) {
 	lock, err := v.locker.TryAcquire(ctx, v.key, v.lock...)
 	switch {
 	case err == nil:
-		v.hold(lock)
+		v.hold(lock, cancel)
 		return true
 	case v.ctx.Err() != nil:
 		panic(v.ended())
@@ -182,7 +182,17 @@ func (v *View) Held() *holdfast.Lock {
 	return v.held
 }
 
-func (v *View) hold(lock *holdfast.Lock) {
+// hold keeps the lock, and calls over, which ends the context that waited for it. If the context of
+// New panics there, nobody has the lock.
+func (v *View) hold(lock *holdfast.Lock, over func()) {
+	kept := false
+	defer func() {
+		if !kept {
+			lock.Release(context.Background())
+		}
+	}()
+	over()
+	kept = true
 	v.mu.Lock()
 	v.held = lock
 	v.mu.Unlock()

@@ -348,6 +348,52 @@ func TestPanicOfABackendLeavesTheViewToOthers(t *testing.T) {
 	})
 }
 
+// odd is a context that panics when it is asked for its channel for the last of some times.
+type odd struct {
+	context.Context
+	left *int
+}
+
+func (o odd) Done() <-chan struct{} {
+	if *o.left--; *o.left == 0 {
+		panic("a fault of the caller's")
+	}
+	return o.Context.Done()
+}
+
+// If the context of a View panics, whenever that is, nobody has the lock.
+func TestContextThatPanics(t *testing.T) {
+	for name, lock := range map[string]func(*syncview.View){"Lock": (*syncview.View).Lock,
+		"TryLock": func(v *syncview.View) { v.TryLock() }} {
+		panics := 0
+		for at := 1; at <= 10; at++ {
+			bubble(t, func(p *process) {
+				ctx, cancel := context.WithCancel(p.Context())
+				defer cancel()
+				left := 0
+				view := p.view(odd{ctx, &left})
+				left = at
+				if panicOf(func() { lock(view) }) == nil {
+					view.Unlock()
+				} else {
+					panics++
+				}
+				left = 0
+				for _, v := range []*syncview.View{view, p.other().view(p.Context())} {
+					if !v.TryLock() {
+						p.Fatalf("%s, Done called %d times: the lock is held", name, at)
+					}
+					v.Unlock()
+				}
+			})
+		}
+		if panics < 3 {
+			t.Errorf("%s panicked %d times; want that it does before and after the request", name,
+				panics)
+		}
+	}
+}
+
 func TestContextOfAViewLeavesAHeldLockAlone(t *testing.T) {
 	bubble(t, func(p *process) {
 		ctx, cancel := context.WithCancel(p.Context())

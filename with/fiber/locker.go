@@ -126,13 +126,22 @@ func (l *Locker) Lock(key string) error {
 // errWaited is why a wait has ended.
 var errWaited = errors.New("withfiber: the wait is over")
 
-func (l *Locker) acquire(key string) (*holdfast.Lock, error) {
+func (l *Locker) acquire(key string) (lock *holdfast.Lock, err error) {
 	if l.wait == 0 {
 		return l.locker.TryAcquire(l.ctx, key, l.lock...)
 	}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.wait, errWaited)
-	defer cancel()
-	lock, err := l.locker.Acquire(ctx, key, l.lock...)
+	defer func() {
+		kept := false
+		defer func() {
+			if !kept && lock != nil { // the context of WithContext panics
+				lock.Release(context.Background())
+			}
+		}()
+		cancel()
+		kept = true
+	}()
+	lock, err = l.locker.Acquire(ctx, key, l.lock...)
 	if !errors.Is(err, errWaited) {
 		return lock, err
 	}

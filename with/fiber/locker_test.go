@@ -404,3 +404,46 @@ func isLoss(t *testing.T, what string, err error) {
 		t.Errorf("%s is %v, want a LostError", what, err)
 	}
 }
+
+// odd is a context that panics when it is asked for its channel for the last of some times.
+type odd struct {
+	context.Context
+	left *int
+}
+
+func (o odd) Done() <-chan struct{} {
+	if *o.left--; *o.left == 0 {
+		panic("a fault of the caller's")
+	}
+	return o.Context.Done()
+}
+
+// If the context of WithContext panics, whenever that is, nobody has the lock.
+func TestContextThatPanics(t *testing.T) {
+	panics := 0
+	for at := 1; at <= 10; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			left := at
+			locks := f.locks(f.locker(), time.Second, withfiber.WithContext(odd{ctx, &left}))
+			defer func() {
+				if recover() != nil {
+					panics++
+				}
+				if err := f.locks(f.locker(), 0).Lock(key); err != nil {
+					t.Error(err)
+				}
+			}()
+			if err := locks.Lock(key); err != nil {
+				t.Error(err)
+			}
+			left = 0
+			locks.Unlock(key)
+		})
+	}
+	if panics < 3 {
+		t.Errorf("it panicked %d times; want that it does before and after the request", panics)
+	}
+}

@@ -147,16 +147,20 @@ func (r *run) Unlock(ctx context.Context) (err error) {
 }
 
 func (r *run) release(ctx context.Context) error {
+	defer r.locker.released() // even if ctx, the backend or onError panics
 	err := r.lock.Release(ctx)
 	r.tell(err)
-	l := r.locker
+	return err
+}
+
+// released notes that a lock is not kept any more.
+func (l *Locker) released() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.kept--; l.kept == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
 	}
-	return err
 }
 
 // tell reports what went wrong with the lock, once. If the program has closed the Locker, it knows

@@ -3,6 +3,7 @@ package withgocron_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memhold"
 	withgocron "github.com/holdfast-go/holdfast/with/gocron"
 )
 
@@ -253,6 +255,30 @@ func TestLateRunLeavesTheNextOneItsLock(t *testing.T) {
 		}
 		if err := next.Unlock(t.Context()); err != nil || !f.isFree("report") {
 			t.Errorf("Unlock = %v, free: %v", err, f.isFree("report"))
+		}
+	})
+}
+
+// Wait returns although WithOnError, told of a release that is not confirmed, ends the goroutine,
+// as a test that fails does.
+func TestWaitAfterOnErrorHasEndedTheGoroutine(t *testing.T) {
+	play(t, func(t *testing.T, f *fleet) {
+		p := f.newProcess()
+		jobs, err := withgocron.New(p.holdfast, 0,
+			withgocron.WithOnError(func(string, error) { runtime.Goexit() }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := jobs.Lock(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.client.Faults().Inject(memhold.Fault{Calls: memhold.Releases, Times: 1, Err: errWork})
+		go lock.Unlock(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := jobs.Wait(ctx); err != nil {
+			t.Errorf("Wait = %v", err)
 		}
 	})
 }

@@ -96,12 +96,19 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	case <-ctx.Done():
 		return fmt.Errorf("withgoose: lock %q: %w", l.key, context.Cause(ctx))
 	}
+	locked := false
+	defer func() {
+		if !locked { // also if ctx or the backend panics
+			<-l.turn
+		}
+	}()
+	// Before there is a lock to release, because ctx may panic.
+	end, _ := ctx.Value(contextKey{l}).(context.CancelCauseFunc)
 	held, err := l.locker.Acquire(ctx, l.key, l.lock...)
 	if err != nil {
-		<-l.turn
 		return err
 	}
-	end, _ := ctx.Value(contextKey{l}).(context.CancelCauseFunc)
+	locked = true
 	context.AfterFunc(held.Context(context.Background()), func() {
 		if err := held.Err(); errors.Is(err, holdfast.ErrLost) {
 			if end != nil {
@@ -121,10 +128,9 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	select {
 	case held := <-l.held:
-		err := held.Release(ctx)
-		<-l.turn
+		defer func() { <-l.turn }() // even if ctx or the backend panics
 		var lost *holdfast.LostError
-		if errors.As(err, &lost) {
+		if errors.As(held.Release(ctx), &lost) {
 			return lost
 		}
 		return nil

@@ -200,6 +200,34 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
+// faulty is a context that panics when it is asked for its error.
+type faulty struct{ context.Context }
+
+func (faulty) Err() error { panic("a fault of the caller's") }
+
+// A panic of the caller's context leaves the lock to others, in this process, too.
+func TestContextThatPanicsLeavesTheLockToOthers(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		l, p := s.process(migration(1, "a", nil))
+		recovered := func(call func(context.Context, *sql.DB) error) {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			call(faulty{t.Context()}, nil)
+		}
+		recovered(l.Lock)
+		if err := l.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		recovered(l.Unlock)
+		if _, err := p.Up(t.Context()); err != nil || !s.has("a") {
+			t.Errorf("Up = %v, migrated: %v", err, s.has("a"))
+		}
+	})
+}
+
 func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errWhy)

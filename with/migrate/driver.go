@@ -125,12 +125,18 @@ func (d *driver) Lock() error {
 	case err != nil:
 		return err
 	}
+	kept := false
+	defer func() {
+		if !kept { // also if inner panics
+			lock.Release(context.Background())
+		}
+	}()
 	if d.config.both {
 		if err := d.Driver.Lock(); err != nil {
-			lock.Release(context.Background())
 			return err
 		}
 	}
+	kept = true
 	d.lock, d.told = lock, false
 	context.AfterFunc(lock.Context(context.Background()), func() {
 		if err := lock.Err(); errors.Is(err, holdfast.ErrLost) {

@@ -250,6 +250,34 @@ func TestDriverLock(t *testing.T) {
 	})
 }
 
+// broken is a driver whose lock panics.
+type broken struct{ database.Driver }
+
+func (broken) Lock() error { panic("a fault of the driver's") }
+
+// If the driver's own lock panics, nobody has ours.
+func TestDriverLockThatPanics(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		locker, err := holdfast.New(s.memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		d, err := withmigrate.New(locker, "db", broken{s.db}, withmigrate.WithDriverLock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { recover() }()
+			err = d.Lock()
+			t.Errorf("Lock = %v, want the panic", err)
+		}()
+		if err := s.driver(withmigrate.WithWait(time.Second)).Lock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestInvalid(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		locker, err := holdfast.New(s.memory)

@@ -121,8 +121,7 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 // try asks for the lock once.
 func (m *Mutex) try(ctx context.Context, s *site, value string) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout())
-	defer cancel()
-	lock, err := s.locker.TryAcquire(ctx, m.name, m.lockOptions(value)...)
+	lock, err := m.acquire(ctx, cancel, s.locker.TryAcquire, value)
 	if err != nil {
 		return err
 	}
@@ -137,8 +136,7 @@ func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) erro
 		span += m.delayFunc(i)
 	}
 	within, cancel := context.WithTimeoutCause(ctx, span, errQueued)
-	defer cancel()
-	lock, err := s.locker.Acquire(within, m.name, m.lockOptions(value)...)
+	lock, err := m.acquire(within, cancel, s.locker.Acquire, value)
 	switch {
 	case err == nil:
 		m.got(lock, value)
@@ -149,6 +147,24 @@ func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) erro
 		return ended(ctx)
 	}
 	return m.refusal(err)
+}
+
+// acquire calls f, which is a method of a Locker, and then cancel. If the caller's context panics
+// in cancel, nobody has the lock.
+func (m *Mutex) acquire(ctx context.Context, cancel func(), f func(context.Context, string,
+	...holdfast.AcquireOption) (*holdfast.Lock, error), value string) (lock *holdfast.Lock,
+	err error) {
+	defer func() {
+		kept := false
+		defer func() {
+			if !kept && lock != nil {
+				lock.Release(context.Background())
+			}
+		}()
+		cancel()
+		kept = true
+	}()
+	return f(ctx, m.name, m.lockOptions(value)...)
 }
 
 func (m *Mutex) timeout() time.Duration {

@@ -297,6 +297,44 @@ func TestContexts(t *testing.T) {
 	})
 }
 
+// odd is a context that panics when it is asked for its channel for the last of some times.
+type odd struct {
+	context.Context
+	left *int
+}
+
+func (o odd) Done() <-chan struct{} {
+	if *o.left--; *o.left == 0 {
+		panic("a fault of the caller's")
+	}
+	return o.Context.Done()
+}
+
+// If the caller's context panics, whenever that is, nobody has the lock.
+func TestContextThatPanics(t *testing.T) {
+	for _, queue := range []redsync.Option{redsync.WithRenewal(), redsync.WithQueue()} {
+		panics := 0
+		for at := 1; at <= 10; at++ {
+			play(t, 1, func(t *testing.T, s *servers) {
+				m := s.process().NewMutex("k", redsync.WithRenewal(), queue)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				defer func() {
+					if recover() != nil {
+						panics++
+						s.must(true, s.process().NewMutex("k").TryLock())
+					}
+				}()
+				left := at
+				s.must(true, m.LockContext(odd{ctx, &left}))
+			})
+		}
+		if panics < 3 {
+			t.Errorf("it panicked %d times; want that it does before and after the request", panics)
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		gen := func() (string, error) { return "first", nil }
