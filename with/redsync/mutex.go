@@ -131,11 +131,7 @@ func (m *Mutex) try(ctx context.Context, s *site, value string) error {
 
 // wait waits for the lock in the queue, for as long as the tries would take.
 func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) error {
-	span := m.timeout()
-	for i := 1; i < tries; i++ {
-		span += m.delayFunc(i)
-	}
-	within, cancel := context.WithTimeoutCause(ctx, span, errQueued)
+	within, cancel := context.WithTimeoutCause(ctx, m.span(tries), errQueued)
 	lock, err := m.acquire(within, cancel, s.locker.Acquire, value)
 	switch {
 	case err == nil:
@@ -165,6 +161,24 @@ func (m *Mutex) acquire(ctx context.Context, cancel func(), f func(context.Conte
 		kept = true
 	}()
 	return f(ctx, m.name, m.lockOptions(value)...)
+}
+
+// maxSpan is longer than any wait.
+const maxSpan = 100 * 365 * 24 * time.Hour
+
+// span returns how long the tries would take with their delays. If there are very many tries, it
+// counts the delays of the others as those of the first ones.
+func (m *Mutex) span(tries int) time.Duration {
+	const most = 10_000
+	span := m.timeout()
+	asked := min(tries-1, most)
+	for i := 1; i <= asked && span < maxSpan; i++ {
+		span += min(m.delayFunc(i), maxSpan)
+	}
+	if tries-1 > asked {
+		span = time.Duration(min(float64(span)/float64(asked)*float64(tries-1), float64(maxSpan)))
+	}
+	return min(span, maxSpan)
 }
 
 func (m *Mutex) timeout() time.Duration {

@@ -3,6 +3,7 @@ package redsync_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -496,6 +497,22 @@ func TestQueue(t *testing.T) {
 		isTaken(t, "Lock", c.Lock())
 		if took := time.Since(began); took != 2*time.Second+400*time.Millisecond {
 			t.Errorf("it waited for %v, want two delays and a try", took)
+		}
+	})
+}
+
+// However many tries there are, and however long their delays, Lock asks.
+func TestQueueWithoutAnEnd(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		for _, o := range []redsync.Option{redsync.WithTries(math.MaxInt),
+			redsync.WithRetryDelay(math.MaxInt64)} {
+			a := s.process().NewMutex("k", redsync.WithQueue(), o)
+			s.lock(a)
+			time.AfterFunc(time.Hour, func() { a.Unlock() })
+			b := s.process().NewMutex("k", redsync.WithQueue(), o)
+			s.must(a.Extend())
+			s.lock(b)
+			s.unlock(b)
 		}
 	})
 }
