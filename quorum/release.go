@@ -15,8 +15,10 @@ import (
 // was queued, and else Lost. If no majority answers, it fails with ErrUnknown.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
-// has confirmed a release is not asked again while others have not. ctx ends only the wait. If ctx
-// has ended before the call, nothing is done, and Release fails with ErrUnavailable.
+// has confirmed a release is not asked again while others have not. Nor is a node that is down, if
+// the release is repeated: so a repetition fails at once while a majority is down. ctx ends only
+// the wait. If ctx has ended before the call, nothing is done, and Release fails with
+// ErrUnavailable.
 func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	if err := q.ready(ctx); err != nil {
 		return driver.Result{}, err

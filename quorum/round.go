@@ -113,7 +113,7 @@ func (r *round) launch(force bool) {
 		}
 		probe, err := q.nodes[i].Admit(force)
 		if err != nil {
-			p.outcome = r.without(i, err, force)
+			p.outcome = r.without(i, err, force || r.repeats(i))
 			if r.owes(p, err) && r.record.history.Pend(i) {
 				pending |= node.Only(i)
 			}
@@ -141,6 +141,13 @@ func (r *round) launch(force bool) {
 			q.nodes[i].Pend(&r.record.history, r.claim.Key, r.claim.Owner)
 		}
 	}
+}
+
+// repeats reports whether this is a release that was asked for at the node before. A node that is
+// down is not asked again, even if it is needed: it gets the release when it is back. If callers
+// that repeat theirs had it asked, a server of many clients would stay overloaded after an outage.
+func (r *round) repeats(i int) bool {
+	return r.op == node.Releasing && r.record.history.Released().Has(i)
 }
 
 // owes reports whether a node that is not asked must get this release when it is back.

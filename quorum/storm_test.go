@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,15 +20,30 @@ import (
 // repeats until it is answered. When the nodes answer again, these releases are made once each, and
 // do not keep the nodes too busy for new acquisitions, which would fail and leave more of them.
 func TestReleasesAfterAnOutageLeaveNodesTime(t *testing.T) {
+	for _, c := range []struct {
+		clients int
+		each    time.Duration // that a node takes for a call; it does one after the other
+	}{{1, 20 * time.Millisecond}, {20, 5 * time.Millisecond}} {
+		t.Run(fmt.Sprintf("%d clients", c.clients), func(t *testing.T) {
+			testRecovery(t, c.clients, c.each)
+		})
+	}
+}
+
+func testRecovery(t *testing.T, clients int, each time.Duration) {
 	bubble(t, func(t *testing.T) {
 		servers := busyServers(3)
-		q := quorumOf(t, servers, nil)
+		var quorums []*quorum.Quorum
+		for range clients {
+			quorums = append(quorums, quorumOf(t, servers, nil))
+		}
 		for _, s := range servers {
-			s.takes(20 * time.Millisecond) // each call, one after the other
+			s.takes(each)
 		}
 		var callers sync.WaitGroup
 		var failed atomic.Int64
 		attempt := func(i int) {
+			q := quorums[i%clients]
 			claim := driver.Claim{Key: "k", Owner: fmt.Sprint(i), TTL: 5 * time.Second,
 				Token: driver.Token(i + 1)}
 			if _, err := q.Acquire(t.Context(), claim); err != nil {
@@ -38,7 +54,8 @@ func TestReleasesAfterAnOutageLeaveNodesTime(t *testing.T) {
 				if _, err := q.Release(t.Context(), claim); err == nil {
 					return
 				}
-				time.Sleep(50 * time.Millisecond << min(n, 5))
+				pause := min(50*time.Millisecond<<min(n, 5), time.Second)
+				time.Sleep(pause/2 + rand.N(pause/2))
 			}
 		}
 		n := 0
@@ -213,4 +230,33 @@ func TestConfirmedReleaseIsNotRepeated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A release that is repeated does not have nodes asked that are down: they get it when they are
+// back.
+func TestRepeatedReleaseSparesNodesThatAreDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, claim := held(t, 3)
+		c.freeze(0, 1, 2)
+		sent := func() (n uint64) {
+			c.do(func() { n = a.conns[0].made["release"] })
+			return n
+		}
+		for range 100 {
+			if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+				t.Fatalf("Release = %v, %v; want an error that wraps %v", r.State, err,
+					driver.ErrUnknown)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		// A probe, or the pending release, is made after 50, 100, 200, 400, 800 ms and then every
+		// second, for about 5 s.
+		if n := sent(); n > 20 {
+			t.Errorf("a node that hangs was sent %d of 100 releases; want one now and then", n)
+		}
+		c.thaw(0, 1, 2)
+		time.Sleep(2 * time.Second)
+		c.clean(claim.Key)
+		a.release(claim, driver.Lost)
+	})
 }

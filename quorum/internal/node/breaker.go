@@ -18,8 +18,8 @@ const (
 )
 
 // breaker spares a node that is down. It decides only whether a round asks the node at first. A
-// round that needs the node asks it anyway, so the breaker never makes an operation fail. Guarded
-// by the node's mutex.
+// round that needs the node asks it anyway, so the breaker makes no operation fail but a release
+// that is repeated. Guarded by the node's mutex.
 type breaker struct {
 	jitter    float64
 	failures  int // calls that failed in a row

@@ -96,6 +96,9 @@ func (h *History) Touch(nodes Set) { h.touched |= nodes }
 // Touched returns the nodes that the claim may be on.
 func (h *History) Touched() Set { return h.touched }
 
+// Released returns the nodes whose last call was a release.
+func (h *History) Released() Set { return h.released }
+
 // Ending returns the nodes on which a release of the claim that was asked for before may still take
 // effect.
 func (h *History) Ending() Set { return h.ending | h.pending }
