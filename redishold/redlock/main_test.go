@@ -30,8 +30,8 @@ const calm = "restart-guard=0s&node-timeout=3s"
 // brisk is calm for leases that tests wait for the end of, and briefTTL the shortest one: a node
 // timeout has to leave something of it.
 const (
-	brisk    = "restart-guard=0s&node-timeout=900ms"
-	briefTTL = time.Second
+	brisk    = "restart-guard=0s&node-timeout=1800ms"
+	briefTTL = 2 * time.Second
 )
 
 func TestMain(m *testing.M) {
