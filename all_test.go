@@ -540,6 +540,23 @@ func TestErrOfASetReadsTheClock(t *testing.T) {
 	})
 }
 
+// The deadline of a set that is being released is not in the future, although its locks are held
+// until its contexts have ended.
+func TestDeadlineOfASetThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l, _ := b.locker()
+		set := b.acquireAll(l, []string{"a", "b"})
+		newEnding(t, set.Context, slowness)
+		go set.Release(background)
+		synctest.Wait()
+		mustBe(t, set.Err(), holdfast.ErrReleased)
+		if d := set.Deadline(); d.After(time.Now()) {
+			t.Errorf("a set that has ended goes on for %v", time.Until(d))
+		}
+	})
+}
+
 // A set waits for a key that it has lost only after it has put back the keys behind it.
 func TestLossOfAnEarlierKeyPutsLaterOnesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

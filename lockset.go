@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // LockSet is several locks that were acquired together, by [Locker.AcquireAll]. It ends when the
@@ -42,6 +44,9 @@ func (s *LockSet) Token(key string) Token {
 // further renewal succeeds. After the set has ended, Deadline returns a time that is not in the
 // future.
 func (s *LockSet) Deadline() time.Time {
+	if s.set.reason() != nil { // its locks may not have ended yet
+		return clock.Time(clock.Now())
+	}
 	earliest := s.locks[0].Deadline()
 	for _, lock := range s.locks[1:] {
 		if d := lock.Deadline(); d.Before(earliest) {
