@@ -183,7 +183,7 @@ func (c *cohort) ask(ctx context.Context, a *call, start, outageFrom clock.Insta
 		switch {
 		case err != nil:
 			var goesOn bool
-			pause, goesOn = p.missed(err, start, a, ctx.Err() != nil)
+			pause, goesOn = p.missed(err, start, a, ending(ctx) != nil)
 			if !goesOn || !a.wait {
 				return nil, c.giveUp(ctx, a, p, err, goesOn)
 			}

@@ -26,10 +26,10 @@ func requestTime(ttl time.Duration) time.Duration {
 // makes a timer only if the backend calls Done, because the timer is most of the cost of
 // context.WithTimeout and a backend in memory does not need it.
 type request struct {
-	context.Context // the caller's
-	locker          *Locker
-	bound           time.Duration
-	deadline        time.Time
+	callerContext
+	locker   *Locker
+	bound    time.Duration
+	deadline time.Time
 
 	mu     sync.Mutex
 	timed  context.Context // nil until Done was asked for
@@ -62,10 +62,10 @@ func (r *request) Done() <-chan struct{} {
 	switch {
 	case r.timed != nil:
 	case r.ended: // a backend that calls Done too late must not leave a timer behind
-		r.timed, r.cancel = context.WithCancel(r.Context)
+		r.timed, r.cancel = context.WithCancel(r.parent())
 		r.cancel()
 	default:
-		r.timed, r.cancel = context.WithDeadline(r.Context, r.deadline)
+		r.timed, r.cancel = context.WithDeadline(r.parent(), r.deadline)
 		r.unhook = context.AfterFunc(r.locker.life, r.cancel)
 	}
 	return r.timed.Done()
@@ -140,7 +140,7 @@ func (r *request) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case r.Context.Err() != nil:
+	case r.callerContext.Err() != nil:
 		return contextError(r.Context)
 	case r.locker.life.Err() != nil:
 		// This does not wrap ErrClosed as well, because an error wraps only one of ours.
@@ -181,16 +181,42 @@ func diagnosis(err error) string {
 // ending returns the error of the context if it has ended, or nil. It must not be called under a
 // mutex, because a caller's own kind of context may call a Lock.
 func ending(ctx context.Context) error {
-	if ctx.Err() == nil {
+	if (callerContext{ctx}).Err() == nil {
 		return nil
 	}
 	return contextError(ctx)
 }
 
+// callerContext is a caller's context. If that is of the caller's own kind and ends without an
+// error, callerContext has one: package context ends the process if the parent of a context has
+// ended and has none.
+type callerContext struct{ context.Context }
+
+func (c callerContext) Err() error {
+	err := c.Context.Err()
+	if err == nil {
+		select {
+		case <-c.Context.Done():
+			return context.Canceled
+		default:
+		}
+	}
+	return err
+}
+
+// parent returns the context from which others are derived. A context with an AfterFunc of its own
+// stays as it is, because package context calls that.
+func (c *callerContext) parent() context.Context {
+	if _, ok := c.Context.(interface{ AfterFunc(func()) func() bool }); ok {
+		return c.Context
+	}
+	return c
+}
+
 // contextError returns an error that wraps the error and the cause of a context that has ended.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil { // of a caller's own kind; without an error, the call would count as a success
+	if err == nil { // without an error, the call would count as a success
 		return context.Canceled
 	}
 	if errors.Is(cause, err) {
