@@ -28,17 +28,26 @@ type observer struct {
 
 // tell queues the event. It never blocks, and may be called under any mutex.
 func (o *observer) tell(event func()) {
+	if o.queue(event) && o.log != nil {
+		// At once: a hook may block for ever, and how many events are dropped is not known before.
+		o.note(slog.LevelWarn, "holdfast: hooks are too slow: events are dropped from now on")
+	}
+}
+
+// queue reports whether the event was dropped, as the first one since that was last told.
+func (o *observer) queue(event func()) (firstDropped bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.events)-o.told >= maxUntold {
 		o.dropped++
-		return
+		return o.dropped == 1
 	}
 	o.events = append(o.events, event)
 	if !o.running {
 		o.running = true
 		go o.run()
 	}
+	return false
 }
 
 // run passes on all events. A hook may end the goroutine, as a failing test does; then a new
@@ -61,7 +70,8 @@ func (o *observer) run() {
 func (o *observer) next() func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if dropped := o.dropped; dropped > 0 && len(o.events)-o.told <= maxUntold/2 {
+	if dropped := o.dropped; dropped > 0 &&
+		(len(o.events)-o.told <= maxUntold/2 || dropped >= maxUntold) {
 		o.dropped = 0
 		return func() {
 			o.note(slog.LevelWarn, "holdfast: hooks or logger are too slow: events dropped",

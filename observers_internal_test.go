@@ -70,6 +70,32 @@ func TestDroppedEventsAreTold(t *testing.T) {
 	close(start)
 }
 
+// While there are always more events than can be told, the log says so now and then.
+func TestDroppedEventsAreToldNowAndThen(t *testing.T) {
+	var log bytes.Buffer
+	o := observer{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	const events = 30_000
+	done, end := make(chan struct{}), make(chan struct{})
+	told := 0
+	var event func()
+	event = func() {
+		if told++; told == events {
+			close(done)
+			<-end // the log is looked at now
+		}
+		if told < events {
+			o.tell(event)
+			o.tell(event)
+		}
+	}
+	o.tell(event)
+	<-done
+	defer close(end)
+	if n := strings.Count(log.String(), "dropped"); n < 2 || n > events/maxUntold+1 {
+		t.Errorf("the log tells %d times that events were dropped", n)
+	}
+}
+
 // Only a lock that is still held when its handle is garbage is reported. A released or lost one is
 // not, even if it was lost at its maximum hold and its lease goes on.
 func TestForgottenLockMustBeHeld(t *testing.T) {

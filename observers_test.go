@@ -238,3 +238,27 @@ func TestBlockedLogDelaysNoHookThatPanics(t *testing.T) {
 		close(until)
 	})
 }
+
+// The log says that events are dropped although the hook that they wait for never returns.
+func TestDroppedEventsOfAHookThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		until := make(chan struct{})
+		var log bytes.Buffer
+		l, _ := b.locker(holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			holdfast.WithHooks(holdfast.Hooks{
+				Refused: func(holdfast.RefusedEvent) { <-until }}))
+		for range 10_100 {
+			l.TryAcquire(background, "")
+		}
+		synctest.Wait()
+		if n := strings.Count(log.String(), "dropped"); n != 1 {
+			t.Errorf("the log tells %d times of dropped events, want once:\n%s", n, log.String())
+		}
+		close(until)
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "events dropped\" events=") {
+			t.Errorf("the log does not tell how many events were dropped:\n%s", text)
+		}
+	})
+}
