@@ -79,9 +79,9 @@ func (o Owner) String() string {
 	case o.PID == 0:
 		return strconv.Quote(o.Value)
 	case o.Label == "":
-		return fmt.Sprintf("pid %d on %s", o.PID, printable(o.Host))
+		return fmt.Sprintf("pid %d on %s", o.PID, shown(o.Host))
 	default:
-		return fmt.Sprintf("%s (pid %d on %s)", printable(o.Label), o.PID, printable(o.Host))
+		return fmt.Sprintf("%s (pid %d on %s)", shown(o.Label), o.PID, shown(o.Host))
 	}
 }
 
@@ -93,4 +93,14 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// shown also replaces what is not seen: it could reverse the direction of writing.
+func shown(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, printable(s))
 }

@@ -37,11 +37,13 @@ func FuzzOwner(f *testing.F) {
 	f.Add("label", "value/host/1/label")
 	f.Add("\x1b[2J", "AAAAAAAAAAAAAAAAAAAAAAAA/\x1b/7/\x07")
 	f.Add("\xff", "")
+	f.Add("\u202egnp.exe\u2028", "AAAAAAAAAAAAAAAAAAAAAAAA/\u202e/7/\u2066")
 	f.Fuzz(func(t *testing.T, label, value string) {
 		for _, v := range []string{value, driver.NewOwner(driver.OwnerSuffix(label))} {
 			s := driver.ParseOwner(v).String()
-			if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-				t.Errorf("%q described as %q; want no control character", v, s)
+			if !utf8.ValidString(s) || strings.ContainsFunc(s,
+				func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%q described as %q; want only what is printable", v, s)
 			}
 		}
 		plain := utf8.ValidString(label) && !strings.ContainsFunc(label, unicode.IsControl) &&
