@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/memhold"
 )
 
 // An Acquire that waits behind a single attempt of unknown outcome asks itself, even if the backend
@@ -48,5 +50,54 @@ func TestMissedBehindASingleAttempt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// queuedClaim returns a claim that was found queued just now, and its cohort.
+func queuedClaim(t *testing.T, presence time.Duration) (*cohort, *pendingClaim) {
+	t.Helper()
+	memory := memhold.New()
+	t.Cleanup(func() { memory.Close() })
+	l, err := New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cohort{locker: l, shard: &l.shards[0], terms: terms{ttl: time.Minute, renew: true}}
+	p := &pendingClaim{claim: driver.Claim{TTL: time.Minute, Block: 64}, asked: clock.Now()}
+	if !c.heard(p, driver.Result{State: driver.Busy, Presence: presence}, p.asked) {
+		t.Fatal("the first answer says nothing of the place")
+	}
+	return c, p
+}
+
+// A claim may have lost its place if the presence was over before the next request, even if the
+// next presence is longer.
+//
+// Fails if the code is broken like this: heard without min.
+func TestPresenceThatWasOverBeforeALongerOne(t *testing.T) {
+	for after, want := range map[time.Duration]bool{time.Second / 2: true, 5 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p := queuedClaim(t, time.Second)
+			time.Sleep(after)
+			answer := driver.Result{State: driver.Busy, Presence: time.Minute}
+			if known := c.heard(p, answer, clock.Now()); known != want {
+				t.Errorf("%v after a presence of 1s began: known %v, want %v", after, known, want)
+			}
+		})
+	}
+}
+
+// A run has the tokens that the notice brings, and no more than were asked for.
+//
+// Fails if the code is broken like this: pushed without min, or with the block of the claim.
+func TestBlockOfANotice(t *testing.T) {
+	for got, want := range map[uint64]uint64{0: 1, 1: 1, 10: 10, 64: 64, 100: 64} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p := queuedClaim(t, time.Second)
+			g, ok := c.pushed(p, driver.Notice{Kind: driver.Granted, Token: 7, Block: got})
+			if !ok || g.block != want || g.token != 7 {
+				t.Errorf("block of %d: %v, %+v; want %d tokens", got, ok, g, want)
+			}
+		})
 	}
 }
