@@ -190,7 +190,7 @@ bench-go: ## Run the Go benchmarks; BENCH and PACKAGES choose, COUNT repeats
 
 .PHONY: simulate
 simulate: ## Simulate without end, on all processors: the whole stack, or a quorum with SIMULATE=quorum; SEED repeats a history
-	HOLDFAST_HISTORIES=$(if $(SEED),1,0) HOLDFAST_SEED=$(SEED) \
+	GOGC=$${GOGC:-400} HOLDFAST_HISTORIES=$(if $(SEED),1,0) HOLDFAST_SEED=$(SEED) \
 		go test -C $(SIMULATE) -count=1 -timeout 0 $(TESTFLAGS) -run '^TestSimulation$$' -v $(if $(SEED),-args -history)
 
 .PHONY: simulate-mutants
