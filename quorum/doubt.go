@@ -10,7 +10,8 @@ import (
 // A waiter gives back what it holds on a few nodes. If one of these nodes is slow, the waiter may
 // get a majority before the release takes effect there. Acquisitions wait for that release, but
 // renewals do not. So as long as a node has answered neither the release nor a later call, its
-// renewals of the claim do not count as votes. Other nodes may still make a majority.
+// renewals of the claim do not count as votes. Other nodes may still make a majority. If they do,
+// the claim is set again on the node, which votes again when it has answered that.
 
 var errStillReleasing = &driver.Error{Maybe: true,
 	Err: errors.New("held, but may still be released: an earlier request is unanswered")}

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -122,6 +123,69 @@ func TestAnsweredReleaseIsAVoteAgain(t *testing.T) {
 		b.cut(false, 0)
 		b.release(claim, driver.Held)
 	})
+}
+
+// curt is a connection that answers the first call, and not some of those after it.
+type curt struct {
+	*conn
+	heard bool // the first answer has come
+	more  int
+}
+
+func (c *curt) answer(ctx context.Context, r driver.Result, err error) (driver.Result, error) {
+	if !c.heard || c.more == 0 {
+		c.heard = true
+		return r, err
+	}
+	c.more--
+	<-ctx.Done()
+	return driver.Result{}, &driver.Error{Maybe: true, Err: ctx.Err()}
+}
+
+func (c *curt) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	r, err := c.conn.Acquire(ctx, claim)
+	return c.answer(ctx, r, err)
+}
+
+func (c *curt) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	r, err := c.conn.Release(ctx, claim)
+	return c.answer(ctx, r, err)
+}
+
+// A claim was given back and asked for again, and a node has answered neither. The node counts
+// again after a renewal, so that another node may be lost then.
+func TestNodeThatAnsweredNoReleaseIsAskedAgain(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				c.presence = 0 // so that a claim that queues is given back
+				a := c.client()
+				b := c.clientOf(func(conn *conn) driver.Backend {
+					return &curt{conn: conn, more: 2}
+				})
+				before, claim := a.claim(), b.queued()
+				claim.Shared = shared
+				a.hold(before)
+				b.busy(claim)
+				a.release(before, driver.Held)
+				b.hold(claim)
+				rest()
+				if n := c.holds(claim); n != 3 {
+					t.Fatalf("held on %d of 3 nodes; want all", n)
+				}
+				claim.Queue = false
+				b.renew(claim, driver.Held)
+				rest()
+				if n := b.Doubts(); n != 0 {
+					t.Errorf("%d claims are in doubt after a renewal; want none", n)
+				}
+				c.crash(0)
+				b.renew(claim, driver.Held)
+				b.release(claim, driver.Held)
+			})
+		})
+	}
 }
 
 // The count of claims in doubt rises with a release, and is 0 again when all nodes have answered.

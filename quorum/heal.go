@@ -29,7 +29,7 @@ type healing struct {
 // lostClaim is a claim that was set again on some nodes, or has to be.
 type lostClaim struct {
 	claim  *driver.Claim
-	lost   node.Set     // nodes that have lost the claim
+	lost   node.Set     // nodes that have lost the claim, or may still release it
 	unsure node.Set     // nodes that have it again, and are unsure of the last token
 	above  driver.Token // these have to go on above this; 0 if the claim's own tokens are enough
 	sure   bool         // above is the last token, because enough nodes have told what they know
@@ -41,10 +41,10 @@ func (b *batch) heal() {
 	var list []lostClaim
 	for k := range b.tallies {
 		t := &b.tallies[k]
-		if t.held < t.need || t.lost == 0 && b.unsure == nil {
+		if t.held < t.need || t.lost == 0 && b.unsure == nil && b.late == nil {
 			continue
 		}
-		p := lostClaim{claim: &b.claims[k], lost: b.having(k, driver.Lost)}
+		p := lostClaim{claim: &b.claims[k], lost: b.having(k, driver.Lost) | b.doubtful(k)}
 		// While nodes are missing that could tell more, this asks none of them.
 		if b.unsure != nil && t.held >= b.q.most(b.unsure[k], p.lost) {
 			p.unsure = b.unsure[k] & b.having(k, driver.Held)
@@ -62,6 +62,19 @@ func (b *batch) heal() {
 func (b *batch) having(k int, state driver.State) (nodes node.Set) {
 	for i := range b.parts {
 		if p := &b.parts[i]; p.progress == answered && p.answers[k].State == state {
+			nodes |= node.Only(i)
+		}
+	}
+	return nodes
+}
+
+// doubtful returns the nodes that have a claim and have no vote, because they may still release it.
+// They vote again when they have answered a later call. If the one that asked for the claim again
+// had no answer, there would be no other. So the claim is set again there, too. Called with b.mu
+// held.
+func (b *batch) doubtful(k int) (nodes node.Set) {
+	for i := range b.parts {
+		if p := &b.parts[i]; p.progress == answered && p.answers[k].Err == errStillReleasing {
 			nodes |= node.Only(i)
 		}
 	}

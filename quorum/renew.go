@@ -19,8 +19,8 @@ import (
 // A node that has not answered an earlier release has no vote on that claim, because it may still
 // pass the key on.
 //
-// In the background, a claim that is held is set again on nodes that have lost it, unless the key
-// is taken there. So it survives the loss of one node after the other.
+// In the background, a claim that is held is set again on nodes that have lost it or have no vote,
+// unless the key is taken there. So it survives the loss of one node after the other.
 //
 // Renew fails as a whole only if ctx ends or the Quorum is closed. It returns within the node
 // timeout and 20 us for each claim, or twice that if more nodes fail than a minority. If a claim
