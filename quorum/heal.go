@@ -107,6 +107,9 @@ func split[T any](list []T, f func([]T)) {
 func (h *healing) Run() {
 	done := make(node.Answers, 1)
 	for part := range slices.Chunk(h.list, drawsAtOnce) {
+		if h.q.group.Context().Err() != nil {
+			return // Close waits for this for a moment only
+		}
 		h.draw(part)
 		for i := range part {
 			for n := range h.q.nodes {

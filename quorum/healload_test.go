@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -356,4 +357,35 @@ func holdReaders(t *testing.T, q *quorum.Quorum, n int) []driver.Claim {
 		mustHold(t, q, claims[i])
 	}
 	return claims
+}
+
+// Close ends the healing of many claims. It does not wait until all have been tried in vain.
+func TestCloseEndsHealing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const healers, steps = 8, 6
+		servers := busyServers(3)
+		q := quorumOf(t, servers, nil)
+		var claims []driver.Claim
+		for i := range healers * steps * quorum.DrawsAtOnce {
+			claims = append(claims, driver.Claim{Key: fmt.Sprint("k", i), Owner: "owner",
+				TTL: 10 * time.Second, Token: 1})
+			mustHold(t, q, claims[i])
+		}
+		rest()
+		servers[0].forget()
+		servers[1].isFar(20 * time.Millisecond) // so that one server hangs before the others answer
+		servers[2].isFar(20 * time.Millisecond)
+		time.AfterFunc(15*time.Millisecond, servers[0].hang)
+		renewMany(t, q, claims)
+		time.Sleep(4 * quorum.DefaultNodeTimeout)
+		before := servers[0].all()
+		if err := q.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		synctest.Wait()
+		// Each healer finishes what it has begun.
+		if n := servers[0].all() - before; n > 2*healers*quorum.DrawsAtOnce {
+			t.Errorf("a server was asked %d times while the Quorum closed; want a few", n)
+		}
+	})
 }

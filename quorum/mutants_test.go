@@ -208,6 +208,9 @@ var mutations = []mutation{
 		new: "known == r.record &&",
 		equivalent: "It asks for the same claim, so a node that has it or grants it gives the owner what the later round asks for, and the release " +
 			"that ends the claim comes after it. The check spares the nodes a request."},
+	{name: "heals what is left when it is closed", file: "heal.go",
+		old: "if h.q.group.Context().Err() != nil {", new: "if false {",
+		test: "^TestCloseEndsHealing$"},
 	{name: "heals with token 1", file: "heal.go", old: "claim.Token = max(r.top, p.above)",
 		new: "claim.Token = 1", plan: "rolling", seen: 13},
 	{name: "heals readers without the tokens of others", file: "heal.go", old: "\t\th.draw(part)\n",
