@@ -4,41 +4,22 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/oddcontext"
 	"github.com/holdfast-go/holdfast/memhold"
 )
-
-// odd is a context of a caller's own, which does something at the at-th call of it.
-type odd struct {
-	context.Context
-	calls *atomic.Int64
-	at    int64
-	do    func()
-}
-
-func (c *odd) count() {
-	if c.calls.Add(1) == c.at {
-		c.do()
-	}
-}
-
-func (c *odd) Deadline() (time.Time, bool) { c.count(); return c.Context.Deadline() }
-func (c *odd) Done() <-chan struct{}       { c.count(); return c.Context.Done() }
-func (c *odd) Err() error                  { c.count(); return c.Context.Err() }
-func (c *odd) Value(key any) any           { c.count(); return c.Context.Value(key) }
 
 // If a context of Run panics, or ends its goroutine, at any moment of a term, no lock stays behind.
 func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 	for name, do := range map[string]func(){"panic": func() { panic("odd") },
 		"goexit": runtime.Goexit} {
 		terms := 0
-		for at := int64(1); at <= 20; at++ {
+		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
 				memory := memhold.New()
 				defer memory.Close()
@@ -58,7 +39,7 @@ func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 				go func() {
 					defer close(done)
 					defer func() { recover() }()
-					e.Run(&odd{inner, new(atomic.Int64), at, do},
+					e.Run(oddcontext.New(inner, at, do),
 						func(context.Context, election.Term) error {
 							terms++
 							time.Sleep(time.Second)
@@ -87,7 +68,7 @@ func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {
 	for name, do := range map[string]func(){"panic": func() { panic("odd") },
 		"goexit": runtime.Goexit} {
 		cut := 0
-		for at := int64(1); at <= 20; at++ {
+		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
 				memory := memhold.New()
 				defer memory.Close()
@@ -107,7 +88,7 @@ func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {
 				go func() {
 					defer close(done)
 					defer func() { recover() }()
-					e.Run(&odd{inner, new(atomic.Int64), at, do},
+					e.Run(oddcontext.New(inner, at, do),
 						func(context.Context, election.Term) error {
 							time.Sleep(time.Second)
 							return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/oddcontext"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -28,7 +29,7 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 	}{"panic": {func() { panic("odd") }, "a panic: odd"},
 		"goexit": {runtime.Goexit, "a call of runtime.Goexit"}} {
 		reached := 0
-		for at := int64(1); at <= 20; at++ {
+		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
 				memory := memhold.New()
 				defer memory.Close()
@@ -50,24 +51,24 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 				}
 				inner, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				var armed, acted atomic.Bool
-				ctx := &odd{inner, new(atomic.Int64), at, func() {
+				var acted atomic.Bool
+				ctx := oddcontext.New(inner, 0, func() {
 					acted.Store(true)
 					c.do()
-				}}
+				})
 				end, done := make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(done)
 					defer func() { recover() }()
-					e.Run(&armedContext{ctx, &armed}, func(context.Context, election.Term) error {
+					e.Run(ctx, func(context.Context, election.Term) error {
 						<-end
 						return nil
 					})
 				}()
 				time.Sleep(time.Second)
-				armed.Store(true)
+				ctx.Arm(at)
 				err = e.Resign(context.Background()) // returns when the grace is over
-				armed.Store(false)
+				ctx.Arm(0)
 				synctest.Wait()
 				if acted.Load() {
 					reached++
@@ -142,24 +143,6 @@ func TestContextThatEndsWhatWatches(t *testing.T) {
 	}
 }
 
-// armedContext counts the calls of its odd context only while it is armed.
-type armedContext struct {
-	*odd
-	armed *atomic.Bool
-}
-
-func (c *armedContext) inner() context.Context {
-	if c.armed.Load() {
-		return c.odd
-	}
-	return c.Context
-}
-
-func (c *armedContext) Deadline() (time.Time, bool) { return c.inner().Deadline() }
-func (c *armedContext) Done() <-chan struct{}       { return c.inner().Done() }
-func (c *armedContext) Err() error                  { return c.inner().Err() }
-func (c *armedContext) Value(key any) any           { return c.inner().Value(key) }
-
 func mustFind(t *testing.T, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
@@ -180,7 +163,7 @@ func TestContextThatPanicsInWhatWatches(t *testing.T) {
 			"ordinary":  {check, election.WithPreferred(false)},
 			"preferred": {check, election.WithPreferred(true)},
 		} {
-			for at := int64(1); at <= 60; at++ {
+			for at := 1; at <= 60; at++ {
 				synctest.Test(t, func(t *testing.T) {
 					memory := memhold.New()
 					defer memory.Close()
@@ -210,7 +193,7 @@ func TestContextThatPanicsInWhatWatches(t *testing.T) {
 					go func() {
 						defer close(done)
 						defer func() { recover() }()
-						e.Run(&odd{inner, new(atomic.Int64), at, do}, untilEnd)
+						e.Run(oddcontext.New(inner, at, do), untilEnd)
 					}()
 					time.Sleep(5 * time.Second)
 					leads.Release(context.Background())

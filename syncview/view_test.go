@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/oddcontext"
 	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/syncview"
 )
@@ -348,40 +349,27 @@ func TestPanicOfABackendLeavesTheViewToOthers(t *testing.T) {
 	})
 }
 
-// odd is a context that panics when it is asked for its channel for the last of some times.
-type odd struct {
-	context.Context
-	left *int
-}
-
-func (o odd) Done() <-chan struct{} {
-	if *o.left--; *o.left == 0 {
-		panic("a fault of the caller's")
-	}
-	return o.Context.Done()
-}
-
 // If the context of a View panics, whenever that is, nobody has the lock.
 func TestContextThatPanics(t *testing.T) {
 	for name, lock := range map[string]func(*syncview.View){"Lock": (*syncview.View).Lock,
 		"TryLock": func(v *syncview.View) { v.TryLock() }} {
 		panics := 0
-		for at := 1; at <= 10; at++ {
+		for at := 1; at <= 20; at++ {
 			bubble(t, func(p *process) {
 				ctx, cancel := context.WithCancel(p.Context())
 				defer cancel()
-				left := 0
-				view := p.view(odd{ctx, &left})
-				left = at
+				odd := oddcontext.New(ctx, 0, func() { panic("a fault of the caller's") })
+				view := p.view(odd)
+				odd.Arm(at)
 				if panicOf(func() { lock(view) }) == nil {
 					view.Unlock()
 				} else {
 					panics++
 				}
-				left = 0
+				odd.Arm(0)
 				for _, v := range []*syncview.View{view, p.other().view(p.Context())} {
 					if !v.TryLock() {
-						p.Fatalf("%s, Done called %d times: the lock is held", name, at)
+						p.Fatalf("%s, at call %d of the context: the lock is held", name, at)
 					}
 					v.Unlock()
 				}
