@@ -465,35 +465,57 @@ func TestContextThatEndsWithoutAnError(t *testing.T) {
 	}
 }
 
+// hooked is a silent context with an AfterFunc of its own.
+type hooked struct{ silent }
+
+func (h hooked) AfterFunc(f func()) (stop func() bool) {
+	var once sync.Once
+	go func() {
+		<-h.done
+		once.Do(f)
+	}()
+	return func() (stopped bool) {
+		once.Do(func() { stopped = true })
+		return stopped
+	}
+}
+
 // So does one that ends while a request is under way, from which backends derive a context. Those
 // behind it wait on.
 func TestContextThatEndsWithoutAnErrorInARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		l, faults := b.locker()
-		remove := faults.Inject(memhold.Fault{Calls: memhold.Acquires, ReplyDelay: 3 * time.Second})
-		ctx := silent{background, make(chan struct{})}
-		time.AfterFunc(time.Second, func() { close(ctx.done) })
-		second := make(chan *holdfast.Lock)
-		time.AfterFunc(time.Second/2, func() {
-			lock, _ := l.Acquire(background, "key")
-			second <- lock
+	for _, of := range []func(silent) context.Context{
+		func(ctx silent) context.Context { return ctx },
+		func(ctx silent) context.Context { return hooked{ctx} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			l, faults := b.locker()
+			remove := faults.Inject(memhold.Fault{Calls: memhold.Acquires,
+				ReplyDelay: 3 * time.Second})
+			ctx := silent{background, make(chan struct{})}
+			time.AfterFunc(time.Second, func() { close(ctx.done) })
+			second := make(chan *holdfast.Lock)
+			time.AfterFunc(time.Second/2, func() {
+				lock, _ := l.Acquire(background, "key")
+				second <- lock
+			})
+			start := time.Now()
+			_, err := l.Acquire(of(ctx), "key")
+			mustBe(t, err, context.Canceled)
+			if took := time.Since(start); took != time.Second {
+				t.Errorf("it failed after %v", took)
+			}
+			remove()
+			lock := <-second
+			extending := silent{background, make(chan struct{})}
+			remove = faults.Inject(memhold.Fault{Calls: memhold.Renewals,
+				ReplyDelay: 3 * time.Second})
+			time.AfterFunc(time.Second, func() { close(extending.done) })
+			mustBe(t, lock.Extend(of(extending)), context.Canceled)
+			remove()
+			b.release(lock)
 		})
-		start := time.Now()
-		_, err := l.Acquire(ctx, "key")
-		mustBe(t, err, context.Canceled)
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("it failed after %v", took)
-		}
-		remove()
-		lock := <-second
-		extending := silent{background, make(chan struct{})}
-		remove = faults.Inject(memhold.Fault{Calls: memhold.Renewals, ReplyDelay: 3 * time.Second})
-		time.AfterFunc(time.Second, func() { close(extending.done) })
-		mustBe(t, lock.Extend(extending), context.Canceled)
-		remove()
-		b.release(lock)
-	})
+	}
 }
 
 // Those who wait behind such a call wait on.

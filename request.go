@@ -204,11 +204,18 @@ func (c callerContext) Err() error {
 	return err
 }
 
-// parent returns the context from which others are derived. A context with an AfterFunc of its own
-// stays as it is, because package context calls that.
+// hookedContext is a callerContext with an AfterFunc of its own, which package context calls.
+type hookedContext struct {
+	*callerContext
+	afterFuncer
+}
+
+type afterFuncer interface{ AfterFunc(func()) func() bool }
+
+// parent returns the context from which others are derived.
 func (c *callerContext) parent() context.Context {
-	if _, ok := c.Context.(interface{ AfterFunc(func()) func() bool }); ok {
-		return c.Context
+	if hooks, ok := c.Context.(afterFuncer); ok {
+		return hookedContext{c, hooks}
 	}
 	return c
 }
