@@ -100,8 +100,9 @@ func (e *Election) show(ctx context.Context) error {
 // it in time, as with holdfast.WithoutRenewal.
 func keep(ctx context.Context, lock *holdfast.Lock) {
 	left := func() time.Duration { return lock.Deadline().Sub(clock.Time(clock.Now())) }
-	whole := left()
+	var whole time.Duration
 	for ctx.Err() == nil {
+		whole = max(whole, left()) // a lease that was handed over is short until it is renewed
 		sleep(ctx, max(whole/4, time.Millisecond))
 		if left() < whole*5/8 {
 			lock.Extend(ctx) // if it fails, there is time for another one

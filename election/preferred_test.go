@@ -431,3 +431,59 @@ func TestPreferredShowsItselfSoonAfterALoss(t *testing.T) {
 		b.leave()
 	})
 }
+
+// counting is a context that counts how often it is asked for its deadline. A goroutine that sleeps
+// does so once.
+type counting struct {
+	context.Context
+	asked *atomic.Int64
+}
+
+func (c counting) Deadline() (time.Time, bool) {
+	c.asked.Add(1)
+	return c.Context.Deadline()
+}
+
+// A preferred candidate looks after its second key a few times for each lease, although the first
+// lease, which was handed over, is much shorter than those after it.
+func TestPreferredRestsAfterAHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memhold.New(memhold.WithPresence(10 * time.Millisecond))
+		defer memory.Close()
+		var lockers []*holdfast.Locker
+		for range 2 {
+			l, err := holdfast.New(memory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			lockers = append(lockers, l)
+		}
+		locks, err := lockers[0].AcquireAll(background,
+			[]string{"scheduler", "scheduler@preferred"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := election.New(lockers[1], "scheduler", preferred())
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, cancel := context.WithCancel(background)
+		ctx := counting{inner, new(atomic.Int64)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			e.Run(ctx, untilEnd)
+		}()
+		time.Sleep(time.Second)
+		locks.Lock("scheduler@preferred").Release(background)
+		time.Sleep(time.Second)
+		before := ctx.asked.Load()
+		time.Sleep(time.Minute)
+		if n := ctx.asked.Load() - before; n > 20 {
+			t.Errorf("it slept %d times in a minute; want a few times for each lease", n)
+		}
+		cancel()
+		<-done
+	})
+}
