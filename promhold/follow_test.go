@@ -101,8 +101,11 @@ func TestNodesOfAQuorum(t *testing.T) {
 		defer l.Close()
 		nodes[2].Faults().Inject(memhold.Fault{Err: driver.ErrUnavailable})
 		for range 5 {
-			w.release(w.acquire(l, "key"))
+			lock := w.acquire(l, "key")
+			synctest.Wait() // until the node has failed, too; it is not asked for what is over
+			w.release(lock)
 		}
+		synctest.Wait()
 		w.scrape().want(t, samples{
 			`holdfast_node_state{node="a",quorum="main",state="up"}`:   1,
 			`holdfast_node_state{node="b",quorum="main",state="up"}`:   1,
