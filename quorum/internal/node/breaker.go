@@ -54,8 +54,9 @@ func (b *breaker) fail(now clock.Instant) {
 	}
 }
 
-// pause returns how long the node is left alone. It differs a little from node to node, so that
-// nodes that failed together are not probed together.
+// pause returns how long the node is left alone: maxBackoff at most, because releases that are
+// repeated wait for that. It differs a little from node to node, so that nodes that failed together
+// are not probed together.
 func (b *breaker) pause() time.Duration {
 	return time.Duration(b.jitter * float64(max(b.backoff, minBackoff)))
 }

@@ -47,7 +47,7 @@ type Node struct {
 // New makes the node with that index. jitter is in [0, 1).
 func New(g *Group, index int, name string, backend driver.Backend, jitter float64) *Node {
 	n := &Node{Index: index, Name: name, Backend: backend, group: g}
-	n.breaker.jitter = 1 + jitter/4
+	n.breaker.jitter = 1 - jitter/4
 	return n
 }
 

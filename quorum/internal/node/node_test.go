@@ -346,6 +346,23 @@ func TestBreakerLeavesNodeAlone(t *testing.T) {
 	})
 }
 
+// A node that is down is left alone for a second at most. Releases that are repeated wait for that,
+// and nothing may be left a second after the node is back.
+func TestNodeThatIsDownIsAskedAgainWithinASecond(t *testing.T) {
+	for _, jitter := range []float64{0, 0.5, 0.99} {
+		b := New(nil, 0, "node", nil, jitter).breaker
+		var now clock.Instant
+		for range 20 {
+			b.fail(now)
+			if b.nextProbe.Sub(now) > time.Second || b.pause() > time.Second {
+				t.Errorf("jitter %v: left alone for %v and %v; want a second at most", jitter,
+					b.nextProbe.Sub(now), b.pause())
+			}
+			now = max(now, b.nextProbe)
+		}
+	}
+}
+
 // A node in quarantine answers, so it is asked, and takes no part.
 func TestQuarantine(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
