@@ -88,7 +88,7 @@ type Counts struct {
 	TooLate      uint64 // majorities reached after the validity had ended
 	Handoffs     uint64 // grants of queued claims by a majority of notices
 	Returned     uint64 // grants of single nodes that a waiter gave back
-	Healed       uint64 // claims that were sent again to a node that had lost them
+	Healed       uint64 // claims sent again to a node that had lost them, or had no vote
 	Forgotten    uint64 // unconfirmed releases that were dropped, because there were too many
 }
 
