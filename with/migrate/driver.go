@@ -148,22 +148,23 @@ func (d *driver) Lock() error {
 
 // Unlock releases the lock. It fails with a [*holdfast.LostError] if the lock was lost and no call
 // has said so before.
-func (d *driver) Unlock() error {
+func (d *driver) Unlock() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lock == nil {
 		return database.ErrNotLocked
 	}
-	var err error
+	defer func() { // even if inner panics
+		var lost *holdfast.LostError
+		if errors.As(d.lock.Release(context.Background()), &lost) && !d.told {
+			err = errors.Join(err, lost)
+		}
+		d.lock = nil
+	}()
 	if d.config.both {
-		err = d.Driver.Unlock()
+		return d.Driver.Unlock()
 	}
-	var lost *holdfast.LostError
-	if errors.As(d.lock.Release(context.Background()), &lost) && !d.told {
-		err = errors.Join(err, lost)
-	}
-	d.lock = nil
-	return err
+	return nil
 }
 
 // Run runs a migration, unless the lock is lost.

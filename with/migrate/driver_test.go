@@ -278,6 +278,38 @@ func TestDriverLockThatPanics(t *testing.T) {
 	})
 }
 
+// sealed is a driver whose unlock panics.
+type sealed struct{ database.Driver }
+
+func (sealed) Lock() error   { return nil }
+func (sealed) Unlock() error { panic("a fault of the driver's") }
+
+// If the driver's own unlock panics, nobody has ours.
+func TestDriverUnlockThatPanics(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		locker, err := holdfast.New(s.memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		d, err := withmigrate.New(locker, "db", sealed{s.db}, withmigrate.WithDriverLock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { recover() }()
+			err = d.Unlock()
+			t.Errorf("Unlock = %v, want the panic", err)
+		}()
+		if err := s.driver(withmigrate.WithWait(time.Second)).Lock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestInvalid(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		locker, err := holdfast.New(s.memory)
