@@ -202,8 +202,15 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 	}
 	ttl = max(ttl, minTTL)
 	refused := false
+	var fresh *held
+	defer func() {
+		if fresh != nil { // ctx panics
+			fresh.set.Release(context.Background())
+		}
+	}()
 	err = retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
-		lock.held, err = s.obtain(ctx, keys, ttl, lock)
+		fresh, err = s.obtain(ctx, keys, ttl, lock)
+		lock.held = fresh
 		// Not errors.Is: the cause of ctx may be that another lock was not obtained.
 		if _, refusal := err.(*holdfast.HeldError); refusal {
 			err = ErrNotObtained
@@ -220,6 +227,7 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 		}
 		return true, err
 	})
+	fresh = nil
 	if err != nil {
 		return nil, err
 	}

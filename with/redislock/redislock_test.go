@@ -458,3 +458,43 @@ func TestClose(t *testing.T) {
 		s.is("Release", s.obtain(c, time.Minute, nil).Release(s.Context()), nil)
 	})
 }
+
+// odd is a context that panics when it is asked for its channel for the last of some times.
+type odd struct {
+	context.Context
+	left *int
+}
+
+func (o odd) Done() <-chan struct{} {
+	if *o.left--; *o.left == 0 {
+		panic("a fault of the caller's")
+	}
+	return o.Context.Done()
+}
+
+// If the caller's context panics, whenever that is, nobody has the lock.
+func TestContextThatPanics(t *testing.T) {
+	panics := 0
+	for at := 1; at <= 10; at++ {
+		play(t, func(s *server) {
+			c, _ := s.process()
+			ctx, cancel := context.WithCancel(s.Context())
+			defer cancel()
+			defer func() {
+				if recover() != nil {
+					panics++
+					if !s.isFree() {
+						t.Errorf("Done called %d times: the lock is held", at)
+					}
+				}
+			}()
+			left := at
+			if _, err := c.Obtain(odd{ctx, &left}, "k", time.Minute, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if panics < 3 {
+		t.Errorf("it panicked %d times; want that it does before and after the request", panics)
+	}
+}
