@@ -3,6 +3,7 @@ package holdfast
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -68,6 +69,29 @@ func TestDroppedEventsAreTold(t *testing.T) {
 		o.mu.Unlock()
 	}
 	close(start)
+}
+
+// If the logger hangs, the goroutine that drops a message does not wait for it.
+func TestDroppedMessagesWaitForNoLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		o := observer{logger: slog.New(hanging{slog.NewTextHandler(io.Discard, nil), until})}
+		for range maxUntold + 10 {
+			o.tell(func() { o.note(slog.LevelWarn, "message") })
+		}
+		close(until)
+	})
+}
+
+// hanging is a handler that waits until the channel is closed.
+type hanging struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (h hanging) Handle(context.Context, slog.Record) error {
+	<-h.until
+	return nil
 }
 
 // While there are always more events than can be told, the log says so now and then.

@@ -38,6 +38,7 @@ func FuzzOwner(f *testing.F) {
 	f.Add("\x1b[2J", "AAAAAAAAAAAAAAAAAAAAAAAA/\x1b/7/\x07")
 	f.Add("\xff", "")
 	f.Add("\u202egnp.exe\u2028", "AAAAAAAAAAAAAAAAAAAAAAAA/\u202e/7/\u2066")
+	f.Add("", "AAAAAAAAAAAAAAAAAAAAAAAA/\u202e/7/")
 	f.Fuzz(func(t *testing.T, label, value string) {
 		for _, v := range []string{value, driver.NewOwner(driver.OwnerSuffix(label))} {
 			s := driver.ParseOwner(v).String()
