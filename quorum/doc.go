@@ -53,7 +53,12 @@
 // moment of the request its holder may not be alone any more. Each later renewal with Shared tells
 // the nodes that have not heard of it.
 //
-// If a node has lost a reader, the reader is set there again, before the waiters of the node.
+// If a node has lost a reader, the reader is set there again, before the waiters of the node. A
+// writer is set there again only if the key is free there at that moment: if many wait for the key,
+// one of them may have it there at each renewal.
+//
+// A claim that got its majority while it waited at another node, and was downgraded since, may wait
+// there as a writer for as long as it is held, and keep readers from that node.
 //
 // # Exclusion
 //
