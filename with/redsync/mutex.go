@@ -173,7 +173,7 @@ func (m *Mutex) span(tries int) time.Duration {
 	span := m.timeout()
 	asked := min(tries-1, most)
 	for i := 1; i <= asked && span < maxSpan; i++ {
-		span += min(m.delayFunc(i), maxSpan)
+		span += min(max(m.delayFunc(i), 0), maxSpan)
 	}
 	if tries-1 > asked {
 		span = time.Duration(min(float64(span)/float64(asked)*float64(tries-1), float64(maxSpan)))

@@ -517,6 +517,22 @@ func TestQueueWithoutAnEnd(t *testing.T) {
 	})
 }
 
+// The wait in the queue is as long as all tries would take. Negative delays count as none.
+func TestQueueForAsLongAsTheTries(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		a := s.process().NewMutex("k", redsync.WithRenewal())
+		s.lock(a)
+		time.AfterFunc(15*time.Second, func() { a.Unlock() })
+		b := s.process().NewMutex("k", redsync.WithQueue(), redsync.WithTries(20_001),
+			redsync.WithRetryDelay(time.Millisecond))
+		s.lock(b)
+		s.unlock(b)
+		c := s.process().NewMutex("k", redsync.WithQueue(), redsync.WithRetryDelay(-time.Hour))
+		s.lock(c)
+		s.unlock(c)
+	})
+}
+
 // A majority decides, and does not wait for the others.
 func TestSeveralPools(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *servers) {
