@@ -34,7 +34,8 @@ func (c *Context) count() {
 	}
 }
 
-// Deadline, Done, Err and Value count as calls. They return what the context inside returns.
+// Deadline implements context.Context. As with the methods below, it counts as a call, and returns
+// what the context inside returns.
 func (c *Context) Deadline() (time.Time, bool) { c.count(); return c.Context.Deadline() }
 
 // Done implements context.Context.
