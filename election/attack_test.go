@@ -14,6 +14,23 @@ import (
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
+// newElection returns an election on memory that has nothing else.
+func newElection(t *testing.T, options ...election.Option) (*election.Election, *memhold.Backend) {
+	t.Helper()
+	memory := memhold.New()
+	t.Cleanup(func() { memory.Close() })
+	l, err := holdfast.New(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	e, err := election.New(l, "scheduler", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, memory
+}
+
 // If a context of Run panics, or ends its goroutine, at any moment of a term, no lock stays behind.
 func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 	for name, do := range map[string]func(){"panic": func() { panic("odd") },
@@ -21,18 +38,8 @@ func TestContextThatPanicsLeavesNoLock(t *testing.T) {
 		terms := 0
 		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memhold.New()
-				defer memory.Close()
-				l, err := holdfast.New(memory)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close()
-				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+				e, _ := newElection(t, election.WithPause(time.Hour, time.Hour),
 					election.WithOnError(func(error) {}))
-				if err != nil {
-					t.Fatal(err)
-				}
 				inner, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				done := make(chan struct{})
@@ -70,18 +77,8 @@ func TestContextThatPanicsKeepsNobodyInResign(t *testing.T) {
 		cut := 0
 		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memhold.New()
-				defer memory.Close()
-				l, err := holdfast.New(memory)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close()
-				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+				e, _ := newElection(t, election.WithPause(time.Hour, time.Hour),
 					election.WithOnError(func(error) {}))
-				if err != nil {
-					t.Fatal(err)
-				}
 				inner, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				done := make(chan struct{})

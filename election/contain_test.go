@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/oddcontext"
-	"github.com/holdfast-go/holdfast/memhold"
 )
 
 // If a context of Run panics, or ends its goroutine, when the grace is over and the lock is
@@ -31,24 +30,14 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 		reached := 0
 		for at := 1; at <= 20; at++ {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memhold.New()
-				defer memory.Close()
-				l, err := holdfast.New(memory)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close()
 				var mu sync.Mutex
 				var told []error
-				e, err := election.New(l, "scheduler", election.WithPause(time.Hour, time.Hour),
+				e, _ := newElection(t, election.WithPause(time.Hour, time.Hour),
 					election.WithOnError(func(err error) {
 						mu.Lock()
 						defer mu.Unlock()
 						told = append(told, err)
 					}))
-				if err != nil {
-					t.Fatal(err)
-				}
 				inner, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				var acted atomic.Bool
@@ -67,7 +56,7 @@ func TestContextThatPanicsWhenTheGraceIsOver(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				ctx.Arm(at)
-				err = e.Resign(context.Background()) // returns when the grace is over
+				err := e.Resign(context.Background()) // returns when the grace is over
 				ctx.Arm(0)
 				synctest.Wait()
 				if acted.Load() {
@@ -165,25 +154,15 @@ func TestContextThatPanicsInWhatWatches(t *testing.T) {
 		} {
 			for at := 1; at <= 60; at++ {
 				synctest.Test(t, func(t *testing.T) {
-					memory := memhold.New()
-					defer memory.Close()
-					l, err := holdfast.New(memory)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer l.Close()
+					e, memory := newElection(t, append([]election.Option{
+						election.WithPause(time.Minute, time.Minute),
+						election.WithOnError(func(error) {})}, options...)...)
 					rival, err := holdfast.New(memory)
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer rival.Close()
 					leads, err := rival.Acquire(context.Background(), "scheduler")
-					if err != nil {
-						t.Fatal(err)
-					}
-					e, err := election.New(l, "scheduler", append([]election.Option{
-						election.WithPause(time.Minute, time.Minute),
-						election.WithOnError(func(error) {})}, options...)...)
 					if err != nil {
 						t.Fatal(err)
 					}
