@@ -229,7 +229,6 @@ type stage struct {
 	mu    sync.Mutex
 	turns []*turn
 	begun chan struct{} // closed when another turn has begun
-	may   *turn         // the turn that may go on while another one begins; nil: none may
 
 	tell func(event string, token holdfast.Token) // another process; nil: there is none
 }
@@ -240,8 +239,9 @@ type turn struct {
 	ended chan struct{}
 }
 
-// working waits until somebody works, and returns that turn. If forgets is true, it may go on while
-// another one begins.
+// working waits until somebody works, and returns that turn. If forgets is true, the server is about
+// to forget the lock and its tokens, and so does the stage: that turn may go on while another one
+// begins, which may have a smaller token if its request was sent earlier.
 func (s *stage) working(forgets bool) *turn {
 	s.Helper()
 	deadline := time.After(testserver.Patience)
@@ -249,11 +249,11 @@ func (s *stage) working(forgets bool) *turn {
 		s.mu.Lock()
 		if n := len(s.turns); n > 0 && s.turns[n-1].running() {
 			defer s.mu.Unlock()
-			s.may = nil
+			now := s.turns[n-1]
 			if forgets {
-				s.may = s.turns[n-1]
+				s.turns = nil
 			}
-			return s.turns[n-1]
+			return now
 		}
 		begun := s.begun
 		s.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *stage) begin(token holdfast.Token) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, before := range s.turns {
-		if before.running() && before != s.may {
+		if before.running() {
 			s.Errorf("%s: two work at a time", s.name)
 		}
 		if token != 0 && token <= before.token {
