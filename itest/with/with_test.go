@@ -239,9 +239,9 @@ type turn struct {
 	ended chan struct{}
 }
 
-// working waits until somebody works, and returns that turn. If forgets is true, the server is about
-// to forget the lock and its tokens, and so does the stage: that turn may go on while another one
-// begins, which may have a smaller token if its request was sent earlier.
+// working waits until somebody works, and returns that turn. If forgets is true, the server is
+// about to forget the lock and its tokens, and so does the stage: that turn may go on while another
+// one begins, which may have a smaller token if its request was sent earlier.
 func (s *stage) working(forgets bool) *turn {
 	s.Helper()
 	deadline := time.After(testserver.Patience)
