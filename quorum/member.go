@@ -279,7 +279,7 @@ func (q *Quorum) handover(have []driver.Set,
 						"nodes belong to a set of %v, which allows any TTL: say which is the longest in use",
 						set))
 		}
-		lease += driver.SetFresh
+		lease = min(lease, driver.MaxTTL) + driver.SetFresh // a longer one would overflow below
 		wait = max(wait, lease+q.config.allowance(lease))
 	}
 	return wait, nil

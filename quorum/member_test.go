@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,31 @@ func TestAdoptRefuses(t *testing.T) {
 		}
 		five.hold(five.claim())
 	})
+}
+
+// If the longest TTL that the operator knows of is no bound at all, or the guard of the old set was
+// none, Adopt waits for the longest TTL that there is.
+func TestAdoptWaitsForTheLongestTTL(t *testing.T) {
+	const endless = math.MaxInt64 - time.Minute
+	for name, guard := range map[string]time.Duration{"as told": 0, "as the guard": endless} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				old := c.those(guard, 0, 1, 2)
+				// The nodes join the set, also if they are in quarantine.
+				old.Acquire(context.Background(), old.claim())
+				rest()
+				start := time.Now()
+				if err := c.those(time.Minute, 2, 1, 0).Adopt(context.Background(),
+					endless); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(start); d < driver.MaxTTL || d > driver.MaxTTL*102/100 {
+					t.Errorf("took %v; want %v and the drift allowance", d, driver.MaxTTL)
+				}
+			})
+		})
+	}
 }
 
 // A node that no client of the old set has reached may be new, and the old node in whose place it
