@@ -47,7 +47,7 @@ func WithDriftFactor(factor float64) Option {
 }
 
 // WithTimeoutFactor sets which part of the expiry one try may take. Default 0.05. With several
-// pools each such time that is used has a holdfast.Locker of its own.
+// pools each such time that is used, in two digits, has a holdfast.Locker of its own.
 func WithTimeoutFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
 }

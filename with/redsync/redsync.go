@@ -88,7 +88,7 @@ func (r *Redsync) Close() error {
 func (r *Redsync) site(m *Mutex) (*site, error) {
 	t := terms{drift: m.driftFactor}
 	if len(r.pools) > 1 {
-		t.timeout = m.timeout()
+		t.timeout = twoDigits(m.timeout())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,6 +107,16 @@ func (r *Redsync) site(m *Mutex) (*site, error) {
 	}
 	r.sites[t] = &site{locker, backend}
 	return r.sites[t], nil
+}
+
+// twoDigits rounds d down to two digits. A program may compute the expiry of each lock, and a
+// Locker for each would stay until Close.
+func twoDigits(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 100 {
+		unit *= 10
+	}
+	return d / unit * unit
 }
 
 // open returns a backend over all pools.

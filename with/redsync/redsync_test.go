@@ -6,12 +6,14 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/with/redsync"
 	"github.com/holdfast-go/holdfast/with/redsync/redis"
@@ -555,6 +557,37 @@ func TestSeveralPools(t *testing.T) {
 		}
 		clients[1].Faults().Thaw()
 		clients[2].Faults().Thaw()
+	})
+}
+
+// counted is a pool that counts how often it is asked for a backend.
+type counted struct {
+	redis.Pool
+	n *int
+}
+
+func (c counted) Backend() (driver.Backend, error) {
+	*c.n++
+	return c.Pool.Backend()
+}
+
+// Expiries that hardly differ, as those of a program that computes them, need no Locker each.
+func TestManyExpiries(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		n := 0
+		var pools []redis.Pool
+		for _, node := range s.nodes {
+			pools = append(pools, counted{redis.NewPool(node.Client()), &n})
+		}
+		rs := redsync.New(pools...)
+		defer rs.Close()
+		for i := range 100 {
+			s.lock(rs.NewMutex("k"+strconv.Itoa(i),
+				redsync.WithExpiry(time.Minute+time.Duration(i)*time.Millisecond)))
+		}
+		if n != len(pools) {
+			t.Errorf("%d backends for %d pools; want one for each", n, len(pools))
+		}
 	})
 }
 
