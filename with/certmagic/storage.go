@@ -126,41 +126,61 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	// This takes the oldest. If there are several, that one was lost. Then the caller that has the
 	// newest releases it later than it could.
 	s.mu.Lock()
-	locks := s.held[name]
-	if len(locks) == 0 {
-		s.mu.Unlock()
+	lock := s.takeLocked(name)
+	s.mu.Unlock()
+	if lock == nil {
 		return fmt.Errorf("withcertmagic: unlock %q: nothing is locked", name)
 	}
-	if s.held[name] = locks[1:]; len(locks) == 1 {
-		delete(s.held, name)
-	}
-	s.mu.Unlock()
-	err := locks[0].Release(ctx)
+	err := lock.Release(ctx)
 	if errors.Is(err, holdfast.ErrLost) {
 		return nil
 	}
 	return err
 }
 
-// RenewLockLease makes sure that the lock of that name is held. Locks are renewed by themselves, so
-// the duration is not used. If the lock was lost, RenewLockLease waits for it anew, until ctx ends.
-// certmagic calls it before each attempt, and then looks whether the attempt is still needed. It
-// fails with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
-func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
-	s.mu.Lock()
+// takeLocked takes the oldest lock of that name out, and returns it; nil if there is none. The
+// caller has the mutex.
+func (s *Storage) takeLocked(name string) *holdfast.Lock {
 	locks := s.held[name]
-	s.mu.Unlock()
-	switch {
-	case len(locks) == 0:
-		return fmt.Errorf("withcertmagic: renew %q: nothing is locked", name)
-	case locks[len(locks)-1].Err() == nil:
+	if len(locks) == 0 {
 		return nil
 	}
-	if err := s.Lock(ctx, name); err != nil {
-		return err
+	if s.held[name] = locks[1:]; len(locks) == 1 {
+		delete(s.held, name)
 	}
-	// The new lock takes the place of the lost one, because there will be one Unlock for both.
-	return s.Unlock(ctx, name)
+	return locks[0]
+}
+
+// RenewLockLease makes sure that the lock of that name is held. Locks are renewed by themselves, so
+// the duration is not used. If the lock was lost, RenewLockLease waits for it anew, until ctx ends.
+// certmagic calls it before each attempt, and then looks whether the attempt is still needed. If
+// another goroutine of the process has the lock already, it does not wait: it cannot tell the two
+// apart. It fails with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
+func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	s.mu.Lock()
+	if locks := s.held[name]; len(locks) > 0 && locks[len(locks)-1].Err() == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	// The new lock takes the place of the lost one, because there will be one Unlock for both. The
+	// lost one is taken out before the wait: another goroutine may have the lock meanwhile, and its
+	// Unlock must not take the lost one.
+	lost := s.takeLocked(name)
+	s.mu.Unlock()
+	if lost == nil {
+		return fmt.Errorf("withcertmagic: renew %q: nothing is locked", name)
+	}
+	locked := false
+	defer func() {
+		if !locked { // also if ctx or the backend panics
+			s.mu.Lock()
+			s.held[name] = append([]*holdfast.Lock{lost}, s.held[name]...)
+			s.mu.Unlock()
+		}
+	}()
+	err := s.Lock(ctx, name)
+	locked = err == nil
+	return err
 }
 
 // invalid returns an error that wraps holdfast.ErrInvalid and says what is wrong in full.

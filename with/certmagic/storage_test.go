@@ -218,6 +218,66 @@ func TestUnlockAfterALoss(t *testing.T) {
 	})
 }
 
+// While an attempt waits for its lost lock anew, another goroutine of the process may have the
+// lock. Its Unlock releases it, and the attempt goes on.
+func TestLossWhileAnotherGoroutineWaits(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+		told chan error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := a.Lock(ctx, "issue"); err != nil {
+			t.Fatal(err)
+		}
+		memory.Faults().Give("issue", "a thief", time.Minute)
+		<-told
+		other := make(chan error, 1)
+		go func() {
+			other <- a.Lock(ctx, "issue")
+			time.Sleep(time.Minute)
+			other <- a.Unlock(ctx, "issue")
+		}()
+		synctest.Wait()
+		if err := a.RenewLockLease(ctx, "issue", 0); err != nil {
+			t.Errorf("RenewLockLease while another goroutine has the lock = %v", err)
+		}
+		if err := errors.Join(<-other, <-other); err != nil {
+			t.Error(err)
+		}
+		if ok, _ := b.TryLock(ctx, "issue"); ok {
+			t.Error("the lock is not held again")
+		}
+		if err := a.Unlock(ctx, "issue"); err != nil {
+			t.Error(err)
+		}
+		if ok, err := b.TryLock(ctx, "issue"); !ok || err != nil {
+			t.Errorf("TryLock after both have unlocked = %v, %v", ok, err)
+		}
+	})
+}
+
+// An attempt that waits for its lost lock in vain can be unlocked as before.
+func TestLossThatLasts(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, _ *withcertmagic.Storage,
+		told chan error) {
+		if err := a.Lock(t.Context(), "issue"); err != nil {
+			t.Fatal(err)
+		}
+		memory.Faults().Give("issue", "a thief", time.Hour)
+		<-told
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errWhy)
+		defer cancel()
+		if err := a.RenewLockLease(ctx, "issue", 0); !errors.Is(err, errWhy) {
+			t.Errorf("RenewLockLease = %v, want why its context has ended", err)
+		}
+		if err := a.Unlock(t.Context(), "issue"); err != nil {
+			t.Error(err)
+		}
+		if a.Unlock(t.Context(), "issue") == nil {
+			t.Error("what is not locked is unlocked")
+		}
+	})
+}
+
 func TestInvalid(t *testing.T) {
 	play(t, func(t *testing.T, memory *memhold.Backend, a, _ *withcertmagic.Storage, _ chan error) {
 		locker, err := holdfast.New(memory)
