@@ -150,8 +150,14 @@ func TestLeadStatusFile(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	bad := startLead(t, dir, "echo", "--status-file="+filepath.Join(files, "none", "file"))
-	bad.expectExit(74)
+	device := filepath.Join(files, "device") // a link, so that no device is in danger
+	if err := os.Symlink(os.DevNull, device); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{filepath.Join(files, "none", "file"), device} {
+		bad := startLead(t, dir, "echo", "--status-file="+file)
+		bad.expectExit(74)
+	}
 }
 
 // TestLeadNotifies: the service manager is told, and COMMAND does not speak to it.

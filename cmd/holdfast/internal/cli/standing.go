@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/election"
 )
@@ -53,10 +54,13 @@ const (
 func newStanding(file, name string, say *messages) (*standing, error) {
 	s := &standing{file: file, say: say, changed: make(chan struct{}, 1), now: status{
 		State: stateStandby, Name: name, PID: os.Getpid(), Since: time.Now().Round(time.Second)}}
-	if err := s.write(); err != nil {
+	err := look.Replaceable(file)
+	if err == nil {
+		err = s.write()
+	}
+	if err != nil {
 		return nil, &exit{codeOutput, err}
 	}
-	var err error
 	if s.manager, err = notify.Dial(); err != nil {
 		say.printf("cannot tell the service manager: %v", err)
 	}

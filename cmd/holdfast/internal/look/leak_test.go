@@ -203,3 +203,16 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+// A file takes the place of what it replaces, so a device must not be named, as /dev/null is by
+// somebody who wants nothing to be kept.
+func TestRememberInNoDevice(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "device") // a link, so that no device is in danger
+	if err := os.Symlink(os.DevNull, device); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := look.Remember(device); err == nil ||
+		!strings.Contains(err.Error(), "is no regular file") {
+		t.Errorf("Remember in a device: %v", err)
+	}
+}

@@ -33,6 +33,9 @@ func Remember(path string) (*Memory, error) {
 	if path == "" {
 		return m, nil
 	}
+	if err := Replaceable(path); err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0:
