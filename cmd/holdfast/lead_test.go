@@ -3,12 +3,14 @@
 package main_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/role"
 )
@@ -24,6 +26,14 @@ func startLead(t *testing.T, dir, part string, flags ...string) *process {
 func (p *process) standsBy(count int) {
 	p.t.Helper()
 	p.expectStderr(`(?s)(standing by for "name", led by \S+ .*?){` + strconv.Itoa(count) + `}`)
+}
+
+// TestLeadWithAnEndlessGrace: a grace that no addition fits on is one, as for holdfast run.
+func TestLeadWithAnEndlessGrace(t *testing.T) {
+	p := startLead(t, locks(t), "echo", "--grace="+time.Duration(math.MaxInt64).String())
+	p.expect("ready")
+	p.signal(syscall.SIGTERM)
+	p.expectExit(128 + int(syscall.SIGTERM))
 }
 
 // TestLead: one leads. When it is told to end, the next one leads.

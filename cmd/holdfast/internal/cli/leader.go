@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -121,7 +122,7 @@ func (l *leader) run(s streams) (err error) {
 	}
 	e, err := election.New(locker, j.names[0], append(options, election.WithOnError(l.note),
 		// child.Run ends the command itself, and returns soon after its grace.
-		election.WithGrace(j.grace+time.Hour))...)
+		election.WithGrace(min(j.grace, math.MaxInt64-time.Hour)+time.Hour))...)
 	if err != nil {
 		return usagef("%w", err)
 	}
