@@ -51,7 +51,7 @@ func (b *Backend) inTurn(ctx context.Context, key string, must bool,
 		}
 	})
 	if err != nil {
-		return driver.Result{}, cutOff(begun, err)
+		return driver.Result{}, b.session.cutOff(begun, err)
 	}
 	return r.Result, b.ours(r.err)
 }

@@ -38,6 +38,13 @@
 // server writes some hundred bytes for each claim to its log, and keeps its last 500 transactions
 // in memory, which are 40 megabytes at most if all are renewals.
 //
+// If the servers are silent for longer than a twelfth of the session's timeout, it takes a quarter
+// of the timeout, from when they answer again, until it is sure how long the session lives. Unless
+// set, that is 3.3 and 10 seconds. Until then nothing is granted or renewed that needs more than an
+// earlier transaction has proved. An acquisition that does not wait for as long fails with
+// ErrUnknown, also one with a short TTL, and its error says so. With a shorter session all of this
+// is shorter.
+//
 // If the client could not reach its session for the timeout, it gives the session up and makes
 // another one. Then the claims of the former session are lost, and the next renewal says so.
 //

@@ -13,7 +13,8 @@ import (
 var (
 	errClosed  = errors.New("zkhold: backend closed")
 	errSession = errors.New("zkhold: the session is another one by now")
-	errUnsure  = errors.New("zkhold: it is not sure how long the session lives")
+	errUnsure  = errors.New("zkhold: after a silence of the servers it is not sure yet how long " +
+		"the session lives")
 	errFull    = errors.New("zkhold: the node of the slot is full")
 	errCrowded = errors.New("zkhold: others were faster each time")
 )

@@ -60,7 +60,7 @@ func (b *Backend) await(ctx context.Context, f func()) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return cutOff(true, ctx.Err())
+		return b.session.cutOff(true, ctx.Err())
 	}
 }
 

@@ -1,6 +1,7 @@
 package zkhold
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"net"
@@ -66,6 +67,37 @@ func TestRenewalIsSureOfTheSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that ends before the session is sure to last says that, although every request had an
+// answer.
+func TestCallSaysThatTheSessionIsUnsure(t *testing.T) {
+	ttl := share(DefaultSession)
+	fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
+		b.session.mu.Lock()
+		b.session.last -= 2 * gap(b.session.timeout)
+		b.session.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, renewed := b.Renew(ctx, []driver.Claim{{Key: "k", Owner: "o", TTL: ttl}})
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, acquired := b.inTurn(ctx, "k", false, func(context.Context) (driver.Result, error) {
+			now := driver.LeaseClock()
+			return driver.Result{}, b.outlast(b.names().id, now+ttl, now+b.timeout)
+		})
+		for call, err := range map[string]error{"Renew": renewed, "Acquire": acquired} {
+			if !errors.Is(err, errUnsure) || !errors.Is(err, context.DeadlineExceeded) ||
+				!errors.Is(err, driver.ErrUnknown) {
+				t.Errorf("%s: %v; want that the session is not sure to last", call, err)
+			}
+		}
+		time.Sleep(b.timeout)
+		synctest.Wait()
+		if err := b.session.cutOff(true, context.Canceled); errors.Is(err, errUnsure) {
+			t.Errorf("when nothing waits for the session: %v", err)
+		}
+	})
 }
 
 // A renewal of new terms, too, is none unless the session is sure to last.

@@ -28,6 +28,7 @@ type session struct {
 	last    time.Duration // when the last of them was sent
 	until   time.Duration // the session lives at least until then
 	known   chan struct{} // closed when there is a first session
+	unsure  int           // how many calls wait until it is sure to live for long enough
 	trouble error         // how the last attempt at a connection, or the last connection, failed
 
 	distrust chan error // has the first failure to trust each other; its room is one
@@ -100,6 +101,24 @@ func (s *session) unanswered(ended error) error {
 		return cutOff(false, fmt.Errorf("no server has answered: %w", ended))
 	}
 	return cutOff(false, fmt.Errorf("no server has answered: %w: %w", ended, s.trouble))
+}
+
+// cutOff is the error of a call whose context has ended. If calls wait until the session is sure to
+// last, the servers have answered, and the error says what is missing.
+func (s *session) cutOff(begun bool, ended error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsure > 0 {
+		ended = fmt.Errorf("%w: %w", errUnsure, ended)
+	}
+	return cutOff(begun, ended)
+}
+
+// wait notes that n more calls wait until the session is sure to last.
+func (s *session) wait(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsure += n
 }
 
 // current returns the session and its timeout.
@@ -248,6 +267,7 @@ func (b *Backend) prove() error {
 // outlast waits until it is sure that the session lives until then. The caller has had an answer
 // from the session. outlast fails if there is another session by now, or at the deadline.
 func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
+	waits := false
 	for {
 		same, sure := b.session.lasts(id, until)
 		switch {
@@ -263,6 +283,11 @@ func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
 		}
 		if _, sure := b.session.lasts(id, until); sure {
 			return nil
+		}
+		if !waits {
+			waits = true
+			b.session.wait(1)
+			defer b.session.wait(-1)
 		}
 		_, timeout := b.session.current()
 		pause := time.NewTimer(max(gap(timeout)/4, time.Millisecond))
