@@ -514,6 +514,31 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// An acquisition that the server refuses halfway leaves nothing, as a user without one of the
+// commands of the package documentation finds out. A lock without an end would stay for ever.
+func TestRefusedHalfwayLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, command := range []string{"type", "hset", "pexpire", "zscore", "zadd"} {
+		s.Do(t, "ACL", "SETUSER", "u", "reset", "on", "nopass", "allkeys", "allchannels", "+@all",
+			"-"+command)
+		client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "u", Password: "p"})
+		b, err := withredisson.New(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Acquire(within(t), driver.Claim{Key: "k", Owner: driver.NewOwner(""),
+			TTL: time.Minute})
+		if err == nil || s.Int(t, "EXISTS", "k") != 0 {
+			t.Errorf("without %s: %v; left: %v, for another %d ms", command, err,
+				s.Do(t, "HGETALL", "k"), s.Int(t, "PTTL", "k"))
+		}
+		s.Do(t, "DEL", "k")
+		b.Close()
+		client.Close()
+	}
+}
+
 // overProxy returns a Backend whose client reaches the server by way of the proxy. The server knows
 // the scripts.
 func overProxy(t *testing.T) (*redistest.Server, *redistest.Proxy, *withredisson.Backend) {

@@ -17,12 +17,15 @@ end
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' or kind == 'hash' and redis.call('HEXISTS', KEYS[1], owner) == 1 then
-	-- The count of RLock. Asking again is no second acquisition.
-	redis.call('HSET', KEYS[1], owner, '1')
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
 	local drawn = tonumber(redis.call('ZSCORE', KEYS[2], 't') or '0')
 	local token = math.max(drawn + 1, tonumber(ARGV[3]))
 	redis.call('ZADD', KEYS[2], string.format('%.0f', token + tonumber(ARGV[4]) - 1), 't')
+	-- This does nothing yet to a new lock. But if the user may not do it, the script ends here, and not when there
+	-- is a lock without an end.
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	-- The count of RLock. Asking again is no second acquisition.
+	redis.call('HSET', KEYS[1], owner, '1')
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
 	return token
 end
 
