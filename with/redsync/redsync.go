@@ -100,7 +100,12 @@ func (r *Redsync) site(m *Mutex) (*site, error) {
 		return nil, err
 	}
 	// As in the old library, every try asks the servers, and nothing is handed over in memory.
-	locker, err := holdfast.New(backend, holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0))
+	options := []holdfast.Option{holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0)}
+	if t.timeout > 0 {
+		// Each mutex has a TTL of its own, and the default may be too short for the timeout.
+		options = append(options, holdfast.WithTTL(holdfast.MaxTTL))
+	}
+	locker, err := holdfast.New(backend, options...)
 	if err != nil {
 		backend.Close()
 		return nil, err
@@ -108,6 +113,9 @@ func (r *Redsync) site(m *Mutex) (*site, error) {
 	r.sites[t] = &site{locker, backend}
 	return r.sites[t], nil
 }
+
+// longestTry is the longest time of a try that leaves something of every lease, whatever its drift.
+const longestTry = holdfast.MaxTTL / 4
 
 // twoDigits rounds d down to two digits. A program may compute the expiry of each lock, and a
 // Locker for each would stay until Close.
@@ -127,6 +135,9 @@ func (r *Redsync) open(t terms) (driver.Backend, error) {
 	case !(t.drift >= 0 && t.drift < 0.5):
 		return nil, fmt.Errorf("redsync: %w: drift factor %v: must be at least 0 and less than 0.5",
 			holdfast.ErrInvalid, t.drift)
+	case t.timeout < 0 || t.timeout > longestTry: // else what is made below would be closed again
+		return nil, fmt.Errorf("redsync: %w: a try of %v, which is the expiry times the timeout "+
+			"factor: must be 0s to %v", holdfast.ErrInvalid, t.timeout, longestTry)
 	}
 	var nodes []driver.Backend
 	undo := func() {

@@ -591,6 +591,34 @@ func TestManyExpiries(t *testing.T) {
 	})
 }
 
+// With an expiry of an hour a try may take minutes, and no Locker minds.
+func TestLongExpiry(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithExpiry(time.Hour))
+		s.lock(m)
+		if left := time.Until(m.Until()); left < 59*time.Minute {
+			t.Errorf("locked for %v; want an hour", left)
+		}
+		s.unlock(m)
+	})
+}
+
+// What is wrong with one mutex does not keep others from their locks.
+func TestInvalidSpoilsNoOther(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs := s.process()
+		for _, o := range []redsync.Option{redsync.WithTimeoutFactor(-1),
+			redsync.WithTimeoutFactor(math.NaN()), redsync.WithTimeoutFactor(2),
+			redsync.WithExpiry(math.MaxInt64), redsync.WithExpiry(-1),
+			redsync.WithDriftFactor(0.5)} {
+			if err := rs.NewMutex("k", o).Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("Lock = %v, want ErrInvalid", err)
+			}
+		}
+		s.lock(rs.NewMutex("k"))
+	})
+}
+
 // The lock is granted if it is free on a majority of the servers, whichever they are.
 func TestMajorityIsFree(t *testing.T) {
 	for taken := range 1 << 4 {
