@@ -76,8 +76,11 @@ func (r *Redsync) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for t, s := range r.sites {
-		errs = append(errs, s.locker.Close(), s.backend.Close())
+	for _, s := range r.sites {
+		errs = append(errs, s.locker.Close())
+	}
+	for t, s := range r.sites { // pools may have given several of them the same backends
+		errs = append(errs, s.backend.Close())
 		delete(r.sites, t)
 	}
 	return errors.Join(errs...)

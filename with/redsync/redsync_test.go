@@ -619,6 +619,24 @@ func TestInvalidSpoilsNoOther(t *testing.T) {
 	})
 }
 
+// Close releases the locks of all terms, though all of them are over the same backends.
+func TestCloseReleasesAll(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, other := s.process(), s.process()
+		s.lock(rs.NewMutex("short"))
+		s.lock(rs.NewMutex("long", redsync.WithExpiry(time.Hour)))
+		s.lock(rs.NewMutex("drift", redsync.WithDriftFactor(0.02)))
+		if err := rs.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		for _, name := range []string{"short", "long", "drift"} {
+			if err := other.NewMutex(name).TryLock(); err != nil {
+				t.Errorf("TryLock of %q after Close = %v", name, err)
+			}
+		}
+	})
+}
+
 // The lock is granted if it is free on a majority of the servers, whichever they are.
 func TestMajorityIsFree(t *testing.T) {
 	for taken := range 1 << 4 {
