@@ -95,8 +95,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// open returns where the locks are.
-func (c *Client) open() (*site, error) {
+// open returns where the locks are. ttl is that of a lock.
+func (c *Client) open(ttl time.Duration) (*site, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.site != nil && !c.site.closed.Load() {
@@ -104,7 +104,7 @@ func (c *Client) open() (*site, error) {
 	}
 	var err error
 	if c.backend != nil {
-		c.site, err = newSite(c.backend)
+		c.site, err = newSite(c.backend, ttl)
 		return c.site, err
 	}
 	var client redis.UniversalClient
@@ -126,15 +126,18 @@ func (c *Client) open() (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.site, err = newSite(backend); err == nil {
-		sites.of[client] = c.site
+	if c.site, err = newSite(backend, ttl); err != nil {
+		backend.Close()
+		return nil, err
 	}
-	return c.site, err
+	sites.of[client] = c.site
+	return c.site, nil
 }
 
-func newSite(backend driver.Backend) (*site, error) {
-	// As in the old library, every try asks the server, and nothing is handed over in memory.
-	locker, err := holdfast.New(backend, holdfast.WithCohort(1, 0))
+func newSite(backend driver.Backend, ttl time.Duration) (*site, error) {
+	// As in the old library, every try asks the server, and nothing is handed over in memory. Each
+	// lock has a TTL of its own, and backend may not allow the default.
+	locker, err := holdfast.New(backend, holdfast.WithCohort(1, 0), holdfast.WithTTL(ttl))
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +193,8 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration,
 //   - holdfast.ErrInvalid for an argument that is not allowed.
 func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Duration,
 	opt *Options) (*Lock, error) {
-	s, err := c.open()
+	ttl = max(ttl, minTTL)
+	s, err := c.open(ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +204,6 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 	if lock.token == "" {
 		lock.token = randomToken()
 	}
-	ttl = max(ttl, minTTL)
 	refused := false
 	var fresh *held
 	defer func() {

@@ -446,6 +446,31 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
+// brief is a backend with a longest TTL, as a quorum with a short guard has one.
+type brief struct{ *memhold.Backend }
+
+func (brief) CheckTTL(ttl time.Duration) error {
+	if ttl > time.Second {
+		return &driver.Error{Invalid: true, Err: errors.New("longer than a second")}
+	}
+	return nil
+}
+
+// A backend that does not allow the default TTL of Holdfast allows others.
+func TestBackendWithALongestTTL(t *testing.T) {
+	play(t, func(s *server) {
+		client := redislock.NewOver(brief{s.memory})
+		defer client.Close()
+		if _, err := client.Obtain(s.Context(), "k", time.Minute, nil); !errors.Is(err,
+			holdfast.ErrInvalid) {
+			s.Errorf("Obtain for longer = %v, want ErrInvalid", err)
+		}
+		if err := s.obtain(client, time.Second, nil).Release(s.Context()); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	play(t, func(s *server) {
 		c, _ := s.process()

@@ -32,7 +32,7 @@ type terms struct {
 
 // site is where the locks of the same terms are.
 type site struct {
-	locker  *holdfast.Locker
+	locker  *holdfast.Locker // nil: no mutex has had a TTL that is allowed
 	backend driver.Backend
 }
 
@@ -77,7 +77,9 @@ func (r *Redsync) Close() error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, s := range r.sites {
-		errs = append(errs, s.locker.Close())
+		if s.locker != nil {
+			errs = append(errs, s.locker.Close())
+		}
 	}
 	for t, s := range r.sites { // pools may have given several of them the same backends
 		errs = append(errs, s.backend.Close())
@@ -95,30 +97,29 @@ func (r *Redsync) site(m *Mutex) (*site, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.sites[t]; s != nil {
+	s := r.sites[t]
+	if s == nil {
+		backend, err := r.open(t)
+		if err != nil {
+			return nil, err
+		}
+		s = &site{backend: backend}
+		r.sites[t] = s
+	}
+	if s.locker != nil {
 		return s, nil
 	}
-	backend, err := r.open(t)
+	// As in the old library, every try asks the servers, and nothing is handed over in memory. Each
+	// mutex has a TTL of its own, and the backend may not allow the default. If it does not allow
+	// this one, it stays for the next mutex.
+	locker, err := holdfast.New(s.backend, holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0),
+		holdfast.WithTTL(m.expiry))
 	if err != nil {
 		return nil, err
 	}
-	// As in the old library, every try asks the servers, and nothing is handed over in memory.
-	options := []holdfast.Option{holdfast.WithDrift(t.drift), holdfast.WithCohort(1, 0)}
-	if t.timeout > 0 {
-		// Each mutex has a TTL of its own, and the default may be too short for the timeout.
-		options = append(options, holdfast.WithTTL(holdfast.MaxTTL))
-	}
-	locker, err := holdfast.New(backend, options...)
-	if err != nil {
-		backend.Close()
-		return nil, err
-	}
-	r.sites[t] = &site{locker, backend}
-	return r.sites[t], nil
+	s.locker = locker
+	return s, nil
 }
-
-// longestTry is the longest time of a try that leaves something of every lease, whatever its drift.
-const longestTry = holdfast.MaxTTL / 4
 
 // twoDigits rounds d down to two digits. A program may compute the expiry of each lock, and a
 // Locker for each would stay until Close.
@@ -138,9 +139,9 @@ func (r *Redsync) open(t terms) (driver.Backend, error) {
 	case !(t.drift >= 0 && t.drift < 0.5):
 		return nil, fmt.Errorf("redsync: %w: drift factor %v: must be at least 0 and less than 0.5",
 			holdfast.ErrInvalid, t.drift)
-	case t.timeout < 0 || t.timeout > longestTry: // else what is made below would be closed again
+	case t.timeout < 0: // else what is made below would be closed again
 		return nil, fmt.Errorf("redsync: %w: a try of %v, which is the expiry times the timeout "+
-			"factor: must be 0s to %v", holdfast.ErrInvalid, t.timeout, longestTry)
+			"factor: must not be negative", holdfast.ErrInvalid, t.timeout)
 	}
 	var nodes []driver.Backend
 	undo := func() {

@@ -619,6 +619,31 @@ func TestInvalidSpoilsNoOther(t *testing.T) {
 	})
 }
 
+// brief is a backend with a longest TTL, as a quorum with a short guard has one.
+type brief struct{ *memhold.Backend }
+
+func (brief) CheckTTL(ttl time.Duration) error {
+	if ttl > 10*time.Second {
+		return &driver.Error{Invalid: true, Err: errors.New("longer than ten seconds")}
+	}
+	return nil
+}
+
+// A backend that does not allow the default TTL of Holdfast allows others.
+func TestBackendWithALongestTTL(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs := redsync.New(redis.NewPool(brief{s.nodes[0]}))
+		defer rs.Close()
+		if err := rs.NewMutex("k", redsync.WithExpiry(time.Minute)).Lock(); !errors.Is(err,
+			holdfast.ErrInvalid) {
+			t.Errorf("Lock for longer = %v, want ErrInvalid", err)
+		}
+		m := rs.NewMutex("k")
+		s.lock(m)
+		s.unlock(m)
+	})
+}
+
 // Close releases the locks of all terms, though all of them are over the same backends.
 func TestCloseReleasesAll(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *servers) {
