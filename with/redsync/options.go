@@ -47,7 +47,8 @@ func WithDriftFactor(factor float64) Option {
 }
 
 // WithTimeoutFactor sets which part of the expiry one try may take. Default 0.05. With several
-// pools each such time that is used, in two digits, has a holdfast.Locker of its own.
+// pools a server has three quarters of that to answer, and each such time that is used, in two
+// digits, has a holdfast.Locker of its own.
 func WithTimeoutFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
 }

@@ -93,7 +93,8 @@ func (r *Redsync) Close() error {
 func (r *Redsync) site(m *Mutex) (*site, error) {
 	t := terms{drift: m.driftFactor}
 	if len(r.pools) > 1 {
-		t.timeout = twoDigits(m.timeout())
+		// Servers have less than the try: when that is over, nobody would say which did not answer.
+		t.timeout = twoDigits(m.timeout() / 4 * 3)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

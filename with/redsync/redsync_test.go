@@ -560,6 +560,28 @@ func TestSeveralPools(t *testing.T) {
 	})
 }
 
+// The error of a try without a majority says which servers have not answered, though the try is
+// over soon after.
+func TestErrorNamesSilentServers(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		for _, client := range clients[1:] {
+			client.Faults().Freeze()
+			defer client.Faults().Thaw()
+		}
+		began := time.Now()
+		err := rs.NewMutex("k").TryLock()
+		if took := time.Since(began); took > 400*time.Millisecond+time.Second {
+			t.Errorf("it took %v; want a second to open, and a twentieth of the expiry", took)
+		}
+		for _, name := range []string{"node 2", "node 3"} {
+			if !errors.Is(err, redsync.ErrFailed) || !strings.Contains(err.Error(), name) {
+				t.Errorf("TryLock = %v, want ErrFailed with %q", err, name)
+			}
+		}
+	})
+}
+
 // counted is a pool that counts how often it is asked for a backend.
 type counted struct {
 	redis.Pool
