@@ -352,6 +352,8 @@ func TestURLErrors(t *testing.T) {
 		"etcd://":                           "host 1 is empty",
 		"etcd://a,,b":                       "host 2 is empty",
 		"etcd://a:1:2":                      "host 1 is not well formed",
+		"etcd://[::1":                       "host 1 is not well formed",
+		"etcd://a,b]":                       "host 2 is not well formed",
 		"etcd://h,u:secret":                 "host 2 has a port that is not 1 to 65535",
 		"etcds://h:0":                       "host 1 has a port that is not 1 to 65535",
 		"etcd://h:65536":                    "an '@' is missing",

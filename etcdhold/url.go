@@ -116,10 +116,12 @@ func (a *address) setHosts(list string) error {
 		name, port := host, "2379"
 		if n, p, err := net.SplitHostPort(host); err == nil {
 			name, port = n, p
-		} else if strings.Contains(strings.Trim(host, "[]"), ":") && !strings.HasPrefix(host, "[") {
+		} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+			name = host[1 : len(host)-1]
+		} else if strings.ContainsAny(host, ":[]") {
 			return fmt.Errorf("URL: host %d is not well formed: write host:port, or [IPv6]:port", i+1)
 		}
-		if name = strings.Trim(name, "[]"); name == "" || port == "" {
+		if name == "" || port == "" {
 			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
 		}
 		if strings.ContainsFunc(name, unicode.IsSpace) {

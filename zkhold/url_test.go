@@ -42,7 +42,8 @@ func TestURL(t *testing.T) {
 func TestWrongURL(t *testing.T) {
 	for _, url := range []string{"", "h", "zk://h", "zookeeper:h", "zookeeper://", "zookeeper://,",
 		"zookeeper://h,,g", "zookeeper://h:", "zookeeper://h:0", "zookeeper://h g",
-		"zookeeper://h:65536", "zookeeper://h,u:hunter2", "zookeeper://::1", "zookeeper://h/a//b",
+		"zookeeper://h:65536", "zookeeper://h,u:hunter2", "zookeeper://::1", "zookeeper://[::1", "zookeeper://h]",
+		"zookeeper://h/a//b",
 		"zookeeper://h/../a", "zookeeper://h/a/.", "zookeeper://h/%00", "zookeeper://h/ä",
 		"zookeeper://h#hunter2", "zookeeper://h?hunter2=1", "zookeeper://h?session=hunter2",
 		"zookeeper://h?session=1ms", "zookeeper://h?session=9s&session=9s",
