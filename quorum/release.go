@@ -12,7 +12,9 @@ import (
 // whether they are known to hold it or not. These are the nodes that were asked for the claim, or
 // all nodes if the Quorum knows nothing of the claim. Release returns Held if a majority held the
 // claim until now. If too many nodes did not hold it for a majority, it returns Busy if the claim
-// was queued, and else Lost. If no majority answers, it fails with ErrUnknown.
+// was queued, and else Lost. A claim that has held a majority since it was last asked for is Lost
+// then, although it may have queued at another node. If no majority answers, it fails with
+// ErrUnknown.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
 // has confirmed a release is not asked again while others have not. Nor is a node that is down, if
@@ -36,7 +38,7 @@ func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result
 		err := r.failure(&t, nil)
 		err.Maybe = true
 		return driver.Result{}, err
-	case t.busy > 0:
+	case t.busy > 0 && !r.granted:
 		return driver.Result{State: driver.Busy}, nil
 	default:
 		return driver.Result{State: driver.Lost}, nil

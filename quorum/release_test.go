@@ -79,6 +79,95 @@ func (o *orderly) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	return o.conn.Release(ctx, claim)
 }
 
+// A claim held a majority and waits at another node. When it has lost one of the nodes that it
+// held, its release says that it was lost, not that it was waiting. So does a release that is
+// repeated because the first one had no answer.
+func TestReleaseOfALostClaimThatStillWaits(t *testing.T) {
+	for name, repeated := range map[string]bool{"": false, "repeated": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a := c.client()
+				c.take("k", 2)
+				claim := a.queued()
+				a.hold(claim)
+				time.Sleep(roundTrip) // it is in the queue there
+				c.take("k", 1)
+				if repeated {
+					a.cut(true, 0, 1, 2)
+					if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+						t.Fatalf("Release = %v, %v; want no answer", r.State, err)
+					}
+					a.cut(false, 0, 1, 2)
+				}
+				a.release(claim, driver.Lost)
+				rest()
+				if n := c.holds(claim); n > 0 {
+					t.Errorf("held on %d servers after the release", n)
+				}
+			})
+		})
+	}
+}
+
+// The same holds for a claim that was handed the key on a majority of nodes.
+func TestReleaseOfALostHandoff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := a.inbox()
+		holder, waiter := b.claim(), a.queued()
+		c.take("k", 2)
+		b.hold(holder)
+		rest()
+		a.busy(waiter)
+		b.release(holder, driver.Held)
+		if n := c.told(in, 1); n.Kind != driver.Granted {
+			t.Fatalf("told %+v; the case is that the waiter is handed the key", n)
+		}
+		c.take("k", 1)
+		a.release(waiter, driver.Lost)
+	})
+}
+
+// A claim that has always waited, or that was handed the key and waits since, is released as one
+// that was queued.
+func TestReleaseOfAClaimThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b := c.client(), c.client()
+		in := a.inbox()
+		holder, waiter := b.claim(), a.queued()
+		b.hold(holder)
+		rest()
+		other := a.queued()
+		a.busy(other)
+		a.release(other, driver.Busy)
+		a.busy(waiter)
+		b.release(holder, driver.Held)
+		if n := c.told(in, 1); n.Kind != driver.Granted {
+			t.Fatalf("told %+v; the case is that the waiter is handed the key", n)
+		}
+		time.Sleep(c.presence) // until that grant is over
+		next := b.claim()
+		b.hold(next)
+		rest()
+		a.busy(waiter)
+		a.release(waiter, driver.Busy)
+		b.release(next, driver.Held)
+	})
+}
+
+// take has servers hold a key for somebody else.
+func (c *cluster) take(key string, servers ...int) {
+	c.do(func() {
+		for _, i := range servers {
+			s := c.servers[i]
+			s.keys[key] = &simKey{owner: "other", expires: s.now() + time.Hour}
+		}
+	})
+}
+
 // An acquisition that waits for its turn at a node is not sent there after its release has begun:
 // its caller may have stopped waiting for that before the node answers.
 func TestReleaseEndsWaitingAcquisition(t *testing.T) {

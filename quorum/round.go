@@ -22,6 +22,7 @@ type round struct {
 	decision
 	record     *record
 	generation uint64 // of the record when the round began
+	granted    bool   // of the record, if the round is a release
 	cleaned    bool   // the claim was given back
 	parts      []part
 	open       int           // calls that have not returned
@@ -181,6 +182,7 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		if r.op == node.Acquiring {
 			r.record.begin(&r.claim, r.start)
 		} else {
+			r.granted = r.record.granted
 			r.record.end()
 		}
 		r.generation = r.record.generation
