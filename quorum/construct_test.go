@@ -369,7 +369,7 @@ func TestErrorsThroughLocker(t *testing.T) {
 					c.do(func() {
 						switch s := c.servers[i]; is {
 						case busy:
-							s.keys["k"] = &simKey{owner: "another", expires: s.now() + time.Minute}
+							s.give("k", "another", time.Minute)
 						case gone:
 							s.crash(true)
 						case fresh:

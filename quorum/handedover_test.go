@@ -22,7 +22,7 @@ func TestR1_HandoffThatIsReadAfterABusyAnswer(t *testing.T) {
 		a.hold(holder)
 		c.do(func() { // a client that died there
 			s := c.servers[2]
-			s.keys["k"] = &simKey{owner: "dead", expires: s.now() + 2*c.presence}
+			s.give("k", "dead", 2*c.presence)
 		})
 		first.Ticket = 1 // it came before, and has reached only this node
 		other.cut(true, 0, 1)
@@ -153,7 +153,7 @@ func TestHandoffThatIsReadAfterABusyAnswerIsHealed(t *testing.T) {
 		a.hold(holder)
 		c.do(func() { // a client that died there
 			s := c.servers[2]
-			s.keys["k"] = &simKey{owner: "dead", expires: s.now() + c.presence/2}
+			s.give("k", "dead", c.presence/2)
 		})
 		b.busy(waiting)
 		a.release(holder, driver.Held)

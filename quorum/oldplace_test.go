@@ -46,7 +46,7 @@ func TestPlaceUnderAnotherOwnerValue(t *testing.T) {
 		a.hold(holder)
 		c.do(func() { // a client that died there
 			s := c.servers[2]
-			s.keys["k"] = &simKey{owner: "dead", expires: s.now() + time.Minute}
+			s.give("k", "dead", time.Minute)
 		})
 		first := b.busy(waiting)
 		rest := c.presence / 2

@@ -162,8 +162,7 @@ func TestReleaseOfAClaimThatWaits(t *testing.T) {
 func (c *cluster) take(key string, servers ...int) {
 	c.do(func() {
 		for _, i := range servers {
-			s := c.servers[i]
-			s.keys[key] = &simKey{owner: "other", expires: s.now() + time.Hour}
+			c.servers[i].give(key, "other", time.Hour)
 		}
 	})
 }

@@ -128,6 +128,11 @@ type simKey struct {
 	sharers []simSharer // the longest lease last, which is the owner's; nil: the owner is alone
 }
 
+// give has somebody hold a key who has not asked for it. The caller holds the network's mutex.
+func (s *server) give(key, owner string, ttl time.Duration) {
+	s.keys[key] = &simKey{owner: owner, expires: s.now() + ttl}
+}
+
 type simWaiter struct {
 	conn   *conn
 	owner  string

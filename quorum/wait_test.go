@@ -397,7 +397,7 @@ func TestR21R22_PartsAreKeptForARandomTime(t *testing.T) {
 			waiting := a.queued()
 			c.do(func() {
 				for _, s := range c.servers[1:] {
-					s.keys["k"] = &simKey{owner: "another", expires: s.now() + time.Minute}
+					s.give("k", "another", time.Minute)
 				}
 			})
 			d = took(func() {

@@ -178,15 +178,7 @@ func TestLoss(t *testing.T) {
 		if took := time.Since(began); err != nil || took != time.Minute {
 			t.Errorf("RenewLockLease = %v after %v; want that it waits for the thief", err, took)
 		}
-		if ok, _ := b.TryLock(ctx, "issue"); ok {
-			t.Error("the lock is not held again")
-		}
-		if err := a.Unlock(ctx, "issue"); err != nil {
-			t.Error(err)
-		}
-		if ok, err := b.TryLock(ctx, "issue"); !ok || err != nil {
-			t.Errorf("TryLock after Unlock = %v, %v", ok, err)
-		}
+		unlocksAgain(t, a, b)
 		if len(told) != 0 {
 			t.Errorf("told %v, too", <-told)
 		}
@@ -218,6 +210,20 @@ func TestUnlockAfterALoss(t *testing.T) {
 	})
 }
 
+// unlocksAgain unlocks what a has to hold again, and what b can lock then.
+func unlocksAgain(t *testing.T, a, b *withcertmagic.Storage) {
+	t.Helper()
+	if ok, _ := b.TryLock(t.Context(), "issue"); ok {
+		t.Error("the lock is not held again")
+	}
+	if err := a.Unlock(t.Context(), "issue"); err != nil {
+		t.Error(err)
+	}
+	if ok, err := b.TryLock(t.Context(), "issue"); !ok || err != nil {
+		t.Errorf("TryLock after Unlock = %v, %v", ok, err)
+	}
+}
+
 // While an attempt waits for its lost lock anew, another goroutine of the process may have the
 // lock. Its Unlock releases it, and the attempt goes on.
 func TestLossWhileAnotherGoroutineWaits(t *testing.T) {
@@ -243,15 +249,7 @@ func TestLossWhileAnotherGoroutineWaits(t *testing.T) {
 		if err := errors.Join(<-other, <-other); err != nil {
 			t.Error(err)
 		}
-		if ok, _ := b.TryLock(ctx, "issue"); ok {
-			t.Error("the lock is not held again")
-		}
-		if err := a.Unlock(ctx, "issue"); err != nil {
-			t.Error(err)
-		}
-		if ok, err := b.TryLock(ctx, "issue"); !ok || err != nil {
-			t.Errorf("TryLock after both have unlocked = %v, %v", ok, err)
-		}
+		unlocksAgain(t, a, b)
 	})
 }
 

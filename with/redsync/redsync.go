@@ -93,6 +93,10 @@ func (r *Redsync) Close() error {
 func (r *Redsync) site(m *Mutex) (*site, error) {
 	t := terms{drift: m.driftFactor}
 	if len(r.pools) > 1 {
+		if m.timeout() < 0 { // here, because what open has made would be closed again
+			return nil, fmt.Errorf("redsync: %w: expiry %v times timeout factor %v: must be the "+
+				"time of a try, at least 0s", holdfast.ErrInvalid, m.expiry, m.timeoutFactor)
+		}
 		// Servers have less than the try: when that is over, nobody would say which did not answer.
 		t.timeout = twoDigits(m.timeout() / 4 * 3)
 	}
@@ -140,9 +144,6 @@ func (r *Redsync) open(t terms) (driver.Backend, error) {
 	case !(t.drift >= 0 && t.drift < 0.5):
 		return nil, fmt.Errorf("redsync: %w: drift factor %v: must be at least 0 and less than 0.5",
 			holdfast.ErrInvalid, t.drift)
-	case t.timeout < 0: // else what is made below would be closed again
-		return nil, fmt.Errorf("redsync: %w: a try of %v, which is the expiry times the timeout "+
-			"factor: must not be negative", holdfast.ErrInvalid, t.timeout)
 	}
 	var nodes []driver.Backend
 	undo := func() {

@@ -637,6 +637,10 @@ func TestInvalidSpoilsNoOther(t *testing.T) {
 				t.Errorf("Lock = %v, want ErrInvalid", err)
 			}
 		}
+		err := rs.NewMutex("k", redsync.WithTimeoutFactor(-1)).Lock()
+		if err == nil || !strings.Contains(err.Error(), "expiry 8s times timeout factor -1: ") {
+			t.Errorf("Lock = %v, which does not name what is wrong", err)
+		}
 		s.lock(rs.NewMutex("k"))
 	})
 }
