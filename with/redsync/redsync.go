@@ -93,9 +93,11 @@ func (r *Redsync) Close() error {
 func (r *Redsync) site(m *Mutex) (*site, error) {
 	t := terms{drift: m.driftFactor}
 	if len(r.pools) > 1 {
-		if m.timeout() < 0 { // here, because what open has made would be closed again
-			return nil, fmt.Errorf("redsync: %w: expiry %v times timeout factor %v: must be the "+
-				"time of a try, at least 0s", holdfast.ErrInvalid, m.expiry, m.timeoutFactor)
+		// Here, because what open has made would be closed again; and not as a Duration, because
+		// processors differ in what becomes of a number that is none.
+		if try := float64(m.expiry) * m.timeoutFactor; !(try >= 0 && try <= float64(maxSpan)) {
+			return nil, fmt.Errorf("redsync: %w: expiry %v times timeout factor %v: a try must "+
+				"take 0s to %v", holdfast.ErrInvalid, m.expiry, m.timeoutFactor, maxSpan)
 		}
 		// Servers have less than the try: when that is over, nobody would say which did not answer.
 		t.timeout = twoDigits(m.timeout() / 4 * 3)

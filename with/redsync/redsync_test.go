@@ -631,6 +631,7 @@ func TestInvalidSpoilsNoOther(t *testing.T) {
 		rs := s.process()
 		for _, o := range []redsync.Option{redsync.WithTimeoutFactor(-1),
 			redsync.WithTimeoutFactor(math.NaN()), redsync.WithTimeoutFactor(2),
+			redsync.WithTimeoutFactor(1e30),
 			redsync.WithExpiry(math.MaxInt64), redsync.WithExpiry(-1),
 			redsync.WithDriftFactor(0.5)} {
 			if err := rs.NewMutex("k", o).Lock(); !errors.Is(err, holdfast.ErrInvalid) {
