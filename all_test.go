@@ -431,12 +431,15 @@ func TestAllWithoutRenewalAndWithoutAnswer(t *testing.T) {
 		l, faults := b.locker(holdfast.WithoutRenewal())
 		other, _ := b.locker()
 		lock := b.acquire(other, "b")
+		released := make(chan struct{})
 		time.AfterFunc(10*time.Second, func() {
 			faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: errors.New("refused")})
 			b.release(lock)
+			close(released)
 		})
 		_, err := l.AcquireAll(background, []string{"a", "b"})
 		mustBe(t, err, holdfast.ErrUnavailable)
+		<-released // other has the key until its release has returned
 		for _, key := range []string{"a", "b"} {
 			b.mustBeFree(other, key)
 		}
