@@ -78,7 +78,7 @@ func (m *Mutex) noAnswer(kind, err error) error {
 
 // refusal returns the error of the last try.
 func (m *Mutex) refusal(err error) error {
-	if errors.Is(err, holdfast.ErrHeld) || errors.Is(err, errQueued) {
+	if errors.Is(err, holdfast.ErrHeld) {
 		return m.taken(err)
 	}
 	return m.noAnswer(ErrFailed, err)

@@ -89,7 +89,7 @@ func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ct
 
 func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 	ctx = or(ctx)
-	s, err := m.redsync.site(m)
+	s, err := m.redsync.site(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,10 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 
 // try asks for the lock once.
 func (m *Mutex) try(ctx context.Context, s *site, value string) error {
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	cancel := func() {}
+	if len(m.redsync.pools) == 1 { // a quorum ends by itself, and says which servers did not answer
+		ctx, cancel = context.WithTimeout(ctx, m.timeout())
+	}
 	lock, err := m.acquire(ctx, cancel, s.locker.TryAcquire, value)
 	if err != nil {
 		return err
@@ -129,13 +132,20 @@ func (m *Mutex) try(ctx context.Context, s *site, value string) error {
 	return nil
 }
 
-// wait waits for the lock in the queue, for as long as the tries would take.
+// wait waits for the lock in the queue, for as long as the tries would take. Then it tries once
+// more: the answer says who has the lock, or which servers give none.
 func (m *Mutex) wait(ctx context.Context, s *site, value string, tries int) error {
 	within, cancel := context.WithTimeoutCause(ctx, m.span(tries), errQueued)
 	lock, err := m.acquire(within, cancel, s.locker.Acquire, value)
 	switch {
 	case err == nil:
 		m.got(lock, value)
+		return nil
+	case errors.Is(err, errQueued):
+		err = m.try(ctx, s, value)
+	}
+	switch {
+	case err == nil:
 		return nil
 	case hopeless(ctx, err):
 		return err
@@ -163,7 +173,7 @@ func (m *Mutex) acquire(ctx context.Context, cancel func(), f func(context.Conte
 	return f(ctx, m.name, m.lockOptions(value)...)
 }
 
-// maxSpan is longer than any wait.
+// maxSpan is longer than any wait. Two of it are a Duration.
 const maxSpan = 100 * 365 * 24 * time.Hour
 
 // span returns how long the tries would take with their delays. If there are very many tries, it
@@ -178,7 +188,7 @@ func (m *Mutex) span(tries int) time.Duration {
 	if tries-1 > asked {
 		span = time.Duration(min(float64(span)/float64(asked)*float64(tries-1), float64(maxSpan)))
 	}
-	return min(span, maxSpan)
+	return span
 }
 
 func (m *Mutex) timeout() time.Duration {
@@ -256,7 +266,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	case !hasEnded(lock, err):
 		return false, m.noAnswer(ErrExtendFailed, err)
 	case m.setNXOnExtend:
-		if s, e := m.redsync.site(m); e == nil && m.try(ctx, s, m.Value()) == nil {
+		if s, e := m.redsync.site(ctx, m); e == nil && m.try(ctx, s, m.Value()) == nil {
 			return true, nil
 		}
 	}

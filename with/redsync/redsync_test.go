@@ -458,6 +458,7 @@ func TestInvalid(t *testing.T) {
 		}
 		for _, o := range []redsync.Option{redsync.WithFailFast(true),
 			redsync.WithShufflePools(true), redsync.WithTimeoutFactor(0.5),
+			redsync.WithTimeoutFactor(1e7), // eighty million seconds
 			redsync.WithDriftFactor(0.1), redsync.OptionFunc(func(*redsync.Mutex) {})} {
 			m := rs.NewMutex("k", o)
 			s.lock(m)
@@ -503,11 +504,19 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// endless has so many tries with the longest delay.
+func endless(tries int) redsync.Option {
+	return redsync.OptionFunc(func(m *redsync.Mutex) {
+		redsync.WithTries(tries).Apply(m)
+		redsync.WithRetryDelay(math.MaxInt64).Apply(m)
+	})
+}
+
 // However many tries there are, and however long their delays, Lock asks.
 func TestQueueWithoutAnEnd(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		for _, o := range []redsync.Option{redsync.WithTries(math.MaxInt),
-			redsync.WithRetryDelay(math.MaxInt64)} {
+			redsync.WithRetryDelay(math.MaxInt64), endless(4), endless(5)} {
 			a := s.process().NewMutex("k", redsync.WithQueue(), o)
 			s.lock(a)
 			time.AfterFunc(time.Hour, func() { a.Unlock() })
@@ -560,24 +569,138 @@ func TestSeveralPools(t *testing.T) {
 	})
 }
 
-// The error of a try without a majority says which servers have not answered, though the try is
-// over soon after.
+// The error of a lock without a majority says which servers have not answered, whatever the times
+// and however often it was tried.
 func TestErrorNamesSilentServers(t *testing.T) {
+	for _, expiry := range []time.Duration{50 * time.Millisecond, time.Second, 8 * time.Second,
+		3 * time.Minute, time.Hour} {
+		for _, factor := range []float64{0.01, 0.05, 0.25, 0.5, 2} {
+			for _, tries := range []int{1, 2, 5} {
+				for _, option := range []redsync.Option{redsync.WithFailFast(false),
+					redsync.WithQueue()} {
+					play(t, 3, func(t *testing.T, s *servers) {
+						rs, clients := s.faulty()
+						for _, client := range clients[1:] {
+							client.Faults().Freeze()
+							defer client.Faults().Thaw()
+						}
+						err := rs.NewMutex("k", redsync.WithExpiry(expiry),
+							redsync.WithTries(tries), redsync.WithTimeoutFactor(factor),
+							option).Lock()
+						for _, name := range []string{"node 2", "node 3"} {
+							if !errors.Is(err, redsync.ErrFailed) ||
+								!strings.Contains(err.Error(), name) {
+								t.Errorf("expiry %v, factor %v, %d tries: %v, want ErrFailed with %q",
+									expiry, factor, tries, err, name)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// A server has the time of a try to answer.
+func TestSlowServers(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		play(t, nodes, func(t *testing.T, s *servers) {
+			rs, clients := s.faulty()
+			for _, client := range clients {
+				client.Faults().Inject(memhold.Fault{ReplyDelay: 390 * time.Millisecond})
+			}
+			m := rs.NewMutex("k", redsync.WithTries(1))
+			s.lock(m)
+			s.unlock(m)
+			for _, client := range clients {
+				client.Faults().Inject(memhold.Fault{ReplyDelay: 410 * time.Millisecond})
+			}
+			err := rs.NewMutex("other", redsync.WithTries(1)).Lock()
+			var silent *redsync.RedisError
+			if !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &silent) {
+				t.Errorf("%d servers that need longer than a try: %v, want no answer", nodes, err)
+			}
+		})
+	}
+}
+
+// Over several servers a try takes at most three times what a server has to answer, also while the
+// one before is being taken back.
+func TestTimeOfATry(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *servers) {
 		rs, clients := s.faulty()
+		s.lock(rs.NewMutex("open"))
+		for _, client := range clients[1:] {
+			client.Faults().Freeze()
+			defer client.Faults().Thaw()
+		}
+		m := rs.NewMutex("k")
+		for range 10 {
+			began := time.Now()
+			m.TryLock()
+			took := time.Since(began)
+			if took < 400*time.Millisecond || took > 1200*time.Millisecond {
+				t.Errorf("a try took %v; want 400 to 1200 ms", took)
+			}
+		}
+	})
+}
+
+// Waiting in the queue of silent servers does not say that somebody has the lock.
+func TestQueueOfSilentServers(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		clients[0].Faults().Freeze()
+		defer clients[0].Faults().Thaw()
+		err := rs.NewMutex("k", redsync.WithQueue(), redsync.WithTries(3)).Lock()
+		var silent *redsync.RedisError
+		if !errors.As(err, &silent) {
+			t.Errorf("Lock = %v, want a RedisError", err)
+		}
+	})
+}
+
+// A context ends the wait for servers that do not answer the first call. Nobody else waits for
+// them.
+func TestContextWhileItOpens(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		s.lock(rs.NewMutex("open"))
 		for _, client := range clients[1:] {
 			client.Faults().Freeze()
 			defer client.Faults().Thaw()
 		}
 		began := time.Now()
-		err := rs.NewMutex("k").TryLock()
-		if took := time.Since(began); took > 400*time.Millisecond+time.Second {
-			t.Errorf("it took %v; want a second to open, and a twentieth of the expiry", took)
-		}
-		for _, name := range []string{"node 2", "node 3"} {
-			if !errors.Is(err, redsync.ErrFailed) || !strings.Contains(err.Error(), name) {
-				t.Errorf("TryLock = %v, want ErrFailed with %q", err, name)
+		for i := range 3 { // each has terms of its own
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			err := rs.NewMutex("k", redsync.WithDriftFactor(0.1*float64(i+1))).LockContext(ctx)
+			if !errors.Is(err, redsync.ErrFailed) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock = %v, want ErrFailed by the context", err)
 			}
+		}
+		if took := time.Since(began); took != 30*time.Millisecond {
+			t.Errorf("three locks took %v; want the 10 ms of each context", took)
+		}
+	})
+}
+
+// However long the expiry, Close does not wait for silent servers for long.
+func TestCloseOfSilentServers(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		m := rs.NewMutex("k", redsync.WithExpiry(24*time.Hour))
+		s.lock(m)
+		clients[2].Faults().Freeze()
+		defer clients[2].Faults().Thaw()
+		s.unlock(m)
+		s.lock(m)
+		began := time.Now()
+		if err := rs.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Close took %v", took)
 		}
 	})
 }
@@ -593,7 +716,8 @@ func (c counted) Backend() (driver.Backend, error) {
 	return c.Pool.Backend()
 }
 
-// Expiries that hardly differ, as those of a program that computes them, need no Locker each.
+// Each pool is asked once, and expiries that hardly differ, as those of a program that computes
+// them, need no Locker each.
 func TestManyExpiries(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *servers) {
 		n := 0
@@ -609,6 +733,18 @@ func TestManyExpiries(t *testing.T) {
 		}
 		if n != len(pools) {
 			t.Errorf("%d backends for %d pools; want one for each", n, len(pools))
+		}
+		if n := rs.Sites(); n != 1 {
+			t.Errorf("%d Lockers; want one", n)
+		}
+		s.lock(rs.NewMutex("short", redsync.WithExpiry(8*time.Second))) // 400 ms
+		s.lock(rs.NewMutex("longer", redsync.WithExpiry(8100*time.Millisecond)))
+		if n := rs.Sites(); n != 2 {
+			t.Errorf("%d Lockers; want one for 400 and 405 ms", n)
+		}
+		s.lock(rs.NewMutex("longest", redsync.WithExpiry(8200*time.Millisecond)))
+		if n := rs.Sites(); n != 3 {
+			t.Errorf("%d Lockers; want another for 410 ms", n)
 		}
 	})
 }
@@ -627,23 +763,180 @@ func TestLongExpiry(t *testing.T) {
 
 // What is wrong with one mutex does not keep others from their locks.
 func TestInvalidSpoilsNoOther(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		for _, queue := range []redsync.Option{redsync.WithFailFast(false), redsync.WithQueue()} {
+			play(t, nodes, func(t *testing.T, s *servers) {
+				rs := s.process()
+				for _, o := range []redsync.Option{redsync.WithTimeoutFactor(-1),
+					redsync.WithTimeoutFactor(math.NaN()), redsync.WithTimeoutFactor(math.Inf(1)),
+					redsync.WithTimeoutFactor(1e30), redsync.WithTimeoutFactor(1e9),
+					redsync.WithTimeoutFactor(0), redsync.WithTimeoutFactor(1e-30),
+					redsync.WithExpiry(math.MaxInt64), redsync.WithExpiry(-1),
+					redsync.WithDriftFactor(0.5), redsync.WithDriftFactor(-0.1)} {
+					err := rs.NewMutex("k", o, queue).Lock()
+					if !errors.Is(err, holdfast.ErrInvalid) {
+						t.Errorf("Lock = %v, want ErrInvalid", err)
+					}
+				}
+				err := rs.NewMutex("k", redsync.WithTimeoutFactor(-1), queue).Lock()
+				const wrong = "expiry 8s times timeout factor -1: "
+				if err == nil || !strings.Contains(err.Error(), wrong) {
+					t.Errorf("Lock = %v, which does not name what is wrong", err)
+				}
+				s.lock(rs.NewMutex("k"))
+			})
+		}
+	}
+}
+
+// sometimes is a pool that fails for the calls whose numbers it has.
+type sometimes struct {
+	redis.Pool
+	calls *int
+	fails []int
+}
+
+func (p sometimes) Backend() (driver.Backend, error) {
+	*p.calls++
+	if slices.Contains(p.fails, *p.calls) {
+		return nil, errors.New("out of order")
+	}
+	return p.Pool.Backend()
+}
+
+// A pool that fails is asked again, and those that have not failed go on working.
+func TestPoolThatFails(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *servers) {
-		rs := s.process()
-		for _, o := range []redsync.Option{redsync.WithTimeoutFactor(-1),
-			redsync.WithTimeoutFactor(math.NaN()), redsync.WithTimeoutFactor(2),
-			redsync.WithTimeoutFactor(1e30),
-			redsync.WithExpiry(math.MaxInt64), redsync.WithExpiry(-1),
-			redsync.WithDriftFactor(0.5)} {
-			if err := rs.NewMutex("k", o).Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+		calls := 0
+		rs := redsync.New(redis.NewPool(s.nodes[0].Client()), redis.NewPool(s.nodes[1].Client()),
+			sometimes{redis.NewPool(s.nodes[2].Client()), &calls, []int{1, 3}})
+		defer rs.Close()
+		m := rs.NewMutex("k")
+		if err := m.Lock(); err == nil || !strings.Contains(err.Error(), "pool 3: out of order") {
+			t.Errorf("Lock = %v, want the error of pool 3", err)
+		}
+		s.lock(m)
+		s.lock(rs.NewMutex("hour", redsync.WithExpiry(time.Hour)))
+		s.must(m.Extend())
+		s.unlock(m)
+	})
+}
+
+// Close closes what the pools gave, also if one of them has not given anything.
+func TestCloseClosesTheNodes(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *servers) {
+		rs := redsync.New(redis.NewPool(s.nodes[0]), redis.NewPool(s.nodes[1]), nil)
+		if err := rs.NewMutex("k").Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Lock = %v, want ErrInvalid", err)
+		}
+		if err := rs.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		for i, node := range s.nodes {
+			if _, err := node.Release(t.Context(), driver.Claim{Key: "k"}); err == nil {
+				t.Errorf("node %d is open", i+1)
+			}
+		}
+	})
+}
+
+// The drift factor is set aside of the expiry.
+func TestDrift(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		play(t, nodes, func(t *testing.T, s *servers) {
+			m := s.process().NewMutex("k", redsync.WithExpiry(10*time.Second),
+				redsync.WithDriftFactor(0.4))
+			s.lock(m)
+			if got, want := time.Until(m.Until()), 6*time.Second-2*time.Millisecond; got != want {
+				t.Errorf("valid for %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// renamed is a server that may say that it is another one.
+type renamed struct {
+	*memhold.Backend
+	name *string
+}
+
+func (r renamed) Identity(context.Context) (string, error) { return *r.name, nil }
+
+// One server that is given twice is no majority, whenever it is noticed.
+func TestServerGivenTwice(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *servers) {
+		rs := redsync.New(redis.NewPool(s.nodes[0].Client()), redis.NewPool(s.nodes[0].Client()),
+			redis.NewPool(s.nodes[1].Client()))
+		defer rs.Close()
+		for range 3 {
+			if err := rs.NewMutex("k").Lock(); !errors.Is(err, holdfast.ErrInvalid) ||
+				!strings.Contains(err.Error(), "same server twice") {
 				t.Errorf("Lock = %v, want ErrInvalid", err)
 			}
 		}
-		err := rs.NewMutex("k", redsync.WithTimeoutFactor(-1)).Lock()
-		if err == nil || !strings.Contains(err.Error(), "expiry 8s times timeout factor -1: ") {
-			t.Errorf("Lock = %v, which does not name what is wrong", err)
-		}
-		s.lock(rs.NewMutex("k"))
 	})
+}
+
+// When names lead to the right servers again, locks are granted.
+func TestServerGivenTwiceForAWhile(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		first, second, third := "a", "a", "b"
+		rs := redsync.New(redis.NewPool(renamed{s.nodes[0], &first}),
+			redis.NewPool(renamed{s.nodes[1], &second}),
+			redis.NewPool(renamed{s.nodes[2], &third}))
+		defer rs.Close()
+		m := rs.NewMutex("k")
+		if err := m.Lock(); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Lock = %v, want ErrInvalid", err)
+		}
+		second = "c"
+		s.lock(m)
+	})
+}
+
+// A pool without a backend is named, and Close needs none.
+func TestPoolWithoutABackend(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		for _, backend := range []driver.Backend{nil, (*memhold.Backend)(nil)} {
+			play(t, nodes, func(t *testing.T, s *servers) {
+				pools := []redis.Pool{redis.NewPool(backend)}
+				for _, node := range s.nodes[1:] {
+					pools = append(pools, redis.NewPool(node.Client()))
+				}
+				rs := redsync.New(pools...)
+				for range 2 {
+					if err := rs.NewMutex("k").Lock(); !errors.Is(err, holdfast.ErrInvalid) ||
+						!strings.Contains(err.Error(), "pool 1 has no backend") {
+						t.Errorf("Lock = %v, want ErrInvalid with the pool", err)
+					}
+				}
+				if err := rs.Close(); err != nil {
+					t.Errorf("Close = %v", err)
+				}
+			})
+		}
+	}
+}
+
+// The expiry of a mutex that was locked first bounds no request of another.
+func TestFirstExpiryIsNobodyElses(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		play(t, nodes, func(t *testing.T, s *servers) {
+			rs, clients := s.faulty()
+			expiry := redsync.WithExpiry(time.Minute)
+			m := s.process().NewMutex("k", expiry)
+			s.lock(m)
+			s.lock(rs.NewMutex("first", redsync.WithExpiry(50*time.Millisecond),
+				redsync.WithTries(1)))
+			for _, client := range clients {
+				client.Faults().Inject(memhold.Fault{ReplyDelay: 20 * time.Millisecond})
+			}
+			by := rs.NewMutex("k", expiry, redsync.WithValue(m.Value()))
+			s.must(by.Valid())
+			s.must(by.Extend())
+			s.must(by.Unlock())
+		})
+	}
 }
 
 // brief is a backend with a longest TTL, as a quorum with a short guard has one.

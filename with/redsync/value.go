@@ -17,10 +17,11 @@ func (m *Mutex) owner(ctx context.Context) (s *site, owner string, err error) {
 	if value == "" {
 		return nil, "", nil
 	}
-	if s, err = m.redsync.site(m); err != nil {
+	ctx = or(ctx)
+	if s, err = m.redsync.site(ctx, m); err != nil {
 		return nil, "", err
 	}
-	entry, err := s.locker.Inspect(or(ctx), m.name)
+	entry, err := s.locker.Inspect(ctx, m.name)
 	if err != nil {
 		return nil, "", m.noAnswer(ErrFailed, err)
 	}
