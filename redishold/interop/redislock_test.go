@@ -151,8 +151,8 @@ func TestTheirTestsOfRedislock(t *testing.T) {
 		"127.0.0.1:6379", s.Addr, "(t.Context(), rc, ", "(t.Context(), rc.Client, ",
 		"(ctx, rc, ", "(ctx, rc.Client, ", "New(rc)", "New(rc.Client)",
 		// What has to expire, and to be waited for.
-		"(t, 5*time.Millisecond)", "(t, 500*time.Millisecond)",
-		"time.Sleep(10 * time.Millisecond)", "time.Sleep(time.Second)",
+		"(t, 5*time.Millisecond)", "(t, 3*time.Second)",
+		"time.Sleep(10 * time.Millisecond)", "time.Sleep(4 * time.Second)",
 		"(t.Context(), 20*time.Millisecond)", "(t.Context(), time.Second)",
 		// What must not take longer.
 		"(t, 20*time.Millisecond)", "(t, 20*time.Second)",
