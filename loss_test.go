@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
 )
 
@@ -102,5 +103,30 @@ func TestLogTellsOfAReleaseThatIsNotConfirmed(t *testing.T) {
 				err)
 		}
 		faults.Clear()
+	})
+}
+
+// queued is a backend that knows of every claim that it is only queued.
+type queued struct{ *memhold.Backend }
+
+func (q queued) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	_, err := q.Backend.Release(ctx, claim)
+	return driver.Result{State: driver.Busy}, err
+}
+
+// A lock whose claim turns out to be queued, at its release, does not hold the key any more.
+func TestReleaseOfALostLockThatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var told error
+		l := b.lockerOn(queued{b.memory.Client()}, holdfast.WithHooks(holdfast.Hooks{
+			Lost: func(e holdfast.LostEvent) { told = e.Err }}))
+		lock := b.acquire(l, "key")
+		err := lock.Release(background)
+		mustBe(t, err, holdfast.ErrLost)
+		synctest.Wait()
+		if s := l.Stats(); s.Lost != 1 || s.Released != 0 || told == nil {
+			t.Errorf("counted %+v, told %v; want a loss", s, told)
+		}
 	})
 }

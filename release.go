@@ -214,7 +214,8 @@ func (c *cohort) askRelease(ctx context.Context, l *Lock, claim driver.Claim, le
 		var result driver.Result
 		result, err = r.release(claim)
 		err = r.explain(err)
-		lost = err == nil && result.State == driver.Lost
+		// Busy, too: this claim held the key, and if it is only queued now, it has lost it.
+		lost = err == nil && result.State != driver.Held
 	}
 	answer = err
 }

@@ -14,8 +14,10 @@ import (
 // Acquire asks all nodes at once for the claim, as driver.Backend describes.
 //
 // It returns Held if a majority has granted the claim and acknowledged its token, within the
-// claim's validity. It returns Busy if a majority has answered and others hold too many nodes. With
-// Queue it also waits for the nodes that decide whether a majority has queued the claim.
+// claim's validity. It returns Busy if a majority has answered and others hold too many nodes, or
+// so many that nodes which count as down would be needed: it may take a second until one that is
+// back is asked. With Queue it also waits for the nodes that decide whether a majority has queued
+// the claim.
 // Otherwise it fails with an *Error in a *driver.Error, which is permanent if the nodes' errors
 // are.
 //
@@ -202,7 +204,7 @@ func (q *Quorum) gained(r *round, token driver.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.record.generation == r.generation && !r.record.history.Over {
-		r.record.held, r.record.granted = true, true
+		r.record.held = true
 		r.record.drew(token, r.claim.Block)
 		r.record.stopWaiting()
 	}

@@ -41,10 +41,6 @@ type record struct {
 	// healed, when a renewal finds that it still has one.
 	held bool
 
-	// granted says that the claim has held a majority since it was last asked for. It may have
-	// ended.
-	granted bool
-
 	// shared says that nodes may have the claim as shared, because a request or a renewal said so.
 	shared bool
 
@@ -182,7 +178,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 		r.expires = until
 	}
 	r.generation = r.q.generation.Add(1)
-	r.history.Over, r.granted = false, false
+	r.history.Over = false
 	r.shared = r.shared || claim.Shared
 	if claim.Queue {
 		r.wait(claim, start)

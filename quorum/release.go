@@ -12,8 +12,7 @@ import (
 // whether they are known to hold it or not. These are the nodes that were asked for the claim, or
 // all nodes if the Quorum knows nothing of the claim. Release returns Held if a majority held the
 // claim until now. If too many nodes did not hold it for a majority, it returns Busy if the claim
-// was queued, and else Lost. A claim that has held a majority since it was last asked for is Lost
-// then, although it may have queued at another node. If no majority answers, it fails with
+// was queued on one of them, and else Lost. If too few nodes answer to tell, it fails with
 // ErrUnknown.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
@@ -38,7 +37,7 @@ func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result
 		err := r.failure(&t, nil)
 		err.Maybe = true
 		return driver.Result{}, err
-	case t.busy > 0 && !r.granted:
+	case t.busy > 0:
 		return driver.Result{State: driver.Busy}, nil
 	default:
 		return driver.Result{State: driver.Lost}, nil

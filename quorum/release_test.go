@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -79,55 +80,157 @@ func (o *orderly) Release(ctx context.Context, claim driver.Claim) (driver.Resul
 	return o.conn.Release(ctx, claim)
 }
 
-// A claim held a majority and waits at another node. When it has lost one of the nodes that it
-// held, its release says that it was lost, not that it was waiting. So does a release that is
-// repeated because the first one had no answer.
-func TestReleaseOfALostClaimThatStillWaits(t *testing.T) {
-	for name, repeated := range map[string]bool{"": false, "repeated": true} {
+// lockerOn returns a Locker on the client's Quorum, with the keys of its claims.
+func lockerOn(t *testing.T, backend driver.Backend) *holdfast.Locker {
+	t.Helper()
+	l, err := holdfast.New(backend, holdfast.WithPrefix(""), holdfast.WithTTL(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// mustBeLost fails the test unless the release of the lock says that it was lost.
+func mustBeLost(t *testing.T, lock *holdfast.Lock) {
+	t.Helper()
+	if err := lock.Release(t.Context()); !errors.As(err, new(*holdfast.LostError)) {
+		t.Errorf("Release = %v; want that the lock was lost", err)
+	}
+}
+
+// A lock is held by a majority, and its claim waits at another node. When it has lost one of the
+// nodes that it held, its release says that it was lost, although nodes say that it was queued.
+func TestReleaseOfALostLockThatStillWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		c.take("k", 2)
+		lock, err := lockerOn(t, a.Quorum).Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(roundTrip) // it is in the queue there
+		c.take("k", 1)
+		mustBeLost(t, lock)
+	})
+}
+
+// stopping is a Quorum whose caller is stopped for a moment before its second acquisition.
+type stopping struct {
+	*quorum.Quorum
+	calls int
+	stop  func()
+}
+
+func (s *stopping) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	if s.calls++; s.calls == 2 {
+		s.stop()
+	}
+	return s.Quorum.Acquire(ctx, claim)
+}
+
+// The same holds for a lock that was handed over, and whose notice is read after a request that one
+// of its nodes has not heard, so that the answer was Busy. A renewal does not change it.
+func TestReleaseOfALostHandoff(t *testing.T) {
+	for name, renewed := range map[string]bool{"at once": false, "renewed": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := newCluster(t, 3)
-				a := c.client()
+				a, b := c.client(), c.client()
+				a.cut(true, 2)
+				holder := a.claim()
+				a.hold(holder)
 				c.take("k", 2)
-				claim := a.queued()
-				a.hold(claim)
-				time.Sleep(roundTrip) // it is in the queue there
-				c.take("k", 1)
-				if repeated {
-					a.cut(true, 0, 1, 2)
-					if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
-						t.Fatalf("Release = %v, %v; want no answer", r.State, err)
+				waiter := &stopping{Quorum: b.Quorum}
+				waiter.stop = func() {
+					a.release(holder, driver.Held)
+					time.Sleep(2 * roundTrip) // the notices of nodes 1 and 2 arrive
+					b.cut(true, 0)
+				}
+				lock, err := lockerOn(t, waiter).Acquire(t.Context(), "k")
+				if err != nil || waiter.calls != 2 {
+					t.Fatalf("%v after %d requests; the case is a notice that is read after two", err,
+						waiter.calls)
+				}
+				b.cut(false, 0)
+				if renewed {
+					if err := lock.Extend(t.Context()); err != nil {
+						t.Fatal(err)
 					}
-					a.cut(false, 0, 1, 2)
 				}
-				a.release(claim, driver.Lost)
-				rest()
-				if n := c.holds(claim); n > 0 {
-					t.Errorf("held on %d servers after the release", n)
-				}
+				c.take("k", 1)
+				mustBeLost(t, lock)
 			})
 		})
 	}
 }
 
-// The same holds for a claim that was handed the key on a majority of nodes.
-func TestReleaseOfALostHandoff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a, b := c.client(), c.client()
-		in := a.inbox()
-		holder, waiter := b.claim(), a.queued()
-		c.take("k", 2)
-		b.hold(holder)
-		rest()
-		a.busy(waiter)
-		b.release(holder, driver.Held)
-		if n := c.told(in, 1); n.Kind != driver.Granted {
-			t.Fatalf("told %+v; the case is that the waiter is handed the key", n)
+// downAgain has node 3 count as down by the calls for another claim, though it is back.
+func (a *client) downAgain(other driver.Claim) {
+	a.cut(true, 2)
+	for a.Status().Nodes[2].State != quorum.Down {
+		a.renew(other, driver.Held)
+		time.Sleep(60 * time.Millisecond)
+	}
+	a.cut(false, 2)
+}
+
+// A node that counts as down is left out of a release, and confirms it later: it held the claim
+// until then. If the node turns out to be needed, because another is late, that counts. It counts
+// too if the release was on its way when the node was needed.
+func TestReleaseCountsWhatItLeftPending(t *testing.T) {
+	for _, lost := range []bool{false, true} { // by node 2
+		for _, late := range []time.Duration{0, 51 * time.Millisecond, 60 * time.Millisecond,
+			200 * time.Millisecond, time.Hour} {
+			for _, slow := range []time.Duration{0, 20 * time.Millisecond, 45 * time.Millisecond} {
+				bubble(t, func(t *testing.T) {
+					c := newCluster(t, 3)
+					a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+					other, claim := a.claim(), a.claim()
+					other.Key = "x"
+					a.hold(other)
+					a.hold(claim)
+					rest()
+					if lost {
+						c.take("k", 1)
+					}
+					a.downAgain(other)
+					c.do(func() { c.servers[0].slow, c.servers[2].slow = late, slow })
+					r, err := a.Release(t.Context(), claim)
+					if unknown := errors.Is(err, driver.ErrUnknown) && lost && late > 0; !unknown &&
+						(err != nil || r.State != driver.Held) {
+						t.Errorf("node 1 %v late, node 2 lost it %v, node 3 takes %v: Release = %v, %v; "+
+							"a majority held the claim", late, lost, slow, r.State, err)
+					}
+					c.do(func() { c.servers[0].slow, c.servers[2].slow = 0, 0 })
+					time.Sleep(time.Hour)
+				})
+			}
 		}
-		c.take("k", 1)
-		a.release(waiter, driver.Lost)
-	})
+	}
+}
+
+// A majority answers, but nobody knows whether the node that hangs held the claim.
+func TestReleaseThatTooFewCanTell(t *testing.T) {
+	for _, n := range []int{3, 4, 5} {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, n)
+			a := c.client()
+			claim := a.claim()
+			a.hold(claim)
+			rest()
+			for i := range n - n/2 - 1 { // the others are a majority
+				c.take("k", i)
+			}
+			c.freeze(n - 1)
+			if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+				t.Errorf("%d nodes: Release = %v, %v; want ErrUnknown", n, r.State, err)
+			}
+			c.thaw(n - 1)
+			time.Sleep(2 * time.Second)
+		})
+	}
 }
 
 // A claim that has always waited, or that was handed the key and waits since, is released as one
@@ -503,6 +606,23 @@ func TestBreakerYieldsToNeed(t *testing.T) {
 		claim := a.claim()
 		a.hold(claim)
 		a.renew(claim, driver.Held)
+		a.release(claim, driver.Held)
+	})
+}
+
+// Nor does the breaker make a release fail if the others have answered and only a node that is down
+// can say that a majority held the claim.
+func TestBreakerYieldsToNeedOfARelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+		other, claim := a.claim(), a.claim()
+		other.Key = "x"
+		a.hold(other)
+		a.hold(claim)
+		rest()
+		c.take("k", 1)
+		a.downAgain(other)
 		a.release(claim, driver.Held)
 	})
 }

@@ -22,7 +22,6 @@ type round struct {
 	decision
 	record     *record
 	generation uint64 // of the record when the round began
-	granted    bool   // of the record, if the round is a release
 	cleaned    bool   // the claim was given back
 	parts      []part
 	open       int           // calls that have not returned
@@ -83,8 +82,8 @@ func (q *Quorum) begin(op node.Operation, claim driver.Claim, start clock.Instan
 func (r *round) launch(force bool) {
 	q := r.q
 	full := r.bound + grace(r.bound)
-	now := r.start
-	if r.last == 0 {
+	now, first := r.start, r.last == 0
+	if first {
 		r.last = now.Add(2 * full)
 	} else {
 		now = clock.Now()
@@ -110,6 +109,9 @@ func (r *round) launch(force bool) {
 			// release. Otherwise each acquisition would leave a pending release while the node is
 			// down, and each repeated release would ask all nodes.
 			p.progress, p.result.State = answered, driver.Lost
+			if !first { // it was, until it confirmed the release that this round had left pending
+				p.result.State = r.record.history.Gone(i)
+			}
 			continue
 		}
 		probe, err := q.nodes[i].Admit(force)
@@ -182,7 +184,6 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		if r.op == node.Acquiring {
 			r.record.begin(&r.claim, r.start)
 		} else {
-			r.granted = r.record.granted
 			r.record.end()
 		}
 		r.generation = r.record.generation
@@ -312,13 +313,14 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 }
 
 // decideRelease decides a release. It is decided when a majority held the claim until now, or too
-// many nodes did not.
+// many nodes did not. Nodes that were left out may be back: they are asked if a majority held the
+// claim only with them, or only they can say that none did.
 func (r *round) decideRelease(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	switch {
 	case t.held >= need || t.lost+t.busy > n-need:
 		return true, false
-	case t.answered+t.asked < need && t.leftOut > 0:
+	case t.leftOut > 0 && (t.answered+t.asked < need || t.held+t.asked < need):
 		return false, true
 	default:
 		return t.asked == 0, false

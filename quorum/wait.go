@@ -235,7 +235,7 @@ func (q *Quorum) weighLocked(r *record) (n driver.Notice) {
 	if v := w.handedOver(q.need); v != nil {
 		w.granted = true
 		w.stop()
-		r.held, r.granted = true, true
+		r.held = true
 		r.drew(v.token, v.block)
 		q.saw(v.token, v.block)
 		q.counters.handoffs.Add(1)

@@ -66,6 +66,7 @@ type History struct {
 	touched  Set // nodes that an acquisition was sent to, and that may have it
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
+	freed    Set // of these, nodes that held the claim until they confirmed it
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
@@ -98,6 +99,15 @@ func (h *History) Touched() Set { return h.touched }
 
 // Released returns the nodes whose last call was a release.
 func (h *History) Released() Set { return h.released }
+
+// Gone returns what a release says of node i, which does not have the claim: Held if a release that
+// this one repeats has ended its hold there, and else Lost.
+func (h *History) Gone(i int) driver.State {
+	if h.freed.Has(i) {
+		return driver.Held
+	}
+	return driver.Lost
+}
 
 // Ending returns the nodes on which a release of the claim that was asked for before may still take
 // effect.
@@ -157,6 +167,7 @@ func (h *History) push(c *Call) {
 		h.again |= h.touched & Only(i)
 		h.touched |= Only(i)
 		h.released &^= Only(i)
+		h.freed &^= Only(i)
 	case Releasing:
 		h.released |= Only(i)
 		h.ending |= Only(i)
@@ -181,6 +192,9 @@ func (h *History) returned(c *Call, r driver.Result,
 		h.touched &^= Only(i)
 		h.again &^= Only(i)
 		h.pending &^= Only(i)
+		if r.State == driver.Held {
+			h.freed |= Only(i)
+		}
 	case err == nil:
 	case c.Op == Acquiring:
 		if !h.again.Has(i) && !Maybe(err) {
@@ -188,7 +202,7 @@ func (h *History) returned(c *Call, r driver.Result,
 		}
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
-		return driver.Result{State: driver.Lost}, nil, false
+		return driver.Result{State: h.Gone(i)}, nil, false
 	case h.latest(c) && !driver.Permanent(err):
 		pend = h.Pend(i)
 	}

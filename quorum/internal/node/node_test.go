@@ -280,6 +280,38 @@ func TestReleasesAfterAConfirmedOneAreNotMade(t *testing.T) {
 	}
 }
 
+// What a confirmed release has said counts for those that repeat it, until the claim is asked for
+// again.
+func TestGone(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+		keys := newTable()
+		h := &keys.claim("a").history
+		for _, step := range []struct {
+			op     Operation
+			answer driver.State
+			err    error
+			want   driver.State
+		}{
+			{Acquiring, driver.Held, nil, driver.Lost},
+			{Releasing, driver.Held, errBroken, driver.Lost},
+			{Releasing, driver.Held, nil, driver.Held},
+			{Releasing, driver.Lost, nil, driver.Held}, // by the former one
+			{Acquiring, driver.Held, errNever, driver.Lost},
+			{Acquiring, driver.Held, nil, driver.Lost},
+			{Releasing, driver.Busy, nil, driver.Lost},
+		} {
+			fakes[0].answer = driver.Result{State: step.answer, Token: 1}
+			fakes[0].set(step.err, nil)
+			<-keys.call(nodes[0], step.op, "a")
+			keys.mu.Lock()
+			if got := h.Gone(0); got != step.want {
+				t.Errorf("after %+v: %v", step, got)
+			}
+			keys.mu.Unlock()
+		}
+	})
+}
+
 // A release that is confirmed says nothing of an acquisition that was asked for after it.
 func TestReleaseOfALaterAcquisitionIsMade(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
