@@ -108,7 +108,7 @@ func (r *round) launch(force bool) {
 			// The node does not have the claim: it was never asked for it, or it has confirmed a
 			// release. Otherwise each acquisition would leave a pending release while the node is
 			// down, and each repeated release would ask all nodes.
-			p.progress, p.result.State = answered, driver.Lost
+			p.outcome = outcome{progress: answered, result: driver.Result{State: driver.Lost}}
 			if !first { // it was, until it confirmed the release that this round had left pending
 				p.result.State = r.record.history.Gone(i)
 			}

@@ -34,7 +34,15 @@ type network struct {
 
 	applied func(keys []string) // is called when a request has taken effect
 
+	freed map[string][]freed // by owner value
+
 	moved func() // is called when a server was moved to another set
+}
+
+// freed is a release that has taken effect on a server where its claim held the key.
+type freed struct {
+	server int
+	at     time.Time
 }
 
 // fault is what servers do that is wrong.
@@ -166,7 +174,8 @@ type conn struct {
 }
 
 func newNetwork(seed uint64, n int, w weather, presence time.Duration) *network {
-	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence}
+	net := &network{seed: seed, start: time.Now(), weather: w, presence: presence,
+		freed: make(map[string][]freed)}
 	for i := range n {
 		net.servers = append(net.servers, &server{
 			net: net, index: i, keys: make(map[string]*simKey), rate: 1, set: net.start,
@@ -512,7 +521,12 @@ func (c *conn) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Resul
 func (c *conn) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
 	req := request{what: "release", keys: []string{claim.Key}}
 	return do(ctx, c, req, func() (driver.Result, error) {
-		return c.server.release(claim), nil
+		r := c.server.release(claim)
+		if r.State == driver.Held {
+			c.net.freed[claim.Owner] = append(c.net.freed[claim.Owner],
+				freed{c.server.index, time.Now()})
+		}
+		return r, nil
 	})
 }
 

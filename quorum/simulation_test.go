@@ -42,6 +42,8 @@ import (
 //  4. No hang: when the faults have ended, every waiter is served. Every call returns within its
 //     bound, faults or not.
 //  5. Nothing is remembered of claims that are over.
+//  6. A release of a claim that held the key says what the servers have done: see
+//     simrelease_test.go.
 
 // plan is what a history does, drawn from its seed.
 type plan struct {
@@ -509,11 +511,10 @@ func (w *worker) acquire(ctx context.Context, c driver.Claim) (r driver.Result, 
 	return r, err
 }
 
-func (w *worker) release(c driver.Claim) {
-	var r driver.Result
-	var err error
+func (w *worker) release(c driver.Claim) (r driver.Result, err error) {
 	w.bounded("Release", 1, func() { r, err = w.q.Release(context.Background(), c) })
 	w.h.note("%s: release: %v %v", c.Owner, r.State, err != nil)
+	return r, err
 }
 
 func (w *worker) run() {
@@ -706,6 +707,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		w.release(c)
 		return
 	}
+	since := time.Now()
 	w.h.granted(c.Key, hd, block{first: token, last: token + driver.Token(size) - 1}, above)
 	handedOver := lease != c.TTL
 	until := clock.Now().Add(time.Duration(w.r.ExpFloat64() * float64(w.h.ttl) * w.h.stay))
@@ -722,14 +724,14 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		switch {
 		case now >= hd.deadline:
 			w.end(hd)
-			w.release(c)
+			w.releaseHeld(c, since)
 			return
 		case now >= until && !die:
 			w.end(hd)
 			if c.Shared && w.r.Float64() < 0.3 {
 				w.upgrade(c)
 			}
-			w.release(c)
+			w.releaseHeld(c, since)
 			return
 		case now >= until:
 			w.die(c)
@@ -771,7 +773,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		switch now := clock.Now(); {
 		case freshRun && waiting:
 			w.end(hd) // before the release leaves: nobody works under the lock from then on
-			w.release(c)
+			w.releaseHeld(c, since)
 			return
 		case state == driver.Held && now < hd.deadline && now < rstart.Add(validity(c.TTL)):
 			w.h.renewed(c.Key, hd, rstart.Add(validity(c.TTL)), results[0].Token, rc.Block, rabove)
@@ -784,7 +786,7 @@ func (w *worker) work(c driver.Claim, above driver.Token, start clock.Instant, l
 		default:
 			if freshRun { // nobody can say whether others wait
 				w.end(hd)
-				w.release(c)
+				w.releaseHeld(c, since)
 				return
 			}
 			next = now.Add(c.TTL/10 + time.Duration(w.r.IntN(1000)))
