@@ -108,7 +108,7 @@ func TestMetricsFileThatCannotBeWritten(t *testing.T) {
 	for _, path := range []string{filepath.Join(metrics, "missing", "run.prom"), folder} {
 		p := start(t, dir, nil, "run", "--metrics-file", path, "name", "--", "sh", "-c", "exit 3")
 		p.expectExit(3)
-		if got := p.allStderr(); !strings.HasPrefix(got, "holdfast: cannot write metrics: ") {
+		if got := p.allStderr(); !strings.HasPrefix(got, "holdfast: --metrics-file: ") {
 			t.Errorf("it says %q", got)
 		}
 	}

@@ -55,7 +55,8 @@ With --status-file, lead keeps a file with a line of JSON, such as
   "pid":7,"since":"2026-01-02T03:04:05Z"}
 The state is leading, from the start of COMMAND until it has ended, or standby. The
 file is replaced as a whole, at every change and every 5 s, and removed when lead
-ends: if it is older than 15 s, holdfast was killed or hangs.
+ends: if it is older than 15 s, holdfast was killed or hangs. A symbolic link, and
+what is no regular file, is not replaced.
 
 A candidate with --preferred=false leads, but gives up when one with --preferred
 waits. Then COMMAND gets SIGTERM as if the lock were lost, but lead keeps the lock

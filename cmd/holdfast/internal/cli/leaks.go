@@ -38,7 +38,8 @@ Redis does not keep the time since when a lock is held. There --longer-than need
 --remember: a file in which leaks notes which holders it has seen, so that the next
 call, from cron or from monitoring, knows which of them still hold. A lock that was
 released and taken again has another holder, and its time begins anew. Use another
-file for each command line. It has no names or passwords in it.
+file for each command line. It has no names or passwords in it. It is replaced as a
+whole; a symbolic link, and what is no regular file, is refused.
 
 In a directory locks end with their process, so a process leaves nothing behind. A
 process in another container that has the name of this host looks gone, because it

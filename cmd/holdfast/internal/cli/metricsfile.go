@@ -3,13 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/wholefile"
 )
 
 // record is what --metrics-file says of one run. A run that waits for a lock or a command lives too
@@ -49,9 +49,9 @@ func (j *job) recorded(s streams, run func(streams) error) error {
 		return err
 	}
 	text := j.record.text(j.names, exitCode(err), time.Now())
-	if failure := writeWhole(j.record.path, text); failure != nil {
-		write(context.Background(), s.err, message(fmt.Sprintf("cannot write metrics: %v",
-			failure)))
+	// Everybody may read it, because the collector runs as another user.
+	if failure := wholefile.Write(j.record.path, 0o644, []byte(text)); failure != nil {
+		write(context.Background(), s.err, message(fmt.Sprintf("--metrics-file: %v", failure)))
 	}
 	return err
 }
@@ -89,27 +89,4 @@ func oneIf(is bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// writeWhole replaces the file in one step, so that nobody reads half of it. Everybody may read it,
-// because the collector runs as another user.
-func writeWhole(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-metrics-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

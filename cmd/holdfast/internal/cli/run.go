@@ -167,7 +167,8 @@ another lock, which keeps nobody from a permit. Several names cannot have permit
 With --metrics-file, run leaves metrics in Prometheus' text format for the textfile
 collector of node_exporter: its exit code and when it ended, whether it got its
 locks and lost one, and how long it waited for them and held them. Calls that can
-run at the same time need a file each.
+run at the same time need a file each. The file is replaced as a whole; a symbolic
+link, and what is no regular file, is not.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/notify"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/wholefile"
 	"github.com/holdfast-go/holdfast/election"
 )
 
@@ -54,12 +53,9 @@ const (
 func newStanding(file, name string, say *messages) (*standing, error) {
 	s := &standing{file: file, say: say, changed: make(chan struct{}, 1), now: status{
 		State: stateStandby, Name: name, PID: os.Getpid(), Since: time.Now().Round(time.Second)}}
-	err := look.Replaceable(file)
-	if err == nil {
-		err = s.write()
-	}
+	err := s.write()
 	if err != nil {
-		return nil, &exit{codeOutput, err}
+		return nil, &exit{codeOutput, fmt.Errorf("--status-file: %w", err)}
 	}
 	if s.manager, err = notify.Dial(); err != nil {
 		say.printf("cannot tell the service manager: %v", err)
@@ -167,31 +163,17 @@ func (s *standing) writeOrSay() {
 }
 
 // write replaces the file in one step, so a reader sees the old or the new one.
-func (s *standing) write() (err error) {
+func (s *standing) write() error {
 	if s.file == "" {
 		return nil
 	}
 	var text bytes.Buffer
 	line := json.NewEncoder(&text)
 	line.SetEscapeHTML(false) // for grep
-	if err = line.Encode(s.get()); err != nil {
+	if err := line.Encode(s.get()); err != nil {
 		return err
 	}
-	next, err := os.CreateTemp(filepath.Dir(s.file), "."+filepath.Base(s.file)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(next.Name())
-		}
-	}()
-	_, err = next.Write(text.Bytes())
-	// Health checks run as other users, too.
-	if err = errors.Join(err, next.Chmod(0o644), next.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next.Name(), s.file)
+	return wholefile.Write(s.file, 0o644, text.Bytes()) // health checks run as other users, too
 }
 
 // remove removes the file, so that nothing is left that says that this candidate leads.
@@ -199,7 +181,7 @@ func (s *standing) remove() {
 	if s.file == "" {
 		return
 	}
-	if err := os.Remove(s.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := wholefile.Remove(s.file); err != nil {
 		s.say.printf("--status-file: %v", err)
 	}
 }

@@ -204,15 +204,22 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A file takes the place of what it replaces, so a device must not be named, as /dev/null is by
-// somebody who wants nothing to be kept.
+// A file takes the place of what it replaces. So only a file may be named: a device is in danger as
+// /dev/null is by somebody who wants nothing to be kept.
 func TestRememberInNoDevice(t *testing.T) {
-	device := filepath.Join(t.TempDir(), "device") // a link, so that no device is in danger
-	if err := os.Symlink(os.DevNull, device); err != nil {
+	path := filepath.Join(t.TempDir(), "seen")
+	m, err := look.Remember(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := look.Remember(device); err == nil ||
-		!strings.Contains(err.Error(), "is no regular file") {
+	if err := os.Symlink(os.DevNull, path); err != nil { // no device is in danger
+		t.Fatal(err)
+	}
+	if _, err := look.Remember(path); err == nil ||
+		!strings.Contains(err.Error(), "is a symbolic link") {
 		t.Errorf("Remember in a device: %v", err)
+	}
+	if err := m.Save(true); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+		t.Errorf("Save in a device that was not there before: %v", err)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/wholefile"
 )
 
 // memoryHead is the first line of a file of Memory.
@@ -33,7 +34,7 @@ func Remember(path string) (*Memory, error) {
 	if path == "" {
 		return m, nil
 	}
-	if err := Replaceable(path); err != nil {
+	if err := wholefile.Check(path); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(path)
@@ -94,19 +95,9 @@ func (m *Memory) Save(whole bool) error {
 			m.now[id] = at
 		}
 	}
-	// In the same directory, so that the file is replaced in one step.
-	f, err := os.CreateTemp(filepath.Dir(m.path), filepath.Base(m.path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is none
-	w := bufio.NewWriter(f)
-	_, _ = w.WriteString(memoryHead) // Flush says what failed
+	text := bytes.NewBufferString(memoryHead)
 	for id, at := range m.now {
-		fmt.Fprintf(w, "%016x %d\n", id, at)
+		fmt.Fprintf(text, "%016x %d\n", id, at)
 	}
-	if err := errors.Join(w.Flush(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), m.path)
+	return wholefile.Write(m.path, 0o600, text.Bytes())
 }
