@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -342,6 +343,36 @@ func TestOpenByHost(t *testing.T) {
 	_, err = opened(t, "etcd://127.0.0.1:1")
 	if !errors.Is(err, driver.ErrUnavailable) || driver.Permanent(err) {
 		t.Errorf("Open without a server = %v; want ErrUnavailable that passes", err)
+	}
+}
+
+// In brackets is an IPv6 address and nothing else. Else a login without its '@' would be looked up
+// as a host, and shown in the error about it.
+func TestBracketsInURL(t *testing.T) {
+	for host, want := range map[string]string{
+		"[::1]":                  "http://[::1]:2379",
+		"[fe80::A]:1":            "http://[fe80::A]:1",
+		"[::ffff:1.2.3.4]:65535": "http://[::ffff:1.2.3.4]:65535",
+		// The client of etcd reads it as a URL, in which a '%' is %25.
+		"[fe80::1%eth0]:1": "http://[fe80::1%25eth0]:1",
+		"[fe80::1%25eth0]": "http://[fe80::1%25eth0]:2379",
+	} {
+		got, err := etcdhold.Endpoints("etcd://h," + host)
+		if err != nil || !slices.Equal(got, []string{"http://h:2379", want}) {
+			t.Errorf("%s is read as %q, %v; want %s", host, got, err, want)
+		}
+	}
+	for _, host := range []string{"[", "]", "a[", "[]", "[]:1", "[a", "a]", "[a]", "[a]:1", "[a:1]",
+		"[1.2.3.4]", "[::1", "::1]", "[::1]]", "[[::1]", "[[::1]]", "[::1]x", "x[::1]", "[::1]1",
+		"[::1]:2]", "[::1]:[2]", "[::1]:[2", "[::1]:2:3", "[::1][::2]", "[::1]:1[::2]", "[::1]]:1",
+		"[::1%]", "[::1]%eth0", "[a]b[c]", "a[b]:1", "[::1,::2]", "a:[1]", "a:1]",
+		"[user:secret]"} {
+		err := etcdhold.Validate("etcd://h," + host)
+		if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), "URL: host 2 is not well formed: write host:port, or "+
+				"[IPv6]:port with nothing but an IPv6 address in brackets") {
+			t.Errorf("%s: %v; want ErrInvalid about host 2, which shows no part of it", host, err)
+		}
 	}
 }
 

@@ -8,3 +8,12 @@ func (b *Backend) EndTime(c driver.Claim) {
 	defer b.mu.Unlock()
 	b.claims[identity{c.Key, c.Owner}].deadline = driver.LeaseClock()
 }
+
+// Endpoints are the servers that a URL names, as the client of etcd gets them.
+func Endpoints(url string) ([]string, error) {
+	a, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return a.endpoints, nil
+}

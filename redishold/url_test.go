@@ -64,7 +64,7 @@ func TestURLBadInput(t *testing.T) {
 		"redis://h:65536":                 "port",
 		"redis://h:x":                     "port",
 		"redis://a:1:2":                   "host:port",
-		"redis://::1":                     "[address]:port",
+		"redis://::1":                     "[IPv6]:port",
 		"redis://a,b":                     "2 hosts",
 		"redis://h/x":                     "database must be a number",
 		"redis://h/-1":                    "database must be a number",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -101,13 +102,10 @@ func parseParts(raw string) (*address, error) {
 
 func (a *address) setServers(list string) error {
 	for i, host := range strings.Split(list, ",") {
-		name, port := host, fmt.Sprint(zk.DefaultPort)
-		if n, p, err := net.SplitHostPort(host); err == nil {
-			name, port = n, p
-		} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-			name = host[1 : len(host)-1]
-		} else if strings.ContainsAny(host, ":[]") {
-			return fmt.Errorf("URL: host %d is not well formed: write host:port, or [IPv6]:port", i+1)
+		name, port, ok := splitHost(host, fmt.Sprint(zk.DefaultPort))
+		if !ok {
+			return fmt.Errorf("URL: host %d is not well formed: write host:port, or [IPv6]:port with "+
+				"nothing but an IPv6 address in brackets", i+1)
 		}
 		if name == "" || port == "" {
 			return fmt.Errorf("URL: host %d is empty, or its port", i+1)
@@ -122,6 +120,28 @@ func (a *address) setServers(list string) error {
 		a.servers = append(a.servers, net.JoinHostPort(name, port))
 	}
 	return nil
+}
+
+// splitHost takes host, host:port, [IPv6] or [IPv6]:port apart; port is that of a host without one.
+// What is in brackets must be an IPv6 address. It may be a login without its '@', which must not be
+// looked up as a host and be shown in the error about that.
+func splitHost(s, port string) (host, itsPort string, ok bool) {
+	host, rest := s, ""
+	if inside, bracketed := strings.CutPrefix(s, "["); bracketed {
+		host, rest, ok = strings.Cut(inside, "]")
+		host = strings.Replace(host, "%25", "%", 1) // before a zone; URLs have it so
+		ip, err := netip.ParseAddr(host)
+		if !ok || err != nil || !ip.Is6() {
+			return "", "", false
+		}
+	} else if i := strings.IndexAny(s, ":[]"); i >= 0 {
+		host, rest = s[:i], s[i:]
+	}
+	if rest == "" {
+		return host, port, true
+	}
+	port, ok = strings.CutPrefix(rest, ":")
+	return host, port, ok && !strings.ContainsAny(port, ":[]")
 }
 
 func (a *address) setSession(text string) error {

@@ -38,6 +38,35 @@ func TestURL(t *testing.T) {
 	}
 }
 
+// In brackets is an IPv6 address and nothing else. Else a login without its '@' would be looked up
+// as a host, and shown in the error about it.
+func TestBracketsInURL(t *testing.T) {
+	for host, want := range map[string]string{
+		"[::1]":                  "[::1]:2181",
+		"[fe80::A]:1":            "[fe80::A]:1",
+		"[::ffff:1.2.3.4]:65535": "[::ffff:1.2.3.4]:65535",
+		"[fe80::1%eth0]:1":       "[fe80::1%eth0]:1",
+		"[fe80::1%25eth0]":       "[fe80::1%eth0]:2181", // as it should be written in a URL
+	} {
+		a, err := parseURL("zookeeper://h," + host)
+		if err != nil || !slices.Equal(a.servers, []string{"h:2181", want}) {
+			t.Errorf("%s is read as %+v, %v; want %s", host, a, err, want)
+		}
+	}
+	for _, host := range []string{"[", "]", "a[", "[]", "[]:1", "[a", "a]", "[a]", "[a]:1", "[a:1]",
+		"[1.2.3.4]", "[::1", "::1]", "[::1]]", "[[::1]", "[[::1]]", "[::1]x", "x[::1]", "[::1]1",
+		"[::1]:2]", "[::1]:[2]", "[::1]:[2", "[::1]:2:3", "[::1][::2]", "[::1]:1[::2]", "[::1]]:1",
+		"[::1%]", "[::1]%eth0", "[a]b[c]", "a[b]:1", "[::1,::2]", "a:[1]", "a:1]",
+		"[user:secret]"} {
+		err := Validate("zookeeper://h," + host)
+		if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), "URL: host 2 is not well formed: write host:port, or "+
+				"[IPv6]:port with nothing but an IPv6 address in brackets") {
+			t.Errorf("%s: %v; want ErrInvalid about host 2, which shows no part of it", host, err)
+		}
+	}
+}
+
 // A wrong URL is refused, and no part of it is shown: it may be part of a password.
 func TestWrongURL(t *testing.T) {
 	for _, url := range []string{"", "h", "zk://h", "zookeeper:h", "zookeeper://", "zookeeper://,",

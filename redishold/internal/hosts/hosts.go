@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,17 +37,12 @@ func Parse(list, port string) ([]string, error) {
 	return addresses, nil
 }
 
-// split takes one host apart.
+// split takes one host apart, and checks it.
 func split(s, defaultPort string) (host, port string, err error) {
-	host, port = s, defaultPort
-	if h, p, err := net.SplitHostPort(s); err == nil {
-		host, port = h, p
-	} else if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
-		host = s[1 : len(s)-1]
-	} else if strings.ContainsAny(s, ":[]") {
-		return "", "",
-			errors.New(
-				"must be host, host:port or [address]:port, with an '@' before it if there is a login")
+	host, port, ok := separate(s, defaultPort)
+	if !ok {
+		return "", "", errors.New("must be host:port, or [IPv6]:port with nothing but an IPv6 address " +
+			"in brackets, with an '@' before it if there is a login")
 	}
 	if strings.ContainsFunc(host, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
@@ -59,4 +55,26 @@ func split(s, defaultPort string) (host, port string, err error) {
 				"has a port that is not 1 to 65535; if it is a password, an '@' is missing behind it")
 	}
 	return host, port, nil
+}
+
+// separate takes host, host:port, [IPv6] or [IPv6]:port apart; port is that of a host without one.
+// What is in brackets must be an IPv6 address. It may be a login without its '@', which must not be
+// looked up as a host and be shown in the error about that.
+func separate(s, port string) (host, itsPort string, ok bool) {
+	host, rest := s, ""
+	if inside, bracketed := strings.CutPrefix(s, "["); bracketed {
+		host, rest, ok = strings.Cut(inside, "]")
+		host = strings.Replace(host, "%25", "%", 1) // before a zone; URLs have it so
+		ip, err := netip.ParseAddr(host)
+		if !ok || err != nil || !ip.Is6() {
+			return "", "", false
+		}
+	} else if i := strings.IndexAny(s, ":[]"); i >= 0 {
+		host, rest = s[:i], s[i:]
+	}
+	if rest == "" {
+		return host, port, true
+	}
+	port, ok = strings.CutPrefix(rest, ":")
+	return host, port, ok && !strings.ContainsAny(port, ":[]")
 }

@@ -12,6 +12,9 @@ func TestParse(t *testing.T) {
 	for list, want := range map[string][]string{
 		"h":                  {"h:1"},
 		"h:2,g,[::1],[::]:3": {"h:2", "g:1", "[::1]:1", "[::]:3"},
+
+		"[fe80::A]:2,[::ffff:1.2.3.4]:65535": {"[fe80::A]:2", "[::ffff:1.2.3.4]:65535"},
+		"[fe80::1%eth0],[fe80::1%25eth0]:2":  {"[fe80::1%eth0]:1", "[fe80::1%eth0]:2"},
 	} {
 		if got, err := hosts.Parse(list, "1"); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", list, got, err, want)
@@ -40,6 +43,21 @@ func TestParseErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), words) ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %q, %v; want %q in the error", list, got, err, words)
+		}
+	}
+}
+
+// TestBrackets: in brackets is an IPv6 address and nothing else. Else a login without its '@' would
+// be looked up as a host, and shown in the error about it.
+func TestBrackets(t *testing.T) {
+	for _, host := range []string{"[", "]", "a[", "[]", "[]:1", "[a", "a]", "[a]", "[a]:1", "[a:1]",
+		"[1.2.3.4]", "[::1", "::1]", "[::1]]", "[[::1]", "[[::1]]", "[::1]x", "x[::1]", "[::1]1",
+		"[::1]:2]", "[::1]:[2]", "[::1]:[2", "[::1]:2:3", "[::1][::2]", "[::1]:1[::2]", "[::1]]:1",
+		"[::1%]", "[::1]%eth0", "[a]b[c]", "a[b]:1", "a:[1]", "a:1]", "[user:secret]"} {
+		got, err := hosts.Parse(host, "1")
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(),
+			"the host must be host:port, or [IPv6]:port with nothing but an IPv6 address in brackets") {
+			t.Errorf("%q: %q, %v; want an error that shows no part of it", host, got, err)
 		}
 	}
 }
