@@ -51,7 +51,7 @@ func (b *Backend) inTurn(ctx context.Context, key string, must bool,
 		}
 	})
 	if err != nil {
-		return driver.Result{}, b.session.cutOff(begun, err)
+		return driver.Result{}, b.session.cutOff(begun, err, key)
 	}
 	return r.Result, b.ours(r.err)
 }
@@ -163,7 +163,7 @@ func (a *acquisition) finish(p *plan, nodes names, answer answer) (driver.Result
 		}
 		return a.busy(p, answer), nil
 	}
-	if err := a.b.outlast(nodes.id, a.start+lasts, a.start+a.b.timeout); err != nil {
+	if err := a.b.outlast(nodes.id, a.start+lasts, a.start+a.b.timeout, a.Key); err != nil {
 		return driver.Result{}, a.failed(writeFailed(err))
 	}
 	if answer.state == driver.Held {

@@ -38,12 +38,19 @@
 // server writes some hundred bytes for each claim to its log, and keeps its last 500 transactions
 // in memory, which are 40 megabytes at most if all are renewals.
 //
-// If the servers are silent for longer than a twelfth of the session's timeout, it takes a quarter
-// of the timeout, from when they answer again, until it is sure how long the session lives. Unless
-// set, that is 3.3 and 10 seconds. Until then nothing is granted or renewed that needs more than an
-// earlier transaction has proved. An acquisition that does not wait for as long fails with
-// ErrUnknown, also one with a short TTL, and its error says so. With a shorter session all of this
-// is shorter.
+// There is a gap if such an answer comes more than a twelfth of the session's timeout after the
+// last request that had one was sent. A Backend asks twice in that time. So a silence of the
+// servers is a gap if it is longer than a twelfth, and may be one if it is longer than half of
+// that, by when the Backend asked last. After a gap it takes a quarter of the timeout at most, and
+// a moment, from when the servers answer again, until it is sure how long the session lives. Unless
+// set, these times are 3.3, 1.7 and 10 seconds. Until then nothing is granted or renewed that needs
+// more than an earlier transaction has proved.
+//
+// An acquisition that does not wait for as long fails. A Locker's mostly do not: it gives a request
+// five seconds at most. The error is ErrUnknown if something was sent, which may take effect, and
+// ErrUnavailable if an earlier call for the key still waits, so that nothing was. Either says that
+// it is not sure how long the session lives, unless the servers are silent again. If the caller's
+// context ends first, a Locker returns the error of the context instead.
 //
 // If the client could not reach its session for the timeout, it gives the session up and makes
 // another one. Then the claims of the former session are lost, and the next renewal says so.

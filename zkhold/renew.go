@@ -43,14 +43,26 @@ func (b *Backend) Renew(ctx context.Context, claims []driver.Claim) ([]driver.Re
 	defer cancel()
 	r := &renewal{b: b, ctx: limited, start: driver.LeaseClock(), claims: claims,
 		results: make([]driver.Result, len(claims)), room: make(chan struct{}, maxParallel)}
-	if err := b.await(limited, r.all); err != nil {
+	switch err := b.await(limited, r.all); {
+	case err == nil:
+		return r.results, nil
+	case limited.Err() != nil:
+		return nil, b.session.cutOff(true, limited.Err(), keysOf(claims)...)
+	default:
 		return nil, err
 	}
-	return r.results, nil
 }
 
-// await runs f in the background and waits for it, or until ctx ends. The client of ZooKeeper knows
-// no contexts.
+func keysOf(claims []driver.Claim) []string {
+	keys := make([]string, len(claims))
+	for i, c := range claims {
+		keys[i] = c.Key
+	}
+	return keys
+}
+
+// await runs f in the background and waits for it, or until ctx ends, and returns the error of ctx
+// then. The client of ZooKeeper knows no contexts.
 func (b *Backend) await(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	if !b.spawn(func() { defer close(done); f() }) {
@@ -60,7 +72,7 @@ func (b *Backend) await(ctx context.Context, f func()) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return b.session.cutOff(true, ctx.Err())
+		return ctx.Err()
 	}
 }
 
@@ -135,11 +147,12 @@ func (r *renewal) together(id int64, simple []known) {
 		err = nil // what is read from now on is not older than that answer
 	}
 	if err == nil {
-		longest := time.Duration(0)
+		longest, keys := time.Duration(0), make([]string, 0, len(simple))
 		for _, k := range simple {
 			longest = max(longest, r.claims[k.index].TTL)
+			keys = append(keys, k.mine.key)
 		}
-		err = r.b.outlast(id, r.start+longest, r.start+r.b.timeout)
+		err = r.b.outlast(id, r.start+longest, r.start+r.b.timeout, keys...)
 	}
 	for _, k := range simple {
 		switch {
@@ -281,7 +294,7 @@ func (b *Backend) renewedAs(c driver.Claim, mine *claim, p *plan, nodes names, a
 		return driver.Result{State: answer.state}, nil
 	}
 	b.held(mine, answer.mine, c.TTL)
-	if err := b.outlast(nodes.id, start+c.TTL, start+b.timeout); err != nil {
+	if err := b.outlast(nodes.id, start+c.TTL, start+b.timeout, c.Key); err != nil {
 		return driver.Result{}, &driver.Error{Maybe: true, Err: err}
 	}
 	r := driver.Result{State: driver.Held}

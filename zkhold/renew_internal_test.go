@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,11 +19,18 @@ import (
 // holds its key for the TTL.
 func fakeBackend(t *testing.T, ttl time.Duration, f func(*testing.T, *Backend, *claim)) {
 	t.Helper()
+	slowBackend(t, ttl, new(atomic.Int64), f)
+}
+
+// slowBackend is fakeBackend with a server that answers after a delay.
+func slowBackend(t *testing.T, ttl time.Duration, delay *atomic.Int64,
+	f func(*testing.T, *Backend, *claim)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b, err := Open(t.Context(), "zookeeper://h",
 			WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 				client, server := net.Pipe()
-				go serve(server, new(atomic.Int64))
+				go serve(server, delay)
 				return client, nil
 			}))
 		if err != nil {
@@ -70,7 +78,8 @@ func TestRenewalIsSureOfTheSession(t *testing.T) {
 }
 
 // A call that ends before the session is sure to last says that, although every request had an
-// answer.
+// answer. So does one that has not begun, because an earlier one for its key waits; what it was to
+// do is known not to have happened.
 func TestCallSaysThatTheSessionIsUnsure(t *testing.T) {
 	ttl := share(DefaultSession)
 	fakeBackend(t, ttl, func(t *testing.T, b *Backend, c *claim) {
@@ -84,8 +93,15 @@ func TestCallSaysThatTheSessionIsUnsure(t *testing.T) {
 		defer cancel()
 		_, acquired := b.inTurn(ctx, "k", false, func(context.Context) (driver.Result, error) {
 			now := driver.LeaseClock()
-			return driver.Result{}, b.outlast(b.names().id, now+ttl, now+b.timeout)
+			return driver.Result{}, b.outlast(b.names().id, now+ttl, now+b.timeout, "k")
 		})
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, behind := b.Acquire(ctx, driver.Claim{Key: "k", Owner: "p", TTL: ttl})
+		if !errors.Is(behind, errUnsure) || !errors.Is(behind, driver.ErrUnavailable) {
+			t.Errorf("behind it: %v; want that the session is not sure to last, and ErrUnavailable",
+				behind)
+		}
 		for call, err := range map[string]error{"Renew": renewed, "Acquire": acquired} {
 			if !errors.Is(err, errUnsure) || !errors.Is(err, context.DeadlineExceeded) ||
 				!errors.Is(err, driver.ErrUnknown) {
@@ -94,10 +110,113 @@ func TestCallSaysThatTheSessionIsUnsure(t *testing.T) {
 		}
 		time.Sleep(b.timeout)
 		synctest.Wait()
-		if err := b.session.cutOff(true, context.Canceled); errors.Is(err, errUnsure) {
+		if err := b.session.cutOff(true, context.Canceled, "k"); errors.Is(err, errUnsure) {
 			t.Errorf("when nothing waits for the session: %v", err)
 		}
+		b.session.mu.Lock()
+		defer b.session.mu.Unlock()
+		if n := len(b.session.unsure); n > 0 {
+			t.Errorf("%d keys are kept of calls that have ended", n)
+		}
 	})
+}
+
+// While a call waits for the session to be sure, only calls for the same key say so, and none if
+// the servers fall silent again: then it is an answer that is missing.
+func TestWhoSaysThatTheSessionIsUnsure(t *testing.T) {
+	k := driver.Claim{Key: "k", Owner: "o", TTL: 29 * time.Second}
+	granted := func(c *claim) answer {
+		return answer{state: driver.Held, mine: &party{Node: c.node}}
+	}
+	for call, wait := range map[string]func(b *Backend, c *claim) error{
+		"Renew": func(b *Backend, _ *claim) error {
+			results, err := b.Renew(context.Background(), []driver.Claim{k})
+			if err == nil { // it and its part have the same time
+				err = results[0].Err
+			}
+			return err
+		},
+		"Renew on new terms": func(b *Backend, c *claim) error {
+			p := &plan{slot: &slot{}, lock: new(lock)}
+			_, err := b.renewedAs(k, c, p, b.names(), granted(c), driver.LeaseClock())
+			return err
+		},
+		"Acquire": func(b *Backend, c *claim) error {
+			a := &acquisition{b: b, mine: c, Claim: k, start: driver.LeaseClock()}
+			_, err := a.finish(&plan{slot: &slot{}, lock: new(lock)}, b.names(), granted(c))
+			return err
+		},
+	} {
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, silent %v", call, silent), func(t *testing.T) {
+				var delay atomic.Int64
+				slowBackend(t, k.TTL, &delay, func(t *testing.T, b *Backend, c *claim) {
+					b.session.mu.Lock()
+					b.session.last -= 2 * gap(b.session.timeout)
+					b.session.mu.Unlock()
+					ended := make(chan error)
+					go func() { ended <- wait(b, c) }()
+					time.Sleep(time.Second)
+					if silent {
+						delay.Store(int64(4 * time.Second))
+					}
+					time.Sleep(2 * time.Second)
+					for key, says := range map[string]bool{"k": !silent, "other": false} {
+						err := unansweredCall(t.Context(), b, key)
+						if !errors.Is(err, driver.ErrUnknown) || errors.Is(err, errUnsure) != says {
+							t.Errorf("for %q: %v; want that the session is not sure to last: %v", key, err,
+								says)
+						}
+					}
+					delay.Store(0)
+					if err := <-ended; !errors.Is(err, driver.ErrUnknown) {
+						t.Errorf("it has not waited: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// unansweredCall is the error of a call for the key whose context ends while it is under way.
+func unansweredCall(ctx context.Context, b *Backend, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err := b.inTurn(ctx, key, false, func(context.Context) (driver.Result, error) {
+		time.Sleep(time.Second)
+		return driver.Result{}, nil
+	})
+	return err
+}
+
+// What counts as a gap is the time from the last request that was answered to the next answer. The
+// Backend asks twice in the longest time without a gap.
+func TestSilenceThatIsAGap(t *testing.T) {
+	for late, want := range map[time.Duration]bool{0: false, time.Millisecond: true} {
+		// From when the next request comes the server is silent for half a gap, or a bit longer.
+		silence := DefaultSession/24 + late
+		t.Run(silence.String(), func(t *testing.T) {
+			var delay atomic.Int64
+			slowBackend(t, time.Second, &delay, func(t *testing.T, b *Backend, _ *claim) {
+				time.Sleep(gap(DefaultSession)) // it has asked a few times by then
+				synctest.Wait()
+				b.session.mu.Lock()
+				since, last := b.session.since, b.session.last
+				b.session.mu.Unlock()
+				delay.Store(int64(silence))
+				time.Sleep(last + gap(DefaultSession)/2 - driver.LeaseClock() + time.Nanosecond)
+				synctest.Wait()
+				delay.Store(0)
+				time.Sleep(silence)
+				synctest.Wait()
+				b.session.mu.Lock()
+				defer b.session.mu.Unlock()
+				if got := b.session.since != since; got != want || b.session.last == last {
+					t.Errorf("the time without a gap begins anew: %v; want %v", got, want)
+				}
+			})
+		})
+	}
 }
 
 // A renewal of new terms, too, is none unless the session is sure to last.

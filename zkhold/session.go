@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,8 +29,9 @@ type session struct {
 	last    time.Duration // when the last of them was sent
 	until   time.Duration // the session lives at least until then
 	known   chan struct{} // closed when there is a first session
-	unsure  int           // how many calls wait until it is sure to live for long enough
 	trouble error         // how the last attempt at a connection, or the last connection, failed
+
+	unsure map[string]int // how many calls for a key wait until it is sure to live for long enough
 
 	distrust chan error // has the first failure to trust each other; its room is one
 }
@@ -103,22 +105,29 @@ func (s *session) unanswered(ended error) error {
 	return cutOff(false, fmt.Errorf("no server has answered: %w: %w", ended, s.trouble))
 }
 
-// cutOff is the error of a call whose context has ended. If calls wait until the session is sure to
-// last, the servers have answered, and the error says what is missing.
-func (s *session) cutOff(begun bool, ended error) error {
+// cutOff is the error of a call for these keys whose context has ended. If a call for one of them
+// waits until the session is sure to last, this one or one before it, the error says that this is
+// missing. It does not if the servers are silent again: then they are what is missing. While a call
+// waits, they answer twice in half a gap.
+func (s *session) cutOff(begun bool, ended error, keys ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unsure > 0 {
+	waits := slices.ContainsFunc(keys, func(key string) bool { return s.unsure[key] > 0 })
+	if waits && driver.LeaseClock()-s.last <= gap(s.timeout)/2 {
 		ended = fmt.Errorf("%w: %w", errUnsure, ended)
 	}
 	return cutOff(begun, ended)
 }
 
-// wait notes that n more calls wait until the session is sure to last.
-func (s *session) wait(n int) {
+// wait notes that n more calls for these keys wait until the session is sure to last.
+func (s *session) wait(n int, keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unsure += n
+	for _, key := range keys {
+		if s.unsure[key] += n; s.unsure[key] == 0 {
+			delete(s.unsure, key)
+		}
+	}
 }
 
 // current returns the session and its timeout.
@@ -264,9 +273,10 @@ func (b *Backend) prove() error {
 	return nil
 }
 
-// outlast waits until it is sure that the session lives until then. The caller has had an answer
-// from the session. outlast fails if there is another session by now, or at the deadline.
-func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
+// outlast waits until it is sure that the session lives until then, for a call for these keys. The
+// caller has had an answer from the session. outlast fails if there is another session by now, or
+// at the deadline.
+func (b *Backend) outlast(id int64, until, deadline time.Duration, keys ...string) error {
 	waits := false
 	for {
 		same, sure := b.session.lasts(id, until)
@@ -286,8 +296,8 @@ func (b *Backend) outlast(id int64, until, deadline time.Duration) error {
 		}
 		if !waits {
 			waits = true
-			b.session.wait(1)
-			defer b.session.wait(-1)
+			b.session.wait(1, keys)
+			defer b.session.wait(-1, keys)
 		}
 		_, timeout := b.session.current()
 		pause := time.NewTimer(max(gap(timeout)/4, time.Millisecond))

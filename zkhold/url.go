@@ -236,7 +236,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Backend, error) 
 	b := &Backend{servers: a.servers, root: a.root, slots: slots, wanted: DefaultSession,
 		presence: DefaultPresence, timeout: DefaultTimeout, dialer: net.DialTimeout,
 		acl: zk.WorldACL(zk.PermAll), claims: make(map[identity]*claim),
-		session:  session{known: make(chan struct{}), distrust: make(chan error, 1)},
+		session: session{known: make(chan struct{}), distrust: make(chan error, 1),
+			unsure: make(map[string]int)},
 		instance: strings.ToLower(rand.Text())}
 	if a.session > 0 {
 		b.wanted = a.session
