@@ -99,30 +99,6 @@ func TestFleetMovesToOurRedislock(t *testing.T) {
 	turns()
 }
 
-// Clients over one go-redis client have their locks in common: a Close ends them, and others may be
-// obtained after it.
-func TestCloseOfAnotherClient(t *testing.T) {
-	t.Parallel()
-	client := newClient(t, redistest.Start(t))
-	a, b := ourlock.New(client), ourlock.New(client)
-	defer b.Close()
-	for range 2 {
-		l, err := b.Obtain(t.Context(), "k", long, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Obtain(t.Context(), "k", long, nil); err != ourlock.ErrNotObtained {
-			t.Errorf("Obtain = %v, want ErrNotObtained", err)
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := l.Release(t.Context()); err != ourlock.ErrLockNotHeld {
-			t.Errorf("Release after Close = %v, want ErrLockNotHeld", err)
-		}
-	}
-}
-
 // Whatever the old package exports, the new one does, with the same types.
 func TestSameAPIOfRedislock(t *testing.T) {
 	t.Parallel()

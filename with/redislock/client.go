@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,33 +36,39 @@ type RedisClient interface {
 type Client struct {
 	client  RedisClient
 	backend driver.Backend // in place of client
-	mu      sync.Mutex
-	site    *site // nil: not needed yet
+	sites   *sites         // where its site is
 }
 
 // site is where the locks of all Clients over one client are.
 type site struct {
 	locker  *holdfast.Locker
 	backend driver.Backend
-	closed  atomic.Bool // by one of its Clients
 
 	mu   sync.Mutex
 	held map[string]*held // by key
 }
 
-// sites has those of go-redis clients, so that the function Obtain need not make one for each call.
-var sites = struct {
-	sync.Mutex
-	of map[redis.UniversalClient]*site
-}{of: make(map[redis.UniversalClient]*site)}
+// sites has the sites that are needed, each from the first acquisition until a Close.
+type sites struct {
+	mu sync.Mutex
+	of map[redis.UniversalClient]*site // that over a backend is under nil
+}
+
+// common has the sites over go-redis clients, so that the function Obtain need not make one for
+// each call. While its mutex is held, nothing waits for a server or calls code of the user's.
+var common = newSites()
+
+func newSites() *sites { return &sites{of: make(map[redis.UniversalClient]*site)} }
 
 // New returns a Client over a go-redis client, which stays the caller's. It makes no request. If
 // something is wrong with client, Obtain fails.
-func New(client RedisClient) *Client { return &Client{client: client} }
+func New(client RedisClient) *Client { return &Client{client: client, sites: common} }
 
 // NewOver returns a Client over any backend of Holdfast: that of redishold.Open, which needs no
 // go-redis client, or of memhold.New, for tests. The old library has no such function.
-func NewOver(backend driver.Backend) *Client { return &Client{backend: backend} }
+func NewOver(backend driver.Backend) *Client {
+	return &Client{backend: backend, sites: newSites()}
+}
 
 // Close ends and releases all locks over the go-redis client that the Client was made with, also
 // those of other Clients over it. If NewOver has made the Client, it does so with all locks of this
@@ -71,21 +76,8 @@ func NewOver(backend driver.Backend) *Client { return &Client{backend: backend} 
 // locks. A Client that lives as long as the process need not be closed. It returns the error of
 // holdfast.Locker.Close. The old library has no such method.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	s := c.site
-	c.site = nil
-	c.mu.Unlock()
-	if client, ok := c.client.(redis.UniversalClient); ok && c.backend == nil {
-		sites.Lock()
-		if s == nil {
-			s = sites.of[client]
-		}
-		if s != nil && sites.of[client] == s {
-			delete(sites.of, client)
-		}
-		sites.Unlock()
-	}
-	if s == nil || s.closed.Swap(true) {
+	s := c.take()
+	if s == nil {
 		return nil
 	}
 	err := s.locker.Close()
@@ -95,53 +87,64 @@ func (c *Client) Close() error {
 	return err
 }
 
+// place returns under which client the site is in sites: only this one may be looked up there, as
+// another one need not be comparable. It fails if the client is not allowed.
+func (c *Client) place() (redis.UniversalClient, error) {
+	if c.backend != nil {
+		return nil, nil
+	}
+	switch client := c.client.(type) {
+	case *redis.Client:
+		return client, nil
+	case *redis.ClusterClient:
+		return client, nil
+	}
+	return nil, fmt.Errorf("redislock: %w: client is a %T: give a *redis.Client or a "+
+		"*redis.ClusterClient", holdfast.ErrInvalid, c.client)
+}
+
+// take takes the site away from all its Clients, and returns it; nil if there is none.
+func (c *Client) take() *site {
+	place, err := c.place()
+	if err != nil {
+		return nil
+	}
+	c.sites.mu.Lock()
+	defer c.sites.mu.Unlock()
+	s := c.sites.of[place]
+	delete(c.sites.of, place)
+	return s
+}
+
 // open returns where the locks are. ttl is that of a lock.
 func (c *Client) open(ttl time.Duration) (*site, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.site != nil && !c.site.closed.Load() {
-		return c.site, nil
-	}
-	var err error
-	if c.backend != nil {
-		c.site, err = newSite(c.backend, ttl)
-		return c.site, err
-	}
-	var client redis.UniversalClient
-	switch r := c.client.(type) {
-	case *redis.Client:
-		client = r
-	case *redis.ClusterClient:
-		client = r
-	default:
-		return nil, fmt.Errorf("redislock: %w: client is a %T: give a *redis.Client or a "+
-			"*redis.ClusterClient", holdfast.ErrInvalid, c.client)
-	}
-	sites.Lock()
-	defer sites.Unlock()
-	if c.site = sites.of[client]; c.site != nil {
-		return c.site, nil
-	}
-	backend, err := goredishold.New(client)
+	place, err := c.place()
 	if err != nil {
 		return nil, err
 	}
-	if c.site, err = newSite(backend, ttl); err != nil {
-		backend.Close()
-		return nil, err
+	c.sites.mu.Lock()
+	defer c.sites.mu.Unlock()
+	if s := c.sites.of[place]; s != nil {
+		return s, nil
 	}
-	sites.of[client] = c.site
-	return c.site, nil
-}
-
-func newSite(backend driver.Backend, ttl time.Duration) (*site, error) {
+	backend := c.backend
+	if backend == nil {
+		if backend, err = goredishold.New(place); err != nil {
+			return nil, err
+		}
+	}
 	// As in the old library, every try asks the server, and nothing is handed over in memory. Each
 	// lock has a TTL of its own, and backend may not allow the default.
 	locker, err := holdfast.New(backend, holdfast.WithCohort(1, 0), holdfast.WithTTL(ttl))
 	if err != nil {
+		if c.backend == nil {
+			backend.Close()
+		}
 		return nil, err
 	}
-	return &site{locker: locker, backend: backend, held: make(map[string]*held)}, nil
+	s := &site{locker: locker, backend: backend, held: make(map[string]*held)}
+	c.sites.of[place] = s
+	return s, nil
 }
 
 // Options are those of an acquisition.

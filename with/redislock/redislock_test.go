@@ -418,6 +418,48 @@ func TestLongMetadata(t *testing.T) {
 
 type wrapped struct{ *redis.Client }
 
+// unhashable is a wrapper that cannot be a key of a map.
+type unhashable struct {
+	*redis.Client
+	_ []redis.Hook
+}
+
+// Obtain takes the clients of the library and no others. One that it refuses does no harm to Close,
+// and none to other Clients.
+func TestClients(t *testing.T) {
+	const nobody = "127.0.0.1:1"
+	client := redis.NewClient(&redis.Options{Addr: nobody, MaxRetries: -1, DialerRetries: 1})
+	defer client.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody},
+		MaxRedirects: -1, DialerRetries: 1})
+	defer cluster.Close()
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	for name, c := range map[string]struct {
+		client redislock.RedisClient
+		want   error
+	}{
+		"nil":                   {nil, holdfast.ErrInvalid},
+		"a nil Client":          {(*redis.Client)(nil), holdfast.ErrInvalid},
+		"a nil ClusterClient":   {(*redis.ClusterClient)(nil), holdfast.ErrInvalid},
+		"a Ring":                {ring, holdfast.ErrInvalid},
+		"a wrapper":             {wrapped{client}, holdfast.ErrInvalid},
+		"an unhashable wrapper": {unhashable{Client: client}, holdfast.ErrInvalid},
+		"a Client":              {client, holdfast.ErrUnavailable},
+		"a ClusterClient":       {cluster, holdfast.ErrUnavailable},
+	} {
+		over := redislock.New(c.client)
+		for range 2 {
+			if _, err := over.Obtain(t.Context(), "k", time.Minute, nil); !errors.Is(err, c.want) {
+				t.Errorf("%s: Obtain = %v, want %v", name, err, c.want)
+			}
+			if err := over.Close(); err != nil {
+				t.Errorf("%s: Close = %v", name, err)
+			}
+		}
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	play(t, func(s *server) {
