@@ -43,6 +43,7 @@ type Client struct {
 type site struct {
 	locker  *holdfast.Locker
 	backend driver.Backend
+	gone    chan struct{} // closed at the end of Close
 
 	mu   sync.Mutex
 	held map[string]*held // by key
@@ -73,13 +74,15 @@ func NewOver(backend driver.Backend) *Client {
 // Close ends and releases all locks over the go-redis client that the Client was made with, also
 // those of other Clients over it. If NewOver has made the Client, it does so with all locks of this
 // Client. It frees what they needed. client and backend stay open, and Clients may obtain new
-// locks. A Client that lives as long as the process need not be closed. It returns the error of
-// holdfast.Locker.Close. The old library has no such method.
+// locks; a call that obtains one meanwhile goes on when Close is done. A Client that lives as long
+// as the process need not be closed. It returns the error of holdfast.Locker.Close. The old library
+// has no such method.
 func (c *Client) Close() error {
 	s := c.take()
 	if s == nil {
 		return nil
 	}
+	defer close(s.gone)
 	err := s.locker.Close()
 	if c.backend == nil {
 		err = errors.Join(err, s.backend.Close())
@@ -142,7 +145,8 @@ func (c *Client) open(ttl time.Duration) (*site, error) {
 		}
 		return nil, err
 	}
-	s := &site{locker: locker, backend: backend, held: make(map[string]*held)}
+	s := &site{locker: locker, backend: backend, gone: make(chan struct{}),
+		held: make(map[string]*held)}
 	c.sites.of[place] = s
 	return s, nil
 }
@@ -197,10 +201,6 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration,
 func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Duration,
 	opt *Options) (*Lock, error) {
 	ttl = max(ttl, minTTL)
-	s, err := c.open(ttl)
-	if err != nil {
-		return nil, err
-	}
 	options := opt.orDefault()
 	lock := &Lock{Client: c, keys: slices.Clone(keys), token: options.Token,
 		metadata: options.Metadata}
@@ -214,9 +214,9 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 			fresh.set.Release(context.Background())
 		}
 	}()
-	err = retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
-		fresh, err = s.obtain(ctx, keys, ttl, lock)
-		lock.held = fresh
+	err := retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
+		s, obtained, err := c.obtain(ctx, keys, ttl, lock)
+		fresh, lock.held = obtained, obtained
 		// Not errors.Is: the cause of ctx may be that another lock was not obtained.
 		if _, refusal := err.(*holdfast.HeldError); refusal {
 			err = ErrNotObtained
@@ -247,6 +247,28 @@ func randomToken() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: it ends the process instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// obtain tries once, and returns where. If a Close ends the try, it does not count: Clients may
+// obtain new locks after that.
+func (c *Client) obtain(ctx context.Context, keys []string, ttl time.Duration,
+	lock *Lock) (*site, *held, error) {
+	for {
+		s, err := c.open(ttl)
+		if err != nil {
+			return nil, nil, err
+		}
+		h, err := s.obtain(ctx, keys, ttl, lock)
+		// The cause of ctx may be that another Locker was closed.
+		if !errors.Is(err, holdfast.ErrClosed) || ctx.Err() != nil {
+			return s, h, err
+		}
+		// The server may have granted the keys to this try, and Close waits for their release.
+		select {
+		case <-s.gone:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // obtain tries once.

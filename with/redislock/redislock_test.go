@@ -342,6 +342,7 @@ func TestContextOfAnotherLock(t *testing.T) {
 		s.is("Release", released.Release(s.Context()), nil)
 		for _, cause := range []error{
 			&holdfast.LostError{Key: "lost", Reason: errors.New("gone")},
+			&holdfast.LostError{Key: "lost", Reason: holdfast.ErrClosed},
 			&holdfast.HeldError{Key: "held"},
 			released.Held().Err(),
 		} {
@@ -524,6 +525,61 @@ func TestClose(t *testing.T) {
 		s.is("Close", c.Close(), nil)
 		s.is("Release", s.obtain(c, time.Minute, nil).Release(s.Context()), nil)
 	})
+}
+
+// slow is a backend whose releases take effect two seconds late.
+type slow struct{ *memhold.Backend }
+
+func (b slow) Release(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	time.Sleep(2 * time.Second)
+	return b.Backend.Release(ctx, claim)
+}
+
+// A Close ends no Obtain that is under way: that obtains a lock when Close is done.
+func TestCloseWhileOthersObtain(t *testing.T) {
+	for name, c := range map[string]struct {
+		others time.Duration // how long another process has the key
+		answer time.Duration // how late the first try is answered; Close comes before
+		ctx    time.Duration // how long the context lasts
+		want   time.Duration // when the lock is there; 0: never
+	}{
+		"between two tries":                  {3 * time.Second, 0, time.Minute, 3 * time.Second},
+		"while the server grants":            {0, time.Second, time.Minute, 3 * time.Second},
+		"and the context ends before it can": {0, time.Second, 2 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *server) {
+				if c.others > 0 {
+					s.memory.Faults().Give("k", "another", c.others)
+				}
+				backend := slow{s.memory.Client()}
+				s.Cleanup(func() { backend.Close() })
+				client := redislock.NewOver(backend)
+				closed := make(chan error, 1)
+				s.Cleanup(func() {
+					s.is("Close", errors.Join(<-closed, client.Close()), nil)
+				})
+				backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+					ReplyDelay: c.answer})
+				time.AfterFunc(500*time.Millisecond, func() { closed <- client.Close() })
+				ctx, cancel := context.WithTimeout(s.Context(), c.ctx)
+				defer cancel()
+				options := &redislock.Options{}
+				if c.others > 0 {
+					options.RetryStrategy = redislock.LinearBackoff(time.Second)
+				}
+				began := time.Now()
+				_, err := client.Obtain(ctx, "k", time.Minute, options)
+				switch took := time.Since(began); {
+				case c.want > 0 && (err != nil || took != c.want):
+					s.Errorf("Obtain = %v after %v, want the lock after %v", err, took, c.want)
+				case c.want == 0 && (!errors.Is(err, context.DeadlineExceeded) || took != c.ctx ||
+					errors.Is(err, redislock.ErrNotObtained)):
+					s.Errorf("Obtain = %v after %v, want the end of its context", err, took)
+				}
+			})
+		})
+	}
 }
 
 // odd is a context that panics when it is asked for its channel for the last of some times.
