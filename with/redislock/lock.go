@@ -64,8 +64,8 @@ func (l *Lock) TTL(context.Context) (time.Duration, error) {
 
 // Refresh has the lock end ttl from now. If the lock has ended already, it fails at once with
 // [ErrNotObtained]. If Redis does not answer, it tries again as the RetryStrategy says, and in the
-// end fails with holdfast.ErrUnavailable, holdfast.ErrUnknown or the error of ctx. Then the lock is
-// still held, until its deadline.
+// end fails with holdfast.ErrUnavailable, holdfast.ErrUnknown or the error of ctx; with
+// holdfast.ErrInvalid if ctx is nil. Then the lock is still held, until its deadline.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
 	if l == nil {
 		return ErrNotObtained

@@ -478,6 +478,14 @@ func TestInvalid(t *testing.T) {
 			"no keys": func() (*redislock.Lock, error) {
 				return c.ObtainMulti(s.Context(), nil, time.Second, nil)
 			},
+			"no context to refresh": func() (*redislock.Lock, error) {
+				var none context.Context
+				return nil, s.obtain(c, time.Second, nil).Refresh(none, time.Second, nil)
+			},
+			"no context": func() (*redislock.Lock, error) {
+				var none context.Context
+				return c.Obtain(none, "k", time.Second, nil)
+			},
 			"token": func() (*redislock.Lock, error) {
 				return c.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: long})
 			},

@@ -3,9 +3,12 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // RetryStrategy says how long to wait before another try. Less than a nanosecond means that there
@@ -65,9 +68,13 @@ func ExponentialBackoff(min, max time.Duration) RetryStrategy {
 
 // retry calls try until it is done, the strategy gives up, or ctx ends: without a deadline, after
 // ttl. It returns the error of the last try that had one, or ErrNotObtained, joined with that of
-// ctx if that has ended.
+// ctx if that has ended. It fails with holdfast.ErrInvalid if ctx is nil.
 func retry(ctx context.Context, ttl time.Duration, s RetryStrategy,
 	try func(context.Context) (done bool, err error)) error {
+	if ctx == nil {
+		return fmt.Errorf("redislock: %w: context is nil: use context.Background()",
+			holdfast.ErrInvalid)
+	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ttl)
