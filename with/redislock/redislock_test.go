@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -389,7 +390,16 @@ func TestReleaseOfWhatWasReleasedInPart(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	play(t, func(s *server) {
 		a, backend := s.process()
-		lock := s.obtain(a, time.Minute, nil)
+		mine := &redislock.Options{Token: "foo",
+			RetryStrategy: redislock.LinearBackoff(time.Second)}
+		lock := s.obtain(a, time.Minute, mine)
+		remove := backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
+			Err: holdfast.ErrUnavailable})
+		if _, err := a.Obtain(s.Context(), "k", time.Minute, mine); !errors.Is(err,
+			holdfast.ErrUnavailable) || errors.Is(err, redislock.ErrNotObtained) {
+			s.Errorf("Obtain with the token in use = %v, want ErrUnavailable alone", err)
+		}
+		remove()
 		backend.Faults().Freeze()
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
@@ -535,6 +545,33 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// Close says that locks may be left.
+func TestCloseWithoutAnAnswer(t *testing.T) {
+	play(t, func(s *server) {
+		c, backend := s.process()
+		s.obtain(c, time.Minute, nil)
+		backend.Faults().Freeze()
+		if err := c.Close(); !errors.Is(err, holdfast.ErrUnknown) {
+			s.Errorf("Close = %v, want ErrUnknown", err)
+		}
+	})
+}
+
+// A TTL that is shorter than Holdfast has counts as the shortest, also if it is that of the first
+// lock of a Client.
+func TestShortTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{math.MinInt64, -1, 0, 1, 10*time.Millisecond - 1} {
+		play(t, func(s *server) {
+			c, _ := s.process()
+			lock := s.obtain(c, ttl, nil)
+			s.is("Refresh", lock.Refresh(s.Context(), ttl, nil), nil)
+			if left, err := lock.TTL(s.Context()); left != 10*time.Millisecond || err != nil {
+				s.Errorf("the TTL of %v is %v, %v", ttl, left, err)
+			}
+		})
+	}
+}
+
 // slow is a backend whose releases take effect two seconds late.
 type slow struct{ *memhold.Backend }
 
@@ -590,42 +627,86 @@ func TestCloseWhileOthersObtain(t *testing.T) {
 	}
 }
 
-// odd is a context that panics when it is asked for its channel for the last of some times.
+// odd is a context that panics in the last of some calls.
 type odd struct {
 	context.Context
 	left *int
 }
 
-func (o odd) Done() <-chan struct{} {
+func (o odd) count() {
 	if *o.left--; *o.left == 0 {
 		panic("a fault of the caller's")
 	}
-	return o.Context.Done()
 }
 
-// If the caller's context panics, whenever that is, nobody has the lock.
-func TestContextThatPanics(t *testing.T) {
-	panics := 0
-	for at := 1; at <= 10; at++ {
-		play(t, func(s *server) {
-			c, _ := s.process()
-			ctx, cancel := context.WithCancel(s.Context())
-			defer cancel()
-			defer func() {
-				if recover() != nil {
-					panics++
-					if !s.isFree() {
-						t.Errorf("Done called %d times: the lock is held", at)
-					}
-				}
-			}()
-			left := at
-			if _, err := c.Obtain(odd{ctx, &left}, "k", time.Minute, nil); err != nil {
-				t.Error(err)
+func (o odd) Deadline() (time.Time, bool) { o.count(); return o.Context.Deadline() }
+func (o odd) Done() <-chan struct{}       { o.count(); return o.Context.Done() }
+func (o odd) Err() error                  { o.count(); return o.Context.Err() }
+func (o odd) Value(key any) any           { o.count(); return o.Context.Value(key) }
+
+// obtainOddly obtains the key with a context that panics in its at-th call, and reports whether it
+// did. A context with a deadline is asked in the middle of a try, another one before and after.
+func (s *server) obtainOddly(c *redislock.Client, bounded bool, at int,
+	opt *redislock.Options) (panicked bool) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	if bounded {
+		ctx, cancel = context.WithTimeout(s.Context(), time.Hour)
+	}
+	defer cancel()
+	defer func() { panicked = recover() != nil }()
+	if _, err := c.Obtain(odd{ctx, &at}, "k", time.Minute, opt); err != nil {
+		s.Error(err)
+	}
+	return
+}
+
+// oddly calls f with a context in which a call of Obtain panics, until there are no more calls.
+func oddly(t *testing.T, f func(s *server, c *redislock.Client, bounded bool,
+	at int) (panicked bool)) {
+	t.Helper()
+	for _, bounded := range []bool{false, true} {
+		for at, panicked := 1, true; panicked; at++ {
+			play(t, func(s *server) {
+				c, _ := s.process()
+				panicked = f(s, c, bounded, at)
+			})
+			if !panicked && at < 6 {
+				t.Errorf("bounded %v: only %d calls of the context", bounded, at-1)
 			}
-		})
+		}
 	}
-	if panics < 3 {
-		t.Errorf("it panicked %d times; want that it does before and after the request", panics)
-	}
+}
+
+// If the caller's context panics, whenever that is, nobody has the lock, and its Token can be used
+// again.
+func TestContextThatPanics(t *testing.T) {
+	oddly(t, func(s *server, c *redislock.Client, bounded bool, at int) bool {
+		mine := &redislock.Options{Token: "foo"}
+		panicked := s.obtainOddly(c, bounded, at, mine)
+		if panicked {
+			if synctest.Wait(); !s.isFree() {
+				s.Errorf("bounded %v, call %d: the lock is held", bounded, at)
+			}
+			s.is("Release", s.obtain(c, time.Minute, mine).Release(s.Context()), nil)
+		}
+		return panicked
+	})
+}
+
+// If the caller's context panics while a lock is obtained again with its Token, those who have the
+// lock keep it.
+func TestContextThatPanicsWithATokenInUse(t *testing.T) {
+	oddly(t, func(s *server, c *redislock.Client, bounded bool, at int) bool {
+		mine := &redislock.Options{Token: "foo"}
+		first := s.obtain(c, time.Minute, mine)
+		panicked := s.obtainOddly(c, bounded, at, mine)
+		synctest.Wait()
+		s.obtain(c, time.Minute, mine)
+		s.is("Release", first.Release(s.Context()), nil)
+		if !s.isFree() {
+			s.Errorf("bounded %v, call %d: the lock is held", bounded, at)
+		}
+		return panicked
+	})
 }
