@@ -276,6 +276,113 @@ func TestLossThatLasts(t *testing.T) {
 	})
 }
 
+// unlocksOnce unlocks what a has locked, which is one lock, and what b can lock then.
+func unlocksOnce(t *testing.T, a, b *withcertmagic.Storage) {
+	t.Helper()
+	unlocksAgain(t, a, b)
+	if a.Unlock(t.Context(), "issue") == nil {
+		t.Error("what is not locked is unlocked")
+	}
+}
+
+// While another goroutine of the process has the lock that was lost, RenewLockLease does not wait,
+// whether it has done so before or not. The next Unlock is for the lost one.
+func TestLossWhileAnotherGoroutineHasTheLock(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+			told chan error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := a.Lock(ctx, "issue"); err != nil {
+				t.Fatal(err)
+			}
+			memory.Faults().Give("issue", "a thief", time.Minute)
+			<-told
+			other := make(chan error, 1)
+			go func() { other <- a.Lock(ctx, "issue") }()
+			synctest.Wait()
+			if waits {
+				ended, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errWhy)
+				defer cancel()
+				if err := a.RenewLockLease(ended, "issue", 0); !errors.Is(err, errWhy) {
+					t.Errorf("RenewLockLease = %v, want why its context has ended", err)
+				}
+			}
+			if err := <-other; err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			err := a.RenewLockLease(ctx, "issue", 0)
+			if took := time.Since(began); err != nil || took != 0 {
+				t.Errorf("waited %v: RenewLockLease = %v after %v, want nil at once", waits, err,
+					took)
+			}
+			if err := a.Unlock(ctx, "issue"); err != nil {
+				t.Errorf("waited %v: Unlock of what was lost = %v", waits, err)
+			}
+			unlocksOnce(t, a, b)
+		})
+	}
+}
+
+// odd is a context that panics in the last of some calls.
+type odd struct {
+	context.Context
+	left *int
+}
+
+func (o odd) count() {
+	if *o.left--; *o.left == 0 {
+		panic("a fault of the caller's")
+	}
+}
+
+func (o odd) Deadline() (time.Time, bool) { o.count(); return o.Context.Deadline() }
+func (o odd) Done() <-chan struct{}       { o.count(); return o.Context.Done() }
+func (o odd) Err() error                  { o.count(); return o.Context.Err() }
+func (o odd) Value(key any) any           { o.count(); return o.Context.Value(key) }
+
+// If the context of RenewLockLease panics, whenever that is, the attempt can be unlocked as before.
+func TestContextThatPanics(t *testing.T) {
+	for at, panicked := 1, true; panicked; at++ {
+		play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
+			told chan error) {
+			if err := a.Lock(t.Context(), "issue"); err != nil {
+				t.Fatal(err)
+			}
+			memory.Faults().Lose("issue")
+			<-told
+			left := at
+			panicked = func() (panicked bool) {
+				defer func() { panicked = recover() != nil }()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if err := a.RenewLockLease(odd{ctx, &left}, "issue", 0); err != nil {
+					t.Errorf("call %d: RenewLockLease = %v", at, err)
+				}
+				return
+			}()
+			synctest.Wait()
+			if !panicked {
+				unlocksOnce(t, a, b)
+				return
+			}
+			if err := a.Unlock(t.Context(), "issue"); err != nil {
+				t.Errorf("call %d: Unlock = %v", at, err)
+			}
+			if a.Unlock(t.Context(), "issue") == nil {
+				t.Errorf("call %d: what is not locked is unlocked", at)
+			}
+			if ok, err := b.TryLock(t.Context(), "issue"); !ok || err != nil {
+				t.Errorf("call %d: TryLock of another process = %v, %v", at, ok, err)
+			}
+		})
+		if !panicked && at < 6 {
+			t.Errorf("only %d calls of the context", at-1)
+		}
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	play(t, func(t *testing.T, memory *memhold.Backend, a, _ *withcertmagic.Storage, _ chan error) {
 		locker, err := holdfast.New(memory)
