@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,8 +124,8 @@ func (s *Storage) keep(name string, lock *holdfast.Lock) {
 // holdfast.ErrUnknown or the error of ctx if the release is not confirmed: it then goes on in the
 // background.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	// This takes the oldest. If there are several, that one was lost. Then the caller that has the
-	// newest releases it later than it could.
+	// If there are several, this takes one that was lost. Then the caller that has the other one
+	// releases it later than it could.
 	s.mu.Lock()
 	lock := s.takeLocked(name)
 	s.mu.Unlock()
@@ -138,17 +139,19 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return err
 }
 
-// takeLocked takes the oldest lock of that name out, and returns it; nil if there is none. The
-// caller has the mutex.
+// takeLocked takes a lock of that name out, and returns it; nil if there is none. It takes one that
+// has ended, if there is one: so nobody's lock ends too soon. The caller has the mutex.
 func (s *Storage) takeLocked(name string) *holdfast.Lock {
 	locks := s.held[name]
 	if len(locks) == 0 {
 		return nil
 	}
-	if s.held[name] = locks[1:]; len(locks) == 1 {
+	i := max(0, slices.IndexFunc(locks, func(l *holdfast.Lock) bool { return l.Err() != nil }))
+	lock := locks[i]
+	if s.held[name] = slices.Delete(locks, i, i+1); len(locks) == 1 {
 		delete(s.held, name)
 	}
-	return locks[0]
+	return lock
 }
 
 // RenewLockLease makes sure that the lock of that name is held. Locks are renewed by themselves, so
@@ -158,9 +161,11 @@ func (s *Storage) takeLocked(name string) *holdfast.Lock {
 // apart. It fails with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
-	if locks := s.held[name]; len(locks) > 0 && locks[len(locks)-1].Err() == nil {
-		s.mu.Unlock()
-		return nil
+	for _, lock := range s.held[name] {
+		if lock.Err() == nil {
+			s.mu.Unlock()
+			return nil
+		}
 	}
 	// The new lock takes the place of the lost one, because there will be one Unlock for both. The
 	// lost one is taken out before the wait: another goroutine may have the lock meanwhile, and its
@@ -174,7 +179,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	defer func() {
 		if !locked { // also if ctx or the backend panics
 			s.mu.Lock()
-			s.held[name] = append([]*holdfast.Lock{lost}, s.held[name]...)
+			s.held[name] = append(s.held[name], lost)
 			s.mu.Unlock()
 		}
 	}()

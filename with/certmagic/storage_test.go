@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/memhold"
 	withcertmagic "github.com/holdfast-go/holdfast/with/certmagic"
@@ -285,6 +286,15 @@ func unlocksOnce(t *testing.T, a, b *withcertmagic.Storage) {
 	}
 }
 
+func holderOf(t *testing.T, memory *memhold.Backend) driver.Party {
+	t.Helper()
+	entry, err := memory.Inspect(t.Context(), "issue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry.Holder
+}
+
 // While another goroutine of the process has the lock that was lost, RenewLockLease does not wait,
 // whether it has done so before or not. The next Unlock is for the lost one.
 func TestLossWhileAnotherGoroutineHasTheLock(t *testing.T) {
@@ -311,11 +321,11 @@ func TestLossWhileAnotherGoroutineHasTheLock(t *testing.T) {
 			if err := <-other; err != nil {
 				t.Fatal(err)
 			}
-			began := time.Now()
+			began, before := time.Now(), holderOf(t, memory)
 			err := a.RenewLockLease(ctx, "issue", 0)
-			if took := time.Since(began); err != nil || took != 0 {
-				t.Errorf("waited %v: RenewLockLease = %v after %v, want nil at once", waits, err,
-					took)
+			if took := time.Since(began); err != nil || took != 0 || holderOf(t, memory) != before {
+				t.Errorf("waited %v: RenewLockLease = %v after %v, and %v has the lock; want nil "+
+					"at once, and %v", waits, err, took, holderOf(t, memory), before)
 			}
 			if err := a.Unlock(ctx, "issue"); err != nil {
 				t.Errorf("waited %v: Unlock of what was lost = %v", waits, err)
