@@ -156,9 +156,10 @@ func (s *Storage) takeLocked(name string) *holdfast.Lock {
 
 // RenewLockLease makes sure that the lock of that name is held. Locks are renewed by themselves, so
 // the duration is not used. If the lock was lost, RenewLockLease waits for it anew, until ctx ends.
-// certmagic calls it before each attempt, and then looks whether the attempt is still needed. If
-// another goroutine of the process has the lock already, it does not wait: it cannot tell the two
-// apart. It fails with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
+// If it has ended at its maximum hold, RenewLockLease releases the key before that. certmagic calls
+// it before each attempt, and then looks whether the attempt is still needed. If another goroutine
+// of the process has the lock already, it does not wait: it cannot tell the two apart. It fails
+// with the errors of [holdfast.Locker.Acquire], and if nothing is locked.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	for _, lock := range s.held[name] {
@@ -183,6 +184,9 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 			s.mu.Unlock()
 		}
 	}()
+	// Of a lock that was lost, nothing is left to release. But after a maximum hold, the key is
+	// taken until that or until the lease is over.
+	lost.Release(ctx)
 	err := s.Lock(ctx, name)
 	locked = err == nil
 	return err

@@ -27,8 +27,8 @@ import (
 var errWhy = errors.New("the caller's reason")
 
 // storageOf returns the storage of another process, and the losses that are reported to it.
-func storageOf(t *testing.T, memory *memhold.Backend, dir string) (*withcertmagic.Storage,
-	chan error) {
+func storageOf(t *testing.T, memory *memhold.Backend, dir string,
+	options ...holdfast.AcquireOption) (*withcertmagic.Storage, chan error) {
 	t.Helper()
 	locker, err := holdfast.New(memory)
 	if err != nil {
@@ -37,6 +37,7 @@ func storageOf(t *testing.T, memory *memhold.Backend, dir string) (*withcertmagi
 	t.Cleanup(func() { locker.Close() })
 	told := make(chan error, 10)
 	s, err := withcertmagic.New(locker, &certmagic.FileStorage{Path: dir},
+		withcertmagic.WithLockOptions(options...),
 		withcertmagic.WithOnError(func(name string, err error) {
 			if name != "issue" {
 				t.Errorf("told of %q", name)
@@ -354,42 +355,87 @@ func (o odd) Value(key any) any           { o.count(); return o.Context.Value(ke
 
 // If the context of RenewLockLease panics, whenever that is, the attempt can be unlocked as before.
 func TestContextThatPanics(t *testing.T) {
-	for at, panicked := 1, true; panicked; at++ {
-		play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage,
-			told chan error) {
+	for name, options := range map[string][]holdfast.AcquireOption{
+		"lost": nil, "held for too long": {holdfast.WithMaxHold(time.Minute)},
+	} {
+		for at, panicked := 1, true; panicked; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memhold.New()
+				t.Cleanup(func() { memory.Close() })
+				a, told := storageOf(t, memory, "unused", options...)
+				b, _ := storageOf(t, memory, "unused")
+				if err := a.Lock(t.Context(), "issue"); err != nil {
+					t.Fatal(err)
+				}
+				if options == nil {
+					memory.Faults().Lose("issue")
+				}
+				<-told
+				left := at
+				panicked = func() (panicked bool) {
+					defer func() { panicked = recover() != nil }()
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if err := a.RenewLockLease(odd{ctx, &left}, "issue", 0); err != nil {
+						t.Errorf("%s: RenewLockLease = %v", name, err)
+					}
+					return
+				}()
+				if !panicked {
+					unlocksOnce(t, a, b)
+					return
+				}
+				synctest.Wait() // what was acquired or released goes on in the background
+				if err := a.Unlock(t.Context(), "issue"); err != nil {
+					t.Errorf("%s, call %d: Unlock = %v", name, at, err)
+				}
+				if a.Unlock(t.Context(), "issue") == nil {
+					t.Errorf("%s, call %d: what is not locked is unlocked", name, at)
+				}
+				if ok, err := b.TryLock(t.Context(), "issue"); !ok || err != nil {
+					t.Errorf("%s, call %d: TryLock of another process = %v, %v", name, at, ok, err)
+				}
+			})
+			if !panicked && at < 6 {
+				t.Errorf("%s: only %d calls of the context", name, at-1)
+			}
+		}
+	}
+}
+
+// A lock that has ended at its maximum hold is free for others before it is waited for anew.
+func TestMaximumHold(t *testing.T) {
+	for _, othersWait := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := memhold.New()
+			t.Cleanup(func() { memory.Close() })
+			a, told := storageOf(t, memory, "unused", holdfast.WithMaxHold(time.Minute))
+			b, _ := storageOf(t, memory, "unused")
 			if err := a.Lock(t.Context(), "issue"); err != nil {
 				t.Fatal(err)
 			}
-			memory.Faults().Lose("issue")
-			<-told
-			left := at
-			panicked = func() (panicked bool) {
-				defer func() { panicked = recover() != nil }()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if err := a.RenewLockLease(odd{ctx, &left}, "issue", 0); err != nil {
-					t.Errorf("call %d: RenewLockLease = %v", at, err)
-				}
-				return
-			}()
-			synctest.Wait()
-			if !panicked {
-				unlocksOnce(t, a, b)
-				return
+			if err := <-told; !errors.Is(err, holdfast.ErrMaxHold) {
+				t.Errorf("told %v, want ErrMaxHold", err)
 			}
-			if err := a.Unlock(t.Context(), "issue"); err != nil {
-				t.Errorf("call %d: Unlock = %v", at, err)
+			var want time.Duration
+			if othersWait {
+				want = time.Second
+				go func() {
+					if err := b.Lock(t.Context(), "issue"); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(want)
+					b.Unlock(t.Context(), "issue")
+				}()
+				synctest.Wait()
 			}
-			if a.Unlock(t.Context(), "issue") == nil {
-				t.Errorf("call %d: what is not locked is unlocked", at)
+			began := time.Now()
+			err := a.RenewLockLease(t.Context(), "issue", 0)
+			if took := time.Since(began); err != nil || took != want {
+				t.Errorf("RenewLockLease = %v after %v, want it after %v", err, took, want)
 			}
-			if ok, err := b.TryLock(t.Context(), "issue"); !ok || err != nil {
-				t.Errorf("call %d: TryLock of another process = %v, %v", at, ok, err)
-			}
+			unlocksOnce(t, a, b)
 		})
-		if !panicked && at < 6 {
-			t.Errorf("only %d calls of the context", at-1)
-		}
 	}
 }
 
