@@ -83,6 +83,16 @@ func New(locker *holdfast.Locker, storage certmagic.Storage, options ...Option) 
 	return s, nil
 }
 
+// String returns what the storage that it wraps says of itself if that is a fmt.Stringer, else its
+// type. Without it, logs of certmagic would have all exported fields of that storage, also a
+// password that its own String leaves out.
+func (s *Storage) String() string {
+	if storage, ok := s.Storage.(fmt.Stringer); ok {
+		return storage.String()
+	}
+	return fmt.Sprintf("%T", s.Storage)
+}
+
 // Lock waits for the lock of that name until ctx ends. It fails with the errors of
 // [holdfast.Locker.Acquire].
 func (s *Storage) Lock(ctx context.Context, name string) error {

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"sync"
 	"sync/atomic"
@@ -437,6 +438,40 @@ func TestMaximumHold(t *testing.T) {
 			unlocksOnce(t, a, b)
 		})
 	}
+}
+
+// secretive is a storage that has a password, which it does not show.
+type secretive struct {
+	certmagic.FileStorage
+	Password string
+}
+
+func (s *secretive) String() string { return "/certificates" }
+
+// open is a storage that shows what it has.
+type open struct {
+	certmagic.Storage
+	Password string
+}
+
+// What certmagic logs of a Storage has no secret of the storage that it wraps.
+func TestString(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, _, _ *withcertmagic.Storage, _ chan error) {
+		locker, err := holdfast.New(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		for want, storage := range map[string]certmagic.Storage{
+			"/certificates":            &secretive{Password: "secret"},
+			"*withcertmagic_test.open": &open{Password: "secret"},
+		} {
+			s, err := withcertmagic.New(locker, storage)
+			if got := fmt.Sprint(s); err != nil || got != want {
+				t.Errorf("shown as %q, %v; want %q", got, err, want)
+			}
+		}
+	})
 }
 
 func TestInvalid(t *testing.T) {
