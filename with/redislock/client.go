@@ -46,7 +46,7 @@ type site struct {
 	gone    chan struct{} // closed at the end of Close
 
 	mu   sync.Mutex
-	held map[string]*held // by key
+	held map[string][]*held // by its first key; several if locks are nested
 }
 
 // sites has the sites that are needed, each from the first acquisition until a Close.
@@ -146,7 +146,7 @@ func (c *Client) open(ttl time.Duration) (*site, error) {
 		return nil, err
 	}
 	s := &site{locker: locker, backend: backend, gone: make(chan struct{}),
-		held: make(map[string]*held)}
+		held: make(map[string][]*held)}
 	c.sites.of[place] = s
 	return s, nil
 }
@@ -283,18 +283,16 @@ func (s *site) obtain(ctx context.Context, keys []string, ttl time.Duration,
 	}
 	h := &held{set: set, keys: unique, token: lock.token, ttl: ttl, until: asked.Add(ttl),
 		wake: make(chan struct{}, 1)}
+	first := unique[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, key := range unique {
-		s.held[key] = h
-	}
+	s.held[first] = append(s.held[first], h)
 	context.AfterFunc(set.Context(context.Background()), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, key := range unique {
-			if s.held[key] == h {
-				delete(s.held, key)
-			}
+		others := slices.DeleteFunc(s.held[first], func(other *held) bool { return other == h })
+		if s.held[first] = others; len(others) == 0 {
+			delete(s.held, first)
 		}
 	})
 	return h, nil
@@ -307,10 +305,12 @@ func (s *site) again(keys []string, token string) *held {
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.held[unique[0]]
-	if h == nil || !slices.Equal(h.keys, unique) || h.token != token {
-		return nil
+	all := slices.Clone(s.held[unique[0]])
+	s.mu.Unlock()
+	for _, h := range all { // not under the mutex: Err may call contexts of the caller's own kind
+		if h.token == token && slices.Equal(h.keys, unique) && h.set.Err() == nil {
+			return h
+		}
 	}
-	return h
+	return nil
 }

@@ -250,6 +250,49 @@ func TestSameToken(t *testing.T) {
 	})
 }
 
+// What was just released does not stand in for the lock that was obtained with its Token since.
+// Which goroutine comes first is up to the scheduler, so there are many tries.
+func TestSameTokenAfterARelease(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		mine := &redislock.Options{Token: "foo"}
+		for range 1000 {
+			first := s.obtain(c, time.Minute, mine)
+			if again := s.obtain(c, time.Minute, mine); again.Held() != first.Held() {
+				s.Fatal("obtained again: another lock")
+			}
+			s.is("Release", first.Release(s.Context()), nil)
+		}
+	})
+}
+
+// A lock that is nested in another one has a Token of its own, and ends by itself: the outer one
+// can be obtained again meanwhile and afterwards.
+func TestSameTokenWithANestedLock(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		outer := &redislock.Options{Token: "outer"}
+		first := s.obtain(c, time.Minute, outer)
+		ctx := first.Held().Context(s.Context())
+		nested, err := c.Obtain(ctx, "k", time.Minute, &redislock.Options{Token: "nested"})
+		if err != nil {
+			s.Fatal(err)
+		}
+		for token, want := range map[string]*redislock.Lock{"outer": first, "nested": nested} {
+			again := s.obtain(c, time.Minute, &redislock.Options{Token: token})
+			if again.Held() != want.Held() {
+				s.Errorf("the token %s gave another lock", token)
+			}
+		}
+		s.is("Release", nested.Release(s.Context()), nil)
+		synctest.Wait()
+		s.obtain(c, time.Minute, outer)
+		_, err = c.Obtain(s.Context(), "k", time.Minute, &redislock.Options{Token: "nested"})
+		s.is("Obtain with the token of what has ended", err, redislock.ErrNotObtained)
+		s.is("Release", first.Release(s.Context()), nil)
+	})
+}
+
 // If a lock is lost and nobody knows it yet, the same token is tried again as the strategy says.
 func TestSameTokenAfterALoss(t *testing.T) {
 	play(t, func(s *server) {
