@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,8 +53,8 @@ type Locker struct {
 	wait   time.Duration
 
 	mu sync.Mutex
-	// held has the locks of each key, the oldest first. All but the last are lost: their handlers
-	// have not returned.
+	// held has the locks of each key. All but one are lost: their handlers have not returned. That
+	// one need not be the last: a request may be stopped between its grant and its entry here.
 	held map[string][]*holdfast.Lock
 }
 
@@ -159,14 +160,15 @@ func (l *Locker) Unlock(key string) error {
 		l.mu.Unlock()
 		return nil
 	}
-	// It is not known which handler has ended. The oldest locks are lost, so releasing the oldest
-	// releases no held lock too soon. But a lock may stay held until a handler returns that has
+	// It is not known which handler has ended. Of several locks one that is lost is taken, so no
+	// held lock is released too soon. But a lock may stay held until a handler returns that has
 	// lost another one.
-	lock := locks[0]
+	i := max(0, slices.IndexFunc(locks, func(l *holdfast.Lock) bool { return l.Err() != nil }))
+	lock := locks[i]
 	if len(locks) == 1 {
 		delete(l.held, key)
 	} else {
-		l.held[strings.Clone(key)] = locks[1:]
+		l.held[strings.Clone(key)] = slices.Delete(locks, i, i+1)
 	}
 	l.mu.Unlock()
 	return hide(lock.Release(context.WithoutCancel(l.ctx)))
@@ -204,6 +206,11 @@ func (l *Locker) Held(key string) *holdfast.Lock {
 	locks := l.held[key]
 	if len(locks) == 0 {
 		return nil
+	}
+	for _, lock := range locks {
+		if lock.Err() == nil {
+			return lock
+		}
 	}
 	return locks[len(locks)-1]
 }

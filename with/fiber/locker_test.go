@@ -252,6 +252,53 @@ func TestUnlockAfterALoss(t *testing.T) {
 	})
 }
 
+// stopped is a context of the caller's own kind, which stops the first goroutine that is done with
+// it.
+type stopped struct {
+	context.Context
+	calls *atomic.Int64
+	until chan struct{}
+}
+
+// Value hides that there is a context of package context, which would not be asked for AfterFunc.
+func (s stopped) Value(any) any { return nil }
+
+func (s stopped) AfterFunc(f func()) (stop func() bool) {
+	end := context.AfterFunc(s.Context, f)
+	return func() bool {
+		if s.calls.Add(1) == 1 {
+			<-s.until
+		}
+		return end()
+	}
+}
+
+// A request is stopped when its lock was granted, until that is lost and another one has the lock.
+// Its Unlock releases what it has lost, and the handler of the other one is told of its own lock.
+func TestUnlockOfALockThatIsNotedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		ctx := stopped{t.Context(), new(atomic.Int64), make(chan struct{})}
+		locks := f.locks(f.locker(holdfast.WithTTL(time.Second), holdfast.WithoutRenewal()),
+			time.Minute, withfiber.WithOnError(func(string, error) {}), withfiber.WithContext(ctx))
+		noted := make(chan error)
+		go func() { noted <- locks.Lock(key) }()
+		time.Sleep(2 * time.Second) // it is lost
+		must(t, locks.Lock(key))
+		held := locks.Held(key)
+		close(ctx.until)
+		must(t, <-noted)
+		if locks.Held(key) != held {
+			t.Error("the handler is told of the lock that another one has lost")
+		}
+		isLoss(t, "Unlock", locks.Unlock(key))
+		if err := held.Err(); err != nil {
+			t.Errorf("the lock of the other request has ended: %v", err)
+		}
+		must(t, locks.Unlock(key))
+	})
+}
+
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
