@@ -313,14 +313,13 @@ func (r *round) decideAcquire(t *tally) (decided, more bool) {
 }
 
 // decideRelease decides a release. It is decided when a majority held the claim until now, or too
-// many nodes did not. Nodes that were left out may be back: they are asked if a majority held the
-// claim only with them, or only they can say that none did.
+// many nodes did not.
 func (r *round) decideRelease(t *tally) (decided, more bool) {
 	n, need := len(r.parts), r.q.need
 	switch {
 	case t.held >= need || t.lost+t.busy > n-need:
 		return true, false
-	case t.leftOut > 0 && (t.answered+t.asked < need || t.held+t.asked < need):
+	case t.leftOut > 0 && t.answered+t.asked < need:
 		return false, true
 	default:
 		return t.asked == 0, false

@@ -18,10 +18,10 @@ const (
 )
 
 // breaker spares a node that is down. It decides only whether a round asks the node at first. A
-// round that needs the node for its outcome asks it anyway, so the breaker makes no operation fail
-// but a release that is repeated. An acquisition does not need the node if others refuse it: it is
-// Busy then, also if the node has come back and would have granted the claim. Guarded by the node's
-// mutex.
+// round in which a majority of answers is missing without the node asks it anyway, but for a
+// release that is repeated. A round with a majority of answers does not ask it: an acquisition that
+// others refuse is Busy then, and the outcome of a release may be unknown, though the node has come
+// back. Guarded by the node's mutex.
 type breaker struct {
 	jitter    float64
 	failures  int // calls that failed in a row

@@ -95,7 +95,8 @@ func (c *Call) run() (next *Call) {
 	c.unmade = err != nil
 	switch {
 	case c.unmade:
-	case c.needless(&result):
+	case c.needless():
+		result.State = driver.Lost
 	default:
 		sent := clock.Now()
 		result, err = c.ask()
@@ -150,20 +151,16 @@ func (c *Call) late() error {
 }
 
 // needless reports whether the call is a release that has waited for its turn, and the node does
-// not have the claim: the acquisition before it was not made, or a release was confirmed. It then
-// sets the result. Callers repeat a release until it is answered. If each of these were made, they
-// would keep a slow node so busy that acquisitions fail, which leave more of them.
-func (c *Call) needless(result *driver.Result) bool {
+// not have the claim: the acquisition before it was not made, or a release was confirmed. Callers
+// repeat a release until it is answered. If each of these were made, they would keep a slow node so
+// busy that acquisitions fail, which leave more of them.
+func (c *Call) needless() bool {
 	if c.Op != Releasing || !c.queued || c.Probe {
 		return false
 	}
 	c.History.mu.Lock()
 	defer c.History.mu.Unlock()
-	if c.History.touched.Has(c.Node.Index) {
-		return false
-	}
-	result.State = c.History.Gone(c.Node.Index)
-	return true
+	return !c.History.touched.Has(c.Node.Index)
 }
 
 // over reports whether the claim was released, and not asked for again.

@@ -67,6 +67,7 @@ type History struct {
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
 	freed    Set // of these, nodes that held the claim until they confirmed it
+	unheard  Set // of these, nodes that have left one unanswered since the claim was asked for
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
@@ -101,12 +102,17 @@ func (h *History) Touched() Set { return h.touched }
 func (h *History) Released() Set { return h.released }
 
 // Gone returns what a release says of node i, which does not have the claim: Held if a release that
-// this one repeats has ended its hold there, and else Lost.
+// this one repeats has ended its hold there, Unknown if one may have and its answer is missing, and
+// else Lost.
 func (h *History) Gone(i int) driver.State {
-	if h.freed.Has(i) {
+	switch {
+	case h.freed.Has(i):
 		return driver.Held
+	case h.unheard.Has(i):
+		return driver.Unknown
+	default:
+		return driver.Lost
 	}
-	return driver.Lost
 }
 
 // Ending returns the nodes on which a release of the claim that was asked for before may still take
@@ -168,6 +174,7 @@ func (h *History) push(c *Call) {
 		h.touched |= Only(i)
 		h.released &^= Only(i)
 		h.freed &^= Only(i)
+		h.unheard &^= Only(i)
 	case Releasing:
 		h.released |= Only(i)
 		h.ending |= Only(i)
@@ -194,6 +201,8 @@ func (h *History) returned(c *Call, r driver.Result,
 		h.pending &^= Only(i)
 		if r.State == driver.Held {
 			h.freed |= Only(i)
+		} else if r.State == driver.Lost {
+			r.State = h.Gone(i)
 		}
 	case err == nil:
 	case c.Op == Acquiring:
@@ -203,8 +212,13 @@ func (h *History) returned(c *Call, r driver.Result,
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
 		return driver.Result{State: h.Gone(i)}, nil, false
-	case h.latest(c) && !driver.Permanent(err):
-		pend = h.Pend(i)
+	default:
+		if Maybe(err) {
+			h.unheard |= Only(i)
+		}
+		if h.latest(c) && !driver.Permanent(err) {
+			pend = h.Pend(i)
+		}
 	}
 	return r, err, pend
 }

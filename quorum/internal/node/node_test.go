@@ -280,36 +280,66 @@ func TestReleasesAfterAConfirmedOneAreNotMade(t *testing.T) {
 	}
 }
 
+// said is a Receiver of the states that nodes answer, which is Unknown if they do not.
+type said chan driver.State
+
+func (s said) Answer(_ *Call, r driver.Result, err error) {
+	if err != nil {
+		r.State = driver.Unknown
+	}
+	s <- r.State
+}
+
 // What a confirmed release has said counts for those that repeat it, until the claim is asked for
-// again.
+// again. After one without an answer, nobody knows whether a claim that is gone was held.
 func TestGone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
-		keys := newTable()
+		keys, answers := newTable(), make(said, 1)
 		h := &keys.claim("a").history
 		for _, step := range []struct {
 			op     Operation
 			answer driver.State
 			err    error
-			want   driver.State
+			says   driver.State
+			gone   driver.State // afterwards
 		}{
-			{Acquiring, driver.Held, nil, driver.Lost},
-			{Releasing, driver.Held, errBroken, driver.Lost},
-			{Releasing, driver.Held, nil, driver.Held},
-			{Releasing, driver.Lost, nil, driver.Held}, // by the former one
-			{Acquiring, driver.Held, errNever, driver.Lost},
-			{Acquiring, driver.Held, nil, driver.Lost},
-			{Releasing, driver.Busy, nil, driver.Lost},
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errNever, driver.Unknown, driver.Lost},
+			{Releasing, driver.Lost, nil, driver.Lost, driver.Lost},
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
+			{Releasing, driver.Lost, nil, driver.Unknown, driver.Unknown},
+			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
+			{Releasing, driver.Busy, nil, driver.Busy, driver.Unknown}, // it was there, and queued
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, nil, driver.Held, driver.Held},
+			{Releasing, driver.Lost, nil, driver.Held, driver.Held},
+			{Releasing, driver.Lost, errBroken, driver.Held, driver.Held},
+			{Acquiring, driver.Held, errNever, driver.Held, driver.Lost},
 		} {
 			fakes[0].answer = driver.Result{State: step.answer, Token: 1}
 			fakes[0].set(step.err, nil)
-			<-keys.call(nodes[0], step.op, "a")
+			<-keys.call(nodes[0], step.op, "a", func(c *Call) { c.To = both{c.To, answers} })
+			says := <-answers
 			keys.mu.Lock()
-			if got := h.Gone(0); got != step.want {
-				t.Errorf("after %+v: %v", step, got)
-			}
+			gone := h.Gone(0)
 			keys.mu.Unlock()
+			if gone != step.gone || step.op == Releasing && says != step.says {
+				t.Errorf("%+v: %v, and then %v", step, says, gone)
+			}
+			synctest.Wait()
 		}
 	})
+}
+
+// both are two Receivers.
+type both [2]Receiver
+
+func (b both) Answer(c *Call, r driver.Result, err error) {
+	b[1].Answer(c, r, err)
+	b[0].Answer(c, r, err)
 }
 
 // A release that is confirmed says nothing of an acquisition that was asked for after it.
