@@ -284,13 +284,14 @@ func TestPlaceOfAFirstRequestWithoutAnswer(t *testing.T) {
 			lockers, faults = append(lockers, l), append(faults, f)
 		}
 		served := make(chan int, len(lockers))
+		var released sync.WaitGroup
 		faults[0].Inject(memhold.Fault{CutReply: true, Times: 1})
 		for i, l := range lockers {
-			go func() {
+			released.Go(func() {
 				lock := b.acquire(l, "key")
 				served <- i
 				b.release(lock)
-			}()
+			})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(presence / 2)
@@ -306,7 +307,7 @@ func TestPlaceOfAFirstRequestWithoutAnswer(t *testing.T) {
 		if first := <-served; first != 0 {
 			t.Error("the waiter that came second was served first")
 		}
-		<-served
+		released.Wait() // before the Lockers are closed
 	})
 }
 

@@ -108,10 +108,7 @@ func (r *round) launch(force bool) {
 			// The node does not have the claim: it was never asked for it, or it has confirmed a
 			// release. Otherwise each acquisition would leave a pending release while the node is
 			// down, and each repeated release would ask all nodes.
-			p.outcome = outcome{progress: answered, result: driver.Result{State: driver.Lost}}
-			if !first { // it was, until it confirmed the release that this round had left pending
-				p.result.State = r.record.history.Gone(i)
-			}
+			p.outcome = r.absent(i, first)
 			continue
 		}
 		probe, err := q.nodes[i].Admit(force)
@@ -144,6 +141,17 @@ func (r *round) launch(force bool) {
 			q.nodes[i].Pend(&r.record.history, r.claim.Key, r.claim.Owner)
 		}
 	}
+}
+
+// absent returns the outcome of a release for a node that does not have the claim. Unless this is
+// the round's first launch, the node was left out, and may have held the claim until it confirmed
+// the release that was pending since.
+func (r *round) absent(i int, first bool) outcome {
+	o := outcome{progress: answered, result: driver.Result{State: driver.Lost}}
+	if !first {
+		o.result.State = r.record.history.Gone(i)
+	}
+	return o
 }
 
 // repeats reports whether this is a release that was asked for at the node before. A node that is

@@ -184,6 +184,21 @@ func (h *History) push(c *Call) {
 // latest reports whether no call for the claim was made after c at its node.
 func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number }
 
+// confirmed notes that node i has confirmed a release with that state, and returns what that says
+// of the claim.
+func (h *History) confirmed(i int, said driver.State) driver.State {
+	h.touched &^= Only(i)
+	h.again &^= Only(i)
+	h.pending &^= Only(i)
+	switch said {
+	case driver.Held:
+		h.freed |= Only(i)
+	case driver.Lost:
+		return h.Gone(i)
+	}
+	return said
+}
+
 // returned notes how a call has ended. It returns what the end says of the claim, and whether the
 // release must be made again.
 func (h *History) returned(c *Call, r driver.Result,
@@ -196,14 +211,7 @@ func (h *History) returned(c *Call, r driver.Result,
 	}
 	switch {
 	case err == nil && c.Op == Releasing && h.latest(c):
-		h.touched &^= Only(i)
-		h.again &^= Only(i)
-		h.pending &^= Only(i)
-		if r.State == driver.Held {
-			h.freed |= Only(i)
-		} else if r.State == driver.Lost {
-			r.State = h.Gone(i)
-		}
+		r.State = h.confirmed(i, r.State)
 	case err == nil:
 	case c.Op == Acquiring:
 		if !h.again.Has(i) && !Maybe(err) {
