@@ -496,7 +496,7 @@ var mutations = []mutation{
 		new:  "case t.leftOut > 0:\n\t\treturn false, true\n\tdefault:",
 		test: "^TestReleaseSparesANodeThatIsDown$"},
 	{name: "takes one node that hangs for one that lost the claim", file: "release.go",
-		old: "t.lost+t.busy <= len(q.nodes)-q.need", new: "t.lost+t.busy < len(q.nodes)-q.need",
+		old: "t.lost+t.busy <= len(q.nodes)-q.need &&", new: "t.lost+t.busy < len(q.nodes)-q.need &&",
 		test: "^TestReleaseThatTooFewCanTell$"},
 	{name: "release forgets only exclusive claims", file: "release.go",
 		old:  "return q.begin(node.Releasing, claim, clock.Now())",

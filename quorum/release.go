@@ -13,7 +13,7 @@ import (
 // all nodes if the Quorum knows nothing of the claim. Release returns Held if a majority held the
 // claim until now. If too many nodes did not hold it for a majority, it returns Busy if the claim
 // was queued on one of them, and else Lost. If too few nodes answer to tell, it fails with
-// ErrUnknown.
+// ErrUnknown. A repetition that a majority answers does not fail: the claim is gone.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
 // has confirmed a release is not asked again while others have not. Nor is a node that is down, if
@@ -33,7 +33,7 @@ func (q *Quorum) Release(ctx context.Context, claim driver.Claim) (driver.Result
 	switch t := r.tally(); {
 	case t.held >= q.need:
 		return driver.Result{State: driver.Held}, nil
-	case t.lost+t.busy <= len(q.nodes)-q.need:
+	case t.lost+t.busy <= len(q.nodes)-q.need && !(r.repeated && t.answered >= q.need):
 		err := r.failure(&t, nil)
 		err.Maybe = true
 		return driver.Result{}, err

@@ -245,6 +245,36 @@ func TestReleaseAfterOneWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// A release that is repeated ends with the first answers of a majority: nobody can tell whether the
+// claim was held, but it is gone.
+func TestRepeatedReleaseEndsWhenItIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		claim := a.claim()
+		a.hold(claim)
+		rest()
+		c.freeze(0, 1, 2)
+		if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Fatalf("Release = %v, %v; want ErrUnknown", r.State, err)
+		}
+		c.do(func() {
+			for _, conn := range a.conns {
+				conn.cut = true // what was sent has no answer
+			}
+		})
+		c.thaw(0, 1, 2)
+		c.do(func() {
+			for _, conn := range a.conns {
+				conn.cut = false
+			}
+		})
+		if r, err := a.Release(t.Context(), claim); err != nil || r.State == driver.Held {
+			t.Errorf("Release = %v, %v; want that the claim is gone", r.State, err)
+		}
+	})
+}
+
 // A release that a majority answers is not sent to a node that is down, until that is back.
 func TestReleaseSparesANodeThatIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -22,6 +22,7 @@ type round struct {
 	decision
 	record     *record
 	generation uint64 // of the record when the round began
+	repeated   bool   // it is a release, and the claim was released before
 	cleaned    bool   // the claim was given back
 	parts      []part
 	open       int           // calls that have not returned
@@ -192,6 +193,7 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		if r.op == node.Acquiring {
 			r.record.begin(&r.claim, r.start)
 		} else {
+			r.repeated = r.record.history.Over
 			r.record.end()
 		}
 		r.generation = r.record.generation

@@ -251,8 +251,8 @@ func TestRepeatedReleaseSparesNodesThatAreDown(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		// A probe, or the pending release, is made after 50, 100, 200, 400, 800 ms and then every
-		// second, for about 5 s.
-		if n := sent(); n > 20 {
+		// second, for about 5 s, in each case after a part of that by chance.
+		if n := sent(); n > 40 {
 			t.Errorf("a node that hangs was sent %d of 100 releases; want one now and then", n)
 		}
 		c.thaw(0, 1, 2)

@@ -220,11 +220,11 @@ func (h *History) returned(c *Call, r driver.Result,
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
 		return driver.Result{State: h.Gone(i)}, nil, false
-	default:
+	case h.latest(c): // else it was of a hold that is over
 		if Maybe(err) {
 			h.unheard |= Only(i)
 		}
-		if h.latest(c) && !driver.Permanent(err) {
+		if !driver.Permanent(err) {
 			pend = h.Pend(i)
 		}
 	}

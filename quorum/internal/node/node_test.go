@@ -334,6 +334,24 @@ func TestGone(t *testing.T) {
 	})
 }
 
+// A release without an answer that the claim was asked for after says nothing of the new hold.
+func TestUnheardReleaseOfAnEarlierHold(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+		keys, hang := newTable(), make(chan struct{})
+		<-keys.call(nodes[0], Acquiring, "a")
+		fakes[0].set(nil, hang)
+		first, second := keys.call(nodes[0], Releasing, "a"), keys.call(nodes[0], Acquiring, "a")
+		<-first // its time is over
+		close(hang)
+		<-second
+		keys.mu.Lock()
+		defer keys.mu.Unlock()
+		if gone := keys.claim("a").history.Gone(0); gone != driver.Lost {
+			t.Errorf("a node without the claim counts as %v; want lost", gone)
+		}
+	})
+}
+
 // both are two Receivers.
 type both [2]Receiver
 
