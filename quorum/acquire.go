@@ -17,9 +17,8 @@ import (
 // claim's validity. It returns Busy if a majority has answered and others hold too many nodes, or
 // so many that nodes which count as down would be needed: it may take a second until one that is
 // back is asked. With Queue it also waits for the nodes that decide whether a majority has queued
-// the claim.
-// Otherwise it fails with an *Error in a *driver.Error, which is permanent if the nodes' errors
-// are.
+// the claim. Otherwise it fails with an *Error in a *driver.Error, which is permanent if the nodes'
+// errors are.
 //
 // A claim that is neither held nor queued is released at once on all nodes. If a node does not
 // answer, it gets the release after the unanswered request, and again when it is back.

@@ -20,7 +20,9 @@ const bound = 10 * time.Millisecond
 var (
 	errBroken = &driver.Error{Maybe: true, Err: errors.New("connection broken")}
 	errNever  = &driver.Error{Err: errors.New("connection refused")} // had no effect
-	errGone   = errors.New("group closed")
+	// may have had an effect, and will not be asked again
+	errForGood = &driver.Error{Maybe: true, Permanent: true, Err: errors.New("no permission")}
+	errGone    = errors.New("group closed")
 )
 
 // fake is a backend that records what it is asked, and answers what it is told to.
@@ -317,6 +319,11 @@ func TestGone(t *testing.T) {
 			{Releasing, driver.Held, nil, driver.Held, driver.Held},
 			{Releasing, driver.Lost, nil, driver.Held, driver.Held},
 			{Releasing, driver.Lost, errBroken, driver.Held, driver.Held},
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
+			{Releasing, driver.Held, nil, driver.Held, driver.Held}, // so that one did nothing
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errForGood, driver.Unknown, driver.Unknown},
 			{Acquiring, driver.Held, errNever, driver.Held, driver.Lost},
 		} {
 			fakes[0].answer = driver.Result{State: step.answer, Token: 1}
