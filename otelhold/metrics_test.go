@@ -276,6 +276,7 @@ func losesInAllWays(t *testing.T, w *world) {
 	silent := w.acquire(t.Context(), l, "silent")
 	remove := faults.Inject(memhold.Fault{Calls: memhold.Renewals, Err: driver.ErrUnavailable})
 	<-silent.Done()
+	synctest.Wait() // or the next loss may be told first
 	remove()
 
 	w.acquire(t.Context(), l, "open")

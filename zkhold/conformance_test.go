@@ -58,6 +58,7 @@ func TestConformance(t *testing.T) {
 // direct returns a client of ZooKeeper itself.
 func direct(t testing.TB) *zk.Conn {
 	t.Helper()
+	start(t)
 	c, _, err := zk.Connect([]string{server.Address}, long, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
