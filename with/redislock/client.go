@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,13 +44,16 @@ type Client struct {
 type site struct {
 	locker  *holdfast.Locker
 	backend driver.Backend
+	closing bool          // guarded by sites.mu
+	err     error         // of Close, after its end
 	gone    chan struct{} // closed at the end of Close
 
-	mu   sync.Mutex
-	held map[string][]*held // by its first key; several if locks are nested
+	mu    sync.Mutex
+	held  map[string][]*held       // by its name; several if locks are nested
+	turns map[string]chan struct{} // by the name of what is being obtained; closed afterwards
 }
 
-// sites has the sites that are needed, each from the first acquisition until a Close.
+// sites has the sites that are needed, each from the first acquisition until the end of a Close.
 type sites struct {
 	mu sync.Mutex
 	of map[redis.UniversalClient]*site // that over a backend is under nil
@@ -75,19 +79,23 @@ func NewOver(backend driver.Backend) *Client {
 // those of other Clients over it. If NewOver has made the Client, it does so with all locks of this
 // Client. It frees what they needed. client and backend stay open, and Clients may obtain new
 // locks; a call that obtains one meanwhile goes on when Close is done. A Client that lives as long
-// as the process need not be closed. It returns the error of holdfast.Locker.Close. The old library
-// has no such method.
+// as the process need not be closed. It returns the error of holdfast.Locker.Close; of several
+// calls at once each waits until that is done, and returns it. The old library has no such method.
 func (c *Client) Close() error {
-	s := c.take()
+	s, first := c.close()
 	if s == nil {
 		return nil
 	}
-	defer close(s.gone)
-	err := s.locker.Close()
-	if c.backend == nil {
-		err = errors.Join(err, s.backend.Close())
+	if !first {
+		<-s.gone
+		return s.err
 	}
-	return err
+	defer c.remove(s)
+	s.err = s.locker.Close()
+	if c.backend == nil {
+		s.err = errors.Join(s.err, s.backend.Close())
+	}
+	return s.err
 }
 
 // place returns under which client the site is in sites: only this one may be looked up there, as
@@ -106,17 +114,29 @@ func (c *Client) place() (redis.UniversalClient, error) {
 		"*redis.ClusterClient", holdfast.ErrInvalid, c.client)
 }
 
-// take takes the site away from all its Clients, and returns it; nil if there is none.
-func (c *Client) take() *site {
+// close returns the site for a Close, nil if there is none, and whether this is its first Close.
+func (c *Client) close() (s *site, first bool) {
 	place, err := c.place()
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	c.sites.mu.Lock()
 	defer c.sites.mu.Unlock()
-	s := c.sites.of[place]
+	s = c.sites.of[place]
+	if s != nil {
+		first = !s.closing
+		s.closing = true
+	}
+	return s, first
+}
+
+// remove ends the first Close of a site.
+func (c *Client) remove(s *site) {
+	place, _ := c.place()
+	c.sites.mu.Lock()
 	delete(c.sites.of, place)
-	return s
+	c.sites.mu.Unlock()
+	close(s.gone)
 }
 
 // open returns where the locks are. ttl is that of a lock.
@@ -146,7 +166,7 @@ func (c *Client) open(ttl time.Duration) (*site, error) {
 		return nil, err
 	}
 	s := &site{locker: locker, backend: backend, gone: make(chan struct{}),
-		held: make(map[string][]*held)}
+		held: make(map[string][]*held), turns: make(map[string]chan struct{})}
 	c.sites.of[place] = s
 	return s, nil
 }
@@ -159,8 +179,9 @@ type Options struct {
 	// Metadata is what Lock.Metadata returns.
 	Metadata string
 
-	// Token stands for the lock: a process that has a lock obtains it again with the same Token. At
-	// most 128 bytes of printable ASCII. Default: 16 random bytes in base64.
+	// Token stands for the lock: whoever has a lock obtains it again with the same Token, through
+	// the same go-redis client. At most 128 bytes of printable ASCII. Default: 16 random bytes in
+	// base64.
 	Token string
 }
 
@@ -211,22 +232,15 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 	var fresh *held
 	defer func() {
 		if fresh != nil { // ctx panics
-			fresh.set.Release(context.Background())
+			fresh.release(context.Background())
 		}
 	}()
 	err := retry(ctx, ttl, options.RetryStrategy, func(ctx context.Context) (bool, error) {
-		s, obtained, err := c.obtain(ctx, keys, ttl, lock)
-		fresh, lock.held = obtained, obtained
-		// Not errors.Is: the cause of ctx may be that another lock was not obtained.
-		if _, refusal := err.(*holdfast.HeldError); refusal {
-			err = ErrNotObtained
-			if lock.held = s.again(keys, options.Token); lock.held != nil {
-				err = lock.held.refresh(ctx, ttl)
-			}
-			if err == ErrNotObtained { // somebody else has it, perhaps since the last refresh
-				refused = true
-				return false, nil
-			}
+		var err error
+		fresh, err = c.obtain(ctx, keys, ttl, lock)
+		if err == ErrNotObtained {
+			refused = true
+			return false, nil
 		}
 		if err != nil && refused && ctx.Err() != nil {
 			return false, nil // it was held when somebody last answered
@@ -249,19 +263,19 @@ func randomToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// obtain tries once, and returns where. If a Close ends the try, it does not count: Clients may
-// obtain new locks after that.
+// obtain tries once, and sets what the lock holds. It returns that if it was not held before. If a
+// Close ends the try, it does not count: Clients may obtain new locks after that.
 func (c *Client) obtain(ctx context.Context, keys []string, ttl time.Duration,
-	lock *Lock) (*site, *held, error) {
+	lock *Lock) (fresh *held, err error) {
 	for {
 		s, err := c.open(ttl)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		h, err := s.obtain(ctx, keys, ttl, lock)
+		fresh, err := s.obtain(ctx, keys, ttl, lock)
 		// The cause of ctx may be that another Locker was closed.
 		if !errors.Is(err, holdfast.ErrClosed) || ctx.Err() != nil {
-			return s, h, err
+			return fresh, err
 		}
 		// The server may have granted the keys to this try, and Close waits for their release.
 		select {
@@ -271,46 +285,92 @@ func (c *Client) obtain(ctx context.Context, keys []string, ttl time.Duration,
 	}
 }
 
-// obtain tries once.
+// obtain is Client.obtain, and fails with ErrClosed if a Close ends the try.
 func (s *site) obtain(ctx context.Context, keys []string, ttl time.Duration,
-	lock *Lock) (*held, error) {
+	lock *Lock) (fresh *held, err error) {
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
-	asked := time.Now()
-	set, err := s.locker.TryAcquireAll(ctx, unique, holdfast.WithTTL(ttl),
-		holdfast.WithoutRenewal(), holdfast.WithLabel(lock.label()))
-	if err != nil {
-		return nil, err
-	}
-	h := &held{set: set, keys: unique, token: lock.token, ttl: ttl, until: asked.Add(ttl),
-		wake: make(chan struct{}, 1)}
-	first := unique[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[first] = append(s.held[first], h)
-	context.AfterFunc(set.Context(context.Background()), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		others := slices.DeleteFunc(s.held[first], func(other *held) bool { return other == h })
-		if s.held[first] = others; len(others) == 0 {
-			delete(s.held, first)
+	name := strings.Join(append(unique, lock.token), "\x00")
+	defer s.turn(ctx, name)()
+	for {
+		own := s.own(name) // only the turn adds to it
+		asked := time.Now()
+		set, err := s.locker.TryAcquireAll(ctx, unique, holdfast.WithTTL(ttl),
+			holdfast.WithoutRenewal(), holdfast.WithLabel(lock.label()))
+		if err == nil {
+			lock.held = s.hold(name, set, ttl, asked)
+			return lock.held, nil
 		}
-	})
-	return h, nil
+		// Not errors.Is: the cause of ctx may be that another lock was not obtained.
+		if _, refusal := err.(*holdfast.HeldError); !refusal {
+			return nil, err
+		}
+		if len(own) == 0 {
+			return nil, ErrNotObtained
+		}
+		for _, h := range own {
+			if err := h.refresh(ctx, ttl); err != ErrNotObtained {
+				lock.held = h
+				return nil, err
+			}
+		}
+		// They have ended since the try. When they are released, another one is for the key alone.
+		for _, h := range own {
+			select {
+			case <-h.gone:
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
-// again returns what this process holds under the token and has exactly these keys, or nil.
-func (s *site) again(keys []string, token string) *held {
-	if token == "" {
-		return nil
-	}
-	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
-	s.mu.Lock()
-	all := slices.Clone(s.held[unique[0]])
-	s.mu.Unlock()
-	for _, h := range all { // not under the mutex: Err may call contexts of the caller's own kind
-		if h.token == token && slices.Equal(h.keys, unique) && h.set.Err() == nil {
-			return h
+// turn waits until nobody else obtains what has the name, or ctx ends: then a try fails anyhow.
+func (s *site) turn(ctx context.Context, name string) (end func()) {
+	for {
+		s.mu.Lock()
+		other := s.turns[name]
+		if other == nil {
+			break
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return func() {}
 		}
 	}
-	return nil
+	defer s.mu.Unlock()
+	turn := make(chan struct{})
+	s.turns[name] = turn
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.turns, name)
+		close(turn)
+	}
+}
+
+// own returns what is held under the name, or is being released.
+func (s *site) own(name string) []*held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.held[name])
+}
+
+// hold notes what was obtained. ttl and asked are of the request.
+func (s *site) hold(name string, set *holdfast.LockSet, ttl time.Duration,
+	asked time.Time) *held {
+	h := &held{set: set, ttl: ttl, until: asked.Add(ttl), wake: make(chan struct{}, 1),
+		site: s, ends: 1, gone: make(chan struct{})}
+	h.vanish = sync.OnceFunc(func() {
+		others := slices.DeleteFunc(s.held[name], func(other *held) bool { return other == h })
+		if s.held[name] = others; len(others) == 0 {
+			delete(s.held, name)
+		}
+		close(h.gone)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[name] = append(s.held[name], h)
+	context.AfterFunc(set.Context(context.Background()), h.leave)
+	return h
 }

@@ -31,10 +31,11 @@
 //     ASCII, only the token is there. [Lock.Metadata] still returns the metadata. A Token must have
 //     at most 128 bytes of printable ASCII.
 //   - Token. With the same Token this process obtains its own lock again, as before, for the same
-//     keys. Another process does not: it would have a lock that somebody else has as well, with one
-//     fencing token for both. After a crash it waits for the TTL at most. The whole Token counts.
-//     With the old library worker-1 takes over the lock of worker-10, because that Token begins
-//     like its own.
+//     keys and through the same go-redis client, or the same Client of [NewOver]: such calls take
+//     turns. Through another client, or in another process, it does not: it would have a lock that
+//     somebody else has as well, with one fencing token for both. After a crash it waits for the
+//     TTL at most. The whole Token counts. With the old library worker-1 takes over the lock of
+//     worker-10, because that Token begins like its own.
 //   - Time. A lock is valid for its TTL less one percent and two milliseconds, from before the
 //     request. When that is over the lock counts as lost, and Refresh and Release fail. The old
 //     library succeeds for as long as Redis has the key. Less than 10 ms count as 10 ms.

@@ -85,7 +85,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return ErrLockNotHeld
 	}
 	over := l.held.set.Err() != nil
-	err := l.held.set.Release(ctx)
+	err := l.held.release(ctx)
 	if err != nil && (over || l.held.hasEnded(err)) {
 		return ErrLockNotHeld
 	}
@@ -94,10 +94,13 @@ func (l *Lock) Release(ctx context.Context) error {
 
 // held is what Redis has granted. Several Locks with one token have the same.
 type held struct {
-	set   *holdfast.LockSet
-	keys  []string
-	token string
-	ttl   time.Duration // with which the keys are renewed
+	set *holdfast.LockSet
+	ttl time.Duration // with which the keys are renewed
+
+	site   *site
+	ends   int           // itself and its releases, until they have ended; guarded by site.mu
+	vanish func()        // takes it off the site, once; called under site.mu
+	gone   chan struct{} // closed by vanish
 
 	mu      sync.Mutex
 	until   time.Time     // when it ends
@@ -113,6 +116,24 @@ func (h *held) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return max(0, time.Until(h.until))
+}
+
+// release releases the lock. It is noted in site until the release has ended.
+func (h *held) release(ctx context.Context) error {
+	h.site.mu.Lock()
+	h.ends++
+	h.site.mu.Unlock()
+	defer h.leave()
+	return h.set.Release(ctx)
+}
+
+// leave notes that the lock, or a release of it, has ended.
+func (h *held) leave() {
+	h.site.mu.Lock()
+	defer h.site.mu.Unlock()
+	if h.ends--; h.ends == 0 {
+		h.vanish()
+	}
 }
 
 // hasEnded reports whether err, with which an Extend or a release has failed, says that the lock
@@ -161,7 +182,7 @@ func (h *held) keep() {
 		h.over = left <= 0
 		h.mu.Unlock()
 		if left <= 0 {
-			h.set.Release(context.Background()) // as if Redis had ended it
+			h.release(context.Background()) // as if Redis had ended it
 			return
 		}
 		timer := time.NewTimer(min(left, h.ttl/3))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +264,115 @@ func TestSameTokenAfterARelease(t *testing.T) {
 			}
 			s.is("Release", first.Release(s.Context()), nil)
 		}
+	})
+}
+
+// Goroutines that use one Token at once all have the lock. Which of them comes first is up to the
+// scheduler, so there are many tries.
+func TestSameTokenAtOnce(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		for range 1000 {
+			var locks [4]*redislock.Lock
+			var wait sync.WaitGroup
+			for i := range locks {
+				wait.Go(func() {
+					lock, err := c.Obtain(s.Context(), "k", time.Minute,
+						&redislock.Options{Token: "foo"})
+					s.is("Obtain", err, nil)
+					locks[i] = lock
+				})
+			}
+			if wait.Wait(); s.Failed() {
+				return
+			}
+			for _, lock := range locks {
+				wait.Go(func() { lock.Release(s.Context()) })
+			}
+			wait.Wait()
+		}
+	})
+}
+
+// A Token is not refused because of what is being done with it: the lock is obtained, refreshed or
+// released just then.
+func TestSameTokenMeanwhile(t *testing.T) {
+	mine := &redislock.Options{Token: "foo"}
+	release := func(s *server, _ *redislock.Client, l *redislock.Lock) {
+		s.is("Release", l.Release(s.Context()), nil)
+	}
+	for name, c := range map[string]struct {
+		lock bool          // there is one before
+		late time.Duration // the answer to the first try
+		do   func(*server, *redislock.Client, *redislock.Lock)
+		took time.Duration
+	}{
+		"obtained": {false, time.Second,
+			func(s *server, c *redislock.Client, _ *redislock.Lock) {
+				_, err := c.Obtain(s.Context(), "k", time.Minute, mine)
+				s.is("Obtain", err, nil)
+			}, time.Second},
+		"released": {true, 0, release, 2 * time.Second},
+		"released twice": {true, 0, func(s *server, c *redislock.Client, l *redislock.Lock) {
+			time.AfterFunc(100*time.Millisecond, func() {
+				s.is("Release", l.Release(s.Context()), redislock.ErrLockNotHeld)
+			})
+			release(s, c, l)
+		}, 2 * time.Second},
+		"released during the try": {true, time.Second,
+			func(s *server, c *redislock.Client, l *redislock.Lock) {
+				time.Sleep(600 * time.Millisecond)
+				release(s, c, l)
+			}, 2600 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *server) {
+				backend := slow{s.memory.Client()}
+				defer backend.Close()
+				client := redislock.NewOver(backend)
+				defer client.Close()
+				var before *redislock.Lock
+				if c.lock {
+					before = s.obtain(client, time.Minute, mine)
+				}
+				backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+					ReplyDelay: c.late})
+				began := time.Now()
+				var wait sync.WaitGroup
+				defer wait.Wait()
+				wait.Go(func() { c.do(s, client, before) })
+				time.Sleep(500 * time.Millisecond)
+				// With another TTL no goroutine of the Locker waits for another one.
+				lock := s.obtain(client, time.Hour, mine)
+				if took := time.Since(began); took != c.took {
+					s.Errorf("it took %v, want %v", took, c.took)
+				}
+				if err := lock.Held().Err(); err != nil {
+					s.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Whoever waits for another goroutine with the same Token waits no longer than its context lasts.
+func TestSameTokenAndTheContext(t *testing.T) {
+	play(t, func(s *server) {
+		c, backend := s.process()
+		mine := &redislock.Options{Token: "foo"}
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+			ReplyDelay: time.Minute})
+		go c.Obtain(s.Context(), "k", time.Hour, mine)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := c.Obtain(ctx, "k", time.Hour, mine)
+		if took := time.Since(began); took != time.Second ||
+			!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redislock.ErrNotObtained) {
+			s.Errorf("Obtain = %v after %v, want the end of its context", err, took)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -598,6 +708,44 @@ func TestCloseWithoutAnAnswer(t *testing.T) {
 			s.Errorf("Close = %v, want ErrUnknown", err)
 		}
 	})
+}
+
+// Close returns when all locks are released, also if another Close has begun to do so, with the
+// same error. An Obtain that comes meanwhile obtains its lock when that is done.
+func TestCloseTwiceAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		late memhold.Fault
+		want error
+	}{
+		"answered":     {memhold.Fault{Delay: 2 * time.Second}, nil},
+		"not answered": {memhold.Fault{CutReply: true}, holdfast.ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *server) {
+				client, backend := s.process()
+				s.obtain(client, time.Minute, nil)
+				c.late.Calls = memhold.Releases
+				defer backend.Faults().Inject(c.late)()
+				var errs [2]error
+				var took [2]time.Duration
+				var wait sync.WaitGroup
+				began := time.Now()
+				for i := range errs {
+					wait.Go(func() { errs[i], took[i] = client.Close(), time.Since(began) })
+				}
+				synctest.Wait()
+				s.obtain(client, time.Minute, nil)
+				obtained := time.Since(began)
+				wait.Wait()
+				if errs[0] != errs[1] || !errors.Is(errs[0], c.want) {
+					s.Errorf("Close = %v and %v, want %v", errs[0], errs[1], c.want)
+				}
+				if took[0] != took[1] || took[0] < c.late.Delay || obtained != took[0] {
+					s.Errorf("Close took %v, and Obtain %v", took, obtained)
+				}
+			})
+		})
+	}
 }
 
 // A TTL that is shorter than Holdfast has counts as the shortest, also if it is that of the first
