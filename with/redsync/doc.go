@@ -47,6 +47,11 @@
 //     holdfast.ErrInvalid at once, without further tries.
 //   - After [Mutex.Unlock] of a lock that is lost, errors.Is finds [ErrLockAlreadyExpired], also
 //     when another has it by now. The old library gives [ErrTaken] then.
+//   - Each Lock of a [Mutex] needs an Unlock, also when the lock was lost and the Mutex was locked
+//     again since. The first Unlock is then for the lost lock, and fails, so that a goroutine which
+//     is late does not release the lock of another one.
+//   - With [WithSetNXOnExtend], Extend acquires the lock anew only after a loss: not after Unlock
+//     or [Redsync.Close], nor by the value of [WithValue] if nobody has the lock.
 //   - With several pools a majority decides. So Nodes of [ErrTaken] is empty, there is no
 //     [ErrNodeTaken], and what servers say is in an error that wraps [ErrFailed], with their names.
 //   - [WithFailFast] and [WithShufflePools] do nothing. All servers are asked at once, and nobody

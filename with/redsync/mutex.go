@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // Mutex is a lock on one key. Make it with [Redsync.NewMutex]. It may be locked again after it was
 // unlocked or lost. It is safe for concurrent use, but it is one lock: if a goroutine locks it
 // while another goroutine has it, the first waits for the other, and then has it.
+//
+// Each Lock needs an Unlock, also when the lock was lost: an Unlock that comes late ends no lock
+// that a goroutine of the same Mutex has acquired since.
 //
 // The lock is not renewed (but see [WithRenewal]): it ends with its expiry unless it is extended.
 type Mutex struct {
@@ -30,9 +34,19 @@ type Mutex struct {
 	queue         bool
 
 	mu    sync.Mutex
+	value string    // of WithValue
+	until time.Time // of an Extend by that value
+	// locks are those that are not unlocked yet. All but one, and what is nested in it, are lost.
+	// That one need not be the last: a goroutine may be stopped between its grant and got.
+	locks []*hold
+	last  *hold // the last one that was unlocked; nil: none
+}
+
+// hold is a lock that was acquired.
+type hold struct {
+	lock  *holdfast.Lock
 	value string
-	until time.Time
-	lock  *holdfast.Lock // nil: never acquired
+	until time.Time // the Mutex's mu guards it
 }
 
 // errQueued is why a wait in the queue has ended.
@@ -43,29 +57,90 @@ func (m *Mutex) Name() string { return m.name }
 
 // Value returns the value of the last acquisition, or that of [WithValue]; "" if there is none.
 func (m *Mutex) Value() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if h := m.current(); h != nil {
+		return h.value
+	}
 	return m.value
 }
 
 // Until returns the time until which the lock is valid, as of the last Lock or Extend, or with
 // [WithRenewal] as of now. It is zero before the first Lock.
 func (m *Mutex) Until() time.Time {
+	h := m.current()
+	renewed := h != nil && m.renew && h.lock.Err() == nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.renew && m.lock != nil && m.lock.Err() == nil {
-		m.until = m.lock.Deadline()
+	switch {
+	case h == nil:
+		return m.until
+	case renewed:
+		h.until = h.lock.Deadline()
 	}
-	return m.until
+	return h.until
 }
 
 // Held returns the lock of the last acquisition, which may have ended since, or nil if there was
 // none. It has the fencing token, and tells of a loss: by Done, Err and Context. Use [Mutex.Unlock]
 // to release it. The old library has no such method.
 func (m *Mutex) Held() *holdfast.Lock {
+	if h := m.current(); h != nil {
+		return h.lock
+	}
+	return nil
+}
+
+// current returns the last lock that is held; if none is, the last one; nil if there was none.
+func (m *Mutex) current() *hold {
+	locks, last := m.holds()
+	for _, h := range slices.Backward(locks) {
+		if h.lock.Err() == nil {
+			return h
+		}
+	}
+	if len(locks) > 0 {
+		return locks[len(locks)-1]
+	}
+	return last
+}
+
+// holds returns a copy of the locks, because Err may call a context of the caller's own kind, which
+// may call the Mutex: so Err is never called while mu is held.
+func (m *Mutex) holds() (locks []*hold, last *hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lock
+	return slices.Clone(m.locks), m.last
+}
+
+// take returns the lock that an Unlock is about, nil if there was none. It is not known which
+// goroutine calls. Of several locks one that has ended is taken, so no held lock is released too
+// soon; otherwise the innermost.
+func (m *Mutex) take() *hold {
+	for {
+		locks, last := m.holds()
+		if len(locks) == 0 {
+			return last
+		}
+		h := locks[len(locks)-1]
+		i := slices.IndexFunc(locks, func(h *hold) bool { return h.lock.Err() != nil })
+		if i >= 0 {
+			h = locks[i]
+		}
+		if m.remove(h) {
+			return h
+		}
+	}
+}
+
+// remove reports whether h was not unlocked before.
+func (m *Mutex) remove(h *hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.locks, h)
+	if i < 0 {
+		return false
+	}
+	m.locks, m.last = slices.Delete(m.locks, i, i+1), h
+	return true
 }
 
 // TryLock is [Mutex.TryLockContext] with the background context.
@@ -206,7 +281,7 @@ func (m *Mutex) lockOptions(value string) []holdfast.AcquireOption {
 func (m *Mutex) got(lock *holdfast.Lock, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lock, m.value, m.until = lock, value, lock.Deadline()
+	m.locks = append(m.locks, &hold{lock, value, lock.Deadline()})
 }
 
 // sleep reports whether ctx has not ended before d.
@@ -229,10 +304,11 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // error is a [*RedisError], or with several pools one that wraps [ErrFailed]. Then the release goes
 // on in the background. ctx bounds the wait for the release.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
-	lock := m.Held()
-	if lock == nil {
+	h := m.take()
+	if h == nil {
 		return m.unlockByValue(ctx)
 	}
+	lock := h.lock
 	err := lock.Release(ctx)
 	switch {
 	case err == nil:
@@ -252,21 +328,24 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // that wraps ErrExtendFailed. Then the lock is still held, until its deadline.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	ctx = or(ctx)
-	lock := m.Held()
-	if lock == nil {
+	h := m.current()
+	if h == nil {
 		return m.extendByValue(ctx)
 	}
+	lock := h.lock
 	err := lock.Extend(ctx)
 	switch {
 	case err == nil:
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.until = lock.Deadline()
+		h.until = lock.Deadline()
 		return true, nil
 	case !hasEnded(lock, err):
 		return false, m.noAnswer(ErrExtendFailed, err)
-	case m.setNXOnExtend:
-		if s, e := m.redsync.site(ctx, m); e == nil && m.try(ctx, s, m.Value()) == nil {
+	case m.setNXOnExtend && errors.Is(lock.Err(), holdfast.ErrLost) &&
+		!errors.Is(lock.Err(), holdfast.ErrClosed):
+		if s, e := m.redsync.site(ctx, m); e == nil && m.try(ctx, s, h.value) == nil {
+			m.remove(h) // the new lock has its place: one Unlock is to come
 			return true, nil
 		}
 	}

@@ -1,0 +1,110 @@
+package redsync_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/with/redsync"
+)
+
+// stopped is a context that keeps the caller between the grant of a lock and its return.
+type stopped struct {
+	context.Context
+	calls *atomic.Int64
+	until chan struct{}
+}
+
+func (s stopped) Value(any) any { return nil }
+
+func (s stopped) AfterFunc(f func()) (stop func() bool) {
+	end := context.AfterFunc(s.Context, f)
+	return func() bool {
+		if s.calls.Add(1) == 1 {
+			<-s.until
+		}
+		return end()
+	}
+}
+
+func mustBeExpired(t *testing.T, m *redsync.Mutex) {
+	t.Helper()
+	if ok, err := m.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
+		t.Errorf("Unlock for a lock that is lost: %v, %v", ok, err)
+	}
+}
+
+func TestUnlockThatIsLate(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithExpiry(time.Second))
+		s.lock(m) // the first goroutine; its work takes too long
+		time.Sleep(2 * time.Second)
+		s.lock(m) // the second
+		second := m.Held()
+		mustBeExpired(t, m)
+		if second.Err() != nil || m.Held() != second {
+			t.Errorf("the late Unlock has ended the lock of another: %v", second.Err())
+		}
+		s.unlock(m)
+		mustBeExpired(t, m)
+	})
+}
+
+func TestLockThatIsNotedLate(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithExpiry(time.Second),
+			redsync.WithTimeoutFactor(1))
+		ctx := stopped{t.Context(), new(atomic.Int64), make(chan struct{})}
+		noted := make(chan error)
+		go func() { noted <- m.LockContext(ctx) }()
+		time.Sleep(2 * time.Second) // lost
+		s.lock(m)
+		live, value, until := m.Held(), m.Value(), m.Until()
+		close(ctx.until)
+		s.must(true, <-noted)
+		if m.Held() != live || m.Value() != value || !m.Until().Equal(until) {
+			t.Error("a lock that was lost before it was noted stands for the one that is held")
+		}
+		mustBeExpired(t, m)
+		s.unlock(m)
+		if !errors.Is(live.Err(), holdfast.ErrReleased) {
+			t.Errorf("after both Unlocks: %v", live.Err())
+		}
+	})
+}
+
+func TestNestedLockOfOneMutex(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithRenewal())
+		s.lock(m)
+		s.must(true, m.LockContext(m.Held().Context(t.Context())))
+		s.unlock(m)
+		isTaken(t, "before the outer Unlock", s.process().NewMutex("k").TryLock())
+		s.unlock(m)
+		synctest.Wait()
+		s.must(true, s.process().NewMutex("k").TryLock())
+	})
+}
+
+func TestSetNXOnExtendOnlyAfterALoss(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs := s.process()
+		m := rs.NewMutex("k", redsync.WithSetNXOnExtend(), redsync.WithExpiry(time.Second))
+		s.lock(m)
+		time.Sleep(2 * time.Second)
+		s.must(m.Extend())
+		s.unlock(m) // the new lock, and there is no other
+		if ok, err := m.Extend(); ok {
+			t.Errorf("Extend after Unlock: %v, %v", ok, err)
+		}
+		s.lock(m)
+		s.must(true, rs.Close())
+		if ok, err := m.Extend(); ok || !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("Extend after Close: %v, %v", ok, err)
+		}
+	})
+}
