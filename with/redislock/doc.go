@@ -38,7 +38,8 @@
 //     worker-10, because that Token begins like its own.
 //   - Time. A lock is valid for its TTL less one percent and two milliseconds, from before the
 //     request. When that is over the lock counts as lost, and Refresh and Release fail. The old
-//     library succeeds for as long as Redis has the key. Less than 10 ms count as 10 ms.
+//     library succeeds for as long as Redis has the key. Less than 10 ms count as 10 ms. Obtain
+//     refuses more than 366 days with holdfast.ErrInvalid; Refresh takes any TTL.
 //   - [Lock.Refresh] with another TTL than the first: the keys in Redis keep the TTL with which
 //     they were obtained, and this process renews them, or releases them, so that the lock ends
 //     when it should. If the process is killed, they end by their first TTL.

@@ -185,13 +185,14 @@ func (h *held) keep() {
 			h.release(context.Background()) // as if Redis had ended it
 			return
 		}
-		timer := time.NewTimer(min(left, h.ttl/3))
+		wait := min(left, h.ttl/3)
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-			if left > h.ttl/3 {
+			if left -= wait; left > 0 {
 				// If it fails, it is tried again a third of the TTL later. If no time is left for
 				// that, the lock is lost, and its context says so.
-				ctx, cancel := context.WithTimeout(context.Background(), h.ttl/3)
+				ctx, cancel := context.WithTimeout(context.Background(), min(left, h.ttl/3))
 				h.set.Extend(ctx)
 				cancel()
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,6 +209,26 @@ func TestRefreshAtTheEnd(t *testing.T) {
 		})
 	}
 	t.Logf("%d were refreshed, %d not", refreshed, failed)
+}
+
+// A lock ends when Refresh says, also if the server has not answered a renewal by then.
+func TestRefreshEndsWithoutAnAnswer(t *testing.T) {
+	for _, ttl := range []time.Duration{3010 * time.Millisecond, 5 * time.Second} {
+		play(t, func(s *server) {
+			c, backend := s.process()
+			lock := s.obtain(c, 9*time.Second, nil)
+			s.is("Refresh", lock.Refresh(s.Context(), ttl, nil), nil)
+			backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals,
+				ReplyDelay: 2500 * time.Millisecond})
+			time.Sleep(ttl)
+			synctest.Wait()
+			left, err := lock.TTL(s.Context())
+			if left != 0 || err != nil || lock.Held().Err() == nil || !s.isFree() {
+				s.Errorf("%v after a refresh for that: TTL %v, %v, the lock %v, free: %v", ttl, left,
+					err, lock.Held().Err(), s.isFree())
+			}
+		})
+	}
 }
 
 // A lock that is renewed for a long refresh tells of its loss, too.
@@ -421,12 +442,76 @@ func TestSameTokenAfterALoss(t *testing.T) {
 	})
 }
 
+// A loss that nobody knows yet is found by Release or Refresh. There is no TTL then.
+func TestLossIsFound(t *testing.T) {
+	for name, find := range map[string]func(*server, *redislock.Lock) (err, want error){
+		"Release": func(s *server, l *redislock.Lock) (error, error) {
+			return l.Release(s.Context()), redislock.ErrLockNotHeld
+		},
+		"Refresh": func(s *server, l *redislock.Lock) (error, error) {
+			return l.Refresh(s.Context(), time.Minute, nil), redislock.ErrNotObtained
+		},
+	} {
+		play(t, func(s *server) {
+			c, _ := s.process()
+			lock := s.obtain(c, time.Minute, nil)
+			s.memory.Faults().Give("k", "a thief", time.Hour)
+			err, want := find(s, lock)
+			s.is(name, err, want)
+			if left, err := lock.TTL(s.Context()); left != 0 || err != nil {
+				s.Errorf("TTL after the loss: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// asked is a backend that counts how often it is asked for a key.
+type asked struct {
+	*memhold.Backend
+	times *atomic.Int32
+}
+
+func (b asked) Acquire(ctx context.Context, claim driver.Claim) (driver.Result, error) {
+	b.times.Add(1)
+	return b.Backend.Acquire(ctx, claim)
+}
+
+// Every try asks the server, whatever this process has, and nothing is handed over in memory: so
+// other processes have the same chance.
+func TestEveryTryAsks(t *testing.T) {
+	play(t, func(s *server) {
+		backend := asked{s.memory.Client(), new(atomic.Int32)}
+		defer backend.Close()
+		c := redislock.NewOver(backend)
+		defer c.Close()
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, ReplyDelay: time.Second})
+		const tries = 5
+		var wait sync.WaitGroup
+		for range tries {
+			wait.Go(func() {
+				lock, err := c.Obtain(s.Context(), "k", time.Minute, nil)
+				if err == nil {
+					err = lock.Release(s.Context())
+				}
+				if err != nil {
+					s.is("Obtain", err, redislock.ErrNotObtained)
+				}
+			})
+		}
+		wait.Wait()
+		if n := backend.times.Load(); n != tries {
+			s.Errorf("%d tries asked the server %d times", tries, n)
+		}
+	})
+}
+
 func TestSeveralKeys(t *testing.T) {
 	play(t, func(s *server) {
 		a, _ := s.process()
 		b, _ := s.process()
-		lock, err := a.ObtainMulti(s.Context(), []string{"k", "j", "k"}, time.Second, nil)
-		if err != nil || lock.Key() != "k" || len(lock.Keys()) != 3 {
+		keys := []string{"k", "j", "k"}
+		lock, err := a.ObtainMulti(s.Context(), keys, time.Second, nil)
+		if keys[0] = "x"; err != nil || lock.Key() != "k" || len(lock.Keys()) != 3 {
 			s.Fatal(lock, err)
 		}
 		_, err = b.ObtainMulti(s.Context(), []string{"i", "j"}, time.Second, nil)
@@ -482,6 +567,37 @@ func TestRetry(t *testing.T) {
 			s.Errorf("Obtain = %v, want ErrNotObtained with the error of the context", err)
 		}
 	})
+}
+
+// If the context ends in a try, the error says so, and that somebody had the lock before.
+func TestContextEndsInATry(t *testing.T) {
+	for name, strategy := range map[string]redislock.RetryStrategy{
+		"one of many": redislock.LinearBackoff(time.Second),
+		"the last":    redislock.LimitRetry(redislock.LinearBackoff(time.Second), 1),
+	} {
+		play(t, func(s *server) {
+			a, _ := s.process()
+			b, backend := s.process()
+			lock := s.obtain(a, time.Hour, nil)
+			ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
+			defer cancel()
+			time.AfterFunc(500*time.Millisecond, func() {
+				backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+					ReplyDelay: time.Minute})
+			})
+			_, err := b.Obtain(ctx, "k", time.Minute,
+				&redislock.Options{RetryStrategy: strategy})
+			if !errors.Is(err, redislock.ErrNotObtained) ||
+				!errors.Is(err, context.DeadlineExceeded) {
+				s.Errorf("%s: Obtain = %v, want ErrNotObtained with the error of the context", name,
+					err)
+			}
+			err = lock.Refresh(ctx, time.Minute, nil)
+			if n := strings.Count(err.Error(), context.DeadlineExceeded.Error()); n != 1 {
+				s.Errorf("%s: the error names the end of the context %d times: %v", name, n, err)
+			}
+		})
+	}
 }
 
 // The cause of a context may be the end of another lock, or why another was not obtained. That says
@@ -648,6 +764,9 @@ func TestInvalid(t *testing.T) {
 			"no context": func() (*redislock.Lock, error) {
 				var none context.Context
 				return c.Obtain(none, "k", time.Second, nil)
+			},
+			"TTL": func() (*redislock.Lock, error) {
+				return c.Obtain(s.Context(), "j", 366*24*time.Hour+1, nil)
 			},
 			"token": func() (*redislock.Lock, error) {
 				return c.Obtain(s.Context(), "k", time.Second, &redislock.Options{Token: long})

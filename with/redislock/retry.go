@@ -90,17 +90,19 @@ func retry(ctx context.Context, ttl time.Duration, s RetryStrategy,
 			last = err
 		}
 		backoff := s.NextBackoff()
-		if backoff <= 0 {
+		if backoff > 0 {
+			timer := time.NewTimer(backoff)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+		switch ended := ctx.Err(); {
+		case ended != nil && !errors.Is(last, ended):
+			return errors.Join(last, ended)
+		case ended != nil || backoff <= 0:
 			return last
-		}
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return errors.Join(last, ctx.Err())
 		}
 	}
 }
