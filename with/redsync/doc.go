@@ -37,7 +37,8 @@
 //     and a random part of its own. [WithValue] finds the lock by either, those of the old library
 //     too. A value has at most 128 bytes of printable ASCII. A process ends the locks that it has
 //     acquired when their expiry is over by its own clock, so while it lives another one cannot
-//     extend them beyond that.
+//     extend them beyond that. Nor does it shorten them: with an expiry that is shorter than what
+//     remains of the lock, Extend by a value changes nothing and succeeds.
 //   - Time. A lock is valid for the expiry less drift and two milliseconds, from before the
 //     request. When that is over it counts as lost: [Mutex.Unlock] and [Mutex.Extend] fail, where
 //     the old library succeeds for as long as Redis has the key. The key is still removed.
@@ -50,8 +51,9 @@
 //   - Each Lock of a [Mutex] needs an Unlock, also when the lock was lost and the Mutex was locked
 //     again since. The first Unlock is then for the lost lock, and fails, so that a goroutine which
 //     is late does not release the lock of another one.
-//   - With [WithSetNXOnExtend], Extend acquires the lock anew only after a loss: not after Unlock
-//     or [Redsync.Close], nor by the value of [WithValue] if nobody has the lock.
+//   - With [WithSetNXOnExtend], Extend acquires the lock anew only after a loss: not after Unlock,
+//     nor for a lock that [Redsync.Close] has ended, nor by the value of [WithValue] if nobody has
+//     the lock.
 //   - With several pools a majority decides. So Nodes of [ErrTaken] is empty, there is no
 //     [ErrNodeTaken], and what servers say is in an error that wraps [ErrFailed], with their names.
 //   - [WithFailFast] and [WithShufflePools] do nothing. All servers are asked at once, and nobody

@@ -108,3 +108,38 @@ func TestSetNXOnExtendOnlyAfterALoss(t *testing.T) {
 		}
 	})
 }
+
+// A Mutex with the value of a lock does not cut the lease that its holder relies on.
+func TestExtendByValueShortensNothing(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		play(t, nodes, func(t *testing.T, s *servers) {
+			m := s.process().NewMutex("k", redsync.WithExpiry(time.Minute))
+			s.lock(m)
+			value := redsync.WithValue(m.Value())
+			by := s.process().NewMutex("k", value) // with the default expiry
+			s.must(by.Extend())
+			if rest := time.Until(by.Until()); rest <= 7*time.Second || rest > 8*time.Second {
+				t.Errorf("the lock lasts for %v to the one that extends it", rest)
+			}
+			brief := s.process().NewMutex("k", value, redsync.WithExpiry(5*time.Millisecond))
+			if ok, err := brief.Extend(); ok || !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("Extend by 5ms: %v, %v; want ErrInvalid", ok, err)
+			}
+			time.Sleep(50 * time.Second)
+			err := s.process().NewMutex("k").TryLock()
+			if taken := new(redsync.ErrTaken); !errors.As(err, &taken) {
+				t.Errorf("while its holder counts on it, TryLock = %v", err)
+			}
+			s.must(by.Extend()) // 10 s remain
+			time.Sleep(4 * time.Second)
+			s.must(by.Extend()) // 6 s remain, and then 8
+			synctest.Wait()     // for the last node
+			for _, node := range s.nodes {
+				if entry, err := node.Inspect(t.Context(), "k"); err != nil ||
+					entry.Holder.ExpiresIn != 8*time.Second {
+					t.Errorf("%v, %v; want a lease of 8s", entry.Holder, err)
+				}
+			}
+		})
+	}
+}

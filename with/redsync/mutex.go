@@ -362,6 +362,6 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 //
 // Deprecated: use Until, or Held.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
-	_, owner, err := m.owner(ctx)
+	_, owner, _, err := m.owner(ctx)
 	return owner != "", err
 }

@@ -11,31 +11,32 @@ import (
 )
 
 // owner returns the owner value of the lock's holder if it has the value of this Mutex: as its
-// label or, if the old library has written it, as a whole. Otherwise it returns "".
-func (m *Mutex) owner(ctx context.Context) (s *site, owner string, err error) {
+// label or, if the old library has written it, as a whole. Otherwise it returns "". rest is what
+// remains of the lease; 0 if that is not known.
+func (m *Mutex) owner(ctx context.Context) (s *site, owner string, rest time.Duration, err error) {
 	value := m.Value()
 	if value == "" {
-		return nil, "", nil
+		return nil, "", 0, nil
 	}
 	ctx = or(ctx)
 	if s, err = m.redsync.site(ctx, m); err != nil {
-		return nil, "", err
+		return nil, "", 0, err
 	}
 	entry, err := s.locker.Inspect(ctx, m.name)
 	if err != nil {
-		return nil, "", m.noAnswer(ErrFailed, err)
+		return nil, "", 0, m.noAnswer(ErrFailed, err)
 	}
 	holder := driver.ParseOwner(entry.Holder.Owner)
 	if holder.Value != value && holder.Label != value {
-		return s, "", nil
+		return s, "", 0, nil
 	}
-	return s, holder.Value, nil
+	return s, holder.Value, entry.Holder.ExpiresIn, nil
 }
 
 // unlockByValue releases a lock that another Mutex has acquired. The backend compares the owner
 // value again, so it releases no lock that somebody else has by then.
 func (m *Mutex) unlockByValue(ctx context.Context) (bool, error) {
-	s, owner, err := m.owner(ctx)
+	s, owner, _, err := m.owner(ctx)
 	switch {
 	case err != nil:
 		return false, err
@@ -55,27 +56,25 @@ func (m *Mutex) unlockByValue(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// extendByValue renews a lock that another Mutex has acquired.
+// extendByValue renews a lock that another Mutex has acquired. It leaves a lease alone that lasts
+// longer than the renewed one would: the holder relies on that.
 func (m *Mutex) extendByValue(ctx context.Context) (bool, error) {
-	s, owner, err := m.owner(ctx)
+	if m.expiry < holdfast.MinTTL {
+		return false, fmt.Errorf("redsync: %w: expiry %v: must be at least %v", holdfast.ErrInvalid,
+			m.expiry, holdfast.MinTTL)
+	}
+	began := time.Now()
+	s, owner, rest, err := m.owner(ctx)
 	switch {
 	case err != nil:
 		return false, err
 	case owner == "":
 		return false, m.taken(fmt.Errorf("%w: %w", ErrExtendFailed, holdfast.ErrLost))
-	}
-	ctx, cancel := context.WithTimeout(or(ctx), m.expiry)
-	defer cancel()
-	began := time.Now()
-	results, err := s.backend.Renew(ctx, []driver.Claim{m.claim(owner)})
-	if err == nil {
-		err = results[0].Err
-	}
-	switch {
-	case err != nil:
-		return false, m.noAnswer(ErrExtendFailed, err)
-	case results[0].State != driver.Held:
-		return false, m.taken(fmt.Errorf("%w: %w", ErrExtendFailed, holdfast.ErrLost))
+	case rest <= m.expiry:
+		began = time.Now()
+		if err := m.renewByValue(ctx, s, owner); err != nil {
+			return false, err
+		}
 	}
 	until := began.Add(m.expiry - time.Duration(float64(m.expiry)*m.driftFactor) -
 		2*time.Millisecond)
@@ -86,6 +85,23 @@ func (m *Mutex) extendByValue(ctx context.Context) (bool, error) {
 	defer m.mu.Unlock()
 	m.until = until
 	return true, nil
+}
+
+// renewByValue has the lease of the owner value last for the expiry from now.
+func (m *Mutex) renewByValue(ctx context.Context, s *site, owner string) error {
+	ctx, cancel := context.WithTimeout(or(ctx), m.expiry)
+	defer cancel()
+	results, err := s.backend.Renew(ctx, []driver.Claim{m.claim(owner)})
+	if err == nil {
+		err = results[0].Err
+	}
+	switch {
+	case err != nil:
+		return m.noAnswer(ErrExtendFailed, err)
+	case results[0].State != driver.Held:
+		return m.taken(fmt.Errorf("%w: %w", ErrExtendFailed, holdfast.ErrLost))
+	}
+	return nil
 }
 
 func (m *Mutex) claim(owner string) driver.Claim {
