@@ -6,6 +6,9 @@
 //	app.Use(idempotency.New(idempotency.Config{Lock: locks, Storage: storage}))
 //	app.Post("/pay", func(c fiber.Ctx) error {
 //		lock := locks.Held(c.Get("X-Idempotency-Key"))
+//		if lock == nil { // the request has no key, so it waits for no other
+//			return fiber.NewError(fiber.StatusBadRequest, "X-Idempotency-Key is missing")
+//		}
 //		return pay(lock.Context(c.Context()), lock.Token()) // the context ends with the lock
 //	})
 //

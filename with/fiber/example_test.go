@@ -16,6 +16,20 @@ import (
 	withfiber "github.com/holdfast-go/holdfast/with/fiber"
 )
 
+// pay is the handler of a process. A client may leave out the header: then the middleware passes
+// the request on without a lock, and there is none to be had.
+func pay(name string, locks *withfiber.Locker) fiber.Handler {
+	return func(c fiber.Ctx) error {
+		lock := locks.Held(c.Get("X-Idempotency-Key"))
+		if lock == nil {
+			return fiber.NewError(http.StatusBadRequest, "X-Idempotency-Key is missing")
+		}
+		ctx := lock.Context(c.Context()) // ends with the lock
+		return c.SendString(fmt.Sprint(name, " pays; it still has the lock: ", ctx.Err() == nil,
+			", with a token: ", lock.Token() > 0))
+	}
+}
+
 // Two processes get the same request, and one of them pays.
 func Example() {
 	backend := memhold.New() // for several machines: redishold.Open
@@ -34,10 +48,7 @@ func Example() {
 		}
 		app := fiber.New()
 		app.Use(idempotency.New(idempotency.Config{Lock: locks, Storage: responses}))
-		app.Post("/pay", func(c fiber.Ctx) error {
-			lock := locks.Held(c.Get("X-Idempotency-Key"))
-			return c.SendString(fmt.Sprint(name, " pays; it has a token: ", lock.Token() > 0))
-		})
+		app.Post("/pay", pay(name, locks))
 
 		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 		request.Header.Set("X-Idempotency-Key", "6a2f41a3-c54c-fce8-32d2-0324e1c32e22")
@@ -52,6 +63,6 @@ func Example() {
 		fmt.Printf("%s answers: %s\n", name, body)
 	}
 	// Output:
-	// first answers: first pays; it has a token: true
-	// second answers: first pays; it has a token: true
+	// first answers: first pays; it still has the lock: true, with a token: true
+	// second answers: first pays; it still has the lock: true, with a token: true
 }

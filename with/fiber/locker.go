@@ -102,7 +102,8 @@ func New(locker *holdfast.Locker, wait time.Duration, options ...Option) (*Locke
 //   - a [*holdfast.HeldError] if another request has it after the wait;
 //   - holdfast.ErrUnavailable or holdfast.ErrUnknown if the backend does not answer;
 //   - holdfast.ErrInvalid for a key that Holdfast does not allow, as one of more than 1,024 bytes;
-//   - the cause of the context of [WithContext].
+//   - holdfast.ErrClosed if the holdfast.Locker is closed;
+//   - the error and the cause of the context of [WithContext].
 //
 // The text of errors leaves out the key and who has it, because fiber.DefaultErrorHandler sends the
 // text to the client. errors.As finds what is wrapped.
@@ -110,7 +111,7 @@ func (l *Locker) Lock(key string) error {
 	key = strings.Clone(key) // fiber reuses the memory of requests
 	lock, err := l.acquire(key)
 	if err != nil {
-		return hide(err)
+		return l.hide(err)
 	}
 	context.AfterFunc(lock.Context(context.Background()), func() {
 		err := lock.Err()
@@ -154,24 +155,45 @@ func (l *Locker) acquire(key string) (lock *holdfast.Lock, err error) {
 // [*holdfast.LostError]. If the release is not confirmed, it fails as holdfast.Lock.Release does.
 // For a key that is not locked it does nothing.
 func (l *Locker) Unlock(key string) error {
-	l.mu.Lock()
-	locks := l.held[key]
-	if len(locks) == 0 {
-		l.mu.Unlock()
-		return nil
+	for {
+		locks := l.of(key)
+		if len(locks) == 0 {
+			return nil
+		}
+		// It is not known which handler has ended. Of several locks one that is lost is taken, so
+		// no held lock is released too soon. But a lock may stay held until a handler returns that
+		// has lost another one.
+		ended := func(lock *holdfast.Lock) bool { return lock.Err() != nil }
+		lock := locks[max(0, slices.IndexFunc(locks, ended))]
+		if l.forget(key, lock) { // else another Unlock has taken it meanwhile
+			return l.hide(lock.Release(context.WithoutCancel(l.ctx)))
+		}
 	}
-	// It is not known which handler has ended. Of several locks one that is lost is taken, so no
-	// held lock is released too soon. But a lock may stay held until a handler returns that has
-	// lost another one.
-	i := max(0, slices.IndexFunc(locks, func(l *holdfast.Lock) bool { return l.Err() != nil }))
-	lock := locks[i]
-	if len(locks) == 1 {
+}
+
+// of returns the locks of a key. They are asked without the mutex of all keys, because a lock may
+// call contexts of the caller's own kind.
+func (l *Locker) of(key string) []*holdfast.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.held[key])
+}
+
+// forget takes a lock out, and reports whether it was there.
+func (l *Locker) forget(key string, lock *holdfast.Lock) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	locks := l.held[key]
+	i := slices.Index(locks, lock)
+	switch {
+	case i < 0:
+		return false
+	case len(locks) == 1:
 		delete(l.held, key)
-	} else {
+	default:
 		l.held[strings.Clone(key)] = slices.Delete(locks, i, i+1)
 	}
-	l.mu.Unlock()
-	return hide(lock.Release(context.WithoutCancel(l.ctx)))
+	return true
 }
 
 // hidden is an error without its text. The text names the key and hosts of the fleet, and fiber
@@ -184,35 +206,37 @@ type hidden struct {
 func (h *hidden) Error() string { return h.text }
 func (h *hidden) Unwrap() error { return h.err }
 
-func hide(err error) error {
-	switch {
-	case err == nil:
+func (l *Locker) hide(err error) error {
+	// Not errors.Is: the cause of the context may be that another lock is held or was lost.
+	switch err.(type) {
+	case nil:
 		return nil
-	case errors.Is(err, holdfast.ErrHeld):
+	case *holdfast.HeldError:
 		return &hidden{"withfiber: another request with this key is under way", err}
-	case errors.Is(err, holdfast.ErrLost):
+	case *holdfast.LostError:
 		return &hidden{"withfiber: the lock was lost while the handler ran", err}
+	}
+	ended := l.ctx.Err()
+	if ended != nil && errors.Is(err, ended) || errors.Is(err, holdfast.ErrClosed) {
+		return &hidden{"withfiber: the server gives out no more locks", err}
 	}
 	return &hidden{"withfiber: the backend of the locks does not answer, or refuses the key", err}
 }
 
 // Held returns the lock of an idempotency key, for the handler of the request that has it. The lock
 // has a context and a fencing token. Call Held when the handler begins: once the lock is lost,
-// another request of this process may have a lock on the same key. Held returns nil for a key that
-// is not locked, for example in a request that the middleware passes on without a lock.
+// another request of this process may have a lock on the same key.
+//
+// Held returns nil for a key that is not locked. A client makes that happen: the middleware passes
+// a request without the header on, without a lock. So a handler has to look.
 func (l *Locker) Held(key string) *holdfast.Lock {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	locks := l.held[key]
-	if len(locks) == 0 {
-		return nil
-	}
-	for _, lock := range locks {
-		if lock.Err() == nil {
-			return lock
+	var last *holdfast.Lock
+	for _, lock := range l.of(key) {
+		if last = lock; lock.Err() == nil {
+			break
 		}
 	}
-	return locks[len(locks)-1]
+	return last
 }
 
 // invalid returns an error that wraps holdfast.ErrInvalid and says what is wrong in full.

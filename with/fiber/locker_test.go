@@ -1,9 +1,11 @@
 package withfiber_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -46,7 +48,11 @@ func newFleet(t *testing.T) *fleet {
 
 func (f *fleet) locker(options ...holdfast.Option) *holdfast.Locker {
 	f.Helper()
-	client := f.memory.Client()
+	return f.lockerOf(f.memory.Client(), options...)
+}
+
+func (f *fleet) lockerOf(client *memhold.Backend, options ...holdfast.Option) *holdfast.Locker {
+	f.Helper()
 	locker, err := holdfast.New(client, options...)
 	if err != nil {
 		f.Fatal(err)
@@ -340,6 +346,129 @@ func TestUnlockAfterTheContext(t *testing.T) {
 		cancel()
 		must(t, locks.Unlock(key))
 		must(t, f.locks(f.locker(), 0).Lock(key))
+	})
+}
+
+// The text is that of what has happened to this lock, also if the context has ended because of
+// another one. It never has the key, nor what the error says in full.
+func TestTextOfErrors(t *testing.T) {
+	const (
+		taken = "withfiber: another request with this key is under way"
+		over  = "withfiber: the server gives out no more locks"
+		other = "withfiber: the backend of the locks does not answer, or refuses the key"
+	)
+	ended := func(cause error) func(f *fleet) error {
+		return func(f *fleet) error {
+			ctx, cancel := context.WithCancelCause(f.Context())
+			cancel(cause)
+			return f.locks(f.locker(), time.Minute, withfiber.WithContext(ctx)).Lock(key)
+		}
+	}
+	long := strings.Repeat("k", 1025)
+	lost := &holdfast.LostError{Key: "leader", Reason: errors.New("gone")}
+	held := &holdfast.HeldError{Key: "leader"}
+	for _, c := range []struct {
+		text string
+		is   error
+		of   func(f *fleet) error
+	}{
+		{taken, holdfast.ErrHeld, func(f *fleet) error {
+			must(f.T, f.locks(f.locker(), 0).Lock(key))
+			return f.locks(f.locker(), 0).Lock(key)
+		}},
+		{over, errShutdown, ended(errShutdown)},
+		{over, lost, ended(lost)},
+		{over, held, ended(held)},
+		{over, holdfast.ErrClosed, ended(holdfast.ErrClosed)},
+		{over, holdfast.ErrClosed, func(f *fleet) error {
+			locker := f.locker()
+			locker.Close()
+			return f.locks(locker, 0).Lock(key)
+		}},
+		{other, holdfast.ErrInvalid, func(f *fleet) error {
+			return f.locks(f.locker(), 0).Lock(long)
+		}},
+		{other, holdfast.ErrUnavailable, func(f *fleet) error {
+			client := f.memory.Client()
+			locker := f.lockerOf(client)
+			client.Close()
+			return f.locks(locker, 0).Lock(key)
+		}},
+		{other, holdfast.ErrUnknown, func(f *fleet) error {
+			ctx, cancel := context.WithCancelCause(f.Context())
+			client := f.memory.Client()
+			locks := f.locks(f.lockerOf(client), 0, withfiber.WithContext(ctx))
+			must(f.T, locks.Lock(key))
+			cancel(lost)
+			client.Faults().Freeze()
+			defer client.Faults().Thaw()
+			return locks.Unlock(key)
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			err := c.of(newFleet(t))
+			if err == nil || err.Error() != c.text || !errors.Is(err, c.is) {
+				t.Errorf("%v: the text is %v, want %q", c.is, err, c.text)
+			}
+		})
+	}
+}
+
+// The context ends the last request, too: the one for who has the lock, or the only one.
+func TestContextWithoutAnAnswer(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errShutdown)
+			defer cancel()
+			client := f.memory.Client()
+			locks := f.locks(f.lockerOf(client), wait, withfiber.WithContext(ctx))
+			client.Faults().Freeze()
+			defer client.Faults().Thaw()
+			began := time.Now()
+			err := locks.Lock(key)
+			if took := time.Since(began); took != 3*time.Second || !errors.Is(err, errShutdown) {
+				t.Errorf("wait of %v: Lock = %v after %v, want the cause of the context after 3s",
+					wait, err, took)
+			}
+		})
+	}
+}
+
+// A client that leaves out the header gets an answer of the handler that the documentation shows.
+func TestExampleWithoutTheHeader(t *testing.T) {
+	f := newFleet(t)
+	locks := f.locks(f.locker(), 0)
+	app := fiber.New()
+	app.Use(idempotency.New(idempotency.Config{Lock: locks, Storage: f.storage}))
+	app.Post("/pay", pay("it", locks))
+	r, err := app.Test(httptest.NewRequest(http.MethodPost, "/pay", nil))
+	if err != nil || r.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %v, %v; want 400", r, err)
+	}
+}
+
+// The log of a loss says why, and does not have the key.
+func TestLogOfALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+		f := newFleet(t)
+		locks := f.locks(f.locker(), 0, withfiber.WithOnError(nil))
+		must(t, locks.Lock(key))
+		lock := locks.Held(key)
+		f.memory.Faults().Give(key, "another", time.Hour)
+		<-lock.Done()
+		synctest.Wait()
+		var lost *holdfast.LostError
+		if !errors.As(lock.Err(), &lost) {
+			t.Fatalf("the lock has ended with %v", lock.Err())
+		}
+		if s := logged.String(); !strings.Contains(s, "level=WARN") ||
+			!strings.Contains(s, lost.Reason.Error()) || strings.Contains(s, key) {
+			t.Errorf("logged %q; want a warning with %q, without the key", s, lost.Reason)
+		}
 	})
 }
 
