@@ -178,7 +178,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 		r.expires = until
 	}
 	r.generation = r.q.generation.Add(1)
-	r.history.Begin()
+	r.history.Over = false
 	r.shared = r.shared || claim.Shared
 	if claim.Queue {
 		r.wait(claim, start)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -764,112 +763,5 @@ func TestCloseIsBounded(t *testing.T) {
 		if err := a.fail(a.claim()); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Acquire after Close: %v; want ErrUnavailable", err)
 		}
-	})
-}
-
-// A release that waits for its turn, at a node whose acquisition was not made, is not made either.
-// The node counts as one that does not have the claim, even if it counts as down by then.
-func TestReleaseWhereTheClaimNeverArrived(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a := c.client()
-		other, first, claim := a.claim(), a.claim(), a.claim()
-		other.Key = "x"
-		a.hold(other)
-		a.hold(first)
-		rest()
-		a.cut(true, 2)
-		a.renew(other, driver.Held) // node 3 counts as down when this fails there
-		time.Sleep(10 * time.Millisecond)
-		a.release(first, driver.Held) // hangs at node 3 until after that
-		a.hold(claim)                 // waits at node 3
-		c.take("k", 1)
-		a.release(claim, driver.Lost)
-		a.cut(false, 2)
-		rest()
-	})
-}
-
-// A node gave an attempt back, and its answer was lost. It is left out of the next attempt, which
-// gets the key. That the node does not have the claim then says that it has not held it, and leaves
-// nothing unknown.
-func TestReleaseAfterAnAttemptGivenBack(t *testing.T) {
-	for late := time.Duration(0); late < 150*time.Millisecond; late += time.Millisecond {
-		bubble(t, func(t *testing.T) {
-			c := newCluster(t, 3)
-			c.presence = 0 // so the Locker asks with one claim until it has the key
-			a := c.client(quorum.WithRandom(func() float64 { return 0.5 }))
-			other := a.claim()
-			other.Key = "x"
-			a.hold(other)
-			rest()
-			c.take("k", 0, 1)
-			attempts := 0
-			waiting := func(holdfast.WaitingEvent) {
-				if attempts++; attempts > 1 {
-					return
-				}
-				c.do(func() {
-					c.servers[2].slow = 200 * time.Millisecond
-					delete(c.servers[0].keys, "k")
-					delete(c.servers[1].keys, "k")
-				})
-				go a.Renew(t.Context(), []driver.Claim{other}) // node 3 counts as down
-			}
-			l, err := holdfast.New(a.Quorum, holdfast.WithPrefix(""),
-				holdfast.WithTTL(10*time.Second),
-				holdfast.WithHooks(holdfast.Hooks{Waiting: waiting}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			lock, err := l.Acquire(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.do(func() { c.servers[2].slow = 20 * time.Millisecond })
-			c.take("k", 1)
-			time.Sleep(late)
-			err = lock.Release(t.Context())
-			var unknown *quorum.Error
-			if errors.As(err, &unknown) && !slices.ContainsFunc(unknown.Nodes,
-				func(n quorum.NodeError) bool { return n.Err != nil }) {
-				t.Errorf("%v later: Release = %v, though each node has answered", late, err)
-			}
-			time.Sleep(3 * time.Second)
-		})
-	}
-}
-
-// A waiter gives a grant back, since another claim holds the majority. Then it gets that majority
-// and loses it. What the node says of the release that gave the grant back is not of this hold.
-func TestReleaseAfterAGrantGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		a, b := c.client(), c.client()
-		in := b.inbox()
-		a.cut(true, 2)
-		holder, waiter := a.claim(), b.queued()
-		a.hold(holder)
-		rest()
-		b.busy(waiter)
-		if c.holders("k")[2] != waiter.Owner {
-			t.Fatal("the case is that the waiter has node 3")
-		}
-		c.do(func() { c.servers[2].slow = 40 * time.Millisecond })
-		for c.holders("k")[2] != "" {
-			time.Sleep(100 * time.Microsecond)
-		}
-		a.release(holder, driver.Held)
-		for n := range in {
-			if n.Kind == driver.Granted {
-				break
-			}
-		}
-		c.take("k", 1)
-		b.release(waiter, driver.Lost)
-		c.do(func() { c.servers[2].slow = 0 })
-		a.cut(false, 2)
-		rest()
 	})
 }

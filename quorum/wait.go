@@ -366,7 +366,6 @@ func (q *Quorum) returnLocked(r *record, nodes node.Set, again bool) {
 	}
 	claim := w.claim // a copy: w.claim changes with the next request
 	q.counters.returned.Add(uint64(nodes.Count()))
-	r.history.GiveBack(nodes)
 	operations, granted := []node.Operation{node.Releasing, node.Acquiring}, nodes
 	if !again {
 		operations = operations[:1]

@@ -64,7 +64,6 @@ type History struct {
 	Over bool
 
 	touched  Set // nodes that an acquisition was sent to, and that may have it
-	wanted   Set // nodes asked for the claim since it began, less those it was given back to
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
 	freed    Set // of these, nodes that held the claim until they confirmed it
@@ -93,22 +92,8 @@ func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 	return History{mu: mu, keeper: keeper, doubts: doubts}
 }
 
-// Begin notes that the claim is asked for. If it is over, it begins anew, and what releases say of
-// nodes that are not asked again is not of the new hold.
-func (h *History) Begin() {
-	if h.Over {
-		h.Over, h.wanted = false, 0
-	}
-}
-
-// GiveBack notes that the claim leaves these nodes before it is over, unless they are asked again.
-func (h *History) GiveBack(nodes Set) { h.wanted &^= nodes }
-
 // Touch notes that the claim may be on any of these nodes.
-func (h *History) Touch(nodes Set) {
-	h.touched |= nodes
-	h.wanted |= nodes
-}
+func (h *History) Touch(nodes Set) { h.touched |= nodes }
 
 // Touched returns the nodes that the claim may be on.
 func (h *History) Touched() Set { return h.touched }
@@ -121,8 +106,6 @@ func (h *History) Released() Set { return h.released }
 // else Lost.
 func (h *History) Gone(i int) driver.State {
 	switch {
-	case !h.wanted.Has(i):
-		return driver.Lost
 	case h.freed.Has(i):
 		return driver.Held
 	case h.unheard.Has(i):
@@ -189,7 +172,6 @@ func (h *History) push(c *Call) {
 	case Acquiring:
 		h.again |= h.touched & Only(i)
 		h.touched |= Only(i)
-		h.wanted |= Only(i)
 		h.released &^= Only(i)
 		h.freed &^= Only(i)
 		h.unheard &^= Only(i)
