@@ -171,6 +171,9 @@ func (t *trip) serve() {
 		s.stranded = append(s.stranded, stranded{t, t.serve})
 		return
 	}
+	if t.next == 0 && t.arrive != 0 && l.link.Arrived != nil {
+		l.link.Arrived(s.wall.now().Sub(t.sent), t.commands[0])
+	}
 	for t.next != t.arrive && t.next < len(t.commands) {
 		t.replies[t.next] = s.perform(t.at, t.commands[t.next])
 		t.next++

@@ -18,6 +18,10 @@ type Link struct {
 	// the server gets as many of them as arrive says, and no reply comes back. If arrive is 0, the
 	// request is lost. If all commands arrive, only the replies are lost.
 	Cut func(commands int) (arrive int, cut bool)
+
+	// Arrived is told of each request of a [Library] that the server begins to carry out: how old
+	// it is by the server's clock, and its first command. Its caller may have left long ago.
+	Arrived func(age time.Duration, command []string)
 }
 
 // draw calls one of a Link's functions.
