@@ -108,14 +108,14 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 // with the errors of [holdfast.Locker.TryAcquire].
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	lock, err := s.locker.TryAcquire(ctx, name, s.lock...)
-	switch {
-	case errors.Is(err, holdfast.ErrHeld):
+	switch err.(type) { // not errors.Is: the cause of ctx may be that another lock is held
+	case nil:
+		s.keep(name, lock)
+		return true, nil
+	case *holdfast.HeldError:
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	s.keep(name, lock)
-	return true, nil
+	return false, err
 }
 
 func (s *Storage) keep(name string, lock *holdfast.Lock) {
@@ -143,7 +143,7 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 		return fmt.Errorf("withcertmagic: unlock %q: nothing is locked", name)
 	}
 	err := lock.Release(ctx)
-	if errors.Is(err, holdfast.ErrLost) {
+	if _, lost := err.(*holdfast.LostError); lost { // not errors.As, as in TryLock
 		return nil
 	}
 	return err

@@ -496,3 +496,54 @@ func TestInvalid(t *testing.T) {
 }
 
 func second(_ *withcertmagic.Storage, err error) error { return err }
+
+// The end of a context is told as such, also if its cause is an error of another lock.
+func TestContextThatEndsWithAnotherLock(t *testing.T) {
+	play(t, func(t *testing.T, memory *memhold.Backend, a, b *withcertmagic.Storage, _ chan error) {
+		if err := a.Lock(t.Context(), "issue"); err != nil {
+			t.Fatal(err)
+		}
+		memory.Faults().Freeze()
+		for _, cause := range []error{&holdfast.HeldError{Key: "another"},
+			&holdfast.LostError{Key: "another", Reason: errWhy}} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Millisecond, func() { cancel(cause) })
+			if ok, err := b.TryLock(ctx, "issue"); ok || !errors.Is(err, context.Canceled) {
+				t.Errorf("TryLock = %v, %v; want the error of its context", ok, err)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Millisecond, func() {
+			cancel(&holdfast.LostError{Key: "another", Reason: errWhy})
+		})
+		if err := a.Unlock(ctx, "issue"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Unlock without an answer = %v; want the error of its context", err)
+		}
+		memory.Faults().Thaw()
+	})
+}
+
+// The options of the locks are those of every lock.
+func TestLockOptions(t *testing.T) {
+	for name, lock := range map[string]func(*withcertmagic.Storage, context.Context) error{
+		"Lock": func(s *withcertmagic.Storage, ctx context.Context) error {
+			return s.Lock(ctx, "issue")
+		},
+		"TryLock": func(s *withcertmagic.Storage, ctx context.Context) error {
+			_, err := s.TryLock(ctx, "issue")
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := memhold.New()
+			t.Cleanup(func() { memory.Close() })
+			s, _ := storageOf(t, memory, "unused", holdfast.WithTTL(17*time.Second))
+			if err := lock(s, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if ttl := holderOf(t, memory).ExpiresIn; ttl != 17*time.Second {
+				t.Errorf("%s: the lease has %v, want 17s", name, ttl)
+			}
+		})
+	}
+}
