@@ -18,6 +18,8 @@ func TestHostsOfAURL(t *testing.T) {
 		"h:1,g":              {"h:1", "g:5432"},
 		"[::1]:1,[::2]:2":    {"[::1]:1", "[::2]:2"},
 		"h:1,[::2],10.0.0.1": {"h:1", "[::2]:5432", "10.0.0.1:5432"},
+		"[fe80::1%25a]:1":    {"[fe80::1%a]:1"},
+		"[fe80::1%25a],h:1":  {"[fe80::1%a]:5432", "h:1"},
 	} {
 		read, err := parse("postgres://u:p@"+list+"/db?sslmode=disable", new(config))
 		if err != nil {

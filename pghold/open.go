@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -242,20 +242,16 @@ func hosts(list string) (names, ports []string, err error) {
 	all := strings.Split(list, ",")
 	named := false
 	for i, host := range all {
-		name, port, err := net.SplitHostPort(host)
-		if err != nil {
-			name = strings.Trim(host, "[]")
-		}
+		name, port, ok := separate(host)
 		named = named || port != ""
 		port = cmp.Or(port, "5432")
 		n, err := strconv.ParseUint(port, 10, 16)
-		address, _, _ := strings.Cut(name, "%") // the zone of an IPv6 address
 		switch {
+		case !ok:
+			return nil, nil, fmt.Errorf("URL: host %d is not well formed: write host:port, or "+
+				"[IPv6]:port with nothing but an IPv6 address in brackets", i+1)
 		case name == "" && len(all) > 1:
 			return nil, nil, fmt.Errorf("URL: host %d is empty", i+1)
-		case strings.Contains(name, ":") && net.ParseIP(address) == nil:
-			return nil, nil, fmt.Errorf(
-				"URL: host %d is not well formed: write host:port, or [IPv6]:port", i+1)
 		case err != nil || n == 0:
 			return nil, nil, fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a "+
 				"password, an '@' is missing behind it", i+1)
@@ -266,6 +262,29 @@ func hosts(list string) (names, ports []string, err error) {
 		ports = nil
 	}
 	return names, ports, nil
+}
+
+// separate takes host, host:port, an IPv6 address, [IPv6] or [IPv6]:port apart. What is in brackets
+// must be an IPv6 address: it may be a login without its '@', which must not be looked up as a host
+// and be shown in the error about that.
+func separate(host string) (name, port string, ok bool) {
+	if inside, bracketed := strings.CutPrefix(host, "["); bracketed {
+		name, rest, closed := strings.Cut(inside, "]")
+		name = strings.Replace(name, "%25", "%", 1) // before a zone; URLs have it so
+		port, behind := strings.CutPrefix(rest, ":")
+		return name, port, closed && isIPv6(name) && (rest == "" || behind) &&
+			!strings.Contains(port, ":")
+	}
+	if isIPv6(host) {
+		return host, "", true
+	}
+	name, port, _ = strings.Cut(host, ":")
+	return name, port, !strings.ContainsAny(host, "[]") && !strings.Contains(port, ":")
+}
+
+func isIPv6(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.Is6()
 }
 
 // ownParameters takes out of the query what pgx does not know.

@@ -115,11 +115,23 @@ func TestURLs(t *testing.T) {
 		"postgres://h,u:" + secret + ",h:1/": "host 2 has a port that is not 1 to 65535",
 		"postgres://u:" + secret + ":1/db":   "host 1 is not well formed",
 		"postgres://h,,g/db":                 "host 2 is empty",
+		"postgres://h,:5/db":                 "host 2 is empty",
 	} {
 		err := pghold.Validate(url)
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "123456") {
 			t.Errorf("%s: %v; want %q, and no secret", url, err, want)
+		}
+	}
+	for _, host := range []string{"[::1", "::1]", "[1.2.3.4]", "[" + secret + "]", "a[", "[a]b[c]",
+		"[[::1]]", "[::1]x", "[::1]5", "[::1]::5", "[fe80::1%25" + secret, "[]", "[]:5"} {
+		for _, list := range []string{host, "h," + host, host + ",h:5"} {
+			err := pghold.Validate("postgres://" + list + "/db")
+			if !errors.Is(err, driver.ErrInvalid) ||
+				!strings.Contains(err.Error(), "is not well formed") ||
+				strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: %v; want that a host is not well formed", list, err)
+			}
 		}
 	}
 	for _, url := range []string{"redis://h", secret, "postgres://u:" + secret + "/x@h/db",
