@@ -339,7 +339,7 @@ var mutations = []mutation{
 		test: "^TestR24_FirstWaitersInDifferentOrders$"},
 	{name: "takes a node that hangs for one that refused", file: "acquire.go",
 		old: "open := t.maybe + t.asked", new: "open := t.maybe",
-		plan: "lasting", seen: 11},
+		test: "^TestQueuedPerhapsWhereANodeHangs$"},
 	{name: "remembers what surely failed", file: "acquire.go", old: "\t\tq.dismiss(r)\n",
 		new: "", plan: "lasting", seen: 12},
 	{name: "leaves what it gave back before it was asked again", file: "acquire.go",

@@ -189,6 +189,26 @@ func TestR17_LateGrantBeforeRefusalsIsGivenBack(t *testing.T) {
 	})
 }
 
+// A node that has not answered yet when the others refuse may have queued the claim.
+//
+// Fails if the code is broken like this: failed in acquire.go that counts a node that hangs as one
+// that refused.
+func TestQueuedPerhapsWhereANodeHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newSides(t, 10*time.Second, 0)
+		claim := driver.Claim{Key: "key", Owner: "ours", TTL: 30 * time.Second, Queue: true,
+			Token: driver.Token(time.Now().UnixMicro())}
+		p.faults[0].Freeze()
+		for _, f := range p.faults[1:] {
+			f.Inject(memhold.Fault{Calls: memhold.Acquires, Err: driver.ErrUnavailable})
+		}
+		if _, err := p.ours.Acquire(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("Acquire: %v; want an unknown outcome", err)
+		}
+		p.clear()
+	})
+}
+
 // A claim belongs to its caller if the caller knows that it waits or is held, or may be: nodes that
 // refuse for a moment do not cost it its place.
 func TestRefusalsLeaveThePlaceInTheQueue(t *testing.T) {

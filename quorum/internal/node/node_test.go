@@ -673,6 +673,14 @@ func TestReleaseIsPendingWhereTheClaimMayBe(t *testing.T) {
 			close(hang)
 			<-release
 		}, 1},
+		{"asked for twice and released, then refused", func(keys *table, n *Node, f *fake) {
+			<-keys.call(n, Acquiring, "a")
+			<-keys.call(n, Acquiring, "a")
+			<-keys.call(n, Releasing, "a")
+			f.set(errNever, nil)
+			<-keys.call(n, Acquiring, "a")
+			<-keys.call(n, Releasing, "a")
+		}, 0},
 		{"asked for after the release", func(keys *table, n *Node, f *fake) {
 			<-keys.call(n, Acquiring, "a")
 			hang := make(chan struct{})
