@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/with/redsync"
+	"github.com/holdfast-go/holdfast/with/redsync/redis"
 )
 
 // stopped is a context that keeps the caller between the grant of a lock and its return.
@@ -105,6 +107,50 @@ func TestSetNXOnExtendOnlyAfterALoss(t *testing.T) {
 		s.must(true, rs.Close())
 		if ok, err := m.Extend(); ok || !errors.Is(err, holdfast.ErrClosed) {
 			t.Errorf("Extend after Close: %v, %v", ok, err)
+		}
+	})
+}
+
+// numbered counts how often it is asked for its backend.
+type numbered struct {
+	redis.Pool
+	asked *int
+}
+
+func (n numbered) Backend() (driver.Backend, error) {
+	*n.asked++
+	return n.Pool.Backend()
+}
+
+// After Close, nothing asks a pool for a backend, which nobody would close. A lock that was lost
+// before is no exception.
+func TestNothingIsOpenedAfterClose(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		asked := 0
+		rs := redsync.New(numbered{redis.NewPool(s.nodes[0]), &asked})
+		m := rs.NewMutex("k", redsync.WithSetNXOnExtend(), redsync.WithExpiry(time.Second))
+		s.lock(m)
+		value := redsync.WithValue(m.Value())
+		time.Sleep(2 * time.Second)
+		s.must(true, rs.Close())
+		s.must(true, rs.Close())
+		if ok, err := m.Extend(); ok || !errors.Is(err, redsync.ErrExtendFailed) {
+			t.Errorf("Extend of a lost lock after Close: %v, %v; want ErrExtendFailed", ok, err)
+		}
+		by := rs.NewMutex("k", value)
+		for name, call := range map[string]func() error{
+			"Lock":         rs.NewMutex("other").Lock,
+			"with a queue": rs.NewMutex("other", redsync.WithQueue()).Lock,
+			"Unlock":       func() error { _, err := by.Unlock(); return err },
+			"Extend":       func() error { _, err := by.Extend(); return err },
+			"Valid":        func() error { _, err := by.Valid(); return err },
+		} {
+			if err := call(); !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("%s after Close: %v; want ErrClosed", name, err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("the pool was asked %d times, want once", asked)
 		}
 	})
 }

@@ -157,7 +157,8 @@ func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 //     not answer;
 //   - [ErrFailed] if a majority of several did not, or ctx has ended; its cause is wrapped;
 //   - the error of [WithGenValueFunc];
-//   - holdfast.ErrInvalid for an argument or option that is not allowed.
+//   - holdfast.ErrInvalid for an argument or option that is not allowed;
+//   - holdfast.ErrClosed after [Redsync.Close].
 //
 // A nil ctx counts as the background context.
 func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ctx, m.tries) }

@@ -23,9 +23,10 @@ import (
 type Redsync struct {
 	pools []redis.Pool
 
-	mu    sync.Mutex
-	nodes []driver.Backend // what the pools have given, until Close; nil: not asked yet
-	sites map[terms]*site
+	mu     sync.Mutex
+	nodes  []driver.Backend // what the pools have given; nil: not asked yet
+	sites  map[terms]*site
+	closed bool
 }
 
 // terms are what a Locker and its backend are made for.
@@ -77,12 +78,14 @@ func genValue() (string, error) {
 }
 
 // Close ends all locks, releases them, and closes what the pools gave; clients of go-redis stay
-// open. A Redsync that is not used any more need not be closed if its mutexes are unlocked. It
-// returns the error of holdfast.Locker.Close. The old library has no such method.
+// open. What needs the servers fails with holdfast.ErrClosed from then on. A Redsync that is not
+// used any more need not be closed if its mutexes are unlocked. It returns the error of
+// holdfast.Locker.Close. Closing again does nothing and returns nil. The old library has no such
+// method.
 func (r *Redsync) Close() error {
 	r.mu.Lock()
 	sites, nodes := r.sites, r.nodes
-	r.sites, r.nodes = make(map[terms]*site), make([]driver.Backend, len(r.pools))
+	r.sites, r.nodes, r.closed = nil, nil, true
 	r.mu.Unlock()
 	var errs []error
 	for _, s := range sites {
@@ -162,6 +165,9 @@ func twoDigits(d time.Duration) time.Duration {
 func (r *Redsync) begin(t terms) (*site, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("redsync: %w", holdfast.ErrClosed)
+	}
 	if s := r.sites[t]; s != nil {
 		return s, nil
 	}
