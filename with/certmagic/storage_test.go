@@ -156,6 +156,7 @@ func TestLocks(t *testing.T) {
 		if b.Unlock(ctx, "issue") == nil || b.RenewLockLease(ctx, "issue", 0) == nil {
 			t.Error("what is not locked is unlocked or renewed")
 		}
+		synctest.Wait() // until a knows that it has released the lock
 		memory.Close()
 		if ok, err := a.TryLock(ctx, "issue"); ok || !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Errorf("TryLock without a backend = %v, %v", ok, err)
