@@ -765,3 +765,26 @@ func TestCloseIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A release that waits for its turn, at a node whose acquisition was not made, is not made either.
+// The node counts as one that does not have the claim, even if it counts as down by then.
+func TestReleaseWhereTheClaimNeverArrived(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.client()
+		other, first, claim := a.claim(), a.claim(), a.claim()
+		other.Key = "x"
+		a.hold(other)
+		a.hold(first)
+		rest()
+		a.cut(true, 2)
+		a.renew(other, driver.Held) // node 3 counts as down when this fails there
+		time.Sleep(10 * time.Millisecond)
+		a.release(first, driver.Held) // hangs at node 3 until after that
+		a.hold(claim)                 // waits at node 3
+		c.take("k", 1)
+		a.release(claim, driver.Lost)
+		a.cut(false, 2)
+		rest()
+	})
+}

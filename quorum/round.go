@@ -213,14 +213,13 @@ func (r *round) Answer(c *node.Call, result driver.Result, err error) {
 	defer r.mu.Unlock()
 	r.open--
 	p := &r.parts[c.Node.Index]
-	if c.Unmade() {
-		if p.progress == asked { // and not given up yet
-			p.outcome = outcome{progress: leftOut, err: err}
-		}
-	} else if err != nil {
-		p.outcome = outcome{progress: failed, err: err}
-	} else {
+	switch {
+	case err == nil: // also of a release that was not made, at a node that does not have the claim
 		p.outcome = outcome{progress: answered, result: result}
+	case !c.Unmade():
+		p.outcome = outcome{progress: failed, err: err}
+	case p.progress == asked: // and not given up yet
+		p.outcome = outcome{progress: leftOut, err: err}
 	}
 	r.settle()
 }
