@@ -153,7 +153,7 @@ func (l *Locker) acquire(key string) (lock *holdfast.Lock, err error) {
 
 // Unlock releases the lock of an idempotency key. After a loss it fails with a
 // [*holdfast.LostError]. If the release is not confirmed, it fails as holdfast.Lock.Release does.
-// For a key that is not locked it does nothing.
+// For a key that is not locked, or whose lock the handler has released, it does nothing.
 func (l *Locker) Unlock(key string) error {
 	for {
 		locks := l.of(key)
@@ -166,7 +166,11 @@ func (l *Locker) Unlock(key string) error {
 		ended := func(lock *holdfast.Lock) bool { return lock.Err() != nil }
 		lock := locks[max(0, slices.IndexFunc(locks, ended))]
 		if l.forget(key, lock) { // else another Unlock has taken it meanwhile
-			return l.hide(lock.Release(context.WithoutCancel(l.ctx)))
+			err := lock.Release(context.WithoutCancel(l.ctx))
+			if errors.Is(err, holdfast.ErrReleased) {
+				return nil // the handler has released what Held returned
+			}
+			return l.hide(err)
 		}
 	}
 }

@@ -124,3 +124,18 @@ func TestUnlockOfWhatAnotherTakes(t *testing.T) {
 		}
 	})
 }
+
+// A handler may release its lock early. Then Unlock has nothing to do, and nothing to complain of.
+func TestUnlockAfterAReleaseByTheHandler(t *testing.T) {
+	play(t, func(t *testing.T, l *Locker) {
+		if err := l.Lock("k"); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Held("k").Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock("k"); err != nil || len(l.held) != 0 {
+			t.Errorf("Unlock = %v, and %d keys are left; want nil and none", err, len(l.held))
+		}
+	})
+}
