@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memhold"
 	"github.com/holdfast-go/holdfast/with/redsync"
 	"github.com/holdfast-go/holdfast/with/redsync/redis"
 )
@@ -109,6 +110,100 @@ func TestSetNXOnExtendOnlyAfterALoss(t *testing.T) {
 			t.Errorf("Extend after Close: %v, %v", ok, err)
 		}
 	})
+}
+
+// While nobody knows that a lock was lost, another goroutine of the Mutex may get it. It keeps it.
+func TestLossThatNobodyKnows(t *testing.T) {
+	for name, lose := range map[string]func(s *servers, m *redsync.Mutex){
+		"lost": func(s *servers, _ *redsync.Mutex) {
+			for _, node := range s.nodes {
+				node.Faults().Lose("k")
+			}
+		},
+		"unlocked by its value": func(s *servers, m *redsync.Mutex) {
+			s.unlock(s.process().NewMutex("k", redsync.WithValue(m.Value())))
+		},
+	} {
+		for _, nodes := range []int{1, 3} {
+			play(t, nodes, func(t *testing.T, s *servers) {
+				m := s.process().NewMutex("k")
+				s.lock(m)
+				lose(s, m)
+				s.lock(m) // another goroutine
+				second := m.Held()
+				if ok, err := m.Unlock(); ok || second.Err() != nil {
+					t.Errorf("%s, %d nodes: Unlock of the first: %v, %v; the second: %v", name, nodes,
+						ok, err, second.Err())
+				}
+				if m.Held() != second {
+					t.Errorf("%s, %d nodes: Held is not the lock that is held", name, nodes)
+				}
+				s.unlock(m)
+			})
+		}
+	}
+}
+
+// The same if the lost lock is noted after the one that is held.
+func TestLossThatNobodyKnowsOfALockThatIsNotedLate(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithTimeoutFactor(1))
+		ctx := stopped{t.Context(), new(atomic.Int64), make(chan struct{})}
+		noted := make(chan error)
+		go func() { noted <- m.LockContext(ctx) }()
+		time.Sleep(100 * time.Millisecond)
+		s.nodes[0].Faults().Lose("k")
+		s.lock(m)
+		held := m.Held()
+		close(ctx.until)
+		s.must(true, <-noted)
+		if m.Held() != held {
+			t.Errorf("Held has token %d, not %d", m.Held().Token(), held.Token())
+		}
+		s.must(m.Extend())
+		if ok, err := m.Unlock(); ok || held.Err() != nil {
+			t.Errorf("Unlock of the lost lock: %v, %v; the other: %v", ok, err, held.Err())
+		}
+		s.unlock(m)
+	})
+}
+
+// An Extend that acquires a lost lock anew leaves nothing behind an Unlock, which may come before
+// it or meanwhile.
+func TestExtendAnewBesideUnlock(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		play(t, 1, func(t *testing.T, s *servers) {
+			rs, clients := s.faulty()
+			m := rs.NewMutex("k", redsync.WithSetNXOnExtend(), redsync.WithRenewal())
+			s.lock(m)
+			lock := m.Held()
+			s.nodes[0].Faults().Lose("k")
+			<-lock.Done()
+			clients[0].Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Times: 1,
+				ReplyDelay: 100 * time.Millisecond})
+			unlock := func() {
+				if ok, err := m.Unlock(); ok {
+					t.Errorf("Unlock of the lost lock = %v, %v", ok, err)
+				}
+			}
+			if meanwhile {
+				time.AfterFunc(50*time.Millisecond, unlock)
+			} else {
+				unlock()
+			}
+			began := time.Now()
+			ok, err := m.Extend()
+			if asked := time.Since(began) > 0; ok || !errors.Is(err, redsync.ErrExtendFailed) ||
+				asked != meanwhile {
+				t.Errorf("meanwhile %v: Extend = %v, %v, and has asked the server: %v; want "+
+					"ErrExtendFailed", meanwhile, ok, err, asked)
+			}
+			entry, err := s.nodes[0].Inspect(t.Context(), "k")
+			if err != nil || entry.Holder.Owner != "" {
+				t.Errorf("meanwhile %v: %q has the key (%v)", meanwhile, entry.Holder.Owner, err)
+			}
+		})
+	}
 }
 
 // numbered counts how often it is asked for its backend.

@@ -93,7 +93,7 @@ func (m *Mutex) Held() *holdfast.Lock {
 func (m *Mutex) current() *hold {
 	locks, last := m.holds()
 	for _, h := range slices.Backward(locks) {
-		if h.lock.Err() == nil {
+		if !h.endedAmong(locks) {
 			return h
 		}
 	}
@@ -101,6 +101,15 @@ func (m *Mutex) current() *hold {
 		return locks[len(locks)-1]
 	}
 	return last
+}
+
+// endedAmong reports whether the lock has ended. If another one has a larger token, that was
+// granted after the end of this one, also if this process has not heard of the end. A nested lock
+// has the token of the outer one.
+func (h *hold) endedAmong(locks []*hold) bool {
+	return h.lock.Err() != nil || slices.ContainsFunc(locks, func(other *hold) bool {
+		return other.lock.Token() > h.lock.Token()
+	})
 }
 
 // holds returns a copy of the locks, because Err may call a context of the caller's own kind, which
@@ -121,7 +130,7 @@ func (m *Mutex) take() *hold {
 			return last
 		}
 		h := locks[len(locks)-1]
-		i := slices.IndexFunc(locks, func(h *hold) bool { return h.lock.Err() != nil })
+		i := slices.IndexFunc(locks, func(h *hold) bool { return h.endedAmong(locks) })
 		if i >= 0 {
 			h = locks[i]
 		}
@@ -194,18 +203,23 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 	return err
 }
 
-// try asks for the lock once.
+// try asks for the lock once, and notes it.
 func (m *Mutex) try(ctx context.Context, s *site, value string) error {
-	cancel := func() {}
-	if len(m.redsync.pools) == 1 { // a quorum ends by itself, and says which servers did not answer
-		ctx, cancel = context.WithTimeout(ctx, m.timeout())
-	}
-	lock, err := m.acquire(ctx, cancel, s.locker.TryAcquire, value)
+	lock, err := m.ask(ctx, s, value)
 	if err != nil {
 		return err
 	}
 	m.got(lock, value)
 	return nil
+}
+
+// ask asks for the lock once.
+func (m *Mutex) ask(ctx context.Context, s *site, value string) (*holdfast.Lock, error) {
+	cancel := func() {}
+	if len(m.redsync.pools) == 1 { // a quorum ends by itself, and says which servers did not answer
+		ctx, cancel = context.WithTimeout(ctx, m.timeout())
+	}
+	return m.acquire(ctx, cancel, s.locker.TryAcquire, value)
 }
 
 // wait waits for the lock in the queue, for as long as the tries would take. Then it tries once
@@ -343,14 +357,42 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 		return true, nil
 	case !hasEnded(lock, err):
 		return false, m.noAnswer(ErrExtendFailed, err)
-	case m.setNXOnExtend && errors.Is(lock.Err(), holdfast.ErrLost) &&
-		!errors.Is(lock.Err(), holdfast.ErrClosed):
-		if s, e := m.redsync.site(ctx, m); e == nil && m.try(ctx, s, h.value) == nil {
-			m.remove(h) // the new lock has its place: one Unlock is to come
-			return true, nil
-		}
+	case m.setNXOnExtend && errors.Is(lock.Err(), holdfast.ErrLost) && m.anew(ctx, h):
+		return true, nil
 	}
 	return false, m.taken(fmt.Errorf("%w: %w", ErrExtendFailed, err))
+}
+
+// anew acquires the lock in the place of h, which is lost, and reports whether it did. If h was
+// unlocked, before or meanwhile, nobody would unlock the new lock, so there is none.
+func (m *Mutex) anew(ctx context.Context, h *hold) bool {
+	if locks, _ := m.holds(); !slices.Contains(locks, h) {
+		return false
+	}
+	s, err := m.redsync.site(ctx, m)
+	if err != nil {
+		return false
+	}
+	lock, err := m.ask(ctx, s, h.value)
+	if err != nil {
+		return false
+	}
+	if m.replace(h, &hold{lock, h.value, lock.Deadline()}) {
+		return true
+	}
+	lock.Release(ctx)
+	return false
+}
+
+// replace puts a lock in the place of another, and reports whether that was not unlocked before.
+func (m *Mutex) replace(h, by *hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.locks, h)
+	if i >= 0 {
+		m.locks[i] = by
+	}
+	return i >= 0
 }
 
 // Valid is [Mutex.ValidContext] with the background context.
@@ -363,6 +405,6 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 //
 // Deprecated: use Until, or Held.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
-	_, owner, _, err := m.owner(ctx)
+	_, owner, _, err := m.owner(ctx, ErrFailed)
 	return owner != "", err
 }
