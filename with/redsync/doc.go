@@ -38,7 +38,10 @@
 //     too. A value has at most 128 bytes of printable ASCII. A process ends the locks that it has
 //     acquired when their expiry is over by its own clock, so while it lives another one cannot
 //     extend them beyond that. Nor does it shorten them: with an expiry that is shorter than what
-//     remains of the lock, Extend by a value changes nothing and succeeds.
+//     remains of the lock, Extend by a value changes nothing and succeeds. But it looks first and
+//     renews then. If the holder extends the lock in between, or some of several servers do not
+//     answer, the lease may become shorter than the holder counts on. So do not extend a lock by
+//     its value with a shorter expiry than its holder's while the holder extends it, too.
 //   - Time. A lock is valid for the expiry less drift and two milliseconds, from before the
 //     request. When that is over it counts as lost: [Mutex.Unlock] and [Mutex.Extend] fail, where
 //     the old library succeeds for as long as Redis has the key. The key is still removed.
@@ -50,7 +53,9 @@
 //     when another has it by now. The old library gives [ErrTaken] then.
 //   - Each Lock of a [Mutex] needs an Unlock, also when the lock was lost and the Mutex was locked
 //     again since. The first Unlock is then for the lost lock, and fails, so that a goroutine which
-//     is late does not release the lock of another one.
+//     is late does not release the lock of another one. What is never unlocked takes memory. An
+//     Unlock that fails is not to be repeated: the next one is for another Lock. Extend is about
+//     the lock that is held, whichever goroutine has it.
 //   - With [WithSetNXOnExtend], Extend acquires the lock anew only after a loss: not after Unlock,
 //     nor for a lock that [Redsync.Close] has ended, nor by the value of [WithValue] if nobody has
 //     the lock.
@@ -59,9 +64,12 @@
 //   - [WithFailFast] and [WithShufflePools] do nothing. All servers are asked at once, and nobody
 //     waits for those that a majority does not need.
 //   - Unlock and tries that failed clean up in the background, also when their context has ended:
-//     the key does not wait for its expiry.
+//     the key does not wait for its expiry. Only Unlock by the value of [WithValue] is tried once.
 //   - [Mutex.Lock] with a context of Held().Context of the same key is nested, and succeeds at
-//     once (see Reentrancy in package holdfast).
+//     once (see Reentrancy in package holdfast), if both locks are of the same Redsync and have the
+//     same drift factor and, with several pools, the same time for a server (see
+//     [WithTimeoutFactor]). A nested lock has the time of the outer one: its own expiry and
+//     [WithRenewal] do nothing, and its value is not in Redis.
 //   - A [Mutex] is safe for concurrent use, so one goroutine may extend it while another works.
 //
 // As before, there is no quarantine for servers that restart. A server that loses its data in a

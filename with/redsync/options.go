@@ -48,8 +48,8 @@ func WithDriftFactor(factor float64) Option {
 
 // WithTimeoutFactor sets which part of the expiry one try may take. Default 0.05. With several
 // pools it is what each server has to answer, though no more than a sixteenth of the expiry and
-// 2 s. A try takes up to three times that if servers do not answer. Each such time that is used, in
-// two digits, has a holdfast.Locker of its own.
+// 2 s. A try takes up to three times that if servers do not answer, and the first one up to a
+// second more. Each such time that is used, in two digits, has a holdfast.Locker of its own.
 func WithTimeoutFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
 }

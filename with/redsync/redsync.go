@@ -78,10 +78,10 @@ func genValue() (string, error) {
 }
 
 // Close ends all locks, releases them, and closes what the pools gave; clients of go-redis stay
-// open. What needs the servers fails with holdfast.ErrClosed from then on. A Redsync that is not
-// used any more need not be closed if its mutexes are unlocked. It returns the error of
-// holdfast.Locker.Close. Closing again does nothing and returns nil. The old library has no such
-// method.
+// open. What needs the servers fails with holdfast.ErrClosed from then on. A Redsync over one pool
+// that is not used any more need not be closed if its mutexes are unlocked. Over several pools it
+// keeps a few goroutines until Close. Close returns the error of holdfast.Locker.Close. Closing
+// again does nothing and returns nil. The old library has no such method.
 func (r *Redsync) Close() error {
 	r.mu.Lock()
 	sites, nodes := r.sites, r.nodes

@@ -10,10 +10,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// longestByValue is how long a request by value may take. A Locker gives its own as long.
+const longestByValue = 5 * time.Second
+
 // owner returns the owner value of the lock's holder if it has the value of this Mutex: as its
 // label or, if the old library has written it, as a whole. Otherwise it returns "". rest is what
-// remains of the lease; 0 if that is not known.
-func (m *Mutex) owner(ctx context.Context) (s *site, owner string, rest time.Duration, err error) {
+// remains of the lease; 0 if that is not known. failed is what has failed if there is no answer.
+func (m *Mutex) owner(ctx context.Context, failed error) (s *site, owner string,
+	rest time.Duration, err error) {
 	value := m.Value()
 	if value == "" {
 		return nil, "", 0, nil
@@ -24,7 +28,7 @@ func (m *Mutex) owner(ctx context.Context) (s *site, owner string, rest time.Dur
 	}
 	entry, err := s.locker.Inspect(ctx, m.name)
 	if err != nil {
-		return nil, "", 0, m.noAnswer(ErrFailed, err)
+		return nil, "", 0, m.noAnswer(failed, err)
 	}
 	holder := driver.ParseOwner(entry.Holder.Owner)
 	if holder.Value != value && holder.Label != value {
@@ -36,7 +40,7 @@ func (m *Mutex) owner(ctx context.Context) (s *site, owner string, rest time.Dur
 // unlockByValue releases a lock that another Mutex has acquired. The backend compares the owner
 // value again, so it releases no lock that somebody else has by then.
 func (m *Mutex) unlockByValue(ctx context.Context) (bool, error) {
-	s, owner, _, err := m.owner(ctx)
+	s, owner, _, err := m.owner(ctx, ErrFailed)
 	switch {
 	case err != nil:
 		return false, err
@@ -44,7 +48,7 @@ func (m *Mutex) unlockByValue(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("%w: nobody holds %q with the value %q", ErrLockAlreadyExpired,
 			m.name, m.Value())
 	}
-	ctx, cancel := context.WithTimeout(or(ctx), m.expiry)
+	ctx, cancel := context.WithTimeout(or(ctx), min(m.expiry, longestByValue))
 	defer cancel()
 	result, err := s.backend.Release(ctx, m.claim(owner))
 	switch {
@@ -64,7 +68,7 @@ func (m *Mutex) extendByValue(ctx context.Context) (bool, error) {
 			m.expiry, holdfast.MinTTL)
 	}
 	began := time.Now()
-	s, owner, rest, err := m.owner(ctx)
+	s, owner, rest, err := m.owner(ctx, ErrExtendFailed)
 	switch {
 	case err != nil:
 		return false, err
@@ -87,9 +91,15 @@ func (m *Mutex) extendByValue(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// renewByValue has the lease of the owner value last for the expiry from now.
+// renewByValue has the lease of the owner value last for the expiry from now. It fails with
+// ErrInvalid if the backend does not allow that TTL.
 func (m *Mutex) renewByValue(ctx context.Context, s *site, owner string) error {
-	ctx, cancel := context.WithTimeout(or(ctx), m.expiry)
+	if limited, ok := s.backend.(driver.Limited); ok {
+		if err := limited.CheckTTL(m.expiry); err != nil {
+			return fmt.Errorf("redsync: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(or(ctx), min(m.expiry, longestByValue))
 	defer cancel()
 	results, err := s.backend.Renew(ctx, []driver.Claim{m.claim(owner)})
 	if err == nil {
