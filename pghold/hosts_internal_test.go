@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,7 @@ func TestHostsOfAURL(t *testing.T) {
 		"[::1]:1,[::2]:2":    {"[::1]:1", "[::2]:2"},
 		"h:1,[::2],10.0.0.1": {"h:1", "[::2]:5432", "10.0.0.1:5432"},
 		"[fe80::1%25a]:1":    {"[fe80::1%a]:1"},
+		"[fe80::1%25a]":      {"[fe80::1%a]:6"},
 		"[fe80::1%25a],h:1":  {"[fe80::1%a]:5432", "h:1"},
 	} {
 		read, err := parse("postgres://u:p@"+list+"/db?sslmode=disable", new(config))
@@ -34,6 +36,44 @@ func TestHostsOfAURL(t *testing.T) {
 		if !slices.Equal(got, want) || c.User != "u" || c.Password != "p" || c.Database != "db" {
 			t.Errorf("%s is read as %q, user %s, database %s; want %q", list, got, c.User,
 				c.Database, want)
+		}
+	}
+}
+
+// A URL may leave out all that stands in front of the parameters, and names its servers all the
+// same.
+func TestURLsWithoutAPath(t *testing.T) {
+	t.Setenv("PGHOST", "other")
+	for raw, want := range map[string]string{
+		"postgres://?host=h&password=p&sslmode=verify-full": "h",
+		"postgres://?host=/run&password=p":                  "/run",
+		"postgres://h,g?password=p&sslmode=verify-full":     "h",
+		"postgres://h:1,g:2?password=p":                     "h",
+		"postgres://h,g":                                    "h",
+		"postgres://":                                       "other",
+	} {
+		read, err := parse(raw, new(config))
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		c := read.ConnConfig
+		verified := c.TLSConfig != nil && !c.TLSConfig.InsecureSkipVerify
+		if c.Host != want || strings.Contains(raw, "password") != (c.Password == "p") ||
+			strings.Contains(raw, "verify-full") != verified {
+			t.Errorf("%s is read as host %s, password %q, verified %v; want host %s", raw, c.Host,
+				c.Password, verified, want)
+		}
+	}
+}
+
+// No error tells the user, wherever it stands.
+func TestUserOfAURL(t *testing.T) {
+	for _, raw := range []string{"postgres://u@h/db", "postgres://h/db?user=u",
+		"postgres://other@h/db?user=u"} {
+		c := new(config)
+		if _, err := parse(raw, c); err != nil || c.user != "u" {
+			t.Errorf("%s: the user is %q (%v), want u", raw, c.user, err)
 		}
 	}
 }

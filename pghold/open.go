@@ -140,6 +140,11 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 		return nil, err
 	}
 	u.RawQuery = query.Encode()
+	if u.User == nil && u.Host == "" && u.Path == "" {
+		// Otherwise String leaves out the "//". Then pgx takes all for keywords and values: it
+		// connects to its default server, and sends the parameters there.
+		u.Path = "/"
+	}
 	config, err := pgxpool.ParseConfig(u.String())
 	if err != nil {
 		cause := errors.Unwrap(err) // without the URL
@@ -154,7 +159,7 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	if err := checkFiles(config, query); err != nil {
 		return nil, err
 	}
-	if u.User != nil {
+	if c.user = query.Get("user"); c.user == "" && u.User != nil {
 		c.user = u.User.Username()
 	}
 	configure(config)
@@ -202,8 +207,10 @@ func split(raw string) (*url.URL, url.Values, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	several := len(names) > 1
-	if several { // url.Parse takes only one port
+	// url.Parse takes only one port, and pgx takes no address with a zone that has no port.
+	asParameters := len(names) > 1 || strings.Contains(names[0], ":") &&
+		strings.Contains(names[0], "%")
+	if asParameters {
 		list = ""
 	}
 	u, err := url.Parse(scheme + "://" + login + list + tail)
@@ -216,7 +223,7 @@ func split(raw string) (*url.URL, url.Values, error) {
 		return nil, nil, errors.New(
 			"URL: parameters are not well formed: escape special characters with %")
 	}
-	if several && !query.Has("host") {
+	if asParameters && !query.Has("host") {
 		query.Set("host", strings.Join(names, ","))
 		if ports != nil {
 			query.Set("port", strings.Join(ports, ","))
