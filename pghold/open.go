@@ -207,9 +207,7 @@ func split(raw string) (*url.URL, url.Values, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// url.Parse takes only one port, and pgx takes no address with a zone that has no port.
-	asParameters := len(names) > 1 || strings.Contains(names[0], ":") &&
-		strings.Contains(names[0], "%")
+	asParameters := apart(names)
 	if asParameters {
 		list = ""
 	}
@@ -230,6 +228,12 @@ func split(raw string) (*url.URL, url.Values, error) {
 		}
 	}
 	return u, query, nil
+}
+
+// apart reports whether pgx has to be given the hosts as parameters: url.Parse takes only one port,
+// and pgx takes no address with a zone that has no port.
+func apart(names []string) bool {
+	return len(names) > 1 || strings.Contains(names[0], ":") && strings.Contains(names[0], "%")
 }
 
 // cut takes apart what follows "://". The login ends with its '@', if there is one.
