@@ -182,7 +182,7 @@ func starvation(run *history.Run, rules Rules) (found []Finding) {
 			parts := quiet(span{a.Asked, answered(run, a)}, disturbed)
 			stalls := starved(run, a.Client)
 			for _, b := range asked[i+1:] {
-				if !wentFirst(b, a, parts, stalls) || handedOn(run, b, a, asked, parts, stalls) {
+				if !wentFirst(b, a, parts, stalls) || handedOn(run, b, asked, parts, stalls) {
 					continue
 				}
 				found = append(found, Finding{Check: "starvation", Key: key, At: b.Granted,
@@ -208,17 +208,30 @@ func late(b *history.Acquisition, s span, stalls []span) bool {
 	return length(quiet(span{s.from, b.Asked}, stalls)) > longestIdle
 }
 
-// handedOn reports whether b had the key from its own process, which had it in its turn: one that
-// did not come much later than a had it a moment before, or with b.
-func handedOn(run *history.Run, b, a *history.Acquisition, asked []*history.Acquisition,
+// handedOn reports whether b had the key from its own process, which had it in its turn: one on the
+// same terms, that did not come much later than a, had it a moment before, or as a reader with b.
+func handedOn(run *history.Run, b *history.Acquisition, asked []*history.Acquisition,
 	parts, stalls []span) bool {
 	const aftermath = int64(250 * time.Millisecond) // of a release or a renewal, on a busy machine
 	return slices.ContainsFunc(asked, func(c *history.Acquisition) bool {
-		if c == b || c.Client != b.Client || c.Granted == 0 || wentFirst(c, a, parts, stalls) {
+		sameTerms := c.Shared == b.Shared || b.Shared && c.Lowered != 0
+		if c == b || c.Client != b.Client || c.Granted == 0 || !sameTerms ||
+			c.Granted > b.Granted && !b.Shared ||
+			slices.ContainsFunc(parts, func(s span) bool { return late(c, s, stalls) }) {
 			return false
 		}
 		between := span{min(b.Granted, c.Granted), max(b.Granted, c.Granted)}
-		return length(quiet(between, starved(run, b.Client))) <=
-			aftermath+int64(holdfast.DefaultCohortSpan)
+		return !takenBetween(b, between, asked) &&
+			length(quiet(between, starved(run, b.Client))) <=
+				aftermath+int64(holdfast.DefaultCohortSpan)
+	})
+}
+
+// takenBetween reports whether another process than that of b was granted the key meanwhile.
+// Readers of several processes have it at the same time.
+func takenBetween(b *history.Acquisition, between span, asked []*history.Acquisition) bool {
+	return slices.ContainsFunc(asked, func(d *history.Acquisition) bool {
+		return d.Client != b.Client && d.Granted > between.from && d.Granted < between.to &&
+			!(d.Shared && b.Shared)
 	})
 }
