@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,7 +39,7 @@ func (s *redis) connect(p *process) (driver.Backend, []path) {
 	r := rand.New(rand.NewPCG(p.h.seed, uint64(400+p.id)))
 	overLibrary := p.h.has(libraries) && r.IntN(4) > 0
 	for i, server := range s.servers {
-		l := &redisLink{h: p.h, proc: p,
+		l := &redisLink{h: p.h, proc: p, ended: make(map[string]bool),
 			r: rand.New(rand.NewPCG(p.h.seed, uint64(100+p.id+1000*i)))}
 		link := redismodel.Link{Request: l.request, Reply: l.travel, Gap: l.gap, Cut: l.cut,
 			Arrived: l.arrived}
@@ -116,7 +117,8 @@ type redisLink struct {
 	paused time.Time
 	mended bool
 	dead   bool
-	lagged time.Time // until when something may still be on its way for long
+	ended  map[string]bool // claims whose release the server has carried out, by owner value
+	lagged time.Time       // until when something may still be on its way for long
 }
 
 func (l *redisLink) request() time.Duration {
@@ -141,17 +143,49 @@ func (l *redisLink) straggle() time.Duration {
 	return d
 }
 
-// arrived notes that the server carries out a request. When its caller has given it up for longer
-// than a clean-up goes on, nobody releases what it takes, and Close may have returned nil: that is
-// said of Locker.Close.
+// arrived notes that the server carries out a request. An acquisition may come when its Locker has
+// given it up for longer than a clean-up goes on. If no release of the claim has come before it,
+// nobody releases the key, and Close may have returned nil: that is said of Locker.Close.
 func (l *redisLink) arrived(age time.Duration, command []string) {
-	const key = 3 // behind EVALSHA, the script and the number of keys
-	if age < 5*time.Second || len(command) <= key {
+	name, key, arguments := readScript(command)
+	if len(arguments) < 2 || name != "acquire" && name != "release" {
 		return
 	}
-	if k := l.h.storedBy(command[key]); k != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owner := arguments[0]
+	if name == "release" {
+		l.ended[owner] = true
+		return
+	}
+	ttl, err := strconv.Atoi(arguments[1])
+	late := err == nil && age >= time.Duration(ttl)*time.Millisecond+5*time.Second
+	if !late {
+		delete(l.ended, owner) // it is asked for again
+		return
+	}
+	if k := l.h.storedBy(key); k != nil && !l.ended[owner] {
 		k.left.raise(l.h.now() + l.h.longest() + l.h.cleanUp())
 	}
+}
+
+// readScript takes EVALSHA apart: the name of the script, its first key, and its arguments, of
+// which the first is the owner value.
+func readScript(command []string) (name, key string, arguments []string) {
+	const first = 3 // behind EVALSHA, the script and the number of keys
+	if len(command) <= first || command[0] != "EVALSHA" {
+		return "", "", nil
+	}
+	keys, err := strconv.Atoi(command[first-1])
+	if err != nil || len(command) < first+keys {
+		return "", "", nil
+	}
+	for _, script := range protocol.Scripts() {
+		if script.SHA == command[1] {
+			name = script.Name
+		}
+	}
+	return name, command[first], command[first+keys:]
 }
 
 // patience is how long a client of an application waits for an answer. Once the faults are over,
@@ -323,45 +357,70 @@ func TestLinkOfABusyProcessDoesNotWait(t *testing.T) {
 	})
 }
 
-// A key is taken for a TTL if a request arrives that its Locker has given up for longer than it
-// cleans up. Earlier, a release is on its way behind it.
-//
-// Fails if the code is broken like this: arrived that takes no or all requests for late, or another
-// word of the command for the key.
-func TestLateRequestLeavesItsKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plan := newPlan(1, libraries)
-		h := &history{plan: plan, start: time.Now(), ring: newRing(),
-			keyed: []*keyState{newKey(0, 0), newKey(1, 0)}}
-		h.ring.begin(h.start)
-		server := redismodel.New(redismodel.Options{})
-		l := &redisLink{h: h, mended: true, timeout: 20 * time.Millisecond}
-		library := server.Library(redismodel.Link{Arrived: l.arrived}, l.patience)
-		backend := library.Backend()
-		defer backend.Close()
-		claim := driver.Claim{Key: "other", Owner: "owner", TTL: time.Minute, Token: 1, Block: 1}
-		if _, err := backend.Acquire(t.Context(), claim); err != nil { // which loads the script
-			t.Fatal(err)
-		}
-		for i, outage := range []time.Duration{time.Second, 6 * time.Second} {
-			k := h.keyed[i]
-			library.Hang(redismodel.Requests)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			claim.Key = k.name
-			if _, err := backend.Acquire(ctx, claim); err == nil {
-				t.Error("an acquisition without an answer has succeeded")
-			}
-			cancel()
-			time.Sleep(outage)
-			library.Resume()
-			synctest.Wait()
-			time.Sleep(time.Second)
-			if server.Get(k.name) == "" {
-				t.Errorf("the request was not carried out after %v", outage)
-			}
-			if late := outage > 5*time.Second; h.litter(k) != late {
-				t.Errorf("after %v: the key may be left: %v, want %v", outage, !late, late)
-			}
-		}
-	})
+// A key is excused if an acquisition is carried out that its Locker has given up for longer than it
+// cleans up, and that no release has overtaken. Nothing else is excused.
+func TestLateAcquisitionLeavesItsKey(t *testing.T) {
+	acquire := func(ctx context.Context, b driver.Backend, c driver.Claim) error {
+		_, err := b.Acquire(ctx, c)
+		return err
+	}
+	release := func(ctx context.Context, b driver.Backend, c driver.Claim) error {
+		_, err := b.Release(ctx, c)
+		return err
+	}
+	inspect := func(ctx context.Context, b driver.Backend, c driver.Claim) error {
+		_, err := b.(driver.Inspector).Inspect(ctx, c.Key)
+		return err
+	}
+	const ttl = time.Second
+	for _, c := range []struct {
+		name     string
+		ask      func(context.Context, driver.Backend, driver.Claim) error
+		late     time.Duration
+		released bool // meanwhile
+		excused  bool
+	}{
+		{"late", acquire, ttl + 5*time.Second, false, true},
+		{"before the clean-up ends", acquire, ttl + 5*time.Second - time.Millisecond, false, false},
+		{"overtaken by a release", acquire, ttl + 6*time.Second, true, false},
+		{"a late release", release, ttl + 6*time.Second, false, false},
+		{"a late look", inspect, ttl + 6*time.Second, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &history{plan: newPlan(1, libraries), start: time.Now(), ring: newRing(),
+					keyed: []*keyState{newKey(0, 0)}}
+				h.ring.begin(h.start)
+				server := redismodel.New(redismodel.Options{})
+				l := &redisLink{h: h, mended: true, timeout: 20 * time.Millisecond,
+					ended: make(map[string]bool)}
+				var delay time.Duration
+				backend := server.Library(redismodel.Link{Arrived: l.arrived,
+					Request: func() time.Duration { return delay }}, l.patience).Backend()
+				defer backend.Close()
+				claim := driver.Claim{Key: "other", Owner: "owner", TTL: ttl, Token: 1, Block: 1}
+				for _, load := range []func(context.Context, driver.Backend, driver.Claim) error{
+					acquire, release, inspect} {
+					if err := load(t.Context(), backend, claim); err != nil {
+						t.Fatal(err)
+					}
+				}
+				claim.Key, claim.Owner, delay = h.keyed[0].name, "another", c.late
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				if err := c.ask(ctx, backend, claim); err == nil {
+					t.Error("what was not answered has succeeded")
+				}
+				if delay = 0; c.released {
+					if err := release(t.Context(), backend, claim); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(c.late)
+				if h.litter(h.keyed[0]) != c.excused {
+					t.Errorf("the key is excused: %v, want %v", !c.excused, c.excused)
+				}
+			})
+		})
+	}
 }

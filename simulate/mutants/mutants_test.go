@@ -37,6 +37,7 @@ var with = map[string]string{
 
 	"late-acquisition-taken":          "libraries",
 	"late-mark-refuses-all":           "libraries",
+	"late-number-forgotten":           "libraries,closes,outages,cancels",
 	"late-number-not-told":            "libraries",
 	"late-number-not-told-by-release": "libraries",
 	"late-release-taken":              "libraries",
@@ -46,6 +47,7 @@ var with = map[string]string{
 var on = map[string]string{
 	"late-acquisition-taken":          "redis",
 	"late-mark-refuses-all":           "redis",
+	"late-number-forgotten":           "redis",
 	"late-number-not-told":            "redis",
 	"late-number-not-told-by-release": "redis",
 	"late-release-taken":              "redis",
