@@ -149,11 +149,12 @@ func newConfig(options []Option) (config, error) {
 func (w *wrapper) run(f func(context.Context, *holdfast.Lock) error) {
 	asked := time.Now()
 	lock, err := w.locker.TryAcquire(w.ctx, w.name, w.lock...)
-	switch {
-	case errors.Is(err, holdfast.ErrHeld):
+	switch err.(type) { // not errors.Is: the cause of the context may be that another lock is held
+	case nil:
+	case *holdfast.HeldError:
 		w.onSkip(w.name, err)
 		return
-	case err != nil:
+	default:
 		w.onError(w.name, err)
 		return
 	}

@@ -390,3 +390,22 @@ func isLoss(t *testing.T, what string, err error) {
 		t.Errorf("%s is %v, want a LostError", what, err)
 	}
 }
+
+// The end of the context is an error, also if its cause is that another lock is held.
+func TestContextThatEndsWithAnotherLock(t *testing.T) {
+	play(t, func(t *testing.T, f *fleet) {
+		p := f.process()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(&holdfast.HeldError{Key: "another"})
+		w, err := withcron.SkipIfHeld(p.locker, "report", 0,
+			append(p.options(), withcron.WithContext(ctx))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w(cron.FuncJob(func() { t.Error("the job ran") })).Run()
+		told, skipped := p.errors(&p.told), p.errors(&p.skipped)
+		if len(skipped) != 0 || len(told) != 1 || !errors.Is(told[0], context.Canceled) {
+			t.Errorf("told %v, skipped %v; want an error of the context alone", told, skipped)
+		}
+	})
+}

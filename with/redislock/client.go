@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -289,7 +288,7 @@ func (c *Client) obtain(ctx context.Context, keys []string, ttl time.Duration,
 func (s *site) obtain(ctx context.Context, keys []string, ttl time.Duration,
 	lock *Lock) (fresh *held, err error) {
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
-	name := strings.Join(append(unique, lock.token), "\x00")
+	name := fmt.Sprintf("%q", append(unique, lock.token)) // quoted: a key may have any character
 	defer s.turn(ctx, name)()
 	for {
 		own := s.own(name) // only the turn adds to it

@@ -42,7 +42,8 @@
 //     refuses more than 366 days with holdfast.ErrInvalid; Refresh takes any TTL.
 //   - [Lock.Refresh] with another TTL than the first: the keys in Redis keep the TTL with which
 //     they were obtained, and this process renews them, or releases them, so that the lock ends
-//     when it should. If the process is killed, they end by their first TTL.
+//     when it should. If the process is killed, or does not reach Redis for as long, they end by
+//     their first TTL.
 //   - [Lock.TTL] makes no request. The next Refresh or Release notices a key that was deleted.
 //   - Errors. [ErrNotObtained] and [ErrLockNotHeld] are the same values, to be compared with == as
 //     before, so they do not say who has the lock. Others are Holdfast's.
@@ -52,7 +53,8 @@
 //   - A try, a refresh or a release that failed is cleaned up after in the background: the key does
 //     not wait for its TTL.
 //   - A context of Held().Context of the same key makes an acquisition nested: it succeeds at once
-//     (see Reentrancy in package holdfast).
+//     (see Reentrancy in package holdfast). A nested lock ends with the outer one at the latest,
+//     whatever its TTL and its Refresh say, and a Refresh of it renews the outer one, too.
 //   - For each go-redis client that locks were obtained with there is a holdfast.Locker, until
 //     [Client.Close].
 package redislock

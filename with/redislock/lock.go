@@ -12,7 +12,7 @@ import (
 
 // Lock is a lock that was obtained, on one key or several. It ends after its TTL unless it is
 // refreshed. It is safe for concurrent use. The methods that return an error may be called on a nil
-// Lock.
+// Lock. Its Close is that of the Client, and ends all locks of that.
 type Lock struct {
 	*Client
 

@@ -683,6 +683,54 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
+// A key may have any character, and stands for itself alone.
+func TestTokenOfKeysWithAnyCharacter(t *testing.T) {
+	for _, c := range []struct {
+		mine        []string
+		theirs      string
+		token, same string
+	}{
+		{[]string{"x", "y"}, "x\x00y", "worker", "worker"},
+		{[]string{"x", "y"}, "x y", "worker", "worker"},
+		{[]string{"x", "y"}, `x" "y`, "worker", "worker"},
+		{[]string{"ab"}, "a", "c", "bc"},
+	} {
+		play(t, func(s *server) {
+			a, _ := s.process()
+			b, _ := s.process()
+			_, err := a.ObtainMulti(s.Context(), c.mine, time.Minute,
+				&redislock.Options{Token: c.token})
+			s.is("Obtain", err, nil)
+			_, err = b.Obtain(s.Context(), c.theirs, time.Minute, nil)
+			s.is("Obtain by another process", err, nil)
+			_, err = a.Obtain(s.Context(), c.theirs, time.Minute, &redislock.Options{Token: c.same})
+			s.is("Obtain of what another process has", err, redislock.ErrNotObtained)
+		})
+	}
+}
+
+// The label that others see has the metadata if both together are allowed.
+func TestLabel(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		for metadata, there := range map[string]bool{strings.Repeat("m", 106): true,
+			strings.Repeat("m", 107): false, "a~ ": true, "\x7f": false, "\x1f": false,
+			"é": false} {
+			lock := s.obtain(c, time.Minute, &redislock.Options{Metadata: metadata})
+			entry, err := s.memory.Inspect(s.Context(), "k")
+			s.is("Inspect", err, nil)
+			want := lock.Token()
+			if there {
+				want += metadata
+			}
+			if label := driver.ParseOwner(entry.Holder.Owner).Label; label != want {
+				s.Errorf("with the metadata %q the label is %q, want %q", metadata, label, want)
+			}
+			s.is("Release", lock.Release(s.Context()), nil)
+		}
+	})
+}
+
 func TestLongMetadata(t *testing.T) {
 	play(t, func(s *server) {
 		c, _ := s.process()
