@@ -3,6 +3,7 @@ package redsync_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -283,4 +284,26 @@ func TestExtendByValueShortensNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Close takes no longer for many Lockers than for one: each waits for servers that are silent.
+func TestCloseOfManyLockersInAnOutage(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		for i := range 10 {
+			s.lock(rs.NewMutex(fmt.Sprint("k", i), redsync.WithRenewal(),
+				redsync.WithExpiry(time.Duration(8+i)*time.Second)))
+		}
+		for _, c := range clients {
+			c.Faults().Freeze()
+		}
+		began := time.Now()
+		err := rs.Close()
+		if took := time.Since(began); err == nil || took > 7*time.Second {
+			t.Errorf("Close = %v after %v; want an error after 7s at most", err, took)
+		}
+		for _, c := range clients {
+			c.Faults().Thaw()
+		}
+	})
 }
