@@ -165,7 +165,8 @@ func (l *Lock) Extend(ctx context.Context) error {
 // Release returns nil if the lock was held until now, a [*LostError] if it was lost before, and
 // ErrReleased if it was released before. So a deferred Release after an explicit one does no harm.
 // If the backend does not confirm the release, Release returns ErrUnavailable, ErrUnknown or the
-// error of ctx, and the release goes on in the background for the TTL and five seconds at most.
+// error of ctx, and the release is tried again in the background, for about the TTL and five
+// seconds.
 //
 // ctx bounds the wait, not the release: if ctx has already ended, the release happens in the
 // background. A nil ctx means context.Background(). The lock's own context, which ends just then,

@@ -7,7 +7,9 @@ import "github.com/holdfast-go/holdfast/driver"
 // Pool is one Redis deployment, or another backend of Holdfast. A Pool of package goredis beside
 // this one has a go-redis client.
 type Pool interface {
-	// Backend returns a backend for one Redsync, which closes it.
+	// Backend returns a backend for one Redsync, which closes it. It is called once, by the first
+	// acquisition, or again if it has failed. Meanwhile all other calls of the Redsync wait, so it
+	// must not wait for a server.
 	Backend() (driver.Backend, error)
 }
 
