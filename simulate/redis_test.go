@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -394,9 +395,10 @@ func TestLateAcquisitionLeavesItsKey(t *testing.T) {
 				server := redismodel.New(redismodel.Options{})
 				l := &redisLink{h: h, mended: true, timeout: 20 * time.Millisecond,
 					ended: make(map[string]bool)}
-				var delay time.Duration
+				var delay atomic.Int64 // of requests
 				backend := server.Library(redismodel.Link{Arrived: l.arrived,
-					Request: func() time.Duration { return delay }}, l.patience).Backend()
+					Request: func() time.Duration { return time.Duration(delay.Load()) },
+				}, l.patience).Backend()
 				defer backend.Close()
 				claim := driver.Claim{Key: "other", Owner: "owner", TTL: ttl, Token: 1, Block: 1}
 				for _, load := range []func(context.Context, driver.Backend, driver.Claim) error{
@@ -405,13 +407,14 @@ func TestLateAcquisitionLeavesItsKey(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				claim.Key, claim.Owner, delay = h.keyed[0].name, "another", c.late
+				claim.Key, claim.Owner = h.keyed[0].name, "another"
+				delay.Store(int64(c.late))
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				defer cancel()
 				if err := c.ask(ctx, backend, claim); err == nil {
 					t.Error("what was not answered has succeeded")
 				}
-				if delay = 0; c.released {
+				if delay.Store(0); c.released {
 					if err := release(t.Context(), backend, claim); err != nil {
 						t.Fatal(err)
 					}
