@@ -40,7 +40,7 @@ func (s *redis) connect(p *process) (driver.Backend, []path) {
 	r := rand.New(rand.NewPCG(p.h.seed, uint64(400+p.id)))
 	overLibrary := p.h.has(libraries) && r.IntN(4) > 0
 	for i, server := range s.servers {
-		l := &redisLink{h: p.h, proc: p, ended: make(map[string]bool),
+		l := &redisLink{h: p.h, proc: p, ended: make(map[string]time.Duration),
 			r: rand.New(rand.NewPCG(p.h.seed, uint64(100+p.id+1000*i)))}
 		link := redismodel.Link{Request: l.request, Reply: l.travel, Gap: l.gap, Cut: l.cut,
 			Arrived: l.arrived}
@@ -118,8 +118,8 @@ type redisLink struct {
 	paused time.Time
 	mended bool
 	dead   bool
-	ended  map[string]bool // claims whose release the server has carried out, by owner value
-	lagged time.Time       // until when something may still be on its way for long
+	ended  map[string]time.Duration // when the server carried out the last release, by owner value
+	lagged time.Time                // until when something may still be on its way for long
 }
 
 func (l *redisLink) request() time.Duration {
@@ -156,16 +156,14 @@ func (l *redisLink) arrived(age time.Duration, command []string) {
 	defer l.mu.Unlock()
 	owner := arguments[0]
 	if name == "release" {
-		l.ended[owner] = true
+		l.ended[owner] = l.h.now()
 		return
 	}
 	ttl, err := strconv.Atoi(arguments[1])
 	late := err == nil && age >= time.Duration(ttl)*time.Millisecond+5*time.Second
-	if !late {
-		delete(l.ended, owner) // it is asked for again
-		return
-	}
-	if k := l.h.storedBy(key); k != nil && !l.ended[owner] {
+	released, ok := l.ended[owner]
+	overtaken := ok && released > l.h.now()-age // else it was of an earlier hold
+	if k := l.h.storedBy(key); k != nil && late && !overtaken {
 		k.left.raise(l.h.now() + l.h.longest() + l.h.cleanUp())
 	}
 }
@@ -394,7 +392,7 @@ func TestLateAcquisitionLeavesItsKey(t *testing.T) {
 				h.ring.begin(h.start)
 				server := redismodel.New(redismodel.Options{})
 				l := &redisLink{h: h, mended: true, timeout: 20 * time.Millisecond,
-					ended: make(map[string]bool)}
+					ended: make(map[string]time.Duration)}
 				var delay atomic.Int64 // of requests
 				backend := server.Library(redismodel.Link{Arrived: l.arrived,
 					Request: func() time.Duration { return time.Duration(delay.Load()) },
@@ -407,7 +405,9 @@ func TestLateAcquisitionLeavesItsKey(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				claim.Key, claim.Owner = h.keyed[0].name, "another"
+				// The owner value had another hold before, which was released.
+				time.Sleep(time.Second)
+				claim.Key = h.keyed[0].name
 				delay.Store(int64(c.late))
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				defer cancel()
