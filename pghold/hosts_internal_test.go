@@ -77,3 +77,42 @@ func TestUserOfAURL(t *testing.T) {
 		}
 	}
 }
+
+// A parameter prevails over what stands in its place in the list of hosts, and over nothing else.
+func TestParametersOfServers(t *testing.T) {
+	for raw, want := range map[string][]string{
+		"postgres://h:1,g:2/db?sslmode=disable&port=3":        {"h:3", "g:3"},
+		"postgres://h:1,g:2/db?sslmode=disable&host=i,j":      {"i:1", "j:2"},
+		"postgres://h:1,g:2/db?sslmode=disable&host=i&port=3": {"i:3"},
+	} {
+		read, err := parse(raw, new(config))
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		c := read.ConnConfig
+		got := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+		for _, other := range c.Fallbacks {
+			got = append(got, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is read as %q, want %q", raw, got, want)
+		}
+	}
+}
+
+// Of several servers one is wanted that takes writes, unless the URL says that any will do.
+func TestAnyOfSeveralServers(t *testing.T) {
+	for raw, want := range map[string]bool{
+		"postgres://h,g/db":                              true,
+		"postgres://h,g/db?target_session_attrs=any":     false,
+		"postgres://h/db?target_session_attrs=any":       false,
+		"postgres://h,g/db?target_session_attrs=standby": true,
+	} {
+		read, err := parse(raw, new(config))
+		if err != nil || (read.ConnConfig.ValidateConnect != nil) != want {
+			t.Errorf("%s: a server is looked at: %v, want %v (%v)", raw,
+				err == nil && read.ConnConfig.ValidateConnect != nil, want, err)
+		}
+	}
+}

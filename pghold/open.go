@@ -162,7 +162,7 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	if c.user = query.Get("user"); c.user == "" && u.User != nil {
 		c.user = u.User.Username()
 	}
-	configure(config)
+	configure(config, query)
 	return config, nil
 }
 
@@ -221,13 +221,19 @@ func split(raw string) (*url.URL, url.Values, error) {
 		return nil, nil, errors.New(
 			"URL: parameters are not well formed: escape special characters with %")
 	}
-	if asParameters && !query.Has("host") {
-		query.Set("host", strings.Join(names, ","))
-		if ports != nil {
-			query.Set("port", strings.Join(ports, ","))
-		}
+	if asParameters {
+		setDefault(query, "host", names)
+		setDefault(query, "port", ports)
 	}
 	return u, query, nil
+}
+
+// setDefault adds a parameter with a list as its value, if there is one and the URL does not have
+// the parameter itself.
+func setDefault(query url.Values, name string, list []string) {
+	if list != nil && !query.Has(name) {
+		query.Set(name, strings.Join(list, ","))
+	}
 }
 
 // apart reports whether pgx has to be given the hosts as parameters: url.Parse takes only one port,
@@ -318,12 +324,13 @@ func ownParameters(query url.Values, c *config) error {
 }
 
 // configure sets up the pool of Open.
-func configure(config *pgxpool.Config) {
+func configure(config *pgxpool.Config, query url.Values) {
 	conn := config.ConnConfig
 	if _, named := conn.RuntimeParams["application_name"]; !named {
 		conn.RuntimeParams["application_name"] = "holdfast"
 	}
-	if several(conn) && conn.ValidateConnect == nil {
+	// With "any" pgx sets no function either.
+	if several(conn) && conn.ValidateConnect == nil && !query.Has("target_session_attrs") {
 		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if conn.ConnectTimeout == 0 {
