@@ -154,7 +154,8 @@ func runSteps(t *testing.T, random *rand.Rand) {
 		if random.IntN(12) == 0 { // a member dies; another takes its place
 			i := random.IntN(len(members))
 			m.dead[members[i]] = true
-			members[i] = memberID{4: byte(random.IntN(250)), 5: byte(random.IntN(250) + 1)}
+			// The number of the dead keeps it from being another one's, dead or alive.
+			members[i] = memberID{4: byte(random.IntN(250)), 5: byte(len(m.dead))}
 		}
 		owner := random.IntN(6)
 		me := members[owner%len(members)] // a claim is one process's
