@@ -168,11 +168,11 @@ func (l *redisLink) arrived(age time.Duration, command []string) {
 	}
 }
 
-// readScript takes EVALSHA apart: the name of the script, its first key, and its arguments, of
-// which the first is the owner value.
+// readScript takes EVALSHA, or EVAL, apart: the name of the script, its first key, and its
+// arguments, of which the first is the owner value.
 func readScript(command []string) (name, key string, arguments []string) {
 	const first = 3 // behind EVALSHA, the script and the number of keys
-	if len(command) <= first || command[0] != "EVALSHA" {
+	if len(command) <= first || command[0] != "EVALSHA" && command[0] != "EVAL" {
 		return "", "", nil
 	}
 	keys, err := strconv.Atoi(command[first-1])
@@ -180,7 +180,7 @@ func readScript(command []string) (name, key string, arguments []string) {
 		return "", "", nil
 	}
 	for _, script := range protocol.Scripts() {
-		if script.SHA == command[1] {
+		if command[1] == script.SHA || command[1] == script.Source {
 			name = script.Name
 		}
 	}
@@ -425,5 +425,21 @@ func TestLateAcquisitionLeavesItsKey(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A script counts by whatever name it is called.
+func TestReadScript(t *testing.T) {
+	for _, script := range protocol.Scripts() {
+		for command, text := range map[string]string{"EVALSHA": script.SHA, "EVAL": script.Source} {
+			name, key, arguments := readScript([]string{command, text, "2", "k", "l", "owner"})
+			if name != script.Name || key != "k" || len(arguments) != 1 || arguments[0] != "owner" {
+				t.Errorf("%s of %s is read as %s, %s, %q", command, script.Name, name, key,
+					arguments)
+			}
+		}
+	}
+	if name, _, _ := readScript([]string{"SET", "k", "v", "PX", "10"}); name != "" {
+		t.Errorf("SET is read as the script %s", name)
 	}
 }
