@@ -202,7 +202,7 @@ func (q *Quorum) gained(r *round, token driver.Token) {
 	s := q.shardOf(r.claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.record.generation == r.generation && !r.record.history.Over {
+	if r.record.generation == r.generation && !r.record.history.Over() {
 		r.record.held = true
 		r.record.drew(token, r.claim.Block)
 		r.record.stopWaiting()

@@ -132,7 +132,7 @@ func (r *record) Answered(
 // Tidy implements node.Keeper. It forgets the claim if nothing needs to be known of it any more,
 // and then the key if it has no claims and calls.
 func (r *record) Tidy() {
-	if k := r.key; r.history.Over && r.history.Idle() {
+	if k := r.key; r.history.Over() && r.history.Idle() {
 		if i := slices.Index(k.records, r); i >= 0 {
 			k.records = slices.Delete(k.records, i, i+1)
 		}
@@ -178,7 +178,7 @@ func (r *record) begin(claim *driver.Claim, start clock.Instant) {
 		r.expires = until
 	}
 	r.generation = r.q.generation.Add(1)
-	r.history.Over = false
+	r.history.Begin()
 	r.shared = r.shared || claim.Shared
 	if claim.Queue {
 		r.wait(claim, start)
@@ -192,7 +192,8 @@ func (q *Quorum) surelyEnded(claim *driver.Claim, start clock.Instant) clock.Ins
 
 // end notes that the claim is released or given up.
 func (r *record) end() {
-	r.history.Over, r.held = true, false
+	r.history.End()
+	r.held = false
 	r.notSure(0)
 	r.stopWaiting()
 }

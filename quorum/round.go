@@ -193,7 +193,7 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		if r.op == node.Acquiring {
 			r.record.begin(&r.claim, r.start)
 		} else {
-			r.repeated = r.record.history.Over
+			r.repeated = r.record.history.Over()
 			r.record.end()
 		}
 		r.generation = r.record.generation
@@ -204,7 +204,7 @@ func (r *round) enterLocked(s *shard) (k *key, current bool) {
 		k.add(known)
 	}
 	return k, known == r.record && known.generation == r.generation &&
-		!(r.op == node.Acquiring && known.history.Over)
+		!(r.op == node.Acquiring && known.history.Over())
 }
 
 // Answer implements node.Receiver.

@@ -252,7 +252,7 @@ func TestEndOfAnEarlierRound(t *testing.T) {
 					}
 					w.record.history.Touch(touched)
 					left := w.q.endUnknown(r)
-					if ended := w.record.history.Over; ended != (touched == 0 && !later) {
+					if ended := w.record.history.Over(); ended != (touched == 0 && !later) {
 						t.Errorf("touched %b: the claim has ended: %v", touched, ended)
 					}
 					if left != (touched != 0 && !later) {

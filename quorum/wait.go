@@ -398,7 +398,7 @@ func (q *Quorum) asked(r *round, result *driver.Result, err error) (n driver.Not
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := r.record.queued
-	if w == nil || r.record.history.Over {
+	if w == nil || r.record.history.Over() {
 		return n
 	}
 	w.asking--

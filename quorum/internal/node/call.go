@@ -167,7 +167,7 @@ func (c *Call) needless() bool {
 func (c *Call) over() bool {
 	c.History.mu.Lock()
 	defer c.History.mu.Unlock()
-	return c.History.Over
+	return c.History.over
 }
 
 func (c *Call) ask() (result driver.Result, err error) {

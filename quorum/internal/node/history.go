@@ -60,14 +60,13 @@ type History struct {
 	// Key is where the claim's calls have their order. It does not change while there are calls.
 	Key *Key
 
-	// Over: the claim was released or given up, and not asked for since.
-	Over bool
+	over bool // the claim was released or given up, and not asked for since
 
 	touched  Set // nodes that an acquisition was sent to, and that may have it
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
 	freed    Set // of these, nodes that held the claim until they confirmed it
-	unheard  Set // of these, nodes that have left one unanswered since the claim was asked for
+	unheard  Set // of these, nodes that left one unanswered, so that a later one does not tell all
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
@@ -79,9 +78,11 @@ type History struct {
 	// made counts calls, and last is the number of the last call on each node. Only the answer to
 	// the last call is true of the node. Only the last call may be made again, if it is a release:
 	// an earlier release would undo what came after it. A release that repeats the call before it
-	// has that one's number: what is true of one is true of both.
-	made uint32
-	last [Max]uint32
+	// has that one's number: what is true of one is true of both. A release of an earlier hold is
+	// not repeated: what it finds is not of this hold. So a number up to ended is not used again.
+	made  uint32
+	last  [Max]uint32
+	ended uint32 // the last number when the claim ended last
 }
 
 // NewHistory returns the history of a claim of which nothing was sent. doubts counts the histories
@@ -91,6 +92,24 @@ type History struct {
 func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 	return History{mu: mu, keeper: keeper, doubts: doubts}
 }
+
+// Begin notes that the claim is asked for.
+func (h *History) Begin() { h.over = false }
+
+// End notes that the claim is released or given up. The releases that are sent from now on are of
+// the hold that ends here. A node that has not answered a release of an earlier hold, and was not
+// asked for this one, may have had the claim still, and may lose it by that release: what it says
+// to the next one leaves open how long it had the claim.
+func (h *History) End() {
+	if h.over {
+		return
+	}
+	h.over, h.ended = true, h.made
+	h.unheard |= h.ending & h.released
+}
+
+// Over reports whether the claim was released or given up, and not asked for since.
+func (h *History) Over() bool { return h.over }
 
 // Touch notes that the claim may be on any of these nodes.
 func (h *History) Touch(nodes Set) { h.touched |= nodes }
@@ -162,7 +181,7 @@ func (h *History) push(c *Call) {
 	defer h.recount()
 	i := c.Node.Index
 	h.calls++
-	if c.Op != Releasing || !h.released.Has(i) {
+	if c.Op != Releasing || !h.released.Has(i) || h.last[i] <= h.ended {
 		h.made++
 		h.last[i] = h.made
 	}

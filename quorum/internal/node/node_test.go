@@ -134,7 +134,11 @@ func (t *table) call(n *Node, op Operation, owner string, change ...func(*Call))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := &t.claim(owner).history
-	h.Over = op == Releasing
+	if op == Releasing {
+		h.End()
+	} else {
+		h.Begin()
+	}
 	c := &Call{
 		Node: n, Op: op, Claim: &driver.Claim{Key: "k", Owner: owner, TTL: time.Minute},
 		History: h, Bound: bound, Until: clock.In(bound), To: o,
@@ -325,6 +329,10 @@ func TestGone(t *testing.T) {
 			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
 			{Releasing, driver.Held, errForGood, driver.Unknown, driver.Unknown},
 			{Acquiring, driver.Held, errNever, driver.Held, driver.Lost},
+			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
+			{Acquiring, driver.Held, errBroken, driver.Held, driver.Lost},
+			{Releasing, driver.Lost, nil, driver.Lost, driver.Lost}, // of the last acquisition
 		} {
 			fakes[0].answer = driver.Result{State: step.answer, Token: 1}
 			fakes[0].set(step.err, nil)
@@ -357,6 +365,48 @@ func TestUnheardReleaseOfAnEarlierHold(t *testing.T) {
 			t.Errorf("a node without the claim counts as %v; want lost", gone)
 		}
 	})
+}
+
+// A node left out of an acquisition may have an earlier hold of the claim, whose release it has not
+// answered. What it answers to that release is of the earlier hold. It is asked again, and if it
+// says that the claim is gone, nobody knows since when.
+func TestReleaseOfAnEarlierHoldSaysNothingOfThisOne(t *testing.T) {
+	for _, test := range []struct{ first, second, says driver.State }{
+		{driver.Held, driver.Lost, driver.Unknown},
+		{driver.Lost, driver.Lost, driver.Unknown},
+		{driver.Held, driver.Held, driver.Held},
+		{driver.Lost, driver.Busy, driver.Busy},
+	} {
+		bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+			keys, hang, answers := newTable(), make(chan struct{}), make(said, 2)
+			tell := func(c *Call) { c.To = both{c.To, answers} }
+			<-keys.call(nodes[0], Acquiring, "a")
+			fakes[0].set(nil, hang)
+			fakes[0].answer.State = test.first
+			keys.call(nodes[0], Releasing, "a", tell)
+			keys.mu.Lock()
+			keys.claim("a").history.Begin()
+			keys.mu.Unlock()
+			second := keys.call(nodes[0], Releasing, "a", tell)
+			again := keys.call(nodes[0], Releasing, "a") // has nothing left to do
+			synctest.Wait()
+			next := make(chan struct{})
+			fakes[0].set(nil, next)
+			close(hang)
+			first := <-answers
+			fakes[0].mu.Lock()
+			fakes[0].answer.State = test.second
+			fakes[0].mu.Unlock()
+			close(next)
+			<-second
+			<-again
+			if says := <-answers; first != test.first || says != test.says {
+				t.Errorf("answers %v and %v: the releases say %v and %v; want %v of the second",
+					test.first, test.second, first, says, test.says)
+			}
+			check(t, "node", fakes[0].took(), []string{"acquire k a", "release k a", "release k a"})
+		})
+	}
 }
 
 // both are two Receivers.
