@@ -214,9 +214,10 @@ func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 // There are two things that Close cannot know, and so it may return nil although a key is still
 // taken. A request that was given up may still be in the network. If no later release is answered,
 // and the backend carries out the request more than the TTL and five seconds after it was given up,
-// the key is then taken for a TTL. And a backend may do things by itself: a quorum that has
-// answered that it does not hold a key may still be giving back what some of its nodes granted. To
-// wait for that, close the quorum after the Locker.
+// the key is then taken for a TTL. Over the connections of a library even an answered release may
+// not be enough: package goredishold says when. And a backend may do things by itself: a quorum
+// that has answered that it does not hold a key may still be giving back what some of its nodes
+// granted. To wait for that, close the quorum after the Locker.
 func (l *Locker) Close() error {
 	if l.closed.Swap(true) {
 		return nil

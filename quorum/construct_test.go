@@ -134,6 +134,12 @@ func TestR10_SameServerTwice(t *testing.T) {
 		claim := a.claim()
 		a.hold(claim)
 		a.release(claim, driver.Held)
+		a.release(a.claim(), driver.Lost) // of which nothing is known, so it may be on any node
+		for _, n := range a.Status().Nodes {
+			if n.Owed > 0 {
+				t.Errorf("%s is owed %d releases; want none, it will never be asked", n.Name, n.Owed)
+			}
+		}
 		c.refuse(1)
 		if err := a.fail(a.claim()); !strings.Contains(err.Error(),
 			"same server twice: it is also node 2") {
