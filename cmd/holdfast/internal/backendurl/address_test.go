@@ -46,6 +46,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A client reads the values that the command has read, also one that takes a '+' for itself, as
+// that of PostgreSQL does.
+func TestParametersPassedOn(t *testing.T) {
+	t.Cleanup(func() { delete(backendurl.Clients, backendurl.PostgresProgram) })
+	var got string
+	backendurl.Clients[backendurl.PostgresProgram] = backendurl.Client{
+		Validate: func(address string) error { got = address; return nil },
+	}
+	const raw = "postgres://u:p@h/d?passfile="
+	for value, want := range map[string]string{"/a%20b": "/a%20b", "/a+b": "/a%20b",
+		"/a%2Bb": "/a%2Bb"} {
+		_, err := backendurl.Parse(raw + value)
+		want = raw + strings.ReplaceAll(want, "/", "%2F")
+		if err != nil || got != want {
+			t.Errorf("%s is passed on as %s (%v), want %s", raw+value, got, err, want)
+		}
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	const forms = "file://"
 	const longest = 300 // of an error: the forms of all addresses are in the help

@@ -142,7 +142,8 @@ func passOn(name string, p parts) (shown, address string) {
 		}
 	}
 	if len(query) > 0 {
-		address += "?" + query.Encode()
+		// Encode writes a space as a '+', which PostgreSQL's clients take for itself.
+		address += "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 	}
 	return shown, address
 }

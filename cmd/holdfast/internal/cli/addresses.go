@@ -14,8 +14,8 @@ func newAddresses() *cobra.Command {
 	}, func() string {
 		return `The flag --on and the variable HOLDFAST_URL take the address of a backend, with
 parameters as in every URL: ?NAME=VALUE&NAME=VALUE. In users, passwords and
-values write the characters % / ? # & @ as % and two hex digits. The part before an
-@ is never shown. Of parameters, errors show only file names, and numbers and
+values write the characters % / ? # & @ + as % and two hex digits. The part before
+an @ is never shown. Of parameters, errors show only file names, and numbers and
 durations that are not allowed.
 
 ` + backendurl.Help() + `
