@@ -6,14 +6,30 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
-// Each host of a list has its own port, or that of PostgreSQL if only others have one.
+// servers are those that a URL is read as, in the order in which they are asked.
+func servers(c *pgx.ConnConfig) []string {
+	list := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, other := range c.Fallbacks {
+		list = append(list, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
+	}
+	return list
+}
+
+// Each host of a list has its own port, or that of PostgreSQL. PGPORT is for a host alone, as with
+// psql.
 func TestHostsOfAURL(t *testing.T) {
+	t.Setenv("PGHOST", "other")
 	t.Setenv("PGPORT", "6")
 	for list, want := range map[string][]string{
 		"h":                  {"h:6"},
-		"h,g":                {"h:6", "g:6"},
+		"":                   {"other:6"},
+		":7":                 {"other:7"},
+		"h:":                 {"h:6"},
+		"h,g":                {"h:5432", "g:5432"},
 		"h:1,g:2":            {"h:1", "g:2"},
 		"h,g:2":              {"h:5432", "g:2"},
 		"h:1,g":              {"h:1", "g:5432"},
@@ -22,6 +38,12 @@ func TestHostsOfAURL(t *testing.T) {
 		"[fe80::1%25a]:1":    {"[fe80::1%a]:1"},
 		"[fe80::1%25a]":      {"[fe80::1%a]:6"},
 		"[fe80::1%25a],h:1":  {"[fe80::1%a]:5432", "h:1"},
+		"[fe80::1%eth0]":     {"[fe80::1%eth0]:6"},
+		"fe80::1%25a":        {"[fe80::1%a]:6"},
+		"h%31":               {"h1:6"},
+		"h%31,h2:7":          {"h1:5432", "h2:7"},
+		"%2Fvar%2Frun":       {"/var/run:6"},
+		"%2Fvar%2Frun:7,h":   {"/var/run:7", "h:5432"},
 	} {
 		read, err := parse("postgres://u:p@"+list+"/db?sslmode=disable", new(config))
 		if err != nil {
@@ -29,11 +51,8 @@ func TestHostsOfAURL(t *testing.T) {
 			continue
 		}
 		c := read.ConnConfig
-		got := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-		for _, other := range c.Fallbacks {
-			got = append(got, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
-		}
-		if !slices.Equal(got, want) || c.User != "u" || c.Password != "p" || c.Database != "db" {
+		if got := servers(c); !slices.Equal(got, want) || c.User != "u" || c.Password != "p" ||
+			c.Database != "db" {
 			t.Errorf("%s is read as %q, user %s, database %s; want %q", list, got, c.User,
 				c.Database, want)
 		}
@@ -67,6 +86,41 @@ func TestURLsWithoutAPath(t *testing.T) {
 	}
 }
 
+// What is escaped is read as libpq reads it, and what is empty in front of the parameters is left
+// to variables.
+func TestValuesOfAURL(t *testing.T) {
+	t.Setenv("PGUSER", "user")
+	t.Setenv("PGPASSWORD", "word")
+	t.Setenv("PGDATABASE", "base")
+	for raw, want := range map[string][4]string{
+		"postgres://h":                           {"user", "word", "base", "holdfast"},
+		"postgres://@h/":                         {"user", "word", "base", "holdfast"},
+		"postgres://:p@h":                        {"user", "p", "base", "holdfast"},
+		"postgres://u:@h":                        {"u", "word", "base", "holdfast"},
+		"postgres://u%3A+:p%40:+@h/d%2F+":        {"u:+", "p@:+", "d/+", "holdfast"},
+		"postgres://u:p@h/d/e?":                  {"u", "p", "d/e", "holdfast"},
+		"postgres://u:p@x@h//d?&":                {"u", "p@x", "/d", "holdfast"},
+		"postgres://u:<[p]>@h/d d":               {"u", "<[p]>", "d d", "holdfast"},
+		"postgresql://u@h/d?application_name=a+": {"u", "word", "d", "a+"},
+		"postgres://h/d?application_name=%2B=?/": {"user", "word", "d", "+=?/"},
+		"postgres://h?application%5Fname=a%20b&": {"user", "word", "base", "a b"},
+		"postgres://u:p@h/d?dbname=e":            {"u", "p", "e", "holdfast"},
+		"postgres://u:p@h/d?database=e":          {"u", "p", "e", "holdfast"},
+		"postgres://u:p@h/d?user=v&password=%26": {"v", "&", "d", "holdfast"},
+	} {
+		read, err := parse(raw, new(config))
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		c := read.ConnConfig
+		got := [4]string{c.User, c.Password, c.Database, c.RuntimeParams["application_name"]}
+		if c.Host != "h" || got != want {
+			t.Errorf("%s is read as host %s, %q; want h, %q", raw, c.Host, got, want)
+		}
+	}
+}
+
 // No error tells the user, wherever it stands.
 func TestUserOfAURL(t *testing.T) {
 	for _, raw := range []string{"postgres://u@h/db", "postgres://h/db?user=u",
@@ -80,22 +134,21 @@ func TestUserOfAURL(t *testing.T) {
 
 // A parameter prevails over what stands in its place in the list of hosts, and over nothing else.
 func TestParametersOfServers(t *testing.T) {
+	t.Setenv("PGHOST", "k,l")
+	t.Setenv("PGPORT", "6")
 	for raw, want := range map[string][]string{
 		"postgres://h:1,g:2/db?sslmode=disable&port=3":        {"h:3", "g:3"},
 		"postgres://h:1,g:2/db?sslmode=disable&host=i,j":      {"i:1", "j:2"},
 		"postgres://h:1,g:2/db?sslmode=disable&host=i&port=3": {"i:3"},
+		"postgres:///db?sslmode=disable&host=i,j":             {"i:6", "j:6"},
+		"postgres:///db?sslmode=disable&port=1,2":             {"k:1", "l:2"},
 	} {
 		read, err := parse(raw, new(config))
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
-		c := read.ConnConfig
-		got := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-		for _, other := range c.Fallbacks {
-			got = append(got, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
-		}
-		if !slices.Equal(got, want) {
+		if got := servers(read.ConnConfig); !slices.Equal(got, want) {
 			t.Errorf("%s is read as %q, want %q", raw, got, want)
 		}
 	}

@@ -1,0 +1,238 @@
+package pghold
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// parse reads a URL. If a character was not escaped or the '@' was forgotten, any part of it may be
+// a piece of a password. So errors quote nothing of it, except what pgx says of its parameters.
+func parse(raw string, c *config) (*pgxpool.Config, error) {
+	parameters, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownParameters(parameters, c); err != nil {
+		return nil, err
+	}
+	// All that pgx would take apart by itself is left out, because it does that differently.
+	config, err := pgxpool.ParseConfig("postgres:///?" + parameters.Encode())
+	if err != nil {
+		cause := errors.Unwrap(err) // without the URL
+		if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
+			cause = parse.Unwrap()
+		}
+		if cause == nil {
+			cause = errors.New("pgx does not take the value of target_session_attrs, " +
+				"default_query_exec_mode or pool_max_conns")
+		}
+		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", cause)
+	}
+	if err := checkTLS(config, parameters); err != nil {
+		return nil, err
+	}
+	if path := parameters.Get("passfile"); path != "" {
+		if _, err := os.ReadFile(path); err != nil { // pgx would go on without a password
+			return nil, fmt.Errorf("URL: passfile: %w", err)
+		}
+	}
+	c.user = parameters.Get("user")
+	configure(config, parameters)
+	return config, nil
+}
+
+// read takes a URL apart as libpq does, and returns all of it as parameters. A parameter prevails
+// over what stands in its place in front of the '?'.
+func read(raw string) (url.Values, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok || scheme != "postgres" && scheme != "postgresql" {
+		return nil, errors.New("URL: must begin with postgres:// or postgresql://")
+	}
+	front, query, _ := strings.Cut(rest, "?")
+	front, path, _ := strings.Cut(front, "/")
+	if strings.Contains(path+query, "@") || strings.Contains(rest, "#") ||
+		strings.ContainsFunc(rest, unicode.IsControl) {
+		return nil, errors.New("URL: has a '#', a control character, or an '@' behind '/' or '?': " +
+			"in user name, password, path and parameters escape these with %")
+	}
+	at := strings.LastIndexByte(front, '@') + 1
+	user, password, _ := strings.Cut(strings.TrimSuffix(front[:at], "@"), ":")
+	user, ok1 := unescape(user)
+	password, ok2 := unescape(password)
+	path, ok3 := unescape(path)
+	if !ok1 || !ok2 || !ok3 {
+		return nil, errors.New("URL: user name, password or path is not well formed: " +
+			"escape special characters with %")
+	}
+	names, ports, err := hosts(front[at:])
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := readParameters(query)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"user": user, "password": password,
+		"database": path, "host": names, "port": ports} {
+		if value != "" && !parameters.Has(name) {
+			parameters.Set(name, value)
+		}
+	}
+	return parameters, checkServers(parameters)
+}
+
+// checkServers fails if pgx would connect to what the URL does not name: to this machine where a
+// host is empty, or to the first port where the number of ports is another than that of hosts.
+func checkServers(parameters url.Values) error {
+	names := strings.Split(parameters.Get("host"), ",")
+	ports := strings.Split(parameters.Get("port"), ",")
+	empty := slices.Index(names, "")
+	switch {
+	case !parameters.Has("host"): // PGHOST may have a list
+		return nil
+	case empty >= 0:
+		return fmt.Errorf("URL: host %d is empty", empty+1)
+	case len(ports) > 1 && len(ports) != len(names):
+		return fmt.Errorf("URL: %d ports for %d hosts", len(ports), len(names))
+	}
+	return nil
+}
+
+// readParameters reads what follows '?'.
+func readParameters(query string) (url.Values, error) {
+	parameters := url.Values{}
+	i := 0
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		i++
+		name, value, _ := strings.Cut(pair, "=")
+		name, ok1 := unescape(name)
+		value, ok2 := unescape(value)
+		if name == "dbname" {
+			name = "database" // as pgx calls it
+		}
+		switch {
+		case !ok1 || !ok2:
+			return nil, fmt.Errorf(
+				"URL: parameter %d is not well formed: escape special characters with %%", i)
+		case name == "" || value == "":
+			return nil, fmt.Errorf("URL: parameter %d has no name or no value: leave it out", i)
+		case parameters.Has(name):
+			return nil, fmt.Errorf("URL: parameter %d is given twice", i)
+		}
+		parameters.Set(name, value)
+	}
+	return parameters, nil
+}
+
+// unescape reads characters that are written as % and two hex digits. A '+' stays what it is.
+func unescape(s string) (string, bool) {
+	text, err := url.PathUnescape(s)
+	return text, err == nil && !strings.Contains(text, "\x00") // that would end it for the server
+}
+
+// hosts takes a list of hosts apart. As with libpq, those without a port have 5432, and only a host
+// alone is left to PGPORT.
+func hosts(list string) (names, ports string, err error) {
+	var allNames, allPorts []string
+	all := strings.Split(list, ",")
+	for i, host := range all {
+		name, port, ok := separate(host)
+		if len(all) > 1 {
+			port = cmp.Or(port, "5432")
+		}
+		n, err := strconv.ParseUint(cmp.Or(port, "5432"), 10, 16)
+		switch {
+		case !ok:
+			return "", "", fmt.Errorf("URL: host %d is not well formed: write host:port, or "+
+				"[IPv6]:port with nothing but an IPv6 address in brackets", i+1)
+		case err != nil || n == 0:
+			return "", "", fmt.Errorf("URL: host %d has a port that is not 1 to 65535; if it is a "+
+				"password, an '@' is missing behind it", i+1)
+		}
+		allNames, allPorts = append(allNames, name), append(allPorts, port)
+	}
+	return strings.Join(allNames, ","), strings.Join(allPorts, ","), nil
+}
+
+// separate takes host, host:port, an IPv6 address, [IPv6] or [IPv6]:port apart. What is in brackets
+// must be an IPv6 address, and no name has an '@' or a ':': it may be a login without its '@',
+// which must not be looked up as a host and be shown in the error about that.
+func separate(host string) (name, port string, ok bool) {
+	if inside, bracketed := strings.CutPrefix(host, "["); bracketed {
+		address, rest, closed := strings.Cut(inside, "]")
+		port, behind := strings.CutPrefix(rest, ":")
+		name, ok := ipv6(address)
+		return name, port, closed && ok && (rest == "" || behind) && !strings.Contains(port, ":")
+	}
+	if name, ok := ipv6(host); ok {
+		return name, "", true
+	}
+	name, port, _ = strings.Cut(host, ":")
+	name, ok = unescape(name)
+	return name, port, ok && !strings.ContainsAny(name, "@:[],") && !strings.Contains(port, ":")
+}
+
+// ipv6 reads an IPv6 address. In URLs, the '%' in front of a zone is %25.
+func ipv6(s string) (string, bool) {
+	s = strings.Replace(s, "%25", "%", 1)
+	ip, err := netip.ParseAddr(s)
+	return s, err == nil && ip.Is6()
+}
+
+// ownParameters takes out of the parameters what pgx does not know.
+func ownParameters(parameters url.Values, c *config) error {
+	create, durable := parameters.Get("create"), parameters.Get("durable")
+	switch {
+	case create != "" && create != "true" && create != "false":
+		return errors.New("URL: create: must be true or false")
+	case durable != "" && durable != "always":
+		return errors.New("URL: durable: must be always, or left out")
+	}
+	c.migrate = c.migrate || create == "true"
+	c.durable = c.durable || durable == "always"
+	parameters.Del("create")
+	parameters.Del("durable")
+	return nil
+}
+
+// checkTLS fails if the URL asks for TLS, and pgx would go on without it, or without verifying the
+// server.
+func checkTLS(config *pgxpool.Config, parameters url.Values) error {
+	for name := range config.ConnConfig.RuntimeParams {
+		// No session may set any of these, so somebody else's parameter is meant, as ssl=true.
+		if strings.HasPrefix(strings.ToLower(name), "ssl") {
+			return fmt.Errorf("URL or service file: %s is not known: for TLS write "+
+				"sslmode=verify-full", name)
+		}
+	}
+	first := &pgconn.FallbackConfig{Host: config.ConnConfig.Host, Port: config.ConnConfig.Port,
+		TLSConfig: config.ConnConfig.TLSConfig}
+	if parameters.Has("sslrootcert") && (verifiesNobody(first) ||
+		slices.ContainsFunc(config.ConnConfig.Fallbacks, verifiesNobody)) {
+		return errors.New(
+			"URL: sslrootcert is given, and sslmode verifies nobody: write sslmode=verify-full")
+	}
+	return nil
+}
+
+// verifiesNobody reports whether any other server would be accepted in place of this one. A socket
+// needs no check, because it is a file with an owner.
+func verifiesNobody(server *pgconn.FallbackConfig) bool {
+	network, _ := pgconn.NetworkAddress(server.Host, server.Port)
+	return network != "unix" && (server.TLSConfig == nil || server.TLSConfig.InsecureSkipVerify &&
+		server.TLSConfig.VerifyPeerCertificate == nil) // which is that of verify-ca
+}
