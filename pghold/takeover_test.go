@@ -139,6 +139,7 @@ func TestURLs(t *testing.T) {
 		"postgres://h/db?=" + secret:                           "parameter 1 has no name or no value",
 		"postgres://h/db?user=%zz" + secret:                    "parameter 1 is not well formed",
 		"postgres://h/db?user=a%00" + secret:                   "parameter 1 is not well formed",
+		"postgres://h/db?%zz=" + secret:                        "parameter 1 is not well formed",
 		"postgres://u" + secret + "%00:p@h/db":                 "is not well formed",
 		"postgres://u:" + secret + "%00@h/db":                  "is not well formed",
 		"postgres://h/" + secret + "%00":                       "is not well formed",
