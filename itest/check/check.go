@@ -329,10 +329,10 @@ func loss(run *history.Run, rules Rules) (found []Finding) {
 
 // ranBadly reports whether the process stood still at times between the deadline and the moment, as
 // far as it noticed, and whether that explains why it was told so late. It measures stalls only as
-// finely as its ticks, so a time shorter than the shortest stall may be a stall, too.
+// finely as its ticks. So a stall and then a goroutine that is late may both be without a record.
 func ranBadly(run *history.Run, a *history.Acquisition, told, moment int64) bool {
 	const tick, much = int64(20 * time.Millisecond), int64(100 * time.Millisecond)
-	if told-min(a.Until, moment) <= int64(history.Unnoticed) {
+	if told-min(a.Until, moment) <= int64(2*history.Unnoticed) {
 		return true
 	}
 	from := min(a.Until, moment) - tick

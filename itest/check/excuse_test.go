@@ -353,7 +353,7 @@ func TestExcusesOfEachCheck(t *testing.T) {
 		return records
 	}
 	late := of(hold("a", 1, 10, 1, 2, 990, 0), hold("b", 1, 20, 50, 1005, 2000, 1100),
-		told("a", 1, 1010))
+		told("a", 1, 1021))
 	much := of(hold("a", 1, 10, 1, 2, 990, 0), hold("b", 1, 20, 50, 1005, 2000, 1100),
 		told("a", 1, 1500))
 	asked := history.Record{Kind: history.Ask, Client: "probe.1", Op: 1, Key: "k", At: ms(3000)}
@@ -413,13 +413,13 @@ func TestExcusesOfEachCheck(t *testing.T) {
 		{"loss, stopped", of(late, stall("a", 980, 1009)), nil, nil},
 		{"loss, told as late as one is with a stall that nobody notices",
 			of(hold("a", 1, 10, 1, 2, 990, 0), hold("b", 1, 20, 50, 1000, 2000, 1100),
-				told("a", 1, 1005)), nil, nil},
+				told("a", 1, 1020)), nil, nil},
 		{"loss, told later than that",
 			of(hold("a", 1, 10, 1, 2, 990, 0), hold("b", 1, 20, 50, 1000, 2000, 1100),
-				told("a", 1, 1006)), nil, []string{"loss"}},
+				told("a", 1, 1021)), nil, []string{"loss"}},
 		{"loss, another one stopped", of(late, stall("b", 980, 1009)), nil, []string{"loss"}},
 		{"loss, stopped before", of(late, stall("a", 900, 969)), nil, []string{"loss"}},
-		{"loss, stopped afterwards", of(late, stall("a", 1031, 1100)), nil, []string{"loss"}},
+		{"loss, stopped afterwards", of(late, stall("a", 1042, 1100)), nil, []string{"loss"}},
 		{"loss, stopped for as long as it takes", of(much, stall("a", 980, 1490)), nil, nil},
 		{"loss, not stopped for that long", of(much, stall("a", 980, 1300)), nil, []string{"loss"}},
 

@@ -43,7 +43,7 @@ func TestChecksOfSharedKeys(t *testing.T) {
 		r.Kind, r.Client = history.Write, client
 		return r
 	}
-	told := history.Record{Kind: history.Tell, Client: "a", Op: 1, At: ms(1010), Err: "lost"}
+	told := history.Record{Kind: history.Tell, Client: "a", Op: 1, At: ms(1021), Err: "lost"}
 	for _, c := range []struct {
 		name    string
 		records []history.Record
