@@ -30,8 +30,9 @@ func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 		if err == nil {
 			return
 		}
+		err = r.explain(err) // before the pause: explain takes an error after the end for no answer
 		if clock.Now() >= until || driver.Permanent(err) || !l.sleep(backoff(attempt)) {
-			err, key := r.explain(err), l.userKey(claim.Key)
+			key := l.userKey(claim.Key)
 			l.warn("holdfast: key left to its TTL", "key", key, "error", err)
 			// A request that was given up may have been in the network until then, and the backend
 			// counts the TTL from when the request arrives.

@@ -1,9 +1,11 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,6 +143,39 @@ func TestCloseTellsOfKeysLeftToTheirTTL(t *testing.T) {
 			t.Errorf("Close reports a key that has expired: %v", err)
 		}
 	})
+}
+
+// If the backend refuses releases until Close's time is up, Close and the log say what it answered.
+func TestCloseTellsWhyReleasesWereRefused(t *testing.T) {
+	for _, releases := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			client := b.memory.Client()
+			defer client.Close()
+			var log bytes.Buffer
+			l, err := holdfast.New(client,
+				holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock := b.acquire(l, "key")
+			refusal := errors.New("disk is read-only")
+			client.Faults().Inject(memhold.Fault{Calls: memhold.Releases, Err: refusal})
+			if releases {
+				lock.Release(background)
+			}
+			err = l.Close()
+			mustBe(t, err, refusal, holdfast.ErrUnavailable)
+			if errors.Is(err, holdfast.ErrUnknown) {
+				t.Errorf("each release was answered, and Close calls the outcome unknown: %v", err)
+			}
+			synctest.Wait()
+			if !strings.Contains(log.String(), refusal.Error()) {
+				t.Errorf("the log does not say why the key is left to its TTL: %q", &log)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
 }
 
 // However many keys are left, the error of Close fits into a log. It still holds all errors.
