@@ -116,6 +116,7 @@ func (l *Locker) gathering(keys []string, wait bool, options []AcquireOption) (*
 	g.call.since = clock.Now()
 	// Until the set is complete, no maximum hold counts.
 	g.maxHold, g.call.maxHold = g.call.maxHold, 0
+	g.call.ofSet = true
 	g.members = make([]member, len(keys))
 	for i, key := range keys {
 		m := &g.members[i]

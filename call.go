@@ -30,6 +30,7 @@ type call struct {
 	suffix  string        // of the owner value
 	since   clock.Instant // when the call began; 0: a shared call that has not read the clock yet
 	wait    bool          // Acquire, not TryAcquire
+	ofSet   bool          // for one key of a set
 
 	// set by the scout (see scout.go), which goes on whatever fails: called with the error of each
 	// request, or nil

@@ -110,6 +110,7 @@ func (c *cohort) giveTurn(a *call, now clock.Instant) *Lock {
 		l = new(Lock)
 	}
 	l.cohort, l.token, l.maxHold, l.granted, l.lease = c, h.nextToken, a.maxHold, now, h
+	l.gathered = a.ofSet
 	if !c.terms.shared { // those who share the lease share its token
 		h.nextToken++
 	}
@@ -300,16 +301,18 @@ func (c *cohort) returnTurn(l *Lock) {
 }
 
 // loseTurn ends a turn as lost. The caller holds shard.mu, and calls tell after unlocking it. tell
-// first closes Done and ends contexts, and then queues the event for the observers.
+// first closes Done and ends contexts, and then queues the event for the observers, if a caller may
+// have the lock.
 func (c *cohort) loseTurn(l *Lock, reason error) (tell func()) {
 	locker := c.locker
 	err := l.lostError(reason)
 	l.err = err
 	end := l.rest()
 	c.countHeld(-1)
-	if !c.terms.gate {
-		locker.counters.lost.Add(1)
+	if c.terms.gate || l.gathered {
+		return end // no caller has got the lock
 	}
+	locker.counters.lost.Add(1)
 	held := clock.Now().Sub(l.granted)
 	return func() {
 		defer locker.tellLost(l, err, held) // even if a context panics
@@ -398,9 +401,6 @@ func (c *cohort) expire(h *lease) (tell func()) {
 }
 
 func (l *Locker) tellLost(lock *Lock, err *LostError, held time.Duration) {
-	if lock.cohort.terms.gate {
-		return // the gate and the scouts' key are not a user's locks
-	}
 	if err.Reason != ErrClosed {
 		l.warn("holdfast: lock lost", "key", lock.Key(), "token", uint64(lock.token), "held", held,
 			"reason", err.Reason)

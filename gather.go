@@ -277,11 +277,13 @@ func (g *gathering) complete(ctx context.Context) *LockSet {
 	return set.handle()
 }
 
-// join has the set end with the member's lock. The maximum hold counts from now.
+// join has the set end with the member's lock, and has the loss of that lock told, also if it is
+// lost already. The maximum hold counts from now.
 func (m *member) join(set *heldSet, maxHold time.Duration, now clock.Instant) {
 	lock := m.lock
 	s := lock.cohort.shard
 	s.mu.Lock()
+	lock.gathered = false
 	err := lock.ended()
 	if err == nil {
 		if m.own() && maxHold > 0 {
@@ -294,5 +296,9 @@ func (m *member) join(set *heldSet, maxHold time.Duration, now clock.Instant) {
 	s.mu.Unlock()
 	if err != nil {
 		set.end(err)
+	}
+	if lost, ok := err.(*LostError); ok && m.own() {
+		set.locker.counters.lost.Add(1)
+		set.locker.tellLost(lock, lost, now.Sub(lock.granted))
 	}
 }

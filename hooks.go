@@ -41,7 +41,9 @@ type Hooks struct {
 	// documentation).
 	Renewed func(RenewedEvent)
 
-	// Lost: a lock was lost.
+	// Lost: a lock was lost. What AcquireAll loses while it waits for another key does not count:
+	// no caller has got it. A call gives its lock back at once if its context has just ended, or if
+	// it has another permit. If the lock is lost at that moment, there is Lost without Acquired.
 	Lost func(LostEvent)
 
 	// HandedOver: a release passed the key to another goroutine of the Locker in memory.

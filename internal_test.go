@@ -518,6 +518,45 @@ func TestSetOfALockThatHasEnded(t *testing.T) {
 	})
 }
 
+// A lock of a set that is lost at the last moment is the caller's, so its loss is told, once. That
+// of a nested lock is told with the outermost one.
+func TestLossAtTheLastMomentIsTold(t *testing.T) {
+	for _, nested := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			told := 0
+			memory, l := newLocker(t, WithHooks(Hooks{Lost: func(LostEvent) { told++ }}))
+			ctx := t.Context()
+			if nested {
+				outer, err := l.Acquire(ctx, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx = outer.Context(ctx)
+			}
+			g, err := l.gathering([]string{"a", "b"}, true, nil)
+			if err == nil {
+				err = g.run(ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory.Faults().Lose("a")
+			for g.members[0].lock.Err() == nil {
+				time.Sleep(time.Second)
+			}
+			set := g.complete(ctx)
+			if err := set.Release(t.Context()); !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if s := l.Stats(); told != 1 || s.Lost != 1 || s.Released != 1 || s.Acquired != 2 {
+				t.Errorf("nested %v: %d losses told; counted %+v; want one of two locks lost",
+					nested, told, s)
+			}
+		})
+	}
+}
+
 // A lock that a set nests has an owner with a handle on it already. The set has no handle of its
 // own for it.
 func TestSetHasNoHandleOnWhatIsNested(t *testing.T) {

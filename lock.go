@@ -29,6 +29,7 @@ type Lock struct {
 	told  bool // everything has ended with the lock, and done is closed
 	// a goroutine is in Release; the lock stays on its lease until everything has ended
 	releasing bool
+	gathered  bool // for a set that is not complete yet
 
 	prev, next *Lock // in lease.locks
 }

@@ -54,6 +54,74 @@ func TestLossFoundByReleaseIsTold(t *testing.T) {
 	})
 }
 
+// A key that AcquireAll loses while it waits for another one is no loss: nobody has got its lock.
+func TestLossBeforeTheSetIsCompleteIsNotTold(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			var log bytes.Buffer
+			told := 0
+			l, faults := b.locker(holdfast.WithTTL(3*time.Second),
+				holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) { told++ }}),
+				holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			other, _ := b.locker()
+			taken := b.acquire(other, "b")
+			time.AfterFunc(time.Second, func() { faults.Lose("a") })
+			time.AfterFunc(10*time.Second, func() { taken.Release(background) })
+			bound := 5 * time.Second
+			if again {
+				bound = time.Minute
+			}
+			ctx, cancel := context.WithTimeout(background, bound)
+			defer cancel()
+			set, err := l.AcquireAll(ctx, []string{"a", "b"})
+			if again != (err == nil) {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if s := l.Stats(); s.Lost != 0 || told != 0 || log.Len() != 0 {
+				t.Errorf("%d counted, %d told, log %q; want no loss", s.Lost, told, &log)
+			}
+			if !again {
+				time.Sleep(10 * time.Second)
+				return
+			}
+			faults.Lose("a") // now it is the caller's
+			<-set.Done()
+			mustBe(t, set.Release(background), holdfast.ErrLost)
+			synctest.Wait()
+			if s := l.Stats(); s.Lost != 1 || told != 1 || log.Len() == 0 || s.Held != 0 ||
+				s.Released+s.Lost != s.Acquired {
+				t.Errorf("counted %+v, %d told, log %q; want one loss", s, told, &log)
+			}
+		})
+	}
+}
+
+// Nor is the loss of a key by which scouts keep an order.
+func TestLossOfTheGateIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		told := 0
+		l, faults := b.locker(
+			holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) { told++ }}),
+			holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		other, _ := b.locker()
+		permits := b.acquirePermits(other, "deploy", 1)
+		got := b.waitFor(l, "deploy", 1, 1)
+		time.Sleep(time.Second)
+		faults.Lose("deploy@permit/gate1")
+		faults.Lose("deploy@permit/scout")
+		time.Sleep(time.Minute)
+		if s := l.Stats(); s.Lost != 0 || told != 0 || log.Len() != 0 {
+			t.Errorf("%d counted, %d told, log %q; want no loss", s.Lost, told, &log)
+		}
+		b.releasePermits(permits)
+		b.release(<-got)
+	})
+}
+
 // A clean-up comes at most a second after the backend answers again.
 func TestCleanUpComesWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ type Stats struct {
 	Refused        uint64 // calls that failed, for one key or several, for whatever reason
 	HandedOver     uint64 // local handoffs
 	Released       uint64 // locks released by their holders
-	Lost           uint64 // locks lost
+	Lost           uint64 // locks lost, see Hooks.Lost
 	Renewed        uint64 // renewals that succeeded
 	RenewalsMissed uint64 // renewals that failed while the lock was still held
 }

@@ -63,7 +63,7 @@
 // # What they do not say
 //
 // Held and waiting locks are not told apart by resource, because hooks do not say when a wait
-// begins, and they tell of losses of leases that no caller was granted. Give Lockers names instead.
+// begins, and they may tell of the loss of a lock that no caller got. Give Lockers names instead.
 // Hooks are told a moment after the event. If a process does more than they can take, events are
 // dropped, the Locker logs that, and the counters by resource fall short; the gauges do not. Of the
 // calls of the backend only renewals are timed, because hooks are told of no others. The causes of
