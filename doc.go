@@ -54,7 +54,9 @@
 //   - Nothing left behind. An acquisition that was cancelled, failed or timed out may leave a key
 //     at the backend. It is gone at the latest a second and a round trip after the backend answers
 //     again. If a request was lost, add the time that it had to answer, which is five seconds at
-//     most.
+//     most. There is one exception. A release is repeated for the TTL and five seconds. If it is
+//     not answered in that time, and a request that was held up on its way arrives only after that,
+//     the key is taken for a whole TTL from then.
 //
 // # Caveats
 //

@@ -93,8 +93,9 @@ func (l *Lock) Err() error {
 //
 // The contexts of a lock end one after the other, in no order, and then Done is closed. Functions
 // of context.AfterFunc run beside that and delay nothing. But if parent is of a caller's own kind
-// and its methods block as the context ends, the other contexts of the lock, Done, Release and Err
-// wait for it, also past the deadline. Other locks do not.
+// and its methods block as the context ends, the other contexts of the lock, Done and Release wait
+// for it, also past the deadline. So does Err if it finds the loss itself; otherwise it may tell of
+// the loss a moment before contexts end. Other locks do not wait.
 //
 // Acquiring the key again on the same Locker with this context, or with one derived from it, gives
 // a nested Lock at once (see [Locker.Acquire]). So the lock does not exclude goroutines that share
