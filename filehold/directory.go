@@ -47,7 +47,10 @@ func (d *directory) wrap(err error) error {
 		return err
 	}
 	e = &driver.Error{Node: d.path, Err: err}
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		e.Permanent = true // for every user
+	case errors.Is(err, fs.ErrPermission):
 		e.Permanent = true
 		e.Err = fmt.Errorf("not writable for user %d (%s): %w", os.Geteuid(), describe(d.path), err)
 	}

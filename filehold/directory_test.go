@@ -280,6 +280,18 @@ func TestOpenRefuses(t *testing.T) {
 		filehold.SetNetworkFS(t, "NFS")
 		refused(t, t.TempDir(), nil, "network file system (NFS)", "local directory")
 	})
+	t.Run("read-only", func(t *testing.T) {
+		heal := filehold.FailMkfifo(t, syscall.EROFS)
+		defer heal()
+		refused(t, t.TempDir(), syscall.EROFS, "unavailable: no named pipe can be made: mkfifo ",
+			"read-only file system")
+	})
+	t.Run("no named pipes", func(t *testing.T) {
+		heal := filehold.FailMkfifo(t, syscall.EPERM)
+		defer heal()
+		refused(t, t.TempDir(), syscall.EPERM, "no named pipe can be made: mkfifo ",
+			"operation not permitted")
+	})
 	t.Run("other clock", func(t *testing.T) {
 		dir := t.TempDir()
 		filehold.SetClock(t, 1)

@@ -467,7 +467,23 @@ func init() {
 			return err
 		}
 	}
-	sysMkdir, sysMkfifo = hook(syscall.Mkdir), hook(syscall.Mkfifo)
+	sysMkdir = hook(syscall.Mkdir)
+	sysMkfifo = hook(func(path string, mode uint32) error {
+		if err := syscall.Errno(pipeFails.Load()); err != 0 {
+			return err
+		}
+		return syscall.Mkfifo(path, mode)
+	})
+}
+
+var pipeFails atomic.Uintptr // the error of mkfifo; 0: none
+
+// FailMkfifo makes every named pipe fail with err.
+func FailMkfifo(t testing.TB, err syscall.Errno) (heal func()) {
+	pipeFails.Store(uintptr(err))
+	heal = func() { pipeFails.Store(0) }
+	t.Cleanup(heal)
+	return heal
 }
 
 // AfterMake calls f with the path of each named pipe and each directory that was made.

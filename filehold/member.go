@@ -78,7 +78,7 @@ func (d *directory) join() (m *member, err error) {
 func (d *directory) enroll(m *member) error {
 	pipe := m.path + joiningSuffix
 	if err := d.makePipe(pipe); err != nil {
-		return fmt.Errorf("its file system has no named pipes: %w", err)
+		return fmt.Errorf("no named pipe can be made: %w", err)
 	}
 	fd, err := openFile(pipe, syscall.O_RDWR, 0)
 	if err != nil {
