@@ -694,6 +694,22 @@ func TestDamagedKeyOfTheDead(t *testing.T) {
 	want(t, "after all have died", acquire(t, open(t, dir), claim("k")), driver.Held)
 }
 
+// TestDamagedKeyOfNobody damages the file of a key that nobody else can hold: whoever acquires it
+// also keeps it and gives it back, even if the file was longer than a file of a key may be.
+func TestDamagedKeyOfNobody(t *testing.T) {
+	for _, length := range []int64{5000, 300 << 20} {
+		b, c := open(t, t.TempDir()), claim("k")
+		file := filehold.KeyFile(b, "k")
+		write(t, file, strings.Repeat("x", 5000))
+		if err := os.Truncate(file, length); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "acquisition", acquire(t, b, c), driver.Held)
+		want(t, "renewal", renew(t, b, c)[0], driver.Held)
+		want(t, "release", release(t, b, c), driver.Held)
+	}
+}
+
 // TestFailingDisk lets every sync fail. A process that needs a token above the ceiling is told, and
 // the others go on.
 func TestFailingDisk(t *testing.T) {

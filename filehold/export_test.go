@@ -214,6 +214,12 @@ func signalAt(n int, torn bool, signal syscall.Signal) (calls func() (int, []int
 		return syscall.Link(from, to)
 	}
 	sysMkdir, sysMkfifo = mode(syscall.Mkdir), mode(syscall.Mkfifo)
+	sysFtruncate = func(fd int, size int64) error {
+		if step() && !torn {
+			die()
+		}
+		return syscall.Ftruncate(fd, size)
+	}
 	sysFsync = func(fd int) error {
 		if step() && !torn {
 			die()

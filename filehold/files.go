@@ -17,17 +17,18 @@ import (
 // The calls that change something are variables. So a test can die, or let another process act,
 // before, in and after each of them.
 var (
-	sysOpen   = syscall.Open
-	sysPwrite = syscall.Pwrite
-	sysWrite  = syscall.Write
-	sysUnlink = syscall.Unlink
-	sysRename = syscall.Rename
-	sysLink   = syscall.Link
-	sysMkdir  = syscall.Mkdir
-	sysMkfifo = syscall.Mkfifo
-	sysFsync  = syscall.Fsync
-	sysFlock  = syscall.Flock
-	sysMmap   = syscall.Mmap
+	sysOpen      = syscall.Open
+	sysPwrite    = syscall.Pwrite
+	sysFtruncate = syscall.Ftruncate
+	sysWrite     = syscall.Write
+	sysUnlink    = syscall.Unlink
+	sysRename    = syscall.Rename
+	sysLink      = syscall.Link
+	sysMkdir     = syscall.Mkdir
+	sysMkfifo    = syscall.Mkfifo
+	sysFsync     = syscall.Fsync
+	sysFlock     = syscall.Flock
+	sysMmap      = syscall.Mmap
 )
 
 // interruptible repeats a system call that a signal interrupts.

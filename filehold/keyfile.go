@@ -198,6 +198,15 @@ func place(size int, sequence uint64) (offset, end int64) {
 	return offset, end
 }
 
+// empty makes a damaged file a new one. What is left behind a new record could damage it again.
+func (k *keyFile) empty() error {
+	err := interruptible(func() error { return sysFtruncate(k.fd, 0) })
+	if err == nil {
+		k.size, k.sequence = 0, 0
+	}
+	return os.NewSyscallError("ftruncate", err)
+}
+
 // store puts the record into force, or removes the file of a free key.
 func (k *keyFile) store() error {
 	if k.fd < 0 {

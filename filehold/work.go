@@ -79,7 +79,7 @@ func (b *Backend) perform(j *job, k *keyFile, err error) {
 func (b *Backend) change(j *job, k *keyFile, s *step) (r driver.Result, err error) {
 	err = k.load(&b.buf)
 	if errors.Is(err, errDamaged) && b.mine[j.name] == nil && b.dir.alone(b.member.id) {
-		err = nil // no living member can hold what the record said
+		err = k.empty() // no living member can hold what the record said
 	}
 	if err != nil {
 		return r, err
