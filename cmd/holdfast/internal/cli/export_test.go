@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/look"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
@@ -166,19 +167,28 @@ func (c Cleanup) End() { c.end() }
 // Message is message.
 func Message(text string, names ...string) string { return message(text, names...) }
 
-// Stood returns what the status file says of a candidate after each step of a term: it leads, hears
-// that it does, stands by, leads again, and hears that nobody leads.
-func Stood(leader election.Leader) (states, leaders []string, err error) {
-	s, err := newStanding("", "name", nil)
+// Stood returns what the status file says of a candidate after each step: it hears of another
+// leader, leads, hears that it does, stands by, leads again, and hears that nobody leads.
+func Stood(other, leader election.Leader) (states, leaders []string, err error) {
+	s, err := newStanding("", "name", leader.String(), nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, step := range []func(){func() { s.leads(leader.Token) }, func() { s.ledBy(leader) },
-		s.standsBy, func() { s.leads(leader.Token + 1) }, func() { s.ledBy(election.Leader{}) }} {
+	for _, step := range []func(){func() { s.ledBy(other) },
+		func() { s.leads(leader.Token) }, func() { s.ledBy(leader) }, s.standsBy,
+		func() { s.leads(leader.Token + 1) }, func() { s.ledBy(election.Leader{}) }} {
 		step()
 		states, leaders = append(states, s.get().State), append(leaders, s.get().Leader)
 	}
 	return states, leaders, nil
+}
+
+// CandidateOf returns the options of a candidate that announces a text, and how others see it.
+func CandidateOf(l *holdfast.Locker, label, announce string) (o []election.Option, self string,
+	err error) {
+	f := leadFlags{announce: announce}
+	o, err = f.options(l, "name", label)
+	return o, f.self(label), err
 }
 
 // ManText is manText.

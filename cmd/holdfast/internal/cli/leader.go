@@ -51,6 +51,14 @@ func (f *leadFlags) options(l *holdfast.Locker, name, label string) ([]election.
 	return options, nil
 }
 
+// self is how others see the candidate when it leads.
+func (f *leadFlags) self(label string) string {
+	if f.announce != "" {
+		label += " <" + f.announce + ">" // as election.WithPayload says
+	}
+	return driver.ParseOwner(driver.NewOwner(driver.OwnerSuffix(label))).String()
+}
+
 // leader is one call of holdfast lead.
 type leader struct {
 	job      *job
@@ -143,7 +151,8 @@ func (l *leader) run(s streams) (err error) {
 
 // tell starts to tell others how this candidate stands and who leads. end ends that.
 func (l *leader) tell(e *election.Election) (end func(), err error) {
-	l.standing, err = newStanding(l.flags.statusFile, l.job.names[0], l.say)
+	l.standing, err = newStanding(l.flags.statusFile, l.job.names[0],
+		l.flags.self(l.job.label), l.say)
 	if err != nil {
 		return nil, err
 	}

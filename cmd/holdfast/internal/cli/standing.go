@@ -32,13 +32,13 @@ type status struct {
 // standing tells how this candidate stands: a file, and the service manager.
 type standing struct {
 	file    string // empty: none
+	self    string // how others see this candidate when it leads
 	manager *notify.Manager
 	say     *messages
 	changed chan struct{}
 
-	mu    sync.Mutex
-	now   status
-	heard string // who leads, as the backend has told it last; it tells only what has changed
+	mu  sync.Mutex
+	now status
 
 	failing bool // the file could not be written last time
 }
@@ -50,8 +50,8 @@ const (
 
 // newStanding returns the standing of a candidate. It writes the file, so that a wrong path is
 // noticed at the start.
-func newStanding(file, name string, say *messages) (*standing, error) {
-	s := &standing{file: file, say: say, changed: make(chan struct{}, 1), now: status{
+func newStanding(file, name, self string, say *messages) (*standing, error) {
+	s := &standing{file: file, self: self, say: say, changed: make(chan struct{}, 1), now: status{
 		State: stateStandby, Name: name, PID: os.Getpid(), Since: time.Now().Round(time.Second)}}
 	err := s.write()
 	if err != nil {
@@ -78,8 +78,10 @@ func (s *standing) update(change func(*status)) {
 	}
 }
 
+// leads notes the begin of a term. The backend tells of it later, and not at all if it has shown
+// this candidate as the leader before.
 func (s *standing) leads(token holdfast.Token) {
-	s.update(func(n *status) { n.State, n.Token, n.Leader = stateLeading, token.String(), s.heard })
+	s.update(func(n *status) { n.State, n.Token, n.Leader = stateLeading, token.String(), s.self })
 }
 
 // standsBy notes the end of a term. Who leads now is not known before the backend tells.
@@ -89,11 +91,10 @@ func (s *standing) standsBy() {
 
 func (s *standing) ledBy(l election.Leader) {
 	s.update(func(n *status) {
-		s.heard = ""
+		n.Leader = ""
 		if l.Exists() {
-			s.heard = l.String()
+			n.Leader = l.String()
 		}
-		n.Leader = s.heard
 	})
 }
 
