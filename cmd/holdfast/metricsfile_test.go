@@ -90,6 +90,13 @@ func TestMetricsFile(t *testing.T) {
 	holder.stdin.Close()
 	holder.ends()
 
+	// What fails before a lock is asked for is a run, too.
+	want(run(127, `na"me`, "--", "/nonexistent"), 127, 0, 0)
+	want(run(0, `na"me`, "--", "true"), 0, 1, 0)
+	want(run(126, `na"me`, "--", "/etc/passwd"), 126, 0, 0)
+	want(run(64, "--on=nonsense", `na"me`, "--", "true"), 64, 0, 0)
+	want(run(64, "--ttl=1ns", `na"me`, "--", "true"), 64, 0, 0)
+
 	left, err := os.ReadDir(metrics)
 	if err != nil {
 		t.Fatal(err)

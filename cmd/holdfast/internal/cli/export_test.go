@@ -39,6 +39,7 @@ func RunOn(stderr io.Writer, open func(context.Context) (driver.Backend, error),
 		label:   "sh",
 		quiet:   o.Quiet,
 		permits: o.Permits,
+		record:  new(record),
 
 		busyCode: codeBusy,
 	}

@@ -45,7 +45,7 @@ type job struct {
 
 	busyCode int // exit code if another holder has the lock
 
-	record record // for --metrics-file
+	record *record // for --metrics-file
 }
 
 // address is what job needs of *backendurl.Address; tests have their own.

@@ -15,9 +15,7 @@ import (
 // record is what --metrics-file says of one run. A run that waits for a lock or a command lives too
 // shortly to be scraped, so it leaves a file for the textfile collector of node_exporter.
 type record struct {
-	path  string // empty: nothing is written
-	begin time.Time
-
+	begin    time.Time
 	acquired time.Time // zero: not
 	lost     bool      // a lock was lost while the command ran
 }
@@ -42,15 +40,15 @@ func (f *runFlags) checkMetricsFile(given func(flag string) bool) error {
 
 // recorded calls run, writes the file, and returns the error of run. If the file cannot be written,
 // the exit code stays the same, because the work was done.
-func (j *job) recorded(s streams, run func(streams) error) error {
-	j.record.begin = time.Now()
-	err := run(s)
-	if j.record.path == "" {
+func recorded(s streams, path string, names []string, run func(*record) error) error {
+	r := record{begin: time.Now()}
+	err := run(&r)
+	if path == "" {
 		return err
 	}
-	text := j.record.text(j.names, exitCode(err), time.Now())
+	text := r.text(names, exitCode(err), time.Now())
 	// Everybody may read it, because the collector runs as another user.
-	if failure := wholefile.Write(j.record.path, 0o644, []byte(text)); failure != nil {
+	if failure := wholefile.Write(path, 0o644, []byte(text)); failure != nil {
 		write(context.Background(), s.err, message(fmt.Sprintf("--metrics-file: %v", failure)))
 	}
 	return err

@@ -50,10 +50,6 @@ func becomeOther(program, address, shown string) error {
 		env = append(env, handedVariable+"="+address)
 	}
 	err = become(path, append([]string{program}, withoutOn(commandLine)...), env)
-	var e *exit
-	if errors.As(err, &e) {
-		return err
-	}
 	code := failureCode(err)
 	if errors.Is(err, syscall.EAGAIN) { // short of processes
 		code = codeSystem

@@ -86,11 +86,17 @@ func newRun(s streams) *cobra.Command {
 				dash := cmd.ArgsLenAtDash()
 				names, command = args[:dash], args[dash:]
 			}
-			j, err := newJob(f, cmd.Flags().Changed, names, command)
-			if err != nil {
+			if err := f.checkMetricsFile(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return j.recorded(s, j.run)
+			return recorded(s, f.metrics, names, func(r *record) error {
+				j, err := newJob(f, cmd.Flags().Changed, names, command)
+				if err != nil {
+					return err // of a command that has vanished, for example: a run, too
+				}
+				j.record = r
+				return j.run(s)
+			})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
 			cobra.ShellCompDirective) {
@@ -168,7 +174,8 @@ With --metrics-file, run leaves metrics in Prometheus' text format for the textf
 collector of node_exporter: its exit code and when it ended, whether it got its
 locks and lost one, and how long it waited for them and held them. Calls that can
 run at the same time need a file each. The file is replaced as a whole; a symbolic
-link, and what is no regular file, is not.
+link, and what is no regular file, is not. After exit code 64 the file may be that
+of an earlier call.
 
 The lock is lost if the backend does not answer for as long as the lease lasts,
 if somebody removes it, and at the end of --max-hold. COMMAND and all that it
@@ -290,9 +297,6 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 	if err := f.checkPermits(given, names); err != nil {
 		return nil, err
 	}
-	if err := f.checkMetricsFile(given); err != nil {
-		return nil, err
-	}
 	j := &job{
 		names:    names,
 		args:     command,
@@ -306,7 +310,7 @@ func newJob(f runFlags, given func(flag string) bool, names, command []string) (
 		quiet:    f.quiet,
 		permits:  f.permits,
 		busyCode: f.busyCode,
-		record:   record{path: f.metrics},
+		record:   new(record),
 	}
 	var err error
 	if j.address, err = parseAddress(f.on, given("on")); err != nil {
