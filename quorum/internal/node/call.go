@@ -67,6 +67,7 @@ func (c *Call) Push() (turn bool) {
 		return false
 	}
 	c.key.busy |= Only(c.Node.Index)
+	c.History.started(c)
 	return true
 }
 

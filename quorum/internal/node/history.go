@@ -32,6 +32,7 @@ func (k *Key) next(i int) *Call {
 	for at, c := range k.waiting {
 		if c.Node.Index == i {
 			k.waiting = slices.Delete(k.waiting, at, at+1)
+			c.History.started(c)
 			return c
 		}
 	}
@@ -66,10 +67,12 @@ type History struct {
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
 	freed    Set // of these, nodes that held the claim until they confirmed it
-	unheard  Set // of these, nodes that left one unanswered, so that a later one does not tell all
+	unheard  Set // nodes where one of these may have ended the claim before, nobody knows when
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
+	underWay Set // nodes with a release under way
+	earlier  Set // of these, nodes where it is of an earlier hold than the last
 	calls    int // under way or waiting
 
 	doubts  *atomic.Int64 // of all histories, those that have a node Ending
@@ -78,11 +81,9 @@ type History struct {
 	// made counts calls, and last is the number of the last call on each node. Only the answer to
 	// the last call is true of the node. Only the last call may be made again, if it is a release:
 	// an earlier release would undo what came after it. A release that repeats the call before it
-	// has that one's number: what is true of one is true of both. A release of an earlier hold is
-	// not repeated: what it finds is not of this hold. So a number up to ended is not used again.
-	made  uint32
-	last  [Max]uint32
-	ended uint32 // the last number when the claim ended last
+	// has that one's number: what is true of one is true of both.
+	made uint32
+	last [Max]uint32
 }
 
 // NewHistory returns the history of a claim of which nothing was sent. doubts counts the histories
@@ -96,16 +97,14 @@ func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 // Begin notes that the claim is asked for.
 func (h *History) Begin() { h.over = false }
 
-// End notes that the claim is released or given up. The releases that are sent from now on are of
-// the hold that ends here. A node that has not answered a release of an earlier hold, and was not
-// asked for this one, may have had the claim still, and may lose it by that release: what it says
-// to the next one leaves open how long it had the claim.
+// End notes that the claim is released or given up. A release that is under way then is of an
+// earlier hold: what it finds may not have lasted until now. It is under way at a node that the
+// acquisition after it has left out, or that has not got that acquisition yet.
 func (h *History) End() {
 	if h.over {
 		return
 	}
-	h.over, h.ended = true, h.made
-	h.unheard |= h.ending & h.released
+	h.over, h.earlier = true, h.underWay
 }
 
 // Over reports whether the claim was released or given up, and not asked for since.
@@ -181,7 +180,7 @@ func (h *History) push(c *Call) {
 	defer h.recount()
 	i := c.Node.Index
 	h.calls++
-	if c.Op != Releasing || !h.released.Has(i) || h.last[i] <= h.ended {
+	if c.Op != Releasing || !h.released.Has(i) {
 		h.made++
 		h.last[i] = h.made
 	}
@@ -193,10 +192,16 @@ func (h *History) push(c *Call) {
 		h.touched |= Only(i)
 		h.released &^= Only(i)
 		h.freed &^= Only(i)
-		h.unheard &^= Only(i)
 	case Releasing:
 		h.released |= Only(i)
 		h.ending |= Only(i)
+	}
+}
+
+// started notes that the turn of a call has come.
+func (h *History) started(c *Call) {
+	if c.Op == Releasing {
+		h.underWay |= Only(c.Node.Index)
 	}
 }
 
@@ -225,25 +230,34 @@ func (h *History) returned(c *Call, r driver.Result,
 	defer h.recount()
 	i := c.Node.Index
 	h.calls--
-	if err == nil && h.latest(c) {
+	latest, earlier := h.latest(c), h.earlier.Has(i)
+	h.underWay &^= Only(i)
+	h.earlier &^= Only(i)
+	if err == nil && latest {
 		h.ending &^= Only(i) // calls take effect in the order in which they were made
 	}
-	switch {
-	case err == nil && c.Op == Releasing && h.latest(c):
-		r.State = h.confirmed(i, r.State)
-	case err == nil:
-	case c.Op == Acquiring:
-		if !h.again.Has(i) && !Maybe(err) {
+	if c.Op == Acquiring {
+		if err == nil {
+			h.unheard &^= Only(i) // whatever came before has had its effect
+		} else if !h.again.Has(i) && !Maybe(err) {
 			h.touched &^= Only(i)
 		}
+		return r, err, false
+	}
+	switch {
+	case err == nil && latest && !earlier:
+		r.State = h.confirmed(i, r.State)
+	case err == nil && r.State == driver.Held:
+		h.unheard |= Only(i)
+	case err == nil:
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
 		return driver.Result{State: h.Gone(i)}, nil, false
-	case h.latest(c): // else it was of a hold that is over
+	default:
 		if Maybe(err) {
 			h.unheard |= Only(i)
 		}
-		if !driver.Permanent(err) {
+		if latest && !driver.Permanent(err) { // else it was of a hold that is over
 			pend = h.Pend(i)
 		}
 	}

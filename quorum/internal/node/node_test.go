@@ -297,7 +297,8 @@ func (s said) Answer(_ *Call, r driver.Result, err error) {
 }
 
 // What a confirmed release has said counts for those that repeat it, until the claim is asked for
-// again. After one without an answer, nobody knows whether a claim that is gone was held.
+// again. After one without an answer, nobody knows whether a claim that is gone was held, until an
+// acquisition is answered.
 func TestGone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
 		keys, answers := newTable(), make(said, 1)
@@ -328,11 +329,12 @@ func TestGone(t *testing.T) {
 			{Releasing, driver.Held, nil, driver.Held, driver.Held}, // so that one did nothing
 			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
 			{Releasing, driver.Held, errForGood, driver.Unknown, driver.Unknown},
-			{Acquiring, driver.Held, errNever, driver.Held, driver.Lost},
-			{Acquiring, driver.Held, nil, driver.Held, driver.Lost},
-			{Releasing, driver.Held, errBroken, driver.Unknown, driver.Unknown},
-			{Acquiring, driver.Held, errBroken, driver.Held, driver.Lost},
-			{Releasing, driver.Lost, nil, driver.Lost, driver.Lost}, // of the last acquisition
+			{Acquiring, driver.Held, errNever, driver.Held, driver.Unknown},
+			{Releasing, driver.Lost, nil, driver.Unknown, driver.Unknown},
+			{Acquiring, driver.Held, errBroken, driver.Held, driver.Unknown},
+			{Releasing, driver.Lost, nil, driver.Unknown, driver.Unknown},
+			{Acquiring, driver.Busy, nil, driver.Held, driver.Lost},
+			{Releasing, driver.Lost, nil, driver.Lost, driver.Lost},
 		} {
 			fakes[0].answer = driver.Result{State: step.answer, Token: 1}
 			fakes[0].set(step.err, nil)
@@ -373,7 +375,7 @@ func TestUnheardReleaseOfAnEarlierHold(t *testing.T) {
 func TestReleaseOfAnEarlierHoldSaysNothingOfThisOne(t *testing.T) {
 	for _, test := range []struct{ first, second, says driver.State }{
 		{driver.Held, driver.Lost, driver.Unknown},
-		{driver.Lost, driver.Lost, driver.Unknown},
+		{driver.Lost, driver.Lost, driver.Lost}, // so that one did nothing
 		{driver.Held, driver.Held, driver.Held},
 		{driver.Lost, driver.Busy, driver.Busy},
 	} {

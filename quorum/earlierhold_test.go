@@ -1,0 +1,193 @@
+package quorum_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/quorum"
+)
+
+// Node 3 granted an earlier attempt, gives that back, and its answer takes long. The attempt that
+// gets the key leaves the node out. When node 2 has lost the key and the lock is released, that
+// answer is still on its way. It says that node 3 held the earlier attempt's claim until then, and
+// nothing of the lock.
+func TestReleaseDoesNotCountThatOfAnEarlierAttempt(t *testing.T) {
+	unknown := 0
+	for pause := time.Duration(0); pause < 20*time.Millisecond; pause += 250 * time.Microsecond {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+			other, claim := a.claim(), a.claim()
+			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
+			a.hold(other)
+			c.take("k", 0, 1)
+			c.do(func() {
+				c.applied = func([]string) {
+					if c.servers[2].keys["k"] != nil {
+						c.servers[2].slow = 40 * time.Millisecond // from its next answer on
+					}
+				}
+			})
+			a.busy(claim)
+			time.Sleep(roundTrip) // the release has taken effect
+			c.do(func() {
+				c.applied = nil
+				for _, s := range c.servers[:2] {
+					delete(s.keys, "k")
+				}
+			})
+			a.downBy(other)
+			c.do(func() {
+				c.servers[2].slow = 0
+				delete(c.servers[0].keys, "x")
+			})
+			a.hold(claim)
+			a.renew(other, driver.Held) // so node 3 is needed, and up
+			if up := a.Status().Nodes[2].State; up != quorum.Up {
+				t.Fatal(up)
+			}
+			c.do(func() { delete(c.servers[1].keys, "k") })
+			time.Sleep(pause)
+			r, err := a.Release(t.Context(), claim)
+			if err == nil && r.State == driver.Held {
+				t.Errorf("after %v: Release = held; one node of three held the claim", pause)
+			}
+			if errors.Is(err, driver.ErrUnknown) {
+				unknown++
+			}
+			time.Sleep(time.Hour)
+			c.clean("k")
+		})
+	}
+	t.Logf("%d releases were unknown", unknown)
+}
+
+// downBy has node 3 count as down by two calls for a claim that fail after 10 ms.
+func (c *client) downBy(other driver.Claim) {
+	c.cluster.t.Helper()
+	for range 2 {
+		c.renew(other, driver.Held)
+		time.Sleep(11 * time.Millisecond)
+	}
+	if s := c.Status().Nodes[2].State; s != quorum.Down {
+		c.cluster.t.Fatal(s)
+	}
+}
+
+// Node 3 grants an earlier attempt, gives that back, and hangs before that has an effect. The next
+// attempt waits there, gets the key from nodes 1 and 2, and was not sent to node 3 when the lock is
+// released. So node 3 has had the claim until then, and what it says is no proof of a loss. Node 2
+// has lost it.
+func TestReleaseAfterAnEarlierAttemptThatHangs(t *testing.T) {
+	for hang := time.Millisecond; hang < 20*time.Millisecond; hang += time.Millisecond {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+			l := lockerOn(t, a.Quorum)
+			c.do(func() {
+				c.servers[0].crash(true)
+				c.servers[1].crash(true)
+				c.applied = func([]string) {
+					if k := c.servers[2].keys["k"]; k != nil && k.owner != "" {
+						c.servers[2].frozen, c.applied = true, nil
+					}
+				}
+			})
+			time.AfterFunc(20*time.Millisecond, func() { c.restart(false, 0, 1) })
+			lock, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(roundTrip)
+			c.do(func() { delete(c.servers[1].keys, "k") })
+			hung := c.holders("k")[2] != ""
+			time.AfterFunc(hang, func() { c.thaw(2) })
+			err = lock.Release(t.Context())
+			if lost := new(holdfast.LostError); hung && errors.As(err, &lost) {
+				t.Errorf("node 3 hangs for %v: Release = %v; two of three held the key until then", hang,
+					err)
+			}
+			time.Sleep(time.Hour)
+			c.clean("k")
+		})
+	}
+}
+
+// Node 3 hangs, and counts as down when the turn of an attempt and of its release comes. So no
+// release was sent to it before that of the lock, and what it says is true of the lock.
+func TestReleaseAfterOneThatWasNotSent(t *testing.T) {
+	for pause := time.Duration(0); pause < 20*time.Millisecond; pause += time.Millisecond {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+			other, claim := a.claim(), a.claim()
+			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
+			a.hold(other)
+			c.take("k", 0, 1)
+			c.crash(2)
+			a.busy(claim) // node 3 does not answer, nor does it get the release
+			a.downBy(other)
+			c.do(func() {
+				delete(c.servers[0].keys, "k")
+				delete(c.servers[1].keys, "k")
+			})
+			a.hold(claim)
+			time.Sleep(30 * time.Millisecond) // the call that hangs has ended
+			c.restart(false, 2)
+			c.do(func() { delete(c.servers[1].keys, "k") })
+			sent := a.conns[2].made["release"]
+			time.Sleep(pause)
+			if n := a.conns[2].made["release"]; n != sent {
+				return // it has got that of the attempt
+			}
+			r, err := a.Release(t.Context(), claim)
+			if asked := a.conns[2].made["release"] > sent; asked && (err != nil || r.State == driver.Held) {
+				t.Errorf("after %v: Release = %v, %v; want lost", pause, r.State, err)
+			}
+			time.Sleep(time.Hour)
+			c.clean("k")
+		})
+	}
+}
+
+// Node 3 grants an earlier attempt, whose release still waits there for its turn when the lock is
+// released. So it is sent after that, and finds what the lock's own release would find.
+func TestReleaseAfterOneThatWaits(t *testing.T) {
+	said := make(map[string]int)
+	for pause := time.Duration(0); pause < 15*time.Millisecond; pause += time.Millisecond {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+			other, claim := a.claim(), a.claim()
+			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
+			a.hold(other)
+			c.take("k", 0, 1)
+			a.busy(claim)
+			time.Sleep(2 * roundTrip)
+			c.do(func() { c.servers[2].slow = 47 * time.Millisecond })
+			a.busy(claim) // node 3 has granted it, and its answer takes long
+			a.downBy(other)
+			c.do(func() {
+				c.servers[2].slow = 0
+				delete(c.servers[0].keys, "k")
+				delete(c.servers[1].keys, "k")
+				delete(c.servers[0].keys, "x")
+			})
+			a.hold(claim)
+			a.renew(other, driver.Held) // so node 3 is needed, and up
+			c.do(func() { delete(c.servers[1].keys, "k") })
+			time.Sleep(pause)
+			r, err := a.Release(t.Context(), claim)
+			said[fmt.Sprint(r.State, " ", err)]++
+			time.Sleep(time.Hour)
+			c.clean("k")
+		})
+	}
+	if len(said) != 1 || said["held <nil>"] == 0 {
+		t.Errorf("Release said %v; want held, as nodes 1 and 3 have had the claim until then", said)
+	}
+}
