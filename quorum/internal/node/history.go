@@ -247,9 +247,9 @@ func (h *History) returned(c *Call, r driver.Result,
 	switch {
 	case err == nil && latest && !earlier:
 		r.State = h.confirmed(i, r.State)
-	case err == nil && r.State == driver.Held:
+	case err == nil && r.State == driver.Held && h.over:
 		h.unheard |= Only(i)
-	case err == nil:
+	case err == nil: // if it has ended a grant, that was before the claim ended
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
 		return driver.Result{State: h.Gone(i)}, nil, false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -407,6 +408,70 @@ func TestReleaseOfAnEarlierHoldSaysNothingOfThisOne(t *testing.T) {
 					test.first, test.second, first, says, test.says)
 			}
 			check(t, "node", fakes[0].took(), []string{"acquire k a", "release k a", "release k a"})
+		})
+	}
+}
+
+// What the last release says after calls for one claim, and answers to them, in such an order. In
+// between the claim may be asked for at other nodes alone.
+func TestWhatAReleaseSaysAfterEarlierCalls(t *testing.T) {
+	for _, test := range []struct {
+		name, steps string
+		says        driver.State
+	}{
+		{"one waited, and is under way when the claim ends",
+			"acquire release held leftOut release held lost", driver.Unknown},
+		{"one is under way when the claim ends, and has no answer",
+			"acquire held release leftOut release none lost", driver.Unknown},
+		{"one has no answer, and the acquisition behind it is not made",
+			"acquire held release acquire release none lost", driver.Unknown},
+		{"one ended a place in the queue",
+			"acquire busy release leftOut release busy lost", driver.Lost},
+		{"one was answered before the claim ended, and the acquisition behind it was not",
+			"acquire held release acquire held none release lost", driver.Lost},
+		{"one is sent after the claim has ended, and the acquisition behind it is not made",
+			"acquire release acquire release held held lost", driver.Unknown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, nodes []*Node, fakes []*fake) {
+				keys, answers, hang := newTable(), make(said, 10), make(chan struct{})
+				fakes[0].set(nil, hang)
+				answer := func(state driver.State, err error) {
+					next := make(chan struct{})
+					fakes[0].set(err, next)
+					fakes[0].answer.State = state
+					close(hang)
+					hang = next
+				}
+				call := func(op Operation) {
+					keys.call(nodes[0], op, "a", func(c *Call) { c.To = both{c.To, answers} })
+				}
+				for step := range strings.FieldsSeq(test.steps) {
+					switch synctest.Wait(); step {
+					case "acquire":
+						call(Acquiring)
+					case "release":
+						call(Releasing)
+					case "leftOut":
+						keys.mu.Lock()
+						keys.claim("a").history.Begin()
+						keys.mu.Unlock()
+					case "none":
+						answer(0, errBroken)
+					default:
+						answer(map[string]driver.State{"held": driver.Held, "busy": driver.Busy,
+							"lost": driver.Lost}[step], nil)
+					}
+				}
+				synctest.Wait()
+				close(answers)
+				var says driver.State
+				for says = range answers {
+				}
+				if says != test.says {
+					t.Errorf("the last release says %v; want %v", says, test.says)
+				}
+			})
 		})
 	}
 }
