@@ -230,20 +230,26 @@ func (h *History) returned(c *Call, r driver.Result,
 	defer h.recount()
 	i := c.Node.Index
 	h.calls--
+	if err == nil && h.latest(c) {
+		h.ending &^= Only(i) // calls take effect in the order in which they were made
+	}
+	if c.Op == Releasing {
+		return h.releaseReturned(c, r, err)
+	}
+	if err == nil {
+		h.unheard &^= Only(i) // whatever came before has had its effect
+	} else if !h.again.Has(i) && !Maybe(err) {
+		h.touched &^= Only(i)
+	}
+	return r, err, false
+}
+
+func (h *History) releaseReturned(c *Call, r driver.Result,
+	err error) (_ driver.Result, _ error, pend bool) {
+	i := c.Node.Index
 	latest, earlier := h.latest(c), h.earlier.Has(i)
 	h.underWay &^= Only(i)
 	h.earlier &^= Only(i)
-	if err == nil && latest {
-		h.ending &^= Only(i) // calls take effect in the order in which they were made
-	}
-	if c.Op == Acquiring {
-		if err == nil {
-			h.unheard &^= Only(i) // whatever came before has had its effect
-		} else if !h.again.Has(i) && !Maybe(err) {
-			h.touched &^= Only(i)
-		}
-		return r, err, false
-	}
 	switch {
 	case err == nil && latest && !earlier:
 		r.State = h.confirmed(i, r.State)
