@@ -19,12 +19,7 @@ func TestReleaseDoesNotCountThatOfAnEarlierAttempt(t *testing.T) {
 	unknown := 0
 	for pause := time.Duration(0); pause < 20*time.Millisecond; pause += 250 * time.Microsecond {
 		bubble(t, func(t *testing.T) {
-			c := newCluster(t, 3)
-			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
-			other, claim := a.claim(), a.claim()
-			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
-			a.hold(other)
-			c.take("k", 0, 1)
+			c, a, other, claim := refusedByTwo(t)
 			c.do(func() {
 				c.applied = func([]string) {
 					if c.servers[2].keys["k"] != nil {
@@ -64,6 +59,18 @@ func TestReleaseDoesNotCountThatOfAnEarlierAttempt(t *testing.T) {
 		})
 	}
 	t.Logf("%d releases were unknown", unknown)
+}
+
+// refusedByTwo returns a cluster of three nodes of which the first two refuse the claim. A call for
+// the other claim, which is held, fails after 10 ms.
+func refusedByTwo(t *testing.T) (c *cluster, a *client, other, claim driver.Claim) {
+	c = newCluster(t, 3)
+	a = c.client(quorum.WithRandom(func() float64 { return 0.9 }))
+	other, claim = a.claim(), a.claim()
+	other.Key, other.TTL = "x", 100*time.Millisecond
+	a.hold(other)
+	c.take("k", 0, 1)
+	return c, a, other, claim
 }
 
 // downBy has node 3 count as down by two calls for a claim that fail after 10 ms.
@@ -122,12 +129,7 @@ func TestReleaseAfterAnEarlierAttemptThatHangs(t *testing.T) {
 func TestReleaseAfterOneThatWasNotSent(t *testing.T) {
 	for pause := time.Duration(0); pause < 20*time.Millisecond; pause += time.Millisecond {
 		bubble(t, func(t *testing.T) {
-			c := newCluster(t, 3)
-			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
-			other, claim := a.claim(), a.claim()
-			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
-			a.hold(other)
-			c.take("k", 0, 1)
+			c, a, other, claim := refusedByTwo(t)
 			c.crash(2)
 			a.busy(claim) // node 3 does not answer, nor does it get the release
 			a.downBy(other)
@@ -164,12 +166,7 @@ func TestReleaseAfterOneThatWaits(t *testing.T) {
 	said := make(map[string]int)
 	for pause := time.Duration(0); pause < 15*time.Millisecond; pause += time.Millisecond {
 		bubble(t, func(t *testing.T) {
-			c := newCluster(t, 3)
-			a := c.client(quorum.WithRandom(func() float64 { return 0.9 }))
-			other, claim := a.claim(), a.claim()
-			other.Key, other.TTL = "x", 100*time.Millisecond // its calls fail after 10 ms
-			a.hold(other)
-			c.take("k", 0, 1)
+			c, a, other, claim := refusedByTwo(t)
 			a.busy(claim)
 			time.Sleep(2 * roundTrip)
 			c.do(func() { c.servers[2].slow = 47 * time.Millisecond })

@@ -13,7 +13,8 @@ import (
 // all nodes if the Quorum knows nothing of the claim. Release returns Held if a majority held the
 // claim until now. If too many nodes did not hold it for a majority, it returns Busy if the claim
 // was queued on one of them, and else Lost. If too few nodes answer to tell, it fails with
-// ErrUnknown. A repetition that a majority answers does not fail: the claim is gone.
+// ErrUnknown. An answer does not tell if a release of an earlier attempt may have ended the claim
+// at that node. A repetition that a majority answers does not fail: the claim is gone.
 //
 // In every case, nodes that did not answer get the release again when they are back. A node that
 // has confirmed a release is not asked again while others have not. Nor is a node that is down, if

@@ -67,7 +67,7 @@ type History struct {
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
 	freed    Set // of these, nodes that held the claim until they confirmed it
-	unheard  Set // nodes where one of these may have ended the claim before, nobody knows when
+	unheard  Set // nodes where a release may have ended the claim before, nobody knows when
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
@@ -99,7 +99,8 @@ func (h *History) Begin() { h.over = false }
 
 // End notes that the claim is released or given up. A release that is under way then is of an
 // earlier hold: what it finds may not have lasted until now. It is under way at a node that the
-// acquisition after it has left out, or that has not got that acquisition yet.
+// acquisition after it has left out, or that has not got that acquisition yet. To end a claim again
+// changes nothing.
 func (h *History) End() {
 	if h.over {
 		return
@@ -120,8 +121,8 @@ func (h *History) Touched() Set { return h.touched }
 func (h *History) Released() Set { return h.released }
 
 // Gone returns what a release says of node i, which does not have the claim: Held if a release that
-// this one repeats has ended its hold there, Unknown if one may have and its answer is missing, and
-// else Lost.
+// this one repeats has ended its hold there, Unknown if one may have ended it earlier, and else
+// Lost.
 func (h *History) Gone(i int) driver.State {
 	switch {
 	case h.freed.Has(i):
@@ -244,6 +245,7 @@ func (h *History) returned(c *Call, r driver.Result,
 	return r, err, false
 }
 
+// releaseReturned is returned for a release.
 func (h *History) releaseReturned(c *Call, r driver.Result,
 	err error) (_ driver.Result, _ error, pend bool) {
 	i := c.Node.Index
