@@ -169,7 +169,8 @@ func (c Cleanup) End() { c.end() }
 func Message(text string, names ...string) string { return message(text, names...) }
 
 // Stood returns what the status file says of a candidate after each step: it hears of another
-// leader, leads, hears that it does, stands by, leads again, and hears that nobody leads.
+// leader, leads, hears that it does, stands by, leads again, hears that nobody leads, hears of
+// another leader, and stands by.
 func Stood(other, leader election.Leader) (states, leaders []string, err error) {
 	s, err := newStanding("", "name", leader.String(), nil)
 	if err != nil {
@@ -177,7 +178,8 @@ func Stood(other, leader election.Leader) (states, leaders []string, err error) 
 	}
 	for _, step := range []func(){func() { s.ledBy(other) },
 		func() { s.leads(leader.Token) }, func() { s.ledBy(leader) }, s.standsBy,
-		func() { s.leads(leader.Token + 1) }, func() { s.ledBy(election.Leader{}) }} {
+		func() { s.leads(leader.Token + 1) }, func() { s.ledBy(election.Leader{}) },
+		func() { s.ledBy(other) }, s.standsBy} {
 		step()
 		states, leaders = append(states, s.get().State), append(leaders, s.get().Leader)
 	}

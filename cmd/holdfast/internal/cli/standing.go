@@ -84,9 +84,15 @@ func (s *standing) leads(token holdfast.Token) {
 	s.update(func(n *status) { n.State, n.Token, n.Leader = stateLeading, token.String(), s.self })
 }
 
-// standsBy notes the end of a term. Who leads now is not known before the backend tells.
+// standsBy notes the end of a term. Who leads now is not known before the backend tells. It may
+// have told while the term was ending, and then tells nothing more.
 func (s *standing) standsBy() {
-	s.update(func(n *status) { n.State, n.Token, n.Leader = stateStandby, "", "" })
+	s.update(func(n *status) {
+		n.State, n.Token = stateStandby, ""
+		if n.Leader == s.self {
+			n.Leader = ""
+		}
+	})
 }
 
 func (s *standing) ledBy(l election.Leader) {
