@@ -24,6 +24,7 @@ func (l *Locker) cleanUp(claim driver.Claim) {
 // no answer, the key stays until its TTL ends, and Close reports the key.
 func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 	until := clock.Now().Add(claim.TTL + maxRequestTime)
+	var refusal error // the last answer
 	for attempt := 0; ; attempt++ {
 		r := l.request(context.Background(), requestTime(claim.TTL))
 		_, err := r.release(claim)
@@ -31,6 +32,12 @@ func (l *Locker) releaseUntilAnswered(claim driver.Claim) {
 			return
 		}
 		err = r.explain(err) // before the pause: explain takes an error after the end for no answer
+		switch {
+		case !isUnknown(err):
+			refusal = err
+		case refusal != nil:
+			err = fmt.Errorf("%w; before that: %v", err, refusal)
+		}
 		if clock.Now() >= until || driver.Permanent(err) || !l.sleep(backoff(attempt)) {
 			key := l.userKey(claim.Key)
 			l.warn("holdfast: key left to its TTL", "key", key, "error", err)

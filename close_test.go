@@ -178,6 +178,45 @@ func TestCloseTellsWhyReleasesWereRefused(t *testing.T) {
 	}
 }
 
+// slow is a backend that refuses releases, after a while.
+type slow struct {
+	*memhold.Backend
+	refusal error
+}
+
+func (b slow) Release(ctx context.Context, _ driver.Claim) (driver.Result, error) {
+	select {
+	case <-ctx.Done():
+		return driver.Result{}, ctx.Err()
+	case <-time.After(2 * time.Second):
+		return driver.Result{}, b.refusal
+	}
+}
+
+// So they do if the last of several requests has no answer, because Close's time is up.
+func TestCloseTellsWhyEarlierReleasesWereRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := slow{memhold.New(), &driver.Error{Err: errors.New("disk is read-only")}}
+		defer b.Backend.Close()
+		var log bytes.Buffer
+		l, err := holdfast.New(b, holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(background, "key"); err != nil {
+			t.Fatal(err)
+		}
+		err = l.Close()
+		mustBe(t, err, holdfast.ErrUnknown) // the last request may have taken effect
+		synctest.Wait()
+		for _, text := range []string{err.Error(), log.String()} {
+			if strings.Count(text, b.refusal.Error()) != 1 {
+				t.Errorf("%q; want that it says once why releases were refused", text)
+			}
+		}
+	})
+}
+
 // However many keys are left, the error of Close fits into a log. It still holds all errors.
 func TestErrorOfCloseIsBounded(t *testing.T) {
 	for _, keys := range []int{1, 5, 6, 3000} {
