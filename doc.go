@@ -54,9 +54,11 @@
 //   - Nothing left behind. An acquisition that was cancelled, failed or timed out may leave a key
 //     at the backend. It is gone at the latest a second and a round trip after the backend answers
 //     again. If a request was lost, add the time that it had to answer, which is five seconds at
-//     most. There is one exception. A release is repeated for the TTL and five seconds. If it is
-//     not answered in that time, and a request that was held up on its way arrives only after that,
-//     the key is taken for a whole TTL from then.
+//     most. There are two exceptions. If the backend refuses the release for good (see
+//     driver.Permanent), or [Locker.Close] gives it up and says so, the key stays for its TTL. And
+//     a release is repeated for the TTL and five seconds. If it is not answered in that time, and a
+//     request that was held up on its way arrives only after that, the key is taken for a whole TTL
+//     from then.
 //
 // # Caveats
 //

@@ -168,7 +168,7 @@ func (l *Lock) Extend(ctx context.Context) error {
 // ErrReleased if it was released before. So a deferred Release after an explicit one does no harm.
 // If the backend does not confirm the release, Release returns ErrUnavailable, ErrUnknown or the
 // error of ctx, and the release is tried again in the background, for about the TTL and five
-// seconds.
+// seconds, or until the backend refuses it for good (see driver.Permanent).
 //
 // ctx bounds the wait, not the release: if ctx has already ended, the release happens in the
 // background. A nil ctx means context.Background(). The lock's own context, which ends just then,
