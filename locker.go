@@ -207,9 +207,9 @@ func (l *Locker) Stats() Stats { return l.counters.snapshot() }
 // releases in the background. The error wraps the error of each such key, and its text names five
 // of them at most. If a request to the backend does not return even when its context ends, after
 // these five seconds, Close returns another second later, with an error that also wraps ErrUnknown.
-// So it does if a context of a caller's own kind hangs as it ends with a lock. Otherwise, when
-// Close has returned, no goroutine of the Locker is left except those that call hooks and the
-// logger. So a hook may call Close.
+// So it does if a context of a caller's own kind hangs as it ends with a lock. That error does not
+// name the keys that wait for what hangs. Otherwise, when Close has returned, no goroutine of the
+// Locker is left except those that call hooks and the logger. So a hook may call Close.
 //
 // There are two things that Close cannot know, and so it may return nil although a key is still
 // taken. A request that was given up may still be in the network. If no later release is answered,
