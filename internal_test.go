@@ -524,7 +524,11 @@ func TestLossAtTheLastMomentIsTold(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			told := 0
-			memory, l := newLocker(t, WithHooks(Hooks{Lost: func(LostEvent) { told++ }}))
+			memory, l := newLocker(t, WithHooks(Hooks{Lost: func(e LostEvent) {
+				if told++; e.Key != "a" || e.Held < time.Second {
+					t.Errorf("the loss of %q is told, held for %v", e.Key, e.Held)
+				}
+			}}))
 			ctx := t.Context()
 			if nested {
 				outer, err := l.Acquire(ctx, "a")

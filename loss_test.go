@@ -98,6 +98,38 @@ func TestLossBeforeTheSetIsCompleteIsNotTold(t *testing.T) {
 	}
 }
 
+// That is so, too, if the key came from another goroutine: handed over, or shared at once, or after
+// the span.
+func TestLossOfWhatCameInMemoryIsNotTold(t *testing.T) {
+	shared := []holdfast.AcquireOption{holdfast.WithShared()}
+	for _, c := range []struct {
+		options []holdfast.AcquireOption
+		after   time.Duration
+	}{{nil, 0}, {shared, 0}, {shared, 2 * holdfast.DefaultCohortSpan}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			told := 0
+			l, faults := b.locker(holdfast.WithTTL(3*time.Second),
+				holdfast.WithHooks(holdfast.Hooks{Lost: func(holdfast.LostEvent) { told++ }}))
+			other, _ := b.locker()
+			taken := b.acquire(other, "b")
+			first := b.acquire(l, "a", c.options...)
+			time.Sleep(c.after)
+			time.AfterFunc(10*time.Millisecond, func() { b.release(first) })
+			time.AfterFunc(time.Second, func() { faults.Lose("a") })
+			ctx, cancel := context.WithTimeout(background, 5*time.Second)
+			defer cancel()
+			_, err := l.AcquireAll(ctx, []string{"a", "b"}, c.options...)
+			mustBe(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+			if s := l.Stats(); s.Lost != 0 || told != 0 || s.Acquired != 1 {
+				t.Errorf("counted %+v, %d told; want no loss", s, told)
+			}
+			b.release(taken)
+		})
+	}
+}
+
 // Nor is the loss of a key by which scouts keep an order.
 func TestLossOfTheGateIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
