@@ -710,6 +710,21 @@ func TestDamagedKeyOfNobody(t *testing.T) {
 	}
 }
 
+// TestDamagedKeyThatIsNotGranted damages the file of a key that nobody can hold, and then lets its
+// acquisition fail: no file is left of it.
+func TestDamagedKeyThatIsNotGranted(t *testing.T) {
+	b, c := open(t, t.TempDir()), claim("k")
+	write(t, filehold.KeyFile(b, "k"), strings.Repeat("x", 5000))
+	filehold.FailSync(t)
+	c.Token = driver.Token(time.Now().Add(time.Hour).UnixMicro()) // above the ceiling
+	if _, err := b.Acquire(context.Background(), c); !errors.Is(err, syscall.EIO) {
+		t.Errorf("acquire: %v; want EIO", err)
+	}
+	if n := keyFiles(t, b.Dir()); n != 0 {
+		t.Errorf("%d files of keys after an acquisition that failed; want none", n)
+	}
+}
+
 // TestFailingDisk lets every sync fail. A process that needs a token above the ceiling is told, and
 // the others go on.
 func TestFailingDisk(t *testing.T) {

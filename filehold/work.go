@@ -44,7 +44,7 @@ func (b *Backend) await(l *lane, fd int) error {
 // perform does a job on a locked key and unlocks it. err says why the key could not be locked.
 func (b *Backend) perform(j *job, k *keyFile, err error) {
 	defer k.close()
-	made := err == nil && k.fd >= 0 && k.size == 0
+	locked := err == nil && k.fd >= 0
 	s := step{me: b.member.id, now: clock.SinceBoot(), lives: b.lives, draw: b.tokens.draw,
 		record: &k.record}
 	var r driver.Result
@@ -52,8 +52,8 @@ func (b *Backend) perform(j *job, k *keyFile, err error) {
 	if begun && err == nil {
 		r, err = b.change(j, k, &s)
 	}
-	if made && (err != nil || !begun) {
-		removeFile(k.path) // a key that nobody holds or waits for has no file
+	if locked && k.size == 0 && (err != nil || !begun) {
+		removeFile(k.path) // new or emptied: a key that nobody holds or waits for has no file
 	}
 	k.close()
 	if !begun {
