@@ -725,6 +725,32 @@ func TestDamagedKeyThatIsNotGranted(t *testing.T) {
 	}
 }
 
+// TestKeyThatIsNoFile puts something else in the place of the file of a key: a look at it returns,
+// and an error names it.
+func TestKeyThatIsNoFile(t *testing.T) {
+	b := open(t, t.TempDir())
+	path := filehold.KeyFile(b, "k")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Inspect(context.Background(), "k"); err != nil { // it must not wait for a writer
+		t.Error("named pipe:", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, errInspect := b.Inspect(context.Background(), "k")
+	_, errAcquire := b.Acquire(context.Background(), claim("k"))
+	for _, err := range []error{errInspect, errAcquire} {
+		if !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), path) {
+			t.Errorf("directory: %v; want an error that names %s", err, path)
+		}
+	}
+}
+
 // TestFailingDisk lets every sync fail. A process that needs a token above the ceiling is told, and
 // the others go on.
 func TestFailingDisk(t *testing.T) {

@@ -95,7 +95,8 @@ func (b *Backend) read(name string) (r record, err error) {
 }
 
 func (b *Backend) readOnce(path string) (record, error) {
-	fd, err := openFile(path, syscall.O_RDONLY, 0)
+	// A named pipe in the place of the file would have a look wait for ever.
+	fd, err := openFile(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil
 	}

@@ -150,7 +150,10 @@ func (k *keyFile) load(buf *[]byte) error {
 		k.record = record{}
 		return damaged(k.path)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.path, err)
+	}
+	return nil
 }
 
 // read returns the payload in force, or nil if no record was ever completed.
