@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,6 +293,12 @@ func TestOpenRefuses(t *testing.T) {
 		refused(t, t.TempDir(), syscall.EPERM, "no named pipe can be made: mkfifo ",
 			"operation not permitted")
 	})
+	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // others have no permission there
+		t.Run("nobody can create it", func(t *testing.T) {
+			refused(t, "/proc/holdfast", nil,
+				"it does not exist, and cannot be created: mkdir /proc/holdfast: ")
+		})
+	}
 	t.Run("other clock", func(t *testing.T) {
 		dir := t.TempDir()
 		filehold.SetClock(t, 1)

@@ -95,11 +95,16 @@ func makeLast(path string, last bool) (fs.FileInfo, error) {
 	if !last {
 		return nil, fmt.Errorf("%s does not exist: %w", path, fs.ErrNotExist)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(path, 0o700)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrExist): // another process may have been faster
+		return os.Lstat(path)
+	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("it does not exist, and cannot be created by user %d in %s (%s): %w",
 			os.Geteuid(), filepath.Dir(path), describe(filepath.Dir(path)), err)
+	default: // for every user, as on a read-only file system
+		return nil, fmt.Errorf("it does not exist, and cannot be created: %w", err)
 	}
-	return os.Lstat(path) // another process may have been faster
 }
 
 func trustLink(dir, path string, link fs.FileInfo) error {
