@@ -192,3 +192,46 @@ func TestReleaseAfterOneThatWaits(t *testing.T) {
 		t.Errorf("Release said %v; want held, as nodes 1 and 3 have had the claim until then", said)
 	}
 }
+
+// Node 3 grants an earlier attempt, and hangs when it is to give that back. The next attempt gets
+// the key from nodes 1 and 2, and its request hangs at node 3, too, until the lock is released.
+// Then another takes the key at node 3 before the request has its turn. So node 3 has had the claim
+// until then, and its refusal is no proof of a loss. Node 2 has lost it.
+func TestReleaseAfterWhichAnAttemptIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, a, _, claim := refusedByTwo(t)
+		node := c.servers[2]
+		owner := func() (owner string) {
+			if k := node.keys["k"]; k != nil {
+				owner = k.owner
+			}
+			return owner
+		}
+		c.do(func() { c.applied = func([]string) { node.frozen = owner() == claim.Owner } })
+		a.busy(claim)
+		c.do(func() {
+			delete(c.servers[0].keys, "k")
+			delete(c.servers[1].keys, "k")
+		})
+		a.hold(claim)
+		time.Sleep(70 * time.Millisecond) // the release has had its time, and the request not yet
+		c.do(func() {
+			delete(c.servers[1].keys, "k")
+			c.applied = func([]string) {
+				if owner() == "" {
+					node.give("k", "another", time.Minute)
+				}
+			}
+		})
+		if n := c.holds(claim); n != 2 {
+			t.Fatalf("%d nodes hold the claim; want 2", n)
+		}
+		time.AfterFunc(1, func() { c.thaw(2) })
+		if r, err := a.Release(t.Context(), claim); !errors.Is(err, driver.ErrUnknown) {
+			t.Errorf("Release = %v, %v; want unknown, as two of three held the key until then",
+				r.State, err)
+		}
+		time.Sleep(time.Hour)
+		c.clean("k")
+	})
+}

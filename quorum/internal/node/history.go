@@ -66,8 +66,8 @@ type History struct {
 	touched  Set // nodes that an acquisition was sent to, and that may have it
 	again    Set // of these, nodes that a second acquisition was sent to
 	released Set // nodes whose last call was a release
-	freed    Set // of these, nodes that held the claim until they confirmed it
-	unheard  Set // nodes where a release may have ended the claim before, nobody knows when
+	freed    Set // nodes where a release has ended a grant since the claim was over
+	unheard  Set // nodes where a release may have ended the claim, nobody knows when
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
@@ -95,17 +95,21 @@ func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 }
 
 // Begin notes that the claim is asked for.
-func (h *History) Begin() { h.over = false }
+func (h *History) Begin() { h.over, h.earlier = false, 0 }
 
-// End notes that the claim is released or given up. A release that is under way then is of an
-// earlier hold: what it finds may not have lasted until now. It is under way at a node that the
-// acquisition after it has left out, or that has not got that acquisition yet. To end a claim again
-// changes nothing.
+// End notes that the claim is released or given up. To end a claim again changes nothing.
+//
+// A release that is under way then is of an earlier hold: what it finds may not have lasted until
+// now. It is under way at a node that the acquisition after it has left out, or that has not got
+// that acquisition yet. A release that had no answer has had its effect if a later call was
+// answered. If that is answered only after the end, the effect may have come after the end, too.
 func (h *History) End() {
 	if h.over {
 		return
 	}
 	h.over, h.earlier = true, h.underWay
+	h.freed = 0
+	h.unheard &= h.ending
 }
 
 // Over reports whether the claim was released or given up, and not asked for since.
@@ -120,17 +124,20 @@ func (h *History) Touched() Set { return h.touched }
 // Released returns the nodes whose last call was a release.
 func (h *History) Released() Set { return h.released }
 
-// Gone returns what a release says of node i, which does not have the claim: Held if a release that
-// this one repeats has ended its hold there, Unknown if one may have ended it earlier, and else
-// Lost.
-func (h *History) Gone(i int) driver.State {
+// Gone returns what a release says of node i, which does not have the claim: Held if a release has
+// ended its hold there since the claim ended, Unknown if one may have ended it before or since, and
+// else Lost.
+func (h *History) Gone(i int) driver.State { return h.found(i, driver.Lost) }
+
+// found returns what a release says of node i if it has found the claim in that state.
+func (h *History) found(i int, state driver.State) driver.State {
 	switch {
 	case h.freed.Has(i):
 		return driver.Held
 	case h.unheard.Has(i):
 		return driver.Unknown
 	default:
-		return driver.Lost
+		return state
 	}
 }
 
@@ -192,7 +199,6 @@ func (h *History) push(c *Call) {
 		h.again |= h.touched & Only(i)
 		h.touched |= Only(i)
 		h.released &^= Only(i)
-		h.freed &^= Only(i)
 	case Releasing:
 		h.released |= Only(i)
 		h.ending |= Only(i)
@@ -209,19 +215,11 @@ func (h *History) started(c *Call) {
 // latest reports whether no call for the claim was made after c at its node.
 func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number }
 
-// confirmed notes that node i has confirmed a release with that state, and returns what that says
-// of the claim.
-func (h *History) confirmed(i int, said driver.State) driver.State {
+// confirmed notes that node i does not have the claim any more.
+func (h *History) confirmed(i int) {
 	h.touched &^= Only(i)
 	h.again &^= Only(i)
 	h.pending &^= Only(i)
-	switch said {
-	case driver.Held:
-		h.freed |= Only(i)
-	case driver.Lost:
-		return h.Gone(i)
-	}
-	return said
 }
 
 // returned notes how a call has ended. It returns what the end says of the claim, and whether the
@@ -237,9 +235,7 @@ func (h *History) returned(c *Call, r driver.Result,
 	if c.Op == Releasing {
 		return h.releaseReturned(c, r, err)
 	}
-	if err == nil {
-		h.unheard &^= Only(i) // whatever came before has had its effect
-	} else if !h.again.Has(i) && !Maybe(err) {
+	if err != nil && !h.again.Has(i) && !Maybe(err) {
 		h.touched &^= Only(i)
 	}
 	return r, err, false
@@ -253,11 +249,18 @@ func (h *History) releaseReturned(c *Call, r driver.Result,
 	h.underWay &^= Only(i)
 	h.earlier &^= Only(i)
 	switch {
-	case err == nil && latest && !earlier:
-		r.State = h.confirmed(i, r.State)
-	case err == nil && r.State == driver.Held && h.over:
-		h.unheard |= Only(i)
-	case err == nil: // if it has ended a grant, that was before the claim ended
+	case err == nil && earlier: // if it has ended no grant, it has done nothing
+		if r.State == driver.Held {
+			h.unheard |= Only(i)
+		}
+	case err == nil:
+		if latest {
+			h.confirmed(i)
+		}
+		if r.State == driver.Held {
+			h.freed |= Only(i)
+		}
+		r.State = h.found(i, r.State)
 	case !h.touched.Has(i):
 		// The node never had the claim, so the release need not have arrived.
 		return driver.Result{State: h.Gone(i)}, nil, false
