@@ -12,7 +12,8 @@ import (
 
 // leftOut is a random history of one claim. It is asked for several times with one owner value. The
 // last nodes may grant an early attempt, and then hang, are slow, crash or are cut off. So the
-// attempt that gets the key may leave them out, and they may be back when the key is released.
+// attempt that gets the key may leave them out, and they may be back when the key is released. The
+// claim may share its key, from the first or from a Downgrade on.
 type leftOut struct {
 	*cluster
 	*rand.Rand
@@ -21,6 +22,8 @@ type leftOut struct {
 	other driver.Claim // of another key
 	out   []int        // the nodes with faults
 	rest  []int
+	left  data                // what the nodes with faults have after a crash
+	grab  func(keys []string) // may take the key on these nodes when it is free; or nil
 }
 
 func newLeftOut(t *testing.T, seed uint64) *leftOut {
@@ -31,6 +34,17 @@ func newLeftOut(t *testing.T, seed uint64) *leftOut {
 	h.claim, h.other = h.a.claim(), h.a.claim()
 	if h.claim.Queue = r.IntN(3) > 0; r.IntN(2) == 0 {
 		h.presence = 0
+	}
+	h.claim.Shared = r.IntN(3) == 0
+	h.left = []data{kept, kept, forgotten}[r.IntN(3)]
+	if r.IntN(3) == 0 {
+		h.grab = func([]string) {
+			for _, i := range h.out {
+				if k := h.servers[i].keys["k"]; k != nil && k.owner == "" {
+					h.servers[i].give("k", "another", time.Second)
+				}
+			}
+		}
 	}
 	in := n - 1 - r.IntN(n/2)
 	for i := range n {
@@ -79,10 +93,10 @@ func (h *leftOut) strike() {
 // heal ends all faults.
 func (h *leftOut) heal() {
 	h.do(func() {
-		h.applied = nil
+		h.applied = h.grab
 		for _, i := range h.out {
 			if h.servers[i].down {
-				h.servers[i].restart(kept)
+				h.servers[i].restart(h.left)
 			}
 			h.a.conns[i].cut = false
 			h.servers[i].thaw()
@@ -151,13 +165,14 @@ func (h *leftOut) run() (said driver.State, held int) {
 		_, _ = h.a.Renew(context.Background(), []driver.Claim{h.other})
 	}
 	if h.oneOf(6) {
+		h.claim.Shared = h.claim.Shared || h.oneOf(2)
 		_, _ = h.a.Renew(context.Background(), []driver.Claim{h.claim})
 	}
 	h.lose("k", 3, h.rest...)
 	if h.oneOf(3) {
 		h.do(func() { h.servers[h.rest[0]].slow = time.Duration(h.IntN(70)) * time.Millisecond })
 	}
-	h.wait([]int{20, 20, 300}[h.IntN(3)])
+	h.wait([]int{20, 90, 300}[h.IntN(3)])
 	if h.oneOf(2) {
 		time.AfterFunc(time.Duration(h.IntN(60))*time.Millisecond, h.heal)
 	}
