@@ -33,6 +33,7 @@ type Call struct {
 	unmade bool // it was not made: its node turned out to be down while it waited for its turn
 	queued bool // it had to wait for its turn, so Bound counts from then and Until does not apply
 	number uint32
+	ends   uint32 // how often the claim had ended when the call's turn came
 	key    *Key
 	ctx    bounded
 }

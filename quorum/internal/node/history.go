@@ -61,7 +61,8 @@ type History struct {
 	// Key is where the claim's calls have their order. It does not change while there are calls.
 	Key *Key
 
-	over bool // the claim was released or given up, and not asked for since
+	over bool   // the claim was released or given up, and not asked for since
+	ends uint32 // how often it was
 
 	touched  Set // nodes that an acquisition was sent to, and that may have it
 	again    Set // of these, nodes that a second acquisition was sent to
@@ -71,8 +72,6 @@ type History struct {
 	pending  Set // nodes with a pending release
 	listed   Set // nodes that have the release in their list, even if it is no longer pending
 	ending   Set // nodes that were sent a release, and have not answered it or a later call
-	underWay Set // nodes with a release under way
-	earlier  Set // of these, nodes where it is of an earlier hold than the last
 	calls    int // under way or waiting
 
 	doubts  *atomic.Int64 // of all histories, those that have a node Ending
@@ -95,7 +94,7 @@ func NewHistory(mu *sync.Mutex, keeper Keeper, doubts *atomic.Int64) History {
 }
 
 // Begin notes that the claim is asked for.
-func (h *History) Begin() { h.over, h.earlier = false, 0 }
+func (h *History) Begin() { h.over = false }
 
 // End notes that the claim is released or given up. To end a claim again changes nothing.
 //
@@ -107,7 +106,8 @@ func (h *History) End() {
 	if h.over {
 		return
 	}
-	h.over, h.earlier = true, h.underWay
+	h.over = true
+	h.ends++
 	h.freed = 0
 	h.unheard &= h.ending
 }
@@ -206,11 +206,7 @@ func (h *History) push(c *Call) {
 }
 
 // started notes that the turn of a call has come.
-func (h *History) started(c *Call) {
-	if c.Op == Releasing {
-		h.underWay |= Only(c.Node.Index)
-	}
-}
+func (h *History) started(c *Call) { c.ends = h.ends }
 
 // latest reports whether no call for the claim was made after c at its node.
 func (h *History) latest(c *Call) bool { return h.last[c.Node.Index] == c.number }
@@ -245,9 +241,7 @@ func (h *History) returned(c *Call, r driver.Result,
 func (h *History) releaseReturned(c *Call, r driver.Result,
 	err error) (_ driver.Result, _ error, pend bool) {
 	i := c.Node.Index
-	latest, earlier := h.latest(c), h.earlier.Has(i)
-	h.underWay &^= Only(i)
-	h.earlier &^= Only(i)
+	latest, earlier := h.latest(c), h.over && c.ends != h.ends
 	switch {
 	case err == nil && earlier: // if it has ended no grant, it has done nothing
 		if r.State == driver.Held {
