@@ -37,8 +37,9 @@ type standing struct {
 	say     *messages
 	changed chan struct{}
 
-	mu  sync.Mutex
-	now status
+	mu    sync.Mutex
+	now   status
+	shown string // whom the backend has shown last
 
 	failing bool // the file could not be written last time
 }
@@ -79,27 +80,32 @@ func (s *standing) update(change func(*status)) {
 }
 
 // leads notes the begin of a term. The backend tells of it later, and not at all if it has shown
-// this candidate as the leader before.
+// this candidate as the leader before. An answer from before the term may still come.
 func (s *standing) leads(token holdfast.Token) {
 	s.update(func(n *status) { n.State, n.Token, n.Leader = stateLeading, token.String(), s.self })
 }
 
-// standsBy notes the end of a term. Who leads now is not known before the backend tells. It may
-// have told while the term was ending, and then tells nothing more.
+// standsBy notes the end of a term. Who leads now is whom the backend has shown last: it may have
+// told while the term was ending, and then tells nothing more. If that is this candidate, nobody
+// knows yet.
 func (s *standing) standsBy() {
 	s.update(func(n *status) {
-		n.State, n.Token = stateStandby, ""
-		if n.Leader == s.self {
+		n.State, n.Token, n.Leader = stateStandby, "", s.shown
+		if s.shown == s.self {
 			n.Leader = ""
 		}
 	})
 }
 
+// ledBy notes whom the backend shows. During a term that is not told: the answer may be older.
 func (s *standing) ledBy(l election.Leader) {
 	s.update(func(n *status) {
-		n.Leader = ""
+		s.shown = ""
 		if l.Exists() {
-			n.Leader = l.String()
+			s.shown = l.String()
+		}
+		if n.State == stateStandby {
+			n.Leader = s.shown
 		}
 	})
 }
