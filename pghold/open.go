@@ -24,8 +24,8 @@ const idle = 10 * time.Second
 //	postgres://[user[:password]@][host[:port]][,host[:port]...][/database][?parameter=value&...]
 //
 // or the same with postgresql. Characters that have a meaning there are escaped with %, also '#',
-// an '@' behind the hosts, and the slashes of a socket's directory in place of a host (%2Frun). A
-// '+' is a '+'.
+// every '@' but that in front of the hosts, and the slashes of a socket's directory in place of a
+// host (%2Frun). A '+' is a '+'. One login is for all hosts.
 //
 // Parameters are those of libpq that pgx knows (sslmode, sslrootcert, sslcert, sslkey, passfile,
 // connect_timeout, host, port, and so on), the settings of a session, pool_max_conns and the others
@@ -35,10 +35,11 @@ const idle = 10 * time.Second
 // the server refuses one that it does not know; Open refuses one that begins with ssl, as ssl=true.
 //
 // What the URL leaves out comes from the variables PGHOST, PGUSER, PGPASSWORD and so on, as far as
-// pgx knows them, and from the file .pgpass. Of several hosts, those without a port have 5432, as
-// with psql: PGPORT is for a host alone, and for those of the parameter host. Open uses one that
-// takes writes, unless target_session_attrs in the URL says otherwise. All get the same password,
-// which in .pgpass is that of the first.
+// pgx knows them, and from the file .pgpass. Open refuses PGHOSTADDR, for which psql would leave
+// the hosts of the URL. Of several hosts, those without a port have 5432, as with psql: PGPORT is
+// for a host alone, and for those of the parameter host. Open uses one that takes writes, unless
+// target_session_attrs in the URL says otherwise. All get the same password, which in .pgpass is
+// that of the first.
 //
 // Open fails with ErrInvalid if a part of the URL is wrong or an option is nil. It fails with
 // ErrUnavailable, in a *driver.Error, if the server cannot be reached or used: it refuses the

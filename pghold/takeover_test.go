@@ -126,6 +126,8 @@ func TestURLs(t *testing.T) {
 		"postgres://h/" + secret + "@g":                        "an '@' behind",
 		"postgres://h/db?x=" + secret + "@g":                   "an '@' behind",
 		"postgres://h%2Cg/db":                                  "host 1 is not well formed",
+		"postgres://[::1%25a%2Cg]/db":                          "host 1 is not well formed",
+		"postgres://u:" + secret + "@h:1,u:@g:2/":              "a second '@'",
 		"postgres://h:1,g:2/db?host=i":                         "2 ports for 1 host",
 		"postgres://h/db?host=i,j,k&port=1,2":                  "2 ports for 3 host",
 		"postgres://h/db?x=" + secret + "&sslmode=a&sslmode=b": "parameter 3 is given twice",

@@ -61,12 +61,12 @@ func read(raw string) (url.Values, error) {
 	}
 	front, query, _ := strings.Cut(rest, "?")
 	front, path, _ := strings.Cut(front, "/")
-	if strings.Contains(path+query, "@") || strings.Contains(rest, "#") ||
-		strings.ContainsFunc(rest, unicode.IsControl) {
-		return nil, errors.New("URL: has a '#', a control character, or an '@' behind '/' or '?': " +
-			"in user name, password, path and parameters escape these with %")
+	if strings.Contains(path+query, "@") || strings.Count(front, "@") > 1 ||
+		strings.Contains(rest, "#") || strings.ContainsFunc(rest, unicode.IsControl) {
+		return nil, errors.New("URL: has a '#', a control character, a second '@', or an '@' " +
+			"behind '/' or '?': in user name, password, path and parameters escape these with %")
 	}
-	at := strings.LastIndexByte(front, '@') + 1
+	at := strings.IndexByte(front, '@') + 1
 	user, password, _ := strings.Cut(strings.TrimSuffix(front[:at], "@"), ":")
 	user, ok1 := unescape(user)
 	password, ok2 := unescape(password)
@@ -93,12 +93,15 @@ func read(raw string) (url.Values, error) {
 }
 
 // checkServers fails if pgx would connect to what the URL does not name: to this machine where a
-// host is empty, or to the first port where the number of ports is another than that of hosts.
+// host is empty, or to the first port where the number of ports is another than that of hosts. And
+// it fails if libpq would leave the hosts for an address that pgx does not know.
 func checkServers(parameters url.Values) error {
 	names := strings.Split(parameters.Get("host"), ",")
 	ports := strings.Split(parameters.Get("port"), ",")
 	empty := slices.Index(names, "")
 	switch {
+	case os.Getenv("PGHOSTADDR") != "":
+		return errors.New("PGHOSTADDR: is not known: unset it, and write the address as the host")
 	case !parameters.Has("host"): // PGHOST may have a list
 		return nil
 	case empty >= 0:
@@ -186,11 +189,14 @@ func separate(host string) (name, port string, ok bool) {
 	return name, port, ok && !strings.ContainsAny(name, "@:[],") && !strings.Contains(port, ":")
 }
 
-// ipv6 reads an IPv6 address. In URLs, the '%' in front of a zone is %25.
+// ipv6 reads an IPv6 address. In URLs, the '%' in front of a zone is %25. It may be a '%' itself if
+// no two hex digits follow.
 func ipv6(s string) (string, bool) {
-	s = strings.Replace(s, "%25", "%", 1)
+	if text, ok := unescape(s); ok {
+		s = text
+	}
 	ip, err := netip.ParseAddr(s)
-	return s, err == nil && ip.Is6()
+	return s, err == nil && ip.Is6() && !strings.Contains(s, ",")
 }
 
 // ownParameters takes out of the parameters what pgx does not know.

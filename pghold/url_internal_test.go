@@ -40,6 +40,7 @@ func TestHostsOfAURL(t *testing.T) {
 		"[fe80::1%25a],h:1":  {"[fe80::1%a]:5432", "h:1"},
 		"[fe80::1%eth0]":     {"[fe80::1%eth0]:6"},
 		"fe80::1%25a":        {"[fe80::1%a]:6"},
+		"[::1%31]:1":         {"[::11]:1"},
 		"h%31":               {"h1:6"},
 		"h%31,h2:7":          {"h1:5432", "h2:7"},
 		"%2Fvar%2Frun":       {"/var/run:6"},
@@ -99,7 +100,7 @@ func TestValuesOfAURL(t *testing.T) {
 		"postgres://u:@h":                        {"u", "word", "base", "holdfast"},
 		"postgres://u%3A+:p%40:+@h/d%2F+":        {"u:+", "p@:+", "d/+", "holdfast"},
 		"postgres://u:p@h/d/e?":                  {"u", "p", "d/e", "holdfast"},
-		"postgres://u:p@x@h//d?&":                {"u", "p@x", "/d", "holdfast"},
+		"postgres://u:p%40x@h//d?&":              {"u", "p@x", "/d", "holdfast"},
 		"postgres://u:<[p]>@h/d d":               {"u", "<[p]>", "d d", "holdfast"},
 		"postgresql://u@h/d?application_name=a+": {"u", "word", "d", "a+"},
 		"postgres://h/d?application_name=%2B=?/": {"user", "word", "d", "+=?/"},
@@ -167,5 +168,14 @@ func TestAnyOfSeveralServers(t *testing.T) {
 			t.Errorf("%s: a server is looked at: %v, want %v (%v)", raw,
 				err == nil && read.ConnConfig.ValidateConnect != nil, want, err)
 		}
+	}
+}
+
+// Where libpq would go to PGHOSTADDR, another server must not be asked in its place.
+func TestAddressVariable(t *testing.T) {
+	t.Setenv("PGHOSTADDR", "10.0.0.1")
+	if err := Validate("postgres://h/db"); err == nil ||
+		!strings.Contains(err.Error(), "PGHOSTADDR") {
+		t.Errorf("with PGHOSTADDR: %v; want that it is not known", err)
 	}
 }
