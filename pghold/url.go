@@ -29,15 +29,11 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	// All that pgx would take apart by itself is left out, because it does that differently.
 	config, err := pgxpool.ParseConfig("postgres:///?" + parameters.Encode())
 	if err != nil {
-		cause := errors.Unwrap(err) // without the URL
-		if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
-			cause = parse.Unwrap()
-		}
-		if cause == nil {
-			cause = errors.New("pgx does not take the value of target_session_attrs, " +
-				"default_query_exec_mode or pool_max_conns")
-		}
-		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", cause)
+		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", withoutURL(err))
+	}
+	if config.HealthCheckPeriod <= 0 { // pgxpool would panic
+		return nil, errors.New(
+			"URL or service file: pool_health_check_period: must be longer than 0s")
 	}
 	if err := checkTLS(config, parameters); err != nil {
 		return nil, err
@@ -50,6 +46,20 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	c.user = parameters.Get("user")
 	configure(config, parameters)
 	return config, nil
+}
+
+// withoutURL returns what pgx says of a value, and of which. If it gives no cause, it may quote the
+// value itself, which then is left out.
+func withoutURL(err error) error {
+	var parse *pgconn.ParseConfigError
+	if !errors.As(err, &parse) || parse.Unwrap() == nil {
+		return errors.New("pgx does not take the value of target_session_attrs, " +
+			"default_query_exec_mode or pool_max_conns")
+	}
+	parse.ConnString = ""
+	cause := parse.Unwrap()
+	what := strings.TrimPrefix(parse.Error(), "cannot parse ``: ")
+	return fmt.Errorf("%s: %w", strings.TrimSuffix(what, " ("+cause.Error()+")"), cause)
 }
 
 // read takes a URL apart as libpq does, and returns all of it as parameters. A parameter prevails
