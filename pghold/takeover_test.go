@@ -188,9 +188,11 @@ func TestURLs(t *testing.T) {
 			}
 		}
 	}
-	_, err := pghold.Open(t.Context(), "postgres://"+secret+":"+secret+"@127.0.0.1:1/db")
-	if !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), secret) {
-		t.Errorf("Open where nobody listens: %v", err)
+	for _, path := range []string{"/db", "", "/?create=true"} {
+		_, err := pghold.Open(t.Context(), "postgres://"+secret+":"+secret+"@127.0.0.1:1"+path)
+		if !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), secret) {
+			t.Errorf("Open where nobody listens: %v", err)
+		}
 	}
 	for _, url := range []string{"postgres://u:p@h1:1,h2:2/db?durable=always&create=false",
 		"postgres:///db?host=/run", "postgres://::1/db", "postgres://[::1]:65535/db",

@@ -26,10 +26,19 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	if err := ownParameters(parameters, c); err != nil {
 		return nil, err
 	}
-	// All that pgx would take apart by itself is left out, because it does that differently.
-	config, err := pgxpool.ParseConfig("postgres:///?" + parameters.Encode())
+	config, err := asPgx(parameters)
 	if err != nil {
-		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", withoutURL(err))
+		return nil, err
+	}
+	if config.ConnConfig.Database == "" {
+		// The server takes the user for the name of the database. libpq looks for that in .pgpass,
+		// and pgx for no name. It is left to the server because pgx tells the name in errors.
+		parameters.Set("database", config.ConnConfig.User)
+		named, err := asPgx(parameters)
+		if err != nil {
+			return nil, err
+		}
+		config.ConnConfig.Password = named.ConnConfig.Password
 	}
 	if config.HealthCheckPeriod <= 0 { // pgxpool would panic
 		return nil, errors.New(
@@ -45,6 +54,16 @@ func parse(raw string, c *config) (*pgxpool.Config, error) {
 	}
 	c.user = parameters.Get("user")
 	configure(config, parameters)
+	return config, nil
+}
+
+// asPgx has pgx read the parameters. All that it would take apart by itself is left out, because it
+// does that differently.
+func asPgx(parameters url.Values) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig("postgres:///?" + parameters.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("URL, a PG variable or a service file: %w", withoutURL(err))
+	}
 	return config, nil
 }
 

@@ -2,6 +2,8 @@ package pghold
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,5 +179,20 @@ func TestAddressVariable(t *testing.T) {
 	if err := Validate("postgres://h/db"); err == nil ||
 		!strings.Contains(err.Error(), "PGHOSTADDR") {
 		t.Errorf("with PGHOSTADDR: %v; want that it is not known", err)
+	}
+}
+
+// The database has the name of the user unless anything names one, also in .pgpass.
+func TestPasswordOfTheDefaultDatabase(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pgpass")
+	if err := os.WriteFile(file, []byte("h:*:u:u:right\nh:*:*:*:wrong\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]string{"postgres://u@h": "right", "postgres://u@h/d": "wrong",
+		"postgres://u:p@h": "p"} {
+		read, err := parse(raw+"?passfile="+file, new(config))
+		if err != nil || read.ConnConfig.Password != want {
+			t.Errorf("%s: %v, or another password than %q", raw, err, want)
+		}
 	}
 }
