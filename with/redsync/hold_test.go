@@ -58,6 +58,21 @@ func TestUnlockThatIsLate(t *testing.T) {
 	})
 }
 
+// If all locks of a Mutex are lost, it tells of the last one.
+func TestHeldAfterLosses(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		m := s.process().NewMutex("k", redsync.WithExpiry(time.Second))
+		s.lock(m)
+		time.Sleep(2 * time.Second)
+		s.lock(m)
+		second := m.Held()
+		time.Sleep(2 * time.Second)
+		if m.Held() != second {
+			t.Error("Held is not the last lock")
+		}
+	})
+}
+
 func TestLockThatIsNotedLate(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		m := s.process().NewMutex("k", redsync.WithExpiry(time.Second),
@@ -85,7 +100,11 @@ func TestNestedLockOfOneMutex(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
 		m := s.process().NewMutex("k", redsync.WithRenewal())
 		s.lock(m)
-		s.must(true, m.LockContext(m.Held().Context(t.Context())))
+		outer, value := m.Held(), m.Value()
+		s.must(true, m.LockContext(outer.Context(t.Context())))
+		if m.Held() == outer || m.Value() == value {
+			t.Error("the lock and the value are not of the last acquisition")
+		}
 		s.unlock(m)
 		isTaken(t, "before the outer Unlock", s.process().NewMutex("k").TryLock())
 		s.unlock(m)
@@ -101,10 +120,17 @@ func TestSetNXOnExtendOnlyAfterALoss(t *testing.T) {
 		s.lock(m)
 		time.Sleep(2 * time.Second)
 		s.must(m.Extend())
+		s.must(rs.NewMutex("k", redsync.WithValue(m.Value())).Valid())
 		s.unlock(m) // the new lock, and there is no other
 		if ok, err := m.Extend(); ok {
 			t.Errorf("Extend after Unlock: %v, %v", ok, err)
 		}
+		s.lock(m)
+		s.must(true, m.Held().Release(t.Context()))
+		if ok, err := m.Extend(); ok {
+			t.Errorf("Extend after a release without Unlock: %v, %v", ok, err)
+		}
+		mustBeExpired(t, m)
 		s.lock(m)
 		s.must(true, rs.Close())
 		if ok, err := m.Extend(); ok || !errors.Is(err, holdfast.ErrClosed) {

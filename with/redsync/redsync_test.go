@@ -2,6 +2,7 @@ package redsync_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"math"
 	"math/bits"
@@ -116,6 +117,10 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("before the first lock: %v, %q, %v", a.Until(), a.Value(), a.Held())
 		}
 		s.lock(a)
+		value, err := base64.StdEncoding.DecodeString(a.Value())
+		if err != nil || len(value) != 16 {
+			t.Errorf("the value is %q (%v), want 16 bytes in base64", a.Value(), err)
+		}
 		entry, err := s.nodes[0].Inspect(t.Context(), "k")
 		if err != nil || entry.Holder.ExpiresIn != 8*time.Second {
 			t.Errorf("the key expires in %v, %v", entry.Holder.ExpiresIn, err)
@@ -297,6 +302,10 @@ func TestContexts(t *testing.T) {
 		s.must(b.ExtendContext(none))
 		s.must(b.ValidContext(none))
 		s.must(b.UnlockContext(none))
+		s.lock(b)
+		byValue := s.process().NewMutex("k", redsync.WithValue(b.Value()))
+		s.must(byValue.ExtendContext(none))
+		s.must(byValue.UnlockContext(none))
 	})
 }
 
@@ -844,11 +853,16 @@ func TestCloseClosesTheNodes(t *testing.T) {
 func TestDrift(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		play(t, nodes, func(t *testing.T, s *servers) {
-			m := s.process().NewMutex("k", redsync.WithExpiry(10*time.Second),
-				redsync.WithDriftFactor(0.4))
-			s.lock(m)
-			if got, want := time.Until(m.Until()), 6*time.Second-2*time.Millisecond; got != want {
-				t.Errorf("valid for %v, want %v", got, want)
+			for factor, valid := range map[float64]time.Duration{0: 10 * time.Second,
+				0.4: 6 * time.Second} {
+				m := s.process().NewMutex("k", redsync.WithExpiry(10*time.Second),
+					redsync.WithDriftFactor(factor))
+				s.lock(m)
+				want := valid - 2*time.Millisecond
+				if got := time.Until(m.Until()); got != want {
+					t.Errorf("with %v valid for %v, want %v", factor, got, want)
+				}
+				s.unlock(m)
 			}
 		})
 	}

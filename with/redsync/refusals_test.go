@@ -30,6 +30,35 @@ func TestInvalidAtOnce(t *testing.T) {
 	})
 }
 
+// Nothing is tried again after Close.
+func TestCloseBetweenTries(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		s.lock(s.process().NewMutex("k"))
+		rs := s.process()
+		time.AfterFunc(time.Minute, func() { rs.Close() })
+		began := time.Now()
+		err := rs.NewMutex("k", redsync.WithRetryDelay(time.Hour)).Lock()
+		if took := time.Since(began); took != time.Hour || !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("%v after %v; want ErrClosed from the next try", err, took)
+		}
+	})
+}
+
+// The end of the context in the last try is told as that in a delay.
+func TestContextEndsInTheLastTry(t *testing.T) {
+	play(t, 1, func(t *testing.T, s *servers) {
+		rs, clients := s.faulty()
+		clients[0].Faults().Freeze()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errWhy)
+		defer cancel()
+		err := rs.NewMutex("k").TryLockContext(ctx)
+		if !errors.Is(err, redsync.ErrFailed) || !errors.Is(err, errWhy) {
+			t.Error(err)
+		}
+		clients[0].Faults().Thaw()
+	})
+}
+
 // TryLock waits for nobody.
 func TestTryLockDoesNotQueue(t *testing.T) {
 	play(t, 1, func(t *testing.T, s *servers) {
