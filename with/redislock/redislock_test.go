@@ -152,6 +152,7 @@ func TestRefresh(t *testing.T) {
 		"longer":                {25 * time.Second},
 		"shorter":               {2 * time.Second},
 		"longer, then shorter":  {time.Minute, 3 * time.Second},
+		"longer, then a moment": {time.Minute, time.Second},
 		"longer, then the same": {time.Minute, 10 * time.Second},
 		"shorter, then longer":  {2 * time.Second, time.Minute},
 	} {
@@ -182,6 +183,40 @@ func TestRefresh(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The time counts from before the request.
+func TestTTLWithASlowServer(t *testing.T) {
+	play(t, func(s *server) {
+		c, backend := s.process()
+		const slow = 100 * time.Millisecond
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires, Delay: slow})
+		lock := s.obtain(c, 10*time.Second, nil)
+		if left, err := lock.TTL(s.Context()); left != 10*time.Second-slow || err != nil {
+			s.Errorf("TTL after Obtain = %v, %v", left, err)
+		}
+		backend.Faults().Inject(memhold.Fault{Calls: memhold.Renewals, Delay: slow})
+		s.is("Refresh", lock.Refresh(s.Context(), 20*time.Second, nil), nil)
+		if left, err := lock.TTL(s.Context()); left != 20*time.Second-slow || err != nil {
+			s.Errorf("TTL after Refresh = %v, %v", left, err)
+		}
+	})
+}
+
+// A lock that has ended is not refreshed by further tries.
+func TestRefreshAfterTheEnd(t *testing.T) {
+	play(t, func(s *server) {
+		c, _ := s.process()
+		lock := s.obtain(c, time.Second, nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		err := lock.Refresh(s.Context(), time.Minute,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Second)})
+		s.is("Refresh", err, redislock.ErrNotObtained)
+		if took := time.Since(began); took != 0 {
+			s.Errorf("Refresh took %v", took)
+		}
+	})
 }
 
 // A refresh that is answered at the moment at which the lock ends either fails, or the lock lasts.
@@ -265,6 +300,10 @@ func TestSameToken(t *testing.T) {
 		for _, keys := range [][]string{{"j", "k"}, {"k", "l"}} {
 			_, err = a.ObtainMulti(s.Context(), keys, time.Second, mine)
 			s.is("Obtain of other keys", err, redislock.ErrNotObtained)
+		}
+		for _, keys := range [][]string{{"i", "j"}, {"j", "i", "j"}} {
+			_, err = a.ObtainMulti(s.Context(), keys, time.Second, mine)
+			s.is("Obtain of the same keys in another order", err, nil)
 		}
 		s.is("Release", second.Release(s.Context()), nil)
 		s.is("Release", first.Release(s.Context()), redislock.ErrLockNotHeld)
@@ -565,6 +604,46 @@ func TestRetry(t *testing.T) {
 			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Minute)})
 		if !errors.Is(err, redislock.ErrNotObtained) || !errors.Is(err, context.DeadlineExceeded) {
 			s.Errorf("Obtain = %v, want ErrNotObtained with the error of the context", err)
+		}
+	})
+}
+
+// A context with a deadline bounds the tries, and the TTL does not. The delay does not overflow.
+func TestRetryForLong(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, _ := s.process()
+		s.obtain(a, time.Minute, nil)
+		ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+		defer cancel()
+		_, err := b.Obtain(ctx, "k", time.Second,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Second)})
+		s.is("Obtain", err, nil)
+		strategy := redislock.ExponentialBackoff(0, 0)
+		for i := range 100 {
+			if delay := strategy.NextBackoff(); delay <= 0 {
+				s.Fatalf("delay %d is %v", i, delay)
+			}
+		}
+	})
+}
+
+// If the server does not answer, Obtain fails at once, also after it was refused.
+func TestNoAnswerAfterARefusal(t *testing.T) {
+	play(t, func(s *server) {
+		a, _ := s.process()
+		b, backend := s.process()
+		s.obtain(a, time.Hour, nil)
+		time.AfterFunc(500*time.Millisecond, func() {
+			backend.Faults().Inject(memhold.Fault{Calls: memhold.Acquires,
+				Err: errors.New("down")})
+		})
+		began := time.Now()
+		_, err := b.Obtain(s.Context(), "k", time.Minute,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Second)})
+		if took := time.Since(began); took != time.Second ||
+			!errors.Is(err, holdfast.ErrUnavailable) {
+			s.Errorf("Obtain = %v after %v, want ErrUnavailable from the second try", err, took)
 		}
 	})
 }
