@@ -111,18 +111,31 @@ func (e *discreetError) Unwrap() error { return e.error }
 
 // Error tells once what pgx tells of several attempts to connect.
 func (e *discreetError) Error() string {
+	text := e.error.Error()
+	if e.user != "" {
+		text = hide(text, e.user)
+	}
 	var parts []string
-	for line := range strings.Lines(e.error.Error()) {
+	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(parts, line) {
 			parts = append(parts, line)
 		}
 	}
-	text := strings.Join(parts, "; ")
-	if e.user == "" {
-		return text
+	return strings.Join(parts, "; ")
+}
+
+// hide returns the text without the user where pgx or a server writes one.
+func hide(text, user string) string {
+	const longest = 63 // servers cut off the rest
+	pairs := []string{"user=" + user + " ", "user=... "}
+	for _, name := range []string{user, user[:min(len(user), longest)]} {
+		// Servers speak many languages.
+		for _, quotes := range [][2]string{{`"`, `"`}, {"»", "«"}, {"«", "»"}, {"« ", " »"},
+			{"«\u00a0", "\u00a0»"}, {"“", "”"}} {
+			pairs = append(pairs, quotes[0]+name+quotes[1], quotes[0]+"..."+quotes[1])
+		}
 	}
-	return strings.NewReplacer(`"`+e.user+`"`, `"..."`, "user="+e.user+" ", "user=... ").
-		Replace(text)
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // errNoAnswer stands for the context of a request, which is not the caller's.

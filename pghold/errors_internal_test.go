@@ -252,6 +252,19 @@ func TestDiscreetError(t *testing.T) {
 	if want := `a: refused (user=... database=d); b: no role "..."`; err.Error() != want {
 		t.Errorf("%q; want %q", err, want)
 	}
+	for _, text := range []string{`Rolle »s3cret« existiert nicht`, `no existe el rol «s3cret»`,
+		"le rôle «\u00a0s3cret\u00a0» n'existe pas", "le rôle « s3cret » n'existe pas"} {
+		if got := b.discreet(errors.New(text)).Error(); strings.Contains(got, "s3cret") {
+			t.Errorf("%q tells the user", got)
+		}
+	}
+	for user, text := range map[string]string{"s3cret\nx": "no role \"s3cret\nx\"",
+		strings.Repeat("s3cret", 11): `no role "` + strings.Repeat("s3cret", 11)[:63] + `"`} {
+		b.config.user = user
+		if got := b.discreet(errors.New(text)).Error(); got != `no role "..."` {
+			t.Errorf("%q; want that it hides the user", got)
+		}
+	}
 	b.config.user = ""
 	const plain = `the "" and user= x`
 	if err := b.discreet(errors.New(plain)); err.Error() != plain {
