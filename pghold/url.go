@@ -121,22 +121,23 @@ func read(raw string) (url.Values, error) {
 	return parameters, checkServers(parameters)
 }
 
-// checkServers fails if pgx would connect to what the URL does not name: to this machine where a
-// host is empty, or to the first port where the number of ports is another than that of hosts. And
+// checkServers fails if pgx would connect to what is not named: to this machine where a host of the
+// URL is empty, or to the first port where the number of ports is another than that of hosts. And
 // it fails if libpq would leave the hosts for an address that pgx does not know.
 func checkServers(parameters url.Values) error {
-	names := strings.Split(parameters.Get("host"), ",")
-	ports := strings.Split(parameters.Get("port"), ",")
+	names := strings.Split(cmp.Or(parameters.Get("host"), os.Getenv("PGHOST")), ",")
+	ports := strings.Split(cmp.Or(parameters.Get("port"), os.Getenv("PGPORT")), ",")
 	empty := slices.Index(names, "")
+	serviceFile := cmp.Or(parameters.Get("service"), os.Getenv("PGSERVICE")) != ""
 	switch {
 	case os.Getenv("PGHOSTADDR") != "":
 		return errors.New("PGHOSTADDR: is not known: unset it, and write the address as the host")
-	case !parameters.Has("host"): // PGHOST may have a list
-		return nil
-	case empty >= 0:
+	case empty >= 0 && parameters.Has("host"):
 		return fmt.Errorf("URL: host %d is empty", empty+1)
+	case serviceFile && !(parameters.Has("host") && parameters.Has("port")):
+		return nil // the file prevails over the variables
 	case len(ports) > 1 && len(ports) != len(names):
-		return fmt.Errorf("URL: %d ports for %d hosts", len(ports), len(names))
+		return fmt.Errorf("URL, PGHOST or PGPORT: %d ports for %d hosts", len(ports), len(names))
 	}
 	return nil
 }

@@ -173,6 +173,26 @@ func TestAnyOfSeveralServers(t *testing.T) {
 	}
 }
 
+// There is one port for all hosts, or one for each, also where variables name them. A service file
+// may name other hosts than the variables.
+func TestPortsOfVariables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(file, []byte("[two]\nhost=k,l\nport=1,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGSERVICEFILE", file)
+	t.Setenv("PGPORT", "6,7")
+	for raw, want := range map[string]bool{"postgres://h/db": false, "postgres:///db": false,
+		"postgres://h:1/db": true, "postgres://?host=h,g": true, "postgres://h,g/db": true,
+		"postgres://?host=h,g,i": false, "postgres:///db?port=8,9": false,
+		"postgres:///db?service=two": true, "postgres://h:1/db?port=8,9&service=two": false} {
+		if err := Validate(raw); (err == nil) != want ||
+			err != nil && !strings.Contains(err.Error(), "2 ports for") {
+			t.Errorf("with two ports in PGPORT, %s: %v; want it to be taken: %v", raw, err, want)
+		}
+	}
+}
+
 // Where libpq would go to PGHOSTADDR, another server must not be asked in its place.
 func TestAddressVariable(t *testing.T) {
 	t.Setenv("PGHOSTADDR", "10.0.0.1")
