@@ -90,8 +90,7 @@ func read(raw string) (url.Values, error) {
 	}
 	front, query, _ := strings.Cut(rest, "?")
 	front, path, _ := strings.Cut(front, "/")
-	if strings.Contains(path+query, "@") || strings.Count(front, "@") > 1 ||
-		strings.Contains(rest, "#") || strings.ContainsFunc(rest, unicode.IsControl) {
+	if hasUnescaped(front, path+query) {
 		return nil, errors.New("URL: has a '#', a control character, a second '@', or an '@' " +
 			"behind '/' or '?': in user name, password, path and parameters escape these with %")
 	}
@@ -119,6 +118,13 @@ func read(raw string) (url.Values, error) {
 		}
 	}
 	return parameters, checkServers(parameters)
+}
+
+// hasUnescaped reports whether a URL has a character that libpq may take for another part of it.
+// front is what stands in front of the path, behind is the rest.
+func hasUnescaped(front, behind string) bool {
+	return strings.Contains(behind, "@") || strings.Count(front, "@") > 1 ||
+		strings.Contains(front+behind, "#") || strings.ContainsFunc(front+behind, unicode.IsControl)
 }
 
 // checkServers fails if pgx would connect to what is not named: to this machine where a host of the
