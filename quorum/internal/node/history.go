@@ -101,7 +101,7 @@ func (h *History) Begin() { h.over = false }
 // A release that is under way then is of an earlier hold: what it finds may not have lasted until
 // now. It is under way at a node that the acquisition after it has left out, or that has not got
 // that acquisition yet. A release that had no answer has had its effect if a later call was
-// answered. If that is answered only after the end, the effect may have come after the end, too.
+// answered by now. If one is answered only after the end, the effect may have come after the end.
 func (h *History) End() {
 	if h.over {
 		return
