@@ -86,8 +86,8 @@ func (q *Quorum) join() {
 // A node that remembers no set, such as a new one, joins the set of the first client that asks. If
 // fewer nodes of the new set than a majority are such nodes, clients of both sets may start in any
 // order: the other nodes refuse clients of the new set until Adopt has moved them. If they are a
-// majority, as in a move from 3 nodes to 7, call Adopt before the first client of the new set
-// starts.
+// majority, as in a move from 3 nodes to 7, start the first client of the new set when Adopt has
+// succeeded. Adopt does not keep new nodes from clients while it waits for leases of the old set.
 //
 // Each node has a second for each step, or the node timeout if that is longer.
 func (q *Quorum) Adopt(ctx context.Context, longest time.Duration) error {

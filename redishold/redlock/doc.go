@@ -71,10 +71,16 @@
 //
 // To replace a dead server, change its address and do the same (with a name, change that as well).
 // If the new server has the address of the dead one, and starts empty, nothing has to be done: it
-// counts as that server, after a restart. The dead one must never come back, under any address: to
-// a client that still reaches it there, it is a server of the set. The same goes for a running
-// server that is left out: with it and one that loses its data, even while it is moved, clients of
-// the old set have a majority of three again. Shut it down first.
+// counts as that server, after a restart. With durable=always or restart-guard=0s it takes part at
+// once, and could grant what the dead one has granted: start it when that one has been dead for the
+// longest TTL. The dead one must never come back, under any address: to a client that still reaches
+// it there, it is a server of the set. The same goes for a running server that is left out: with it
+// and one that loses its data, even while it is moved, clients of the old set have a majority of
+// three again. Shut it down first.
+//
+// Until there is a new server, the dead one's address must lead to no other server of the set, by
+// its name in DNS or by a proxy. Open fails with quorum.ErrSameServer then. But a client that has
+// reached the dead one does not notice it: the other server has two votes there.
 //
 // # Caveats
 //

@@ -39,8 +39,13 @@ the old restart-guard and 10 seconds. In that time nothing can be locked.
 To replace a dead server: start an empty one, put its address in place of the old
 one, call adopt with the new address, and give that address to all programs. An
 empty server with the address of the dead one needs no adopt: it counts as the
-same server after a restart. Shut down servers that are left out. They must never
-come back with their data.
+same server after a restart. With restart-guard=0s or durable=always, start it when
+the dead one has been dead for the longest --ttl. Shut down servers that are left
+out. They must never come back with their data.
+
+If new servers are a majority of the new set, as from three to seven, start no
+program with the new address before adopt has ended: it could get a lock that is
+still held.
 
 To move to other servers altogether, go in steps. If none of the old servers is in
 the new address, adopt cannot notice them, and both sets grant locks.
